@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::Result;
-use crate::host::{cargo, root, show};
+use crate::host::{cargo, root, run_shown};
 use crate::{needs, sections, servers};
 
 /// Runs the named benchmarks, or all.
 pub(crate) fn run(options: &[&str]) -> Result {
     let (write, passed): (Vec<&str>, Vec<&str>) = options.iter().partition(|option| **option == "--write");
-    needs::provide(&[needs::RIPGREP])?;
-    show(cargo().args(["build", "--release", "--manifest-path", "bench/Cargo.toml"]))?;
+    needs::install_missing(&[needs::RIPGREP])?;
+    run_shown(cargo().args(["build", "--release", "--manifest-path", "bench/Cargo.toml"]))?;
     let target = |usual: &str| -> PathBuf {
         root().join(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| usual.into(), PathBuf::from))
     };
@@ -23,11 +23,11 @@ pub(crate) fn run(options: &[&str]) -> Result {
     let wants = |case: &str| names.is_empty() || names.iter().any(|name| **name == case);
     if wants("mcp") || wants("mount") {
         // It is measured as people run it: a program of its own.
-        show(cargo().args(["build", "--release", "--package", "stead-cli"]))?;
+        run_shown(cargo().args(["build", "--release", "--package", "stead-cli"]))?;
         command.env("STEAD_BENCH_STEAD", target("target").join("release/stead"));
     }
     if wants("mcp") {
-        let peers = servers::provide(&target("target"))?;
+        let peers = servers::install_all(&target("target"))?;
         command.env("STEAD_BENCH_PEER_RUST", peers.rust).env("STEAD_BENCH_PEER_NODE", peers.node);
     }
     // Tables come on stdout one after the other, what it is doing on stderr: a person sees both as they come.
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &[&str]) -> Result {
     }
     if !write.is_empty() {
         let page = root().join("docs/benchmarks.md");
-        fs::write(&page, sections::replaced(&fs::read_to_string(&page)?, &tables)?)?;
+        fs::write(&page, sections::replace_sections(&fs::read_to_string(&page)?, &tables)?)?;
     }
     Ok(())
 }

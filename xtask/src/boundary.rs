@@ -33,12 +33,12 @@ pub(crate) fn metadata() -> Result<Value> {
 }
 
 /// Dependencies between our crates point inward.
-pub(crate) fn arrows() -> Result {
+pub(crate) fn check_crate_dependencies() -> Result {
     report(arrows::violations(&metadata()?, arrows::ALLOWED))
 }
 
 /// No source names what its crate may not use, and no text names what the repository must not hold.
-pub(crate) fn sources() -> Result {
+pub(crate) fn check_sources() -> Result {
     let mut problems = Vec::new();
     for name in tracked_files()? {
         // A link's text is its target; what is not text has no lines to look at.
@@ -68,7 +68,7 @@ fn rules_for(name: &str) -> Vec<SourceRule> {
 }
 
 /// Nothing in the file side's dependencies offers to start a process, and nothing in the domain's is a machine.
-pub(crate) fn dependencies() -> Result {
+pub(crate) fn check_dependencies() -> Result {
     let mut problems = Vec::new();
     for package in NON_EXECUTING_CRATES {
         let dependencies = dependencies_of(package)?;
@@ -83,7 +83,7 @@ pub(crate) fn dependencies() -> Result {
 }
 
 /// No compiled crate of the file side or below it refers to what starts a process.
-pub(crate) fn compiled() -> Result {
+pub(crate) fn check_compiled_code() -> Result {
     let mut build = cargo();
     build.args(["build", "--lib", "--message-format", "json"]);
     build.args(NON_EXECUTING_CRATES.iter().flat_map(|package| ["--package", package]));

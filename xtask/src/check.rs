@@ -11,10 +11,10 @@ const STEPS: [CheckStep; 8] = [
     ("format", || format(&["fmt", "--all", "--check"])),
     ("format of the benchmarks", || format(&["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])),
     ("lints", lints),
-    ("boundary: arrows", crate::boundary::arrows),
-    ("boundary: sources", crate::boundary::sources),
-    ("boundary: dependencies", crate::boundary::dependencies),
-    ("boundary: compiled code", crate::boundary::compiled),
+    ("boundary: arrows", crate::boundary::check_crate_dependencies),
+    ("boundary: sources", crate::boundary::check_sources),
+    ("boundary: dependencies", crate::boundary::check_dependencies),
+    ("boundary: compiled code", crate::boundary::check_compiled_code),
     ("documentation", documentation),
 ];
 
@@ -22,9 +22,9 @@ const STEPS: [CheckStep; 8] = [
 pub(crate) fn run() -> Result {
     let mut steps = StepRunner::default();
     for (name, step) in STEPS {
-        steps.step(name, step)?;
+        steps.run(name, step)?;
     }
-    steps.end()
+    steps.finish()
 }
 
 fn format(arguments: &[&str]) -> Result {

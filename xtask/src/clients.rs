@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::Result;
 use crate::host::{self, capture, cargo};
 use crate::hosts::{self, HostsPage};
-use crate::peers::{TestClients, sources};
+use crate::peers::{TestClients, sources_directory};
 use crate::served::{RunningServer, ServerSetup};
 use crate::steps::StepRunner;
 use crate::test::RunLength;
@@ -17,52 +17,53 @@ const REVISIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
 
 /// Runs all of them.
 pub(crate) fn run(length: RunLength, page: HostsPage) -> Result {
-    let peers = TestClients::provide()?;
-    let fixtures = peers.keep(&build(&["--features", "conformance"])?, "stead-conformance")?;
+    let peers = TestClients::fetch()?;
+    let fixtures = peers.keep_copy(&build(&["--features", "conformance"])?, "stead-conformance")?;
     let real = build(&[])?;
     let mut steps = StepRunner::default();
 
     for (revision, _) in REVISIONS {
-        let setting = ServerSetup::new(real.clone(), peers.place(&format!("suite-{revision}"))?)?;
-        let baseline = sources().join("conformance.yaml");
-        steps.step(&format!("conformance {revision}"), || {
+        let setting = ServerSetup::new(real.clone(), peers.fresh_directory(&format!("suite-{revision}"))?)?;
+        let baseline = sources_directory().join("conformance.yaml");
+        steps.run(&format!("conformance {revision}"), || {
             let served = setting.serve()?;
             let mut suite = suite(&peers, &served, revision);
             capture(suite.arg("--expected-failures").arg(&baseline)).map(drop)
         })?;
     }
     for (revision, required) in REVISIONS {
-        let setting = ServerSetup::new(fixtures.clone(), peers.place(&format!("fixtures-{revision}"))?)?;
-        steps.step(&format!("conformance {revision}, fixtures"), || {
+        let setting =
+            ServerSetup::new(fixtures.clone(), peers.fresh_directory(&format!("fixtures-{revision}"))?)?;
+        steps.run(&format!("conformance {revision}, fixtures"), || {
             let served = setting.serve()?;
-            let passed = passed(&capture(&mut suite(&peers, &served, revision))?);
+            let passed = passed_count(&capture(&mut suite(&peers, &served, revision))?);
             // A suite that ran nothing found nothing: that must not pass for a clean result.
             if passed == required { Ok(()) } else { Err(format!("{passed} of {required} passed").into()) }
         })?;
     }
 
-    let setting = ServerSetup::new(real.clone(), peers.place("clients")?)?;
-    let token = setting.token(&["--structured"])?;
+    let setting = ServerSetup::new(real.clone(), peers.fresh_directory("clients")?)?;
+    let token = setting.create_token(&["--structured"])?;
     let served = setting.serve()?;
     let told = |mut script: Command| {
         script.env("STEAD_BIN", setting.binary()).env("STEAD_CONFIG", setting.config());
         script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", &token);
         capture(&mut script).map(drop)
     };
-    steps.step("Python client", || told(peers.python_script("python/drive.py")))?;
-    steps.step("TypeScript clients", || told(peers.node_script("typescript/drive.mjs")?))?;
-    steps.step("Inspector, stdio", || {
+    steps.run("Python client", || told(peers.python_script("python/drive.py")))?;
+    steps.run("TypeScript clients", || told(peers.node_script("typescript/drive.mjs")?))?;
+    steps.run("Inspector, stdio", || {
         let mut inspector = inspector(&peers);
         inspector.arg("-e").arg(format!("STEAD_CONFIG={}", setting.config().display()));
         capture(inspector.arg(setting.binary()).args(["mcp", "--agent", "coder"])).map(drop)
     })?;
-    steps.step("Inspector, HTTP", || {
+    steps.run("Inspector, HTTP", || {
         let mut inspector = inspector(&peers);
         inspector.args(["--transport", "http", "--server-url", served.url(), "--header"]);
         capture(inspector.arg(format!("Authorization: Bearer {token}"))).map(drop)
     })?;
     hosts::run(&peers, &real, length, page, &mut steps)?;
-    steps.end()
+    steps.finish()
 }
 
 /// Builds the binary, and says where it is.
@@ -86,7 +87,7 @@ fn inspector(peers: &TestClients) -> Command {
 }
 
 /// How many of the scenarios that count have passed, by what the suite says at its end.
-fn passed(said: &str) -> usize {
+fn passed_count(said: &str) -> usize {
     let summary = said.split_once("=== SUMMARY ===").map_or("", |(_, summary)| summary);
     let (all, not_counted) = summary.split_once("Not scored").unwrap_or((summary, ""));
     let ticks = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('✓')).count();
@@ -101,7 +102,7 @@ mod tests {
     fn what_is_not_scored_is_not_counted() {
         let said = "✓ noise\n=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ fly: 0 passed, 1 failed\n\
                     ✓ swim: 1 passed, 0 failed\n\nNot scored for 1: 2 run\n  ✓ swim (pending)\n  ✗ fly (extension)\n";
-        assert_eq!(passed(said), 1);
-        assert_eq!(passed(""), 0);
+        assert_eq!(passed_count(said), 1);
+        assert_eq!(passed_count(""), 0);
     }
 }

@@ -36,20 +36,20 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// Runs a program whose output goes where ours goes.
-pub(crate) fn show(command: &mut Command) -> Result {
-    let status = command.status().map_err(|error| unstarted(command, &error))?;
-    if status.success() { Ok(()) } else { Err(format!("{} failed", line(command)).into()) }
+pub(crate) fn run_shown(command: &mut Command) -> Result {
+    let status = command.status().map_err(|error| start_error(command, &error))?;
+    if status.success() { Ok(()) } else { Err(format!("{} failed", command_line(command)).into()) }
 }
 
 /// Runs a program and returns what it wrote to stdout; where it fails, the error holds all that it wrote.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
-    let output = command.output().map_err(|error| unstarted(command, &error))?;
+    let output = command.output().map_err(|error| start_error(command, &error))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(stdout);
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} failed\n{stdout}{stderr}", line(command)).into())
+    Err(format!("{} failed\n{stdout}{stderr}", command_line(command)).into())
 }
 
 /// Whether a program can be started and succeeds.
@@ -58,11 +58,11 @@ pub(crate) fn succeeds(command: &[&str]) -> bool {
     program(name).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-fn unstarted(command: &Command, error: &std::io::Error) -> String {
-    format!("{} can't be started: {error}", line(command))
+fn start_error(command: &Command, error: &std::io::Error) -> String {
+    format!("{} can't be started: {error}", command_line(command))
 }
 
-fn line(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     format!("`{}`", words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::host::{capture, root};
-use crate::peers::{TestClients, sources};
+use crate::peers::{TestClients, sources_directory};
 use crate::sections;
 use crate::served::ServerSetup;
 use crate::steps::StepRunner;
@@ -57,7 +57,7 @@ pub(crate) fn run(
     page: HostsPage,
     steps: &mut StepRunner,
 ) -> Result {
-    steps.step("Hosts, fetched", || fetch(peers, length))?;
+    steps.run("Hosts, fetched", || fetch(peers, length))?;
     let (hosts, transports): (Vec<&str>, &[Transport]) = match length {
         RunLength::Short => (SHORT_RUN_HOSTS.to_vec(), &[Transport::Stdio]),
         RunLength::Long => {
@@ -71,8 +71,8 @@ pub(crate) fn run(
                 Transport::Stdio => "stdio",
                 Transport::Http => "http",
             };
-            let place = peers.place(&format!("host-{host}-{name}"))?;
-            steps.step(&format!("{host}, {name}"), || {
+            let place = peers.fresh_directory(&format!("host-{host}-{name}"))?;
+            steps.run(&format!("{host}, {name}"), || {
                 converse(peers, binary, host, *transport, name, &place)
             })?;
             places.push(place);
@@ -80,12 +80,12 @@ pub(crate) fn run(
     }
     match page {
         HostsPage::Left => Ok(()),
-        HostsPage::Written => steps.step("docs/hosts.md", || write(peers, &places)),
+        HostsPage::Written => steps.run("docs/hosts.md", || write_page(peers, &places)),
     }
 }
 
 fn fetch(peers: &TestClients, length: RunLength) -> Result {
-    let pinned = sources().join("hosts");
+    let pinned = sources_directory().join("hosts");
     let python = |environments: &[&str]| -> Result {
         environments
             .iter()
@@ -111,23 +111,23 @@ fn converse(
     name: &str,
     place: &Path,
 ) -> Result {
-    let example = sources().join("hosts/place");
-    let setting = ServerSetup::like(&example, binary.to_owned(), place.join("stead"))?;
+    let example = sources_directory().join("hosts/place");
+    let setting = ServerSetup::from_example(&example, binary.to_owned(), place.join("stead"))?;
     let mut script = peers.python_script("hosts/drive.py");
     script.args([host, name]).arg(place).env("PEERS", peers.folder());
     script.env("STEAD_BIN", setting.binary()).env("STEAD_CONFIG", setting.config());
     if transport == Transport::Stdio {
         return capture(&mut script).map(drop);
     }
-    let token = setting.token(&[])?;
+    let token = setting.create_token(&[])?;
     let served = setting.serve()?;
     capture(script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", token)).map(drop)
 }
 
 /// Puts the table of what was received into the page.
-fn write(peers: &TestClients, places: &[PathBuf]) -> Result {
+fn write_page(peers: &TestClients, places: &[PathBuf]) -> Result {
     let table = capture(peers.python_script("hosts/table.py").args(places))?;
     let page = root().join("docs/hosts.md");
     let fresh = format!("<!-- begin hosts -->\n{table}<!-- end hosts -->");
-    Ok(fs::write(&page, sections::replaced(&fs::read_to_string(&page)?, &fresh)?)?)
+    Ok(fs::write(&page, sections::replace_sections(&fs::read_to_string(&page)?, &fresh)?)?)
 }

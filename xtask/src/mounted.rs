@@ -27,7 +27,7 @@ impl<'u> MountSetup<'u> {
         fs::copy(host::root().join("tests/mount/stead.toml"), place.join("stead.toml"))?;
         if let Some(user) = user {
             for name in ["", "project", "mnt", "stead.toml"] {
-                user.give(&place.join(name))?;
+                user.give_ownership(&place.join(name))?;
             }
         }
         Ok(MountSetup { binary: binary.to_owned(), place, user })
@@ -37,18 +37,18 @@ impl<'u> MountSetup<'u> {
     pub(crate) fn program(&self, name: impl AsRef<OsStr>) -> Command {
         let mut command = program(name);
         if let Some(user) = self.user {
-            user.runs(&mut command);
+            user.run_as(&mut command);
         }
         command
     }
 
     /// Whether root uses it.
-    fn is_roots(&self) -> bool {
+    fn is_run_by_root(&self) -> bool {
         self.user.is_none() && host::is_root()
     }
 
     /// A directory of the host, beside what is mounted.
-    pub(crate) fn place(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.place
     }
 
@@ -81,7 +81,7 @@ impl<'s> MountedStead<'s> {
         let mut command = setting.stead();
         let said = setting.place.join("said.txt");
         command.args(["mount", "mnt"]);
-        if setting.is_roots() {
+        if setting.is_run_by_root() {
             command.arg("--allow-other");
         }
         let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
@@ -99,12 +99,12 @@ impl<'s> MountedStead<'s> {
     }
 
     /// Unmounts it, and waits until all that was written is stored.
-    pub(crate) fn end(mut self) -> Result {
-        let mut unmount = match self.setting.is_roots() {
+    pub(crate) fn unmount(mut self) -> Result {
+        let mut unmount = match self.setting.is_run_by_root() {
             true => program("umount"),
             false => self.setting.program("fusermount3"),
         };
-        if !self.setting.is_roots() {
+        if !self.setting.is_run_by_root() {
             unmount.arg("-u");
         }
         capture(unmount.arg(&self.at))?;

@@ -31,13 +31,13 @@ pub(crate) const VENV: RequiredProgram =
     RequiredProgram { package: "python3-venv", probe: &["python3", "-c", "import ensurepip, venv"] };
 
 /// Installs what is missing, and touches nothing where nothing is.
-pub(crate) fn provide(needs: &[RequiredProgram]) -> Result {
+pub(crate) fn install_missing(needs: &[RequiredProgram]) -> Result {
     let packages = missing(needs, host::succeeds);
     if packages.is_empty() {
         return Ok(());
     }
     if !host::is_root() {
-        return Err(by_root(&packages).into());
+        return Err(needs_root_message(&packages).into());
     }
     eprintln!("installing {}", packages.join(", "));
     let install = || -> Result {
@@ -51,7 +51,7 @@ pub(crate) fn provide(needs: &[RequiredProgram]) -> Result {
 }
 
 /// What somebody who is not root is told.
-fn by_root(packages: &[&str]) -> String {
+fn needs_root_message(packages: &[&str]) -> String {
     format!(
         "only root can install what is missing: run `sudo apt-get install {}` and try again",
         packages.join(" ")
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn somebody_who_is_not_root_is_told_in_one_sentence_what_to_install() {
-        let told = by_root(&missing(&[SQLITE, FUSE], |_| false));
+        let told = needs_root_message(&missing(&[SQLITE, FUSE], |_| false));
         assert_eq!(
             told,
             "only root can install what is missing: run `sudo apt-get install sqlite3 fuse3` and try again"

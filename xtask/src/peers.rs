@@ -10,7 +10,7 @@ use crate::host::{self, capture, program};
 use crate::needs;
 
 /// Where the versions are written down, and the scripts are.
-pub(crate) fn sources() -> PathBuf {
+pub(crate) fn sources_directory() -> PathBuf {
     host::root().join("tests/clients")
 }
 
@@ -22,15 +22,15 @@ pub(crate) struct TestClients {
 
 impl TestClients {
     /// Fetches what is missing.
-    pub(crate) fn provide() -> Result<Self> {
-        let peers = TestClients::none()?;
-        peers.fetch_node("", &sources())?;
-        peers.fetch_python("python", &sources().join("python/requirements.txt"))?;
+    pub(crate) fn fetch() -> Result<Self> {
+        let peers = TestClients::without_fetching()?;
+        peers.fetch_node("", &sources_directory())?;
+        peers.fetch_python("python", &sources_directory().join("python/requirements.txt"))?;
         Ok(peers)
     }
 
     /// Fetches nothing: for whoever has their own to fetch.
-    pub(crate) fn none() -> Result<Self> {
+    pub(crate) fn without_fetching() -> Result<Self> {
         let peers = TestClients { folder: host::target().join("peers") };
         fs::create_dir_all(&peers.folder)?;
         Ok(peers)
@@ -45,8 +45,8 @@ impl TestClients {
     pub(crate) fn fetch_node(&self, folder: &str, pinned: &Path) -> Result {
         let folder = self.folder.join(folder);
         fs::create_dir_all(&folder)?;
-        once(&folder.join("node.txt"), &pinned.join("package-lock.json"), || {
-            needs::provide(&[needs::NPM])?;
+        unless_up_to_date(&folder.join("node.txt"), &pinned.join("package-lock.json"), || {
+            needs::install_missing(&[needs::NPM])?;
             eprintln!("fetching clients with npm");
             for name in ["package.json", "package-lock.json"] {
                 fs::copy(pinned.join(name), folder.join(name))?;
@@ -68,8 +68,8 @@ impl TestClients {
 
     /// Fetches what a list of requirements names into a virtual environment of its own.
     pub(crate) fn fetch_python(&self, environment: &str, pinned: &Path) -> Result {
-        once(&self.folder.join(format!("{environment}.txt")), pinned, || {
-            needs::provide(&[needs::VENV])?;
+        unless_up_to_date(&self.folder.join(format!("{environment}.txt")), pinned, || {
+            needs::install_missing(&[needs::VENV])?;
             eprintln!("fetching clients with pip");
             let place = self.folder.join(environment);
             capture(program("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
@@ -89,7 +89,7 @@ impl TestClients {
     /// A script of ours, to be run by Node. It finds packages only from where they are, so it is put there.
     pub(crate) fn node_script(&self, script: &str) -> Result<Command> {
         let copy = self.folder.join(Path::new(script).file_name().expect("a script has a name"));
-        fs::copy(sources().join(script), &copy)?;
+        fs::copy(sources_directory().join(script), &copy)?;
         let mut command = program(self.folder.join("node_modules/.bin/node"));
         command.arg(copy);
         Ok(command)
@@ -99,12 +99,12 @@ impl TestClients {
     pub(crate) fn python_script(&self, script: &str) -> Command {
         let mut command = program(self.folder.join("python/bin/python"));
         // Nothing is left beside the sources.
-        command.arg("-B").arg(sources().join(script));
+        command.arg("-B").arg(sources_directory().join(script));
         command
     }
 
     /// A fresh directory for one run.
-    pub(crate) fn place(&self, name: &str) -> Result<PathBuf> {
+    pub(crate) fn fresh_directory(&self, name: &str) -> Result<PathBuf> {
         let place = self.folder.join("places").join(name);
         if place.exists() {
             fs::remove_dir_all(&place)?;
@@ -114,7 +114,7 @@ impl TestClients {
     }
 
     /// Keeps a program that the next build would replace.
-    pub(crate) fn keep(&self, built: &Path, name: &str) -> Result<PathBuf> {
+    pub(crate) fn keep_copy(&self, built: &Path, name: &str) -> Result<PathBuf> {
         let kept = self.folder.join(name);
         // Not over the old one: that may be a link to what cargo still has.
         if kept.exists() {
@@ -126,7 +126,7 @@ impl TestClients {
 }
 
 /// Does something unless it was done for the same text before.
-pub(crate) fn once(done: &Path, pinned: &Path, act: impl FnOnce() -> Result) -> Result {
+pub(crate) fn unless_up_to_date(done: &Path, pinned: &Path, act: impl FnOnce() -> Result) -> Result {
     let wanted = fs::read(pinned)?;
     if fs::read(done).is_ok_and(|done| done == wanted) {
         return Ok(());
@@ -147,13 +147,13 @@ mod tests {
         let (done, pinned) = (folder.join("done"), folder.join("pinned"));
         let fetched = std::cell::Cell::new(0);
         let fetch = || {
-            once(&done, &pinned, || {
+            unless_up_to_date(&done, &pinned, || {
                 fetched.set(fetched.get() + 1);
                 Ok(())
             })
         };
         fs::write(&pinned, "a 1").unwrap();
-        assert!(once(&done, &pinned, || Err("no network".into())).is_err());
+        assert!(unless_up_to_date(&done, &pinned, || Err("no network".into())).is_err());
         fetch().unwrap();
         fetch().unwrap();
         assert_eq!(fetched.get(), 1);

@@ -34,15 +34,15 @@ pub(crate) fn run() -> Result {
     let user = SecondUser::nobody()?;
     // The same selection as before: another one might build packages with other features.
     let built = capture(cargo().args(["test", "--workspace", "--no-run", "--message-format", "json"]))?;
-    let programs = programs(&built);
+    let programs = test_programs(&built);
     let mut steps = StepRunner::default();
     for (package, target, part) in RERUN_TESTS {
         let found =
             programs.iter().find(|program| (&*program.package, &*program.target) == (package, target));
         let found = found.ok_or_else(|| format!("{package} has no test {target}"))?;
-        steps.step(&format!("{package}, {target}"), || user.test(found, part))?;
+        steps.run(&format!("{package}, {target}"), || user.test(found, part))?;
     }
-    steps.end()
+    steps.finish()
 }
 
 /// A test program.
@@ -55,7 +55,7 @@ struct TestProgram {
 }
 
 /// The programs of integration tests that cargo tells of.
-fn programs(messages: &str) -> Vec<TestProgram> {
+fn test_programs(messages: &str) -> Vec<TestProgram> {
     let lines = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines
         .filter_map(|message| {
@@ -82,12 +82,12 @@ impl SecondUser {
         let home = std::env::temp_dir().join(format!("stead-second-user-{}", std::process::id()));
         fs::create_dir(&home)?;
         let user = SecondUser { home };
-        user.give(&user.home)?;
+        user.give_ownership(&user.home)?;
         fs::set_permissions(&user.home, Permissions::from_mode(0o700))?;
         // The device is everybody's on a usual host; a container may have made it root's.
         fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666))?;
         let root = host::root();
-        if !user.reaches(&root) {
+        if !user.can_read(&root) {
             let root = root.display();
             return Err(format!("the user nobody can't reach {root}: `chmod o+x` what lies above it").into());
         }
@@ -98,26 +98,26 @@ impl SecondUser {
     }
 
     /// Has a program run as this user.
-    pub(crate) fn runs<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+    pub(crate) fn run_as<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.uid(NOBODY).gid(NOBODY).env("HOME", &self.home).env("TMPDIR", &self.home);
         command.env("CARGO_HOME", self.home.join(".cargo"))
     }
 
     /// Gives something to this user.
-    pub(crate) fn give(&self, path: &Path) -> Result {
+    pub(crate) fn give_ownership(&self, path: &Path) -> Result {
         Ok(chown(path, Some(NOBODY), Some(NOBODY))?)
     }
 
-    fn reaches(&self, path: &Path) -> bool {
+    fn can_read(&self, path: &Path) -> bool {
         let mut look = program("test");
         look.arg("-r").arg(path).current_dir("/");
-        self.runs(&mut look).status().is_ok_and(|status| status.success())
+        self.run_as(&mut look).status().is_ok_and(|status| status.success())
     }
 
     fn has_cargo(&self) -> bool {
         let mut probe = program("cargo");
         probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-        self.runs(&mut probe).status().is_ok_and(|status| status.success())
+        self.run_as(&mut probe).status().is_ok_and(|status| status.success())
     }
 
     fn test(&self, test: &TestProgram, part: &str) -> Result {
@@ -130,7 +130,7 @@ impl SecondUser {
         if test.target == "mount" && !self.has_cargo() {
             command.args(["--skip", NEEDS_CARGO]);
         }
-        let said = capture(self.runs(&mut command))?;
+        let said = capture(self.run_as(&mut command))?;
         // A suite that ran nothing found nothing: that must not pass for a clean result.
         if said.contains(" 0 passed") { Err("no test ran".into()) } else { Ok(()) }
     }
@@ -168,6 +168,6 @@ mod tests {
             program: "/t/suite-2".into(),
             manifest: "/r/crates/stores/Cargo.toml".into(),
         };
-        assert_eq!(programs(messages), [suite]);
+        assert_eq!(test_programs(messages), [suite]);
     }
 }

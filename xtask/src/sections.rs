@@ -20,7 +20,7 @@ pub(crate) fn sections(text: &str) -> Vec<(&str, &str)> {
 
 /// The page with each of its sections that `fresh` has as well replaced by that one. The page decides where a section
 /// stands, so one that it lacks is an error.
-pub(crate) fn replaced(page: &str, fresh: &str) -> Result<String> {
+pub(crate) fn replace_sections(page: &str, fresh: &str) -> Result<String> {
     let mut page = page.to_owned();
     for (name, section) in sections(fresh) {
         let old = sections(&page).into_iter().find(|(there, _)| *there == name);
@@ -39,12 +39,12 @@ mod tests {
 
     #[test]
     fn a_fresh_section_takes_the_place_of_the_old_one() {
-        let page = replaced(PAGE, "noise <!-- begin b -->\nnew\n<!-- end b -->").unwrap();
+        let page = replace_sections(PAGE, "noise <!-- begin b -->\nnew\n<!-- end b -->").unwrap();
         assert_eq!(page, PAGE.replace("<!-- begin b -->", "<!-- begin b -->\nnew\n"));
     }
 
     #[test]
     fn a_section_without_a_place_is_refused() {
-        assert!(replaced(PAGE, "<!-- begin c --><!-- end c -->").is_err());
+        assert!(replace_sections(PAGE, "<!-- begin c --><!-- end c -->").is_err());
     }
 }

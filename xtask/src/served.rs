@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::host::{capture, program};
-use crate::peers::sources;
+use crate::peers::sources_directory;
 
 /// A binary, and a directory with a configuration to use it in.
 #[derive(Debug, Clone)]
@@ -21,12 +21,12 @@ pub(crate) struct ServerSetup {
 impl ServerSetup {
     /// Puts the configuration of these tests, and the files that it is about, into a place.
     pub(crate) fn new(binary: PathBuf, place: PathBuf) -> Result<Self> {
-        ServerSetup::like(&sources().join("place"), binary, place)
+        ServerSetup::from_example(&sources_directory().join("place"), binary, place)
     }
 
     /// Puts another configuration, and the files that it is about, into a place.
-    pub(crate) fn like(example: &Path, binary: PathBuf, place: PathBuf) -> Result<Self> {
-        copy(example, &place)?;
+    pub(crate) fn from_example(example: &Path, binary: PathBuf, place: PathBuf) -> Result<Self> {
+        copy_tree(example, &place)?;
         Ok(ServerSetup { binary, place })
     }
 
@@ -41,10 +41,10 @@ impl ServerSetup {
     }
 
     /// Makes a token for the agent, with further options for the token. From then on everybody needs one.
-    pub(crate) fn token(&self, options: &[&str]) -> Result<String> {
+    pub(crate) fn create_token(&self, options: &[&str]) -> Result<String> {
         let mut create = self.stead();
         create.args(["token", "create", "--agent", "coder", "--json"]).args(options);
-        text_in(&capture(&mut create)?, "token")
+        json_text(&capture(&mut create)?, "token")
     }
 
     /// Serves it.
@@ -60,7 +60,7 @@ impl ServerSetup {
         if line.is_empty() {
             return Err(format!("the server did not start: {}", fs::read_to_string(said)?).into());
         }
-        served.url = text_in(&line, "listening")?;
+        served.url = json_text(&line, "listening")?;
         Ok(served)
     }
 
@@ -96,13 +96,13 @@ impl Drop for RunningServer {
     }
 }
 
-fn copy(from: &Path, to: &Path) -> Result {
+fn copy_tree(from: &Path, to: &Path) -> Result {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let copied = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &copied)?;
+            copy_tree(&entry.path(), &copied)?;
         } else {
             fs::copy(entry.path(), &copied)?;
         }
@@ -110,7 +110,7 @@ fn copy(from: &Path, to: &Path) -> Result {
     Ok(())
 }
 
-fn text_in(json: &str, key: &str) -> Result<String> {
+fn json_text(json: &str, key: &str) -> Result<String> {
     let value: Value = serde_json::from_str(json).map_err(|_| format!("`{json}` is no JSON"))?;
     Ok(value[key].as_str().ok_or_else(|| format!("`{json}` has no `{key}`"))?.to_owned())
 }

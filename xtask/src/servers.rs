@@ -20,10 +20,10 @@ pub(crate) struct ComparedServers {
 }
 
 /// Installs those that are missing.
-pub(crate) fn provide(target: &Path) -> Result<ComparedServers> {
-    let crate_root = place(target, RUST_SERVER);
+pub(crate) fn install_all(target: &Path) -> Result<ComparedServers> {
+    let crate_root = install_directory(target, RUST_SERVER);
     let peers =
-        ComparedServers { rust: crate_root.join("bin").join(RUST_SERVER.0), node: provide_node(target)? };
+        ComparedServers { rust: crate_root.join("bin").join(RUST_SERVER.0), node: install_node(target)? };
     if !peers.rust.is_file() {
         eprintln!("installing {} {}", RUST_SERVER.0, RUST_SERVER.1);
         let mut install = cargo();
@@ -36,9 +36,9 @@ pub(crate) fn provide(target: &Path) -> Result<ComparedServers> {
 }
 
 /// Installs the one of npm, if it is missing, and says where its script for `node` is.
-pub(crate) fn provide_node(target: &Path) -> Result<PathBuf> {
-    needs::provide(&[NPM])?;
-    let package_root = place(target, NODE_SERVER);
+pub(crate) fn install_node(target: &Path) -> Result<PathBuf> {
+    needs::install_missing(&[NPM])?;
+    let package_root = install_directory(target, NODE_SERVER);
     let script = package_root.join("node_modules").join(NODE_SERVER.0).join("dist/index.js");
     if !script.is_file() {
         eprintln!("installing {} {}", NODE_SERVER.0, NODE_SERVER.1);
@@ -50,7 +50,7 @@ pub(crate) fn provide_node(target: &Path) -> Result<PathBuf> {
 }
 
 /// Where a version is installed.
-fn place(target: &Path, (name, version): (&str, &str)) -> PathBuf {
+fn install_directory(target: &Path, (name, version): (&str, &str)) -> PathBuf {
     let name = name.rsplit('/').next().unwrap_or(name);
     target.join("peers").join(format!("{name}-{version}"))
 }

@@ -13,7 +13,7 @@ pub(crate) struct StepRunner {
 
 impl StepRunner {
     /// Takes a step.
-    pub(crate) fn step(&mut self, name: &str, act: impl FnOnce() -> Result) -> Result {
+    pub(crate) fn run(&mut self, name: &str, act: impl FnOnce() -> Result) -> Result {
         print!("{name:34} ");
         std::io::stdout().flush()?;
         let start = Instant::now();
@@ -28,7 +28,7 @@ impl StepRunner {
     }
 
     /// Fails if a step did.
-    pub(crate) fn end(self) -> Result {
+    pub(crate) fn finish(self) -> Result {
         if self.failed.is_empty() {
             Ok(())
         } else {
@@ -45,15 +45,15 @@ mod tests {
     fn steps_go_on_after_a_failure_and_remember_it() {
         let mut steps = StepRunner::default();
         let mut taken = 0;
-        steps.step("first", || Err("broken".into())).unwrap();
+        steps.run("first", || Err("broken".into())).unwrap();
         steps
-            .step("second", || {
+            .run("second", || {
                 taken += 1;
                 Ok(())
             })
             .unwrap();
         assert_eq!(taken, 1);
-        assert_eq!(steps.end().unwrap_err().to_string(), "failed: first");
-        assert!(StepRunner::default().end().is_ok());
+        assert_eq!(steps.finish().unwrap_err().to_string(), "failed: first");
+        assert!(StepRunner::default().finish().is_ok());
     }
 }

@@ -9,7 +9,7 @@
 use serde_json::Value;
 
 use crate::Result;
-use crate::host::{self, cargo, show};
+use crate::host::{self, cargo, run_shown};
 use crate::{boundary, clients, hosts, needs, second_user, torture};
 
 /// The examples that the README and the guides show: they have to run, too.
@@ -26,7 +26,7 @@ pub(crate) enum RunLength {
 
 /// Runs everything, also after a failure, so that one run tells of all of them.
 pub(crate) fn run(length: RunLength) -> Result {
-    needs::provide(&[needs::SQLITE, needs::FUSE, needs::RSYNC, needs::STRACE, needs::NPM])?;
+    needs::install_missing(&[needs::SQLITE, needs::FUSE, needs::RSYNC, needs::STRACE, needs::NPM])?;
     let test = |arguments: &[&str]| {
         let mut command = cargo();
         command.arg("test").args(arguments);
@@ -34,13 +34,20 @@ pub(crate) fn run(length: RunLength) -> Result {
             RunLength::Short => command.env_remove("STEAD_TEST_LONG"),
             RunLength::Long => command.env("STEAD_TEST_LONG", "1"),
         };
-        show(&mut command)
+        run_shown(&mut command)
     };
-    let loops = loops(&boundary::metadata()?);
+    let loops = loop_tests(&boundary::metadata()?);
     let mut outcomes = Vec::new();
     for (package, example) in EXAMPLES {
         println!("The example {example}:");
-        outcomes.push(show(cargo().args(["run", "--quiet", "--package", package, "--example", example])));
+        outcomes.push(run_shown(cargo().args([
+            "run",
+            "--quiet",
+            "--package",
+            package,
+            "--example",
+            example,
+        ])));
     }
     outcomes.push(test(&["--workspace", "--no-fail-fast"]));
     if host::is_root() {
@@ -59,7 +66,7 @@ pub(crate) fn run(length: RunLength) -> Result {
 }
 
 /// The test targets that `cargo test` leaves out, with their packages.
-fn loops(metadata: &Value) -> Vec<(String, String)> {
+fn loop_tests(metadata: &Value) -> Vec<(String, String)> {
     let mut loops = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         for target in package["targets"].as_array().into_iter().flatten() {
@@ -86,6 +93,6 @@ mod tests {
             { "name": "suite", "kind": ["test"], "test": true },
             { "name": "crash", "kind": ["test"], "test": false },
         ]}]});
-        assert_eq!(loops(&metadata), [("stores".to_owned(), "crash".to_owned())]);
+        assert_eq!(loop_tests(&metadata), [("stores".to_owned(), "crash".to_owned())]);
     }
 }

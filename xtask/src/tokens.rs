@@ -27,10 +27,10 @@ pub(crate) fn run(options: &[&str]) -> Result {
         _ => return Err("cargo xtask tokens [--before BINARY] [--write]".into()),
     };
     capture(cargo().args(["build", "--package", "stead-cli"]))?;
-    let place = TestClients::none()?.place("tokens")?;
+    let place = TestClients::without_fetching()?.fresh_directory("tokens")?;
     let mut columns = Vec::new();
     if let Some(binary) = before {
-        columns.push(measured(
+        columns.push(measure(
             "stead before",
             ComparedServer::Stead,
             Path::new(binary),
@@ -38,14 +38,14 @@ pub(crate) fn run(options: &[&str]) -> Result {
         )?);
     }
     let built = host::target().join("debug/stead");
-    columns.push(measured("stead", ComparedServer::Stead, &built, &place.join("now"))?);
-    let node = servers::provide_node(&host::target())?;
-    columns.push(measured("server-filesystem", ComparedServer::Node, &node, &place.join("node"))?);
+    columns.push(measure("stead", ComparedServer::Stead, &built, &place.join("now"))?);
+    let node = servers::install_node(&host::target())?;
+    columns.push(measure("server-filesystem", ComparedServer::Node, &node, &place.join("node"))?);
     let table = table(&columns);
     println!("{table}");
     if write {
         let page = root().join("docs/benchmarks.md");
-        fs::write(&page, sections::replaced(&fs::read_to_string(&page)?, &table)?)?;
+        fs::write(&page, sections::replace_sections(&fs::read_to_string(&page)?, &table)?)?;
     }
     Ok(())
 }
@@ -72,23 +72,22 @@ struct CostColumn {
     rows: Vec<(&'static str, Option<TokenCount>)>,
 }
 
-fn measured(label: &'static str, server: ComparedServer, binary: &Path, place: &Path) -> Result<CostColumn> {
+fn measure(label: &'static str, server: ComparedServer, binary: &Path, place: &Path) -> Result<CostColumn> {
     let files = place.join("project");
-    prepare(&files)?;
+    write_example_files(&files)?;
     let mut client = StdioClient::start(server, binary, place, &files)?;
     let count = TokenCounter::new()?;
-    let begun = client.request("initialize", &introduction())?;
+    let begun = client.request("initialize", &initialize_params())?;
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
     let tools = client.request("tools/list", &json!({}))?["tools"].to_string();
     let map = begun["instructions"].as_str().unwrap_or_default().to_owned();
-    let text = |text: &str| Some(TokenCount { text: count.tokens(text), structured: 0 });
+    let text = |text: &str| Some(TokenCount { text: count.count_text(text), structured: 0 });
     let mut rows = vec![("tools, as listed", text(&tools)), ("instructions: the map", text(&map))];
     for (what, call) in calls(server, &files) {
         let tokens = match call {
-            Some((tool, arguments)) => Some(
-                count
-                    .answer(&client.request("tools/call", &json!({ "name": tool, "arguments": arguments }))?),
-            ),
+            Some((tool, arguments)) => Some(count.count_answer(
+                &client.request("tools/call", &json!({ "name": tool, "arguments": arguments }))?,
+            )),
             None => None,
         };
         rows.push((what, tokens));
@@ -97,7 +96,7 @@ fn measured(label: &'static str, server: ComparedServer, binary: &Path, place: &
 }
 
 /// The same files for everyone: a small project.
-fn prepare(files: &Path) -> Result {
+fn write_example_files(files: &Path) -> Result {
     fs::create_dir_all(files.join("src"))?;
     for number in 0..40 {
         let mut text = format!("//! Part {number} of the example.\n\n");
@@ -164,14 +163,15 @@ impl TokenCounter {
         Ok(TokenCounter(tiktoken_rs::o200k_base()?))
     }
 
-    fn tokens(&self, text: &str) -> usize {
+    fn count_text(&self, text: &str) -> usize {
         self.0.encode_ordinary(text).len()
     }
 
-    fn answer(&self, result: &Value) -> TokenCount {
+    fn count_answer(&self, result: &Value) -> TokenCount {
         let blocks = result["content"].as_array().into_iter().flatten();
-        let text = blocks.filter_map(|block| block["text"].as_str()).map(|text| self.tokens(text)).sum();
-        let structured = result.get("structuredContent").map_or(0, |facts| self.tokens(&facts.to_string()));
+        let text = blocks.filter_map(|block| block["text"].as_str()).map(|text| self.count_text(text)).sum();
+        let structured =
+            result.get("structuredContent").map_or(0, |facts| self.count_text(&facts.to_string()));
         TokenCount { text, structured }
     }
 }
@@ -248,7 +248,7 @@ history = true
 workspaces = [{ prefix = "/project", store = "project", scope = "rw" }]
 "#;
 
-fn introduction() -> Value {
+fn initialize_params() -> Value {
     json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -286,9 +286,9 @@ mod tests {
         let count = TokenCounter::new().unwrap();
         let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
         let answer = json!({ "content": [{ "type": "text", "text": "hello world" }, image] });
-        let TokenCount { text, structured } = count.answer(&answer);
+        let TokenCount { text, structured } = count.count_answer(&answer);
         assert_eq!((text, structured), (2, 0));
         let answer = json!({ "content": [], "structuredContent": { "a": 1 } });
-        assert!(count.answer(&answer).structured > 2);
+        assert!(count.count_answer(&answer).structured > 2);
     }
 }

@@ -29,8 +29,8 @@ const EXPECTED_SUMMARY: &str = "0 failed, 14 skipped, 259 passed, 125 expected f
 
 /// Runs all of them.
 pub(crate) fn run(length: RunLength) -> Result {
-    needs::provide(&[needs::FUSE])?;
-    let programs = TorturePrograms::provide()?;
+    needs::install_missing(&[needs::FUSE])?;
+    let programs = TorturePrograms::install()?;
     let (profile, folder) = match length {
         // As the other tests have built it: a build of its own would take longer than all of this.
         RunLength::Short => ("dev", "debug"),
@@ -42,20 +42,20 @@ pub(crate) fn run(length: RunLength) -> Result {
     let mut steps = StepRunner::default();
     for workspace in TESTED_WORKSPACES {
         for (name, config) in FSX_VARIANTS {
-            let setting = MountSetup::new(&binary, programs.peers.place("fsx")?, None)?;
+            let setting = MountSetup::new(&binary, programs.peers.fresh_directory("fsx")?, None)?;
             let name = format!("{name}, {workspace}");
             let operations = match length {
                 RunLength::Short => "100000",
                 RunLength::Long => "10000000",
             };
-            steps.step(&name, || programs.fsx(&setting, workspace, config, operations))?;
+            steps.run(&name, || programs.fsx(&setting, workspace, config, operations))?;
         }
         if host::is_root() {
             // A socket's path has at most 107 bytes, and the suite adds some 70 of its own.
             let place = std::env::temp_dir().join(format!("pjd-{}", std::process::id()));
             fs::create_dir(&place)?;
             let setting = MountSetup::new(&binary, place.clone(), None)?;
-            steps.step(&format!("pjdfstest, {workspace}"), || programs.pjdfstest(&setting, workspace))?;
+            steps.run(&format!("pjdfstest, {workspace}"), || programs.pjdfstest(&setting, workspace))?;
             fs::remove_dir_all(&place)?;
         } else {
             println!("pjdfstest, {workspace}: left out, since only root can be several users");
@@ -64,16 +64,16 @@ pub(crate) fn run(length: RunLength) -> Result {
     if host::is_root() {
         let user = SecondUser::nobody()?;
         for workspace in TESTED_WORKSPACES {
-            let setting = MountSetup::new(&binary, programs.peers.place("fsx")?, Some(&user))?;
+            let setting = MountSetup::new(&binary, programs.peers.fresh_directory("fsx")?, Some(&user))?;
             let (name, config) = FSX_VARIANTS[0];
             let name = format!("{name}, {workspace}, another user");
-            steps.step(&name, || programs.fsx(&setting, workspace, config, SECOND_USER_OPERATIONS))?;
+            steps.run(&name, || programs.fsx(&setting, workspace, config, SECOND_USER_OPERATIONS))?;
         }
     }
-    steps.end()
+    steps.finish()
 }
 
-fn sources() -> PathBuf {
+fn sources_directory() -> PathBuf {
     host::root().join("tests/mount")
 }
 
@@ -85,11 +85,11 @@ struct TorturePrograms {
 
 impl TorturePrograms {
     /// Builds what is missing.
-    fn provide() -> Result<Self> {
-        let peers = TestClients::none()?;
+    fn install() -> Result<Self> {
+        let peers = TestClients::without_fetching()?;
         let programs = TorturePrograms { place: peers.folder().join("cargo"), peers };
-        let pinned = sources().join("programs.txt");
-        peers::once(&programs.place.join("programs.txt"), &pinned, || {
+        let pinned = sources_directory().join("programs.txt");
+        peers::unless_up_to_date(&programs.place.join("programs.txt"), &pinned, || {
             for line in fs::read_to_string(&pinned)?.lines() {
                 let (name, version) = line.split_once(' ').ok_or("a line is a name and a version")?;
                 eprintln!("building {name} {version}");
@@ -105,20 +105,20 @@ impl TorturePrograms {
     fn fsx(&self, setting: &MountSetup<'_>, workspace: &str, config: &str, operations: &str) -> Result {
         let mounted = MountedStead::new(setting)?;
         let mut fsx = setting.program(self.place.join("bin/fsx"));
-        fsx.args(["-S", "1", "-N", operations, "-P"]).arg(setting.place());
-        fsx.arg("-f").arg(sources().join(config)).arg(mounted.path(workspace).join("file"));
+        fsx.args(["-S", "1", "-N", operations, "-P"]).arg(setting.directory());
+        fsx.arg("-f").arg(sources_directory().join(config)).arg(mounted.path(workspace).join("file"));
         capture(&mut fsx)?;
-        mounted.end()?;
+        mounted.unmount()?;
         setting.verify()
     }
 
     /// Only root can be somebody else for a test.
     fn pjdfstest(&self, setting: &MountSetup<'_>, workspace: &str) -> Result {
         let mounted = MountedStead::new(setting)?;
-        let second = setting.place().join("second");
+        let second = setting.directory().join("second");
         fs::create_dir(&second)?;
         let mut tests = program(self.place.join("bin/pjdfstest"));
-        tests.arg("--configuration-file").arg(sources().join("pjdfstest.toml"));
+        tests.arg("--configuration-file").arg(sources_directory().join("pjdfstest.toml"));
         tests.arg("--path").arg(mounted.path(workspace)).arg("--secondary-fs").arg(second);
         // A suite that ran nothing found nothing: that must not pass for a clean result.
         let said = capture(tests.env("NO_COLOR", "1").env("RUST_BACKTRACE", "0"))?;
@@ -126,7 +126,7 @@ impl TorturePrograms {
         if !summary.ends_with(EXPECTED_SUMMARY) {
             return Err(format!("{summary}; it should be: {EXPECTED_SUMMARY}").into());
         }
-        mounted.end()?;
+        mounted.unmount()?;
         setting.verify()
     }
 }

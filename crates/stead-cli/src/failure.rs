@@ -23,7 +23,7 @@ impl Exit {
     pub(crate) const TEMPORARY: Exit = Exit(75);
 
     /// As another process of ours ended; one that was killed has not said why.
-    pub(crate) fn of(code: Option<i32>) -> Exit {
+    pub(crate) fn from_child(code: Option<i32>) -> Exit {
         code.and_then(|code| u8::try_from(code).ok()).map_or(Exit::INTERNAL, Exit)
     }
 }
@@ -77,7 +77,7 @@ impl CommandError {
     }
 
     /// Why the output can't be written. That is nobody's quota, also where the disk is full that it goes to.
-    pub(crate) fn output(cause: io::Error) -> Self {
+    pub(crate) fn output_error(cause: io::Error) -> Self {
         match CommandError::host("the output can't be written", cause) {
             CommandError::Stead(error) => CommandError::Said(ErrorKind::Unavailable, error.to_string()),
             other => other,
@@ -98,7 +98,7 @@ impl CommandError {
     /// What depends on what is stored is an answer; what is wrong whatever is stored is wrong usage.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            CommandError::Stead(stead::Error::Door(error)) if is_answer(error) => Exit::NEGATIVE,
+            CommandError::Stead(stead::Error::Door(error)) if is_negative_answer(error) => Exit::NEGATIVE,
             _ => self.kind().map_or(Exit::OK, Exit::from),
         }
     }
@@ -113,13 +113,13 @@ impl CommandError {
     }
 
     /// Whether the message says by itself where it comes from: `stead.toml:3:1: …`.
-    pub(crate) fn names_its_place(&self) -> bool {
+    pub(crate) fn has_location(&self) -> bool {
         matches!(self, CommandError::Stead(stead::Error::Config(ConfigError::Wrong(_))))
     }
 }
 
 /// Whether a call that makes sense got no for an answer, although its kind alone would not tell.
-fn is_answer(error: &VfsError) -> bool {
+fn is_negative_answer(error: &VfsError) -> bool {
     match error {
         VfsError::TooManyLinks { .. } | VfsError::PastTheEnd { .. } | VfsError::Binary { .. } => true,
         VfsError::Store { cause, .. } => matches!(

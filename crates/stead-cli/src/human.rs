@@ -58,7 +58,7 @@ pub(crate) fn mode(kind: NodeKind, mode: u32) -> String {
 }
 
 /// What follows a name, to tell what has it, as `ls -F` does: `/`, `@`.
-pub(crate) fn mark(kind: NodeKind) -> &'static str {
+pub(crate) fn kind_suffix(kind: NodeKind) -> &'static str {
     match kind {
         NodeKind::File => "",
         NodeKind::Directory => "/",
@@ -75,24 +75,24 @@ pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
 }
 
 /// Text of a file that can't drive a terminal; tabs stay.
-pub(crate) fn harmless(text: &str) -> String {
-    let parts: Vec<_> = text.split('\t').map(|part| name::harmless(part).to_string()).collect();
+pub(crate) fn escape_text(text: &str) -> String {
+    let parts: Vec<_> = text.split('\t').map(|part| name::escape_text(part).to_string()).collect();
     parts.join("\t")
 }
 
 /// A message of several lines that can't drive a terminal.
-pub(crate) fn harmless_lines(text: &str) -> String {
-    let lines: Vec<_> = text.split('\n').map(|line| name::harmless(line).to_string()).collect();
+pub(crate) fn escape_lines(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(|line| name::escape_text(line).to_string()).collect();
     lines.join("\n")
 }
 
 /// A path of the host as the user wrote it, and nothing raw.
 pub(crate) fn host_path(path: &Path) -> String {
-    name::escaped(path.as_os_str().as_encoded_bytes()).to_string()
+    name::escape_name(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
 /// A number of things to show: 0 would be a question without an answer.
-pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it has to be at least 1".into()),
         Ok(number) => Ok(number),
@@ -135,6 +135,6 @@ mod tests {
 
     #[test]
     fn a_line_of_a_file_cannot_drive_a_terminal() {
-        assert_eq!(harmless("a\tb\x1b[31mc\\d"), "a\tb\\u{1b}[31mc\\d");
+        assert_eq!(escape_text("a\tb\x1b[31mc\\d"), "a\tb\\u{1b}[31mc\\d");
     }
 }

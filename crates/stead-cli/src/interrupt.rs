@@ -51,7 +51,7 @@ impl Interrupt {
 
     /// What made the command fail: the interruption, where there was one.
     pub(crate) fn or(&self, failure: impl Into<CommandError>, what_is_left: &str) -> CommandError {
-        match self.stop() {
+        match self.stop_reason() {
             Some(_) => CommandError::Said(ErrorKind::Unavailable, format!("interrupted; {what_is_left}")),
             None => failure.into(),
         }
@@ -61,7 +61,7 @@ impl Interrupt {
 impl CallMonitor for Interrupt {
     fn progress(&self, _: u64, _: Option<u64>) {}
 
-    fn stop(&self) -> Option<StopReason> {
+    fn stop_reason(&self) -> Option<StopReason> {
         self.0.load(Ordering::Relaxed).then_some(StopReason::Cancelled)
     }
 }

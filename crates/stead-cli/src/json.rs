@@ -32,7 +32,7 @@ fn mode(mode: u32) -> String {
 pub(crate) fn entry(entry: &DirEntry) -> Value {
     json!({
         "name": entry.name.to_string(),
-        "kind": entry.kind.word(),
+        "kind": entry.kind.as_str(),
         "size": entry.size,
         "mode": mode(entry.mode),
         "modified": time(entry.modified),
@@ -45,7 +45,7 @@ pub(crate) fn entry(entry: &DirEntry) -> Value {
 pub(crate) fn walked(walked: &PathEntry) -> Value {
     json!({
         "path": walked.path,
-        "kind": walked.kind.word(),
+        "kind": walked.kind.as_str(),
         "size": walked.size,
         "mode": mode(walked.mode),
         "modified": time(walked.modified),
@@ -57,7 +57,7 @@ pub(crate) fn walked(walked: &PathEntry) -> Value {
 pub(crate) fn stat(stat: &Stat) -> Value {
     json!({
         "path": stat.path.to_string(),
-        "kind": stat.kind.word(),
+        "kind": stat.kind.as_str(),
         "size": stat.size,
         "mode": mode(stat.mode),
         "created": time(stat.created),
@@ -121,8 +121,8 @@ pub(crate) fn log_entry(entry: &LogEntry) -> Value {
         json!({
             "path": change.path.to_string(),
             "from": change.from.as_ref().map(ToString::to_string),
-            "did": change.did.word(),
-            "kind": change.kind.word(),
+            "did": change.did.as_str(),
+            "kind": change.kind.as_str(),
             "size": change.size,
         })
     };
@@ -156,8 +156,8 @@ pub(crate) fn difference(one: &Difference) -> Value {
     json!({
         "path": one.path.to_string(),
         "from": one.from.as_ref().map(ToString::to_string),
-        "differs": one.differs.word(),
-        "kind": one.kind.word(),
+        "differs": one.differs.as_str(),
+        "kind": one.kind.as_str(),
         "modes": one.modes.map(|(before, after)| [mode(before), mode(after)]),
         "sizes": [one.sizes.0, one.sizes.1],
         "binary": binary,

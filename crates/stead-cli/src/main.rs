@@ -47,12 +47,12 @@ enum McpCommand {
 }
 
 fn main() -> ExitCode {
-    memory::give_back();
-    stead::tell_operator_with(|text| eprintln!("stead: {text}"));
+    memory::tune_allocator();
+    stead::set_operator_notifier(|text| eprintln!("stead: {text}"));
     let credential = credential::take();
     let cli = match parse() {
         Ok(cli) => cli,
-        Err(error) => return wrong_usage(&error),
+        Err(error) => return report_usage_error(&error),
     };
     let mut session = Session::new(cli.globals, credential);
     let exit = match cli.command.run(&mut session) {
@@ -73,14 +73,14 @@ fn parse() -> Result<Cli, clap::Error> {
 }
 
 /// What the arguments are told, and `--help` and `--version` too, which are no failures.
-fn wrong_usage(error: &clap::Error) -> ExitCode {
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     let asked_for_json = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && asked_for_json {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
         println!("{}", json::error("invalid", message));
-    } else if error.use_stderr() && std::env::args_os().any(|argument| drives_terminals(&argument)) {
-        eprintln!("{}", human::harmless_lines(error.to_string().trim_end()));
+    } else if error.use_stderr() && std::env::args_os().any(|argument| has_control_characters(&argument)) {
+        eprintln!("{}", human::escape_lines(error.to_string().trim_end()));
     } else if error.print().is_err() {
         // Nobody is left to be told.
     }
@@ -88,6 +88,6 @@ fn wrong_usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Whether an argument can't be repeated in a message as it is.
-fn drives_terminals(argument: &OsStr) -> bool {
+fn has_control_characters(argument: &OsStr) -> bool {
     argument.to_str().is_none_or(|text| text.chars().any(char::is_control))
 }

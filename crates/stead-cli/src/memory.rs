@@ -6,7 +6,7 @@
 /// server that was given a few files of 15 MiB has a hundred megabytes from then on.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
-pub(crate) fn give_back() {
+pub(crate) fn tune_allocator() {
     const LARGE: i32 = 1 << 20;
     let rules = [(libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, LARGE), (libc::M_ARENA_MAX, 2)];
     for (rule, value) in rules {
@@ -17,4 +17,4 @@ pub(crate) fn give_back() {
 
 /// Other C libraries do so by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn give_back() {}
+pub(crate) fn tune_allocator() {}

@@ -33,13 +33,13 @@ impl Progress {
 }
 
 impl TransferObserver for Progress {
-    fn moved(&mut self, totals: &TransferTotals) {
+    fn progressed(&mut self, totals: &TransferTotals) {
         self.show(|| {
             format!("{}, {}", human::count(totals.files, "file", "files"), human::size(totals.bytes))
         });
     }
 
-    fn left_out(&mut self, left_out: &OmittedEntry) {
+    fn omitted(&mut self, left_out: &OmittedEntry) {
         let OmittedEntry { path, reason } = left_out;
         // A sentence of the door names the path by itself.
         let named = reason.starts_with(&format!("`{path}`"));

@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::PathBuf;
 
 use serde_json::Value;
-use stead::name::escaped;
+use stead::name::escape_name;
 use stead::vfs::Unreadable;
 use stead::{Config, Identity, Stead, Stores, Vfs};
 
@@ -43,9 +43,9 @@ impl AsOfArg {
     }
 
     /// The stead as it was, or as it is.
-    pub(crate) fn look(&self, stead: Stead, path: &str) -> Result<Stead, CommandError> {
+    pub(crate) fn apply_to(&self, stead: Stead, path: &str) -> Result<Stead, CommandError> {
         match &self.at {
-            Some(moment) => Ok(stead.looking_back(path, moment)?),
+            Some(moment) => Ok(stead.as_of_text(path, moment)?),
             None => Ok(stead),
         }
     }
@@ -96,7 +96,7 @@ impl Session {
     pub(crate) fn stead(&self) -> Result<Stead, CommandError> {
         let config = self.config()?;
         // Whoever runs the command is the person that would be asked.
-        Ok(Stead::open(&config, self.agent(&config)?)?.agreed())
+        Ok(Stead::open(&config, self.agent(&config)?)?.with_approval())
     }
 
     /// The same, where what is protected from agents may be changed: a person has asked for it.
@@ -106,7 +106,7 @@ impl Session {
         if let Some(known) = config.agents.remove(&agent) {
             config.agents.insert(agent.clone(), known.without_protection());
         }
-        Ok(Stead::open(&config, &agent)?.agreed())
+        Ok(Stead::open(&config, &agent)?.with_approval())
     }
 
     /// The stead that an agent's own calls go to: nobody is there to agree to anything.
@@ -148,40 +148,40 @@ impl Session {
     }
 
     /// Does what is one act to the user, at a path, as things were at a moment where one is named: one record tells of it.
-    pub(crate) fn as_one<T>(
+    pub(crate) fn compound<T>(
         &mut self,
         command: &'static str,
         stead: &Stead,
         (at, path): (&AsOfArg, &str),
         act: impl FnOnce(&mut Session, &Stead) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
-        stead.as_one(command, path, CommandError::kind, |stead| {
-            let stead = at.look(stead.clone(), path)?;
+        stead.compound(command, path, CommandError::kind, |stead| {
+            let stead = at.apply_to(stead.clone(), path)?;
             act(self, &stead)
         })
     }
 
     /// Where data goes.
-    pub(crate) fn out(&mut self) -> &mut impl Write {
+    pub(crate) fn stdout(&mut self) -> &mut impl Write {
         &mut self.stdout
     }
 
     /// Prints a line of data.
-    pub(crate) fn line(&mut self, line: impl std::fmt::Display) -> Result<(), CommandError> {
-        self.wrote(|out| writeln!(out, "{line}"))
+    pub(crate) fn print_line(&mut self, line: impl std::fmt::Display) -> Result<(), CommandError> {
+        self.write_output(|out| writeln!(out, "{line}"))
     }
 
     /// Prints a document.
-    pub(crate) fn json(&mut self, value: &Value) -> Result<(), CommandError> {
-        self.line(value)
+    pub(crate) fn print_json(&mut self, value: &Value) -> Result<(), CommandError> {
+        self.print_line(value)
     }
 
     /// Writes data; a reader that has gone ends the command.
-    pub(crate) fn wrote(
+    pub(crate) fn write_output(
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<(), CommandError> {
-        write(&mut self.stdout).map_err(CommandError::output)
+        write(&mut self.stdout).map_err(CommandError::output_error)
     }
 
     /// Says something to the person.
@@ -194,7 +194,7 @@ impl Session {
     }
 
     /// Says what could not be looked into, so that nobody takes the answer for the whole.
-    pub(crate) fn say_unread(&mut self, unread: &[Unreadable]) {
+    pub(crate) fn warn_unreadable(&mut self, unread: &[Unreadable]) {
         const SHOWN: usize = 8;
         if unread.is_empty() {
             return;
@@ -218,18 +218,18 @@ impl Session {
         let Some(kind) = failure.kind() else { return Exit::OK };
         let message = failure.message();
         if self.globals.json {
-            let told = self.json(&json::error(kind.code(), &message));
+            let told = self.print_json(&json::error(kind.code(), &message));
             return told.map_or(Exit::OK, |()| failure.exit());
         }
         // What was printed before comes first, also where both go to one terminal.
         let _ = self.stdout.flush();
-        let prefix = if failure.names_its_place() { "" } else { "stead: " };
-        eprintln!("{prefix}{}", human::harmless_lines(&message));
+        let prefix = if failure.has_location() { "" } else { "stead: " };
+        eprintln!("{prefix}{}", human::escape_lines(&message));
         failure.exit()
     }
 
     /// Does the same for each of several things; one that fails does not keep the others from happening.
-    pub(crate) fn each<T>(
+    pub(crate) fn for_each<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
         mut act: impl FnMut(&mut Session, T) -> Result<(), CommandError>,
@@ -247,7 +247,7 @@ impl Session {
 
     /// Brings out what was printed so far, for someone who waits for it.
     pub(crate) fn flush(&mut self) -> Result<(), CommandError> {
-        self.wrote(Write::flush)
+        self.write_output(Write::flush)
     }
 
     /// Brings out what is still buffered.
@@ -284,7 +284,7 @@ fn only_agent(config: &Config) -> Result<&String, CommandError> {
         (None, _) => Err(CommandError::invalid("the configuration has no agent; add [agents.NAME] to it")),
         _ => {
             let names: Vec<_> =
-                config.agents.keys().map(|name| format!("`{}`", escaped(name.as_bytes()))).collect();
+                config.agents.keys().map(|name| format!("`{}`", escape_name(name.as_bytes()))).collect();
             Err(CommandError::invalid(format!("which agent? say --agent with one of {}", names.join(", "))))
         }
     }

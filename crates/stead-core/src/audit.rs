@@ -66,7 +66,7 @@ pub enum AuditOutcome {
 
 impl AuditOutcome {
     /// How an operation went that ended with an error of this kind.
-    pub fn of(kind: ErrorKind) -> Self {
+    pub fn from_error_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Denied => AuditOutcome::Denied,
             other => AuditOutcome::Failed(other),
@@ -74,7 +74,7 @@ impl AuditOutcome {
     }
 
     /// The outcome in a word: `ok`, `denied`, `failed`, `begun`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             AuditOutcome::Ok => "ok",
             AuditOutcome::Denied => "denied",
@@ -107,7 +107,7 @@ pub trait AuditLog: Debug + Send + Sync {
 
     /// Writes down what changed nothing, or how a change went that was announced. When it returns, the record survives
     /// the end of the process. What has begun may be left out again once its end is told.
-    fn note(&self, record: &AuditRecord) -> StoreResult<()>;
+    fn append(&self, record: &AuditRecord) -> StoreResult<()>;
 
     /// Writes down a change that is about to be made in a Store that can't write it down itself. When it returns, the
     /// record is as lasting as a change in this log's own database would be.

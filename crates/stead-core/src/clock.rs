@@ -49,7 +49,7 @@ impl std::fmt::Display for Timestamp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.as_secs();
         let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        let (year, month, day) = civil(days);
+        let (year, month, day) = civil_from_days(days);
         let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
         let digits = f.precision().unwrap_or(3).clamp(1, 9);
         let fraction = i64::from(self.subsec_nanos() / 10_u32.pow(9 - digits as u32));
@@ -85,11 +85,12 @@ impl FromStr for Timestamp {
 
     /// Reads RFC 3339, with any offset, or a day alone.
     fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
-        moment(text).ok_or_else(|| InvalidTimestamp(crate::name::escaped(text.as_bytes()).to_string()))
+        parse_rfc3339(text)
+            .ok_or_else(|| InvalidTimestamp(crate::name::escape_name(text.as_bytes()).to_string()))
     }
 }
 
-fn moment(text: &str) -> Option<Timestamp> {
+fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if digits { text.parse::<i64>().ok() } else { None }
@@ -100,9 +101,9 @@ fn moment(text: &str) -> Option<Timestamp> {
     };
     let mut parts = date.split('-').map(number);
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    let days = days_since_1970(year, month, day);
+    let days = days_from_civil(year, month, day);
     // A day that there is not comes back as another one.
-    if date.len() != 10 || parts.next().is_some() || civil(days) != (year, month, day) {
+    if date.len() != 10 || parts.next().is_some() || civil_from_days(days) != (year, month, day) {
         return None;
     }
     let offset_at = time.find(['Z', 'z', '+', '-'])?;
@@ -128,7 +129,7 @@ fn moment(text: &str) -> Option<Timestamp> {
 }
 
 /// The day of a Gregorian date, counted from 1970-01-01: [`civil`] the other way round.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (cycle, year_of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -136,7 +137,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// The Gregorian date of a day counted from 1970-01-01, by 400-year cycles that begin on a 1 March.
-fn civil(days: i64) -> (i64, i64, i64) {
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let cycle = shifted.div_euclid(146_097);
     let day_of_cycle = shifted.rem_euclid(146_097);

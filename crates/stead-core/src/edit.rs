@@ -61,18 +61,18 @@ impl Edit {
     }
 
     /// The same, refused where its result would be larger. It is never larger than [`LARGEST_EDIT`].
-    pub fn at_most(self, bytes: u64) -> Self {
+    pub fn with_max_size(self, bytes: u64) -> Self {
         Edit { most: self.most.min(bytes), ..self }
     }
 
     /// The same, refused where its result alone would be more than such a quota allows.
-    pub fn within(self, quota: QuotaLimits) -> Self {
+    pub fn with_quota(self, quota: QuotaLimits) -> Self {
         let quota = [self.quota, quota.bytes, quota.file_bytes].into_iter().flatten().min();
         Edit { quota, ..self }
     }
 
     /// How much memory it may take to edit a file of that size: the file before and after it.
-    pub(crate) fn memory(&self, size: u64) -> u64 {
+    pub(crate) fn memory_needed(&self, size: u64) -> u64 {
         let (old, new) = (self.old.len() as u64, self.new.len() as u64);
         let times = match self.occurrences {
             Occurrences::One => 1,
@@ -88,11 +88,11 @@ impl Edit {
     /// What would be too large is refused before memory is taken for it: a few bytes, replaced often enough by a few
     /// more, are more than any machine has.
     pub fn apply(&self, content: &[u8]) -> Result<(Vec<u8>, usize), StoreError> {
-        let count = self.count(content)?;
+        let count = self.count_replacements(content)?;
         let (before, times) =
             (content.len() as u64, |text: &[u8]| (count as u64).saturating_mul(text.len() as u64));
         let size = (before - times(&self.old)).saturating_add(times(&self.new));
-        self.judge(before, size)?;
+        self.check_size(before, size)?;
         let mut edited = Vec::with_capacity(usize::try_from(size).expect("what was judged fits into memory"));
         let mut done = 0;
         for start in memmem::find_iter(content, &self.old) {
@@ -105,7 +105,7 @@ impl Edit {
     }
 
     /// How many replacements are to be made: at least one.
-    fn count(&self, content: &[u8]) -> Result<usize, StoreError> {
+    fn count_replacements(&self, content: &[u8]) -> Result<usize, StoreError> {
         let first = memmem::find(content, &self.old).ok_or(StoreError::NoMatch)?;
         let count = memmem::find_iter(content, &self.old).count();
         match self.occurrences {
@@ -119,7 +119,7 @@ impl Edit {
     }
 
     /// Judges the size of the result. A file that is over a quota already may shrink.
-    fn judge(&self, before: u64, size: u64) -> Result<(), StoreError> {
+    fn check_size(&self, before: u64, size: u64) -> Result<(), StoreError> {
         if let Some(allowed) = self.quota.filter(|allowed| size > before && size > *allowed) {
             return Err(StoreError::OverQuota {
                 on: QuotaResource::FileBytes,
@@ -173,8 +173,8 @@ mod tests {
             "{:?}",
             refused.map(|_| ())
         );
-        assert!(edit(2).at_most(2 << 20).apply(&many).is_ok());
-        let refused = edit(3).at_most(2 << 20).apply(&many).map(|_| ());
+        assert!(edit(2).with_max_size(2 << 20).apply(&many).is_ok());
+        let refused = edit(3).with_max_size(2 << 20).apply(&many).map(|_| ());
         assert!(matches!(refused, Err(StoreError::TooLarge { limit: 0x20_0000, .. })), "{refused:?}");
     }
 
@@ -184,10 +184,11 @@ mod tests {
         let many = vec![b'y'; 1 << 20];
         let edit = Edit::new("y", "z".repeat(1 << 20), Occurrences::All).unwrap();
         for quota in [limits(Some(4 << 20), None), limits(None, Some(4 << 20))] {
-            let refused = edit.clone().within(quota).within(limits(None, None)).apply(&many).map(|_| ());
+            let refused =
+                edit.clone().with_quota(quota).with_quota(limits(None, None)).apply(&many).map(|_| ());
             assert!(matches!(refused, Err(StoreError::OverQuota { .. })), "{refused:?}");
         }
-        let shrink = Edit::new("yy", "z", Occurrences::All).unwrap().within(limits(Some(1), Some(1)));
+        let shrink = Edit::new("yy", "z", Occurrences::All).unwrap().with_quota(limits(Some(1), Some(1)));
         assert!(shrink.apply(&many).is_ok(), "what is over a quota may shrink");
     }
 
@@ -197,16 +198,16 @@ mod tests {
             let edit = Edit::new("ab", new, occurrences).unwrap();
             let content = "ab".repeat(size / 2);
             if let Ok((after, _)) = edit.apply(content.as_bytes()) {
-                assert!(edit.memory(size as u64) >= (size + after.len()) as u64);
+                assert!(edit.memory_needed(size as u64) >= (size + after.len()) as u64);
             }
-            edit.memory(size as u64)
+            edit.memory_needed(size as u64)
         };
         assert_eq!(memory("abcd", Occurrences::One, 2), 2 + 4);
         assert_eq!(memory("abcd", Occurrences::All, 100), 100 + 200);
         assert_eq!(memory("", Occurrences::All, 100), 100 + 100, "it may occur less often than it could");
         let huge = Edit::new("a", "b".repeat(1 << 20), Occurrences::All).unwrap();
-        assert_eq!(huge.memory(1 << 30), MAX_EDIT_SIZE + MAX_EDIT_SIZE, "no larger one is made");
-        assert_eq!(huge.at_most(5).memory(1 << 30), MAX_EDIT_SIZE + 5);
+        assert_eq!(huge.memory_needed(1 << 30), MAX_EDIT_SIZE + MAX_EDIT_SIZE, "no larger one is made");
+        assert_eq!(huge.with_max_size(5).memory_needed(1 << 30), MAX_EDIT_SIZE + 5);
     }
 
     #[test]

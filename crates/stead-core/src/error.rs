@@ -77,7 +77,7 @@ pub enum Error {
     #[error(transparent)]
     Path(#[from] PathError),
     /// The path lies under no Workspace; whether anything exists there is not said.
-    #[error("`{path}` is in none of your Workspaces: you have {}", listed(workspaces))]
+    #[error("`{path}` is in none of your Workspaces: you have {}", workspace_list(workspaces))]
     Outside {
         /// The path.
         path: VfsPath,
@@ -87,8 +87,8 @@ pub enum Error {
     /// The Workspace's scope does not allow it.
     #[error(
         "`{path}` is in the Workspace `{workspace}`, which is {scope}: {} is not allowed there{}",
-        access.doing(),
-        instead(*access, allowed)
+        access.gerund(),
+        allowed_elsewhere(*access, allowed)
     )]
     Scope {
         /// The path.
@@ -123,7 +123,7 @@ pub enum Error {
         workspace: VfsPath,
     },
     /// The Workspace is a barrier: it can't be looked at as it was, or is not part of a fork.
-    #[error("{}", withheld(path, workspace, *barrier))]
+    #[error("{}", barrier_message(path, workspace, *barrier))]
     Withheld {
         /// The path.
         path: VfsPath,
@@ -262,7 +262,7 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// What a Store said of a path.
-    #[error("{}", about(path, *sight, cause))]
+    #[error("{}", store_error_message(path, *sight, cause))]
     Store {
         /// The path, as the caller knows it.
         path: VfsPath,
@@ -305,7 +305,7 @@ impl Error {
             Error::Unrecorded(StoreError::NoSpace) => ErrorKind::Quota,
             Error::Unrecorded(_) | Error::Stopped(_) => ErrorKind::Unavailable,
             Error::Partly { cause, .. } => cause.kind(),
-            Error::Store { sight: Visibility::Blind, cause, .. } if tells_what_is_there(cause) => {
+            Error::Store { sight: Visibility::Blind, cause, .. } if reveals_existence(cause) => {
                 ErrorKind::Denied
             }
             Error::Store { cause, .. } => cause.kind(),
@@ -313,10 +313,10 @@ impl Error {
     }
 
     /// Whether it would tell a caller who may not look what is there, if it were told.
-    pub(crate) fn tells_what_is_there(&self) -> bool {
+    pub(crate) fn reveals_existence(&self) -> bool {
         match self {
             Error::Store { sight: Visibility::Blind, cause, .. } => {
-                tells_what_is_there(cause)
+                reveals_existence(cause)
                     || matches!(
                         cause,
                         StoreError::AlreadyExists
@@ -355,7 +355,7 @@ impl Visibility {
 }
 
 /// Why nothing can be done in a Workspace that is a barrier.
-fn withheld(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
+fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
     match barrier {
         Barrier::NotThen(why) => {
             format!("`{path}` is in the Workspace `{workspace}`, which can't be looked at as it was: {why}")
@@ -368,15 +368,15 @@ fn withheld(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
 }
 
 /// The end of a refusal: where it would be allowed.
-fn instead(access: Access, allowed: &[VfsPath]) -> String {
+fn allowed_elsewhere(access: Access, allowed: &[VfsPath]) -> String {
     match allowed {
         [] => format!("; you have no Workspace to {} in", access.verb()),
-        allowed => format!("; you may {} in {}", access.verb(), listed(allowed)),
+        allowed => format!("; you may {} in {}", access.verb(), workspace_list(allowed)),
     }
 }
 
 /// Some Workspaces by name, and how many more there are.
-fn listed(workspaces: &[VfsPath]) -> String {
+fn workspace_list(workspaces: &[VfsPath]) -> String {
     const SHOWN: usize = 8;
     if workspaces.is_empty() {
         return "none".to_owned();
@@ -388,15 +388,15 @@ fn listed(workspaces: &[VfsPath]) -> String {
 }
 
 /// A Store's answer as a sentence about a path, with what to do next where there is something to do.
-fn about(path: &VfsPath, sight: Visibility, cause: &StoreError) -> String {
+fn store_error_message(path: &VfsPath, sight: Visibility, cause: &StoreError) -> String {
     match sight {
-        Visibility::Sees => seen(path, cause),
-        Visibility::Blind => unseen(path, cause),
+        Visibility::Sees => visible_message(path, cause),
+        Visibility::Blind => hidden_message(path, cause),
     }
 }
 
 /// Whether a Store's answer tells what is there, so that a caller who may not look is told less.
-fn tells_what_is_there(cause: &StoreError) -> bool {
+fn reveals_existence(cause: &StoreError) -> bool {
     matches!(
         cause,
         StoreError::NotFound
@@ -410,9 +410,9 @@ fn tells_what_is_there(cause: &StoreError) -> bool {
 }
 
 /// The answers that would advise to look, or tell what is there, in other words.
-fn unseen(path: &VfsPath, cause: &StoreError) -> String {
+fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
-        cause if tells_what_is_there(cause) => format!("`{path}` can't be changed; choose another name"),
+        cause if reveals_existence(cause) => format!("`{path}` can't be changed; choose another name"),
         StoreError::Conflict => {
             format!("`{path}` is not in the state that was expected, so nothing was changed")
         }
@@ -427,11 +427,11 @@ fn unseen(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::OverQuota { on, allowed, .. } => {
             format!("`{path}` was not written: {}", StoreError::AtLimit { on: *on, allowed: *allowed })
         }
-        other => seen(path, other),
+        other => visible_message(path, other),
     }
 }
 
-fn seen(path: &VfsPath, cause: &StoreError) -> String {
+fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
         StoreError::NotFound => format!("`{path}` does not exist; list its directory to see what does"),
         StoreError::AlreadyExists => {

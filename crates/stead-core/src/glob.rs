@@ -56,7 +56,7 @@ impl PathGlobs {
 
     /// The same for names that are to be kept from someone: they match whatever some file system takes for the same name,
     /// since there it is the same file.
-    pub fn guarding<P: AsRef<str>>(
+    pub fn case_folding<P: AsRef<str>>(
         patterns: impl IntoIterator<Item = P>,
         anchor: Anchor,
     ) -> Result<Self, GlobError> {
@@ -78,7 +78,7 @@ impl PathGlobs {
                 return Err(GlobError {
                     pattern: format!(
                         "{}…",
-                        crate::name::harmless(&pattern.chars().take(64).collect::<String>())
+                        crate::name::escape_text(&pattern.chars().take(64).collect::<String>())
                     ),
                     reason: format!("it has {} bytes; at most {MAX_PATH} are allowed", pattern.len()),
                 });
@@ -107,7 +107,9 @@ impl PathGlobs {
         };
         let (set, leading) = (build(set)?, build(leading)?);
         let ending = match case {
-            CaseMatching::Told => common_ending(kept.iter().map(|pattern| ending(pattern).as_bytes())),
+            CaseMatching::Told => {
+                common_suffix(kept.iter().map(|pattern| literal_suffix(pattern).as_bytes()))
+            }
             CaseMatching::Folded => Vec::new(),
         };
         Ok(PathGlobs { patterns: kept, set, leading, ending, base: String::new(), case })
@@ -146,9 +148,9 @@ impl PathGlobs {
         if self.is_empty() {
             false
         } else if self.base.is_empty() {
-            self.is_in(&self.set, path)
+            self.set_matches(&self.set, path)
         } else {
-            self.is_in(&self.set, &[&self.base, path].concat())
+            self.set_matches(&self.set, &[&self.base, path].concat())
         }
     }
 
@@ -158,38 +160,38 @@ impl PathGlobs {
     }
 
     /// What the name of every path that matches ends with; nothing where that is not known.
-    pub fn ending(&self) -> &[u8] {
+    pub fn name_suffix(&self) -> &[u8] {
         &self.ending
     }
 
     /// Whether this path is a directory that some pattern names on its way: `.git` for `.git/hooks/**`.
     ///
     /// What a pattern covers could be reached, or replaced, through something else that takes such a directory's name.
-    pub fn leads_to(&self, path: &str) -> bool {
-        self.is_in(&self.leading, path)
+    pub fn is_ancestor_of_match(&self, path: &str) -> bool {
+        self.set_matches(&self.leading, path)
     }
 
-    fn is_in(&self, set: &GlobSet, path: &str) -> bool {
+    fn set_matches(&self, set: &GlobSet, path: &str) -> bool {
         set.is_match(path)
             || (self.case == CaseMatching::Folded
                 && !path.is_ascii()
-                && set.is_match(crate::name::folded(path)))
+                && set.is_match(crate::name::case_fold(path)))
     }
 
     /// Whether a pattern matches this path, or a directory on the way to it.
-    pub fn matches_on_the_way(&self, path: &str) -> bool {
+    pub fn matches_path_or_ancestor(&self, path: &str) -> bool {
         let directories = memchr::memchr_iter(b'/', path.as_bytes()).map(|cut| &path[..cut]);
         self.matches(path) || directories.into_iter().any(|directory| self.matches(directory))
     }
 
     /// The first pattern that matches this path.
-    pub fn which(&self, path: &str) -> Option<&str> {
+    pub fn first_match(&self, path: &str) -> Option<&str> {
         self.set.matches(path).first().map(|&index| &*self.patterns[index])
     }
 }
 
 /// What a name has to end with to match a pattern: the last of it that means itself.
-fn ending(pattern: &str) -> &str {
+fn literal_suffix(pattern: &str) -> &str {
     // What a `\` makes of the next character is not looked into, and what is no text is only like text when it is shown.
     if pattern.contains(['\\', char::REPLACEMENT_CHARACTER]) {
         return "";
@@ -199,7 +201,7 @@ fn ending(pattern: &str) -> &str {
 }
 
 /// What all of these end with.
-fn common_ending<'a>(mut endings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+fn common_suffix<'a>(mut endings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let first = endings.next().unwrap_or_default();
     let common = endings.fold(first, |common, ending| {
         let same = common.iter().rev().zip(ending.iter().rev()).take_while(|(one, other)| one == other);
@@ -213,7 +215,7 @@ fn compile(text: &str, pattern: &str, case: CaseMatching) -> Result<Glob, GlobEr
     glob.literal_separator(true).backslash_escape(true).case_insensitive(case == CaseMatching::Folded);
     let glob = glob.build();
     glob.map_err(|error| GlobError {
-        pattern: crate::name::harmless(pattern).to_string(),
+        pattern: crate::name::escape_text(pattern).to_string(),
         reason: error.kind().to_string(),
     })
 }
@@ -230,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_guards_matches_every_name_that_some_file_system_takes_for_the_same() {
-        let globs = PathGlobs::guarding([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
+        let globs = PathGlobs::case_folding([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
         for path in [
             ".git/config",
             ".GIT/config",
@@ -243,7 +245,7 @@ mod tests {
         ] {
             assert!(globs.matches(path) && globs.matches_bytes(path.as_bytes()), "{path}");
         }
-        assert!(globs.leads_to(".GIT") && globs.leads_to(".gi\u{200d}t"));
+        assert!(globs.is_ancestor_of_match(".GIT") && globs.is_ancestor_of_match(".gi\u{200d}t"));
         assert!(!globs.matches(".git/configs") && !globs.matches("git/config"));
         let told = PathGlobs::new([".git/config"], Anchor::AnyDirectory).unwrap();
         assert!(!told.matches(".GIT/config"), "a search tells case apart");
@@ -265,14 +267,18 @@ mod tests {
         assert!(globs.matches("sub/module/.git/hooks/a/b"));
         assert!(globs.matches(".git/config"));
         assert!(!globs.matches("sub/.git/config"));
-        assert_eq!(globs.which(".git/config"), Some("/.git/config"));
+        assert_eq!(globs.first_match(".git/config"), Some("/.git/config"));
     }
 
     #[test]
     fn the_directories_on_the_way_to_a_pattern_are_known() {
         let globs = PathGlobs::new([".git/hooks/**", ".git/config", "*/x"], Anchor::AnyDirectory).unwrap();
-        assert!(globs.leads_to(".git") && globs.leads_to("sub/.git/hooks"));
-        assert!(!globs.leads_to("sub") && !globs.leads_to(".git/config") && !globs.leads_to(".gitignore"));
+        assert!(globs.is_ancestor_of_match(".git") && globs.is_ancestor_of_match("sub/.git/hooks"));
+        assert!(
+            !globs.is_ancestor_of_match("sub")
+                && !globs.is_ancestor_of_match(".git/config")
+                && !globs.is_ancestor_of_match(".gitignore")
+        );
     }
 
     #[test]
@@ -300,7 +306,7 @@ mod tests {
         ] {
             for anchor in [Anchor::Start, Anchor::AnyDirectory] {
                 let globs = PathGlobs::new(patterns, anchor).unwrap();
-                assert_eq!(globs.ending(), ending.as_bytes(), "{patterns:?}");
+                assert_eq!(globs.name_suffix(), ending.as_bytes(), "{patterns:?}");
             }
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::name::harmless;
+use crate::name::escape_text;
 
 /// Who is calling. It comes from the connection, never from a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,9 +51,9 @@ const MAX_THREAD_NAME: usize = 128;
 pub struct InvalidThreadName;
 
 /// A text as the name of a thread: something that can be the name of a directory, and be shown as it is.
-pub fn thread_name(text: &str) -> Result<String, InvalidThreadName> {
+pub fn parse_thread_name(text: &str) -> Result<String, InvalidThreadName> {
     let plain = !text.is_empty() && text.len() <= MAX_THREAD_NAME && !matches!(text, "." | "..");
-    let seen = !text.contains(['/', '\\']) && harmless(text).to_string() == text;
+    let seen = !text.contains(['/', '\\']) && escape_text(text).to_string() == text;
     if plain && seen { Ok(text.to_owned()) } else { Err(InvalidThreadName) }
 }
 

@@ -31,7 +31,7 @@ pub use audit::{AuditLog, AuditLogId, AuditOutcome, AuditRecord};
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
 pub use edit::{Edit, EditError, MAX_EDIT_SIZE, Occurrences};
 pub use error::{Error, ErrorKind, Result, Visibility};
-pub use identity::{Identity, Operation, OperationId, thread_name};
+pub use identity::{Identity, Operation, OperationId, parse_thread_name};
 pub use name::Name;
 pub use path::{PathError, VfsPath};
 pub use router::Router;

@@ -78,16 +78,16 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
     while count < range.limit {
         let before = bytes.len();
         let ended = scan.take_line(&mut bytes, range.max_bytes)?;
-        if bytes.len() == before && scan.is_done()? {
+        if bytes.len() == before && scan.at_end()? {
             return Ok(TextLines { bytes, count, rest: Continuation::End { lines: line - 1 } });
         }
-        if !ended && !scan.is_done()? {
+        if !ended && !scan.at_end()? {
             // The line does not fit. Whole lines come first; a line that alone is too long is cut between characters.
             if before > 0 {
                 bytes.truncate(before);
                 return Ok(TextLines { bytes, count, rest: Continuation::More { next: line } });
             }
-            let cut = whole_characters(&bytes);
+            let cut = len_without_partial_char(&bytes);
             let at = scan.position() - (bytes.len() - cut) as u64;
             bytes.truncate(cut);
             return Ok(TextLines { bytes, count: 1, rest: Continuation::Cut { at } });
@@ -95,14 +95,14 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
         count += 1;
         line += 1;
     }
-    if scan.is_done()? {
+    if scan.at_end()? {
         return Ok(TextLines { bytes, count, rest: Continuation::End { lines: line - 1 } });
     }
     Ok(TextLines { bytes, count, rest: Continuation::More { next: line } })
 }
 
 /// The length of `bytes` without a character that was cut off at their end.
-fn whole_characters(bytes: &[u8]) -> usize {
+fn len_without_partial_char(bytes: &[u8]) -> usize {
     let tail = bytes.len().saturating_sub(4);
     let Some(start) = (tail..bytes.len()).rev().find(|&at| bytes[at] & 0xc0 != 0x80) else {
         return bytes.len();
@@ -140,7 +140,7 @@ impl LineScanner<'_> {
         self.start + self.at as u64
     }
 
-    fn fill(&mut self) -> StoreResult<bool> {
+    fn fill_buffer(&mut self) -> StoreResult<bool> {
         if self.at == self.end {
             self.start += self.end as u64;
             self.at = 0;
@@ -149,13 +149,13 @@ impl LineScanner<'_> {
         Ok(self.at < self.end)
     }
 
-    fn is_done(&mut self) -> StoreResult<bool> {
-        Ok(!self.fill()?)
+    fn at_end(&mut self) -> StoreResult<bool> {
+        Ok(!self.fill_buffer()?)
     }
 
     fn skip_line(&mut self) -> StoreResult<SkipResult> {
         let mut any = false;
-        while self.fill()? {
+        while self.fill_buffer()? {
             any = true;
             match memchr::memchr(b'\n', &self.buffer[self.at..self.end]) {
                 Some(found) => {
@@ -170,7 +170,7 @@ impl LineScanner<'_> {
 
     /// Takes the rest of a line, ending included, while `into` has room; says whether the line's end was reached.
     fn take_line(&mut self, into: &mut Vec<u8>, room: usize) -> StoreResult<bool> {
-        while into.len() < room && self.fill()? {
+        while into.len() < room && self.fill_buffer()? {
             let window = &self.buffer[self.at..self.end];
             let ending = memchr::memchr(b'\n', window);
             let wanted = ending.map_or(window.len(), |found| found + 1);

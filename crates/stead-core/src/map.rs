@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::name::harmless;
+use crate::name::escape_text;
 use crate::path::VfsPath;
 use crate::tools::Toolbox;
 use crate::vfs::Vfs;
@@ -24,7 +24,7 @@ const MAX_NAMED_WORKSPACES: usize = 12;
 const MAX_SENTENCE_BYTES: usize = 800;
 
 /// The map of these tools' Workspaces.
-pub fn map(tools: &Toolbox) -> String {
+pub fn filesystem_map(tools: &Toolbox) -> String {
     let workspaces: Vec<_> = tools.vfs().workspaces().collect();
     if workspaces.is_empty() {
         return "# Filesystem Map\n\nYou have no Workspaces, so you have no file access.\n".to_owned();
@@ -35,7 +35,12 @@ pub fn map(tools: &Toolbox) -> String {
     );
     let lines: Vec<_> = workspaces
         .iter()
-        .map(|workspace| (line(workspace, overridden(workspace, &workspaces)), description(workspace)))
+        .map(|workspace| {
+            (
+                workspace_line(workspace, enclosing_prefix(workspace, &workspaces)),
+                short_description(workspace),
+            )
+        })
         .collect();
     let whole = |(line, about): &(String, Option<String>)| match about {
         Some(about) => format!("{line}. {about}"),
@@ -44,24 +49,24 @@ pub fn map(tools: &Toolbox) -> String {
     let room = ESSENTIAL_BYTES - REMAINDER_LINE_BYTES;
     let together: usize = lines.iter().map(|parts| whole(parts).len() + 1).sum();
     if text.len() + together <= room {
-        push(&mut text, room, lines.iter().map(whole));
+        push_lines(&mut text, room, lines.iter().map(whole));
         return text;
     }
     // What each is for comes after what all of them are.
-    push(&mut text, room, lines.iter().map(|(line, _)| line.clone()));
+    push_lines(&mut text, room, lines.iter().map(|(line, _)| line.clone()));
     let about = workspaces.iter().zip(&lines);
     let about: Vec<_> = about
         .filter_map(|(workspace, (_, about))| Some(format!("- {}: {}", workspace.prefix(), about.as_ref()?)))
         .collect();
     if !about.is_empty() {
         text.push_str("\nWhat they are for:\n\n");
-        push(&mut text, MAX_MAP_BYTES - REMAINDER_LINE_BYTES, about.into_iter());
+        push_lines(&mut text, MAX_MAP_BYTES - REMAINDER_LINE_BYTES, about.into_iter());
     }
     text
 }
 
 /// Adds lines while the text has room, and counts the others.
-fn push(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
+fn push_lines(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
     let mut left = lines.len();
     for line in lines {
         if text.len() + line.len() >= room {
@@ -74,12 +79,12 @@ fn push(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = Str
 }
 
 /// The Workspaces in one sentence, for hosts that show a model its tools and nothing else.
-pub(crate) fn in_a_sentence(vfs: &Vfs) -> String {
+pub(crate) fn workspaces_sentence(vfs: &Vfs) -> String {
     let workspaces: Vec<_> = vfs.workspaces().collect();
     let mut named = Vec::new();
     let mut length = 0;
     for workspace in workspaces.iter().take(MAX_NAMED_WORKSPACES) {
-        let name = format!("{} {}", workspace.prefix(), workspace.scope().letters());
+        let name = format!("{} {}", workspace.prefix(), workspace.scope().short_name());
         length += name.len() + 2;
         if length > MAX_SENTENCE_BYTES {
             break;
@@ -95,19 +100,20 @@ pub(crate) fn in_a_sentence(vfs: &Vfs) -> String {
 }
 
 /// The Workspace around this one, if there is one.
-fn overridden<'a>(inner: &Workspace, workspaces: &[&'a Workspace]) -> Option<&'a VfsPath> {
+fn enclosing_prefix<'a>(inner: &Workspace, workspaces: &[&'a Workspace]) -> Option<&'a VfsPath> {
     let around = workspaces.iter().map(|workspace| workspace.prefix());
-    let around = around.filter(|prefix| *prefix != inner.prefix() && inner.prefix().below(prefix).is_some());
+    let around =
+        around.filter(|prefix| *prefix != inner.prefix() && inner.prefix().strip_prefix(prefix).is_some());
     around.max_by_key(|prefix| prefix.as_str().len())
 }
 
-fn line(workspace: &Workspace, around: Option<&VfsPath>) -> String {
+fn workspace_line(workspace: &Workspace, around: Option<&VfsPath>) -> String {
     let (prefix, scope) = (workspace.prefix(), workspace.scope());
-    let mut line = format!("- {prefix}: {} ({})", scope.name(), scope.letters());
+    let mut line = format!("- {prefix}: {} ({})", scope.name(), scope.short_name());
     if let Some(around) = around {
         let _ = write!(line, ", overrides {around}");
     }
-    line.push_str(match workspace.ask() {
+    line.push_str(match workspace.approval_policy() {
         ApprovalPolicy::Never => "",
         ApprovalPolicy::Changes => ", a person is asked before changes",
         ApprovalPolicy::Everything => ", a person is asked first",
@@ -116,10 +122,10 @@ fn line(workspace: &Workspace, around: Option<&VfsPath>) -> String {
 }
 
 /// What a Workspace is for, shortly.
-fn description(workspace: &Workspace) -> Option<String> {
+fn short_description(workspace: &Workspace) -> Option<String> {
     let words: Vec<_> = workspace.description()?.split_whitespace().collect();
     let short: String = words.join(" ").chars().take(MAX_DESCRIPTION).collect();
-    Some(harmless(&short).to_string())
+    Some(escape_text(&short).to_string())
 }
 
 #[cfg(test)]
@@ -145,9 +151,9 @@ mod tests {
 
     #[test]
     fn each_workspace_is_told_with_its_scope_and_its_purpose() {
-        let map = map(&tools(vec![
+        let map = filesystem_map(&tools(vec![
             workspace("/home", AccessScope::ReadOnly).with_description("the house\nrules"),
-            workspace("/home/src", AccessScope::ReadWrite).with_ask(ApprovalPolicy::Changes),
+            workspace("/home/src", AccessScope::ReadWrite).with_approval_policy(ApprovalPolicy::Changes),
             workspace("/out", AccessScope::WriteOnly),
         ]));
         assert_eq!(
@@ -165,7 +171,9 @@ mod tests {
 
     #[test]
     fn without_workspaces_there_is_no_file_access() {
-        assert!(map(&tools(vec![])).ends_with("You have no Workspaces, so you have no file access.\n"));
+        assert!(
+            filesystem_map(&tools(vec![])).ends_with("You have no Workspaces, so you have no file access.\n")
+        );
     }
 
     #[test]
@@ -173,7 +181,7 @@ mod tests {
         let many = (0..1_000).map(|n| {
             workspace(&format!("/w{n:04}"), AccessScope::ReadOnly).with_description("x".repeat(1_000))
         });
-        let map = map(&tools(many.collect()));
+        let map = filesystem_map(&tools(many.collect()));
         assert!(map.len() <= MAX_MAP_BYTES, "{}", map.len());
         let told = map.lines().filter(|line| line.contains(": READ_ONLY (RO)")).count();
         assert!(map.contains(&format!("- and {} more; list /", 1_000 - told)), "{map}");
@@ -190,7 +198,7 @@ mod tests {
             workspace(&format!("/w{n:04}"), AccessScope::ReadWrite)
                 .with_description("the house rules ".repeat(30))
         });
-        let map = map(&tools(some.collect()));
+        let map = filesystem_map(&tools(some.collect()));
         let essentials = map.get(..1_500).unwrap();
         for n in 0..20 {
             assert!(essentials.contains(&format!("- /w{n:04}: READ_WRITE (RW)\n")), "{essentials}");
@@ -202,9 +210,9 @@ mod tests {
     fn workspaces_in_a_sentence_are_named_up_to_twelve() {
         let some = |count: usize| {
             let of = |n| workspace(&format!("/w{n}"), AccessScope::ALL[n % 3]);
-            in_a_sentence(tools((0..count).map(of).collect()).vfs())
+            workspaces_sentence(tools((0..count).map(of).collect()).vfs())
         };
-        let letters = AccessScope::ALL.map(AccessScope::letters);
+        let letters = AccessScope::ALL.map(AccessScope::short_name);
         assert_eq!(some(2), format!("Workspaces: /w0 {}, /w1 {}.", letters[0], letters[1]));
         assert!(!some(12).contains("more"));
         assert_eq!(some(14).matches("/w").count(), 12);

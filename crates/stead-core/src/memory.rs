@@ -71,7 +71,8 @@ impl MemoryBudget {
         state.next += 1;
         state.waiting.push_back(ticket);
         while state.waiting.front() != Some(&ticket) || state.reserved + bytes > self.bytes {
-            let gives_up = if Instant::now() >= until { Some(crowded()) } else { stop().map(stopped) };
+            let gives_up =
+                if Instant::now() >= until { Some(budget_exhausted()) } else { stop().map(stopped) };
             if let Some(error) = gives_up {
                 state.waiting.retain(|waiting| *waiting != ticket);
                 self.changed.notify_all();
@@ -100,7 +101,7 @@ fn stopped(stop: StopReason) -> StoreError {
     StoreError::Stopped(stop)
 }
 
-fn crowded() -> StoreError {
+fn budget_exhausted() -> StoreError {
     StoreError::unavailable(
         "too many large files are being worked on at once; nothing has changed: try again in a moment",
     )

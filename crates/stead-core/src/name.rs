@@ -29,7 +29,7 @@ impl Name {
     }
 
     /// The name as text, if a path can hold it: valid UTF-8 without control characters or a backslash.
-    pub fn as_plain(&self) -> Option<&str> {
+    pub fn as_path_component(&self) -> Option<&str> {
         let text = std::str::from_utf8(&self.0).ok()?;
         (!text.chars().any(|c| c.is_control() || c == '\\')).then_some(text)
     }
@@ -37,7 +37,7 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escaped(&self.0).fmt(f)
+        escape_name(&self.0).fmt(f)
     }
 }
 
@@ -56,13 +56,13 @@ impl Serialize for Name {
 /// Shows a name, or a path, with everything that could mislead a reader or a terminal escaped.
 ///
 /// Two that differ are shown differently: a `\` is doubled, since others stand for what is escaped.
-pub fn escaped(bytes: &[u8]) -> Escaped<'_> {
+pub fn escape_name(bytes: &[u8]) -> Escaped<'_> {
     Escaped { bytes, backslash: "\\\\" }
 }
 
 /// Shows text, such as a pattern or a line of a file, with everything that could drive a terminal escaped. A `\` is an
 /// ordinary character there and stays.
-pub fn harmless(text: &str) -> Escaped<'_> {
+pub fn escape_text(text: &str) -> Escaped<'_> {
     Escaped { bytes: text.as_bytes(), backslash: "\\" }
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Escaped<'_> {
         }
         for chunk in self.bytes.utf8_chunks() {
             for character in chunk.valid().chars() {
-                if misleads(character) {
+                if is_misleading(character) {
                     write!(f, "{}", character.escape_unicode())?;
                 } else if character == '\\' {
                     f.write_str(self.backslash)?;
@@ -99,14 +99,14 @@ impl fmt::Display for Escaped<'_> {
 }
 
 /// Control characters, line and paragraph separators, and the marks that turn the direction of text around.
-fn misleads(character: char) -> bool {
+fn is_misleading(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A name as a file system that does not tell case apart may compare it: without case, without characters that Unicode
 /// lets such a comparison ignore, and with letters that are one character for several written out.
-pub fn folded(name: &str) -> String {
+pub fn case_fold(name: &str) -> String {
     if name.is_ascii() {
         return name.to_ascii_lowercase();
     }
@@ -151,7 +151,7 @@ mod tests {
     fn a_name_cannot_forge_a_line_or_drive_a_terminal() {
         let name = Name::new(*b"a\n\x1b[31mb\xff").unwrap();
         assert_eq!(name.to_string(), "a\\u{a}\\u{1b}[31mb\\xff");
-        assert_eq!(name.as_plain(), None);
+        assert_eq!(name.as_path_component(), None);
         assert_eq!(Name::new("caf\u{e9}\u{202e}".as_bytes()).unwrap().to_string(), "caf\u{e9}\\u{202e}");
     }
 
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(shown(b"a\\u{a}b"), "a\\\\u{a}b");
         assert_ne!(shown(b"a\\u{a}b"), shown(b"a\nb"));
         assert_ne!(shown(b"\\xff"), shown(b"\xff"));
-        assert_eq!(harmless("\\d+\n").to_string(), "\\d+\\u{a}");
+        assert_eq!(escape_text("\\d+\n").to_string(), "\\d+\\u{a}");
     }
 
     #[test]
@@ -169,6 +169,6 @@ mod tests {
         for bytes in [&b""[..], b".", b"..", b"a/b", b"a\0"] {
             assert!(Name::new(bytes).is_none());
         }
-        assert_eq!(Name::new(*b"...").unwrap().as_plain(), Some("..."));
+        assert_eq!(Name::new(*b"...").unwrap().as_path_component(), Some("..."));
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::name::{escaped, harmless};
+use crate::name::{escape_name, escape_text};
 
 /// The longest component, in bytes.
 pub const MAX_COMPONENT: usize = 255;
@@ -77,28 +77,32 @@ impl VfsPath {
         if let Some(character) = text.chars().find(|c| c.is_control()) {
             let character = format!("U+{:04X}", u32::from(character));
             return Err(PathError::ControlCharacter {
-                path: escaped(text.as_bytes()).to_string(),
+                path: escape_name(text.as_bytes()).to_string(),
                 character,
             });
         }
         if text.contains('\\') {
-            return Err(PathError::Backslash(harmless(text).to_string()));
+            return Err(PathError::Backslash(escape_text(text).to_string()));
         }
-        VfsPath::root().climb(text)
+        VfsPath::root().join_components(text)
     }
 
     /// Resolves a symlink's target found in the directory `self`: an absolute target starts at `/` again.
-    pub fn resolve(&self, target: &str) -> Result<Self, PathError> {
+    pub fn resolve_symlink_target(&self, target: &str) -> Result<Self, PathError> {
         // The checks of a fresh path; its own climbing is judged from here instead.
         match VfsPath::parse(target) {
             Ok(_) | Err(PathError::ClimbsAboveRoot(_)) => {}
             Err(other) => return Err(other),
         }
-        if target.starts_with('/') { VfsPath::root().climb(target) } else { self.climb(target) }
+        if target.starts_with('/') {
+            VfsPath::root().join_components(target)
+        } else {
+            self.join_components(target)
+        }
     }
 
     /// Walks `text` from here, component by component.
-    fn climb(&self, text: &str) -> Result<Self, PathError> {
+    fn join_components(&self, text: &str) -> Result<Self, PathError> {
         let mut canonical = String::with_capacity(self.0.len() + text.len() + 1);
         if !self.is_root() {
             canonical.push_str(&self.0);
@@ -108,7 +112,7 @@ impl VfsPath {
                 "" | "." => {}
                 ".." => match canonical.rfind('/') {
                     Some(cut) => canonical.truncate(cut),
-                    None => return Err(PathError::ClimbsAboveRoot(escaped(text.as_bytes()).to_string())),
+                    None => return Err(PathError::ClimbsAboveRoot(escape_name(text.as_bytes()).to_string())),
                 },
                 name if name.len() > MAX_COMPONENT => {
                     return Err(PathError::ComponentTooLong { length: name.len() });
@@ -171,7 +175,7 @@ impl VfsPath {
     /// This path with one more component, checked like any other.
     pub fn join(&self, name: &str) -> Result<VfsPath, PathError> {
         let relative = VfsPath::parse(name)?;
-        self.climb(relative.as_str())
+        self.join_components(relative.as_str())
     }
 
     /// The first `depth` components.
@@ -184,7 +188,7 @@ impl VfsPath {
     }
 
     /// What is left of this path below `prefix`, without a leading `/`; `None` if it is not at or below it.
-    pub fn below(&self, prefix: &VfsPath) -> Option<&str> {
+    pub fn strip_prefix(&self, prefix: &VfsPath) -> Option<&str> {
         if prefix.is_root() {
             return Some(&self.0[1..]);
         }
@@ -195,7 +199,7 @@ impl VfsPath {
 
 impl fmt::Display for VfsPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escaped(self.0.as_bytes()).fmt(f)
+        escape_name(self.0.as_bytes()).fmt(f)
     }
 }
 
@@ -308,10 +312,10 @@ mod tests {
     #[test]
     fn a_link_target_is_resolved_from_its_directory() {
         let home = VfsPath::parse("/home/src").unwrap();
-        assert_eq!(home.resolve("../b").unwrap().as_str(), "/home/b");
-        assert_eq!(home.resolve("/rw/x").unwrap().as_str(), "/rw/x");
-        assert!(home.resolve("../../../x").is_err());
-        assert!(home.resolve("/../x").is_err());
+        assert_eq!(home.resolve_symlink_target("../b").unwrap().as_str(), "/home/b");
+        assert_eq!(home.resolve_symlink_target("/rw/x").unwrap().as_str(), "/rw/x");
+        assert!(home.resolve_symlink_target("../../../x").is_err());
+        assert!(home.resolve_symlink_target("/../x").is_err());
     }
 
     #[test]
@@ -321,9 +325,12 @@ mod tests {
         assert_eq!(path.ancestor(2).as_str(), "/a/b");
         assert_eq!(path.ancestor(3).as_str(), "/a/b/c");
         assert_eq!(path.parent().unwrap().as_str(), "/a/b");
-        assert_eq!(path.below(&path.ancestor(1)), Some("b/c"));
-        assert_eq!(path.below(&VfsPath::parse("/a/b/cd").unwrap()), None);
-        assert_eq!(VfsPath::parse("/homework").unwrap().below(&VfsPath::parse("/home").unwrap()), None);
+        assert_eq!(path.strip_prefix(&path.ancestor(1)), Some("b/c"));
+        assert_eq!(path.strip_prefix(&VfsPath::parse("/a/b/cd").unwrap()), None);
+        assert_eq!(
+            VfsPath::parse("/homework").unwrap().strip_prefix(&VfsPath::parse("/home").unwrap()),
+            None
+        );
         assert_eq!(path.depth(), 3);
         assert_eq!(VfsPath::root().depth(), 0);
     }

@@ -51,11 +51,11 @@ impl Router {
 
     /// The Workspaces that something can be done in, sorted by prefix.
     pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
-        self.all().filter(|workspace| workspace.barrier().is_none())
+        self.workspaces_and_barriers().filter(|workspace| workspace.barrier().is_none())
     }
 
     /// All Workspaces, those included that are barriers, sorted by prefix.
-    pub fn all(&self) -> impl Iterator<Item = &Workspace> {
+    pub fn workspaces_and_barriers(&self) -> impl Iterator<Item = &Workspace> {
         self.sorted.values().map(|&index| &self.workspaces[index])
     }
 
@@ -91,8 +91,9 @@ impl Router {
     }
 
     /// The names in this directory that lead to Workspaces below it.
-    pub fn names_below(&self, path: &VfsPath) -> BTreeSet<&str> {
-        let names = self.nested(path).filter_map(|nested| nested.prefix().below(path)?.split('/').next());
+    pub fn child_names(&self, path: &VfsPath) -> BTreeSet<&str> {
+        let names =
+            self.nested(path).filter_map(|nested| nested.prefix().strip_prefix(path)?.split('/').next());
         names.collect()
     }
 
@@ -102,7 +103,7 @@ impl Router {
     }
 
     /// The prefixes whose scope allows an access, sorted.
-    pub fn allowing(&self, access: Access) -> Vec<VfsPath> {
+    pub fn prefixes_allowing(&self, access: Access) -> Vec<VfsPath> {
         let allowing = self.workspaces().filter(|workspace| workspace.scope().allows(access));
         allowing.map(|workspace| workspace.prefix().clone()).collect()
     }
@@ -173,7 +174,7 @@ mod tests {
     fn the_levels_between_are_synthetic() {
         let router = router(&["/home/src", "/home/docs/x", "/tmp", "/home-2"]);
         let names = |path| {
-            router.names_below(&VfsPath::parse(path).unwrap()).into_iter().collect::<Vec<_>>().join(" ")
+            router.child_names(&VfsPath::parse(path).unwrap()).into_iter().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(names("/"), "home home-2 tmp");
         assert_eq!(names("/home"), "docs src");
@@ -192,15 +193,15 @@ mod tests {
             let router = Router::new(prefixes.iter().map(|prefix| workspace(prefix))).unwrap();
             let path = VfsPath::parse(&path).unwrap();
             let parsed = prefixes.iter().map(|prefix| VfsPath::parse(prefix).unwrap());
-            let expected = parsed.filter(|prefix| path.below(prefix).is_some()).max_by_key(VfsPath::depth);
+            let expected = parsed.filter(|prefix| path.strip_prefix(prefix).is_some()).max_by_key(VfsPath::depth);
             let route = router.route(&path);
             prop_assert_eq!(route.map(|route| route.workspace.prefix()), expected.as_ref());
             if let (Some(route), Some(prefix)) = (route, &expected) {
-                prop_assert_eq!(Some(route.below), path.below(prefix));
+                prop_assert_eq!(Some(route.below), path.strip_prefix(prefix));
             }
             let nested: Vec<_> = router.nested(&path).map(|nested| nested.prefix().clone()).collect();
             let mut below: Vec<_> = prefixes.iter().map(|prefix| VfsPath::parse(prefix).unwrap())
-                .filter(|prefix| *prefix != path && prefix.below(&path).is_some()).collect();
+                .filter(|prefix| *prefix != path && prefix.strip_prefix(&path).is_some()).collect();
             below.sort();
             prop_assert_eq!(nested, below);
         }

@@ -56,7 +56,7 @@ impl AccessScope {
     }
 
     /// The two letters: `RO`.
-    pub fn letters(self) -> &'static str {
+    pub fn short_name(self) -> &'static str {
         match self {
             AccessScope::ReadOnly => "RO",
             AccessScope::ReadWrite => "RW",
@@ -67,7 +67,7 @@ impl AccessScope {
 
 impl Access {
     /// The access as a message says it: "… is not allowed there".
-    pub fn doing(self) -> &'static str {
+    pub fn gerund(self) -> &'static str {
         match self {
             Access::Read => "reading",
             Access::Write => "writing",
@@ -152,7 +152,7 @@ mod tests {
     fn a_scope_has_a_long_and_a_short_name() {
         for scope in AccessScope::ALL {
             assert_eq!(scope.name().parse(), Ok(scope));
-            assert_eq!(scope.letters().to_lowercase().parse(), Ok(scope));
+            assert_eq!(scope.short_name().to_lowercase().parse(), Ok(scope));
         }
         assert!("RO".parse::<AccessScope>().unwrap_err().to_string().contains("READ_WRITE (rw)"));
     }

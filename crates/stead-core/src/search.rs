@@ -17,7 +17,7 @@ use grep_searcher::{
 use parking_lot::Mutex;
 
 use crate::glob::PathGlobs;
-use crate::name::harmless;
+use crate::name::escape_text;
 use crate::store::{Attr, StoreError, StorePath};
 use crate::watch::CallMonitor;
 
@@ -61,13 +61,13 @@ impl WalkOptions {
     }
 
     /// Whether what lies at `path` is visited.
-    pub fn wants(&self, path: &StorePath) -> bool {
+    pub fn matches(&self, path: &StorePath) -> bool {
         self.only.as_ref().is_none_or(|globs| globs.matches_bytes(path.as_bytes()))
     }
 
     /// What the name of everything that is visited ends with: most names need no closer look.
-    pub fn ending(&self) -> &[u8] {
-        self.only.as_ref().map_or(&[], PathGlobs::ending)
+    pub fn name_suffix(&self) -> &[u8] {
+        self.only.as_ref().map_or(&[], PathGlobs::name_suffix)
     }
 }
 
@@ -83,7 +83,7 @@ impl UnreadablePaths {
     pub const MAX: usize = 1_000;
 
     /// Notes that the Store can't look into what lies at `path`, below the place where the walk or the search began.
-    pub fn note(&self, path: StorePath, cause: StoreError) {
+    pub fn add(&self, path: StorePath, cause: StoreError) {
         let mut noted = self.0.lock();
         if noted.len() < UnreadablePaths::MAX {
             noted.push((path, cause));
@@ -180,8 +180,8 @@ pub struct PatternError(String);
 
 impl PatternError {
     /// What the engine says, line by line, with whatever else is in the pattern escaped.
-    fn told(message: &str) -> Self {
-        let lines: Vec<_> = message.lines().map(|line| harmless(line).to_string()).collect();
+    fn from_engine_message(message: &str) -> Self {
+        let lines: Vec<_> = message.lines().map(|line| escape_text(line).to_string()).collect();
         PatternError(lines.join("\n"))
     }
 }
@@ -225,7 +225,7 @@ impl Grep {
             .size_limit(16 << 20)
             .dfa_size_limit(16 << 20)
             .build(&query.pattern)
-            .map_err(|error| PatternError::told(&error.to_string()))?;
+            .map_err(|error| PatternError::from_engine_message(&error.to_string()))?;
         // One more than is wanted shows that there is more.
         let lines_per_file = query.max_results.min(MAX_LINES_PER_FILE) + 1;
         Ok(Grep {
@@ -244,15 +244,16 @@ impl Grep {
     }
 
     /// Whether a file at `path`, below the place of the search, is to be searched.
-    pub fn wants(&self, path: &StorePath) -> bool {
+    pub fn matches(&self, path: &StorePath) -> bool {
         let path = path.as_bytes();
         self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path))
             && !self.exclude.matches_bytes(path)
     }
 
     /// Whether time is up.
-    pub fn is_late(&self) -> bool {
-        Instant::now() >= self.deadline || self.watch.as_ref().is_some_and(|watch| watch.stop().is_some())
+    pub fn should_stop(&self) -> bool {
+        Instant::now() >= self.deadline
+            || self.watch.as_ref().is_some_and(|watch| watch.stop_reason().is_some())
     }
 
     /// A searcher for one thread.
@@ -355,7 +356,7 @@ struct LongLineSplitter<'a, R> {
 
 impl<R: Read> Read for LongLineSplitter<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if buffer.is_empty() || self.grep.is_late() {
+        if buffer.is_empty() || self.grep.should_stop() {
             return Ok(0);
         }
         if self.in_line == MAX_SEARCHED_LINE {
@@ -384,7 +385,7 @@ struct HitCollector<'a> {
 
 impl HitCollector<'_> {
     /// The number of a line in the file: where one was cut, the searcher has counted more.
-    fn number(&self, counted: Option<u64>, at: u64) -> Option<u64> {
+    fn line_number_in_file(&self, counted: Option<u64>, at: u64) -> Option<u64> {
         let cuts = self.cuts.borrow().iter().filter(|cut| **cut < at).count();
         counted.map(|number| number - cuts as u64)
     }
@@ -408,7 +409,7 @@ impl Sink for HitCollector<'_> {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
         self.hits.count += 1;
-        let number = self.number(found.line_number(), found.absolute_byte_offset());
+        let number = self.line_number_in_file(found.line_number(), found.absolute_byte_offset());
         self.push(number, found.bytes(), LineRole::Match);
         Ok(match self.grep.output {
             GrepOutput::Files => false,
@@ -419,7 +420,7 @@ impl Sink for HitCollector<'_> {
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
         if *context.kind() != SinkContextKind::Other {
-            let number = self.number(context.line_number(), context.absolute_byte_offset());
+            let number = self.line_number_in_file(context.line_number(), context.absolute_byte_offset());
             self.push(number, context.bytes(), LineRole::Context);
         }
         Ok(true)

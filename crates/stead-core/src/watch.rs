@@ -13,12 +13,12 @@ pub trait CallMonitor: fmt::Debug + Send + Sync {
     fn progress(&self, done: u64, total: Option<u64>);
 
     /// Whether the call is to stop. It does so where nothing of it has happened yet.
-    fn stop(&self) -> Option<StopReason>;
+    fn stop_reason(&self) -> Option<StopReason>;
 }
 
 /// Fails if someone waits for the call and wants it to stop.
-pub fn check_wanted(watch: Option<&Arc<dyn CallMonitor>>) -> StoreResult<()> {
-    watch.and_then(|watch| watch.stop()).map_or(Ok(()), |stop| Err(StoreError::Stopped(stop)))
+pub fn check_not_stopped(watch: Option<&Arc<dyn CallMonitor>>) -> StoreResult<()> {
+    watch.and_then(|watch| watch.stop_reason()).map_or(Ok(()), |stop| Err(StoreError::Stopped(stop)))
 }
 
 /// Why a call stops.

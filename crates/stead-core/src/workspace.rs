@@ -26,7 +26,7 @@ pub const DEFAULT_PROTECT: [&str; 10] = [
 
 /// The same, compiled when it is first needed: that takes longer than all the rest of opening a stead.
 static DEFAULT_PROTECT_GLOBS: LazyLock<Arc<PathGlobs>> = LazyLock::new(|| {
-    let globs = PathGlobs::guarding(DEFAULT_PROTECT, Anchor::AnyDirectory);
+    let globs = PathGlobs::case_folding(DEFAULT_PROTECT, Anchor::AnyDirectory);
     Arc::new(globs.expect("the default globs are globs"))
 });
 
@@ -40,7 +40,7 @@ pub struct Mount {
 impl Mount {
     /// The whole of a Store.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Mount { store, path: StorePath::here() }
+        Mount { store, path: StorePath::empty() }
     }
 
     /// What lies at `path` in a Store. Nothing outside it can be reached through the Mount.
@@ -59,8 +59,8 @@ impl Mount {
     }
 
     /// The place in the Store for a path below the Workspace's prefix.
-    pub fn place(&self, below: &str) -> NodePath {
-        NodePath::path(self.path.child(below.as_bytes()))
+    pub fn node_path(&self, below: &str) -> NodePath {
+        NodePath::from_root(self.path.child(below.as_bytes()))
     }
 }
 
@@ -126,7 +126,7 @@ pub enum ApprovalPolicy {
 
 impl ApprovalPolicy {
     /// Whether a person is asked before such an access.
-    pub fn covers(self, access: Access) -> bool {
+    pub fn requires_approval(self, access: Access) -> bool {
         match self {
             ApprovalPolicy::Never => false,
             ApprovalPolicy::Changes => matches!(access, Access::Write | Access::Take | Access::Restore),
@@ -135,7 +135,7 @@ impl ApprovalPolicy {
     }
 
     /// The word for it: `never`, `changes`, `everything`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             ApprovalPolicy::Never => "never",
             ApprovalPolicy::Changes => "changes",
@@ -144,10 +144,10 @@ impl ApprovalPolicy {
     }
 
     /// What a word stands for.
-    pub fn of_word(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         [ApprovalPolicy::Never, ApprovalPolicy::Changes, ApprovalPolicy::Everything]
             .into_iter()
-            .find(|ask| ask.word() == word)
+            .find(|ask| ask.as_str() == word)
     }
 }
 
@@ -169,12 +169,12 @@ impl Workspace {
     }
 
     /// Has a person asked first.
-    pub fn with_ask(self, ask: ApprovalPolicy) -> Self {
+    pub fn with_approval_policy(self, ask: ApprovalPolicy) -> Self {
         Workspace { ask, ..self }
     }
 
     /// Whether a person is asked first.
-    pub fn ask(&self) -> ApprovalPolicy {
+    pub fn approval_policy(&self) -> ApprovalPolicy {
         self.ask
     }
 
@@ -186,7 +186,7 @@ impl Workspace {
     /// Replaces the globs of what agents may not change. They match from any directory, or from the prefix with a
     /// leading `/`.
     pub fn with_protect<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
-        let protect = Arc::new(PathGlobs::guarding(globs, Anchor::AnyDirectory)?);
+        let protect = Arc::new(PathGlobs::case_folding(globs, Anchor::AnyDirectory)?);
         Ok(Workspace { protect: Some(protect), ..self })
     }
 
@@ -202,7 +202,7 @@ impl Workspace {
     }
 
     /// The same Workspace on a past view of its Store, to be read only.
-    pub(crate) fn looking_back(self, past: Arc<dyn Store>) -> Self {
+    pub(crate) fn past_view(self, past: Arc<dyn Store>) -> Self {
         let mount = Mount { store: past, path: self.mount.path.clone() };
         Workspace { mount, scope: AccessScope::ReadOnly, ..self }
     }

@@ -17,7 +17,7 @@ impl FuseMount {
     }
 
     /// Where it is.
-    pub fn at(&self) -> &Path {
+    pub fn mount_point(&self) -> &Path {
         match self.0 {}
     }
 
@@ -27,7 +27,7 @@ impl FuseMount {
     }
 
     /// Whether it has ended.
-    pub fn has_ended(&self) -> bool {
+    pub fn is_unmounted(&self) -> bool {
         match self.0 {}
     }
 
@@ -53,7 +53,7 @@ impl OrphanedMount {
     }
 
     /// Takes it away.
-    pub fn end(&self) {
+    pub fn remove(&self) {
         match self.0 {}
     }
 }

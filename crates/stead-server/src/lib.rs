@@ -23,5 +23,5 @@ pub use limits::ServerLimits;
 pub use run::{run_http, run_stdio};
 pub use served::LiveStead;
 pub use signals::ShutdownSignals;
-pub use stdio::{connection, stdio};
+pub use stdio::{serve_stdio, serve_stream};
 pub use steads::SteadRegistry;

@@ -18,7 +18,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// A tool was called, and this came of it.
-    pub(crate) fn called(&self, tool: &'static str, outcome: &'static str, took: Duration) {
+    pub(crate) fn count_call(&self, tool: &'static str, outcome: &'static str, took: Duration) {
         *self.calls.lock().entry((tool, outcome)).or_default() += 1;
         let mut all = self.took.lock();
         let (count, sum) = all.entry(tool).or_default();
@@ -27,20 +27,20 @@ impl Metrics {
     }
 
     /// A request was answered with this status.
-    pub(crate) fn replied(&self, status: u16) {
+    pub(crate) fn count_reply(&self, status: u16) {
         *self.replies.lock().entry(status).or_default() += 1;
     }
 
-    pub(crate) fn connected(&self) {
+    pub(crate) fn connection_opened(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn disconnected(&self) {
+    pub(crate) fn connection_closed(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// All of it as Prometheus reads it.
-    pub(crate) fn text(&self, sessions: usize) -> String {
+    pub(crate) fn to_prometheus(&self, sessions: usize) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, lines: &dyn Fn(&mut String)| {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -80,11 +80,11 @@ mod tests {
     #[test]
     fn prometheus_can_read_it() {
         let metrics = Metrics::default();
-        metrics.called("stat", "ok", Duration::from_millis(2));
-        metrics.called("stat", "denied", Duration::from_millis(1));
-        metrics.replied(200);
-        metrics.connected();
-        let text = metrics.text(3);
+        metrics.count_call("stat", "ok", Duration::from_millis(2));
+        metrics.count_call("stat", "denied", Duration::from_millis(1));
+        metrics.count_reply(200);
+        metrics.connection_opened();
+        let text = metrics.to_prometheus(3);
         for line in [
             "stead_calls_total{tool=\"stat\",outcome=\"denied\"} 1",
             "stead_call_seconds_sum{tool=\"stat\"} 0.003000",

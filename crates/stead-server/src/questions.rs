@@ -35,12 +35,12 @@ struct PendingApproval {
 
 impl PendingApprovals {
     /// A place among those that a call waits for, while there is one.
-    pub(crate) fn wait(&self) -> Option<CountGuard<'_>> {
-        CountGuard::of(&self.waited_for, MAX_PENDING)
+    pub(crate) fn begin_waiting(&self) -> Option<CountGuard<'_>> {
+        CountGuard::acquire(&self.waited_for, MAX_PENDING)
     }
 
     /// Keeps a question about a call, and names it. Nobody can make up a name.
-    pub(crate) fn keep(&self, question: ApprovalQuestion, call: blake3::Hash, time: Duration) -> String {
+    pub(crate) fn defer(&self, question: ApprovalQuestion, call: blake3::Hash, time: Duration) -> String {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).expect("the host has randomness");
         let name = format!("agree-{:032x}", u128::from_ne_bytes(secret));

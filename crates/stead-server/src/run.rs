@@ -23,13 +23,13 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Serves one identity over standard input and output, until the client closes its end or the process is asked to end.
 pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Result<()> {
     let served = steads.get(identity)?;
-    let runtime = runtime(served.limits().at_once).map_err(no_runtime)?;
+    let runtime = build_runtime(served.limits().at_once).map_err(start_error)?;
     let steads = Arc::clone(steads);
     let ended = runtime.block_on(async move {
         let mut signals = ShutdownSignals::new()?;
         let current = tokio::spawn(crate::watching::keep_current(steads));
         let ended = tokio::select! {
-            ended = stdio::stdio(served) => ended,
+            ended = stdio::serve_stdio(served) => ended,
             () = signals.recv() => Ok(()),
         };
         current.abort();
@@ -52,7 +52,7 @@ pub fn run_http(
     let cannot = |cause| stead::Error::Host { what: format!("`{listen}` can't be listened on"), cause };
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
-    let runtime = runtime(steads.limits().running).map_err(no_runtime)?;
+    let runtime = build_runtime(steads.limits().running).map_err(start_error)?;
     let steads = Arc::clone(steads);
     runtime.block_on(async move {
         let over = CancellationToken::new();
@@ -69,7 +69,7 @@ pub fn run_http(
 }
 
 /// A runtime for so many calls at a time.
-fn runtime(calls: usize) -> io::Result<Runtime> {
+fn build_runtime(calls: usize) -> io::Result<Runtime> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     // A thread takes over from each one that makes a call, so there have to be more threads than calls: if there were
     // none left, nobody would answer anything until a call ends.
@@ -81,6 +81,6 @@ fn runtime(calls: usize) -> io::Result<Runtime> {
         .build()
 }
 
-fn no_runtime(cause: io::Error) -> stead::Error {
+fn start_error(cause: io::Error) -> stead::Error {
     stead::Error::Host { what: "the server can't be started".into(), cause }
 }

@@ -44,14 +44,14 @@ impl SteadView {
     fn of(stead: &Stead) -> Self {
         let toolbox = stead.toolbox();
         let workspaces = toolbox.vfs().workspaces().map(|workspace| {
-            (workspace.prefix(), workspace.scope(), workspace.ask(), workspace.description())
+            (workspace.prefix(), workspace.scope(), workspace.approval_policy(), workspace.description())
         });
         let tools: Vec<_> = toolbox.offered().map(|tool| tool.name).collect();
         let results = toolbox.results();
         // A fork that was discarded and made again is another one, under the same name.
         let forks: Vec<_> = stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.made)).collect();
         let shape = format!("{:?} {tools:?} {results:?} {forks:?}", workspaces.collect::<Vec<_>>());
-        let map = map::map(&toolbox);
+        let map = map::filesystem_map(&toolbox);
         SteadView { map, shape, toolbox }
     }
 }
@@ -59,11 +59,11 @@ impl SteadView {
 impl LiveStead {
     /// Serves this stead.
     pub fn new(stead: &Stead, limits: ServerLimits) -> Self {
-        LiveStead::counted(stead, limits, Arc::default(), CallScheduler::new(limits.running))
+        LiveStead::with_shared(stead, limits, Arc::default(), CallScheduler::new(limits.running))
     }
 
     /// The same, counted along with others, with whom it shares the turns.
-    pub(crate) fn counted(
+    pub(crate) fn with_shared(
         stead: &Stead,
         limits: ServerLimits,
         metrics: Arc<Metrics>,
@@ -74,7 +74,7 @@ impl LiveStead {
             now: RwLock::new(Arc::new(SteadView::of(stead))),
             limits,
             metrics,
-            sharer: turns.sharer(),
+            sharer: turns.register(),
             turns,
             places: Semaphore::new(limits.at_once),
             waiting: AtomicUsize::new(0),
@@ -109,7 +109,7 @@ impl LiveStead {
     }
 
     /// The stead as it is now.
-    pub(crate) fn now(&self) -> Arc<SteadView> {
+    pub(crate) fn current(&self) -> Arc<SteadView> {
         Arc::clone(&self.now.read())
     }
 
@@ -120,18 +120,18 @@ impl LiveStead {
 
     /// Serves another stead from now on. Calls that are under way end in the old one.
     pub(crate) fn replace(&self, stead: &Stead) {
-        self.settle(SteadView::of(stead));
+        self.set_current(SteadView::of(stead));
     }
 
     /// Serves this stead if it looks different. What was read through the old one is remembered otherwise.
     pub(crate) fn refresh(&self, stead: &Stead) {
         let now = SteadView::of(stead);
         if now.shape != self.now.read().shape {
-            self.settle(now);
+            self.set_current(now);
         }
     }
 
-    fn settle(&self, now: SteadView) {
+    fn set_current(&self, now: SteadView) {
         let before = std::mem::replace(&mut *self.now.write(), Arc::new(now));
         if before.shape != self.now.read().shape {
             self.changed.send_modify(|generation| *generation += 1);
@@ -139,32 +139,32 @@ impl LiveStead {
     }
 
     /// A place among those who listen for changes.
-    pub(crate) fn listens(&self) -> Option<CountGuard<'_>> {
-        CountGuard::of(&self.listening, self.limits.listening)
+    pub(crate) fn begin_listening(&self) -> Option<CountGuard<'_>> {
+        CountGuard::acquire(&self.listening, self.limits.listening)
     }
 
     /// The questions to a person that are open.
-    pub(crate) fn questions(&self) -> &PendingApprovals {
+    pub(crate) fn pending_approvals(&self) -> &PendingApprovals {
         &self.questions
     }
 
     /// Says that lists have changed, though they have not.
     #[cfg(feature = "conformance")]
-    pub(crate) fn say_changed(&self) {
+    pub(crate) fn announce_change(&self) {
         self.changed.send_modify(|generation| *generation += 1);
     }
 
     /// Waits for a place among the calls of this identity, and then for a turn among those of all identities.
-    pub(crate) async fn place(&self) -> Result<CallSlot<'_>, Failure> {
-        let own = self.own_place().await?;
-        Ok(CallSlot { _turn: self.turns.take(self.sharer).await, _own: own })
+    pub(crate) async fn acquire_call_slot(&self) -> Result<CallSlot<'_>, Failure> {
+        let own = self.acquire_identity_slot().await?;
+        Ok(CallSlot { _turn: self.turns.acquire(self.sharer).await, _own: own })
     }
 
-    async fn own_place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+    async fn acquire_identity_slot(&self) -> Result<SemaphorePermit<'_>, Failure> {
         if let Ok(place) = self.places.try_acquire() {
             return Ok(place);
         }
-        let _waiting = CountGuard::of(&self.waiting, self.limits.waiting).ok_or_else(|| {
+        let _waiting = CountGuard::acquire(&self.waiting, self.limits.waiting).ok_or_else(|| {
             Failure::new(
                 ErrorKind::Unavailable,
                 format!(
@@ -189,7 +189,7 @@ pub(crate) struct CallSlot<'a> {
 pub(crate) struct CountGuard<'a>(&'a AtomicUsize);
 
 impl<'a> CountGuard<'a> {
-    pub(crate) fn of(count: &'a AtomicUsize, most: usize) -> Option<Self> {
+    pub(crate) fn acquire(count: &'a AtomicUsize, most: usize) -> Option<Self> {
         let taken = count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
         taken.ok().map(|_| CountGuard(count))

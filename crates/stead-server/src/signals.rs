@@ -14,7 +14,7 @@ impl ShutdownSignals {
     /// SIGHUP is left alone where it is ignored already: `nohup` has asked for that.
     pub fn new() -> io::Result<Self> {
         let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
-        if !ignores(SignalKind::hangup()) {
+        if !is_ignored(SignalKind::hangup()) {
             kinds.push(SignalKind::hangup());
         }
         Ok(ShutdownSignals(kinds.into_iter().map(signal).collect::<io::Result<_>>()?))
@@ -31,13 +31,13 @@ impl ShutdownSignals {
 }
 
 /// Whether this process ignores a signal, as far as the host tells.
-fn ignores(kind: SignalKind) -> bool {
+fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    is_in(&status, "SigIgn:", kind.as_raw_value())
+    is_in_mask(&status, "SigIgn:", kind.as_raw_value())
 }
 
 /// Whether a set of signals, as the kernel shows it, has this one.
-fn is_in(status: &str, set: &str, signal: i32) -> bool {
+fn is_in_mask(status: &str, set: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix(set));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
@@ -50,8 +50,8 @@ mod tests {
     #[test]
     fn a_signal_is_found_in_the_set_that_the_kernel_shows() {
         let status = "Name:\tstead\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
-        let ignored: Vec<_> = (1..=64).filter(|signal| is_in(status, "SigIgn:", *signal)).collect();
+        let ignored: Vec<_> = (1..=64).filter(|signal| is_in_mask(status, "SigIgn:", *signal)).collect();
         assert_eq!(ignored, [1, 13]);
-        assert!(!is_in("", "SigIgn:", 1));
+        assert!(!is_in_mask("", "SigIgn:", 1));
     }
 }

@@ -20,20 +20,20 @@ type StdioWriter = Box<dyn AsyncWrite + Send + Unpin>;
 /// Serves the client at standard input and output, until it closes either of them.
 ///
 /// It has to run inside a multi-threaded runtime: calls are made on its workers.
-pub async fn stdio(served: Arc<LiveStead>) -> io::Result<()> {
+pub async fn serve_stdio(served: Arc<LiveStead>) -> io::Result<()> {
     let (read, write) = (reader(io::stdin().as_fd())?, writer(io::stdout().as_fd())?);
-    let unread = unread(io::stdout().as_fd())?;
-    mcp::over_lines(ActiveHandler::new(served), read, write, unread).await;
+    let unread = reader_gone(io::stdout().as_fd())?;
+    mcp::serve_lines(ActiveHandler::new(served), read, write, unread).await;
     Ok(())
 }
 
 /// Serves one client over a stream of lines each way, until it closes its end.
-pub async fn connection<R, W>(served: Arc<LiveStead>, read: R, write: W)
+pub async fn serve_stream<R, W>(served: Arc<LiveStead>, read: R, write: W)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    mcp::over_lines(ActiveHandler::new(served), read, write, std::future::pending()).await;
+    mcp::serve_lines(ActiveHandler::new(served), read, write, std::future::pending()).await;
 }
 
 // What clients launch a server with is a pipe or, where they run on Node, a socket: both are waited for without a thread
@@ -69,7 +69,7 @@ fn writer(standard: BorrowedFd<'_>) -> io::Result<StdioWriter> {
 }
 
 /// Ends when nobody can read any more what is written. A file or a terminal is always there.
-fn unread(standard: BorrowedFd<'_>) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
+fn reader_gone(standard: BorrowedFd<'_>) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
     let file = File::from(standard.try_clone_to_owned()?);
     let kind = file.metadata()?.file_type();
     if kind.is_socket() {

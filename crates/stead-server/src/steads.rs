@@ -73,7 +73,7 @@ impl SteadRegistry {
         state.stores.check_audit()?;
         let stead = Stead::open_in(&mut state.stores, identity)?;
         let served =
-            LiveStead::counted(&stead, self.limits, Arc::clone(&self.metrics), Arc::clone(&self.turns));
+            LiveStead::with_shared(&stead, self.limits, Arc::clone(&self.metrics), Arc::clone(&self.turns));
         let served = Arc::new(served.with_results(self.results));
         state.served.insert(identity.clone(), Arc::clone(&served));
         Ok(served)
@@ -83,7 +83,7 @@ impl SteadRegistry {
     /// Workspaces.
     pub fn replace(&self, config: &Config) -> Result<()> {
         let mut state = self.state.lock();
-        let mut stores = state.stores.replaced_by(config);
+        let mut stores = state.stores.reconfigured(config);
         stores.open_audit()?;
         let mut opened = Vec::new();
         for (identity, served) in &state.served {
@@ -102,7 +102,7 @@ impl SteadRegistry {
     }
 
     /// Opens what the first call would have to wait for otherwise, or says why it can't be.
-    pub(crate) fn prepare(&self) -> Result<()> {
+    pub(crate) fn open_audit(&self) -> Result<()> {
         self.state.lock().stores.open_audit()
     }
 

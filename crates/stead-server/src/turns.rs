@@ -52,14 +52,14 @@ impl CallScheduler {
     }
 
     /// Someone more who shares the turns.
-    pub(crate) fn sharer(&self) -> SchedulerClient {
+    pub(crate) fn register(&self) -> SchedulerClient {
         let mut state = self.0.lock();
         state.sharers += 1;
         SchedulerClient(state.sharers)
     }
 
     /// Waits for a turn. Dropping the future gives up the place in the queue.
-    pub(crate) async fn take(self: &Arc<Self>, sharer: SchedulerClient) -> RunPermit {
+    pub(crate) async fn acquire(self: &Arc<Self>, sharer: SchedulerClient) -> RunPermit {
         let turn = {
             let mut state = self.0.lock();
             if state.may_run(sharer) {
@@ -73,10 +73,10 @@ impl CallScheduler {
         turn.await.expect("whoever waits is handed a turn, or gives up")
     }
 
-    fn give_back(self: &Arc<Self>, sharer: SchedulerClient) {
+    fn release(self: &Arc<Self>, sharer: SchedulerClient) {
         let mut state = self.0.lock();
         state.end(sharer);
-        while let Some((next, give)) = state.next() {
+        while let Some((next, give)) = state.next_waiting() {
             state.begin(next);
             if let Err(mut turn) = give.send(RunPermit { of: Some((Arc::clone(self), next)) }) {
                 // It does not wait any more. The turn must not come back here while the lock is held.
@@ -112,7 +112,7 @@ impl SchedulerState {
     }
 
     /// The first of those that wait with the fewest running calls, if it may run. If it may not, nobody may.
-    fn next(&mut self) -> Option<(SchedulerClient, oneshot::Sender<RunPermit>)> {
+    fn next_waiting(&mut self) -> Option<(SchedulerClient, oneshot::Sender<RunPermit>)> {
         let at = (0..self.waiting.len()).min_by_key(|&at| self.running(self.waiting[at].0))?;
         if self.may_run(self.waiting[at].0) { self.waiting.remove(at) } else { None }
     }
@@ -121,7 +121,7 @@ impl SchedulerState {
 impl Drop for RunPermit {
     fn drop(&mut self) {
         if let Some((turns, sharer)) = self.of.take() {
-            turns.give_back(sharer);
+            turns.release(sharer);
         }
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn at_once(turns: &Arc<CallScheduler>, sharer: SchedulerClient) -> Option<RunPermit> {
-        poll(pin!(turns.take(sharer)))
+        poll(pin!(turns.acquire(sharer)))
     }
 
     /// As many turns as a sharer gets without waiting.
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn one_who_takes_all_it_can_get_leaves_half() {
         let turns = CallScheduler::new(64);
-        assert_eq!(all(&turns, turns.sharer()).len(), 32);
+        assert_eq!(all(&turns, turns.register()).len(), 32);
         assert_eq!(all(&CallScheduler::new(1), SchedulerClient(1)).len(), 1);
     }
 
@@ -161,22 +161,22 @@ mod tests {
         let turns = CallScheduler::new(64);
         let mut taken = Vec::new();
         for _ in 0..32 {
-            let got = all(&turns, turns.sharer());
+            let got = all(&turns, turns.register());
             assert!(!got.is_empty(), "everyone gets one");
             taken.extend(got);
         }
         assert_eq!(taken.len(), 32 + 31);
-        assert!(at_once(&turns, turns.sharer()).is_some());
+        assert!(at_once(&turns, turns.register()).is_some());
     }
 
     #[test]
     fn a_turn_that_is_given_back_goes_to_the_one_with_the_fewest() {
         let turns = CallScheduler::new(4);
-        let (greedy, other, third) = (turns.sharer(), turns.sharer(), turns.sharer());
+        let (greedy, other, third) = (turns.register(), turns.register(), turns.register());
         let mut had = all(&turns, greedy);
         assert_eq!(had.len(), 2);
         let (_one, _two) = (at_once(&turns, other).unwrap(), at_once(&turns, third).unwrap());
-        let (mut again, mut fourth) = (pin!(turns.take(greedy)), pin!(turns.take(turns.sharer())));
+        let (mut again, mut fourth) = (pin!(turns.acquire(greedy)), pin!(turns.acquire(turns.register())));
         assert!(poll(again.as_mut()).is_none() && poll(fourth.as_mut()).is_none());
         had.pop();
         assert!(poll(again.as_mut()).is_none(), "it has one");
@@ -186,12 +186,12 @@ mod tests {
     #[test]
     fn whoever_gives_up_waiting_is_passed_over() {
         let turns = CallScheduler::new(2);
-        let (one, other) = (turns.sharer(), turns.sharer());
+        let (one, other) = (turns.register(), turns.register());
         let first = at_once(&turns, one).unwrap();
         let second = at_once(&turns, other).unwrap();
-        let mut patient = Box::pin(turns.take(one));
+        let mut patient = Box::pin(turns.acquire(one));
         {
-            let mut impatient = Box::pin(turns.take(turns.sharer()));
+            let mut impatient = Box::pin(turns.acquire(turns.register()));
             assert!(poll(impatient.as_mut()).is_none());
         }
         assert!(poll(patient.as_mut()).is_none());
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn a_turn_that_was_handed_over_and_never_taken_is_free_again() {
         let turns = CallScheduler::new(2);
-        let one = turns.sharer();
+        let one = turns.register();
         let first = at_once(&turns, one).unwrap();
-        let mut waits = Box::pin(turns.take(one));
+        let mut waits = Box::pin(turns.acquire(one));
         assert!(poll(waits.as_mut()).is_none());
         drop(first);
         // It has been handed its turn, and is dropped before it looks.

@@ -22,9 +22,9 @@ const STARTUP_DELAY: Duration = Duration::from_millis(50);
 /// A file that makes no sense is refused as a whole: what was served before stays, and standard error says why.
 pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
     let file = steads.config().file().to_owned();
-    let mut known = state_of(&file);
+    let mut known = fingerprint_of(&file);
     tokio::time::sleep(STARTUP_DELAY).await;
-    if let Err(error) = in_place(|| steads.prepare()).await {
+    if let Err(error) = in_place(|| steads.open_audit()).await {
         eprintln!("stead: no call is made until this is mended: {error}");
     }
     let mut pace = tokio::time::interval(POLL_INTERVAL);
@@ -34,7 +34,7 @@ pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
     loop {
         pace.tick().await;
         in_place(|| {
-            let state = state_of(&file);
+            let state = fingerprint_of(&file);
             // A file that is gone for a moment is being replaced.
             if state.is_some() && state != known {
                 known = state;
@@ -68,7 +68,7 @@ struct ConfigFileFingerprint {
     changed: (i64, i64),
 }
 
-fn state_of(file: &Path) -> Option<ConfigFileFingerprint> {
+fn fingerprint_of(file: &Path) -> Option<ConfigFileFingerprint> {
     let of = |metadata: Metadata| ConfigFileFingerprint {
         inode: metadata.ino(),
         size: metadata.size(),

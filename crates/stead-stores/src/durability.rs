@@ -25,7 +25,7 @@ impl FromStr for Durability {
         match text {
             "full" => Ok(Durability::Full),
             "fast" => Ok(Durability::Fast),
-            other => Err(InvalidDurability(stead_core::name::escaped(other.as_bytes()).to_string())),
+            other => Err(InvalidDurability(stead_core::name::escape_name(other.as_bytes()).to_string())),
         }
     }
 }

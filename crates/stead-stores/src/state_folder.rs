@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 /// The folder for these directories, which are absolute paths without symlinks; the state directory is `.stead` in it.
 /// `None` where the user has no home directory and `XDG_STATE_HOME` is not set.
 pub fn state_folder_of(directories: &[&Path]) -> Option<PathBuf> {
-    let user = users_state(env::var_os("XDG_STATE_HOME").map(PathBuf::from), env::home_dir())?;
-    Some(user.join("stead").join(key(directories)))
+    let user = user_state_dir(env::var_os("XDG_STATE_HOME").map(PathBuf::from), env::home_dir())?;
+    Some(user.join("stead").join(folder_key(directories)))
 }
 
 /// The user's directory for state. A relative XDG_STATE_HOME counts as none, as its specification says.
-fn users_state(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+fn user_state_dir(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     xdg.filter(|xdg| xdg.is_absolute()).or_else(|| home.map(|home| home.join(".local/state")))
 }
 
 /// The same for the same directories, in whichever order they are named.
-fn key(directories: &[&Path]) -> String {
+fn folder_key(directories: &[&Path]) -> String {
     let mut directories = directories.to_vec();
     directories.sort_unstable();
     let mut hasher = blake3::Hasher::new();
@@ -36,16 +36,16 @@ mod tests {
     #[test]
     fn the_state_folder_follows_xdg() {
         let home = || Some(PathBuf::from("/home/ann"));
-        assert_eq!(users_state(Some("/xdg".into()), home()), Some("/xdg".into()));
-        assert_eq!(users_state(Some("relative".into()), home()), Some("/home/ann/.local/state".into()));
-        assert_eq!(users_state(None, None), None);
+        assert_eq!(user_state_dir(Some("/xdg".into()), home()), Some("/xdg".into()));
+        assert_eq!(user_state_dir(Some("relative".into()), home()), Some("/home/ann/.local/state".into()));
+        assert_eq!(user_state_dir(None, None), None);
     }
 
     #[test]
     fn the_order_of_directories_does_not_matter_and_their_names_do() {
         let (one, two) = (Path::new("/srv/one"), Path::new("/srv/two"));
-        assert_eq!(key(&[one, two]), key(&[two, one]));
-        assert_ne!(key(&[one]), key(&[two]));
-        assert_ne!(key(&[one]), key(&[one, two]));
+        assert_eq!(folder_key(&[one, two]), folder_key(&[two, one]));
+        assert_ne!(folder_key(&[one]), folder_key(&[two]));
+        assert_ne!(folder_key(&[one]), folder_key(&[one, two]));
     }
 }

@@ -110,27 +110,27 @@ sites! {
 }
 
 /// Waits until what was written to a file, or what was named in a directory, is on the disk.
-pub fn all(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
+pub fn sync_all(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::fsync(file) }
 }
 
 /// As [`all`], without attributes that reading does not need.
-pub fn data(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
+pub fn sync_data(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::fdatasync(file) }
 }
 
 /// Waits until everything that was written to a file's file system is on the disk.
 #[cfg(target_os = "linux")]
-pub fn file_system(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
+pub fn sync_file_system(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::syncfs(file) }
 }
 
 /// Waits until the names in the directory at a path are on the disk.
-pub fn directory(site: SyncPoint, path: &Path) -> io::Result<()> {
+pub fn sync_directory(site: SyncPoint, path: &Path) -> io::Result<()> {
     // The path of a file without a directory lies in the current one.
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match File::open(path) {
-        Ok(directory) => match all(site, directory) {
+        Ok(directory) => match sync_all(site, directory) {
             // Some file systems have no such thing: there, names are as durable as they get.
             Err(Errno::INVAL) => Ok(()),
             synced => Ok(synced?),
@@ -146,11 +146,11 @@ pub fn directory(site: SyncPoint, path: &Path) -> io::Result<()> {
 
 /// Makes a directory for its owner alone, with the parents that are missing, and waits until its name is on the disk.
 /// Where it is there already, nothing is waited for.
-pub fn make_private(site: SyncPoint, path: &Path) -> io::Result<()> {
+pub fn make_private_dir(site: SyncPoint, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     for made in missing {
-        directory(site, made.parent().unwrap_or(Path::new("")))?;
+        sync_directory(site, made.parent().unwrap_or(Path::new("")))?;
     }
     Ok(())
 }

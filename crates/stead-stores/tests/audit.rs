@@ -406,7 +406,7 @@ fn whoever_follows_is_told_what_comes_in() {
         let follower = scope.spawn(|| {
             let access = place.access();
             let query = AuditQuery { call: Some("list".into()), ..AuditQuery::default() };
-            access.follow(query, None).unwrap().more().unwrap()
+            access.follow(query, None).unwrap().wait_for_entries().unwrap()
         });
         thread::sleep(std::time::Duration::from_millis(300));
         vfs.exists("/notes/after").unwrap();
@@ -485,10 +485,10 @@ fn a_log_is_open_once_and_a_store_of_another_database_is_not_part_of_it() {
     let database = place.database();
     let audit = Audit::open(&database, &place.beside()).unwrap();
     assert!(Audit::open(&database, &place.beside()).is_err());
-    assert_eq!(database.store(["a"]).unwrap().about().records, Some(audit.id()));
-    assert_eq!(place.database().store(["a"]).unwrap().about().records, None);
+    assert_eq!(database.store(["a"]).unwrap().info().records, Some(audit.id()));
+    assert_eq!(place.database().store(["a"]).unwrap().info().records, None);
     drop(audit);
-    assert_eq!(database.store(["a"]).unwrap().about().records, None);
+    assert_eq!(database.store(["a"]).unwrap().info().records, None);
     // An instance in which nothing happened leaves nothing behind.
     assert_eq!(std::fs::read_dir(place.beside().join("running")).unwrap().count(), 0);
     assert_eq!(place.verify().instances, 0);

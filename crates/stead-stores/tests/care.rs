@@ -52,7 +52,7 @@ fn a_snapshot_is_a_version_with_a_name() {
     let door = door(&store, Arc::new(SystemClock));
     door.write("/w/f", "one").unwrap();
     let made = database.snapshot(named("first")).unwrap();
-    assert_eq!(made.version, store.version().unwrap());
+    assert_eq!(made.version, store.latest_revision().unwrap());
     assert!(matches!(database.snapshot(named("first")), Err(StoreError::AlreadyExists)));
     database.snapshot(NewSnapshot { prefix: Some("/w".into()), ..named("first") }).unwrap();
     database.snapshot(NewSnapshot { agent: "b".into(), ..named("first") }).unwrap();
@@ -90,7 +90,7 @@ fn what_can_be_reached_is_never_cleared_away() {
                 4 => drop(door.remove_file(&*path, RemoveOptions::default())),
                 _ => drop(door.append(&*path, content)),
             }
-            states.push((store.version().unwrap(), clock.now(), snapshot_of(&store)));
+            states.push((store.latest_revision().unwrap(), clock.now(), snapshot_of(&store)));
             if random.u8(..10) == 0 {
                 kept.push(database.snapshot(named(&round.to_string())).unwrap().version);
             }
@@ -152,7 +152,7 @@ fn of_a_file_with_many_versions_the_oldest_contents_go() {
     let mut versions = Vec::new();
     for n in 0..20 {
         door.write("/w/f", format!("content {n}")).unwrap();
-        versions.push(store.version().unwrap());
+        versions.push(store.latest_revision().unwrap());
         if n == 3 {
             database.snapshot(named("kept")).unwrap();
         }
@@ -285,7 +285,7 @@ fn a_backup_is_one_moment_and_can_be_restored() {
 
     door.write("/w/d/f", "after").unwrap();
     door.rename("/w/d", "/w/e", Overwrite::Refuse).unwrap();
-    let newest = store.version().unwrap();
+    let newest = store.latest_revision().unwrap();
     let restored = database.restore_backup(&copy, &mut |_| ()).unwrap();
     assert!(restored > newest, "no version is given out twice");
     assert_eq!(snapshot_of(&store), then);
@@ -339,8 +339,8 @@ fn versions_that_changed_nothing_are_forgotten_with_those_that_did() {
         door.mkdir("/w/made", Parents::Create).unwrap();
         door.remove_file("/w/none", RemoveOptions::default()).unwrap();
     }
-    assert_eq!(store.version().unwrap(), RevisionNumber(6));
-    let standing = || store.standing("a", Timestamp(i64::MIN), 100).unwrap().len();
+    assert_eq!(store.latest_revision().unwrap(), RevisionNumber(6));
+    let standing = || store.undoable_operations("a", Timestamp(i64::MIN), 100).unwrap().len();
     assert_eq!(standing(), 6);
     assert!(store.as_of(RevisionNumber(4)).is_ok());
     sound(&database);

@@ -16,7 +16,7 @@ use stead_stores::{Database, DatabaseOptions, VirtualStore};
 const FLIPS: usize = 100;
 
 fn at(path: &str) -> NodePath {
-    NodePath::path(StorePath::from_checked(path))
+    NodePath::from_root(StorePath::from_checked(path))
 }
 
 /// Content of that size that is like no other.

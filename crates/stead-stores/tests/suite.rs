@@ -65,7 +65,7 @@ fn count(store: &dyn Store) {
         at: Timestamp(0),
     };
     let limits = QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() };
-    let all = QuotaRoot::new(StorePath::here(), limits);
+    let all = QuotaRoot::new(StorePath::empty(), limits);
     store.apply(Change { quotas: vec![all], ..Change::new(operation, Vec::new()) }).unwrap();
 }
 
@@ -97,7 +97,7 @@ fn known(store: &dyn Store) -> Known {
     store.walk(&NodePath::root(), &WalkOptions::default(), visit).unwrap();
     let snapshot = snapshot_of(store);
     let entry = |it: stead_core::store::WalkEntry| {
-        let (parent, name) = it.path.split().unwrap();
+        let (parent, name) = it.path.parent_and_name().unwrap();
         (it.attr.node, (nodes[parent], name.to_vec(), snapshot[it.path.as_bytes()].clone()))
     };
     found.into_iter().map(entry).collect()
@@ -118,7 +118,7 @@ fn paths(known: &Known) -> TreeSnapshot {
 
 /// Takes one deed after the other back, the newest first, and sees that everything is as it was before it.
 fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]) {
-    let deeds = store.deeds(&RevisionQuery::all()).unwrap().deeds;
+    let deeds = store.revisions(&RevisionQuery::all()).unwrap().deeds;
     let mut known = known(store);
     assert!(deeds.is_sorted_by(|one, other| one.version > other.version));
     for deed in deeds {
@@ -128,7 +128,7 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]
                 continue;
             };
             let holds = before.content.as_ref().map(|past| {
-                let open = store.open_past(past).unwrap();
+                let open = store.open_content(past).unwrap();
                 let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
                 assert_eq!(open.read_at(0, &mut bytes).unwrap(), bytes.len());
                 blake3::hash(&bytes)
@@ -136,7 +136,7 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]
             let mode = if before.kind == NodeKind::Symlink { 0 } else { before.mode };
             // What is not kept is known by its size alone.
             let is_unknown = before.content.is_none() && before.kind != NodeKind::Directory;
-            assert!(!is_unknown || !store.about().keeps_content, "version {}: {line:?}", deed.version);
+            assert!(!is_unknown || !store.info().keeps_content, "version {}: {line:?}", deed.version);
             let thing = SnapshotEntry { kind: before.kind, mode, size: before.size, holds };
             known.insert(line.node, (before.parent, before.name.clone(), thing));
         }
@@ -168,7 +168,7 @@ fn a_directory_leads_back(make: fn() -> (Arc<PhysicalStore>, TempDir)) {
         count(&*store);
         let mut earlier: Vec<(RevisionNumber, TreeSnapshot)> = Vec::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, steps, |now| {
-            earlier.push((store.version().unwrap(), now.clone()));
+            earlier.push((store.latest_revision().unwrap(), now.clone()));
         });
         deeds_lead_back(&*store, &earlier);
         let mut usage = Usage::default();
@@ -176,7 +176,7 @@ fn a_directory_leads_back(make: fn() -> (Arc<PhysicalStore>, TempDir)) {
             usage.files += 1;
             usage.bytes += if thing.kind == NodeKind::File { thing.size } else { 0 };
         }
-        assert_eq!(store.usage(&StorePath::here()).unwrap(), usage, "run {seed} counted something else");
+        assert_eq!(store.usage(&StorePath::empty()).unwrap(), usage, "run {seed} counted something else");
     }
 }
 
@@ -188,7 +188,7 @@ fn sqlite_agrees_with_the_model_and_every_earlier_version_reads_as_it_was() {
         count(&*store);
         let mut earlier: Vec<(RevisionNumber, TreeSnapshot)> = Vec::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, steps, |now| {
-            earlier.push((store.version().unwrap(), now.clone()));
+            earlier.push((store.latest_revision().unwrap(), now.clone()));
             // One of the earlier versions each time, and all of them at the end.
             let (version, then) = &earlier[earlier.len() * 7 % 11 % earlier.len()];
             assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");

@@ -22,7 +22,7 @@ use stead_stores::{Database, DatabaseOptions, Durability, MemoryStore, VirtualSt
 const CHUNK: usize = 256 * 1024;
 
 fn place(path: &str) -> NodePath {
-    NodePath::path(StorePath::from_checked(path))
+    NodePath::from_root(StorePath::from_checked(path))
 }
 
 fn apply(store: &dyn Store, steps: Vec<Step>) -> StoreResult<Applied> {
@@ -94,7 +94,7 @@ fn count(path: &Path, sql: &str) -> i64 {
 #[test]
 fn every_version_can_be_read_again() {
     let store = MemoryStore::new();
-    let empty = store.version().unwrap();
+    let empty = store.latest_revision().unwrap();
     let first = write(&*store, "a/file", "one");
     let second = write(&*store, "a/file", "two");
     let moved = apply(&*store, vec![renaming("a", "b/deep")]).unwrap().version.unwrap();
@@ -112,8 +112,8 @@ fn every_version_can_be_read_again() {
 
     // By node as well, wherever it was then.
     let node = store.at(first).stat(&place("a/file")).unwrap().node;
-    assert_eq!(store.at(moved).read(&NodePath::node(node), 9).unwrap().bytes, b"two");
-    assert!(matches!(store.at(gone).stat(&NodePath::node(node)), Err(StoreError::NotFound)));
+    assert_eq!(store.at(moved).read(&NodePath::of_node(node), 9).unwrap().bytes, b"two");
+    assert!(matches!(store.at(gone).stat(&NodePath::of_node(node)), Err(StoreError::NotFound)));
 }
 
 #[test]
@@ -138,12 +138,12 @@ fn a_change_makes_one_version_and_nothing_makes_none() {
         .unwrap()
         .version
         .unwrap();
-    assert_eq!(made, store.version().unwrap());
+    assert_eq!(made, store.latest_revision().unwrap());
     let mkdir = Step::Mkdir { at: place("a"), parents: Parents::Create, mode: None };
     let attr = store.stat(&place("a/b")).unwrap();
     let same = Step::SetAttr { at: place("a/b"), mode: Some(attr.mode), modified: None };
     assert_eq!(apply(&*store, vec![mkdir, same]).unwrap().version, None);
-    assert_eq!(store.version().unwrap(), made);
+    assert_eq!(store.latest_revision().unwrap(), made);
     // What came and went inside one change was never there.
     assert_eq!(names(&store.at(made), "a"), ["b"]);
     assert_eq!(names(&store.at(RevisionNumber(made.0 - 1)), ""), Vec::<String>::new());
@@ -169,7 +169,7 @@ fn namespaces_never_see_each_other() {
     for (index, store) in stores.iter().enumerate() {
         assert_eq!(read(store, "b/f").unwrap(), index.to_string().as_bytes());
         assert_eq!(store.changes_since(Some(RevisionNumber(0)), 100).unwrap().changes.len(), 2);
-        assert_eq!(store.stat(&NodePath::node(node)).is_ok(), index == 0);
+        assert_eq!(store.stat(&NodePath::of_node(node)).is_ok(), index == 0);
     }
     assert!(matches!(database.store::<&str>([]), Err(StoreError::Invalid(_))));
     assert!(matches!(database.store(["a", ""]), Err(StoreError::Invalid(_))));
@@ -257,7 +257,7 @@ fn a_large_file_is_touched_only_where_it_changes() {
     large.extend_from_slice(b"tail");
     assert_eq!(chunks(), before + 1);
 
-    let at = NodePath::node(appended.node);
+    let at = NodePath::of_node(appended.node);
     let mut draft = store.draft(DraftBase::File(&at)).unwrap();
     draft.write_at(2 * CHUNK as u64 + 7, b"patch").unwrap();
     large[2 * CHUNK + 7..][..5].copy_from_slice(b"patch");
@@ -340,7 +340,7 @@ fn random_runs_side_by_side_agree_with_the_model_at_every_version() {
         let store = Arc::new(open(&dir.path().join("db")).store([seed.to_string()]).unwrap());
         let mut versions = BTreeMap::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, 150, |model| {
-            versions.insert(store.version().unwrap(), model.clone());
+            versions.insert(store.latest_revision().unwrap(), model.clone());
         });
         for (version, model) in versions {
             assert_eq!(snapshot_of(&store.at(version)), model, "seed {seed}, version {version}");
@@ -428,7 +428,7 @@ fn what_was_acknowledged_is_there_after_reopening() {
     let version = write(&open(), "d/f", "kept");
     let store = open();
     assert_eq!(read(&store, "d/f").unwrap(), b"kept");
-    assert_eq!(store.version().unwrap(), version);
+    assert_eq!(store.latest_revision().unwrap(), version);
     assert!(write(&store, "d/g", "new") > version);
     let operation = count(
         &path,
@@ -495,7 +495,7 @@ fn the_feed_tells_whole_versions() {
 
     one(&*store, removing("a"));
     apply(&*store, vec![step("d1/d2/f")]).unwrap();
-    let before = store.version().unwrap();
+    let before = store.latest_revision().unwrap();
     one(&*store, removing("d1"));
     let kinds: Vec<_> = store.changes_since(Some(before), 10).unwrap().changes;
     let kinds: Vec<_> = kinds.iter().map(|change| (change.what, &*change.name)).collect();
@@ -550,7 +550,7 @@ fn check_visitors(store: &VirtualStore) {
     store
         .walk(&NodePath::root(), &WalkOptions::default(), &mut |found| {
             seen += 1;
-            assert_eq!(store.stat(&NodePath::path(found.path)).unwrap().node, found.attr.node);
+            assert_eq!(store.stat(&NodePath::from_root(found.path)).unwrap().node, found.attr.node);
             write(store, &format!("seen/{seen}"), "x");
             ControlFlow::Continue(())
         })

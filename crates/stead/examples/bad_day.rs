@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // What happened? The audit knows every call, the log every change.
     let mut stores = Stores::of(&config);
-    let audit = stores.audited()?.ok_or("there is an audit")?;
+    let audit = stores.audit_access()?.ok_or("there is an audit")?;
     let of_intern = AuditQuery { agent: Some("intern".into()), ..AuditQuery::default() };
     println!("What the intern did:");
     for entry in audit.page(&of_intern, None, 100)?.entries {

@@ -22,7 +22,7 @@ const FILES: [(&str, &str, &str); 4] = [
 ];
 
 /// Makes the demo in a directory, which must hold no configuration yet, and returns its configuration.
-pub fn make(directory: &Path) -> Result<Config> {
+pub fn create(directory: &Path) -> Result<Config> {
     let file = directory.join(FILE_NAME);
     let failed = |cause| Error::host("the demo can't be written", cause);
     fs::create_dir_all(directory).map_err(failed)?;
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn the_demo_shows_every_scope_and_a_fork() {
         let directory = tempfile::tempdir().unwrap();
-        let config = make(directory.path()).unwrap();
+        let config = create(directory.path()).unwrap();
         let writer = Stead::open(&config, "writer").unwrap();
         for told in
             ["/handbook: READ_ONLY", "/project: READ_WRITE", "/inbox: WRITE_ONLY", "/forks/draft: READ_WRITE"]
@@ -58,11 +58,14 @@ mod tests {
             assert!(writer.map().contains(told), "{}", writer.map());
         }
         let denied = writer.call("write_file", json!({ "path": "/handbook/style.md", "content": "" }));
-        assert!(denied.words().contains("you may write in"), "{}", denied.words());
+        assert!(denied.joined_text().contains("you may write in"), "{}", denied.joined_text());
         let reviewer = Stead::open(&config, "reviewer").unwrap();
         assert!(
-            reviewer.call("read_file", json!({ "path": "/project/README.md" })).words().contains("greet")
+            reviewer
+                .call("read_file", json!({ "path": "/project/README.md" }))
+                .joined_text()
+                .contains("greet")
         );
-        assert!(make(directory.path()).is_err(), "what is there is not overwritten");
+        assert!(create(directory.path()).is_err(), "what is there is not overwritten");
     }
 }

@@ -29,7 +29,7 @@ pub enum Readiness {
 
 impl Readiness {
     /// In a word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Readiness::Ready => "ready",
             Readiness::Limited => "limited",
@@ -39,7 +39,7 @@ impl Readiness {
 }
 
 /// Looks at the host.
-pub fn look() -> Vec<HostFinding> {
+pub fn check_host() -> Vec<HostFinding> {
     vec![kernel(), openat2(), fuse(), fusermount(), landlock(), user_namespaces(), overlayfs(), docker()]
 }
 
@@ -56,12 +56,12 @@ fn finding(
     HostFinding { name, needed_for, state, detail: detail.into() }
 }
 
-fn read(path: &str) -> Option<String> {
+fn read_trimmed(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 fn kernel() -> HostFinding {
-    match (std::env::consts::OS, read("/proc/sys/kernel/osrelease")) {
+    match (std::env::consts::OS, read_trimmed("/proc/sys/kernel/osrelease")) {
         ("linux", Some(release)) => {
             finding("kernel", "everything", Readiness::Ready, format!("Linux {release}"))
         }
@@ -77,7 +77,7 @@ fn kernel() -> HostFinding {
 }
 
 fn openat2() -> HostFinding {
-    match confines() {
+    match has_openat2() {
         true => finding(
             "openat2",
             PHYSICAL_STORES,
@@ -95,7 +95,7 @@ fn openat2() -> HostFinding {
 }
 
 /// Whether the kernel opens paths confined to a directory.
-fn confines() -> bool {
+fn has_openat2() -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
     rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH).is_ok()
 }
@@ -132,7 +132,7 @@ fn fusermount() -> HostFinding {
 }
 
 fn landlock() -> HostFinding {
-    let modules = read("/sys/kernel/security/lsm");
+    let modules = read_trimmed("/sys/kernel/security/lsm");
     match modules {
         Some(modules) if modules.split(',').any(|module| module == "landlock") => {
             finding("Landlock", SANDBOX, Readiness::Ready, "active in the kernel")
@@ -150,10 +150,10 @@ fn landlock() -> HostFinding {
 }
 
 fn user_namespaces() -> HostFinding {
-    let most = read("/proc/sys/user/max_user_namespaces").and_then(|text| text.parse::<u64>().ok());
-    let allowed = read("/proc/sys/kernel/unprivileged_userns_clone").is_none_or(|text| text != "0");
-    let restricted =
-        read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").is_some_and(|text| text != "0");
+    let most = read_trimmed("/proc/sys/user/max_user_namespaces").and_then(|text| text.parse::<u64>().ok());
+    let allowed = read_trimmed("/proc/sys/kernel/unprivileged_userns_clone").is_none_or(|text| text != "0");
+    let restricted = read_trimmed("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+        .is_some_and(|text| text != "0");
     match most {
         Some(0) | None => finding(
             "user namespaces",
@@ -172,8 +172,8 @@ fn user_namespaces() -> HostFinding {
 }
 
 fn overlayfs() -> HostFinding {
-    let known =
-        read("/proc/filesystems").is_some_and(|text| text.lines().any(|line| line.ends_with("\toverlay")));
+    let known = read_trimmed("/proc/filesystems")
+        .is_some_and(|text| text.lines().any(|line| line.ends_with("\toverlay")));
     match known {
         true => finding("overlayfs", SANDBOX, Readiness::Ready, "known to the kernel"),
         false => finding(
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn every_finding_says_what_it_is_for_and_what_to_do() {
-        let found = look();
+        let found = check_host();
         assert!(found.iter().any(|finding| finding.name == "FUSE" && finding.needed_for == MOUNTING));
         assert!(found.iter().all(|finding| !finding.detail.is_empty()));
     }

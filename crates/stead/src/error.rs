@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use stead_core::name::{Escaped, escaped};
+use stead_core::name::{Escaped, escape_name};
 use stead_core::router::DuplicatePrefix;
 use stead_core::{ErrorKind, PathError, StoreError};
 
@@ -25,7 +25,7 @@ pub enum Error {
     #[error(transparent)]
     DuplicatePrefix(#[from] DuplicatePrefix),
     /// The configuration has no such agent.
-    #[error("there is no agent `{}`{}", escaped(.name.as_bytes()), others(.known))]
+    #[error("there is no agent `{}`{}", escape_name(.name.as_bytes()), agents_hint(.known))]
     UnknownAgent {
         /// The name that was asked for.
         name: String,
@@ -33,7 +33,7 @@ pub enum Error {
         known: Vec<String>,
     },
     /// The agent has no such fork.
-    #[error("you have no fork `{}`{}", escaped(.name.as_bytes()), forks(.known))]
+    #[error("you have no fork `{}`{}", escape_name(.name.as_bytes()), forks_hint(.known))]
     NoFork {
         /// The name that was asked for.
         name: String,
@@ -41,13 +41,13 @@ pub enum Error {
         known: Vec<String>,
     },
     /// There is no such token.
-    #[error("there is no token `{}`; `stead token list` shows those there are", escaped(.id.as_bytes()))]
+    #[error("there is no token `{}`; `stead token list` shows those there are", escape_name(.id.as_bytes()))]
     NoToken {
         /// The id that was asked for.
         id: String,
     },
     /// A Store can't be opened.
-    #[error("the Store `{}` can't be opened: {}", escaped(.store.as_bytes()), opening(.cause))]
+    #[error("the Store `{}` can't be opened: {}", escape_name(.store.as_bytes()), open_error_text(.cause))]
     Open {
         /// Its name in the configuration.
         store: String,
@@ -58,7 +58,7 @@ pub enum Error {
     /// The audit can't be opened, so nothing is done.
     #[error(
         "everything is to be written down in the audit, and it can't be opened: {cause}; {}",
-        way_out(.cause)
+        audit_hint(.cause)
     )]
     Audit {
         /// What is in the way.
@@ -69,7 +69,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The host said no, about something that the caller named.
-    #[error("{what}: {}", told(.cause))]
+    #[error("{what}: {}", host_error_text(.cause))]
     Host {
         /// What was tried, with the path as the caller wrote it.
         what: String,
@@ -110,7 +110,7 @@ impl Error {
 }
 
 /// What helps where the audit can't be opened.
-fn way_out(cause: &Error) -> &'static str {
+fn audit_hint(cause: &Error) -> &'static str {
     match cause.kind() {
         ErrorKind::Quota => {
             "make room on the disk that holds the state directory `.stead`: delete something there that is not Stead's, or \
@@ -148,7 +148,7 @@ fn host_kind(cause: &io::Error) -> ErrorKind {
 }
 
 /// What a Store said when it was opened, in words that fit the configuration.
-fn opening(cause: &StoreError) -> String {
+fn open_error_text(cause: &StoreError) -> String {
     match cause {
         StoreError::NotFound => "its directory is not there; make it, or correct its `path`".into(),
         StoreError::NotADirectory => "its `path` leads to something that is no directory".into(),
@@ -157,15 +157,15 @@ fn opening(cause: &StoreError) -> String {
 }
 
 /// What the host said, without its error number.
-fn told(cause: &io::Error) -> String {
+fn host_error_text(cause: &io::Error) -> String {
     match cause.get_ref() {
         Some(inner) => inner.to_string(),
-        None => words(cause.kind()),
+        None => io_error_text(cause.kind()),
     }
 }
 
 /// What the host said, in words.
-pub(crate) fn words(kind: io::ErrorKind) -> String {
+pub(crate) fn io_error_text(kind: io::ErrorKind) -> String {
     match kind {
         io::ErrorKind::NotFound => "there is no such file or directory".into(),
         other => other.to_string(),
@@ -173,18 +173,18 @@ pub(crate) fn words(kind: io::ErrorKind) -> String {
 }
 
 /// A path of the host as messages show it: as the caller wrote it, and nothing raw.
-pub(crate) fn shown(path: &Path) -> Escaped<'_> {
-    escaped(path.as_os_str().as_encoded_bytes())
+pub(crate) fn escaped_path(path: &Path) -> Escaped<'_> {
+    escape_name(path.as_os_str().as_encoded_bytes())
 }
 
-fn others(known: &[String]) -> String {
+fn agents_hint(known: &[String]) -> String {
     match known {
         [] => "; the configuration has none".into(),
         known => format!("; there are {}", quoted(known)),
     }
 }
 
-fn forks(known: &[String]) -> String {
+fn forks_hint(known: &[String]) -> String {
     match known {
         [] => "; make one with `stead fork`".into(),
         known => format!("; you have {}", quoted(known)),
@@ -192,7 +192,7 @@ fn forks(known: &[String]) -> String {
 }
 
 fn quoted(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{}`", escaped(name.as_bytes()))).collect::<Vec<_>>().join(", ")
+    names.iter().map(|name| format!("`{}`", escape_name(name.as_bytes()))).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

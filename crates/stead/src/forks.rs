@@ -23,7 +23,7 @@ pub(crate) struct Forks {
 
 impl Forks {
     /// The forks of an agent. That they can't be read is no one else's trouble: it is told to whoever asks for them.
-    pub(crate) fn of(config: &Config, agent: &str, stores: &Stores) -> Self {
+    pub(crate) fn load(config: &Config, agent: &str, stores: &Stores) -> Self {
         let agents = Some(config.agents.keys().cloned().collect());
         match stores.forks(agent) {
             Ok(known) => Forks { known, agents, unread: None },
@@ -32,18 +32,18 @@ impl Forks {
     }
 
     /// The Workspaces, and one for each fork. What is configured comes first where both claim one prefix.
-    pub(crate) fn mounted(&self, mut builder: SteadBuilder) -> Result<SteadBuilder> {
+    pub(crate) fn add_workspaces_to(&self, mut builder: SteadBuilder) -> Result<SteadBuilder> {
         for (fork, store) in &self.known {
-            let prefix = prefix_of(&fork.name);
+            let prefix = fork_prefix(&fork.name);
             let is_taken = |builder: &SteadBuilder, prefix: &VfsPath| {
                 builder.workspaces.iter().any(|workspace| workspace.prefix() == prefix)
             };
             if is_taken(&builder, &prefix) {
                 continue;
             }
-            for workspace in workspaces(fork, store)? {
+            for workspace in fork_workspaces(fork, store)? {
                 if !is_taken(&builder, workspace.prefix()) {
-                    builder = builder.mount(workspace);
+                    builder = builder.add_workspace(workspace);
                 }
             }
         }
@@ -52,14 +52,14 @@ impl Forks {
 }
 
 /// Where a fork appears.
-fn prefix_of(name: &ForkName) -> VfsPath {
+fn fork_prefix(name: &ForkName) -> VfsPath {
     VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a component")
 }
 
 /// A fork as Workspaces: its own, and a barrier for every place that was left out of it.
-fn workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>> {
-    let mut workspaces = vec![workspace(fork, Arc::clone(store))?];
-    for prefix in left_out(fork) {
+fn fork_workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>> {
+    let mut workspaces = vec![fork_workspace(fork, Arc::clone(store))?];
+    for prefix in excluded_prefixes(fork) {
         let mount = Mount::at(Arc::clone(store), &fork.path);
         let nested = Workspace::new(prefix, AccessScope::ReadOnly, mount);
         workspaces.push(nested.as_barrier(Barrier::LeftOut));
@@ -68,25 +68,25 @@ fn workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>> {
 }
 
 /// The places that were left out of a fork, as its owner sees them.
-fn left_out(fork: &Fork) -> impl Iterator<Item = VfsPath> {
-    let prefix = prefix_of(&fork.name);
+fn excluded_prefixes(fork: &Fork) -> impl Iterator<Item = VfsPath> {
+    let prefix = fork_prefix(&fork.name);
     fork.left_out.iter().filter_map(move |place| prefix.join(&place.as_str()[1..]).ok())
 }
 
 /// A fork as a Workspace, under the rules of the one that it was made of.
-fn workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
+fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
     let mount = Mount::at(store, &fork.path);
-    let workspace = Workspace::new(prefix_of(&fork.name), AccessScope::ReadWrite, mount)
+    let workspace = Workspace::new(fork_prefix(&fork.name), AccessScope::ReadWrite, mount)
         .with_description(format!("a fork of {}", fork.of))
         .with_quota(fork.quota)
-        .with_ask(fork.ask)
+        .with_approval_policy(fork.ask)
         .with_protect(&fork.protect)
         .map_err(stead_core::Error::from)?;
     Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)
 }
 
 /// The kind of a failure, for its record.
-fn kind(error: &Error) -> Option<ErrorKind> {
+fn error_kind(error: &Error) -> Option<ErrorKind> {
     Some(error.kind())
 }
 
@@ -112,13 +112,13 @@ impl Stead {
     pub fn fork(&self, of: impl IntoPath, name: &str) -> Result<Stead> {
         let of = of.into_path();
         let path = of.as_ref().ok().map(VfsPath::to_string);
-        let made = self.one_record("fork", path.as_deref(), kind, |stead| {
+        let made = self.single_record("fork", path.as_deref(), error_kind, |stead| {
             let owner = stead.vfs.identity().agent.clone();
             stead.make_fork(&of?, name, &owner)
         });
         let (fork, store) = made?;
-        let mut all: Vec<_> = self.vfs.router().all().cloned().collect();
-        all.extend(workspaces(&fork, &store)?);
+        let mut all: Vec<_> = self.vfs.router().workspaces_and_barriers().cloned().collect();
+        all.extend(fork_workspaces(&fork, &store)?);
         let mut forks = self.forks.clone();
         forks.known.push((fork, store));
         forks.known.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
@@ -129,7 +129,7 @@ impl Stead {
     pub fn fork_to(&self, of: impl IntoPath, name: &str, agent: &str) -> Result<Fork> {
         let of = of.into_path();
         let path = of.as_ref().ok().map(VfsPath::to_string);
-        self.one_record("fork", path.as_deref(), kind, |stead| {
+        self.single_record("fork", path.as_deref(), error_kind, |stead| {
             if let Some(known) = &stead.forks.agents
                 && !known.iter().any(|known| known == agent)
             {
@@ -145,7 +145,7 @@ impl Stead {
             .map_err(|error: stead_core::store::InvalidForkName| Error::Invalid(error.to_string()))?;
         let own = owner == self.vfs.identity().agent;
         let taken = || Error::InTheWay(format!("there is a fork `{name}` already; choose another name"));
-        if own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == prefix_of(&name)) {
+        if own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == fork_prefix(&name)) {
             return Err(taken());
         }
         match self.vfs.fork(of, name.clone(), owner) {
@@ -164,11 +164,11 @@ impl Stead {
 
     /// What differs between a fork and its base, as that was when the fork was made.
     pub fn diff_fork(&self, name: &str, options: DiffOptions) -> Result<Vec<Difference>> {
-        self.one_record("diff", Some(&format!("/forks/{name}")), kind, |stead| {
+        self.single_record("diff", Some(&format!("/forks/{name}")), error_kind, |stead| {
             let fork = stead.find_fork(name)?;
             // All that a fork has done is what makes it differ.
             Ok(stead.vfs.diff(
-                &prefix_of(&fork.name),
+                &fork_prefix(&fork.name),
                 RevisionNumber(0),
                 RevisionNumber(i64::MAX),
                 options,
@@ -179,9 +179,9 @@ impl Stead {
     /// Discards a fork, and returns this stead without it. What others still refer to stays.
     pub fn discard(&self, name: &str) -> Result<Stead> {
         let path = format!("/forks/{name}");
-        let discarded = self.one_record("discard", Some(&path), kind, |stead| {
-            let (fork, store) = stead.owned(name)?;
-            stead.on_record("discard", Some(&prefix_of(&fork.name)), || store.destroy())?;
+        let discarded = self.single_record("discard", Some(&path), error_kind, |stead| {
+            let (fork, store) = stead.fork_entry(name)?;
+            stead.audited("discard", Some(&fork_prefix(&fork.name)), || store.destroy())?;
             Ok(fork.clone())
         });
         let fork = &discarded.map_err(|error| match &error {
@@ -194,13 +194,13 @@ impl Stead {
             _ => error,
         })?;
         let name = &fork.name;
-        let places: Vec<VfsPath> = left_out(fork).chain([prefix_of(name)]).collect();
+        let places: Vec<VfsPath> = excluded_prefixes(fork).chain([fork_prefix(name)]).collect();
         let kept = |workspace: &&Workspace| {
             // A Workspace that is configured there is no part of the fork.
-            let is_fork = workspace.barrier().is_some() || *workspace.prefix() == prefix_of(name);
+            let is_fork = workspace.barrier().is_some() || *workspace.prefix() == fork_prefix(name);
             !(is_fork && places.contains(workspace.prefix()))
         };
-        let workspaces = self.vfs.router().all().filter(kept).cloned().collect();
+        let workspaces = self.vfs.router().workspaces_and_barriers().filter(kept).cloned().collect();
         let mut forks = self.forks.clone();
         forks.known.retain(|(known, _)| known.name != *name);
         self.with_forks(workspaces, forks)
@@ -208,10 +208,10 @@ impl Stead {
 
     /// The fork of this name.
     pub fn find_fork(&self, name: &str) -> Result<&Fork> {
-        self.owned(name).map(|(fork, _)| fork)
+        self.fork_entry(name).map(|(fork, _)| fork)
     }
 
-    fn owned(&self, name: &str) -> Result<&(Fork, Arc<dyn Store>)> {
+    fn fork_entry(&self, name: &str) -> Result<&(Fork, Arc<dyn Store>)> {
         let _ = self.forks()?;
         let found = self.forks.known.iter().find(|(fork, _)| fork.name.as_str() == name);
         found.ok_or_else(|| Error::NoFork {

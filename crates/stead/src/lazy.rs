@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
@@ -42,19 +42,19 @@ impl LazyStore {
     }
 
     /// The Store, if it is open and of use.
-    fn at_hand(&self) -> Option<Arc<dyn Store>> {
+    fn if_open(&self) -> Option<Arc<dyn Store>> {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         opened.as_ref().filter(|store| !store.is_gone()).map(Arc::clone)
     }
 
     /// The Store, opened now if it is not open yet, or if what it stood on is gone.
-    pub(crate) fn opened(&self) -> Result<Arc<dyn Store>, Error> {
-        if let Some(store) = self.at_hand() {
+    pub(crate) fn get_or_open(&self) -> Result<Arc<dyn Store>, Error> {
+        if let Some(store) = self.if_open() {
             return Ok(store);
         }
         // Nothing is kept under the lock that a panic could leave half done.
         let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = self.at_hand() {
+        if let Some(store) = self.if_open() {
             return Ok(store);
         }
         let store = (self.open)().map_err(|error| match error {
@@ -66,11 +66,11 @@ impl LazyStore {
     }
 
     fn store(&self) -> StoreResult<Arc<dyn Store>> {
-        self.opened().map_err(|error| self.unopened(&error))
+        self.get_or_open().map_err(|error| self.open_error(&error))
     }
 
     /// What a caller of the port is told.
-    fn unopened(&self, error: &Error) -> StoreError {
+    fn open_error(&self, error: &Error) -> StoreError {
         match error {
             // Waiting does not help, and `stead verify` says more.
             Error::Open { cause: StoreError::Corrupt(what), .. } => StoreError::Corrupt(what.clone()),
@@ -79,27 +79,27 @@ impl LazyStore {
             Error::Open { .. } => StoreError::unavailable(error),
             other => StoreError::unavailable(format_args!(
                 "the Store `{}` can't be opened: {other}",
-                escaped(self.name.as_bytes())
+                escape_name(self.name.as_bytes())
             )),
         }
     }
 
     /// One answer for each of several places.
-    fn many<T>(
+    fn each_or_open_error<T>(
         &self,
         at: &[NodePath],
         ask: impl FnOnce(&dyn Store) -> Vec<StoreResult<T>>,
     ) -> Vec<StoreResult<T>> {
-        match self.opened() {
+        match self.get_or_open() {
             Ok(store) => ask(&*store),
-            Err(error) => at.iter().map(|_| Err(self.unopened(&error))).collect(),
+            Err(error) => at.iter().map(|_| Err(self.open_error(&error))).collect(),
         }
     }
 }
 
 impl fmt::Debug for LazyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.at_hand() {
+        match self.if_open() {
             Some(store) => store.fmt(f),
             None => f.debug_struct("Lazy").field("name", &self.name).finish_non_exhaustive(),
         }
@@ -108,8 +108,8 @@ impl fmt::Debug for LazyStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for LazyStore {
-    fn about(&self) -> StoreInfo {
-        self.at_hand().map_or(self.about, |store| store.about())
+    fn info(&self) -> StoreInfo {
+        self.if_open().map_or(self.about, |store| store.info())
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -117,7 +117,7 @@ impl Store for LazyStore {
     }
 
     fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
-        self.many(at, |store| store.stat_many(at))
+        self.each_or_open_error(at, |store| store.stat_many(at))
     }
 
     fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
@@ -125,7 +125,7 @@ impl Store for LazyStore {
     }
 
     fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
-        self.many(at, |store| store.read_many(at, limit))
+        self.each_or_open_error(at, |store| store.read_many(at, limit))
     }
 
     fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
@@ -170,10 +170,10 @@ impl Store for LazyStore {
         self.store()?.apply(change)
     }
 
-    fn settle(&self) -> StoreResult<()> {
+    fn sync(&self) -> StoreResult<()> {
         // Also one whose directory is gone, which says so. A Store that was never open has changed nothing.
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner).clone();
-        opened.map_or(Ok(()), |store| store.settle())
+        opened.map_or(Ok(()), |store| store.sync())
     }
 
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
@@ -187,58 +187,58 @@ impl Store for LazyStore {
         self.store()?.as_of(version)
     }
 
-    fn forget(&self, node: NodeId) {
+    fn forget_node(&self, node: NodeId) {
         // Nobody holds a node of a Store that was never open.
-        if let Some(store) = self.at_hand() {
-            store.forget(node);
+        if let Some(store) = self.if_open() {
+            store.forget_node(node);
         }
     }
 
-    fn version_count(&self) -> Option<RevisionSequence> {
-        self.store().ok()?.version_count()
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
+        self.store().ok()?.revision_sequence()
     }
 
-    fn version(&self) -> StoreResult<RevisionNumber> {
-        self.store()?.version()
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        self.store()?.latest_revision()
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        self.store()?.version_at(time)
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        self.store()?.revision_at(time)
     }
 
-    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        self.store()?.deeds(query)
+    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
+        self.store()?.revisions(query)
     }
 
-    fn standing(
+    fn undoable_operations(
         &self,
         agent: &str,
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        self.store()?.standing(agent, since, limit)
+        self.store()?.undoable_operations(agent, since, limit)
     }
 
-    fn between(
+    fn changes_between(
         &self,
         older: RevisionNumber,
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.store()?.between(older, newer, below)
+        self.store()?.changes_between(older, newer, below)
     }
 
-    fn take_in(
+    fn capture(
         &self,
         extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        self.store()?.take_in(extents, operation, progress)
+        self.store()?.capture(extents, operation, progress)
     }
 
-    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.store()?.open_past(past)
+    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.store()?.open_content(past)
     }
 
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
@@ -284,8 +284,8 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(Arc::new(MemoryStore::new()))
         });
-        lazy.about();
-        lazy.forget(NodeId(7));
+        lazy.info();
+        lazy.forget_node(NodeId(7));
         assert_eq!(
             (count.load(Ordering::SeqCst), format!("{lazy:?}")),
             (0, "Lazy { name: \"x\", .. }".into())
@@ -307,7 +307,7 @@ mod tests {
             1 => Err(StoreError::Corrupt("the file is no database".into()).into()),
             _ => Ok(Arc::new(MemoryStore::new())),
         });
-        let places = [NodePath::root(), NodePath::path(StorePath::from_checked("a"))];
+        let places = [NodePath::root(), NodePath::from_root(StorePath::from_checked("a"))];
         let told = lazy.stat(&NodePath::root()).unwrap_err();
         assert!(matches!(told, StoreError::Unavailable { .. }), "{told:?}");
         assert!(told.to_string().starts_with("the Store `x` can't be opened: its directory"), "{told}");

@@ -22,7 +22,7 @@ pub mod when;
 
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
-pub use crate::log::tell_operator_with;
+pub use crate::log::set_operator_notifier;
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::{GcReport, Stores};
 pub use crate::tokens::{Token, Tokens};
@@ -34,7 +34,7 @@ pub use stead_core::store::{Fork, ForkName, NodeKind, RevisionNumber, TagRef, Ve
 pub use stead_core::{
     Access, AccessScope, ApprovalPolicy, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity,
     Mount, Name, Occurrences, Operation, OperationId, PathError, Reply, Store, StoreError, Timestamp, Tool,
-    Toolbox, Vfs, VfsPath, Workspace, map, name, search, store, thread_name, tools, vfs, watch,
+    Toolbox, Vfs, VfsPath, Workspace, map, name, parse_thread_name, search, store, tools, vfs, watch,
 };
 pub use stead_stores::virtual_store::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,

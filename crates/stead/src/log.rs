@@ -17,13 +17,13 @@ static OPERATOR_NOTIFIER: OnceLock<fn(&str)> = OnceLock::new();
 
 /// Has `tell` called with what the operator of this process has to know and no caller asks for: that the audit is not
 /// whole, found when it is opened. Only the first `tell` counts.
-pub fn tell_operator_with(tell: fn(&str)) {
+pub fn set_operator_notifier(tell: fn(&str)) {
     // A second one is left out, as it says above.
     let _ = OPERATOR_NOTIFIER.set(tell);
 }
 
 /// Tells the operator what was found wrong when the log was opened.
-pub(crate) fn tell_wrong(wrong: &[String]) {
+pub(crate) fn notify_audit_problems(wrong: &[String]) {
     let Some(tell) = OPERATOR_NOTIFIER.get() else { return };
     for wrong in wrong {
         tell(&format!("the audit is not whole: {wrong}; see `stead audit verify`"));
@@ -44,12 +44,12 @@ impl LazyAuditLog {
     }
 
     fn log(&self) -> StoreResult<&Arc<Audit>> {
-        told(self.opener.audit())
+        to_store_result(self.opener.audit())
     }
 }
 
 /// What a caller is told of a log that can't be opened. How to turn it off is nothing to tell an agent.
-fn told<T>(opened: Result<Option<T>>) -> StoreResult<T> {
+fn to_store_result<T>(opened: Result<Option<T>>) -> StoreResult<T> {
     let told = |cause: &Error| match cause {
         // One cause has one code, wherever it is met.
         Error::Store(StoreError::NoSpace) => StoreError::NoSpace,
@@ -70,11 +70,11 @@ impl AuditLog for LazyAuditLog {
 
     /// Where the state can only be read, looking goes on without a record: nothing can be written down there, and nothing
     /// be changed.
-    fn note(&self, record: &AuditRecord) -> StoreResult<()> {
+    fn append(&self, record: &AuditRecord) -> StoreResult<()> {
         if self.opener.is_read_only() {
             return Ok(());
         }
-        self.log()?.note(record)
+        self.log()?.append(record)
     }
 
     fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
@@ -123,7 +123,7 @@ mod tests {
         stead.vfs().write("/disk/x", "1").unwrap();
         stead.vfs().read("/disk/x").unwrap();
         drop((stead, stores));
-        let audit = Stores::of(&config).audited().unwrap().unwrap();
+        let audit = Stores::of(&config).audit_access().unwrap().unwrap();
         let page = audit.page(&Default::default(), None, 10).unwrap();
         let calls: Vec<_> = page.entries.iter().map(|entry| (&*entry.call, &*entry.outcome)).collect();
         assert_eq!(calls, [("read", "ok"), ("write", "ok"), ("write", "ok")]);

@@ -14,31 +14,31 @@ pub(crate) struct HostLocations {
 impl HostLocations {
     /// Notes that the Workspace at `prefix` is what lies at `path` in the directory `root`.
     pub(crate) fn add(&mut self, prefix: &VfsPath, root: &Path, path: &VfsPath) {
-        self.places.push((prefix.clone(), resolved(&root.join(&path.as_str()[1..]))));
+        self.places.push((prefix.clone(), resolve_symlinks(&root.join(&path.as_str()[1..]))));
     }
 
     /// Whether a directory of the host holds the place of `path`.
-    pub(crate) fn holds(&self, directory: &Path, path: &VfsPath) -> bool {
-        let directory = resolved(directory);
-        self.behind(path).any(|place| place.starts_with(&directory))
+    pub(crate) fn directory_contains(&self, directory: &Path, path: &VfsPath) -> bool {
+        let directory = resolve_symlinks(directory);
+        self.host_paths(path).any(|place| place.starts_with(&directory))
     }
 
     /// Whether a path of the host lies inside what `path` leads to, nested Workspaces included.
     pub(crate) fn is_inside(&self, directory: &Path, path: &VfsPath) -> bool {
-        let directory = resolved(directory);
-        let nested = self.places.iter().filter(|(prefix, _)| prefix.below(path).is_some());
+        let directory = resolve_symlinks(directory);
+        let nested = self.places.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
         let nested = nested.map(|(_, place)| place.clone());
-        self.behind(path).chain(nested).any(|place| directory.starts_with(place))
+        self.host_paths(path).chain(nested).any(|place| directory.starts_with(place))
     }
 
     /// Where a logical path may lie on the host, nested Workspaces aside.
-    fn behind<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
-        self.places.iter().filter_map(|(prefix, place)| Some(place.join(path.below(prefix)?)))
+    fn host_paths<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
+        self.places.iter().filter_map(|(prefix, place)| Some(place.join(path.strip_prefix(prefix)?)))
     }
 }
 
 /// A path with its symlinks resolved as far as it is there.
-pub(crate) fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolve_symlinks(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for there in path.ancestors() {
         if let (Ok(known), Ok(rest)) = (there.canonicalize(), path.strip_prefix(there)) {
@@ -70,7 +70,7 @@ mod tests {
         assert!(!inside("code/out", "/desk/project"));
         assert!(!inside("code/app/out", "/elsewhere"));
 
-        let holds = |place: &str, to: &str| on_host.holds(&host.path().join(place), &path(to));
+        let holds = |place: &str, to: &str| on_host.directory_contains(&host.path().join(place), &path(to));
         assert!(holds("alias", "/desk/project/copy"));
         assert!(holds("code/app", "/desk/project"));
         assert!(!holds("code/app/src", "/desk/project/copy"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, StoreError};
 use stead_core::vfs::{IntoPath, PointInTime};
-use stead_core::watch::check_wanted;
+use stead_core::watch::check_not_stopped;
 use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
 use stead_stores::Database;
 use stead_stores::virtual_store::{NewSnapshot, Snapshot};
@@ -22,20 +22,22 @@ impl Stead {
     /// On a Virtual Store it takes the same time whatever the number of files. What a directory of the host holds is
     /// copied, as far as it has changed since the last snapshot of it.
     pub fn snapshot(&self, prefix: Option<&str>, label: Option<&str>) -> Result<Snapshot> {
-        self.snapshot_watched(prefix, label, &mut |_| ())
+        self.snapshot_with_progress(prefix, label, &mut |_| ())
     }
 
     /// [`Stead::snapshot`] that says how many files of the host have been looked at.
-    pub fn snapshot_watched(
+    pub fn snapshot_with_progress(
         &self,
         prefix: Option<&str>,
         label: Option<&str>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Snapshot> {
-        self.one_record("snapshot", prefix, kind, |stead| stead.name_present(prefix, label, progress))
+        self.single_record("snapshot", prefix, error_kind, |stead| {
+            stead.make_snapshot(prefix, label, progress)
+        })
     }
 
-    fn name_present(
+    fn make_snapshot(
         &self,
         prefix: Option<&str>,
         label: Option<&str>,
@@ -43,7 +45,7 @@ impl Stead {
     ) -> Result<Snapshot> {
         let prefix = prefix.map(IntoPath::into_path).transpose()?;
         if let Some(label) = label
-            && means_something_else(label)
+            && is_ambiguous_label(label)
         {
             return Err(Error::Invalid(
                 "a snapshot's label is a text without control characters that is no number, no time, not `now` and \
@@ -59,8 +61,8 @@ impl Stead {
             label: label.map(str::to_owned),
             at: SystemClock.now(),
         };
-        let made = self.on_record("snapshot", path.as_ref(), || {
-            self.take_snapshot(&database, &new, path.as_ref(), progress)
+        let made = self.audited("snapshot", path.as_ref(), || {
+            self.snapshot_with_retries(&database, &new, path.as_ref(), progress)
         });
         made.map_err(|error| match &error {
             Error::Door(door) if matches!(door.store_error(), Some(StoreError::AlreadyExists)) => {
@@ -72,14 +74,14 @@ impl Stead {
 
     /// Has the Stores take in what they have to, and names the version. If someone else takes in the same meanwhile, it
     /// is done again, which is quick.
-    fn take_snapshot(
+    fn snapshot_with_retries(
         &self,
         database: &Database,
         new: &NewSnapshot,
         prefix: Option<&VfsPath>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Snapshot, StoreError> {
-        let grounds = self.extents(prefix);
+        let grounds = self.capture_scopes(prefix);
         let operation = Operation {
             id: OperationId::fresh(new.at),
             identity: Arc::new(self.vfs().identity().clone()),
@@ -92,32 +94,32 @@ impl Stead {
             if let Some(watch) = watch {
                 watch.progress(done, None);
             }
-            check_wanted(watch)
+            check_not_stopped(watch)
         };
         for _ in 1..SNAPSHOT_ATTEMPTS {
-            match attempt(database, new, &grounds, &operation, progress) {
+            match try_snapshot(database, new, &grounds, &operation, progress) {
                 Err(StoreError::Conflict) => {}
                 made => return made,
             }
         }
-        attempt(database, new, &grounds, &operation, progress)
+        try_snapshot(database, new, &grounds, &operation, progress)
     }
 
     /// The Stores that a snapshot of a path, or of everything, is about, and which part of each.
-    fn extents(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
+    fn capture_scopes(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
         let mut grounds: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
         for workspace in self.vfs().workspaces() {
             let mount = workspace.mount();
             let at = match prefix {
                 None => mount.path().clone(),
-                Some(prefix) if workspace.prefix().below(prefix).is_some() => mount.path().clone(),
-                Some(prefix) => match prefix.below(workspace.prefix()) {
-                    Some(below) => mount.place(below).path,
+                Some(prefix) if workspace.prefix().strip_prefix(prefix).is_some() => mount.path().clone(),
+                Some(prefix) => match prefix.strip_prefix(workspace.prefix()) {
+                    Some(below) => mount.node_path(below).path,
                     None => continue,
                 },
             };
             let store = mount.store();
-            if !workspace.scope().allows(Access::History) || !store.about().history {
+            if !workspace.scope().allows(Access::History) || !store.info().history {
                 continue;
             }
             let extent = CaptureScope::new(at, mount.path().clone(), workspace.scratch().clone());
@@ -130,7 +132,7 @@ impl Stead {
     }
 
     /// Does something with the database that has to be on record like everything else.
-    pub(crate) fn on_record<T>(
+    pub(crate) fn audited<T>(
         &self,
         call: &'static str,
         path: Option<&VfsPath>,
@@ -139,12 +141,12 @@ impl Stead {
         let about = path.cloned().unwrap_or_else(VfsPath::root);
         let sight = stead_core::Visibility::Sees;
         let act = || act().map_err(|cause| stead_core::Error::Store { path: about, sight, cause });
-        Ok(self.vfs().on_record(call, path, act)?)
+        Ok(self.vfs().audited(call, path, act)?)
     }
 
     /// The snapshots that this agent has made of a path, or of everything, newest first.
     pub fn snapshots(&self, prefix: Option<&str>) -> Result<Vec<Snapshot>> {
-        self.one_record("snapshots", prefix, kind, |stead| {
+        self.single_record("snapshots", prefix, error_kind, |stead| {
             let prefix = prefix.map(IntoPath::into_path).transpose()?;
             let mut snapshots = stead.database()?.snapshots(&stead.vfs().identity().agent)?;
             if let Some(prefix) = prefix {
@@ -156,22 +158,22 @@ impl Stead {
 
     /// Lets a snapshot go: its version is kept no longer than others.
     pub fn forget_snapshot(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
-        self.one_record("forget_snapshot", prefix, kind, |stead| stead.let_snapshot_go(prefix, name))
+        self.single_record("forget_snapshot", prefix, error_kind, |stead| stead.remove_snapshot(prefix, name))
     }
 
-    fn let_snapshot_go(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
+    fn remove_snapshot(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
         let prefix = prefix.map(IntoPath::into_path).transpose()?;
         let found = self.find_snapshot(prefix.as_ref(), name)?;
         let found = found
             .ok_or_else(|| stead_core::Error::NoHistory(format!("snapshot `{}`", name.escape_debug())))?;
         let (database, agent) = (self.database()?, self.vfs().identity().agent.clone());
         let forget = || database.forget_snapshot(&agent, found.id);
-        self.on_record("forget_snapshot", prefix.as_ref(), forget)?;
+        self.audited("forget_snapshot", prefix.as_ref(), forget)?;
         Ok(found)
     }
 
     /// The version that a text names, for a path: a snapshot's label or `#number`, a version's number, `now`, or a time.
-    pub fn moment(&self, path: impl IntoPath, text: &str) -> Result<RevisionNumber> {
+    pub fn resolve_revision(&self, path: impl IntoPath, text: &str) -> Result<RevisionNumber> {
         let path = path.into_path()?;
         let route = self.vfs().router().route(&path);
         let store = match route {
@@ -185,12 +187,11 @@ impl Stead {
             // A level above Workspaces: versions are the database's, so any Store with a history can tell.
             None => {
                 let has_history = |workspace: &&Workspace| {
-                    workspace.scope().allows(Access::History) && workspace.mount().store().about().history
+                    workspace.scope().allows(Access::History) && workspace.mount().store().info().history
                 };
                 let mut with_history: Vec<_> = self.vfs().workspaces().filter(has_history).collect();
                 // What lasts comes first: a Memory Store counts its versions for itself.
-                with_history
-                    .sort_by_key(|workspace| !workspace.mount().store().about().outlives_the_process());
+                with_history.sort_by_key(|workspace| !workspace.mount().store().info().is_persistent());
                 let none = || Error::Invalid("none of your Workspaces has a history to look into".to_owned());
                 with_history.first().ok_or_else(none)?.mount().store()
             }
@@ -199,9 +200,9 @@ impl Stead {
             return Ok(RevisionNumber::NOW);
         }
         if let Some(snapshot) = self.find_snapshot(Some(&path), text)? {
-            let counted = Some(self.database()?.version_count());
+            let counted = Some(self.database()?.revision_sequence());
             // Its version is the database's; another Store has another version of that number, or none.
-            if route.is_some() && store.version_count().is_some_and(|count| Some(count) != counted) {
+            if route.is_some() && store.revision_sequence().is_some_and(|count| Some(count) != counted) {
                 return Err(Error::Invalid(format!(
                     "the snapshot `{}` does not hold `{path}`, whose Store counts its versions apart; name a time",
                     text.escape_debug()
@@ -211,13 +212,13 @@ impl Stead {
         }
         if let Ok(number) = text.strip_prefix('v').unwrap_or(text).parse::<i64>() {
             let version = RevisionNumber(number);
-            if number < 0 || version > store.version()? {
+            if number < 0 || version > store.latest_revision()? {
                 return Err(stead_core::Error::NoHistory(format!("version {number}")).into());
             }
             return Ok(version);
         }
-        match when::time(text, SystemClock.now()) {
-            Ok(time) => Ok(store.version_at(time)?),
+        match when::parse_time(text, SystemClock.now()) {
+            Ok(time) => Ok(store.revision_at(time)?),
             Err(_) => {
                 let text = text.escape_debug();
                 Err(stead_core::Error::NoHistory(format!("snapshot, version or time `{text}`")).into())
@@ -226,9 +227,9 @@ impl Stead {
     }
 
     /// This stead as it was at a moment, to look at a path: refused where that can't be looked at as it was.
-    pub fn looking_back(&self, path: impl IntoPath, text: &str) -> Result<Stead> {
+    pub fn as_of_text(&self, path: impl IntoPath, text: &str) -> Result<Stead> {
         let path = path.into_path()?;
-        let version = self.moment(&path, text)?;
+        let version = self.resolve_revision(&path, text)?;
         let point = self.point_in_time(&path, text, version)?;
         if let Some(route) = self.vfs().router().route(&path) {
             let past = route.workspace.mount().store().as_of(version);
@@ -247,7 +248,7 @@ impl Stead {
         }
         if snapshot.is_none()
             && !is_number
-            && let Ok(time) = when::time(text, SystemClock.now())
+            && let Ok(time) = when::parse_time(text, SystemClock.now())
         {
             return Ok(time.into());
         }
@@ -255,11 +256,13 @@ impl Stead {
             return Ok(PointInTime::VersionAt(version, path.clone()));
         }
         let counted = match snapshot {
-            Some(_) => Some(self.database()?.version_count()),
+            Some(_) => Some(self.database()?.revision_sequence()),
             None => return Ok(version.into()),
         };
-        let in_snapshot =
-            self.vfs().workspaces().find(|workspace| workspace.mount().store().version_count() == counted);
+        let in_snapshot = self
+            .vfs()
+            .workspaces()
+            .find(|workspace| workspace.mount().store().revision_sequence() == counted);
         Ok(match in_snapshot {
             Some(workspace) => PointInTime::VersionAt(version, workspace.prefix().clone()),
             None => version.into(),
@@ -301,11 +304,11 @@ impl Stead {
 }
 
 /// The kind of a failure, for its record.
-fn kind(error: &Error) -> Option<ErrorKind> {
+fn error_kind(error: &Error) -> Option<ErrorKind> {
     Some(error.kind())
 }
 
-fn attempt(
+fn try_snapshot(
     database: &Database,
     new: &NewSnapshot,
     grounds: &[(Arc<dyn Store>, CaptureScopes)],
@@ -315,29 +318,29 @@ fn attempt(
     let (mut taken, mut before) = (Vec::new(), 0);
     for (store, extents) in grounds {
         let mut here = 0;
-        let of_one = store.take_in(extents, operation, &mut |done| {
+        let of_one = store.capture(extents, operation, &mut |done| {
             here = done;
             progress(before + done)
         })?;
         taken.extend(of_one);
         before += here;
     }
-    database.snapshot_with(new.clone(), taken)
+    database.snapshot_with_captures(new.clone(), taken)
 }
 
 /// Whether a label would be taken for a number, a time or a name that has a meaning of its own.
-fn means_something_else(label: &str) -> bool {
+fn is_ambiguous_label(label: &str) -> bool {
     label.is_empty()
         || label == "now"
         || label.starts_with('#')
         || label.chars().any(char::is_control)
         || label.strip_prefix('v').unwrap_or(label).parse::<i64>().is_ok()
-        || when::time(label, SystemClock.now()).is_ok()
+        || when::parse_time(label, SystemClock.now()).is_ok()
 }
 
 fn covers(snapshot: &Snapshot, path: &VfsPath) -> bool {
     match &snapshot.prefix {
         None => true,
-        Some(prefix) => VfsPath::parse(prefix).is_ok_and(|prefix| path.below(&prefix).is_some()),
+        Some(prefix) => VfsPath::parse(prefix).is_ok_and(|prefix| path.strip_prefix(&prefix).is_some()),
     }
 }

@@ -12,7 +12,7 @@ use stead_core::{
 use stead_stores::Database;
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped_path};
 use crate::forks::Forks;
 use crate::on_host::HostLocations;
 use crate::stores::{DatabaseSource, Stores};
@@ -93,14 +93,14 @@ impl Stead {
         }
         let mut on_host = HostLocations::default();
         for workspace in &known.workspaces {
-            builder = builder.mount(mounted(workspace, stores)?);
+            builder = builder.add_workspace(build_workspace(workspace, stores)?);
             if let Some(StoreConfig::Physical { path, .. }) = config.stores.get(&workspace.store) {
                 on_host.add(&workspace.prefix, path, &workspace.path);
             }
         }
-        let forks = Forks::of(&config, agent, stores);
-        builder = forks.mounted(builder)?;
-        Ok(Stead { on_host, forks, keeper: Some(stores.keeper()), ..builder.build()? })
+        let forks = Forks::load(&config, agent, stores);
+        builder = forks.add_workspaces_to(builder)?;
+        Ok(Stead { on_host, forks, keeper: Some(stores.database_source()), ..builder.build()? })
     }
 
     /// The one door to its files.
@@ -109,18 +109,18 @@ impl Stead {
     }
 
     /// The same stead through the door of one call: what a person has agreed to holds there alone.
-    pub(crate) fn through(&self, vfs: &Vfs) -> Stead {
+    pub(crate) fn with_vfs(&self, vfs: &Vfs) -> Stead {
         Stead { vfs: vfs.clone(), ..self.clone() }
     }
 
     /// The same stead for a call that someone waits for, and may stop.
     pub fn watched(&self, watch: Arc<dyn CallWatch>) -> Stead {
-        self.through(&self.vfs.watched(watch))
+        self.with_vfs(&self.vfs.with_monitor(watch))
     }
 
     /// The same stead after a person has agreed to what is to be done: Workspaces that ask first ask no more.
-    pub fn agreed(&self) -> Stead {
-        Stead { vfs: self.vfs.agreed(), ..self.clone() }
+    pub fn with_approval(&self) -> Stead {
+        Stead { vfs: self.vfs.with_approval(), ..self.clone() }
     }
 
     /// This stead as it was at a version or a time: read-only, see [`Vfs::as_of`].
@@ -129,32 +129,33 @@ impl Stead {
     }
 
     /// Does with many calls what is one act to whoever asked for it: see [`Vfs::as_one`].
-    pub fn as_one<T, E: From<stead_core::Error>>(
+    pub fn compound<T, E: From<stead_core::Error>>(
         &self,
         tool: &'static str,
         path: impl IntoPath,
         kind: impl FnOnce(&E) -> Option<ErrorKind>,
         act: impl FnOnce(&Stead) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.vfs.as_one(tool, path, kind, |vfs| act(&Stead { vfs: vfs.clone(), ..self.clone() }))
+        self.vfs.compound(tool, path, kind, |vfs| act(&Stead { vfs: vfs.clone(), ..self.clone() }))
     }
 
     /// Makes a call that comes to the door several times, or never: see [`Vfs::one_record`]. `kind` sorts a failure, or
     /// says that it is none.
-    pub fn one_record<T, E: From<stead_core::Error>>(
+    pub fn single_record<T, E: From<stead_core::Error>>(
         &self,
         tool: &'static str,
         path: Option<&str>,
         kind: impl FnOnce(&E) -> Option<ErrorKind>,
         act: impl FnOnce(&Stead) -> Result<T, E>,
     ) -> Result<T, E> {
-        let end = |error: &E| CallEnd::Outcome(kind(error).map_or(AuditOutcome::Ok, AuditOutcome::of));
-        self.vfs.one_record(tool, path, end, |vfs| act(&self.through(vfs)))
+        let end =
+            |error: &E| CallEnd::Outcome(kind(error).map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind));
+        self.vfs.single_record(tool, path, end, |vfs| act(&self.with_vfs(vfs)))
     }
 
     /// Its id, as records of the audit have it: the agent's, with the thread's where it is one's own.
     pub fn id(&self) -> String {
-        id_of(self.vfs.identity())
+        stead_id(self.vfs.identity())
     }
 
     /// This stead with other Workspaces, because its forks are others.
@@ -172,7 +173,7 @@ impl Stead {
     ) -> Result<TransferTotals> {
         let to = to.into_path()?;
         if let ImportSource::Directory { path, name } = &source
-            && self.on_host.holds(path, &to)
+            && self.on_host.directory_contains(path, &to)
         {
             return Err(Error::Invalid(format!(
                 "`{to}` lies inside `{name}`, which can't be put into itself"
@@ -194,7 +195,7 @@ impl Stead {
         if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
             && self.on_host.is_inside(path, &from)
         {
-            let place = shown(path);
+            let place = escaped_path(path);
             return Err(Error::Invalid(format!(
                 "`{place}` lies inside `{from}`, which can't be put into itself"
             )));
@@ -203,14 +204,14 @@ impl Stead {
     }
 }
 
-fn id_of(identity: &Identity) -> String {
+fn stead_id(identity: &Identity) -> String {
     match &identity.thread {
         Some(thread) => format!("{}/{thread}", identity.agent),
         None => identity.agent.clone(),
     }
 }
 
-fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
+fn build_workspace(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
     let mount = Mount::at(stores.get(&config.store)?, &config.path);
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
     if let Some(description) = &config.description {
@@ -219,7 +220,7 @@ fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
     if let Some(protect) = &config.protect {
         workspace = workspace.with_protect(protect).map_err(stead_core::Error::from)?;
     }
-    let workspace = workspace.with_quota(config.quota).with_ask(config.ask);
+    let workspace = workspace.with_quota(config.quota).with_approval_policy(config.ask);
     Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
 }
 
@@ -252,7 +253,7 @@ impl SteadBuilder {
     }
 
     /// Adds a Workspace with everything that can be said about one.
-    pub fn mount(mut self, workspace: Workspace) -> Self {
+    pub fn add_workspace(mut self, workspace: Workspace) -> Self {
         self.workspaces.push(workspace);
         self
     }
@@ -302,7 +303,7 @@ impl SteadBuilder {
         if let Some(error) = self.wrong {
             return Err(error);
         }
-        let id = id_of(&self.identity);
+        let id = stead_id(&self.identity);
         let builder = Vfs::builder(self.identity).stead(id).limits(self.limits).quota(self.quota);
         let mut builder = builder.lost_updates(self.lost_updates);
         if let Some(clock) = self.clock {
@@ -409,8 +410,7 @@ mod tests {
         let refused = vfs.read("/gone/x").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
         assert!(!refused.to_string().contains(host.path().to_str().unwrap()), "{refused}");
-        let mut abouts: Vec<_> =
-            vfs.workspaces().map(|workspace| workspace.mount().store().about()).collect();
+        let mut abouts: Vec<_> = vfs.workspaces().map(|workspace| workspace.mount().store().info()).collect();
 
         std::fs::create_dir(host.path().join("gone")).unwrap();
         vfs.write("/gone/x", "back").unwrap();
@@ -436,7 +436,7 @@ mod tests {
         abouts.dedup();
         assert_eq!(
             abouts,
-            ["gone", "notes"].map(|name| stores.lazy(name).unwrap().opened().unwrap().about())
+            ["gone", "notes"].map(|name| stores.lazy_store(name).unwrap().get_or_open().unwrap().info())
         );
     }
 }

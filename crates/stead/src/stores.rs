@@ -20,9 +20,9 @@ use stead_stores::{
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped_path};
 use crate::lazy::LazyStore;
-use crate::log::{LazyAuditLog, tell_wrong};
+use crate::log::{LazyAuditLog, notify_audit_problems};
 
 /// The files that SQLite and the queue of writers keep beside a database.
 const DATABASE_FILE_SUFFIXES: [&str; 11] = [
@@ -71,7 +71,7 @@ impl Stores {
     }
 
     /// The Stores of a configuration that takes the place of this one's: what is only in memory stays there.
-    pub fn replaced_by(&self, config: &Config) -> Self {
+    pub fn reconfigured(&self, config: &Config) -> Self {
         let mut stores = Stores::of(config);
         let stays = |key: &StoreKey| match key {
             StoreKey::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
@@ -89,10 +89,10 @@ impl Stores {
 
     /// The Store of this name. It is opened at its first use, and whatever is wrong with it is told there.
     pub fn get(&mut self, name: &str) -> Result<Arc<dyn Store>> {
-        Ok(self.lazy(name)?)
+        Ok(self.lazy_store(name)?)
     }
 
-    pub(crate) fn lazy(&mut self, name: &str) -> Result<Arc<LazyStore>> {
+    pub(crate) fn lazy_store(&mut self, name: &str) -> Result<Arc<LazyStore>> {
         let found = self.opener.config.stores.get(name);
         let config = found
             .ok_or_else(|| Error::Invalid(format!("there is no Store `{}`", name.escape_debug())))?
@@ -104,14 +104,14 @@ impl Stores {
         let opener = &self.opener;
         let lazy = self.lazy.entry(key).or_insert_with(|| {
             // Where there is a log, it is in the database, and what is kept there writes down its own changes.
-            let (about, opener) = (about(&config, opener.log), Arc::clone(opener));
+            let (about, opener) = (store_info(&config, opener.log), Arc::clone(opener));
             Arc::new(LazyStore::new(name, about, move || opener.open(&config)))
         });
         Ok(Arc::clone(lazy))
     }
 
     /// The database, opened when it is first asked for.
-    pub(crate) fn keeper(&self) -> DatabaseSource {
+    pub(crate) fn database_source(&self) -> DatabaseSource {
         DatabaseSource::Configured(Arc::clone(&self.opener))
     }
 
@@ -144,7 +144,7 @@ impl Stores {
             if self.opener.is_read_only() {
                 return Ok(());
             }
-            self.opener.make_state().map_err(no_state)?;
+            self.opener.create_state_directory().map_err(state_directory_error)?;
             if self.opener.config.database.path.exists() {
                 self.opener.database()?;
             }
@@ -154,20 +154,20 @@ impl Stores {
     }
 
     /// What the log holds, to be looked at; `None` where nothing was ever written down.
-    pub fn audited(&mut self) -> Result<Option<AuditAccess>> {
+    pub fn audit_access(&mut self) -> Result<Option<AuditAccess>> {
         let directory = self.opener.config.audit_directory();
         // Where only the database is gone, what lies beside it tells what was in it.
         if !self.opener.config.database.path.exists() && !directory.exists() {
             return Ok(None);
         }
         let access = AuditAccess::open(&self.opener.database()?, &directory)?;
-        tell_wrong(access.wrong_at_open());
+        notify_audit_problems(access.problems_at_open());
         Ok(Some(access))
     }
 
     /// Does something that no agent does, and writes it down as the operator's: as it begins, so that it is known even
     /// if the end is never reached, and how it went.
-    fn on_record<T>(&self, call: &'static str, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn audited<T>(&self, call: &'static str, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(log) = self.opener.audit()? else { return act() };
         let began = Instant::now();
         let mut record = AuditRecord {
@@ -185,14 +185,14 @@ impl Stores {
             operation: None,
             version: None,
         };
-        log.note(&record)?;
+        log.append(&record)?;
         let done = act();
         record.outcome = match &done {
             Ok(_) => AuditOutcome::Ok,
-            Err(error) => AuditOutcome::of(error.kind()),
+            Err(error) => AuditOutcome::from_error_kind(error.kind()),
         };
         record.took = began.elapsed();
-        log.note(&record)?;
+        log.append(&record)?;
         done
     }
 
@@ -205,7 +205,7 @@ impl Stores {
         progress: &mut dyn FnMut(&str, u64),
     ) -> Result<GcReport> {
         let database = self.opener.database()?;
-        self.on_record("gc", || {
+        self.audited("gc", || {
             let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
             let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
             let pruned = self.opener.prune(now);
@@ -216,10 +216,10 @@ impl Stores {
     /// Copies the database into a new file while it is used.
     pub fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<BackupReport> {
         let database = self.opener.database()?;
-        self.on_record("backup", || {
+        self.audited("backup", || {
             database.backup(to, progress).map_err(|cause| match cause {
                 StoreError::AlreadyExists => {
-                    Error::InTheWay(format!("`{}` is there already; choose another name", shown(to)))
+                    Error::InTheWay(format!("`{}` is there already; choose another name", escaped_path(to)))
                 }
                 cause => cause.into(),
             })
@@ -229,7 +229,7 @@ impl Stores {
     /// Makes the database what a backup holds.
     pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<RevisionNumber> {
         let missing = |cause| match cause {
-            StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
+            StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", escaped_path(from))),
             cause => cause.into(),
         };
         let database = match self.opener.database() {
@@ -238,20 +238,20 @@ impl Stores {
                 let DatabaseConfig { path, durability } = &self.opener.config.database;
                 let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
                 let version = Database::restore_lost(path, from, options).map_err(missing)?;
-                return self.on_record("restore_backup", || self.adopted(version));
+                return self.audited("restore_backup", || self.adopt_audit(version));
             }
             database => database?,
         };
-        self.on_record("restore_backup", || {
+        self.audited("restore_backup", || {
             let restored = database.restore_backup(from, progress).map_err(missing)?;
-            self.adopted(restored)
+            self.adopt_audit(restored)
         })
     }
 
     /// Whoever restores a backup answers for the records that come with it.
-    fn adopted(&self, restored: RevisionNumber) -> Result<RevisionNumber> {
+    fn adopt_audit(&self, restored: RevisionNumber) -> Result<RevisionNumber> {
         if let Some(audit) = self.opener.audit()? {
-            audit.adopt()?;
+            audit.sign_restored_chains()?;
         }
         Ok(restored)
     }
@@ -262,13 +262,13 @@ impl Stores {
             return Ok(Vec::new());
         }
         let database = self.opener.database()?;
-        let about = about(&StoreConfig::Virtual { namespace: Vec::new() }, self.opener.log);
+        let about = store_info(&StoreConfig::Virtual { namespace: Vec::new() }, self.opener.log);
         let lazy = |fork: Fork| {
             let (database, owner, name) = (database.clone(), fork.owner.clone(), fork.name.clone());
             let opener = Arc::clone(&self.opener);
             let open = move || {
-                opener.ready_for_records();
-                match database.forked(&owner, &name) {
+                opener.try_open_audit();
+                match database.fork_store(&owner, &name) {
                     Err(StoreError::NotFound) => Err(Error::Invalid("it has been discarded".into())),
                     store => Ok(Arc::new(store?) as Arc<dyn Store>),
                 }
@@ -286,7 +286,7 @@ impl Stores {
         let stores = &opener.config.stores;
         let in_database = |store: &StoreConfig| match store {
             StoreConfig::Virtual { .. } => true,
-            StoreConfig::Physical { .. } => Database::was_at(&opener.config.database.path),
+            StoreConfig::Physical { .. } => Database::existed_at(&opener.config.database.path),
             StoreConfig::Memory => false,
         };
         if stores.values().any(in_database) {
@@ -295,8 +295,8 @@ impl Stores {
         }
         for (name, config) in stores {
             if matches!(config, StoreConfig::Physical { .. }) {
-                let lazy = self.lazy(name)?;
-                let found = lazy.opened()?.verify(&mut |done| progress(name, done))?;
+                let lazy = self.lazy_store(name)?;
+                let found = lazy.get_or_open()?.verify(&mut |done| progress(name, done))?;
                 verified.push((name.clone(), found));
             }
         }
@@ -316,7 +316,7 @@ pub struct GcReport {
 }
 
 /// What a Store says of itself, which its kind decides.
-fn about(config: &StoreConfig, log: Option<AuditLogId>) -> StoreInfo {
+fn store_info(config: &StoreConfig, log: Option<AuditLogId>) -> StoreInfo {
     match config {
         StoreConfig::Physical { keep, .. } => StoreInfo {
             kind: "physical",
@@ -367,31 +367,35 @@ pub(crate) struct StoreOpener {
 impl StoreOpener {
     fn open(self: &Arc<Self>, config: &StoreConfig) -> Result<Arc<dyn Store>> {
         if !matches!(config, StoreConfig::Memory) {
-            self.ready_for_records();
+            self.try_open_audit();
         }
         Ok(match config {
             StoreConfig::Memory => Arc::new(MemoryStore::new()),
             StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
-            StoreConfig::Physical { path, keep } => Arc::new(self.physical(path, *keep)?),
+            StoreConfig::Physical { path, keep } => Arc::new(self.open_physical(path, *keep)?),
         })
     }
 
     /// Opens the log before a Store that writes down its own changes: it has told that it does. Where the log can't be
     /// opened, the Store takes no record, so nothing is changed in it; that it can be looked at helps to find out why.
-    fn ready_for_records(&self) {
+    fn try_open_audit(&self) {
         let _ = self.audit();
     }
 
-    fn physical(self: &Arc<Self>, path: &Path, keep: Option<DisplacedRetention>) -> Result<PhysicalStore> {
-        match self.make_state() {
+    fn open_physical(
+        self: &Arc<Self>,
+        path: &Path,
+        keep: Option<DisplacedRetention>,
+    ) -> Result<PhysicalStore> {
+        match self.create_state_directory() {
             // Where nothing may be written, a directory can be read all the same.
             Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {}
-            made => made.map_err(no_state)?,
+            made => made.map_err(state_directory_error)?,
         }
         let options = PhysicalOptions {
             durability: self.config.database.durability,
-            mask: masked(&self.config),
-            hold: held(&self.config),
+            mask: masked_paths(&self.config),
+            hold: store_directories(&self.config),
             ledger: self.ledger(),
             keep,
             ..PhysicalOptions::new(self.config.state_directory())
@@ -407,7 +411,7 @@ impl StoreOpener {
             if let StoreConfig::Physical { path, keep } = config
                 && seen.insert(config)
             {
-                let store = self.physical(path, *keep);
+                let store = self.open_physical(path, *keep);
                 let done = store.and_then(|store| store.prune(now).map_err(Error::from));
                 pruned.push((name.clone(), done));
             }
@@ -438,10 +442,10 @@ impl StoreOpener {
         }
         let DatabaseConfig { path, durability } = &self.config.database;
         if path.starts_with(self.config.state_directory()) {
-            self.make_state().map_err(no_state)?;
+            self.create_state_directory().map_err(state_directory_error)?;
         }
-        if !Database::was_at(path) {
-            make_private_file(path).map_err(|cause| Error::host("the database can't be made", cause))?;
+        if !Database::existed_at(path) {
+            create_private_file(path).map_err(|cause| Error::host("the database can't be made", cause))?;
         }
         let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
         Ok(open.insert(Database::open(path, options)?).clone())
@@ -470,21 +474,21 @@ impl StoreOpener {
     }
 
     fn open_audit(&self, id: AuditLogId) -> Result<Arc<Audit>> {
-        self.make_state().map_err(no_state)?;
+        self.create_state_directory().map_err(state_directory_error)?;
         let directory = self.config.audit_directory();
         let audit = Audit::open_as(id, &self.database()?, &directory)?;
-        tell_wrong(audit.wrong_at_open());
+        notify_audit_problems(audit.problems_at_open());
         Ok(audit)
     }
 
     /// Makes the state directory if it is missing. Only its owner may look into it.
-    fn make_state(&self) -> io::Result<()> {
-        make_private(&self.config.state_directory())
+    fn create_state_directory(&self) -> io::Result<()> {
+        create_private_directory(&self.config.state_directory())
     }
 }
 
 /// Directories that Physical Stores stand on: through a Store around one of them, it could be swapped for a symlink.
-fn held(config: &Config) -> Vec<PathBuf> {
+fn store_directories(config: &Config) -> Vec<PathBuf> {
     let directory = |store: &StoreConfig| match store {
         StoreConfig::Physical { path, .. } => Some(path.clone()),
         StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
@@ -494,10 +498,10 @@ fn held(config: &Config) -> Vec<PathBuf> {
 
 /// Host paths that no Physical Store may show: Stead's own state, and the configuration, with which an agent could
 /// widen its own scopes.
-fn masked(config: &Config) -> Vec<PathBuf> {
+fn masked_paths(config: &Config) -> Vec<PathBuf> {
     let database = &config.database.path;
     // SQLite keeps its files beside the database itself, also where its name is a symlink.
-    let resolved = behind_symlinks(database);
+    let resolved = resolve_symlinks(database);
     let beside = [database, &resolved].into_iter().flat_map(|database| {
         DATABASE_FILE_SUFFIXES.map(|suffix| {
             let mut name = OsString::from(database);
@@ -509,7 +513,7 @@ fn masked(config: &Config) -> Vec<PathBuf> {
 }
 
 /// Where a file is, or will be once it is made, if its name is a symlink.
-fn behind_symlinks(file: &Path) -> PathBuf {
+fn resolve_symlinks(file: &Path) -> PathBuf {
     // As many symlinks as the host itself follows.
     let mut behind = file.to_owned();
     for _ in 0..40 {
@@ -521,17 +525,17 @@ fn behind_symlinks(file: &Path) -> PathBuf {
     behind
 }
 
-fn no_state(cause: io::Error) -> Error {
+fn state_directory_error(cause: io::Error) -> Error {
     Error::host("the state directory `.stead` can't be made", cause)
 }
 
-pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+pub(crate) fn create_private_directory(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
         // It is no one's to commit.
         Ok(()) => {
             std::fs::write(directory.join(".gitignore"), "*\n")?;
-            sync::directory(SyncPoint::StateDirectory, directory.parent().unwrap_or(Path::new("")))
+            sync::sync_directory(SyncPoint::StateDirectory, directory.parent().unwrap_or(Path::new("")))
         }
         Err(error) if error.kind() == AlreadyExists && directory.is_dir() => Ok(()),
         Err(error) => Err(error),
@@ -539,7 +543,7 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
 }
 
 /// Makes a file that only its owner may read, unless it is there.
-fn make_private_file(file: &Path) -> io::Result<()> {
+fn create_private_file(file: &Path) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     if file.exists() {
         return Ok(());

@@ -19,7 +19,7 @@ use stead_stores::sync::{self, SyncPoint};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::stores::make_private;
+use crate::stores::create_private_directory;
 
 /// What every token begins with, so that people and scanners know one when they see it.
 pub const PREFIX: &str = "stead_";
@@ -98,22 +98,22 @@ impl Tokens {
         expires: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(Token, String)> {
-        self.create_for(identity, expires, ResultFormat::Text, now)
+        self.create_with_results(identity, expires, ResultFormat::Text, now)
     }
 
     /// The same, for a client that wants such results.
-    pub fn create_for(
+    pub fn create_with_results(
         &self,
         identity: Identity,
         expires: Option<Timestamp>,
         results: ResultFormat,
         now: Timestamp,
     ) -> Result<(Token, String)> {
-        let secret = format!("{PREFIX}{}", BASE64.encode(random::<32>()?));
-        let id = random::<4>()?.map(|byte| format!("{byte:02x}")).concat();
+        let secret = format!("{PREFIX}{}", BASE64.encode(random_bytes::<32>()?));
+        let id = random_bytes::<4>()?.map(|byte| format!("{byte:02x}")).concat();
         let hash = hash_of(&secret);
         let token = Token { id, identity, created: now, expires, last_used: None, results, hash };
-        self.change(|kept| {
+        self.update_file(|kept| {
             kept.tokens.push(token.clone());
             Ok(())
         })?;
@@ -127,7 +127,7 @@ impl Tokens {
 
     /// Makes a token worth nothing, at once.
     pub fn revoke(&self, id: &str) -> Result<Token> {
-        self.change(|kept| {
+        self.update_file(|kept| {
             let at = kept.tokens.iter().position(|token| token.id == id);
             let at = at.ok_or_else(|| Error::NoToken { id: id.to_owned() })?;
             Ok(kept.tokens.remove(at))
@@ -136,17 +136,18 @@ impl Tokens {
 
     /// Whether one was ever made: then nobody comes without, also when all of them are revoked, and when their file is
     /// gone: whoever took it away may be the one who comes without.
-    pub fn are_in_use(&self) -> Result<bool> {
-        let mut known = self.current()?;
+    pub fn were_ever_created(&self) -> Result<bool> {
+        let mut known = self.refreshed_cache()?;
         if !known.were_in_use {
-            known.were_in_use = known.file.is_some() || self.marker().try_exists().map_err(unreadable)?;
+            known.were_in_use =
+                known.file.is_some() || self.in_use_marker().try_exists().map_err(read_error)?;
         }
         Ok(known.were_in_use)
     }
 
     /// The token with this secret, unless it was revoked or its time is over.
     pub fn check(&self, secret: &str, now: Timestamp) -> Result<Option<Arc<Token>>> {
-        let mut known = self.current()?;
+        let mut known = self.refreshed_cache()?;
         // The hash of a guess tells nothing of how near it came, so it may be looked up like any other key.
         let Some(token) = known.by_hash.get(&hash_of(secret)).filter(|token| !token.is_expired(now)).cloned()
         else {
@@ -157,20 +158,20 @@ impl Tokens {
     }
 
     /// Whether a token that was good still is.
-    pub fn still_holds(&self, token: &Token, now: Timestamp) -> bool {
+    pub fn is_still_valid(&self, token: &Token, now: Timestamp) -> bool {
         !token.is_expired(now)
             && self
-                .current()
+                .refreshed_cache()
                 .is_ok_and(|known| known.by_hash.get(&token.hash).is_some_and(|it| it.id == token.id))
     }
 
     /// Writes down when tokens were last used. It is not done at every use: that would cost more than the use.
-    pub fn note_uses(&self) -> Result<()> {
+    pub fn save_last_used(&self) -> Result<()> {
         let used = std::mem::take(&mut self.lock().used);
         if used.is_empty() {
             return Ok(());
         }
-        self.change(|kept| {
+        self.update_file(|kept| {
             for token in &mut kept.tokens {
                 token.last_used = token.last_used.max(used.get(&token.id).copied());
             }
@@ -184,9 +185,9 @@ impl Tokens {
     }
 
     /// What is known, as the file has it now.
-    fn current(&self) -> Result<MutexGuard<'_, TokenCache>> {
+    fn refreshed_cache(&self) -> Result<MutexGuard<'_, TokenCache>> {
         let mut known = self.lock();
-        let there = TokenFileFingerprint::of(&self.file()).map_err(unreadable)?;
+        let there = TokenFileFingerprint::of(&self.file()).map_err(read_error)?;
         if there != known.file {
             let tokens = self.read()?.tokens;
             known.by_hash = tokens.into_iter().map(|token| (token.hash.clone(), Arc::new(token))).collect();
@@ -201,43 +202,43 @@ impl Tokens {
     }
 
     /// Is there once tokens are: the file alone could be lost, or taken away.
-    fn marker(&self) -> PathBuf {
+    fn in_use_marker(&self) -> PathBuf {
         self.state.join("tokens.in-use")
     }
 
     fn read(&self) -> Result<TokenFile> {
         match fs::read(self.file()) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into())),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| read_error(error.into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(TokenFile::default()),
-            Err(error) => Err(unreadable(error)),
+            Err(error) => Err(read_error(error)),
         }
     }
 
     /// Replaces the file, one who does so at a time.
-    fn change<T>(&self, change: impl FnOnce(&mut TokenFile) -> Result<T>) -> Result<T> {
+    fn update_file<T>(&self, change: impl FnOnce(&mut TokenFile) -> Result<T>) -> Result<T> {
         let unwritable = |cause| Error::host("the tokens can't be written", cause);
-        make_private(&self.state).map_err(unwritable)?;
-        let lock = private(&self.state.join("tokens.lock")).map_err(unwritable)?;
+        create_private_directory(&self.state).map_err(unwritable)?;
+        let lock = open_private(&self.state.join("tokens.lock")).map_err(unwritable)?;
         lock.lock().map_err(unwritable)?;
         let mut kept = self.read()?;
         let changed = change(&mut kept)?;
-        self.replace(&kept).map_err(unwritable)?;
+        self.replace_file(&kept).map_err(unwritable)?;
         Ok(changed)
     }
 
-    fn replace(&self, kept: &TokenFile) -> io::Result<()> {
-        private(&self.marker())?;
+    fn replace_file(&self, kept: &TokenFile) -> io::Result<()> {
+        open_private(&self.in_use_marker())?;
         let fresh = self.state.join("tokens.json.new");
         // What an interrupted change left behind may have been opened by nobody knows whom.
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = private(&fresh)?;
+        let mut file = open_private(&fresh)?;
         file.write_all(&serde_json::to_vec_pretty(kept)?)?;
-        sync::all(SyncPoint::Tokens, &file)?;
+        sync::sync_all(SyncPoint::Tokens, &file)?;
         fs::rename(&fresh, self.file())?;
-        sync::directory(SyncPoint::TokensName, &self.state)
+        sync::sync_directory(SyncPoint::TokensName, &self.state)
     }
 }
 
@@ -261,7 +262,7 @@ fn hash_of(secret: &str) -> String {
     blake3::hash(secret.as_bytes()).to_hex().to_string()
 }
 
-fn random<const N: usize>() -> Result<[u8; N]> {
+fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::host("there is no randomness", io::Error::other(error)))?;
@@ -269,11 +270,11 @@ fn random<const N: usize>() -> Result<[u8; N]> {
 }
 
 /// Opens a file for writing that only its owner may read.
-fn private(file: &Path) -> io::Result<File> {
+fn open_private(file: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(file)
 }
 
-fn unreadable(cause: io::Error) -> Error {
+fn read_error(cause: io::Error) -> Error {
     Error::host("the tokens can't be read", cause)
 }
 
@@ -294,17 +295,17 @@ mod tests {
     fn a_token_is_its_identity_until_it_is_revoked_also_for_others_who_read_the_file() {
         let host = tempfile::tempdir().unwrap();
         let (here, server) = (tokens(host.path()), tokens(host.path()));
-        assert!(!server.are_in_use().unwrap());
+        assert!(!server.were_ever_created().unwrap());
         let (token, secret) = here.create(Identity::agent("coder").with_thread("t1"), None, NOW).unwrap();
         assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 43, "{secret}");
-        assert!(server.are_in_use().unwrap());
+        assert!(server.were_ever_created().unwrap());
         assert_eq!(server.check(&secret, NOW).unwrap().unwrap().identity, token.identity);
         assert_eq!(server.check(&secret[..secret.len() - 1], NOW).unwrap(), None);
-        assert!(server.still_holds(&token, NOW));
+        assert!(server.is_still_valid(&token, NOW));
         assert_eq!(here.revoke(&token.id).unwrap().id, token.id);
         assert_eq!(server.check(&secret, NOW).unwrap(), None);
-        assert!(!server.still_holds(&token, NOW));
-        assert!(server.are_in_use().unwrap(), "revoking the last one lets nobody in");
+        assert!(!server.is_still_valid(&token, NOW));
+        assert!(server.were_ever_created().unwrap(), "revoking the last one lets nobody in");
         assert!(here.revoke(&token.id).unwrap_err().to_string().contains(&token.id));
     }
 
@@ -314,16 +315,16 @@ mod tests {
         let running = tokens(host.path());
         // Who looks for a token that was never made changes nothing.
         running.revoke("none").unwrap_err();
-        assert!(!running.are_in_use().unwrap());
+        assert!(!running.were_ever_created().unwrap());
         let (_, secret) = running.create(Identity::agent("a"), None, NOW).unwrap();
-        assert!(running.are_in_use().unwrap());
+        assert!(running.were_ever_created().unwrap());
         fs::remove_file(running.file()).unwrap();
         for tokens in [&running, &tokens(host.path())] {
-            assert!(tokens.are_in_use().unwrap());
+            assert!(tokens.were_ever_created().unwrap());
             assert_eq!(tokens.check(&secret, NOW).unwrap(), None);
         }
         fs::remove_dir_all(host.path().join(".stead")).unwrap();
-        assert!(running.are_in_use().unwrap(), "what runs remembers");
+        assert!(running.were_ever_created().unwrap(), "what runs remembers");
     }
 
     #[test]
@@ -333,7 +334,7 @@ mod tests {
         let (_, secret) = tokens.create(Identity::agent("a"), Some(Timestamp(NOW.0 + 1)), NOW).unwrap();
         assert!(tokens.check(&secret, NOW).unwrap().is_some());
         assert_eq!(tokens.check(&secret, Timestamp(NOW.0 + 1)).unwrap(), None);
-        assert!(tokens.are_in_use().unwrap());
+        assert!(tokens.were_ever_created().unwrap());
     }
 
     #[test]
@@ -354,7 +355,7 @@ mod tests {
         let (_, secret) = tokens.create(Identity::agent("a"), None, NOW).unwrap();
         tokens.check(&secret, Timestamp(NOW.0 + 5)).unwrap();
         assert_eq!(tokens.list().unwrap()[0].last_used, None);
-        tokens.note_uses().unwrap();
+        tokens.save_last_used().unwrap();
         assert_eq!(tokens.list().unwrap()[0].last_used, Some(Timestamp(NOW.0 + 5)));
     }
 }

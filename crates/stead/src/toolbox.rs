@@ -17,7 +17,7 @@ impl Stead {
     /// Everything that its agent can use, over the Workspaces that it has now.
     pub fn toolbox(&self) -> Toolbox {
         let moments = Arc::new(SteadSnapshots(self.clone()));
-        Toolbox::new(self.vfs().clone()).with_choice(self.choice.clone()).with_moments(moments)
+        Toolbox::new(self.vfs().clone()).with_choice(self.choice.clone()).with_snapshots(moments)
     }
 
     /// The tools that are offered, sorted by name.
@@ -27,7 +27,7 @@ impl Stead {
 
     /// The Filesystem Map: what the agent is told of its Workspaces, for its system prompt, at every turn.
     pub fn map(&self) -> String {
-        stead_core::map::map(&self.toolbox())
+        stead_core::map::filesystem_map(&self.toolbox())
     }
 
     /// Uses a tool. A denial or a failure is an answer, too; where a person would have to be asked, it is denied.
@@ -45,11 +45,11 @@ impl Stead {
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn call(&self, tool: &str, arguments: Value) -> Reply {
-        self.ask(tool, arguments, ApprovalAnswer::Nobody).expect("nobody is asked")
+        self.call_with_approval(tool, arguments, ApprovalAnswer::Nobody).expect("nobody is asked")
     }
 
     /// Uses a tool, unless a person has to be asked first and has not been.
-    pub fn ask(
+    pub fn call_with_approval(
         &self,
         tool: &str,
         arguments: Value,
@@ -73,17 +73,17 @@ impl fmt::Debug for SteadSnapshots {
 }
 
 impl Snapshots for SteadSnapshots {
-    fn moment(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
-        Ok(self.0.through(vfs).moment(path, text)?)
+    fn resolve_revision(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
+        Ok(self.0.with_vfs(vfs).resolve_revision(path, text)?)
     }
 
-    fn snapshot(
+    fn create_snapshot(
         &self,
         vfs: &Vfs,
         path: Option<&str>,
         label: Option<&str>,
     ) -> Result<CreatedSnapshot, Failure> {
-        let made = self.0.through(vfs).snapshot(path, label)?;
+        let made = self.0.with_vfs(vfs).snapshot(path, label)?;
         let name = made.label.unwrap_or_else(|| format!("#{}", made.id));
         Ok(CreatedSnapshot { name, version: made.version, at: made.at })
     }

@@ -5,22 +5,22 @@ use std::time::Duration;
 use stead_core::Timestamp;
 
 /// A moment, a day, or how long ago: `2026-11-15T08:30:00Z`, `2026-11-15`, `2h`.
-pub fn time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
-    if let Some(ago) = ago(text) {
+pub fn parse_time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    if let Some(ago) = parse_nanoseconds(text) {
         return Ok(Timestamp(now.0.saturating_sub(ago)));
     }
     text.parse().map_err(|error| format!("{error}; or how long ago: 30m, 2h, 7d"))
 }
 
 /// A length of time: `30m`, `12h`, `30d`.
-pub fn length(text: &str) -> Result<Duration, String> {
-    let nanos = ago(text).and_then(|nanos| u64::try_from(nanos).ok());
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let nanos = parse_nanoseconds(text).and_then(|nanos| u64::try_from(nanos).ok());
     let wrong = || format!("`{}` is no length of time; write 30m, 12h, 30d", text.escape_debug());
     nanos.map(Duration::from_nanos).ok_or_else(wrong)
 }
 
 /// `2h` in nanoseconds.
-fn ago(text: &str) -> Option<i64> {
+fn parse_nanoseconds(text: &str) -> Option<i64> {
     let unit = match text.chars().last()? {
         's' => 1,
         'm' => 60,
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_time_is_a_moment_a_day_or_how_long_ago() {
         let now = Timestamp::from_secs(1_000_000);
-        let at = |text| time(text, now).map(Timestamp::as_secs);
+        let at = |text| parse_time(text, now).map(Timestamp::as_secs);
         assert_eq!(at("30m"), Ok(1_000_000 - 1_800));
         assert_eq!(at("2h"), Ok(1_000_000 - 7_200));
         assert_eq!(at("7d"), Ok(1_000_000 - 604_800));

@@ -8,7 +8,7 @@ use stead::config::{Config, StoreConfig};
 fn check(text: &str) -> String {
     match Config::parse(text, Path::new("stead.toml")) {
         Ok(config) => {
-            let notes: Vec<_> = config.notes().iter().map(|note| format!("note: {note}")).collect();
+            let notes: Vec<_> = config.warnings().iter().map(|note| format!("note: {note}")).collect();
             format!("fine\n{}", notes.join("\n"))
         }
         Err(error) => error.to_string(),

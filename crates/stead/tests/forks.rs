@@ -85,7 +85,7 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
 
     // As of a version from before the fork, the rest is there, but for what counts its versions apart.
     assert_eq!(again.as_of(earlier).unwrap_err().kind(), ErrorKind::Invalid);
-    let past = again.looking_back("/notes", &earlier.to_string()).unwrap();
+    let past = again.as_of_text("/notes", &earlier.to_string()).unwrap();
     assert_eq!(
         (text(&past, "/notes/g"), prefixes(&past)),
         ("1".into(), vec!["/all".into(), "/notes".to_owned()])
@@ -162,10 +162,10 @@ fn a_fork_asks_where_its_base_asks() {
     let asking = CONFIG.replace("prefix = \"/all\"", "prefix = \"/all\"\nask = \"everything\"");
     let config = config(&directory, &asking);
     let stead = Stead::open(&config, "coder").unwrap();
-    Stead::open(&config, "writer").unwrap().agreed().vfs().write("/all/secret", "text").unwrap();
+    Stead::open(&config, "writer").unwrap().with_approval().vfs().write("/all/secret", "text").unwrap();
     let kind = |stead: &Stead, path: &str| stead.vfs().read(path).unwrap_err().kind();
-    let forked = stead.agreed().fork("/all", "draft").unwrap();
-    stead.agreed().fork_to("/all", "theirs", "other").unwrap();
+    let forked = stead.with_approval().fork("/all", "draft").unwrap();
+    stead.with_approval().fork_to("/all", "theirs", "other").unwrap();
     assert_eq!(text(&forked, "/forks/draft/secret"), "text", "a person has agreed here");
     let opened = Stead::open(&config, "coder").unwrap();
     assert_eq!(kind(&opened, "/forks/draft/secret"), ErrorKind::Denied);

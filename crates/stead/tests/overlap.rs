@@ -216,7 +216,7 @@ fn bare_directories_are_refused_by_the_names_that_the_operator_wrote() {
     let bare = |path: &Path, scope| ScopedDirectory { path: path.into(), scope };
     let (code, secret) = (host.path("code"), host.path("code/secret"));
     let refused = |one: ScopedDirectory, two: ScopedDirectory| {
-        Config::of_directories("a", &[one, two]).unwrap_err().to_string()
+        Config::for_directories("a", &[one, two]).unwrap_err().to_string()
     };
     let told = refused(bare(&code, AccessScope::ReadWrite), bare(&secret, AccessScope::WriteOnly));
     insta::assert_snapshot!(told.replace(host.root.path().to_str().unwrap(), "HOST"), @r#"`HOST/code/secret` is WRITE_ONLY, but its files can also be reached as `/code/secret` through `HOST/code`, which is READ_WRITE; make it a nested Workspace (in stead.toml: prefix = "/code/secret", store = "code", path = "/secret")"#);

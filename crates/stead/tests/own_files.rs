@@ -135,7 +135,7 @@ fn a_snapshot_holds_none_of_them() {
     let host = Host::new();
     host.link();
     let snapshot = host.stead.snapshot(Some("/yard"), Some("before")).unwrap();
-    let past = host.stead.looking_back("/yard", "before").unwrap();
+    let past = host.stead.as_of_text("/yard", "before").unwrap();
     let listed = past.vfs().list("/yard/dir", &ListPage::default()).unwrap();
     assert_eq!(listed.total, 1, "{listed:?} {snapshot:?}");
     assert!(past.vfs().read("/yard/dir/link-config").is_err());

@@ -42,12 +42,13 @@ fn a_past_stead_has_what_may_be_looked_into_and_changes_nothing() {
 fn asking() -> Stead {
     let workspace = |prefix: &str, ask| {
         let mount = Mount::new(Arc::new(MemoryStore::new()));
-        Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadWrite, mount).with_ask(ask)
+        Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadWrite, mount)
+            .with_approval_policy(ask)
     };
     let choice = ToolChoice { history: true, ..ToolChoice::default() };
     Stead::builder("coder")
-        .mount(workspace("/notes", ApprovalPolicy::Changes))
-        .mount(workspace("/vault", ApprovalPolicy::Everything))
+        .add_workspace(workspace("/notes", ApprovalPolicy::Changes))
+        .add_workspace(workspace("/vault", ApprovalPolicy::Everything))
         .tools(choice)
         .build()
         .unwrap()
@@ -56,20 +57,20 @@ fn asking() -> Stead {
 #[test]
 fn an_undo_asks_and_is_denied_where_nobody_can_be_asked() {
     let stead = asking();
-    stead.agreed().vfs().write("/notes/a", "1").unwrap();
+    stead.with_approval().vfs().write("/notes/a", "1").unwrap();
     let denied = stead.call("undo", json!({}));
     assert_eq!(denied.failure.unwrap().kind, ErrorKind::Denied);
-    let question = stead.ask("undo", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
+    let question = stead.call_with_approval("undo", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `undo` on `/notes/a`?");
     assert!(stead.vfs().exists("/notes/a").unwrap());
-    let done = stead.ask("undo", json!({}), question.agreed()).unwrap();
-    assert_eq!(done.failure, None, "{}", done.words());
+    let done = stead.call_with_approval("undo", json!({}), question.approve()).unwrap();
+    assert_eq!(done.failure, None, "{}", done.joined_text());
     assert!(!stead.vfs().exists("/notes/a").unwrap());
 }
 
 #[test]
 fn a_snapshot_of_everything_asks_about_what_asks() {
-    let question = asking().ask("snapshot", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
+    let question = asking().call_with_approval("snapshot", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `snapshot` on `/notes`, `/vault`?");
 }
 
@@ -97,13 +98,13 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
 
     // The number alone, and a path above both, could mean either.
     for refused in
-        [stead.as_of(version).unwrap_err(), stead.looking_back("/", &version.to_string()).unwrap_err()]
+        [stead.as_of(version).unwrap_err(), stead.as_of_text("/", &version.to_string()).unwrap_err()]
     {
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert!(refused.to_string().contains("name a time"), "{refused}");
     }
     // With a path it is that Store's; the other one is not shown as of some other moment.
-    let past = stead.looking_back("/notes", &version.to_string()).unwrap();
+    let past = stead.as_of_text("/notes", &version.to_string()).unwrap();
     assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
     for path in ["/scratch/a", "/notes/beside/a"] {
         let refused = past.vfs().read(path).unwrap_err();
@@ -142,10 +143,10 @@ fn a_snapshot_is_looked_at_in_the_stores_that_it_holds_alone() {
     stead.snapshot(None, Some("draft")).unwrap();
     stead.vfs().write("/notes/a", "now").unwrap();
 
-    let past = stead.looking_back("/", "draft").unwrap();
+    let past = stead.as_of_text("/", "draft").unwrap();
     assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
     let refused = past.vfs().read("/scratch/a").unwrap_err();
     assert!(refused.to_string().contains("counts its versions apart"), "{refused}");
-    let refused = stead.looking_back("/scratch/a", "draft").unwrap_err();
+    let refused = stead.as_of_text("/scratch/a", "draft").unwrap_err();
     assert!(refused.to_string().contains("does not hold `/scratch/a`"), "{refused}");
 }

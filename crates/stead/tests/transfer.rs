@@ -20,8 +20,8 @@ use stead::{AccessScope, ErrorKind, Identity, MemoryStore, Mount, NodeKind, Stea
 struct Log(Vec<String>);
 
 impl TransferObserver for Log {
-    fn moved(&mut self, _: &TransferTotals) {}
-    fn left_out(&mut self, left_out: &OmittedEntry) {
+    fn progressed(&mut self, _: &TransferTotals) {}
+    fn omitted(&mut self, left_out: &OmittedEntry) {
         self.0.push(format!("{}: {}", left_out.path, left_out.reason));
     }
 }

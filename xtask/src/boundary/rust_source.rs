@@ -10,12 +10,12 @@ pub(super) struct NamedPath<'a> {
 }
 
 /// Every path in a source, with `use` trees spelled out: `use std::{fs, io::Read}` names `std::fs` and `std::io::Read`.
-pub(super) fn named(source: &str) -> Vec<NamedPath<'_>> {
+pub(super) fn named_paths(source: &str) -> Vec<NamedPath<'_>> {
     let tokens = tokens(source);
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        at = path(&tokens, at, &[], &mut found);
+        at = read_path(&tokens, at, &[], &mut found);
     }
     found
 }
@@ -30,7 +30,7 @@ enum SourceToken<'a> {
 }
 
 /// Takes the path that begins at a token, if one does, and returns where to go on.
-fn path<'a>(
+fn read_path<'a>(
     tokens: &[(usize, SourceToken<'a>)],
     start: usize,
     prefix: &[&'a str],
@@ -50,7 +50,7 @@ fn path<'a>(
         match token(at + 1) {
             Some(SourceToken::Word(word)) => segments.push(word),
             Some(SourceToken::Other(b'*')) => segments.push("*"),
-            Some(SourceToken::Other(b'{')) => return group(tokens, at + 2, &segments, found),
+            Some(SourceToken::Other(b'{')) => return read_group(tokens, at + 2, &segments, found),
             _ => break,
         }
         at += 2;
@@ -60,7 +60,7 @@ fn path<'a>(
 }
 
 /// Takes the paths up to the brace that closes a group.
-fn group<'a>(
+fn read_group<'a>(
     tokens: &[(usize, SourceToken<'a>)],
     mut at: usize,
     prefix: &[&'a str],
@@ -70,7 +70,7 @@ fn group<'a>(
         if *token == SourceToken::Other(b'}') {
             return at + 1;
         }
-        at = path(tokens, at, prefix, found);
+        at = read_path(tokens, at, prefix, found);
     }
     at
 }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn paths(source: &str) -> Vec<String> {
-        named(source).into_iter().map(|named| named.path.join("::")).collect()
+        named_paths(source).into_iter().map(|named| named.path.join("::")).collect()
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
             std::io
         "####;
         assert_eq!(paths(source), ["b", "b", "std::io"]);
-        assert_eq!(named(source).last().map(|named| named.line), Some(5));
+        assert_eq!(named_paths(source).last().map(|named| named.line), Some(5));
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_source_that_ends_in_the_middle_is_read_to_its_end() {
         for source in ["\"", "'", "'\\", "r#\"", "/*", "use a::{", "a::", "\"\\"] {
-            named(source);
+            named_paths(source);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What sources may not name.
 
-use super::rust_source::named;
+use super::rust_source::named_paths;
 
 /// Segments that may not follow one another in a path, and why.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ pub(super) const KNOWS_NO_MACHINE: [SourceRule; 7] = [
 /// The lines that name what a rule forbids, and what they name.
 pub(super) fn violations(source: &str, rules: &[SourceRule]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for named in named(source) {
+    for named in named_paths(source) {
         let broken =
             rules.iter().find(|rule| named.path.windows(rule.segments.len()).any(|w| w == rule.segments));
         if let Some(rule) = broken {

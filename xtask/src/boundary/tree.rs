@@ -17,36 +17,36 @@ pub(super) struct DependencyRule {
     without: Option<&'static [&'static str]>,
 }
 
-const fn never(name: &'static str) -> DependencyRule {
+const fn forbidden(name: &'static str) -> DependencyRule {
     DependencyRule { name, without: None }
 }
 
-const fn without(name: &'static str, features: &'static [&'static str]) -> DependencyRule {
+const fn forbidden_features(name: &'static str, features: &'static [&'static str]) -> DependencyRule {
     DependencyRule { name, without: Some(features) }
 }
 
 /// Below crates that hold files. An SQLite extension is foreign code, too.
 pub(super) const CANNOT_EXECUTE: [DependencyRule; 10] = [
-    never("async-process"),
-    never("command-group"),
-    never("duct"),
-    never("nix"),
-    never("shared_child"),
-    never("subprocess"),
-    never("xshell"),
-    without("rustix", &["process", "runtime"]),
-    without("rusqlite", &["load_extension", "loadable_extension"]),
-    without("tokio", &["process", "full"]),
+    forbidden("async-process"),
+    forbidden("command-group"),
+    forbidden("duct"),
+    forbidden("nix"),
+    forbidden("shared_child"),
+    forbidden("subprocess"),
+    forbidden("xshell"),
+    forbidden_features("rustix", &["process", "runtime"]),
+    forbidden_features("rusqlite", &["load_extension", "loadable_extension"]),
+    forbidden_features("tokio", &["process", "full"]),
 ];
 
 /// Below the domain.
 pub(super) const KNOWS_NO_MACHINE: [DependencyRule; 6] = [
-    never("libsqlite3-sys"),
-    never("mio"),
-    never("rusqlite"),
-    never("rustix"),
-    never("socket2"),
-    never("tokio"),
+    forbidden("libsqlite3-sys"),
+    forbidden("mio"),
+    forbidden("rusqlite"),
+    forbidden("rustix"),
+    forbidden("socket2"),
+    forbidden("tokio"),
 ];
 
 /// Reads what `cargo tree` printed.

@@ -21,9 +21,9 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("append")?;
     let options = args.if_match.map_or_else(WriteOptions::new, |tag| WriteOptions::new().if_match(tag));
-    let written = vfs.append_with(&args.path, args.content.whole()?, &options)?;
+    let written = vfs.append_with(&args.path, args.content.read_all()?, &options)?;
     if session.wants_json() {
-        session.json(&json::written(&written))?;
+        session.print_json(&json::written(&written))?;
     }
     session.say(format_args!(
         "{} {}",

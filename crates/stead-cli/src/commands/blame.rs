@@ -16,14 +16,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let lines = session.vfs("blame")?.blame(&*args.path)?;
     if session.wants_json() {
         for (index, line) in lines.iter().enumerate() {
-            session.json(&json::blamed(index + 1, line))?;
+            session.print_json(&json::blamed(index + 1, line))?;
         }
         return Ok(Exit::OK);
     }
     let who: Vec<String> = lines
         .iter()
         .map(|line| match &line.operation {
-            Some(operation) => human::harmless(&operation.identity.agent),
+            Some(operation) => human::escape_text(&operation.identity.agent),
             None => "(before)".to_owned(),
         })
         .collect();
@@ -34,11 +34,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let time = human::time(line.operation.as_ref().map(|operation| operation.at));
         let text = String::from_utf8_lossy(&line.line);
         let text = text.trim_end_matches(['\n', '\r']);
-        let text = if session.is_terminal() { human::harmless(text) } else { text.to_owned() };
+        let text = if session.is_terminal() { human::escape_text(text) } else { text.to_owned() };
         let (version, time) =
             (session.paint(Colour::Yellow, format_args!("{version:>8}")), session.paint(Colour::Dim, time));
         let number = index + 1;
-        session.wrote(|out| writeln!(out, "{version}  {who:width$}  {time}  {number:>digits$}  {text}"))?;
+        session.write_output(|out| {
+            writeln!(out, "{version}  {who:width$}  {time}  {number:>digits$}  {text}")
+        })?;
     }
     Ok(Exit::OK)
 }

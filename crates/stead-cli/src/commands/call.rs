@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use stead::tools::{ApprovalAnswer, ApprovalGrant, Block, Failure as NoReply};
 use stead::{Reply, Toolbox};
 
-use super::content::stdin;
+use super::content::open_stdin;
 use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "tool")]
     lines: bool,
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
     /// Agree to whatever a person would be asked about
     #[arg(long)]
@@ -46,16 +46,13 @@ struct CallLine {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let tools = session.stead_of_agent(args.thread.as_deref())?.toolbox();
-    let answer = if args.yes {
-        ApprovalAnswer::Agreed(ApprovalGrant::to_everything())
-    } else {
-        ApprovalAnswer::Nobody
-    };
-    let Some(tool) = &args.tool else { return lines(&tools, answer, session) };
+    let answer =
+        if args.yes { ApprovalAnswer::Agreed(ApprovalGrant::everything()) } else { ApprovalAnswer::Nobody };
+    let Some(tool) = &args.tool else { return call_lines(&tools, answer, session) };
     let text = match args.arguments.as_str() {
         "-" => {
             let mut text = String::new();
-            let read = stdin()?.take(MAX_INPUT_BYTES).read_to_string(&mut text);
+            let read = open_stdin()?.take(MAX_INPUT_BYTES).read_to_string(&mut text);
             read.map_err(|error| CommandError::host("standard input can't be read", error))?;
             text
         }
@@ -66,22 +63,22 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             "the arguments are no JSON object such as {{\"path\": \"/\"}}: {error}"
         ))
     })?;
-    let reply = used(&tools, tool, arguments, answer);
+    let reply = call_tool(&tools, tool, arguments, answer);
     if session.wants_json() {
-        session.json(&reply.to_json())?;
+        session.print_json(&reply.to_json())?;
     } else {
-        print(&reply, session)?;
+        print_reply(&reply, session)?;
     }
     Ok(if reply.is_failure() { Exit::NEGATIVE } else { Exit::OK })
 }
 
-fn used(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: ApprovalAnswer) -> Reply {
+fn call_tool(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: ApprovalAnswer) -> Reply {
     tools.call(tool, arguments, answer).expect("nobody is asked where everything or nothing is agreed to")
 }
 
 /// Every line is answered, also one that makes no sense.
-fn lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
-    let mut input = stdin()?;
+fn call_lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
+    let mut input = open_stdin()?;
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -89,10 +86,10 @@ fn lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> Comm
         if read.map_err(|error| CommandError::host("standard input can't be read", error))? == 0 {
             return Ok(Exit::OK);
         }
-        if line.len() as u64 == MAX_INPUT_BYTES && !line.ends_with(b"\n") && pass_by(&mut input)? {
+        if line.len() as u64 == MAX_INPUT_BYTES && !line.ends_with(b"\n") && skip_rest_of_line(&mut input)? {
             let reply: Reply =
                 NoReply::invalid(format!("a line may have {} MiB", MAX_INPUT_BYTES >> 20)).into();
-            session.json(&reply.to_json())?;
+            session.print_json(&reply.to_json())?;
             session.flush()?;
             continue;
         }
@@ -100,19 +97,19 @@ fn lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> Comm
             continue;
         }
         let reply = match serde_json::from_slice::<CallLine>(&line) {
-            Ok(CallLine { tool, arguments }) => used(tools, &tool, arguments, answer.clone()),
+            Ok(CallLine { tool, arguments }) => call_tool(tools, &tool, arguments, answer.clone()),
             Err(error) => {
                 NoReply::invalid(format!("the line is no call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
                     .into()
             }
         };
-        session.json(&reply.to_json())?;
+        session.print_json(&reply.to_json())?;
         session.flush()?;
     }
 }
 
 /// Passes the rest of a line by. Says whether there was any: a line may be just as long as it may be, and the last.
-fn pass_by(input: &mut impl BufRead) -> Result<bool, CommandError> {
+fn skip_rest_of_line(input: &mut impl BufRead) -> Result<bool, CommandError> {
     let mut passed = false;
     loop {
         let more =
@@ -129,9 +126,9 @@ fn pass_by(input: &mut impl BufRead) -> Result<bool, CommandError> {
     }
 }
 
-fn print(reply: &Reply, session: &mut Session) -> Result<(), CommandError> {
+fn print_reply(reply: &Reply, session: &mut Session) -> Result<(), CommandError> {
     if let Some(failure) = &reply.failure {
-        session.say(format_args!("{}: {}", failure.kind, human::harmless_lines(&failure.message)));
+        session.say(format_args!("{}: {}", failure.kind, human::escape_lines(&failure.message)));
         return Ok(());
     }
     for block in reply.clone().for_model() {
@@ -139,9 +136,9 @@ fn print(reply: &Reply, session: &mut Session) -> Result<(), CommandError> {
             session.say("There is a picture as well; --json shows it.");
             continue;
         };
-        session.wrote(|out| std::io::Write::write_all(out, text.as_bytes()))?;
+        session.write_output(|out| std::io::Write::write_all(out, text.as_bytes()))?;
         if !text.ends_with('\n') {
-            session.line("")?;
+            session.print_line("")?;
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
     /// Only these lines, counted from 1: 10:20, 10: or :20
-    #[arg(long, value_name = "A:B", value_parser = lines, conflicts_with_all = ["offset", "limit", "bytes"])]
+    #[arg(long, value_name = "A:B", value_parser = parse_line_span, conflicts_with_all = ["offset", "limit", "bytes"])]
     lines: Option<LineSpan>,
     /// The first line, counted from 1; with --bytes the first byte, counted from 0
     #[arg(long, value_name = "N")]
@@ -45,7 +45,7 @@ enum Selection {
     Bytes(ByteRange),
 }
 
-fn lines(text: &str) -> Result<LineSpan, String> {
+fn parse_line_span(text: &str) -> Result<LineSpan, String> {
     let (first, last) = text.split_once(':').unwrap_or((text, text));
     let number = |text: &str, default| match text {
         "" => Ok(default),
@@ -75,11 +75,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }),
         None => Selection::Whole,
     };
-    session.each(&args.paths, |session, path| {
-        session.as_one("cat", &stead, (&args.at, path), |session, stead| match session.wants_json() {
+    session.for_each(&args.paths, |session, path| {
+        session.compound("cat", &stead, (&args.at, path), |session, stead| match session.wants_json() {
             true => {
-                let document = document(stead.vfs(), path, part)?;
-                session.json(&document)
+                let document = json_document(stead.vfs(), path, part)?;
+                session.print_json(&document)
             }
             false => print(stead.vfs(), path, part, session),
         })
@@ -94,19 +94,19 @@ fn print(vfs: &Vfs, path: &str, part: Selection, session: &mut Session) -> Resul
         Selection::Bytes(range) => {
             let mut reader = vfs.reader(path)?;
             let start = std::io::SeekFrom::Start(range.offset);
-            std::io::Seek::seek(&mut reader, start).map_err(|error| read_failed(path, error))?;
+            std::io::Seek::seek(&mut reader, start).map_err(|error| read_error(path, error))?;
             (reader, range.length)
         }
     };
     let mut buffer = vec![0; 256 << 10];
     loop {
         let room = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let count = reader.read(&mut buffer[..room]).map_err(|error| read_failed(path, error))?;
+        let count = reader.read(&mut buffer[..room]).map_err(|error| read_error(path, error))?;
         if count == 0 {
             return Ok(());
         }
         left -= count as u64;
-        session.wrote(|out| out.write_all(&buffer[..count]))?;
+        session.write_output(|out| out.write_all(&buffer[..count]))?;
     }
 }
 
@@ -114,7 +114,7 @@ fn print_lines(vfs: &Vfs, path: &str, lines: LineSpan, session: &mut Session) ->
     let (mut next, mut left) = (lines.first, lines.count);
     while left > 0 {
         let read = vfs.read_lines(path, LineRange { offset: next, limit: left, ..LineRange::default() })?;
-        session.wrote(|out| out.write_all(read.text.as_bytes()))?;
+        session.write_output(|out| out.write_all(read.text.as_bytes()))?;
         left -= read.count.min(left);
         match read.rest {
             Continuation::End { .. } => return Ok(()),
@@ -134,7 +134,7 @@ fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session)
         let piece = vfs.read_range(path, ByteRange { offset: at, length: 64 << 10 })?.bytes;
         let end = piece.iter().position(|&byte| byte == b'\n');
         let wanted = end.map_or(&*piece, |end| &piece[..=end]);
-        session.wrote(|out| out.write_all(wanted))?;
+        session.write_output(|out| out.write_all(wanted))?;
         if piece.is_empty() || end.is_some() {
             return Ok(());
         }
@@ -142,15 +142,15 @@ fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session)
     }
 }
 
-fn read_failed(path: &str, error: std::io::Error) -> CommandError {
+fn read_error(path: &str, error: std::io::Error) -> CommandError {
     if error.get_ref().is_none_or(|inner| !inner.is::<VfsError>()) {
-        return CommandError::host(format!("`{}` can't be read", human::harmless(path)), error);
+        return CommandError::host(format!("`{}` can't be read", human::escape_text(path)), error);
     }
     let door = error.into_inner().and_then(|inner| inner.downcast::<VfsError>().ok());
     (*door.expect("it was one just now")).into()
 }
 
-fn document(vfs: &Vfs, path: &str, part: Selection) -> Result<Value, CommandError> {
+fn json_document(vfs: &Vfs, path: &str, part: Selection) -> Result<Value, CommandError> {
     let read = match part {
         Selection::Whole => vfs.read(path)?,
         Selection::Bytes(range) => vfs.read_range(path, range)?,
@@ -193,12 +193,12 @@ mod tests {
 
     #[test]
     fn stretches_of_lines() {
-        assert_eq!(lines("2:4"), Ok(LineSpan { first: 2, count: 3 }));
-        assert_eq!(lines("7"), Ok(LineSpan { first: 7, count: 1 }));
-        assert_eq!(lines(":4"), Ok(LineSpan { first: 1, count: 4 }));
-        assert_eq!(lines("3:").map(|lines| lines.first), Ok(3));
+        assert_eq!(parse_line_span("2:4"), Ok(LineSpan { first: 2, count: 3 }));
+        assert_eq!(parse_line_span("7"), Ok(LineSpan { first: 7, count: 1 }));
+        assert_eq!(parse_line_span(":4"), Ok(LineSpan { first: 1, count: 4 }));
+        assert_eq!(parse_line_span("3:").map(|lines| lines.first), Ok(3));
         for wrong in ["0:4", "4:2", "a:b", "1:2:3"] {
-            assert!(lines(wrong).is_err(), "{wrong}");
+            assert!(parse_line_span(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -15,6 +15,6 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     // Gathered first: the generator can't be told that its reader has gone.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "stead", &mut script);
-    session.wrote(|out| std::io::Write::write_all(out, &script))?;
+    session.write_output(|out| std::io::Write::write_all(out, &script))?;
     Ok(Exit::OK)
 }

@@ -24,8 +24,8 @@ fn check(session: &mut Session) -> CommandResult {
     let shown = human::host_path(&file);
     let (problems, notes, sizes) = match Config::load(&file) {
         Ok(config) => {
-            let HostReport { problems, notes } = config.survey();
-            let mut notes = [config.notes(), &notes].concat();
+            let HostReport { problems, notes } = config.check_host();
+            let mut notes = [config.warnings(), &notes].concat();
             notes.sort();
             (problems, notes, (config.stores.len() as u64, config.agents.len() as u64))
         }
@@ -34,26 +34,27 @@ fn check(session: &mut Session) -> CommandResult {
     };
     let fine = problems.is_empty();
     if session.wants_json() {
-        let places = |found: &[ConfigDiagnostic]| found.iter().map(place).collect::<Vec<_>>();
-        session.json(&json!({
+        let places = |found: &[ConfigDiagnostic]| found.iter().map(problem_json).collect::<Vec<_>>();
+        session.print_json(&json!({
             "file": shown, "ok": fine, "problems": places(&problems), "notes": places(&notes),
         }))?;
     } else {
         for note in &notes {
-            session.line(format_args!("{shown}:{}:{}: note: {}", note.line, note.column, note.message))?;
+            session
+                .print_line(format_args!("{shown}:{}:{}: note: {}", note.line, note.column, note.message))?;
         }
         for problem in &problems {
-            session.line(format_args!("{shown}:{problem}"))?;
+            session.print_line(format_args!("{shown}:{problem}"))?;
         }
         if fine {
             let stores = human::count(sizes.0, "Store", "Stores");
             let agents = human::count(sizes.1, "agent", "agents");
-            session.line(format_args!("{shown} is fine: {stores}, {agents}."))?;
+            session.print_line(format_args!("{shown} is fine: {stores}, {agents}."))?;
         }
     }
     Ok(if fine { Exit::OK } else { Exit::USAGE })
 }
 
-fn place(problem: &ConfigDiagnostic) -> Value {
+fn problem_json(problem: &ConfigDiagnostic) -> Value {
     json!({ "line": problem.line, "column": problem.column, "message": problem.message })
 }

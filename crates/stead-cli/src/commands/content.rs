@@ -16,17 +16,17 @@ pub(crate) struct ContentArg {
 
 impl ContentArg {
     /// The content if it was given as an argument; otherwise it comes from standard input.
-    pub(super) fn given(self) -> Option<String> {
+    pub(super) fn argument(self) -> Option<String> {
         self.content.filter(|content| content != "-")
     }
 
     /// All of it.
-    pub(super) fn whole(self) -> Result<Vec<u8>, CommandError> {
-        match self.given() {
+    pub(super) fn read_all(self) -> Result<Vec<u8>, CommandError> {
+        match self.argument() {
             Some(content) => Ok(content.into_bytes()),
             None => {
                 let mut content = Vec::new();
-                let read = stdin()?.read_to_end(&mut content);
+                let read = open_stdin()?.read_to_end(&mut content);
                 read.map_err(|error| CommandError::host("standard input can't be read", error))?;
                 Ok(content)
             }
@@ -35,7 +35,7 @@ impl ContentArg {
 }
 
 /// Standard input, unless there is none: a file must not become empty since nobody gave anything to write.
-pub(super) fn stdin() -> Result<StdinLock<'static>, CommandError> {
+pub(super) fn open_stdin() -> Result<StdinLock<'static>, CommandError> {
     let stdin = io::stdin();
     if is_closed(&stdin) {
         return Err(CommandError::invalid(

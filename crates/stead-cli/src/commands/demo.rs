@@ -23,10 +23,10 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    pub(super) fn make() -> Result<Self, CommandError> {
+    pub(super) fn create() -> Result<Self, CommandError> {
         let directory = fresh_directory()?;
         let made = || -> Result<_, CommandError> {
-            let config = demo::make(&directory)?;
+            let config = demo::create(&directory)?;
             let (tokens, now) = (Tokens::of(&config), SystemClock.now());
             let mut secrets = [const { String::new() }; 2];
             for (agent, secret) in AGENTS.iter().zip(&mut secrets) {
@@ -48,13 +48,13 @@ impl Demo {
     }
 
     /// Says what there is, and what to paste where.
-    pub(super) fn tell(&self, url: &str, session: &mut Session) -> Result<(), CommandError> {
+    pub(super) fn print_instructions(&self, url: &str, session: &mut Session) -> Result<(), CommandError> {
         let map = Stead::open(&self.config, AGENTS[0])?.map();
         let file = human::host_path(&self.directory.join(stead::config::FILE_NAME));
         let [writer, reviewer] = &self.secrets;
         if session.wants_json() {
             let tokens = json!({ AGENTS[0]: writer, AGENTS[1]: reviewer });
-            session.json(&json!({ "listening": url, "map": map, "tokens": tokens, "config": file }))?;
+            session.print_json(&json!({ "listening": url, "map": map, "tokens": tokens, "config": file }))?;
             return session.flush();
         }
         let bearer = format!("Authorization: Bearer {writer}");
@@ -63,22 +63,23 @@ impl Demo {
             "url": url,
             "headers": { "Authorization": format!("Bearer {writer}") },
         }}});
-        session.line("What the agent `writer` is told:\n")?;
+        session.print_line("What the agent `writer` is told:\n")?;
         for line in map.lines() {
-            session.line(format_args!("    {line}"))?;
+            session.print_line(format_args!("    {line}"))?;
         }
         let shown = session.paint(Colour::Bold, url);
-        session.line(format_args!("\nServing MCP at {shown} until you press Ctrl-C.\n"))?;
-        session.line("Paste this into a terminal, for Claude Code:\n")?;
-        session
-            .line(format_args!("    claude mcp add --transport http stead {url} --header \"{bearer}\"\n"))?;
-        session.line("or this into the configuration of another MCP client:\n")?;
-        session.line(format_args!("    {client}\n"))?;
-        session.line(format_args!("The agent `reviewer` sees less; its token is {reviewer}\n"))?;
-        session.line(
+        session.print_line(format_args!("\nServing MCP at {shown} until you press Ctrl-C.\n"))?;
+        session.print_line("Paste this into a terminal, for Claude Code:\n")?;
+        session.print_line(format_args!(
+            "    claude mcp add --transport http stead {url} --header \"{bearer}\"\n"
+        ))?;
+        session.print_line("or this into the configuration of another MCP client:\n")?;
+        session.print_line(format_args!("    {client}\n"))?;
+        session.print_line(format_args!("The agent `reviewer` sees less; its token is {reviewer}\n"))?;
+        session.print_line(
             "Then ask for a change in /handbook (denied), for one in /project, to undo it, and look at:\n",
         )?;
-        session.line(format_args!("    stead --config {file} audit"))?;
+        session.print_line(format_args!("    stead --config {file} audit"))?;
         session.flush()
     }
 }

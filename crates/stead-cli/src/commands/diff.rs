@@ -33,8 +33,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let options = DiffOptions { text: !args.stat, context: args.unified };
     let found = match (&args.fork, &args.prefix, &args.from) {
         (None, Some(prefix), Some(from)) => {
-            stead.one_record("diff", Some(prefix), CommandError::kind, |stead| {
-                let (from, to) = (stead.moment(&**prefix, from)?, stead.moment(&**prefix, &args.to)?);
+            stead.single_record("diff", Some(prefix), CommandError::kind, |stead| {
+                let (from, to) =
+                    (stead.resolve_revision(&**prefix, from)?, stead.resolve_revision(&**prefix, &args.to)?);
                 Ok::<_, CommandError>(stead.vfs().diff(&**prefix, from, to, options)?)
             })?
         }
@@ -42,11 +43,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     };
     for one in &found {
         if session.wants_json() {
-            session.json(&json::difference(one))?;
+            session.print_json(&json::difference(one))?;
         } else if args.stat {
-            summary(one, session)?;
+            print_summary(one, session)?;
         } else {
-            print(one, session)?;
+            print_difference(one, session)?;
         }
     }
     if found.is_empty() {
@@ -55,7 +56,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
-fn summary(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
+fn print_summary(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
     let (letter, colour) = match one.differs {
         DifferenceKind::Added => ('A', Colour::Green),
         DifferenceKind::Changed => ('M', Colour::Blue),
@@ -63,29 +64,29 @@ fn summary(one: &Difference, session: &mut Session) -> Result<(), CommandError> 
         DifferenceKind::Removed => ('D', Colour::Red),
     };
     let from = one.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
-    let mark = human::mark(one.kind);
-    session.line(format_args!("{} {from}{}{mark}", session.paint(colour, letter), one.path))
+    let mark = human::kind_suffix(one.kind);
+    session.print_line(format_args!("{} {from}{}{mark}", session.paint(colour, letter), one.path))
 }
 
 /// As `git diff` shows it.
-fn print(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
+fn print_difference(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
     let old = one.from.as_ref().unwrap_or(&one.path);
-    let mark = human::mark(one.kind);
+    let mark = human::kind_suffix(one.kind);
     let head = match one.differs {
         DifferenceKind::Added => format!("added {}{mark}", one.path),
         DifferenceKind::Changed => format!("changed {}{mark}", one.path),
         DifferenceKind::Moved => format!("moved {old} -> {}{mark}", one.path),
         DifferenceKind::Removed => format!("removed {}{mark}", one.path),
     };
-    session.line(session.paint(Colour::Bold, head))?;
+    session.print_line(session.paint(Colour::Bold, head))?;
     if let Some((before, after)) = one.modes {
-        session.line(format_args!("mode {before:04o} -> {after:04o}"))?;
+        session.print_line(format_args!("mode {before:04o} -> {after:04o}"))?;
     }
     match &one.content {
         None => Ok(()),
         Some(ContentDiff::Binary) => {
             let (before, after) = one.sizes;
-            session.line(format_args!("binary: {} -> {}", human::size(before), human::size(after)))
+            session.print_line(format_args!("binary: {} -> {}", human::size(before), human::size(after)))
         }
         Some(ContentDiff::Text(text)) => {
             let side = |there: bool, path: &stead::VfsPath, letter: char| {
@@ -93,8 +94,8 @@ fn print(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
             };
             let before = side(one.differs != DifferenceKind::Added, old, 'a');
             let after = side(one.differs != DifferenceKind::Removed, &one.path, 'b');
-            session.line(session.paint(Colour::Bold, format_args!("--- {before}")))?;
-            session.line(session.paint(Colour::Bold, format_args!("+++ {after}")))?;
+            session.print_line(session.paint(Colour::Bold, format_args!("--- {before}")))?;
+            session.print_line(session.paint(Colour::Bold, format_args!("+++ {after}")))?;
             for line in text.lines() {
                 let colour = match line.bytes().next() {
                     Some(b'+') => Some(Colour::Green),
@@ -103,10 +104,10 @@ fn print(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
                     _ => None,
                 };
                 // On a terminal nothing of a file may drive it; elsewhere it is the file's own.
-                let line = if session.is_terminal() { human::harmless(line) } else { line.to_owned() };
+                let line = if session.is_terminal() { human::escape_text(line) } else { line.to_owned() };
                 match colour {
-                    Some(colour) => session.line(session.paint(colour, line))?,
-                    None => session.line(line)?,
+                    Some(colour) => session.print_line(session.paint(colour, line))?,
+                    None => session.print_line(line)?,
                 }
             }
             Ok(())

@@ -14,7 +14,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     session.stead()?.discard(&args.fork)?;
     if session.wants_json() {
-        session.json(&json!({ "discarded": args.fork }))?;
+        session.print_json(&json!({ "discarded": args.fork }))?;
     } else {
         session.say(format_args!("Discarded the fork {}", args.fork));
     }

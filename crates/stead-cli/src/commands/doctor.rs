@@ -9,10 +9,10 @@ use crate::session::{Colour, Session};
 pub(crate) struct Args {}
 
 pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
-    let found = doctor::look();
+    let found = doctor::check_host();
     if session.wants_json() {
         let findings: Vec<_> = found.iter().map(as_json).collect();
-        session.json(&json!({ "findings": findings }))?;
+        session.print_json(&json!({ "findings": findings }))?;
         return Ok(Exit::OK);
     }
     for finding in &found {
@@ -21,9 +21,9 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
             Readiness::Limited => Colour::Yellow,
             Readiness::Missing => Colour::Red,
         };
-        let state = session.paint(colour, format_args!("{:7}", finding.state.word()));
-        session.line(format_args!("{state}  {:15}  for {}", finding.name, finding.needed_for))?;
-        session.line(format_args!("         {}", finding.detail))?;
+        let state = session.paint(colour, format_args!("{:7}", finding.state.as_str()));
+        session.print_line(format_args!("{state}  {:15}  for {}", finding.name, finding.needed_for))?;
+        session.print_line(format_args!("         {}", finding.detail))?;
     }
     Ok(Exit::OK)
 }
@@ -32,7 +32,7 @@ fn as_json(finding: &HostFinding) -> Value {
     json!({
         "name": finding.name,
         "neededFor": finding.needed_for,
-        "state": finding.state.word(),
+        "state": finding.state.as_str(),
         "detail": finding.detail,
     })
 }

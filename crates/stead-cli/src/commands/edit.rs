@@ -39,7 +39,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if session.wants_json() {
         let mut document = json::written(&edited.written);
         document["replaced"] = edited.replaced.into();
-        session.json(&document)?;
+        session.print_json(&document)?;
     }
     let count = human::count(edited.replaced as u64, "replacement", "replacements");
     session.say(format_args!("Made {count} in {}", edited.written.path));

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use stead::transfer::{ExportDestination, OnExisting};
 use stead::watch::CallMonitor;
 
-use super::import::{compare, ended};
+use super::import::{compare_by, report_totals};
 use crate::failure::{CommandError, CommandResult};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -45,10 +45,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     let interrupt = Interrupt::listen()?;
     let stead = interrupt.stops(&stead);
-    let totals = session.as_one("export", &stead, (&args.at, &args.from), |session, stead| {
+    let totals = session.compound("export", &stead, (&args.at, &args.from), |session, stead| {
         let mut progress = Progress::new(session);
         let destination = if to_stdout {
-            ExportDestination::Stream(Box::new(session.out()))
+            ExportDestination::Stream(Box::new(session.stdout()))
         } else {
             ExportDestination::at(args.destination)
         };
@@ -59,12 +59,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
                 "every file that has arrived is whole, and the same command with --force goes on"
             }
         };
-        let exported = stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress);
+        let exported =
+            stead.export(&args.from, destination, existing, compare_by(args.checksum), &mut progress);
         exported.map_err(|error| match error {
-            error if interrupt.stop().is_some() => interrupt.or(error, left),
-            stead::Error::Host { cause, .. } if to_stdout => CommandError::output(cause),
+            error if interrupt.stop_reason().is_some() => interrupt.or(error, left),
+            stead::Error::Host { cause, .. } if to_stdout => CommandError::output_error(cause),
             error => error.into(),
         })
     })?;
-    ended("Exported", &totals, session)
+    report_totals("Exported", &totals, session)
 }

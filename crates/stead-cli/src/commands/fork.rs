@@ -24,12 +24,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         None => stead.fork(&*args.prefix, &args.fork)?.find_fork(&args.fork)?.clone(),
     };
     if session.wants_json() {
-        session.json(&json::fork(&fork))?;
+        session.print_json(&json::fork(&fork))?;
     } else {
         let whose = args.to.map(|agent| format!(" of {agent}")).unwrap_or_default();
         session.say(format_args!("Forked {} as /forks/{}{whose}", fork.of, fork.name));
         if !fork.left_out.is_empty() {
-            let places = forks::left_out(&fork);
+            let places = forks::excluded_paths(&fork);
             session.say(format_args!("Left out, since they are Workspaces of their own: {places}"));
         }
     }

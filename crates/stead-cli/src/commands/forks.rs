@@ -10,19 +10,19 @@ pub(crate) struct Args {}
 
 pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let forks: Vec<_> = stead.one_record("forks", None, CommandError::kind, |stead| {
+    let forks: Vec<_> = stead.single_record("forks", None, CommandError::kind, |stead| {
         Ok::<_, CommandError>(stead.forks()?.cloned().collect())
     })?;
     for fork in &forks {
         if session.wants_json() {
-            session.json(&json::fork(fork))?;
+            session.print_json(&json::fork(fork))?;
         } else {
             let by = if fork.maker == fork.owner { String::new() } else { format!(" by {}", fork.maker) };
             let without = match fork.left_out.is_empty() {
                 true => String::new(),
-                false => format!(", without {}", left_out(fork)),
+                false => format!(", without {}", excluded_paths(fork)),
             };
-            session.line(format_args!(
+            session.print_line(format_args!(
                 "/forks/{}  of {}, made {}{by}{without}",
                 fork.name, fork.of, fork.made
             ))?;
@@ -32,7 +32,7 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
 }
 
 /// The places that a fork was made without, counted from its top.
-pub(super) fn left_out(fork: &Fork) -> String {
+pub(super) fn excluded_paths(fork: &Fork) -> String {
     let places: Vec<_> = fork.left_out.iter().map(|place| place.as_str()[1..].to_owned()).collect();
     places.join(", ")
 }

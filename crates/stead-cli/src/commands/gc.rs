@@ -12,10 +12,10 @@ use crate::session::Session;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Forget versions older than this instead of what `[history]` says: 30d, 12h
-    #[arg(long, value_name = "AGE", value_parser = super::length)]
+    #[arg(long, value_name = "AGE", value_parser = super::parse_duration)]
     older_than: Option<Duration>,
     /// How long content that nothing refers to waits before it goes; longer than any program reads one file
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = super::length)]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = super::parse_duration)]
     grace: Duration,
     /// Make the file smaller, too; others wait meanwhile
     #[arg(long)]
@@ -40,7 +40,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
     }
     if session.wants_json() {
-        session.json(&json!({
+        session.print_json(&json!({
             "forgotten": { "states": forgotten.states, "lines": forgotten.lines, "contents": forgotten.contents },
             "freed": { "contents": collected.contents, "bytes": collected.bytes },
             "waiting": { "bytes": collected.condemned },
@@ -51,15 +51,17 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         return Ok(Exit::OK);
     }
     let states = human::count(forgotten.states + forgotten.contents, "state", "states");
-    session.line(format_args!("Forgot {states} of files; freed {}.", human::size(collected.bytes)))?;
+    session.print_line(format_args!("Forgot {states} of files; freed {}.", human::size(collected.bytes)))?;
     for (name, Pruned { freed, kept }) in kept.iter().filter(|(_, pruned)| *pruned != Pruned::default()) {
         let (freed, kept) = (human::size(*freed), human::size(*kept));
-        session.line(format_args!("Of what was displaced in `{name}`, freed {freed}; {kept} is kept."))?;
+        session
+            .print_line(format_args!("Of what was displaced in `{name}`, freed {freed}; {kept} is kept."))?;
     }
     if collected.condemned > 0 {
         let waiting = human::size(collected.condemned);
-        session
-            .line(format_args!("{waiting} more can go when nothing has used it for the time of --grace."))?;
+        session.print_line(format_args!(
+            "{waiting} more can go when nothing has used it for the time of --grace."
+        ))?;
     }
     Ok(Exit::OK)
 }

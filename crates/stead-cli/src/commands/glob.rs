@@ -13,7 +13,7 @@ pub(crate) struct Args {
     #[arg(default_value = "/")]
     path: String,
     /// Show at most so many
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::parse_positive)]
     limit: usize,
     #[command(flatten)]
     at: AsOfArg,
@@ -21,21 +21,22 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let result = session.as_one("glob", &stead, (&args.at, &args.path), |_, stead| {
+    let result = session.compound("glob", &stead, (&args.at, &args.path), |_, stead| {
         Ok(stead.vfs().glob(&args.pattern, &args.path, args.limit)?)
     })?;
     if session.wants_json() {
         let entries: Vec<_> = result.found.iter().map(json::walked).collect();
         let unread = json::unread(&result.unread);
-        session.json(&json!({ "entries": entries, "truncated": result.truncated, "unread": unread }))?;
+        session
+            .print_json(&json!({ "entries": entries, "truncated": result.truncated, "unread": unread }))?;
     } else {
         for found in &result.found {
-            session.line(&found.path)?;
+            session.print_line(&found.path)?;
         }
         if result.truncated {
             session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
         }
-        session.say_unread(&result.unread);
+        session.warn_unreadable(&result.unread);
     }
     Ok(if result.found.is_empty() { Exit::NEGATIVE } else { Exit::OK })
 }

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     count: bool,
     /// Show at most so many hits
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::parse_positive)]
     max: usize,
     /// Stop after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -72,23 +72,23 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         time_limit: Duration::from_secs(args.timeout),
         ..GrepQuery::new(args.pattern)
     };
-    let result = session.as_one("grep", &stead, (&args.at, &args.path), |_, stead| {
+    let result = session.compound("grep", &stead, (&args.at, &args.path), |_, stead| {
         Ok(stead.vfs().grep(&query, &args.path)?)
     })?;
     if session.wants_json() {
-        session.json(&document(&result))?;
+        session.print_json(&json_document(&result))?;
     } else {
         for file in &result.files {
             match output {
-                GrepOutput::Files => session.line(session.paint(Colour::Magenta, &file.path))?,
+                GrepOutput::Files => session.print_line(session.paint(Colour::Magenta, &file.path))?,
                 GrepOutput::Counts => {
-                    session.line(format_args!(
+                    session.print_line(format_args!(
                         "{}:{}",
                         session.paint(Colour::Magenta, &file.path),
                         file.count
                     ))?;
                 }
-                GrepOutput::Lines => print(file, session)?,
+                GrepOutput::Lines => print_matches(file, session)?,
             }
         }
     }
@@ -98,30 +98,30 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if result.timed_out {
         session.say(format_args!("Stopped after {} s; raise --timeout to look further.", args.timeout));
     }
-    session.say_unread(&result.unread);
+    session.warn_unreadable(&result.unread);
     Ok(if result.files.is_empty() { Exit::NEGATIVE } else { Exit::OK })
 }
 
 /// `path:3:text` for a hit, `path-2-text` beside one.
-fn print(file: &FileMatch, session: &mut Session) -> Result<(), CommandError> {
+fn print_matches(file: &FileMatch, session: &mut Session) -> Result<(), CommandError> {
     let path = session.paint(Colour::Magenta, &file.path);
     let mut next = None;
     for line in &file.lines {
         if next.is_some_and(|next| next != line.number)
             && file.lines.iter().any(|line| line.role == LineRole::Context)
         {
-            session.line("--")?;
+            session.print_line("--")?;
         }
         next = Some(line.number + 1);
         let mark = if line.role == LineRole::Match { ':' } else { '-' };
         let number = session.paint(Colour::Green, line.number);
-        let text = if session.is_terminal() { human::harmless(&line.text) } else { line.text.clone() };
-        session.line(format_args!("{path}{mark}{number}{mark}{text}"))?;
+        let text = if session.is_terminal() { human::escape_text(&line.text) } else { line.text.clone() };
+        session.print_line(format_args!("{path}{mark}{number}{mark}{text}"))?;
     }
     Ok(())
 }
 
-fn document(result: &GrepResult) -> Value {
+fn json_document(result: &GrepResult) -> Value {
     let file = |file: &FileMatch| {
         let lines: Vec<_> = file
             .lines

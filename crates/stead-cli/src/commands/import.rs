@@ -34,18 +34,18 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = if args.with_protected { session.stead_without_protection()? } else { session.stead()? };
     let interrupt = Interrupt::listen()?;
     let stead = interrupt.stops(&stead);
-    let totals = stead.one_record("import", Some(&args.to), CommandError::kind, |stead| {
+    let totals = stead.single_record("import", Some(&args.to), CommandError::kind, |stead| {
         let source = if args.source.as_os_str() == "-" {
             ImportSource::stream(std::io::stdin().lock(), "standard input")?
         } else {
             ImportSource::open(&args.source)?
         };
         let mut progress = Progress::new(session);
-        let imported = stead.import(source, &args.to, compare(args.checksum), &mut progress);
+        let imported = stead.import(source, &args.to, compare_by(args.checksum), &mut progress);
         let left = "every file that has arrived is whole, and the same command again goes on";
         imported.map_err(|error| interrupt.or(error, left))
     })?;
-    let exit = ended("Imported", &totals, session)?;
+    let exit = report_totals("Imported", &totals, session)?;
     if totals.protected > 0 {
         let names = human::count(totals.protected, "name is", "names are");
         session
@@ -54,21 +54,21 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(exit)
 }
 
-pub(super) fn compare(checksum: bool) -> CompareBy {
+pub(super) fn compare_by(checksum: bool) -> CompareBy {
     if checksum { CompareBy::Content } else { CompareBy::Attributes }
 }
 
 /// Sums a transfer up. One that was refused something has not done what it was asked for; what is protected from agents
 /// was not asked for.
-pub(super) fn ended(verb: &str, totals: &TransferTotals, session: &mut Session) -> CommandResult {
+pub(super) fn report_totals(verb: &str, totals: &TransferTotals, session: &mut Session) -> CommandResult {
     if session.wants_json() {
-        session.json(&document(totals))?;
+        session.print_json(&totals_json(totals))?;
     }
-    session.say(format_args!("{verb} {}.", sentence(totals)));
+    session.say(format_args!("{verb} {}.", totals_text(totals)));
     Ok(if totals.refused > 0 { Exit::NEGATIVE } else { Exit::OK })
 }
 
-fn sentence(totals: &TransferTotals) -> String {
+fn totals_text(totals: &TransferTotals) -> String {
     let mut parts =
         vec![format!("{} ({})", human::count(totals.files, "file", "files"), human::size(totals.bytes))];
     let more = [
@@ -85,7 +85,7 @@ fn sentence(totals: &TransferTotals) -> String {
     parts.join(", ")
 }
 
-fn document(totals: &TransferTotals) -> Value {
+fn totals_json(totals: &TransferTotals) -> Value {
     json!({
         "files": totals.files,
         "bytes": totals.bytes,

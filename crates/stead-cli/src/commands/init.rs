@@ -43,7 +43,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         new.write_all(TEMPLATE.as_bytes()).map_err(failed)?;
     }
     if session.wants_json() {
-        session.json(&json!({ "file": shown }))?;
+        session.print_json(&json!({ "file": shown }))?;
     }
     session.say(format_args!(
         "Wrote {shown}. Try `stead ls -l /`, then `stead write /notes/hello.md \"Hello\"`."

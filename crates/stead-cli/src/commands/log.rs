@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     operation: Option<OperationId>,
     /// Only since then: 2026-11-15, 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
-    #[arg(long, value_name = "TIME", value_parser = super::moment)]
+    #[arg(long, value_name = "TIME", value_parser = super::parse_time)]
     since: Option<stead::Timestamp>,
     /// At most so many changes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
@@ -39,15 +39,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     for entry in &entries {
         if session.wants_json() {
-            session.json(&json::log_entry(entry))?;
+            session.print_json(&json::log_entry(entry))?;
         } else {
-            print(entry, session)?;
+            print_entry(entry, session)?;
         }
     }
     Ok(Exit::OK)
 }
 
-fn print(entry: &LogEntry, session: &mut Session) -> Result<(), CommandError> {
+fn print_entry(entry: &LogEntry, session: &mut Session) -> Result<(), CommandError> {
     let operation = &entry.operation;
     let undone = match (entry.undone, entry.undoes.len()) {
         (true, _) => " (undone)".to_owned(),
@@ -58,12 +58,12 @@ fn print(entry: &LogEntry, session: &mut Session) -> Result<(), CommandError> {
         Some(thread) => format!("{}/{thread}", operation.identity.agent),
         None => operation.identity.agent.clone(),
     };
-    session.line(format_args!(
+    session.print_line(format_args!(
         "{}  {}  {}  {}{undone}  {}",
         session.paint(Colour::Yellow, format_args!("v{}", entry.version)),
         human::time(Some(operation.at)),
-        session.paint(Colour::Cyan, human::harmless(&who)),
-        human::harmless(&operation.tool),
+        session.paint(Colour::Cyan, human::escape_text(&who)),
+        human::escape_text(&operation.tool),
         session.paint(Colour::Dim, operation.id),
     ))?;
     for change in entry.changes.iter().take(MAX_SHOWN_PATHS) {
@@ -75,11 +75,15 @@ fn print(entry: &LogEntry, session: &mut Session) -> Result<(), CommandError> {
             LogAction::Removed => ('D', Colour::Red),
         };
         let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
-        let mark = human::mark(change.kind);
-        session.line(format_args!("  {} {from}{}{mark}", session.paint(colour, letter), change.path))?;
+        let mark = human::kind_suffix(change.kind);
+        session.print_line(format_args!(
+            "  {} {from}{}{mark}",
+            session.paint(colour, letter),
+            change.path
+        ))?;
     }
     if entry.changes.len() > MAX_SHOWN_PATHS {
-        session.line(format_args!("  and {} more", entry.changes.len() - MAX_SHOWN_PATHS))?;
+        session.print_line(format_args!("  and {} more", entry.changes.len() - MAX_SHOWN_PATHS))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Show at most so many entries
-    #[arg(long, value_name = "N", value_parser = human::at_least_one)]
+    #[arg(long, value_name = "N", value_parser = human::parse_positive)]
     limit: Option<usize>,
     /// Go on where a listing with --limit ended
     #[arg(long, value_name = "CURSOR", conflicts_with = "recursive")]
@@ -31,29 +31,29 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let several = args.paths.len() > 1;
-    session.each(&args.paths, |session, path| {
+    session.for_each(&args.paths, |session, path| {
         if several && !args.recursive && !session.wants_json() {
-            session.line(format_args!("{}:", human::harmless(path)))?;
+            session.print_line(format_args!("{}:", human::escape_text(path)))?;
         }
-        session.as_one("ls", &stead, (&args.at, path), |session, stead| match args.recursive {
-            true => below(stead.vfs(), path, &args, session),
-            false => directory(stead.vfs(), path, &args, session),
+        session.compound("ls", &stead, (&args.at, path), |session, stead| match args.recursive {
+            true => list_recursive(stead.vfs(), path, &args, session),
+            false => list_directory(stead.vfs(), path, &args, session),
         })
     })
 }
 
-fn directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
+fn list_directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let page = ListPage { cursor: args.cursor.clone(), limit: args.limit.unwrap_or(usize::MAX) };
     let listed = match vfs.list(path, &page) {
         // A file is shown as the one entry that it is.
         Err(VfsError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => {
-            alone(vfs, path)?
+            single_entry_listing(vfs, path)?
         }
         listed => listed?,
     };
     if session.wants_json() {
         let entries: Vec<_> = listed.entries.iter().map(json::entry).collect();
-        return session.json(&json!({
+        return session.print_json(&json!({
             "path": listed.path.to_string(),
             "entries": entries,
             "total": listed.total,
@@ -61,11 +61,11 @@ fn directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Resul
         }));
     }
     if args.long {
-        long(vfs, &listed, session)?;
+        print_long(vfs, &listed, session)?;
     } else {
         for entry in &listed.entries {
-            let name = painted(entry.kind, &entry.name.to_string(), session);
-            session.line(format_args!("{name}{}", human::mark(entry.kind)))?;
+            let name = coloured_name(entry.kind, &entry.name.to_string(), session);
+            session.print_line(format_args!("{name}{}", human::kind_suffix(entry.kind)))?;
         }
     }
     if let Some(cursor) = &listed.cursor {
@@ -76,7 +76,7 @@ fn directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Resul
 }
 
 /// A file as a listing of one.
-fn alone(vfs: &Vfs, path: &str) -> Result<DirectoryListing, CommandError> {
+fn single_entry_listing(vfs: &Vfs, path: &str) -> Result<DirectoryListing, CommandError> {
     let stat = vfs.stat(path)?;
     let name = stat.path.name().and_then(|name| Name::new(name.as_bytes())).expect("a file has a name");
     let entry = DirEntry {
@@ -91,42 +91,42 @@ fn alone(vfs: &Vfs, path: &str) -> Result<DirectoryListing, CommandError> {
     Ok(DirectoryListing { path: stat.path, entries: vec![entry], total: 1, cursor: None })
 }
 
-fn long(vfs: &Vfs, listed: &DirectoryListing, session: &mut Session) -> Result<(), CommandError> {
-    let sizes: Vec<_> = listed.entries.iter().map(size).collect();
+fn print_long(vfs: &Vfs, listed: &DirectoryListing, session: &mut Session) -> Result<(), CommandError> {
+    let sizes: Vec<_> = listed.entries.iter().map(size_text).collect();
     let width = sizes.iter().map(String::len).max().unwrap_or(0);
     for (entry, size) in listed.entries.iter().zip(sizes) {
         let mode = human::mode(entry.kind, entry.mode);
         let time = human::time(entry.modified);
-        let name = painted(entry.kind, &entry.name.to_string(), session);
+        let name = coloured_name(entry.kind, &entry.name.to_string(), session);
         let more = match (entry.workspace, entry.kind) {
             (Some(scope), _) => format!("/  {}", session.paint(Colour::Green, scope)),
-            (None, NodeKind::Symlink) => format!(" -> {}", target(vfs, &listed.path, entry)),
-            (None, kind) => human::mark(kind).to_owned(),
+            (None, NodeKind::Symlink) => format!(" -> {}", symlink_target(vfs, &listed.path, entry)),
+            (None, kind) => human::kind_suffix(kind).to_owned(),
         };
-        session.line(format_args!("{mode}  {size:>width$}  {time:16}  {name}{more}"))?;
+        session.print_line(format_args!("{mode}  {size:>width$}  {time:16}  {name}{more}"))?;
     }
     Ok(())
 }
 
-fn size(entry: &DirEntry) -> String {
+fn size_text(entry: &DirEntry) -> String {
     if entry.kind == NodeKind::File { human::size(entry.size) } else { "-".into() }
 }
 
 /// Where a symlink leads, or a question mark: a listing does not fail for it.
 ///
 /// A target elsewhere may be a path of the host, and is nothing that an agent could use.
-fn target(vfs: &Vfs, directory: &VfsPath, entry: &DirEntry) -> String {
-    let path = entry.name.as_plain().and_then(|name| directory.join(name).ok());
+fn symlink_target(vfs: &Vfs, directory: &VfsPath, entry: &DirEntry) -> String {
+    let path = entry.name.as_path_component().and_then(|name| directory.join(name).ok());
     let Some(target) = path.and_then(|path| vfs.read_link(&path).ok()) else { return "?".into() };
     let router = vfs.router();
     let is_inside = |path: &VfsPath| router.route(path).is_some() || router.is_synthetic(path);
-    match directory.resolve(&target) {
-        Ok(path) if is_inside(&path) => stead::name::escaped(target.as_bytes()).to_string(),
+    match directory.resolve_symlink_target(&target) {
+        Ok(path) if is_inside(&path) => stead::name::escape_name(target.as_bytes()).to_string(),
         _ => "(outside your Workspaces)".into(),
     }
 }
 
-fn painted(kind: NodeKind, name: &str, session: &Session) -> String {
+fn coloured_name(kind: NodeKind, name: &str, session: &Session) -> String {
     match kind {
         NodeKind::Directory => session.paint(Colour::Blue, name),
         NodeKind::Symlink => session.paint(Colour::Cyan, name),
@@ -134,7 +134,7 @@ fn painted(kind: NodeKind, name: &str, session: &Session) -> String {
     }
 }
 
-fn below(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
+fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let limit = args.limit.unwrap_or(usize::MAX);
     let query = WalkQuery { limit: limit.saturating_add(1), ..WalkQuery::default() };
     let WalkResult { mut found, unread } = vfs.walk(path, &query)?;
@@ -143,23 +143,23 @@ fn below(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<()
     if session.wants_json() {
         let entries: Vec<_> = found.iter().map(json::walked).collect();
         let unread = json::unread(&unread);
-        return session.json(&json!({ "entries": entries, "truncated": truncated, "unread": unread }));
+        return session.print_json(&json!({ "entries": entries, "truncated": truncated, "unread": unread }));
     }
     for entry in &found {
-        let name = painted(entry.kind, &entry.path, session);
-        let mark = human::mark(entry.kind);
+        let name = coloured_name(entry.kind, &entry.path, session);
+        let mark = human::kind_suffix(entry.kind);
         if args.long {
             let mode = human::mode(entry.kind, entry.mode);
             let size = if entry.kind == NodeKind::File { human::size(entry.size) } else { "-".into() };
             let time = human::time(entry.modified);
-            session.line(format_args!("{mode}  {size:>10}  {time:16}  {name}{mark}"))?;
+            session.print_line(format_args!("{mode}  {size:>10}  {time:16}  {name}{mark}"))?;
         } else {
-            session.line(format_args!("{name}{mark}"))?;
+            session.print_line(format_args!("{name}{mark}"))?;
         }
     }
     if truncated {
         session.say(format_args!("There is more than {limit}; raise --limit to see it."));
     }
-    session.say_unread(&unread);
+    session.warn_unreadable(&unread);
     Ok(())
 }

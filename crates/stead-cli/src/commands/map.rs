@@ -10,9 +10,9 @@ pub(crate) struct Args {}
 pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     let map = session.stead_of_agent(None)?.map();
     if session.wants_json() {
-        session.json(&json!({ "map": map }))?;
+        session.print_json(&json!({ "map": map }))?;
     } else {
-        session.wrote(|out| std::io::Write::write_all(out, map.as_bytes()))?;
+        session.write_output(|out| std::io::Write::write_all(out, map.as_bytes()))?;
     }
     Ok(Exit::OK)
 }

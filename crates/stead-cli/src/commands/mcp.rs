@@ -17,7 +17,7 @@ use crate::telemetry::Telemetry;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
     /// Give results their facts as structured content, for programs; models get text alone on every host
     #[arg(long)]
@@ -38,7 +38,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let agent = session.named_agent().unwrap_or("agent");
         let directories: Vec<_> =
             args.directories.iter().map(|directory| ScopedDirectory::parse(directory)).collect();
-        let config = Config::of_directories(agent, &directories)?;
+        let config = Config::for_directories(agent, &directories)?;
         (config, Identity { thread: args.thread, ..Identity::agent(agent) })
     };
     if std::io::stdin().is_terminal() {

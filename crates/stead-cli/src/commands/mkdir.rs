@@ -18,10 +18,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("mkdir")?;
     let parents = if args.parents { Parents::Create } else { Parents::Required };
-    session.each(&args.paths, |session, path| {
+    session.for_each(&args.paths, |session, path| {
         let written = vfs.mkdir(path, parents)?;
         if session.wants_json() {
-            session.json(&json::written(&written))?;
+            session.print_json(&json::written(&written))?;
         }
         Ok(())
     })

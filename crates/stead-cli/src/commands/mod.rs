@@ -134,7 +134,7 @@ impl Command {
             Command::Forks(args) => forks::run(args, session),
             Command::Discard(args) => discard::run(args, session),
             Command::Mount(args) => mount::run(args, session),
-            Command::MountKeeper(args) => mount::keeper(&args),
+            Command::MountKeeper(args) => mount::run_watchdog(&args),
             Command::Mcp(args) => mcp::run(args, session),
             Command::Serve(args) => serve::run(args, session),
             Command::Token(args) => token::run(args, session),
@@ -149,24 +149,24 @@ impl Command {
 }
 
 /// A time as people write it, for clap.
-fn moment(text: &str) -> Result<stead::Timestamp, String> {
-    stead::when::time(text, SystemClock.now())
+fn parse_time(text: &str) -> Result<stead::Timestamp, String> {
+    stead::when::parse_time(text, SystemClock.now())
 }
 
 /// A length of time as people write it, for clap.
 /// A thread's name, where one is an argument.
-fn thread(text: &str) -> Result<String, String> {
-    stead::thread_name(text).map_err(|error| error.to_string())
+fn parse_thread(text: &str) -> Result<String, String> {
+    stead::parse_thread_name(text).map_err(|error| error.to_string())
 }
 
 /// A length of time that does not end as it begins.
-fn some_time(text: &str) -> Result<std::time::Duration, String> {
-    match length(text)? {
+fn parse_nonzero_duration(text: &str) -> Result<std::time::Duration, String> {
+    match parse_duration(text)? {
         std::time::Duration::ZERO => Err("that is no time at all".to_owned()),
         time => Ok(time),
     }
 }
 
-fn length(text: &str) -> Result<std::time::Duration, String> {
-    stead::when::length(text)
+fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    stead::when::parse_duration(text)
 }

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     at_directory: PathBuf,
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
     #[command(flatten)]
     at: AsOfArg,
@@ -58,21 +58,21 @@ pub(crate) struct WatchdogArgs {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.background {
-        return in_background(session);
+        return run_in_background(session);
     }
     let config = session.config()?;
-    check_apart(&args.at_directory, &config)?;
+    check_no_overlap(&args.at_directory, &config)?;
     let stead = session.stead_of_agent(args.thread.as_deref())?;
     let past = args.at.is_some();
-    let stead = args.at.look(stead, "/")?;
+    let stead = args.at.apply_to(stead, "/")?;
     // Before anyone can know that it is there, and end it.
     let signals = MountSignals::new()?;
     let mount = FuseMount::new(stead.vfs(), &args.at_directory, options(&args, &config, &stead, past))
-        .map_err(|error| told(&error))?;
-    let mut keeper = keep(&mount);
-    say(&mount, session)?;
+        .map_err(|error| to_command_error(&error))?;
+    let mut keeper = spawn_watchdog(&mount);
+    print_mounted(&mount, session)?;
     signals.wait(&mount);
-    let unmounted = mount.unmount().map_err(|error| told(&error));
+    let unmounted = mount.unmount().map_err(|error| to_command_error(&error));
     if let Some(keeper) = &mut keeper {
         if let (Some(mut word), Ok(())) = (keeper.stdin.take(), &unmounted) {
             // It means that nothing is left to do.
@@ -85,7 +85,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 }
 
 /// A mount that shows itself, or hides what it stands on, would wait for itself.
-fn check_apart(at: &Path, config: &Config) -> Result<(), CommandError> {
+fn check_no_overlap(at: &Path, config: &Config) -> Result<(), CommandError> {
     let own = config.stores.values().filter_map(|store| match store {
         StoreConfig::Physical { path, .. } => Some(path.clone()),
         StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
@@ -115,12 +115,12 @@ fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> MountOpti
     }
 }
 
-fn say(mount: &FuseMount, session: &mut Session) -> Result<(), CommandError> {
-    let shown = human::harmless(&mount.at().to_string_lossy()).to_string();
+fn print_mounted(mount: &FuseMount, session: &mut Session) -> Result<(), CommandError> {
+    let shown = human::escape_text(&mount.mount_point().to_string_lossy()).to_string();
     if session.wants_json() {
-        session.json(&json!({ "mounted": shown }))?;
+        session.print_json(&json!({ "mounted": shown }))?;
     } else {
-        session.line(format_args!("Mounted at {shown}"))?;
+        session.print_line(format_args!("Mounted at {shown}"))?;
         if session.is_terminal() {
             session.say("Ctrl-C, or `umount` there, ends it.");
         }
@@ -154,7 +154,7 @@ impl MountSignals {
             loop {
                 tokio::select! {
                     () = ends.recv() => return,
-                    _ = pace.tick() => if mount.has_ended() { return },
+                    _ = pace.tick() => if mount.is_unmounted() { return },
                 }
             }
         });
@@ -162,7 +162,7 @@ impl MountSignals {
 }
 
 /// Starts a process that clears the mount away if this one is killed: nobody else could.
-fn keep(mount: &FuseMount) -> Option<Child> {
+fn spawn_watchdog(mount: &FuseMount) -> Option<Child> {
     let own = std::env::current_exe().ok()?;
     let mut keeper = Command::new(own);
     keeper
@@ -175,11 +175,11 @@ fn keep(mount: &FuseMount) -> Option<Child> {
     keeper.process_group(0).spawn().ok()
 }
 
-pub(super) fn keeper(args: &WatchdogArgs) -> CommandResult {
+pub(super) fn run_watchdog(args: &WatchdogArgs) -> CommandResult {
     // It was ended already where nothing is mounted any more.
     let Some(watched) = OrphanedMount::new(&args.device) else { return Ok(Exit::OK) };
-    if !ends_in_order().map_err(|error| CommandError::host("a mount can't be watched", error))? {
-        watched.end();
+    if !wait_for_clean_exit().map_err(|error| CommandError::host("a mount can't be watched", error))? {
+        watched.remove();
     }
     Ok(Exit::OK)
 }
@@ -188,7 +188,7 @@ pub(super) fn keeper(args: &WatchdogArgs) -> CommandResult {
 ///
 /// The kernel tells when its first thread is gone. The end of standard input alone would not do: that comes with the
 /// last thread, which the kernel may hold until the mount has ended.
-fn ends_in_order() -> io::Result<bool> {
+fn wait_for_clean_exit() -> io::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut killed = signal(SignalKind::user_defined1())?;
@@ -205,7 +205,7 @@ fn ends_in_order() -> io::Result<bool> {
 }
 
 /// Does the same in a process of its own, and waits until that has mounted it.
-fn in_background(session: &mut Session) -> CommandResult {
+fn run_in_background(session: &mut Session) -> CommandResult {
     let gone = |error| CommandError::host("the process in the background can't be started", error);
     let own = std::env::current_exe().map_err(gone)?;
     let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
@@ -222,7 +222,7 @@ fn in_background(session: &mut Session) -> CommandResult {
         BufReader::new(output).read_line(&mut line).map_err(gone)?;
     }
     if line.starts_with("Mounted at ") || line.contains("\"mounted\"") {
-        session.line(line.trim_end())?;
+        session.print_line(line.trim_end())?;
         return Ok(Exit::OK);
     }
     if let Some(mut errors) = child.stderr.take() {
@@ -230,13 +230,13 @@ fn in_background(session: &mut Session) -> CommandResult {
     }
     let ended = child.wait().map_err(gone)?;
     if !line.is_empty() {
-        session.line(line.trim_end())?;
+        session.print_line(line.trim_end())?;
     }
     session.say(said.trim_end());
-    Ok(Exit::of(ended.code()))
+    Ok(Exit::from_child(ended.code()))
 }
 
-fn told(error: &MountError) -> CommandError {
+fn to_command_error(error: &MountError) -> CommandError {
     let kind = match error {
         MountError::Unsupported(_) => ErrorKind::Unsupported,
         MountError::Place(_) => ErrorKind::Invalid,

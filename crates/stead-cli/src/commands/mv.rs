@@ -29,7 +29,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         None => vfs.rename(&args.from, &to, overwrite)?,
     };
     if session.wants_json() {
-        session.json(&json::copied(&moved))?;
+        session.print_json(&json::copied(&moved))?;
     }
     session.say(format_args!("Moved {} to {}", moved.from, moved.to));
     Ok(Exit::OK)

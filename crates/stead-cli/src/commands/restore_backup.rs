@@ -31,9 +31,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let version = Stores::of(&config).restore_backup(&args.file, &mut |_| ())?;
     drop(progress);
     if session.wants_json() {
-        session.json(&json!({ "version": version.0 }))?;
+        session.print_json(&json!({ "version": version.0 }))?;
     } else {
-        session.line(format_args!("The database is what the backup holds, as version {version}."))?;
+        session.print_line(format_args!("The database is what the backup holds, as version {version}."))?;
     }
     Ok(Exit::OK)
 }

@@ -22,10 +22,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("rm")?;
     let options = RemoveOptions { recursive: args.recursive, force: args.force, if_match: None };
-    session.each(&args.paths, |session, path| {
+    session.for_each(&args.paths, |session, path| {
         let removed = remove(&vfs, path, options)?;
         if session.wants_json() {
-            session.json(&json!({
+            session.print_json(&json!({
                 "path": removed.path.to_string(),
                 "version": removed.version.map(|version| version.0),
                 "operation": removed.operation.to_string(),

@@ -37,7 +37,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.demo {
-        return demo(&args, session);
+        return serve_demo(&args, session);
     }
     let config = session.config()?;
     let agent = session.named_agent().map(str::to_owned);
@@ -47,13 +47,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let known = config.agents.keys().cloned().collect();
         return Err(stead::Error::UnknownAgent { name: agent.clone(), known }.into());
     }
-    let open = !Tokens::of(&config).are_in_use()?;
+    let open = !Tokens::of(&config).were_ever_created()?;
     let options = HttpOptions { agent, public_url: args.public_url };
     let results = ResultFormat::structured_if(args.structured);
     serve(&config, args.listen.unwrap_or(DEFAULT_ADDRESS), results, options, |url| {
         if session.wants_json() {
             // Whoever waits for it reads one line; if they have gone, the server is of no less use.
-            let _ = session.json(&json!({ "listening": url })).and_then(|()| session.flush());
+            let _ = session.print_json(&json!({ "listening": url })).and_then(|()| session.flush());
         } else {
             session.say(format_args!("Serving MCP at {url}"));
         }
@@ -77,18 +77,19 @@ fn serve(
     Ok(Exit::OK)
 }
 
-fn demo(args: &Args, session: &mut Session) -> CommandResult {
-    let demo = Demo::make()?;
-    let listen = args.listen.unwrap_or_else(free);
+fn serve_demo(args: &Args, session: &mut Session) -> CommandResult {
+    let demo = Demo::create()?;
+    let listen = args.listen.unwrap_or_else(free_address);
     let options = HttpOptions { agent: None, public_url: args.public_url.clone() };
     let mut told: Result<(), CommandError> = Ok(());
     let results = ResultFormat::structured_if(args.structured);
-    let ended = serve(demo.config(), listen, results, options, |url| told = demo.tell(&url, session));
+    let ended =
+        serve(demo.config(), listen, results, options, |url| told = demo.print_instructions(&url, session));
     told.and(ended)
 }
 
 /// The usual place, or another one where that is taken: whoever tries things out has not chosen it.
-fn free() -> SocketAddr {
+fn free_address() -> SocketAddr {
     match TcpListener::bind(DEFAULT_ADDRESS) {
         Ok(_) => DEFAULT_ADDRESS,
         Err(_) => SocketAddr::new(DEFAULT_ADDRESS.ip(), 0),

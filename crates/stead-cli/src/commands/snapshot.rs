@@ -19,16 +19,16 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let interrupt = Interrupt::listen()?;
     let stead = interrupt.stops(&session.stead()?);
     let progress = Progress::new(session);
-    let made = stead.snapshot_watched(args.prefix.as_deref(), args.label.as_deref(), &mut |done| {
+    let made = stead.snapshot_with_progress(args.prefix.as_deref(), args.label.as_deref(), &mut |done| {
         progress.show(|| format!("{} looked at", human::count(done, "file", "files")));
     });
     let made = made.map_err(|error| interrupt.or(error, "no snapshot was made"))?;
     drop(progress);
     if session.wants_json() {
-        session.json(&json::snapshot(&made))?;
+        session.print_json(&json::snapshot(&made))?;
     } else {
         let label = made.label.as_ref().map_or(String::new(), |label| format!(" `{label}`"));
-        session.line(format_args!("Snapshot #{}{label} keeps version {}.", made.id, made.version))?;
+        session.print_line(format_args!("Snapshot #{}{label} keeps version {}.", made.id, made.version))?;
     }
     Ok(Exit::OK)
 }

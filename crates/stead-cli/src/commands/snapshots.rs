@@ -18,9 +18,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if let Some(name) = args.forget {
         let gone = stead.forget_snapshot(args.prefix.as_deref(), &name)?;
         if session.wants_json() {
-            session.json(&json::snapshot(&gone))?;
+            session.print_json(&json::snapshot(&gone))?;
         } else {
-            session.line(format_args!("Snapshot #{} is gone.", gone.id))?;
+            session.print_line(format_args!("Snapshot #{} is gone.", gone.id))?;
         }
         return Ok(Exit::OK);
     }
@@ -30,18 +30,18 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     for snapshot in &snapshots {
         if session.wants_json() {
-            session.json(&json::snapshot(snapshot))?;
+            session.print_json(&json::snapshot(snapshot))?;
             continue;
         }
         let id = session.paint(Colour::Yellow, format_args!("#{}", snapshot.id));
         let of = snapshot.prefix.as_deref().unwrap_or("everything");
         let label = snapshot.label.as_deref().unwrap_or("-");
-        session.line(format_args!(
+        session.print_line(format_args!(
             "{id}  {}  v{:<8}  {}  {}",
             human::time(Some(snapshot.at)),
             snapshot.version.to_string(),
-            human::harmless(of),
-            human::harmless(label)
+            human::escape_text(of),
+            human::escape_text(label)
         ))?;
     }
     Ok(Exit::OK)

@@ -20,16 +20,16 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    session.each(&args.paths, |session, path| {
-        let stat = session.as_one("stat", &stead, (&args.at, path), |_, stead| {
+    session.for_each(&args.paths, |session, path| {
+        let stat = session.compound("stat", &stead, (&args.at, path), |_, stead| {
             let vfs = stead.vfs();
             Ok(if args.no_follow { vfs.stat_link(path)? } else { vfs.stat(path)? })
         })?;
-        if session.wants_json() { session.json(&json::stat(&stat)) } else { print(&stat, session) }
+        if session.wants_json() { session.print_json(&json::stat(&stat)) } else { print_stat(&stat, session) }
     })
 }
 
-fn print(stat: &Stat, session: &mut Session) -> Result<(), CommandError> {
+fn print_stat(stat: &Stat, session: &mut Session) -> Result<(), CommandError> {
     let size = match stat.kind {
         NodeKind::File => Some(format!("{} ({} bytes)", human::size(stat.size), stat.size)),
         _ => None,
@@ -47,7 +47,7 @@ fn print(stat: &Stat, session: &mut Session) -> Result<(), CommandError> {
     ];
     for (name, value) in rows {
         if let Some(value) = value {
-            session.line(format_args!("{name:9} {value}"))?;
+            session.print_line(format_args!("{name:9} {value}"))?;
         }
     }
     Ok(())

@@ -26,14 +26,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
     }
     if session.wants_json() {
-        session.json(&tools.iter().map(|tool| as_json(tool, &toolbox)).collect())?;
+        session.print_json(&tools.iter().map(|tool| as_json(tool, &toolbox)).collect())?;
         return Ok(Exit::OK);
     }
     for (index, tool) in tools.iter().enumerate() {
         if index > 0 {
-            session.line("")?;
+            session.print_line("")?;
         }
-        print(tool, &toolbox, session)?;
+        print_tool(tool, &toolbox, session)?;
     }
     if tools.is_empty() {
         session.say(
@@ -43,16 +43,16 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
-fn print(tool: &Tool, toolbox: &Toolbox, session: &mut Session) -> Result<(), CommandError> {
+fn print_tool(tool: &Tool, toolbox: &Toolbox, session: &mut Session) -> Result<(), CommandError> {
     let name = session.paint(Colour::Bold, tool.name);
-    session.line(name)?;
-    session.line(format_args!("  {}", toolbox.description(tool)))?;
+    session.print_line(name)?;
+    session.print_line(format_args!("  {}", toolbox.description(tool)))?;
     for field in tool.input {
         let optional = if field.required { "" } else { ", optional" };
-        session.line(format_args!(
+        session.print_line(format_args!(
             "    {} ({}{optional}): {}",
             field.name,
-            field.takes.words(),
+            field.takes.describe(),
             field.about
         ))?;
     }

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "N")]
     depth: Option<usize>,
     /// Show at most so many entries
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::parse_positive)]
     limit: usize,
     #[command(flatten)]
     at: AsOfArg,
@@ -28,7 +28,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         limit: args.limit.saturating_add(1),
         ..WalkQuery::default()
     };
-    let walked = session.as_one("tree", &stead, (&args.at, &args.path), |_, stead| {
+    let walked = session.compound("tree", &stead, (&args.at, &args.path), |_, stead| {
         let top = stead.vfs().stat(&args.path)?.path;
         Ok((stead.vfs().walk(&top, &query)?, top))
     });
@@ -37,7 +37,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     found.truncate(args.limit);
     if session.wants_json() {
         let entries: Vec<_> = found.iter().map(json::walked).collect();
-        session.json(&json!({
+        session.print_json(&json!({
             "path": top.to_string(),
             "entries": entries,
             "truncated": truncated,
@@ -45,13 +45,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }))?;
         return Ok(Exit::OK);
     }
-    session.line(&top)?;
+    session.print_line(&top)?;
     let top = if top.is_root() { String::new() } else { top.to_string() };
     draw(&top, &found, session)?;
     if truncated {
         session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
     }
-    session.say_unread(&unread);
+    session.warn_unreadable(&unread);
     Ok(Exit::OK)
 }
 
@@ -62,7 +62,7 @@ fn draw(top: &str, found: &[PathEntry], session: &mut Session) -> Result<(), Com
             entry.path.strip_prefix(top).unwrap_or(&entry.path).trim_start_matches('/').split('/').collect()
         })
         .collect();
-    let lasts = last_ones(&components.iter().map(Vec::len).collect::<Vec<_>>());
+    let lasts = last_in_directory(&components.iter().map(Vec::len).collect::<Vec<_>>());
     // For each level, whether the entry that is open there is the last of its directory.
     let mut open = Vec::new();
     for ((entry, names), is_last) in found.iter().zip(&components).zip(lasts) {
@@ -70,9 +70,9 @@ fn draw(top: &str, found: &[PathEntry], session: &mut Session) -> Result<(), Com
         let mut line: String = open.iter().map(|&last| if last { "    " } else { "\u{2502}   " }).collect();
         line.push_str(if is_last { "\u{2514}\u{2500}\u{2500} " } else { "\u{251c}\u{2500}\u{2500} " });
         let name = names.last().copied().unwrap_or_default();
-        let mark = human::mark(entry.kind);
+        let mark = human::kind_suffix(entry.kind);
         let name = if mark == "/" { session.paint(Colour::Blue, name) } else { name.to_owned() };
-        session.line(format_args!("{line}{name}{mark}"))?;
+        session.print_line(format_args!("{line}{name}{mark}"))?;
         open.resize(names.len() - 1, false);
         open.push(is_last);
     }
@@ -80,7 +80,7 @@ fn draw(top: &str, found: &[PathEntry], session: &mut Session) -> Result<(), Com
 }
 
 /// For entries in the order of a walk, by their depths: whether each is the last in its directory.
-fn last_ones(depths: &[usize]) -> Vec<bool> {
+fn last_in_directory(depths: &[usize]) -> Vec<bool> {
     let deepest = depths.iter().copied().max().unwrap_or(0);
     // Seen from the end: whether an entry of that depth has come since the last shallower one.
     let mut followed = vec![false; deepest + 1];
@@ -106,7 +106,7 @@ mod tests {
     fn the_last_of_each_directory_is_known() {
         //          a     a/x    a/y    a/y/z  b
         let lasts = [false, false, true, true, true];
-        assert_eq!(last_ones(&[1, 2, 2, 3, 1]), lasts);
-        assert_eq!(last_ones(&[]), [false; 0]);
+        assert_eq!(last_in_directory(&[1, 2, 2, 3, 1]), lasts);
+        assert_eq!(last_in_directory(&[]), [false; 0]);
     }
 }

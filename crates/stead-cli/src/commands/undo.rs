@@ -13,7 +13,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", conflicts_with_all = ["since", "operation"])]
     last: Option<usize>,
     /// Everything since then: 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
-    #[arg(long, value_name = "TIME", conflicts_with = "operation", value_parser = super::moment)]
+    #[arg(long, value_name = "TIME", conflicts_with = "operation", value_parser = super::parse_time)]
     since: Option<stead::Timestamp>,
     /// This one; an undo can be undone, too
     #[arg(long, value_name = "ID")]
@@ -42,15 +42,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             UndoTarget::Last(_) | UndoTarget::Since(_) => "There is nothing to take back.",
         });
         if session.wants_json() {
-            session.json(&json::undone(&undone, args.dry_run))?;
+            session.print_json(&json::undone(&undone, args.dry_run))?;
         }
         return Ok(Exit::OK);
     }
-    report(&undone, args.dry_run, "Took back", session)
+    report_undone(&undone, args.dry_run, "Took back", session)
 }
 
 /// Says what became of what; a conflict is an answer, too.
-pub(super) fn report(
+pub(super) fn report_undone(
     undone: &RevertResult,
     dry_run: bool,
     did: &str,
@@ -59,11 +59,11 @@ pub(super) fn report(
     let refused = !undone.done && !dry_run;
     let exit = if undone.conflicts.is_empty() { Exit::OK } else { Exit::NEGATIVE };
     if session.wants_json() {
-        session.json(&json::undone(undone, dry_run))?;
+        session.print_json(&json::undone(undone, dry_run))?;
         return Ok(exit);
     }
     for operation in &undone.undone {
-        let (tool, time) = (human::harmless(&operation.tool), human::time(Some(operation.at)));
+        let (tool, time) = (human::escape_text(&operation.tool), human::time(Some(operation.at)));
         let verb = if undone.done { did } else { "Would take back" };
         session.say(format_args!("{verb} {tool} of {time} ({})", operation.id));
     }
@@ -77,7 +77,7 @@ pub(super) fn report(
             RevertAction::Removed => ("removed", Colour::Red),
         };
         let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
-        session.line(format_args!(
+        session.print_line(format_args!(
             "{} {from}{}",
             session.paint(colour, format_args!("{word:10}")),
             change.path
@@ -86,7 +86,7 @@ pub(super) fn report(
     for (word, stays) in [("conflict", &undone.conflicts), ("left out", &undone.left_out)] {
         for one in stays {
             let word = session.paint(Colour::Yellow, format_args!("{word:10}"));
-            session.line(format_args!("{word} {}: {}", one.path, one.why))?;
+            session.print_line(format_args!("{word} {}: {}", one.path, one.why))?;
         }
     }
     if refused {

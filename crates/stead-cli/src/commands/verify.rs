@@ -1,6 +1,6 @@
 use serde_json::json;
 use stead::Stores;
-use stead::name::escaped;
+use stead::name::escape_name;
 
 use crate::failure::{CommandResult, Exit};
 use crate::human;
@@ -20,12 +20,12 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     drop(progress);
     let mut exit = Exit::OK;
     for (store, found) in verified? {
-        let store = escaped(store.as_bytes()).to_string();
+        let store = escape_name(store.as_bytes()).to_string();
         if !found.problems.is_empty() {
             exit = Exit::INTERNAL;
         }
         if session.wants_json() {
-            session.json(&json!({
+            session.print_json(&json!({
                 "store": store,
                 "entries": found.entries,
                 "contents": found.contents,
@@ -40,9 +40,9 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
             0 => "nothing is wrong".to_owned(),
             problems => human::count(problems, "problem", "problems"),
         };
-        session.line(format_args!("{store}: {entries}, {contents}: {verdict}"))?;
+        session.print_line(format_args!("{store}: {entries}, {contents}: {verdict}"))?;
         for problem in &found.problems {
-            session.line(format_args!("  {problem}"))?;
+            session.print_line(format_args!("  {problem}"))?;
         }
     }
     Ok(exit)

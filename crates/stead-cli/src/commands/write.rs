@@ -1,7 +1,7 @@
 use stead::TagRef;
 use stead::vfs::WriteOptions;
 
-use super::content::{ContentArg, stdin};
+use super::content::{ContentArg, open_stdin};
 use crate::failure::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
@@ -30,12 +30,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if let Some(tag) = args.if_match {
         options = options.if_match(tag);
     }
-    let written = match args.content.given() {
+    let written = match args.content.argument() {
         Some(content) => vfs.write_with(&args.path, content, &options)?,
-        None => vfs.write_from(&args.path, &mut stdin()?, &options)?,
+        None => vfs.write_from(&args.path, &mut open_stdin()?, &options)?,
     };
     if session.wants_json() {
-        session.json(&json::written(&written))?;
+        session.print_json(&json::written(&written))?;
     }
     session.say(format_args!(
         "{} {}",

@@ -83,7 +83,7 @@ fn ask(stead: &Stead, tool: &Tool, arguments: Value) {
     let asked = format!("{} {arguments}", tool.name);
     let reply = stead.call(tool.name, arguments);
     let structured = Value::from(reply.structured());
-    check(&asked, format!("{} {structured} {:?}", reply.words(), reply.failure).as_bytes());
+    check(&asked, format!("{} {structured} {:?}", reply.joined_text(), reply.failure).as_bytes());
     // A model reads the same with more around it; a picture is there in bytes.
     for block in reply.for_model() {
         match block {
@@ -96,7 +96,7 @@ fn ask(stead: &Stead, tool: &Tool, arguments: Value) {
 /// Asks a tool about everything.
 fn ask_about_everything(stead: &Stead, tool: &Tool, world: &World) {
     // What is made under that name where everything may be seen is no canary.
-    let is_open = |path: &String| tool.changes() && path.starts_with("/home/beside");
+    let is_open = |path: &String| tool.is_mutating() && path.starts_with("/home/beside");
     for path in PATHS.iter().map(ToString::to_string).chain(named()).filter(|path| !is_open(path)) {
         for arguments in calls(tool, &path, world) {
             ask(stead, tool, arguments);
@@ -122,7 +122,7 @@ fn no_tool_that_looks_tells_of_what_is_withheld() {
     let world = World::new(Asked::ByAgent);
     let stead = world.stead();
     look_everywhere(&stead);
-    for tool in TOOLS.into_iter().filter(|tool| !tool.changes()) {
+    for tool in TOOLS.into_iter().filter(|tool| !tool.is_mutating()) {
         ask_about_everything(&stead, tool, &world);
     }
 }
@@ -132,7 +132,7 @@ fn no_tool_that_changes_tells_of_what_is_withheld_or_brings_it_out() {
     // What destroys comes last, so that there is something to be told of for the others.
     let destroys = |tool: &&&Tool| tool.name.starts_with("delete") || tool.name.starts_with("write");
     let (last, first): (Vec<&Tool>, Vec<&Tool>) =
-        TOOLS.iter().copied().filter(|tool| tool.changes()).partition(|tool| destroys(&tool));
+        TOOLS.iter().copied().filter(|tool| tool.is_mutating()).partition(|tool| destroys(&tool));
     for tools in [first, last] {
         let world = World::new(Asked::ByAgent);
         let stead = world.stead();

@@ -227,7 +227,7 @@ fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
             return Err(format!("{name}: {:?}", verified.problems));
         }
     }
-    if let Some(audit) = stores.audited().map_err(|error| error.to_string())? {
+    if let Some(audit) = stores.audit_access().map_err(|error| error.to_string())? {
         let verified =
             audit.verify(&ArchiveLookup::default(), &mut |_| ()).map_err(|error| error.to_string())?;
         if !verified.problems.is_empty() {

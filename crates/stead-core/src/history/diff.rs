@@ -17,7 +17,7 @@ pub enum ContentDiff {
 }
 
 /// Compares two contents by line, with so many lines around each difference.
-pub fn compare(old: &[u8], new: &[u8], context: usize) -> ContentDiff {
+pub fn diff_content(old: &[u8], new: &[u8], context: usize) -> ContentDiff {
     if [old, new].iter().any(|side| side.len() as u64 > MAX_DIFF_SIZE || !is_text(side)) {
         return ContentDiff::Binary;
     }
@@ -34,13 +34,15 @@ mod tests {
 
     #[test]
     fn text_is_compared_by_line() {
-        let ContentDiff::Text(diff) = compare(b"a\nb\nc\n", b"a\nB\nc", 1) else { panic!("this is text") };
+        let ContentDiff::Text(diff) = diff_content(b"a\nb\nc\n", b"a\nB\nc", 1) else {
+            panic!("this is text")
+        };
         assert_eq!(diff, "@@ -1,3 +1,3 @@\n a\n-b\n-c\n+B\n+c\n\\ No newline at end of file\n");
     }
 
     #[test]
     fn what_is_no_text_is_not_compared_by_line() {
-        assert_eq!(compare(b"a\0", b"b", 3), ContentDiff::Binary);
-        assert_eq!(compare(b"\xff", b"b", 3), ContentDiff::Binary);
+        assert_eq!(diff_content(b"a\0", b"b", 3), ContentDiff::Binary);
+        assert_eq!(diff_content(b"\xff", b"b", 3), ContentDiff::Binary);
     }
 }

@@ -10,6 +10,8 @@ mod steps;
 mod undo;
 
 pub use steps::RevertAction;
-pub use undo::{DesiredState, NodeConflict, PlannedContent, PlannedNode, RevertMode, RevertPlan, plan};
+pub use undo::{
+    DesiredState, NodeConflict, PlannedContent, PlannedNode, RevertMode, RevertPlan, plan_revert,
+};
 
-pub(crate) use steps::{RevertSteps, StoreView, ordered};
+pub(crate) use steps::{RevertSteps, StoreView, order_steps};

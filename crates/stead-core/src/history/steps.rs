@@ -19,9 +19,9 @@ const OWNER_ACCESS: u32 = 0o700;
 /// What a plan needs to see of a Store as it is now.
 pub(crate) trait StoreView {
     /// What has a path, if something has.
-    fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>>;
+    fn stat(&mut self, path: &StorePath) -> StoreResult<Option<Attr>>;
     /// The names in a directory.
-    fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>>;
+    fn child_names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>>;
     /// Kept content, whole.
     fn read(&mut self, past: &ContentRef) -> StoreResult<Vec<u8>>;
 }
@@ -75,7 +75,7 @@ const DIRECTORY_NOT_EMPTY: &str =
     "the directory is not empty, so it stays; to undo an earlier operation, name it by its id";
 
 /// Brings an arrangement into order. What moves may step aside into `aside`, a directory that is there.
-pub(crate) fn ordered(
+pub(crate) fn order_steps(
     arrangement: RevertPlan,
     deeds: &RevisionSet,
     aside: &StorePath,
@@ -84,19 +84,19 @@ pub(crate) fn ordered(
     let RevertPlan { targets, conflicts, mut effects } = arrangement;
     let (stand_ins, movers, staying) = (HashMap::new(), Vec::new(), Vec::new());
     let mut ordering = StepPlanner { targets, conflicts, deeds, stand_ins, movers, staying };
-    while ordering.settle(sight)? {}
+    while ordering.drop_impossible(sight)? {}
     for conflict in &ordering.conflicts {
         effects.remove(&conflict.node);
     }
     let mut staying = Vec::new();
     for &node in &ordering.staying {
-        if let (Some(operations), Some(now)) = (effects.remove(&node), ordering.now(node)) {
+        if let (Some(operations), Some(now)) = (effects.remove(&node), ordering.current(node)) {
             let (path, why) = (now.path.as_bytes().to_vec(), DIRECTORY_NOT_EMPTY.to_owned());
             staying.push((NodeConflict { node, path, why }, operations));
         }
     }
     let effective = effects.into_values().flatten().collect();
-    Ok(RevertSteps { effective, staying, ..ordering.steps(aside, sight)? })
+    Ok(RevertSteps { effective, staying, ..ordering.build_steps(aside, sight)? })
 }
 
 struct StepPlanner<'d> {
@@ -112,7 +112,7 @@ struct StepPlanner<'d> {
 }
 
 impl StepPlanner<'_> {
-    fn now(&self, node: NodeId) -> Option<&CurrentNode> {
+    fn current(&self, node: NodeId) -> Option<&CurrentNode> {
         self.deeds.now.get(&node)
     }
 
@@ -129,17 +129,17 @@ impl StepPlanner<'_> {
             // Directories that would lie in each other are nowhere.
             Some(_) if depth > crate::path::MAX_DEPTH => None,
             Some(PlannedNode { to: None, .. }) => None,
-            Some(PlannedNode { to: Some(to), .. }) if self.returns(node) || self.moves(node) => {
+            Some(PlannedNode { to: Some(to), .. }) if self.is_revived(node) || self.is_moved(node) => {
                 Some(self.path_within(to.parent, depth + 1)?.child(&to.name))
             }
             // Another agent may have put it into a directory that none of the operations names.
-            Some(_) | None => self.unmoved(node, depth),
+            Some(_) | None => self.path_below_moved(node, depth),
         }
     }
 
     /// Where a node that is not changed itself will be: it goes along with the directories above it.
-    fn unmoved(&self, node: NodeId, depth: usize) -> Option<StorePath> {
-        let now = self.now(node)?;
+    fn path_below_moved(&self, node: NodeId, depth: usize) -> Option<StorePath> {
+        let now = self.current(node)?;
         if depth > crate::path::MAX_DEPTH {
             return None;
         }
@@ -147,18 +147,18 @@ impl StepPlanner<'_> {
         match self.movers.iter().filter(above).max_by_key(|(path, _)| path.depth()) {
             None => Some(now.path.clone()),
             Some((path, mover)) => {
-                let rest = StorePath::from_checked(now.path.below(path)?);
+                let rest = StorePath::from_checked(now.path.strip_prefix(path)?);
                 Some(self.path_within(*mover, depth + 1)?.join(&rest))
             }
         }
     }
 
-    fn goes(&self, node: NodeId) -> bool {
-        self.now(node).is_some() && self.targets.get(&node).is_some_and(|target| target.to.is_none())
+    fn is_removed(&self, node: NodeId) -> bool {
+        self.current(node).is_some() && self.targets.get(&node).is_some_and(|target| target.to.is_none())
     }
 
-    fn moves(&self, node: NodeId) -> bool {
-        match (self.now(node).and_then(|now| now.state.as_ref()), self.targets.get(&node)) {
+    fn is_moved(&self, node: NodeId) -> bool {
+        match (self.current(node).and_then(|now| now.state.as_ref()), self.targets.get(&node)) {
             (Some(state), Some(PlannedNode { to: Some(to), .. })) => {
                 (state.parent, &state.name) != (to.parent, &to.name)
             }
@@ -166,12 +166,12 @@ impl StepPlanner<'_> {
         }
     }
 
-    fn returns(&self, node: NodeId) -> bool {
-        self.now(node).is_none() && self.targets.get(&node).is_some_and(|target| target.to.is_some())
+    fn is_revived(&self, node: NodeId) -> bool {
+        self.current(node).is_none() && self.targets.get(&node).is_some_and(|target| target.to.is_some())
     }
 
-    fn refuse(&mut self, node: NodeId, why: &str) {
-        let path = match (self.now(node), self.targets.get(&node)) {
+    fn add_conflict(&mut self, node: NodeId, why: &str) {
+        let path = match (self.current(node), self.targets.get(&node)) {
             (Some(now), _) => now.path.as_bytes().to_vec(),
             (None, Some(PlannedNode { to: Some(to), .. })) => match self.path(to.parent) {
                 Some(parent) => parent.child(&to.name).as_bytes().to_vec(),
@@ -184,17 +184,17 @@ impl StepPlanner<'_> {
     }
 
     /// Takes out of the arrangement what can't be done; whether something was.
-    fn settle(&mut self, sight: &mut dyn StoreView) -> StoreResult<bool> {
+    fn drop_impossible(&mut self, sight: &mut dyn StoreView) -> StoreResult<bool> {
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
         self.movers.clear();
         // The paths that become free.
         let mut leaving: HashMap<StorePath, NodeId> = HashMap::new();
         for &node in &nodes {
-            if (self.goes(node) || self.moves(node))
-                && let Some(now) = self.now(node)
+            if (self.is_removed(node) || self.is_moved(node))
+                && let Some(now) = self.current(node)
             {
                 let path = now.path.clone();
-                if self.moves(node) && self.is_directory_now(node) {
+                if self.is_moved(node) && self.is_directory_now(node) {
                     self.movers.push((path.clone(), node));
                 }
                 leaving.insert(path, node);
@@ -202,7 +202,10 @@ impl StepPlanner<'_> {
         }
         let mut settled = true;
         for &node in &nodes {
-            if self.goes(node) && self.is_directory_now(node) && self.others_are_in(node, &leaving, sight)? {
+            if self.is_removed(node)
+                && self.is_directory_now(node)
+                && self.has_other_entries(node, &leaving, sight)?
+            {
                 // Others have put something into it: it stays for them.
                 self.targets.remove(&node);
                 self.staying.push(node);
@@ -212,21 +215,21 @@ impl StepPlanner<'_> {
         // No two nodes may come to one path.
         let mut taken: HashMap<StorePath, NodeId> = HashMap::new();
         for &node in &nodes {
-            if !(self.returns(node) || self.moves(node)) || self.stand_ins.contains_key(&node) {
+            if !(self.is_revived(node) || self.is_moved(node)) || self.stand_ins.contains_key(&node) {
                 continue;
             }
             match self.path(node) {
                 None => {
-                    self.refuse(node, "the directory it was in is gone");
+                    self.add_conflict(node, "the directory it was in is gone");
                     settled = false;
                 }
                 Some(path) if taken.contains_key(&path) => {
-                    self.refuse(node, "something else comes back under its name");
+                    self.add_conflict(node, "something else comes back under its name");
                     settled = false;
                 }
                 Some(path) => {
-                    if let Some(spot) = self.spot_now(node) {
-                        settled &= self.place(node, &spot, leaving.get(&spot).copied(), sight)?;
+                    if let Some(spot) = self.target_path_now(node) {
+                        settled &= self.check_target_path(node, &spot, leaving.get(&spot).copied(), sight)?;
                     }
                     taken.insert(path, node);
                 }
@@ -237,7 +240,7 @@ impl StepPlanner<'_> {
             for &node in &nodes {
                 let stays = self.targets.get(&node).is_some_and(|target| target.to.is_some());
                 if stays && self.path(node).is_none() {
-                    self.refuse(node, "the directory it is in is gone");
+                    self.add_conflict(node, "the directory it is in is gone");
                     settled = false;
                 }
             }
@@ -246,85 +249,89 @@ impl StepPlanner<'_> {
     }
 
     /// The path, as things are now, of the name that a node is to get; `None` if its directory has yet to come back.
-    fn spot_now(&self, node: NodeId) -> Option<StorePath> {
+    fn target_path_now(&self, node: NodeId) -> Option<StorePath> {
         let to = self.targets.get(&node)?.to.as_ref()?;
         let directory = match self.stand_ins.get(&to.parent) {
             Some(path) => path,
-            None => &self.now(to.parent)?.path,
+            None => &self.current(to.parent)?.path,
         };
         Some(directory.child(&to.name))
     }
 
     /// Sees whether a node can come to a path; whether the arrangement stays as it is.
-    fn place(
+    fn check_target_path(
         &mut self,
         node: NodeId,
         path: &StorePath,
         leaves: Option<NodeId>,
         sight: &mut dyn StoreView,
     ) -> StoreResult<bool> {
-        let Some(there) = sight.at(path)? else { return Ok(true) };
+        let Some(there) = sight.stat(path)? else { return Ok(true) };
         let comes = self.targets.get(&node).and_then(|target| target.to.as_ref()).map(|to| to.kind);
         let directories = comes == Some(NodeKind::Directory) && there.kind == NodeKind::Directory;
         match leaves {
             Some(_) => Ok(true),
             // Another directory has its name by now, and stands in for it.
-            None if directories && self.returns(node) => {
+            None if directories && self.is_revived(node) => {
                 self.stand_ins.insert(node, path.clone());
                 Ok(false)
             }
             None => {
-                self.refuse(node, "something else has its name now");
+                self.add_conflict(node, "something else has its name now");
                 Ok(false)
             }
         }
     }
 
     fn is_directory_now(&self, node: NodeId) -> bool {
-        self.now(node)
+        self.current(node)
             .and_then(|now| now.state.as_ref())
             .is_some_and(|state| state.kind == NodeKind::Directory)
     }
 
-    fn others_are_in(
+    fn has_other_entries(
         &self,
         directory: NodeId,
         leaving: &HashMap<StorePath, NodeId>,
         sight: &mut dyn StoreView,
     ) -> StoreResult<bool> {
-        let Some(now) = self.now(directory) else { return Ok(false) };
+        let Some(now) = self.current(directory) else { return Ok(false) };
         let arrives = self.targets.keys().any(|&node| {
-            (self.returns(node) || self.moves(node))
+            (self.is_revived(node) || self.is_moved(node))
                 && self.targets[&node].to.as_ref().is_some_and(|to| to.parent == directory)
         });
-        let names = sight.names(&now.path)?;
+        let names = sight.child_names(&now.path)?;
         Ok(arrives || names.iter().any(|name| !leaving.contains_key(&now.path.child(name))))
     }
 
-    fn steps(self, aside: &StorePath, sight: &mut dyn StoreView) -> StoreResult<RevertSteps> {
+    fn build_steps(self, aside: &StorePath, sight: &mut dyn StoreView) -> StoreResult<RevertSteps> {
         let mut steps = RevertSteps { conflicts: self.conflicts.clone(), ..RevertSteps::default() };
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
-        let depth_now = |node: &NodeId| self.now(*node).map_or(0, |now| now.path.depth());
+        let depth_now = |node: &NodeId| self.current(*node).map_or(0, |now| now.path.depth());
 
         let mut closed: Vec<NodeId> =
-            nodes.iter().copied().filter(|&node| self.is_closed_now(node)).collect();
+            nodes.iter().copied().filter(|&node| self.lacks_owner_access(node)).collect();
         closed.sort_by_key(depth_now);
         // One that changes alone has nothing in it that does.
         for node in closed.into_iter().filter(|_| nodes.len() > 1) {
             let now = &self.deeds.now[&node];
             let mode = now.state.as_ref().map(|state| state.mode | OWNER_ACCESS);
-            steps.steps.push(Step::SetAttr { at: NodePath::path(now.path.clone()), mode, modified: None });
+            steps.steps.push(Step::SetAttr {
+                at: NodePath::from_root(now.path.clone()),
+                mode,
+                modified: None,
+            });
             steps.opened.insert(node);
         }
 
         let (mut directories, files): (Vec<NodeId>, Vec<NodeId>) = nodes
             .iter()
             .copied()
-            .filter(|&node| self.goes(node))
+            .filter(|&node| self.is_removed(node))
             .partition(|&node| self.is_directory_now(node));
         for node in files {
             let now = &self.deeds.now[&node];
-            steps.steps.push(removal(&now.path, Subtree::File, Precondition::Tag(now.tag)));
+            steps.steps.push(remove_step(&now.path, Subtree::File, Precondition::Tag(now.tag)));
             steps.changes.push(RevertChange {
                 node,
                 path: now.path.clone(),
@@ -333,24 +340,24 @@ impl StepPlanner<'_> {
             });
         }
 
-        let mut moving: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.moves(node)).collect();
+        let mut moving: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.is_moved(node)).collect();
         moving.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         // One that moves alone is in nobody's way.
-        let comes_back = |node: &&NodeId| self.returns(**node) && !self.stand_ins.contains_key(*node);
+        let comes_back = |node: &&NodeId| self.is_revived(**node) && !self.stand_ins.contains_key(*node);
         let direct =
             moving.len() < 2 && directories.is_empty() && !nodes.iter().any(|node| comes_back(&node));
         let mut waits: HashMap<NodeId, StorePath> = HashMap::new();
         for (number, &node) in moving.iter().enumerate().filter(|_| !direct) {
             let now = &self.deeds.now[&node];
             let place = aside.child(format!(".stead-aside-{number}-{:x}", now.tag.0 as u64).as_bytes());
-            steps.steps.push(renaming(&now.path, &place, self.expected(node)));
+            steps.steps.push(rename_step(&now.path, &place, self.precondition(node)));
             waits.insert(node, place);
         }
 
         directories.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         for node in directories {
             let now = &self.deeds.now[&node];
-            steps.steps.push(removal(&now.path, Subtree::EmptyDirectory, Precondition::Any));
+            steps.steps.push(remove_step(&now.path, Subtree::EmptyDirectory, Precondition::Any));
             steps.changes.push(RevertChange {
                 node,
                 path: now.path.clone(),
@@ -361,9 +368,10 @@ impl StepPlanner<'_> {
 
         let arriving = |node: NodeId| {
             let to = self.targets.get(&node)?.to.as_ref()?;
-            let made =
-                self.returns(node) && to.kind == NodeKind::Directory && !self.stand_ins.contains_key(&node);
-            (made || self.moves(node)).then_some(to)
+            let made = self.is_revived(node)
+                && to.kind == NodeKind::Directory
+                && !self.stand_ins.contains_key(&node);
+            (made || self.is_moved(node)).then_some(to)
         };
         let mut arrivals: Vec<(StorePath, NodeId, &DesiredState)> = Vec::new();
         for &node in &nodes {
@@ -375,13 +383,13 @@ impl StepPlanner<'_> {
         }
         arrivals.sort_by_key(|(path, ..)| path.depth());
         for (path, node, to) in arrivals {
-            if self.moves(node) {
+            if self.is_moved(node) {
                 let now = &self.deeds.now[&node];
                 let (from, expect) = match waits.get(&node) {
                     Some(place) => (place.clone(), Precondition::Any),
-                    None => (now.path.clone(), self.expected(node)),
+                    None => (now.path.clone(), self.precondition(node)),
                 };
-                steps.steps.push(renaming(&from, &path, expect));
+                steps.steps.push(rename_step(&from, &path, expect));
                 steps.changes.push(RevertChange {
                     node,
                     path,
@@ -389,7 +397,7 @@ impl StepPlanner<'_> {
                     fate: RevertAction::Moved,
                 });
             } else {
-                let at = NodePath::path(path.clone());
+                let at = NodePath::from_root(path.clone());
                 steps.returning.insert(steps.steps.len(), node);
                 let mode = Some(to.mode | OWNER_ACCESS);
                 steps.steps.push(Step::Mkdir { at: at.clone(), parents: Parents::Required, mode });
@@ -404,7 +412,7 @@ impl StepPlanner<'_> {
             if let (Some(PlannedNode { to: Some(to), rewrites }), Some(path)) =
                 (self.targets.get(&node), self.path(node))
             {
-                self.content(node, to, *rewrites, path, &mut steps, sight)?;
+                self.add_content_steps(node, to, *rewrites, path, &mut steps, sight)?;
             }
         }
         if steps.changes.is_empty() {
@@ -419,30 +427,30 @@ impl StepPlanner<'_> {
     }
 
     /// Whether a node is a directory that its owner can't use as it is.
-    fn is_closed_now(&self, node: NodeId) -> bool {
-        let state = self.now(node).and_then(|now| now.state.as_ref());
+    fn lacks_owner_access(&self, node: NodeId) -> bool {
+        let state = self.current(node).and_then(|now| now.state.as_ref());
         state.is_some_and(|state| {
             state.kind == NodeKind::Directory && state.mode & OWNER_ACCESS != OWNER_ACCESS
         })
     }
 
     /// Says that the next step brings a node back.
-    fn note_return(&self, node: NodeId, steps: &mut RevertSteps) {
-        if self.returns(node) {
+    fn mark_revived(&self, node: NodeId, steps: &mut RevertSteps) {
+        if self.is_revived(node) {
             steps.returning.insert(steps.steps.len(), node);
         }
     }
 
     /// The state that a node has to be in. A directory's may change with the names in it, on some Stores.
-    fn expected(&self, node: NodeId) -> Precondition {
-        match self.now(node) {
+    fn precondition(&self, node: NodeId) -> Precondition {
+        match self.current(node) {
             Some(now) if !self.is_directory_now(node) => Precondition::Tag(now.tag),
             _ => Precondition::Any,
         }
     }
 
     /// Content and attributes of what is in its place by now.
-    fn content(
+    fn add_content_steps(
         &self,
         node: NodeId,
         to: &DesiredState,
@@ -451,11 +459,11 @@ impl StepPlanner<'_> {
         steps: &mut RevertSteps,
         sight: &mut dyn StoreView,
     ) -> StoreResult<()> {
-        let at = NodePath::path(path.clone());
-        let now = self.now(node);
+        let at = NodePath::from_root(path.clone());
+        let now = self.current(node);
         let expect = match now {
             None => Precondition::Absent,
-            Some(now) if !self.moves(node) => Precondition::Tag(now.tag),
+            Some(now) if !self.is_moved(node) => Precondition::Tag(now.tag),
             // It was looked at as it moved, earlier in the same change.
             Some(_) => Precondition::Any,
         };
@@ -502,7 +510,7 @@ impl StepPlanner<'_> {
             }
             (NodeKind::Symlink, PlannedContent::Past(past)) => {
                 let target = sight.read(past)?;
-                self.note_return(node, steps);
+                self.mark_revived(node, steps);
                 steps.steps.push(Step::Symlink { at, target, parents: Parents::Required, expect });
             }
             (_, content) => {
@@ -519,7 +527,7 @@ impl StepPlanner<'_> {
                     keep: DisplacedContent::History,
                     at_most: None,
                 };
-                self.note_return(node, steps);
+                self.mark_revived(node, steps);
                 steps.steps.push(Step::Write { at, content, put });
             }
         }
@@ -528,9 +536,9 @@ impl StepPlanner<'_> {
     }
 }
 
-fn removal(path: &StorePath, subtree: Subtree, expect: Precondition) -> Step {
+fn remove_step(path: &StorePath, subtree: Subtree, expect: Precondition) -> Step {
     Step::Remove {
-        at: NodePath::path(path.clone()),
+        at: NodePath::from_root(path.clone()),
         subtree,
         expect,
         missing: IfMissing::Fails,
@@ -539,10 +547,10 @@ fn removal(path: &StorePath, subtree: Subtree, expect: Precondition) -> Step {
     }
 }
 
-fn renaming(from: &StorePath, to: &StorePath, expect: Precondition) -> Step {
+fn rename_step(from: &StorePath, to: &StorePath, expect: Precondition) -> Step {
     Step::Rename {
-        from: NodePath::path(from.clone()),
-        to: NodePath::path(to.clone()),
+        from: NodePath::from_root(from.clone()),
+        to: NodePath::from_root(to.clone()),
         replace: Replace::Refuse,
         parents: Parents::Required,
         expect,

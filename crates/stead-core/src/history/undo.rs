@@ -83,7 +83,7 @@ pub struct RevertPlan {
 }
 
 /// Makes out what taking back `deeds` comes to. `read` gives kept content.
-pub fn plan(
+pub fn plan_revert(
     deeds: &RevisionSet,
     how: RevertMode,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
@@ -100,8 +100,8 @@ pub fn plan(
         let now = deeds.now.get(&node).and_then(|now| now.state.as_ref());
         let mut effects = BTreeSet::new();
         let taken = match how {
-            RevertMode::Merged => take_back(now, &lines, &mut effects, read)?,
-            RevertMode::Exactly => exactly(lines.last().expect("a node is there for its lines").1),
+            RevertMode::Merged => invert_changes(now, &lines, &mut effects, read)?,
+            RevertMode::Exactly => state_before(lines.last().expect("a node is there for its lines").1),
         };
         if !effects.is_empty() {
             arrangement.effects.insert(node, effects);
@@ -109,11 +109,11 @@ pub fn plan(
         match taken {
             Err(why) => {
                 let path = deeds.now.get(&node).map(|now| now.path.as_bytes().to_vec());
-                let path = path.unwrap_or_else(|| last_known(deeds, &lines));
+                let path = path.unwrap_or_else(|| last_known_path(deeds, &lines));
                 arrangement.conflicts.push(NodeConflict { node, path, why });
             }
             Ok(to) => {
-                let target = judge(now, to, how, read)?;
+                let target = difference_to_current(now, to, how, read)?;
                 if let Some(target) = target {
                     arrangement.targets.insert(node, target);
                 }
@@ -124,7 +124,7 @@ pub fn plan(
 }
 
 /// Where something that is gone was last.
-fn last_known(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) -> Vec<u8> {
+fn last_known_path(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) -> Vec<u8> {
     let Some(state) = lines.iter().find_map(|(_, line)| line.after.as_ref().or(line.before.as_ref())) else {
         return Vec::new();
     };
@@ -137,7 +137,7 @@ fn last_known(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) -> Vec<
 }
 
 /// The difference to what is there now, if there is one.
-fn judge(
+fn difference_to_current(
     now: Option<&NodeState>,
     to: Option<DesiredState>,
     how: RevertMode,
@@ -166,14 +166,14 @@ fn judge(
 }
 
 /// The state before the first of the deeds.
-fn exactly(first: &NodeChange) -> Result<Option<DesiredState>, String> {
+fn state_before(first: &NodeChange) -> Result<Option<DesiredState>, String> {
     match &first.before {
         None => Ok(None),
-        Some(state) => desired(state).map(Some).ok_or_else(not_kept),
+        Some(state) => desired_state(state).map(Some).ok_or_else(content_not_kept),
     }
 }
 
-fn desired(state: &NodeState) -> Option<DesiredState> {
+fn desired_state(state: &NodeState) -> Option<DesiredState> {
     let content = match (&state.content, state.kind) {
         (_, NodeKind::Directory) => PlannedContent::None,
         (Some(past), _) => PlannedContent::Past(past.clone()),
@@ -189,18 +189,18 @@ fn desired(state: &NodeState) -> Option<DesiredState> {
     })
 }
 
-fn not_kept() -> String {
+fn content_not_kept() -> String {
     "what was there before was not kept".to_owned()
 }
 
-fn changed_unseen() -> String {
+fn changed_externally() -> String {
     "it has been changed since by another program, or by a change whose former content was not kept"
         .to_owned()
 }
 
 /// The inverse of each line, newest first, merged with what the node is. Adds the operations whose inverse changed
 /// something to `effects`.
-fn take_back(
+fn invert_changes(
     now: Option<&NodeState>,
     lines: &[(OperationId, &NodeChange)],
     effects: &mut BTreeSet<OperationId>,
@@ -208,14 +208,14 @@ fn take_back(
 ) -> StoreResult<Result<Option<DesiredState>, String>> {
     // What is there now is only named where it is kept: nothing can be said of it otherwise.
     let mut current = match now {
-        Some(state) => match desired(state) {
+        Some(state) => match desired_state(state) {
             Some(desired) => Some(desired),
-            None => return Ok(Err(not_kept())),
+            None => return Ok(Err(content_not_kept())),
         },
         None => None,
     };
     for (operation, line) in lines {
-        let next = match inverse(current.clone(), line, read)? {
+        let next = match invert_change(current.clone(), line, read)? {
             Ok(next) => next,
             Err(why) => return Ok(Err(why)),
         };
@@ -241,7 +241,7 @@ fn differs(
         (PlannedContent::None, PlannedContent::None) => false,
         (PlannedContent::Merged(one), PlannedContent::Merged(other)) => one != other,
         (content, PlannedContent::Past(past)) | (PlannedContent::Past(past), content) => {
-            holds(content, Some(past), read)? != Some(true)
+            is_same_content(content, Some(past), read)? != Some(true)
         }
         (PlannedContent::None, PlannedContent::Merged(_))
         | (PlannedContent::Merged(_), PlannedContent::None) => true,
@@ -249,7 +249,7 @@ fn differs(
 }
 
 /// One line's inverse, merged with what the node is at that point.
-fn inverse(
+fn invert_change(
     current: Option<DesiredState>,
     line: &NodeChange,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
@@ -263,7 +263,7 @@ fn inverse(
     match (&line.before, &line.after, current) {
         (None, None, current) => Ok(Ok(current)),
         // It was removed.
-        (Some(before), None, None) => Ok(desired(before).map(Some).ok_or_else(not_kept)),
+        (Some(before), None, None) => Ok(desired_state(before).map(Some).ok_or_else(content_not_kept)),
         // Someone has brought it back already.
         (Some(_), None, Some(current)) => Ok(Ok(Some(current))),
         // It was made, and is gone.
@@ -272,7 +272,7 @@ fn inverse(
         (None, Some(after), Some(current)) => {
             let untouched = current.parent == after.parent
                 && current.name == after.name
-                && holds(&current.content, after.content.as_ref(), read)?.unwrap_or(false);
+                && is_same_content(&current.content, after.content.as_ref(), read)?.unwrap_or(false);
             if after.kind == NodeKind::Directory
                 && current.parent == after.parent
                 && current.name == after.name
@@ -282,25 +282,25 @@ fn inverse(
             if untouched { Ok(Ok(None)) } else { conflict("it has been changed since it was made") }
         }
         (Some(before), Some(after), None) => {
-            if is_same(before, after) {
+            if is_unchanged(before, after) {
                 Ok(Ok(None))
             } else {
                 conflict("it has been removed since, or moved to where you may not restore it")
             }
         }
-        (Some(before), Some(after), Some(current)) => changed_back(current, before, after, read),
+        (Some(before), Some(after), Some(current)) => invert_modification(current, before, after, read),
     }
 }
 
 /// Whether a line left its node as it was, but for the time of its last modification.
-fn is_same(before: &NodeState, after: &NodeState) -> bool {
+fn is_unchanged(before: &NodeState, after: &NodeState) -> bool {
     let parts = |state: &NodeState| (state.parent, state.name.clone(), state.kind, state.mode);
     parts(before) == parts(after)
         && before.content == after.content
         && (before.content.is_some() || before.kind == NodeKind::Directory)
 }
 
-fn changed_back(
+fn invert_modification(
     current: DesiredState,
     before: &NodeState,
     after: &NodeState,
@@ -321,12 +321,12 @@ fn changed_back(
     }
     let Some(wanted) = &before.content else {
         // Where neither side is known, a later change has taken what this one left, and nothing has kept that.
-        return Ok(Err(if after.content.is_none() { changed_unseen() } else { not_kept() }));
+        return Ok(Err(if after.content.is_none() { changed_externally() } else { content_not_kept() }));
     };
-    if holds(&changed.content, Some(wanted), read)? == Some(true) {
+    if is_same_content(&changed.content, Some(wanted), read)? == Some(true) {
         return Ok(Ok(Some(changed)));
     }
-    match holds(&changed.content, after.content.as_ref(), read)? {
+    match is_same_content(&changed.content, after.content.as_ref(), read)? {
         None => return conflict("it has been changed by another program, and what was there is not known"),
         Some(true) => {
             changed.content = PlannedContent::Past(wanted.clone());
@@ -351,7 +351,7 @@ fn changed_back(
 }
 
 /// Whether two contents are the same; `None` if one of them is not known.
-fn holds(
+fn is_same_content(
     content: &PlannedContent,
     other: Option<&ContentRef>,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,

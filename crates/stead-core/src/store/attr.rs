@@ -62,18 +62,18 @@ impl fmt::Debug for VersionTag {
 impl FromStr for VersionTag {
     type Err = InvalidVersionTag;
     fn from_str(text: &str) -> Result<Self, InvalidVersionTag> {
-        digits(text, 32).map(VersionTag).ok_or_else(|| InvalidVersionTag::of(text))
+        parse_hex_digits(text, 32).map(VersionTag).ok_or_else(|| InvalidVersionTag::of(text))
     }
 }
 
 impl InvalidVersionTag {
     fn of(text: &str) -> Self {
-        InvalidVersionTag(crate::name::escaped(text.as_bytes()).to_string())
+        InvalidVersionTag(crate::name::escape_name(text.as_bytes()).to_string())
     }
 }
 
 /// The number that a text of exactly so many hexadecimal digits stands for.
-fn digits(text: &str, count: usize) -> Option<u128> {
+fn parse_hex_digits(text: &str, count: usize) -> Option<u128> {
     let shaped = text.len() == count && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     shaped.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
@@ -153,7 +153,7 @@ impl From<ShortTag> for TagRef {
 impl FromStr for TagRef {
     type Err = InvalidVersionTag;
     fn from_str(text: &str) -> Result<Self, InvalidVersionTag> {
-        match digits(text, 12) {
+        match parse_hex_digits(text, 12) {
             Some(short) => Ok(TagRef::Short(ShortTag(short as u64))),
             None => text.parse().map(TagRef::Whole),
         }
@@ -188,7 +188,7 @@ pub enum SpecialKind {
 
 impl NodeKind {
     /// The kind in a word, as listings show it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             NodeKind::File => "file",
             NodeKind::Directory => "directory",
@@ -202,7 +202,7 @@ impl NodeKind {
 
 impl fmt::Display for NodeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 

@@ -91,7 +91,7 @@ pub enum CompanionRecord {
 
 impl CompanionRecord {
     /// The line of the audit, if it is one, for a change that makes this version and ends now.
-    pub fn audit(self, version: Option<RevisionNumber>) -> Option<AuditRecord> {
+    pub fn into_audit_record(self, version: Option<RevisionNumber>) -> Option<AuditRecord> {
         match self {
             CompanionRecord::Audit { record, began } => {
                 Some(AuditRecord { version, took: began.elapsed(), ..*record })
@@ -357,7 +357,9 @@ impl ProtectedNames {
                 format!("{at}/{below}")
             };
             self.globs.matches(&path)
-                || (self.on == Side::To && kind != NodeKind::Directory && self.globs.leads_to(&path))
+                || (self.on == Side::To
+                    && kind != NodeKind::Directory
+                    && self.globs.is_ancestor_of_match(&path))
         })
     }
 }

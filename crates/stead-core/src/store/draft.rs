@@ -21,7 +21,7 @@ pub trait OpenContent: Send + Sync {
 
     /// The same file as it is now, for a Store that is denied to open it again: what whoever has it open may do was decided
     /// when it was opened. `None` where no Store is ever denied that.
-    fn reopened(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
+    fn reopen(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
         Ok(None)
     }
 

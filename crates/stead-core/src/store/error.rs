@@ -72,7 +72,7 @@ pub enum StoreError {
     /// A quota does not allow it.
     #[error(
         "it would take {wanted} {on}, and {allowed} are allowed{}. Remove something, or ask for more",
-        in_use(*used)
+        usage_suffix(*used)
     )]
     OverQuota {
         /// What there would be too much of.
@@ -159,7 +159,7 @@ impl StoreError {
     }
 }
 
-fn in_use(used: u64) -> String {
+fn usage_suffix(used: u64) -> String {
     if used == 0 { String::new() } else { format!("; {used} are in use") }
 }
 
@@ -187,7 +187,7 @@ pub enum Side {
 
 impl LinkHit {
     /// The answer of a call with one place.
-    pub fn at(depth: usize, target: Vec<u8>) -> StoreError {
+    pub fn error_at(depth: usize, target: Vec<u8>) -> StoreError {
         StoreError::Link(LinkHit { step: 0, side: Side::From, depth, target })
     }
 }

@@ -35,27 +35,27 @@ impl CaptureScope {
     }
 
     /// Where it begins.
-    pub fn at(&self) -> &StorePath {
+    pub fn root(&self) -> &StorePath {
         &self.at
     }
 
     /// What the paths of [`Extent::without`] are counted from.
-    pub fn from(&self) -> &StorePath {
+    pub fn globs_base(&self) -> &StorePath {
         &self.from
     }
 
     /// What does not belong to it.
-    pub fn without(&self) -> &PathGlobs {
+    pub fn excluded(&self) -> &PathGlobs {
         &self.without
     }
 
-    fn covers(&self, path: &StorePath, kind: NodeKind) -> Coverage {
+    fn coverage(&self, path: &StorePath, kind: NodeKind) -> Coverage {
         if !path.is_at_or_below(&self.at) {
             // The way to it is needed, and nothing beside it.
             let leads = kind == NodeKind::Directory && self.at.is_at_or_below(path);
             return if leads { Coverage::Itself } else { Coverage::No };
         }
-        let Some(below) = path.below(&self.from).filter(|_| !self.without.is_empty()) else {
+        let Some(below) = path.strip_prefix(&self.from).filter(|_| !self.without.is_empty()) else {
             return Coverage::Yes;
         };
         let below = String::from_utf8_lossy(below);
@@ -79,7 +79,7 @@ pub struct CaptureScopes(Vec<CaptureScope>);
 
 impl CaptureScopes {
     /// Where they begin, none of these inside another.
-    pub fn tops(&self) -> Vec<&StorePath> {
+    pub fn roots(&self) -> Vec<&StorePath> {
         let inside = |path: &StorePath, index: usize| {
             self.0.iter().enumerate().any(|(other, extent)| {
                 let same = extent.at == *path;
@@ -91,16 +91,16 @@ impl CaptureScopes {
     }
 
     /// Whether everything at and below a path that has a history lies inside.
-    pub fn hold(&self, path: &StorePath) -> bool {
+    pub fn contains(&self, path: &StorePath) -> bool {
         self.0.iter().any(|extent| path.is_at_or_below(&extent.at))
     }
 
     /// Whether something belongs to one of them.
-    pub fn covers(&self, path: &StorePath, kind: NodeKind) -> Coverage {
-        let here = self.0.iter().map(|extent| extent.covers(path, kind)).max().unwrap_or(Coverage::No);
+    pub fn coverage(&self, path: &StorePath, kind: NodeKind) -> Coverage {
+        let here = self.0.iter().map(|extent| extent.coverage(path, kind)).max().unwrap_or(Coverage::No);
         // What another one begins with lies in it.
         let leads = || self.0.iter().any(|extent| extent.at != *path && extent.at.is_at_or_below(path));
-        if here == Coverage::Itself && leads() && self.hold(path) { Coverage::Yes } else { here }
+        if here == Coverage::Itself && leads() && self.contains(path) { Coverage::Yes } else { here }
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
             ("x", NodeKind::File, Coverage::No),
             ("", NodeKind::Directory, Coverage::Itself),
         ] {
-            assert_eq!(extents.covers(&path(name), kind), covered, "{name}");
+            assert_eq!(extents.coverage(&path(name), kind), covered, "{name}");
         }
     }
 
@@ -185,14 +185,14 @@ mod tests {
     fn what_one_leaves_out_another_may_take_in() {
         let extents: CaptureScopes =
             [extent("", "", &["target/**"]), extent("target/doc", "target/doc", &[])].into_iter().collect();
-        assert_eq!(extents.tops(), [&path("")]);
-        assert_eq!(extents.covers(&path("target"), NodeKind::Directory), Coverage::Yes);
-        assert_eq!(extents.covers(&path("target/debug"), NodeKind::Directory), Coverage::No);
-        assert_eq!(extents.covers(&path("target/doc"), NodeKind::Directory), Coverage::Yes);
-        assert_eq!(extents.covers(&path("target/doc/x"), NodeKind::File), Coverage::Yes);
+        assert_eq!(extents.roots(), [&path("")]);
+        assert_eq!(extents.coverage(&path("target"), NodeKind::Directory), Coverage::Yes);
+        assert_eq!(extents.coverage(&path("target/debug"), NodeKind::Directory), Coverage::No);
+        assert_eq!(extents.coverage(&path("target/doc"), NodeKind::Directory), Coverage::Yes);
+        assert_eq!(extents.coverage(&path("target/doc/x"), NodeKind::File), Coverage::Yes);
         let twice: CaptureScopes =
             [extent("a", "", &[]), extent("a", "", &[]), extent("b/c", "", &[])].into_iter().collect();
-        assert_eq!(twice.tops(), [&path("a"), &path("b/c")]);
-        assert!(twice.hold(&path("a/x")) && twice.hold(&path("b/c")) && !twice.hold(&path("b")));
+        assert_eq!(twice.roots(), [&path("a"), &path("b/c")]);
+        assert!(twice.contains(&path("a/x")) && twice.contains(&path("b/c")) && !twice.contains(&path("b")));
     }
 }

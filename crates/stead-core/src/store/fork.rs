@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::name::escaped;
+use crate::name::escape_name;
 use crate::path::VfsPath;
 use crate::store::QuotaLimits;
 use crate::workspace::ApprovalPolicy;
@@ -43,7 +43,7 @@ impl FromStr for ForkName {
         if begins && text.len() <= MAX_FORK_NAME && text.bytes().all(plain) {
             Ok(ForkName(text.to_owned()))
         } else {
-            Err(InvalidForkName(escaped(text.as_bytes()).to_string()))
+            Err(InvalidForkName(escape_name(text.as_bytes()).to_string()))
         }
     }
 }

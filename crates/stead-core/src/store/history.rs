@@ -54,7 +54,7 @@ impl RevisionQuery {
     }
 
     /// Whether deeds of this operation are wanted.
-    pub fn wants(&self, operation: &Operation) -> bool {
+    pub fn matches(&self, operation: &Operation) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == operation.identity.agent)
             && self.operations.as_ref().is_none_or(|ids| ids.contains(&operation.id))
             && self.since.is_none_or(|since| operation.at >= since)
@@ -166,7 +166,7 @@ impl ContentRef {
 
     /// Content whose identity is asked for when it is compared with other content of the same size. `None` means that
     /// it can't be told, and then it equals nothing but itself.
-    pub fn unhashed(
+    pub fn with_lazy_id(
         size: u64,
         inner: impl Any + Send + Sync,
         find: impl Fn() -> Option<ContentId> + Send + Sync + 'static,
@@ -181,7 +181,7 @@ impl ContentRef {
     }
 
     /// What tells it from other content, where the Store can tell.
-    pub fn identity(&self) -> Option<ContentId> {
+    pub fn id(&self) -> Option<ContentId> {
         *self.identity.known.get_or_init(|| self.identity.find.as_ref().and_then(|find| find()))
     }
 
@@ -195,7 +195,7 @@ impl PartialEq for ContentRef {
     fn eq(&self, other: &Self) -> bool {
         self.size == other.size
             && (Arc::ptr_eq(&self.identity, &other.identity)
-                || self.identity().is_some_and(|identity| other.identity() == Some(identity)))
+                || self.id().is_some_and(|identity| other.id() == Some(identity)))
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let unhashed = |size, hash: Option<u8>| {
             let asked = Arc::clone(&asked);
-            ContentRef::unhashed(size, (), move || {
+            ContentRef::with_lazy_id(size, (), move || {
                 asked.fetch_add(1, Ordering::Relaxed);
                 hash.map(|byte| ContentId::Hash([byte; 32]))
             })

@@ -50,7 +50,7 @@ use crate::search::{FileHits, Grep, WalkOptions};
 /// promises is held by the behaviour suite in [`crate::testkit`].
 pub trait Store: Debug + Send + Sync {
     /// What kind of Store this is, and what it can do.
-    fn about(&self) -> StoreInfo;
+    fn info(&self) -> StoreInfo;
 
     /// Attributes of what lies at `at`; of a symlink itself where the last component is one.
     fn stat(&self, at: &NodePath) -> StoreResult<Attr>;
@@ -115,7 +115,7 @@ pub trait Store: Debug + Send + Sync {
 
     /// Waits until every change that was acknowledged so far is on the disk, also those that could wait
     /// ([`Lasts::Soon`]), as far as the Store was opened to be durable.
-    fn settle(&self) -> StoreResult<()>;
+    fn sync(&self) -> StoreResult<()>;
 
     /// What has changed after `cursor`, oldest first, whoever changed it; `None` as cursor means "from now on".
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed>;
@@ -128,23 +128,23 @@ pub trait Store: Debug + Send + Sync {
     }
 
     /// The newest version: what the Store holds now.
-    fn version(&self) -> StoreResult<RevisionNumber> {
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
     /// The version that was the newest at that time.
-    fn version_at(&self, _time: Timestamp) -> StoreResult<RevisionNumber> {
+    fn revision_at(&self, _time: Timestamp) -> StoreResult<RevisionNumber> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
     /// Who counts the versions. A number names the same moment in all Stores that are counted together; `None` where
     /// this one counts for itself.
-    fn version_count(&self) -> Option<RevisionSequence> {
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
         None
     }
 
     /// What has been done to this Store, newest first, with what was there before and after.
-    fn deeds(&self, _query: &RevisionQuery) -> StoreResult<RevisionSet> {
+    fn revisions(&self, _query: &RevisionQuery) -> StoreResult<RevisionSet> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
@@ -154,7 +154,7 @@ pub trait Store: Debug + Send + Sync {
     /// Each comes with the newest version that it made here, and versions tell which one is newer: a clock may go back.
     ///
     /// One that came to nothing in the end may be among them.
-    fn standing(
+    fn undoable_operations(
         &self,
         agent: &str,
         since: Timestamp,
@@ -162,7 +162,7 @@ pub trait Store: Debug + Send + Sync {
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         let query =
             RevisionQuery { agent: Some(agent.to_owned()), since: Some(since), ..RevisionQuery::all() };
-        let mut deeds = self.deeds(&query)?.deeds;
+        let mut deeds = self.revisions(&query)?.deeds;
         deeds.retain(|deed| !deed.undone && deed.undoes.is_empty());
         deeds.sort_by_key(|deed| std::cmp::Reverse(deed.version));
         let mut seen = HashSet::new();
@@ -174,20 +174,20 @@ pub trait Store: Debug + Send + Sync {
     /// [`Version::NOW`] it is what makes what is there now.
     ///
     /// There may be more than was asked for. A Store that does not see every change tells those that it knows.
-    fn between(
+    fn changes_between(
         &self,
         older: RevisionNumber,
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.deeds(&RevisionQuery { below: below.to_vec(), ..RevisionQuery::between(older, newer) })
+        self.revisions(&RevisionQuery { below: below.to_vec(), ..RevisionQuery::between(older, newer) })
     }
 
     /// Makes sure that what is there now can be looked at later, as of the version that a snapshot is about to name.
     ///
     /// Where every version can be looked at, there is nothing to do, and nothing is returned. `progress` gets the number
     /// of names that were looked at so far, also now and then within a large file; its error ends the capture.
-    fn take_in(
+    fn capture(
         &self,
         _extents: &CaptureScopes,
         _operation: &Operation,
@@ -197,7 +197,7 @@ pub trait Store: Debug + Send + Sync {
     }
 
     /// Opens content that [`Store::deeds`] told of.
-    fn open_past(&self, _past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_content(&self, _past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
@@ -218,7 +218,7 @@ pub trait Store: Debug + Send + Sync {
             usage.count(&found.attr);
             ControlFlow::Continue(())
         };
-        match self.walk(&NodePath::path(at.clone()), &WalkOptions::default(), count) {
+        match self.walk(&NodePath::from_root(at.clone()), &WalkOptions::default(), count) {
             Err(StoreError::NotFound) => Ok(Usage::default()),
             walked => walked.map(|()| usage),
         }
@@ -230,7 +230,7 @@ pub trait Store: Debug + Send + Sync {
     }
 
     /// Says that the caller holds no [`NodeId`] of this node any more. A Store that remembers nodes may forget it.
-    fn forget(&self, _node: NodeId) {}
+    fn forget_node(&self, _node: NodeId) {}
 
     /// Whether what it stands on was found to be gone, so that it is of use only if it is opened again.
     fn is_gone(&self) -> bool {
@@ -258,7 +258,7 @@ pub struct StoreInfo {
 
 impl StoreInfo {
     /// Whether what the Store holds is still there when the process has ended.
-    pub fn outlives_the_process(&self) -> bool {
+    pub fn is_persistent(&self) -> bool {
         self.kind != "memory"
     }
 }
@@ -269,12 +269,12 @@ pub struct RevisionSequence(usize);
 
 impl RevisionSequence {
     /// Counted by something that Stores share.
-    pub fn shared<T>(by: &Arc<T>) -> Self {
+    pub fn shared_by<T>(by: &Arc<T>) -> Self {
         RevisionSequence(Arc::as_ptr(by).cast::<()>() as usize)
     }
 
     /// Counted by one Store for itself.
-    pub(crate) fn alone(store: &dyn Store) -> Self {
+    pub(crate) fn of_store(store: &dyn Store) -> Self {
         RevisionSequence(std::ptr::from_ref(store).cast::<()>() as usize)
     }
 }

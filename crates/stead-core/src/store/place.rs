@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::name::{Name, escaped};
+use crate::name::{Name, escape_name};
 use crate::store::NodeId;
 
 /// A relative path inside a Store: names joined by `/`, as bytes; empty for "here".
@@ -11,7 +11,7 @@ pub struct StorePath(Vec<u8>);
 
 impl StorePath {
     /// The empty path.
-    pub fn here() -> Self {
+    pub fn empty() -> Self {
         StorePath::default()
     }
 
@@ -36,7 +36,7 @@ impl StorePath {
     }
 
     /// Whether this is the empty path.
-    pub fn is_here(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -51,7 +51,7 @@ impl StorePath {
     }
 
     /// The path of the parent, and the last component; `None` for the empty path.
-    pub fn split(&self) -> Option<(&[u8], &[u8])> {
+    pub fn parent_and_name(&self) -> Option<(&[u8], &[u8])> {
         if self.0.is_empty() {
             return None;
         }
@@ -79,11 +79,11 @@ impl StorePath {
 
     /// Whether this path is `other` or lies below it.
     pub fn is_at_or_below(&self, other: &StorePath) -> bool {
-        self.below(other).is_some()
+        self.strip_prefix(other).is_some()
     }
 
     /// What is left of this path below `other`.
-    pub fn below(&self, other: &StorePath) -> Option<&[u8]> {
+    pub fn strip_prefix(&self, other: &StorePath) -> Option<&[u8]> {
         if other.0.is_empty() {
             return Some(&self.0);
         }
@@ -94,7 +94,7 @@ impl StorePath {
 
 impl fmt::Display for StorePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escaped(&self.0).fmt(f)
+        escape_name(&self.0).fmt(f)
     }
 }
 
@@ -117,18 +117,18 @@ pub struct NodePath {
 
 impl NodePath {
     /// A path from the Store's root.
-    pub fn path(path: StorePath) -> Self {
+    pub fn from_root(path: StorePath) -> Self {
         NodePath { from: NodeId::ROOT, path }
     }
 
     /// The Store's root itself.
     pub fn root() -> Self {
-        NodePath::path(StorePath::here())
+        NodePath::from_root(StorePath::empty())
     }
 
     /// A node, wherever it is.
-    pub fn node(node: NodeId) -> Self {
-        NodePath { from: node, path: StorePath::here() }
+    pub fn of_node(node: NodeId) -> Self {
+        NodePath { from: node, path: StorePath::empty() }
     }
 
     /// A name in a directory node.
@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn paths_split_and_join() {
         let path = StorePath::from_checked("a/b/c");
-        assert_eq!(path.split(), Some((&b"a/b"[..], &b"c"[..])));
-        assert_eq!(StorePath::from_checked("a").split(), Some((&b""[..], &b"a"[..])));
-        assert_eq!(StorePath::here().split(), None);
-        assert_eq!(StorePath::here().child(b"a").child(b"b").child(b"c"), path);
-        assert_eq!(StorePath::here().join(&path), path);
+        assert_eq!(path.parent_and_name(), Some((&b"a/b"[..], &b"c"[..])));
+        assert_eq!(StorePath::from_checked("a").parent_and_name(), Some((&b""[..], &b"a"[..])));
+        assert_eq!(StorePath::empty().parent_and_name(), None);
+        assert_eq!(StorePath::empty().child(b"a").child(b"b").child(b"c"), path);
+        assert_eq!(StorePath::empty().join(&path), path);
         assert_eq!(path.depth(), 3);
-        assert_eq!(path.below(&StorePath::from_checked("a")), Some(&b"b/c"[..]));
-        assert_eq!(path.below(&StorePath::here()), Some(&b"a/b/c"[..]));
+        assert_eq!(path.strip_prefix(&StorePath::from_checked("a")), Some(&b"b/c"[..]));
+        assert_eq!(path.strip_prefix(&StorePath::empty()), Some(&b"a/b/c"[..]));
         assert!(!StorePath::from_checked("ab").is_at_or_below(&StorePath::from_checked("a")));
     }
 }

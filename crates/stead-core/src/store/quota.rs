@@ -92,7 +92,7 @@ impl QuotaLimits {
     }
 
     /// Judges one file's size.
-    pub fn check_file(&self, size: u64) -> Result<(), StoreError> {
+    pub fn check_file_size(&self, size: u64) -> Result<(), StoreError> {
         match self.file_bytes {
             Some(allowed) if size > allowed => {
                 Err(StoreError::OverQuota { on: QuotaResource::FileBytes, used: 0, wanted: size, allowed })
@@ -109,7 +109,7 @@ impl QuotaRoot {
     }
 
     /// All places that count together.
-    pub fn places(&self) -> impl Iterator<Item = &StorePath> {
+    pub fn roots(&self) -> impl Iterator<Item = &StorePath> {
         std::iter::once(&self.at).chain(&self.beside)
     }
 
@@ -133,7 +133,7 @@ mod tests {
 
     fn root(bytes: u64, files: u64) -> QuotaRoot {
         let limits = QuotaLimits { bytes: Some(bytes), files: Some(files), file_bytes: None };
-        QuotaRoot::new(StorePath::here(), limits)
+        QuotaRoot::new(StorePath::empty(), limits)
     }
 
     fn usage(bytes: u64, files: u64) -> Usage {

@@ -27,7 +27,7 @@ impl<'q> PathFilter<'q> {
     }
 
     /// Whether a line is wanted. `now` says where its node is now, if it is anywhere.
-    pub fn takes<E>(
+    pub fn matches<E>(
         &mut self,
         line: &NodeChange,
         now: impl FnOnce() -> Result<Option<StorePath>, E>,
@@ -67,7 +67,7 @@ mod tests {
 
     fn state(path: &str, kind: NodeKind) -> Option<NodeState> {
         let path = StorePath::from_checked(path);
-        let name = path.split().unwrap().1.to_vec();
+        let name = path.parent_and_name().unwrap().1.to_vec();
         let (parent, modified) = (NodeId::ROOT, Timestamp(0));
         Some(NodeState { parent, name, path, kind, mode: 0, modified, size: 0, content: None })
     }
@@ -79,7 +79,7 @@ mod tests {
         let mut takes = |node, before: &str, after: &str, now: Option<&str>| {
             let state = |path: &str| if path.is_empty() { None } else { state(path, NodeKind::File) };
             let line = NodeChange { node: NodeId(node), before: state(before), after: state(after) };
-            sieve.takes(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
+            sieve.matches(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
         };
         assert!(!takes(1, "y", "z", Some("z")), "it had left before");
         assert!(takes(1, "d/in/x", "y", Some("z")));
@@ -96,7 +96,7 @@ mod tests {
         let mut takes = |node, now: Option<&str>| {
             let line =
                 NodeChange { node: NodeId(node), before: state("d/in", NodeKind::Directory), after: None };
-            sieve.takes(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
+            sieve.matches(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
         };
         assert!(takes(1, None));
         assert!(!takes(2, Some("elsewhere")));

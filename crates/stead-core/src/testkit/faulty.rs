@@ -57,25 +57,25 @@ impl FaultyConnection {
     fn call<T>(&self, act: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         match self.fault {
-            Fault::Before(fault) if number == fault => Err(broken()),
-            Fault::From(fault) if number >= fault => Err(broken()),
+            Fault::Before(fault) if number == fault => Err(connection_lost()),
+            Fault::From(fault) if number >= fault => Err(connection_lost()),
             Fault::After(fault) if number == fault => {
                 drop(act());
-                Err(broken())
+                Err(connection_lost())
             }
             Fault::Never | Fault::Before(_) | Fault::After(_) | Fault::From(_) => act(),
         }
     }
 }
 
-fn broken() -> StoreError {
+fn connection_lost() -> StoreError {
     StoreError::unavailable("the line to the Store is broken")
 }
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for FaultyStore {
-    fn about(&self) -> StoreInfo {
-        self.store.about()
+    fn info(&self) -> StoreInfo {
+        self.store.info()
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -84,7 +84,7 @@ impl Store for FaultyStore {
 
     fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
         let answers = self.line.call(|| Ok(self.store.stat_many(at)));
-        answers.unwrap_or_else(|_| at.iter().map(|_| Err(broken())).collect())
+        answers.unwrap_or_else(|_| at.iter().map(|_| Err(connection_lost())).collect())
     }
 
     fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
@@ -93,7 +93,7 @@ impl Store for FaultyStore {
 
     fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
         let answers = self.line.call(|| Ok(self.store.read_many(at, limit)));
-        answers.unwrap_or_else(|_| at.iter().map(|_| Err(broken())).collect())
+        answers.unwrap_or_else(|_| at.iter().map(|_| Err(connection_lost())).collect())
     }
 
     fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
@@ -141,8 +141,8 @@ impl Store for FaultyStore {
         self.line.call(|| self.store.apply(change))
     }
 
-    fn settle(&self) -> StoreResult<()> {
-        self.line.call(|| self.store.settle())
+    fn sync(&self) -> StoreResult<()> {
+        self.line.call(|| self.store.sync())
     }
 
     fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
@@ -153,51 +153,51 @@ impl Store for FaultyStore {
         self.line.call(|| self.store.changes_since(cursor, limit))
     }
 
-    fn version(&self) -> StoreResult<RevisionNumber> {
-        self.line.call(|| self.store.version())
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        self.line.call(|| self.store.latest_revision())
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        self.line.call(|| self.store.version_at(time))
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        self.line.call(|| self.store.revision_at(time))
     }
 
-    fn version_count(&self) -> Option<RevisionSequence> {
-        self.store.version_count()
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
+        self.store.revision_sequence()
     }
 
-    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        self.line.call(|| self.store.deeds(query))
+    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
+        self.line.call(|| self.store.revisions(query))
     }
 
-    fn standing(
+    fn undoable_operations(
         &self,
         agent: &str,
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        self.line.call(|| self.store.standing(agent, since, limit))
+        self.line.call(|| self.store.undoable_operations(agent, since, limit))
     }
 
-    fn between(
+    fn changes_between(
         &self,
         older: RevisionNumber,
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.line.call(|| self.store.between(older, newer, below))
+        self.line.call(|| self.store.changes_between(older, newer, below))
     }
 
-    fn take_in(
+    fn capture(
         &self,
         extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        self.line.call(|| self.store.take_in(extents, operation, progress))
+        self.line.call(|| self.store.capture(extents, operation, progress))
     }
 
-    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.line.call(|| self.store.open_past(past))
+    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.line.call(|| self.store.open_content(past))
     }
 
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
@@ -212,8 +212,8 @@ impl Store for FaultyStore {
         self.line.call(|| self.store.destroy())
     }
 
-    fn forget(&self, node: NodeId) {
-        self.store.forget(node);
+    fn forget_node(&self, node: NodeId) {
+        self.store.forget_node(node);
     }
 
     fn is_gone(&self) -> bool {
@@ -239,8 +239,8 @@ impl OpenContent for FaultyContent {
         self.line.call(|| self.content.read_at(offset, buffer))
     }
 
-    fn reopened(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
-        let content = self.line.call(|| self.content.reopened())?;
+    fn reopen(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
+        let content = self.line.call(|| self.content.reopen())?;
         Ok(content.map(|content| Box::new(FaultyContent { content, line: self.line.clone() }) as _))
     }
 

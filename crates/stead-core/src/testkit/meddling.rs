@@ -29,8 +29,8 @@ impl fmt::Debug for InterferingStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for InterferingStore {
-    fn about(&self) -> StoreInfo {
-        self.store.about()
+    fn info(&self) -> StoreInfo {
+        self.store.info()
     }
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         self.store.stat(at)
@@ -83,50 +83,50 @@ impl Store for InterferingStore {
     fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
         self.store.read_many(at, limit)
     }
-    fn settle(&self) -> StoreResult<()> {
-        self.store.settle()
+    fn sync(&self) -> StoreResult<()> {
+        self.store.sync()
     }
     fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         self.store.as_of(version)
     }
-    fn version(&self) -> StoreResult<RevisionNumber> {
-        self.store.version()
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        self.store.latest_revision()
     }
-    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        self.store.version_at(time)
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        self.store.revision_at(time)
     }
-    fn version_count(&self) -> Option<RevisionSequence> {
-        self.store.version_count()
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
+        self.store.revision_sequence()
     }
-    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        self.store.deeds(query)
+    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
+        self.store.revisions(query)
     }
-    fn standing(
+    fn undoable_operations(
         &self,
         agent: &str,
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        self.store.standing(agent, since, limit)
+        self.store.undoable_operations(agent, since, limit)
     }
-    fn between(
+    fn changes_between(
         &self,
         older: RevisionNumber,
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.store.between(older, newer, below)
+        self.store.changes_between(older, newer, below)
     }
-    fn take_in(
+    fn capture(
         &self,
         extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        self.store.take_in(extents, operation, progress)
+        self.store.capture(extents, operation, progress)
     }
-    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.store.open_past(past)
+    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.store.open_content(past)
     }
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
         self.store.fork(fork)
@@ -137,8 +137,8 @@ impl Store for InterferingStore {
     fn destroy(&self) -> StoreResult<()> {
         self.store.destroy()
     }
-    fn forget(&self, node: NodeId) {
-        self.store.forget(node);
+    fn forget_node(&self, node: NodeId) {
+        self.store.forget_node(node);
     }
     fn is_gone(&self) -> bool {
         self.store.is_gone()

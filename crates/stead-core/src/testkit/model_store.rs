@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 use super::model::{DraftBytes, ModelBody, ModelTree};
 use super::notes::MemoryAuditLog;
 use crate::audit::AuditLog;
-use crate::name::{Name, escaped};
+use crate::name::{Name, escape_name};
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, Change, CompanionRecord, Draft, DraftBase, Entry, Feed, FeedEntry, FileContent, Listing,
     NodeKind, NodePath, OpenContent, Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError,
     StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
-use crate::watch::check_wanted;
+use crate::watch::check_not_stopped;
 
 /// A Store for tests: every rule of the port, with nothing behind it.
 ///
@@ -47,16 +47,16 @@ impl ModelStore {
         ModelStore { notes: Some(notes), ..ModelStore::new() }
     }
 
-    fn record(&self, records: Vec<CompanionRecord>) -> StoreResult<()> {
+    fn append_records(&self, records: Vec<CompanionRecord>) -> StoreResult<()> {
         let noted = |record: CompanionRecord| match &self.notes {
-            Some(notes) => record.audit(None).map_or(Ok(()), |record| notes.note(&record)),
+            Some(notes) => record.into_audit_record(None).map_or(Ok(()), |record| notes.append(&record)),
             None => Err(StoreError::Unsupported("this Store writes nothing down")),
         };
         records.into_iter().try_for_each(noted)
     }
 
     /// The tree as it is now. Visitors see this copy, so that they may call the Store while they visit.
-    fn now(&self) -> ModelTree {
+    fn current_tree(&self) -> ModelTree {
         self.state.lock().tree.clone()
     }
 }
@@ -68,7 +68,7 @@ impl Default for ModelStore {
 }
 
 impl Store for ModelStore {
-    fn about(&self) -> StoreInfo {
+    fn info(&self) -> StoreInfo {
         StoreInfo {
             kind: "model",
             history: false,
@@ -122,13 +122,13 @@ impl Store for ModelStore {
         walk: &WalkOptions,
         visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        let tree = self.now();
+        let tree = self.current_tree();
         let (top, _) = tree.directory(at)?;
         for (path, id) in tree.below(top) {
             if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(StoreError::unavailable("the walk took too long; narrow it"));
             }
-            if path.depth() > walk.depth || is_left_out(&path, &walk.skip) || !walk.wants(&path) {
+            if path.depth() > walk.depth || is_skipped(&path, &walk.skip) || !walk.matches(&path) {
                 continue;
             }
             if visit(WalkEntry { path, attr: tree.attr(id) }).is_break() {
@@ -144,19 +144,19 @@ impl Store for ModelStore {
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        let tree = self.now();
+        let tree = self.current_tree();
         let files = match tree.file(at) {
-            Ok((file, _)) => vec![(StorePath::here(), file)],
+            Ok((file, _)) => vec![(StorePath::empty(), file)],
             Err(StoreError::IsADirectory) => {
                 let mut files = tree.below(tree.find(at)?);
-                files.retain(|(path, _)| !is_left_out(path, &grep.skip) && grep.wants(path));
+                files.retain(|(path, _)| !is_skipped(path, &grep.skip) && grep.matches(path));
                 files
             }
             Err(error) => return Err(error),
         };
         let mut searcher = grep.searcher();
         for (path, id) in files {
-            if grep.is_late() {
+            if grep.should_stop() {
                 return Err(StoreError::unavailable("the search took too long; narrow it"));
             }
             let Some(ModelBody::File(bytes)) = tree.body(id) else { continue };
@@ -180,9 +180,9 @@ impl Store for ModelStore {
         let mut state = self.state.lock();
         let version = RevisionNumber(state.version.0 + 1);
         let Change { operation, steps, quotas, records, still, expect_free, watch, .. } = change;
-        steps.iter().try_for_each(|_| check_wanted(watch.as_ref()))?;
+        steps.iter().try_for_each(|_| check_not_stopped(watch.as_ref()))?;
         for (path, node) in still {
-            let there = state.tree.directory(&NodePath::path(path)).map(|(there, _)| there);
+            let there = state.tree.directory(&NodePath::from_root(path)).map(|(there, _)| there);
             if there.ok() != Some(node) {
                 return Err(StoreError::Conflict);
             }
@@ -191,7 +191,8 @@ impl Store for ModelStore {
         let before = (!quotas.is_empty() || !records.is_empty()).then(|| state.tree.clone());
         let done = state.tree.apply(steps, operation.at, version)?;
         if let Some(before) = before
-            && let Err(error) = judge(&quotas, &before, &state.tree).and_then(|()| self.record(records))
+            && let Err(error) =
+                check_quotas(&quotas, &before, &state.tree).and_then(|()| self.append_records(records))
         {
             state.tree = before;
             return Err(error);
@@ -204,7 +205,7 @@ impl Store for ModelStore {
     }
 
     /// There is no disk to wait for.
-    fn settle(&self) -> StoreResult<()> {
+    fn sync(&self) -> StoreResult<()> {
         Ok(())
     }
 
@@ -219,7 +220,7 @@ impl Store for ModelStore {
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
-        let tree = self.now();
+        let tree = self.current_tree();
         let (top, _) = tree.directory(&NodePath::root())?;
         let entries = tree.below(top).len() as u64;
         progress(entries);
@@ -228,22 +229,22 @@ impl Store for ModelStore {
 }
 
 fn check_free(names: &[StorePath], tree: &ModelTree) -> StoreResult<()> {
-    match names.iter().find(|name| tree.find(&NodePath::path((*name).clone())).is_ok()) {
-        Some(name) => Err(StoreError::NotFree { path: escaped(name.as_bytes()).to_string() }),
+    match names.iter().find(|name| tree.find(&NodePath::from_root((*name).clone())).is_ok()) {
+        Some(name) => Err(StoreError::NotFree { path: escape_name(name.as_bytes()).to_string() }),
         None => Ok(()),
     }
 }
 
 /// Judges a change by what lies below each quota root before and after it.
-fn judge(quotas: &[QuotaRoot], before: &ModelTree, after: &ModelTree) -> StoreResult<()> {
+fn check_quotas(quotas: &[QuotaRoot], before: &ModelTree, after: &ModelTree) -> StoreResult<()> {
     for quota in quotas {
-        let below = |tree: &ModelTree, place: &StorePath| match tree.directory(&NodePath::path(place.clone()))
-        {
-            Ok((top, _)) => tree.below(top).into_iter().map(|(_, id)| tree.attr(id)).collect(),
-            Err(_) => Vec::new(),
-        };
+        let below =
+            |tree: &ModelTree, place: &StorePath| match tree.directory(&NodePath::from_root(place.clone())) {
+                Ok((top, _)) => tree.below(top).into_iter().map(|(_, id)| tree.attr(id)).collect(),
+                Err(_) => Vec::new(),
+            };
         let files =
-            |tree: &ModelTree| quota.places().flat_map(|place| below(tree, place)).collect::<Vec<Attr>>();
+            |tree: &ModelTree| quota.roots().flat_map(|place| below(tree, place)).collect::<Vec<Attr>>();
         let usage = |files: &[Attr]| Usage {
             bytes: files.iter().filter(|attr| attr.kind == NodeKind::File).map(|attr| attr.size).sum(),
             files: files.iter().filter(|attr| attr.kind != NodeKind::Directory).count() as u64,
@@ -252,13 +253,13 @@ fn judge(quotas: &[QuotaRoot], before: &ModelTree, after: &ModelTree) -> StoreRe
         quota.check(usage(&before), usage(&after))?;
         let was = |file: &Attr| before.iter().any(|was| was.node == file.node && was.size >= file.size);
         for file in after.iter().filter(|file| file.kind == NodeKind::File && !was(file)) {
-            quota.limits.check_file(file.size)?;
+            quota.limits.check_file_size(file.size)?;
         }
     }
     Ok(())
 }
 
-fn is_left_out(path: &StorePath, skip: &[StorePath]) -> bool {
+fn is_skipped(path: &StorePath, skip: &[StorePath]) -> bool {
     skip.iter().any(|skipped| path.is_at_or_below(skipped))
 }
 
@@ -287,8 +288,8 @@ impl Draft for DraftBytes {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
-        let start = in_memory(offset)?;
-        let end = in_memory(offset.saturating_add(bytes.len() as u64))?;
+        let start = check_memory_size(offset)?;
+        let end = check_memory_size(offset.saturating_add(bytes.len() as u64))?;
         if !bytes.is_empty() {
             self.0.resize(self.0.len().max(end), 0);
             self.0[start..end].copy_from_slice(bytes);
@@ -297,7 +298,7 @@ impl Draft for DraftBytes {
     }
 
     fn set_size(&mut self, size: u64) -> StoreResult<()> {
-        self.0.resize(in_memory(size)?, 0);
+        self.0.resize(check_memory_size(size)?, 0);
         Ok(())
     }
 
@@ -313,7 +314,7 @@ fn copy_at(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> usize {
     count
 }
 
-fn in_memory(size: u64) -> StoreResult<usize> {
+fn check_memory_size(size: u64) -> StoreResult<usize> {
     const MOST: u64 = 1 << 30;
     if size > MOST {
         return Err(StoreError::TooLarge { size, limit: MOST });

@@ -45,7 +45,7 @@ impl AuditLog for MemoryAuditLog {
         self.id
     }
 
-    fn note(&self, record: &AuditRecord) -> StoreResult<()> {
+    fn append(&self, record: &AuditRecord) -> StoreResult<()> {
         if self.full.load(Ordering::Relaxed) {
             return Err(StoreError::unavailable("the log is full"));
         }
@@ -54,6 +54,6 @@ impl AuditLog for MemoryAuditLog {
     }
 
     fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
-        self.note(record)
+        self.append(record)
     }
 }

@@ -18,7 +18,7 @@ pub struct PanickingStore;
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for PanickingStore {
-    fn about(&self) -> StoreInfo {
+    fn info(&self) -> StoreInfo {
         panic!("the Store was touched: about")
     }
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -67,22 +67,27 @@ impl Store for PanickingStore {
     fn as_of(&self, _: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         panic!("the Store was touched: as_of")
     }
-    fn version(&self) -> StoreResult<RevisionNumber> {
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
         panic!("the Store was touched: version")
     }
-    fn version_at(&self, _: Timestamp) -> StoreResult<RevisionNumber> {
+    fn revision_at(&self, _: Timestamp) -> StoreResult<RevisionNumber> {
         panic!("the Store was touched: version_at")
     }
-    fn version_count(&self) -> Option<RevisionSequence> {
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
         panic!("the Store was touched: version_count")
     }
-    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
+    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         panic!("the Store was touched: deeds {query:?}")
     }
-    fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
+    fn undoable_operations(
+        &self,
+        _: &str,
+        _: Timestamp,
+        _: usize,
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         panic!("the Store was touched: standing")
     }
-    fn take_in(
+    fn capture(
         &self,
         _: &CaptureScopes,
         _: &Operation,
@@ -90,7 +95,7 @@ impl Store for PanickingStore {
     ) -> StoreResult<Option<Captured>> {
         panic!("the Store was touched: take_in")
     }
-    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open_past {past:?}")
     }
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
@@ -108,14 +113,19 @@ impl Store for PanickingStore {
     fn read_many(&self, at: &[NodePath], _: u64) -> Vec<StoreResult<FileContent>> {
         panic!("the Store was touched: read_many {at:?}")
     }
-    fn settle(&self) -> StoreResult<()> {
+    fn sync(&self) -> StoreResult<()> {
         panic!("the Store was touched: settle")
     }
-    fn between(&self, _: RevisionNumber, _: RevisionNumber, _: &[StorePath]) -> StoreResult<RevisionSet> {
+    fn changes_between(
+        &self,
+        _: RevisionNumber,
+        _: RevisionNumber,
+        _: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
         panic!("the Store was touched: between")
     }
     /// A caller that lets go of a node touches nothing.
-    fn forget(&self, _: NodeId) {}
+    fn forget_node(&self, _: NodeId) {}
     /// It says so of itself, and is not asked for anything.
     fn is_gone(&self) -> bool {
         false

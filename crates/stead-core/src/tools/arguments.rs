@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::name::harmless;
+use crate::name::escape_text;
 use crate::store::TagRef;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Failure, Tool};
@@ -16,17 +16,17 @@ impl Arguments {
     pub(super) fn check(tool: &Tool, given: Map<String, Value>) -> Result<Arguments, Failure> {
         for name in given.keys() {
             if !tool.input.iter().any(|field| field.name == name) {
-                return Err(unknown(tool, name));
+                return Err(unknown_parameter(tool, name));
             }
         }
         let mut arguments = Map::new();
         for (name, value) in given {
             let field = tool.input.iter().find(|field| field.name == name).expect("no name is unknown");
             // Some hosts make every parameter required, so that a model has to fill in those that it does not mean.
-            if !field.required && is_nothing(&value) {
+            if !field.required && is_empty_value(&value) {
                 continue;
             }
-            arguments.insert(name, fitting(tool, field, value)?);
+            arguments.insert(name, check_value(tool, field, value)?);
         }
         let missing = tool.input.iter().find(|field| field.required && !arguments.contains_key(field.name));
         match missing {
@@ -35,7 +35,7 @@ impl Arguments {
                 "`{}` needs the parameter `{}`: {}",
                 tool.name,
                 field.name,
-                field.takes.words()
+                field.takes.describe()
             ))),
         }
     }
@@ -80,7 +80,7 @@ impl Arguments {
 }
 
 /// What stands for a parameter that is not given: no parameter gives any of these a meaning other than its default.
-fn is_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(_) => false,
@@ -91,18 +91,18 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-fn unknown(tool: &Tool, name: &str) -> Failure {
+fn unknown_parameter(tool: &Tool, name: &str) -> Failure {
     let short: String = name.chars().take(64).collect();
     let known: Vec<_> = tool.input.iter().map(|field| format!("`{}`", field.name)).collect();
     let takes = match known.as_slice() {
         [] => "it takes none".to_owned(),
         known => format!("it takes {}", known.join(", ")),
     };
-    Failure::invalid(format!("`{}` has no parameter `{}`; {takes}", tool.name, harmless(&short)))
+    Failure::invalid(format!("`{}` has no parameter `{}`; {takes}", tool.name, escape_text(&short)))
 }
 
 /// The value as the tool reads it, if it is what the field takes.
-fn fitting(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
+fn check_value(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
     let fits = match (&field.takes, &value) {
         (FieldType::Text | FieldType::Path, Value::String(_)) | (FieldType::Flag, Value::Bool(_)) => true,
         (FieldType::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
@@ -112,7 +112,7 @@ fn fitting(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
         }
         (FieldType::Integer { least, most }, Value::Number(_)) => {
             // Some models write whole numbers with a point.
-            let number = value.as_u64().or_else(|| whole(value.as_f64()?));
+            let number = value.as_u64().or_else(|| as_whole_number(value.as_f64()?));
             if let Some(number) = number.filter(|number| (*least..=*most).contains(number)) {
                 return Ok(number.into());
             }
@@ -123,21 +123,22 @@ fn fitting(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
     if fits {
         return Ok(value);
     }
-    let message = format!("`{}` takes {} as its parameter `{}`", tool.name, field.takes.words(), field.name);
-    Err(Failure::invalid(format!("{message}, not {}", shown(&value))))
+    let message =
+        format!("`{}` takes {} as its parameter `{}`", tool.name, field.takes.describe(), field.name);
+    Err(Failure::invalid(format!("{message}, not {}", describe_value(&value))))
 }
 
-fn whole(number: f64) -> Option<u64> {
+fn as_whole_number(number: f64) -> Option<u64> {
     let small = (0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0;
     small.then_some(number as u64)
 }
 
 /// What came in instead, shortly.
-fn shown(value: &Value) -> String {
+fn describe_value(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) if text.chars().count() <= 40 => format!("\"{}\"", harmless(text)),
+        Value::String(text) if text.chars().count() <= 40 => format!("\"{}\"", escape_text(text)),
         Value::String(_) => "this text".to_owned(),
         Value::Array(values) => format!("a list of {}", values.len()),
         Value::Object(_) => "an object".to_owned(),

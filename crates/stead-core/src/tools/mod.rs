@@ -103,7 +103,7 @@ impl Hints {
         Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
     const DESTRUCTIVE: Hints = Hints { destructive: true, ..Hints::ADDITIVE };
 
-    const fn once(self) -> Hints {
+    const fn idempotent(self) -> Hints {
         Hints { idempotent: true, ..self }
     }
 }
@@ -118,7 +118,7 @@ struct ToolContext<'a> {
 
 impl ToolContext<'_> {
     /// A file's state, where the model can use it: some tool takes it, and the file may be changed.
-    fn tag(&self, path: &VfsPath, tag: VersionTag) -> Option<Note> {
+    fn tag_note(&self, path: &VfsPath, tag: VersionTag) -> Option<Note> {
         let may_change = || {
             let route = self.vfs.router().route(path);
             route.is_some_and(|route| route.workspace.scope().allows(Access::Write))
@@ -157,7 +157,7 @@ pub fn tool(name: &str) -> Option<&'static Tool> {
 
 impl Tool {
     /// Whether Workspaces of these scopes give the tool something to do.
-    pub fn fits(&self, scopes: &[AccessScope]) -> bool {
+    pub fn is_useful_with(&self, scopes: &[AccessScope]) -> bool {
         self.needs.iter().all(|access| scopes.iter().any(|scope| scope.allows(*access)))
     }
 
@@ -167,17 +167,17 @@ impl Tool {
     }
 
     /// Whether it changes anything.
-    pub fn changes(&self) -> bool {
+    pub fn is_mutating(&self) -> bool {
         !self.hints.read_only
     }
 
     /// What it takes, as a JSON Schema.
     pub fn input_schema(&self) -> serde_json::Map<String, serde_json::Value> {
-        schema::object(self.input)
+        schema::object_schema(self.input)
     }
 
     /// What it answers with, as a JSON Schema.
     pub fn output_schema(&self) -> serde_json::Map<String, serde_json::Value> {
-        schema::object(self.output)
+        schema::object_schema(self.output)
     }
 }

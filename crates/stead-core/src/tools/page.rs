@@ -27,7 +27,7 @@ impl ReplyBounds {
     pub(super) const MAX: ReplyBounds = ReplyBounds { bytes: MAX_REPLY_BYTES, lines: usize::MAX };
 
     /// A page, unless the caller asks for more than is usual.
-    pub(super) fn of(limit: Option<u64>, usual: u64) -> ReplyBounds {
+    pub(super) fn for_limit(limit: Option<u64>, usual: u64) -> ReplyBounds {
         if limit.is_some_and(|limit| limit > usual) { ReplyBounds::MAX } else { ReplyBounds::PAGE }
     }
 }
@@ -46,7 +46,7 @@ impl PagedText {
     }
 
     /// Adds a line, or several that belong together, or says that they do not fit.
-    pub(super) fn line(&mut self, line: &str) -> bool {
+    pub(super) fn push_line(&mut self, line: &str) -> bool {
         // A first line is always told: an answer that says nothing leads nowhere.
         let lines = 1 + line.matches('\n').count();
         let has_room =
@@ -72,12 +72,12 @@ mod tests {
     #[test]
     fn a_page_ends_at_a_whole_line() {
         let mut page = PagedText::new(ReplyBounds { bytes: 10, lines: 3 });
-        assert!(page.line("1234") && page.line("5678"));
-        assert!(!page.line("9"), "there is no room left");
+        assert!(page.push_line("1234") && page.push_line("5678"));
+        assert!(!page.push_line("9"), "there is no room left");
         assert_eq!(page.into_text(), "1234\n5678\n");
         let mut page = PagedText::new(ReplyBounds { bytes: 100, lines: 2 });
-        assert!(page.line("1") && page.line("2") && !page.line("3"));
+        assert!(page.push_line("1") && page.push_line("2") && !page.push_line("3"));
         let mut page = PagedText::new(ReplyBounds { bytes: 2, lines: 2 });
-        assert!(page.line("12345") && !page.line("6"));
+        assert!(page.push_line("12345") && !page.push_line("6"));
     }
 }

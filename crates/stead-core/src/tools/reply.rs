@@ -160,7 +160,7 @@ impl Failure {
 
 impl Failure {
     /// The same, once it is on record.
-    pub(super) fn heard(self) -> Self {
+    pub(super) fn mark_audited(self) -> Self {
         Failure { unheard: false, ..self }
     }
 }
@@ -190,7 +190,7 @@ impl Reply {
     }
 
     /// The same answer, with a fact if there is one.
-    pub fn maybe(self, name: &'static str, value: Option<impl Into<Value>>) -> Self {
+    pub fn optional_fact(self, name: &'static str, value: Option<impl Into<Value>>) -> Self {
         match value {
             Some(value) => self.fact(name, value),
             None => self,
@@ -209,7 +209,7 @@ impl Reply {
     }
 
     /// All the words, as they are.
-    pub fn words(&self) -> String {
+    pub fn joined_text(&self) -> String {
         self.blocks.iter().filter_map(Block::as_text).collect::<Vec<_>>().join("\n")
     }
 

@@ -52,12 +52,12 @@ const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 impl FieldType {
     /// A number from `least` on.
-    pub(super) const fn from(least: u64) -> FieldType {
+    pub(super) const fn integer_from(least: u64) -> FieldType {
         FieldType::Integer { least, most: MAX_SAFE_INTEGER }
     }
 
     /// What it takes, in words: "`limit` takes …".
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             FieldType::Text => "a text".to_owned(),
             FieldType::Path => "a path, such as \"/notes/plan.md\"".to_owned(),
@@ -88,7 +88,7 @@ impl FieldType {
             }
             FieldType::Flag => json!({ "type": "boolean" }),
             FieldType::OneOf(texts) => json!({ "type": "string", "enum": texts }),
-            FieldType::List(fields) => json!({ "type": "array", "items": object(fields) }),
+            FieldType::List(fields) => json!({ "type": "array", "items": object_schema(fields) }),
         };
         match schema {
             Value::Object(schema) => schema,
@@ -99,7 +99,7 @@ impl FieldType {
 
 impl Field {
     /// A field that has to be there.
-    pub(super) const fn needed(name: &'static str, takes: FieldType, about: &'static str) -> Field {
+    pub(super) const fn required(name: &'static str, takes: FieldType, about: &'static str) -> Field {
         Field { name, takes, required: true, about }
     }
 
@@ -110,7 +110,7 @@ impl Field {
 }
 
 /// The JSON Schema of an object with these fields and no others.
-pub(super) fn object(fields: &[Field]) -> Map<String, Value> {
+pub(super) fn object_schema(fields: &[Field]) -> Map<String, Value> {
     let mut properties = Map::new();
     for field in fields {
         let mut schema = field.takes.schema();

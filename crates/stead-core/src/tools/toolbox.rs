@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::audit::AuditOutcome;
 use crate::error::{Error, ErrorKind};
-use crate::name::harmless;
+use crate::name::escape_text;
 use crate::path::VfsPath;
 use crate::scope::AccessScope;
 use crate::tools::{
@@ -71,7 +71,7 @@ enum GrantedItems {
 
 impl ApprovalGrant {
     /// An agreement to whatever is asked for, by someone who knows what that is.
-    pub fn to_everything() -> Self {
+    pub fn everything() -> Self {
         ApprovalGrant(GrantedItems::Everything)
     }
 }
@@ -91,13 +91,13 @@ const WORKSPACE_NAMING_TOOL: &str = "list_directory";
 const MAX_NAMED_PATHS: usize = 100;
 
 impl ApprovalQuestion {
-    fn about(tool: &Tool, shown: Vec<ApprovalItem>) -> Self {
+    fn new(tool: &Tool, shown: Vec<ApprovalItem>) -> Self {
         let mut known = BTreeSet::new();
         let paths = shown.iter().map(|entry| &entry.path).filter(|path| known.insert(*path));
         let paths: Vec<&VfsPath> = paths.collect();
         // A name must not read as the end of the name: nothing in it can stand for what is around it.
         let quoted =
-            |path: &VfsPath| format!("`{}`", harmless(path.as_str()).to_string().replace('`', "\\u{60}"));
+            |path: &VfsPath| format!("`{}`", escape_text(path.as_str()).to_string().replace('`', "\\u{60}"));
         let named =
             paths.iter().take(MAX_NAMED_PATHS).map(|path| quoted(path)).collect::<Vec<_>>().join(", ");
         let more = match paths.len().saturating_sub(MAX_NAMED_PATHS) {
@@ -109,7 +109,7 @@ impl ApprovalQuestion {
     }
 
     /// The person says yes to it.
-    pub fn agreed(self) -> ApprovalAnswer {
+    pub fn approve(self) -> ApprovalAnswer {
         ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Shown(self.shown)))
     }
 }
@@ -128,13 +128,13 @@ impl Toolbox {
     }
 
     /// The same over a past with names.
-    pub fn with_moments(self, moments: Arc<dyn Snapshots>) -> Self {
+    pub fn with_snapshots(self, moments: Arc<dyn Snapshots>) -> Self {
         Toolbox { moments: Some(moments), ..self }
     }
 
     /// The same for a call that someone waits for.
-    pub fn watched(&self, watch: Arc<dyn CallMonitor>) -> Self {
-        Toolbox { vfs: self.vfs.watched(watch), ..self.clone() }
+    pub fn with_monitor(&self, watch: Arc<dyn CallMonitor>) -> Self {
+        Toolbox { vfs: self.vfs.with_monitor(watch), ..self.clone() }
     }
 
     /// The tools that are offered, sorted by name. It follows from the Workspaces and the choice alone.
@@ -149,7 +149,7 @@ impl Toolbox {
             OfferedWhen::Always => named.unwrap_or(true),
             OfferedWhen::WithHistory => named.unwrap_or(false) || (self.choice.history && named.is_none()),
         };
-        chosen && tool.fits(&self.scopes)
+        chosen && tool.is_useful_with(&self.scopes)
     }
 
     /// What results are made of.
@@ -164,7 +164,7 @@ impl Toolbox {
         if naming.is_none_or(|naming| naming.name != tool.name) {
             return Cow::Borrowed(tool.description);
         }
-        let workspaces = crate::map::in_a_sentence(&self.vfs);
+        let workspaces = crate::map::workspaces_sentence(&self.vfs);
         // After the first sentence, which has to stand on its own, and before what some hosts cut off.
         match tool.description.split_once(". ") {
             Some((first, rest)) => Cow::Owned(format!("{first}. {workspaces} {rest}")),
@@ -180,7 +180,7 @@ impl Toolbox {
     /// Whether there is anything that a person is asked about.
     pub fn may_ask(&self) -> bool {
         !self.choice.ask.is_empty()
-            || self.vfs.workspaces().any(|workspace| workspace.ask() != ApprovalPolicy::Never)
+            || self.vfs.workspaces().any(|workspace| workspace.approval_policy() != ApprovalPolicy::Never)
     }
 
     /// The door that the tools go through.
@@ -205,13 +205,13 @@ impl Toolbox {
         };
         let (tool, mut arguments) = match prepared {
             Ok(prepared) => prepared,
-            Err(failure) => return Ok(self.refuse(name, failure)),
+            Err(failure) => return Ok(self.audit_refusal(name, failure)),
         };
-        let asking = self.asking(tool, &answer);
+        let asking = self.approval_request(tool, &answer);
         let vfs = self.vfs.operation(tool.name);
         let vfs = match (&answer, &asking) {
-            (ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Everything)), _) => vfs.agreed(),
-            (_, Some(asking)) => vfs.asking(asking),
+            (ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Everything)), _) => vfs.with_approval(),
+            (_, Some(asking)) => vfs.with_approval_request(asking),
             (_, None) => vfs,
         };
         let (moments, takes_tags) = (self.moments.as_deref(), self.takes_tags());
@@ -222,19 +222,19 @@ impl Toolbox {
             // These look moments up before they come to the door, or come there twice.
             OfferedWhen::WithHistory => {
                 let path = arguments.optional_text("path").map(str::to_owned);
-                let end = |failure: &Failure| match failure.asks && vfs.is_asking() {
+                let end = |failure: &Failure| match failure.asks && vfs.will_ask_approval() {
                     true => CallEnd::NotYet,
-                    false => CallEnd::Outcome(AuditOutcome::of(failure.kind)),
+                    false => CallEnd::Outcome(AuditOutcome::from_error_kind(failure.kind)),
                 };
-                vfs.one_record(tool.name, path.as_deref(), end, |vfs| {
+                vfs.single_record(tool.name, path.as_deref(), end, |vfs| {
                     (tool.run)(&ToolContext { vfs, moments, takes_tags }, &mut arguments)
-                        .map_err(Failure::heard)
+                        .map_err(Failure::mark_audited)
                 })
             }
         };
         let failure = match (ran, asking) {
             (Err(failure), Some(asking)) if failure.asks => {
-                let question = ApprovalQuestion::about(tool, asking.entered());
+                let question = ApprovalQuestion::new(tool, asking.requested_items());
                 let why = match answer {
                     ApprovalAnswer::NotAsked | ApprovalAnswer::Agreed(_) => return Err(question),
                     ApprovalAnswer::Refused => "The person who was asked did not agree.",
@@ -247,7 +247,7 @@ impl Toolbox {
             (Err(failure), _) => failure,
             (Ok(reply), _) => return Ok(reply),
         };
-        Ok(if failure.unheard { self.refuse(tool.name, failure) } else { failure.into() })
+        Ok(if failure.unheard { self.audit_refusal(tool.name, failure) } else { failure.into() })
     }
 
     /// Refuses a call whose arguments aren't an object.
@@ -256,11 +256,11 @@ impl Toolbox {
             Some(_) => Failure::invalid("a tool's arguments are an object, such as {\"path\": \"/\"}"),
             None => self.not_offered(name),
         };
-        self.refuse(name, failure)
+        self.audit_refusal(name, failure)
     }
 
     /// How a call asks, if there is anything to ask about.
-    fn asking(&self, tool: &Tool, answer: &ApprovalAnswer) -> Option<Arc<ApprovalRequest>> {
+    fn approval_request(&self, tool: &Tool, answer: &ApprovalAnswer) -> Option<Arc<ApprovalRequest>> {
         let everywhere = self.choice.ask.contains(tool.name);
         if !everywhere && !self.may_ask() {
             return None;
@@ -274,7 +274,7 @@ impl Toolbox {
             }
         };
         Some(Arc::new(match answer {
-            ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Shown(shown))) => asking.agreed(shown),
+            ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Shown(shown))) => asking.with_approved(shown),
             _ => asking,
         }))
     }
@@ -285,13 +285,13 @@ impl Toolbox {
             [] => "you have no tools".to_owned(),
             offered => format!("you have {}", offered.join(", ")),
         };
-        Failure::new(ErrorKind::Denied, format!("there is no tool `{}` for you; {instead}", shortened(name)))
+        Failure::new(ErrorKind::Denied, format!("there is no tool `{}` for you; {instead}", short_name(name)))
     }
 
     /// Writes a call down that never came to the door, by the tool's name, whether or not there is one.
-    fn refuse(&self, name: &str, failure: Failure) -> Reply {
-        let vfs = self.vfs.operation(shortened(name));
-        let refused = vfs.on_record("tool", None, || -> Result<(), Error> {
+    fn audit_refusal(&self, name: &str, failure: Failure) -> Reply {
+        let vfs = self.vfs.operation(short_name(name));
+        let refused = vfs.audited("tool", None, || -> Result<(), Error> {
             Err(match failure.kind {
                 ErrorKind::Denied => Error::NotOffered(failure.message.clone()),
                 _ => Error::Invalid(failure.message.clone()),
@@ -305,6 +305,6 @@ impl Toolbox {
 }
 
 /// A name that a client may have made up, as it can be shown and kept.
-fn shortened(name: &str) -> String {
+fn short_name(name: &str) -> String {
     name.chars().take(64).collect::<String>().escape_debug().to_string()
 }

@@ -14,7 +14,7 @@ use crate::store::{
 use crate::vfs::call::{Call, ChangeStage, ParsedPath};
 use crate::vfs::own_files::PriorContent;
 use crate::vfs::resolve::ResolvedPath;
-use crate::vfs::write::{same_store, written};
+use crate::vfs::write::{same_store, write_result};
 use crate::vfs::{IntoPath, Vfs, WriteOptions, WriteResult};
 
 impl Vfs {
@@ -65,7 +65,9 @@ impl<'a> Batch<'a> {
         content: impl Into<Vec<u8>>,
         options: &WriteOptions,
     ) -> Result<()> {
-        self.add(path.into_path(), |call, spot| put(call, spot, Content::Bytes(content.into()), options))
+        self.add(path.into_path(), |call, spot| {
+            write_step(call, spot, Content::Bytes(content.into()), options)
+        })
     }
 
     /// Writes a whole file from a stream of any length, in constant memory.
@@ -76,8 +78,8 @@ impl<'a> Batch<'a> {
         options: &WriteOptions,
     ) -> Result<()> {
         self.add(path.into_path(), |call, spot| {
-            let sealed = call.drafted(spot, from)?;
-            put(call, spot, Content::Sealed(sealed), options)
+            let sealed = call.draft_from_reader(spot, from)?;
+            write_step(call, spot, Content::Sealed(sealed), options)
         })
     }
 
@@ -91,7 +93,7 @@ impl<'a> Batch<'a> {
     /// Makes a symlink, or makes one that is there lead somewhere else.
     pub fn symlink(&mut self, path: impl IntoPath, target: &[u8]) -> Result<()> {
         self.add(path.into_path(), |_, spot| {
-            spot.check_not_leading()?;
+            spot.check_not_protected_ancestor()?;
             let (at, target) = (spot.place.clone(), target.to_vec());
             Ok(Step::Symlink { at, target, parents: Parents::Create, expect: Precondition::Any })
         })
@@ -105,8 +107,8 @@ impl<'a> Batch<'a> {
                 subtree: Subtree::File,
                 expect: Precondition::Any,
                 missing: IfMissing::Fine,
-                spare: spot.spare(Side::From),
-                keep: spot.keep(),
+                spare: spot.protected_names(Side::From),
+                keep: spot.displaced_content(),
             })
         })
     }
@@ -125,14 +127,18 @@ impl<'a> Batch<'a> {
     pub fn apply(self) -> Result<Vec<WriteResult>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
         let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.shown);
-        vfs.call("batch", [Ok(common(&paths))], |call, [directory]| {
+        vfs.call("batch", [Ok(common_directory(&paths))], |call, [directory]| {
             call.expect_free.replace(self.expect_free);
             call.blind_at.replace(self.blind_at);
-            call.moves(steps.iter().map(written_by).sum());
+            call.set_bytes(steps.iter().map(content_size).sum());
             if shown.iter().any(|(_, sight)| *sight == Visibility::Blind) {
                 // Every step that brings content brings all of it; one that sets attributes leaves what is there.
                 let keeps = steps.iter().any(|step| matches!(step, Step::SetAttr { .. }));
-                call.called_as(if keeps { PriorContent::Something } else { PriorContent::Nothing });
+                call.name_by_prior_content(if keeps {
+                    PriorContent::Something
+                } else {
+                    PriorContent::Nothing
+                });
             }
             let applied = call.apply(&*store, steps, ChangeStage::Last).map_err(|cause| {
                 // A Store tells the step only of a symlink; other failures are about the batch.
@@ -149,8 +155,9 @@ impl<'a> Batch<'a> {
                 vfs.shared.seen.forget(path);
             }
             let done = shown.into_iter().zip(&applied.outcomes);
-            let done = done
-                .map(|((path, sight), outcome)| written(path, sight, outcome, &applied, call.operation()));
+            let done = done.map(|((path, sight), outcome)| {
+                write_result(path, sight, outcome, &applied, call.operation())
+            });
             Ok(done.collect())
         })
     }
@@ -162,13 +169,13 @@ impl<'a> Batch<'a> {
         step: impl FnOnce(&Call<'_>, &ResolvedPath<'_>) -> Result<Step>,
     ) -> Result<()> {
         let vfs = self.vfs;
-        let added = vfs.part("batch", [path], |call, [path]| {
+        let added = vfs.subcall("batch", [path], |call, [path]| {
             call.git_names.replace(std::mem::take(&mut self.git_names));
-            let spot = self.spot(call, path);
+            let spot = self.resolve(call, path);
             self.git_names = call.git_names.take();
             let spot = spot?;
             self.steps.push(step(call, &spot)?);
-            self.shown.push((spot.shown.clone(), spot.sight()));
+            self.shown.push((spot.shown.clone(), spot.visibility()));
             self.paths.push(spot.path);
             self.expect_free.append(&mut call.expect_free.borrow_mut());
             self.blind_at = self.blind_at.take().or_else(|| call.blind_at.take());
@@ -178,8 +185,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Routes and judges a path; symlinks on the way to it are resolved once per directory.
-    fn spot<'v>(&mut self, call: &Call<'v>, path: &VfsPath) -> Result<ResolvedPath<'v>> {
-        let asked = call.enter(path, Access::Write)?;
+    fn resolve<'v>(&mut self, call: &Call<'v>, path: &VfsPath) -> Result<ResolvedPath<'v>> {
+        let asked = call.authorize(path, Access::Write)?;
         let spot = match (path.parent(), path.name()) {
             (Some(parent), Some(name)) if !asked.is_workspace() => {
                 let (parent, is_secret) = match self.parents.get(&parent) {
@@ -191,11 +198,11 @@ impl<'a> Batch<'a> {
                         resolved
                     }
                 };
-                let entered = call.enter(&parent.join(name)?, Access::Write);
+                let entered = call.authorize(&parent.join(name)?, Access::Write);
                 // Where a symlink leads that may not be read is not told by a refusal either.
                 let spot = match entered {
                     Err(error) if is_secret && !matches!(error, Error::Ask { .. }) => {
-                        return Err(asked.failed(StoreError::HostDenied));
+                        return Err(asked.store_error(StoreError::HostDenied));
                     }
                     entered => entered?,
                 };
@@ -213,15 +220,20 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn put(call: &Call<'_>, spot: &ResolvedPath<'_>, content: Content, options: &WriteOptions) -> Result<Step> {
-    spot.check_not_leading()?;
-    call.check_size(content.size()).map_err(|cause| spot.failed(cause))?;
-    call.check_expected(spot, options.expect).map_err(|stop| stop.at(spot))?;
-    Ok(Step::Write { at: spot.place.clone(), content, put: options.put(spot) })
+fn write_step(
+    call: &Call<'_>,
+    spot: &ResolvedPath<'_>,
+    content: Content,
+    options: &WriteOptions,
+) -> Result<Step> {
+    spot.check_not_protected_ancestor()?;
+    call.check_size(content.size()).map_err(|cause| spot.store_error(cause))?;
+    call.check_own_precondition(spot, options.expect).map_err(|stop| stop.into_error(spot))?;
+    Ok(Step::Write { at: spot.place.clone(), content, put: options.put_options(spot) })
 }
 
 /// How many bytes a step brings along.
-fn written_by(step: &Step) -> u64 {
+fn content_size(step: &Step) -> u64 {
     match step {
         Step::Write { content, .. } | Step::Append { content, .. } => content.size(),
         _ => 0,
@@ -229,9 +241,9 @@ fn written_by(step: &Step) -> u64 {
 }
 
 /// The deepest directory that holds all of these paths.
-pub(super) fn common(paths: &[VfsPath]) -> VfsPath {
+pub(super) fn common_directory(paths: &[VfsPath]) -> VfsPath {
     let mut common = paths[0].parent().unwrap_or_else(VfsPath::root);
-    while !paths.iter().all(|path| path.below(&common).is_some()) {
+    while !paths.iter().all(|path| path.strip_prefix(&common).is_some()) {
         common = common.parent().unwrap_or_else(VfsPath::root);
     }
     common

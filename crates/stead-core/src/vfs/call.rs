@@ -24,7 +24,7 @@ use crate::scope::AccessScope;
 use crate::store::{
     Applied, Change, CompanionRecord, Step, Store, StoreError, StorePath, StoreResult, SyncPolicy,
 };
-use crate::vfs::batch::common;
+use crate::vfs::batch::common_directory;
 use crate::vfs::quota::{DraftCounting, without_usage};
 use crate::vfs::whole::CompoundOperation;
 use crate::vfs::write::same_store;
@@ -84,7 +84,7 @@ pub(super) enum ChangeStage {
 
 impl Vfs {
     /// Does something beside the files that has to be on record like everything else: a snapshot, say.
-    pub fn on_record<T>(
+    pub fn audited<T>(
         &self,
         call: &'static str,
         path: Option<&VfsPath>,
@@ -103,43 +103,43 @@ impl Vfs {
         paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
-        let (call, result) = self.run(name, paths, act);
+        let (call, result) = self.run_call(name, paths, act);
         match &self.whole {
-            Some(whole) => call.joins(whole, &result)?,
-            None => call.ended(&result)?,
+            Some(whole) => call.finish_in_compound(whole, &result)?,
+            None => call.finish(&result)?,
         }
         result
     }
 
     /// Makes a part of what is written down as a whole elsewhere: only if it is refused or fails, or has changed
     /// something, there is a record of its own. Says whether it has changed something.
-    pub(super) fn part<T, const N: usize>(
+    pub(super) fn subcall<T, const N: usize>(
         &self,
         name: &'static str,
         paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<(T, bool)> {
-        let (call, result) = self.run(name, paths, act);
+        let (call, result) = self.run_call(name, paths, act);
         let changed = call.changed.get();
         match &self.whole {
-            Some(whole) => call.joins(whole, &result)?,
-            None if result.is_err() || call.announced.get() => call.ended(&result)?,
+            Some(whole) => call.finish_in_compound(whole, &result)?,
+            None if result.is_err() || call.announced.get() => call.finish(&result)?,
             None => {}
         }
         result.map(|value| (value, changed))
     }
 
     /// Looks something up. That is not written down: what is done with it is.
-    pub(super) fn unrecorded<T, const N: usize>(
+    pub(super) fn unaudited_call<T, const N: usize>(
         &self,
         name: &'static str,
         paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
-        self.run(name, paths, act).1
+        self.run_call(name, paths, act).1
     }
 
-    fn run<T, const N: usize>(
+    fn run_call<T, const N: usize>(
         &self,
         name: &'static str,
         paths: [ParsedPath; N],
@@ -194,30 +194,30 @@ impl<'v> Call<'v> {
     }
 
     /// Says what the call is about, which was not asked for by path: one or two paths, or the directory that holds all.
-    pub(super) fn names(&self, paths: Vec<VfsPath>) {
-        *self.named.borrow_mut() = if paths.len() > 2 { vec![common(&paths)] } else { paths };
+    pub(super) fn set_paths(&self, paths: Vec<VfsPath>) {
+        *self.named.borrow_mut() = if paths.len() > 2 { vec![common_directory(&paths)] } else { paths };
     }
 
     /// Says where symlinks have led, from each of the paths that were asked for.
-    pub(super) fn leads<const N: usize>(&self, paths: [&VfsPath; N]) {
+    pub(super) fn set_resolved_paths<const N: usize>(&self, paths: [&VfsPath; N]) {
         let led = paths.map(VfsPath::clone).to_vec();
         let before = self.led.replace(led);
         self.led_on.set(self.announced.get() && before != *self.led.borrow());
     }
 
     /// Says that it was not done, though it is answered what would have been.
-    pub(super) fn was_refused(&self, kind: ErrorKind) {
+    pub(super) fn set_refused(&self, kind: ErrorKind) {
         self.refused.set(Some(kind));
     }
 
     /// Says whether it only asks what would be done.
-    pub(super) fn is_dry_run(&self, dry_run: bool) {
+    pub(super) fn set_dry_run(&self, dry_run: bool) {
         self.dry_run.set(dry_run);
     }
 
     /// The paths that the record names: those that were asked for, and where they led. Of a copy or a move it names the
     /// two ends as they turned out to be.
-    fn told_paths(&self) -> Vec<VfsPath> {
+    fn audit_paths(&self) -> Vec<VfsPath> {
         let (led, named) = (self.led.borrow(), self.named.borrow());
         match (&*self.paths, &**led) {
             ([], _) => named.clone(),
@@ -228,31 +228,31 @@ impl<'v> Call<'v> {
     }
 
     /// Says how many bytes the caller gets, or has given.
-    pub(super) fn moves(&self, bytes: u64) {
+    pub(super) fn set_bytes(&self, bytes: u64) {
         self.bytes.set(Some(bytes));
     }
 
     /// Says how far the call has come, to whoever waits for it, and stops if they want that.
-    pub(super) fn go_on(&self, done: u64, total: Option<u64>) -> Result<()> {
+    pub(super) fn report_progress(&self, done: u64, total: Option<u64>) -> Result<()> {
         let Some(watch) = &self.vfs.watch else { return Ok(()) };
         watch.progress(done, total);
-        self.check_wanted()
+        self.check_not_stopped()
     }
 
     /// Stops if whoever waits for the call wants that.
-    pub(super) fn check_wanted(&self) -> Result<()> {
-        let stop = self.vfs.watch.as_ref().and_then(|watch| watch.stop());
+    pub(super) fn check_not_stopped(&self) -> Result<()> {
+        let stop = self.vfs.watch.as_ref().and_then(|watch| watch.stop_reason());
         stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
     }
 
     /// Who may stop the call: once something of it has happened, it goes on to its end.
-    pub(super) fn stoppable(&self) -> Option<Arc<dyn CallMonitor>> {
+    pub(super) fn cancellation_monitor(&self) -> Option<Arc<dyn CallMonitor>> {
         self.vfs.watch.clone().filter(|_| !self.changed.get())
     }
 
     /// Reserves memory for whole contents, having waited for it. A call does so once, and before it changes anything.
     pub(super) fn reserve(&self, bytes: u64) -> StoreResult<MemoryReservation<'static>> {
-        CONTENT_MEMORY.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop()))
+        CONTENT_MEMORY.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop_reason()))
     }
 
     /// Makes a change in a Store.
@@ -282,8 +282,8 @@ impl<'v> Call<'v> {
         };
         let drafts = if self.commits_draft.get() { DraftCounting::Ignored } else { DraftCounting::Counted };
         // A call that commits a draft holds the turn already.
-        let _turn = (drafts == DraftCounting::Counted).then(|| self.shared().drafts.turn(&steps));
-        let (quotas, watch) = (self.quotas_on(store, drafts)?, self.stoppable());
+        let _turn = (drafts == DraftCounting::Counted).then(|| self.shared().drafts.change_guard(&steps));
+        let (quotas, watch) = (self.quotas_for(store, drafts)?, self.cancellation_monitor());
         let mut change = Change { quotas, watch, ..Change::new(operation, steps) };
         let expect_free = self.expect_free.borrow();
         let here = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
@@ -294,41 +294,42 @@ impl<'v> Call<'v> {
         more(&mut change);
         let mut told = false;
         if let Some(log) = &self.shared().audit {
-            let about = store.about();
+            let about = store.info();
             let along = about.records == Some(log.id());
             told = along && stage == ChangeStage::Last && self.vfs.whole.is_none();
             if along {
                 let outcome = if told { AuditOutcome::Ok } else { AuditOutcome::Begun };
-                let record = Box::new(self.record(outcome));
+                let record = Box::new(self.audit_record(outcome));
                 change.records.push(CompanionRecord::Audit { record, began: self.began });
             } else if let Some(whole) = &self.vfs.whole {
                 // That the whole has begun is noted already; only what lasts longer has to be said once more.
-                if about.outlives_the_process() {
-                    whole.announce(|| log.announce(&whole.record(self.shared(), AuditOutcome::Begun)))?;
+                if about.is_persistent() {
+                    whole
+                        .announce(|| log.announce(&whole.audit_record(self.shared(), AuditOutcome::Begun)))?;
                 }
             } else if !self.announced.get() || self.led_on.replace(false) {
-                let record = self.record(AuditOutcome::Begun);
+                let record = self.audit_record(AuditOutcome::Begun);
                 // The record has to last no longer than the change.
-                if about.outlives_the_process() && change.lasts == SyncPolicy::Now {
+                if about.is_persistent() && change.lasts == SyncPolicy::Now {
                     log.announce(&record)?
                 } else {
-                    log.note(&record)?
+                    log.append(&record)?
                 }
                 self.announced.set(true);
             }
         }
-        let under_way = self.shared().own.begin();
-        let withheld = self.withheld_limits(store, &change.quotas);
+        let under_way = self.shared().own.begin_change();
+        let withheld = self.undisclosed_limits(store, &change.quotas);
         let applied = store.apply(change).map_err(|cause| without_usage(cause, &withheld))?;
-        self.shared().drafts.changed();
+        self.shared().drafts.invalidate_usage();
         if let (Some(under_way), Some(version)) = (under_way, applied.version)
-            && store.about().feed
+            && store.info().feed
         {
-            under_way.made(store, version);
+            under_way.record_revision(store, version);
         }
         self.changed.set(true);
         if let Some(whole) = &self.vfs.whole {
-            whole.has_changed();
+            whole.mark_changed();
         }
         self.told.set(told);
         self.announced.set(self.announced.get() || !told);
@@ -356,7 +357,7 @@ impl<'v> Call<'v> {
     }
 
     /// Makes its changes a part of an operation that has begun before, unless it is a part of one already.
-    pub(super) fn belongs_to(&self, operation: OperationId) {
+    pub(super) fn join_operation(&self, operation: OperationId) {
         if self.vfs.operation.is_none() {
             // Whatever it has changed by now says which one it is.
             let _ = self.operation.set(operation);
@@ -372,8 +373,8 @@ impl<'v> Call<'v> {
         self.renamed.get().map_or_else(|| self.tool(), Cow::Borrowed)
     }
 
-    fn record(&self, outcome: AuditOutcome) -> AuditRecord {
-        let paths = self.told_paths();
+    fn audit_record(&self, outcome: AuditOutcome) -> AuditRecord {
+        let paths = self.audit_paths();
         let scope = || Some(self.shared().router.route(paths.first()?)?.workspace.scope());
         AuditRecord {
             at: self.at,
@@ -393,30 +394,30 @@ impl<'v> Call<'v> {
     }
 
     /// Writes down how the call went, unless a change of it has done so.
-    fn ended<T>(self, result: &Result<T>) -> Result<()> {
+    fn finish<T>(self, result: &Result<T>) -> Result<()> {
         let Some(log) = &self.vfs.shared.audit else { return Ok(()) };
         let outcome = match result {
             Ok(_) if self.told.get() => {
                 if let Some(once) = &self.vfs.once {
-                    once.is_written();
+                    once.mark_written();
                 }
                 return Ok(());
             }
             // It has not ended: a person is asked, and the call is made again with the answer.
-            Err(Error::Ask { .. }) if self.vfs.consent.is_asking() && !self.changed.get() => return Ok(()),
-            Ok(_) => self.refused.get().map_or(AuditOutcome::Ok, AuditOutcome::of),
-            Err(error) => AuditOutcome::of(error.kind()),
+            Err(Error::Ask { .. }) if self.vfs.consent.will_ask() && !self.changed.get() => return Ok(()),
+            Ok(_) => self.refused.get().map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind),
+            Err(error) => AuditOutcome::from_error_kind(error.kind()),
         };
-        let record = self.record(outcome);
+        let record = self.audit_record(outcome);
         if let Some(once) = &self.vfs.once {
             // That something is about to change stands there already: how it went belongs to it.
             if !self.announced.get() {
-                once.hold(record);
+                once.hold_back(record);
                 return Ok(());
             }
-            once.is_written();
+            once.mark_written();
         }
-        match log.note(&record) {
+        match log.append(&record) {
             // What has changed has changed, and a record says that it was about to.
             Err(cause) if !self.changed.get() => Err(Error::Unrecorded(cause)),
             _ => Ok(()),
@@ -425,11 +426,11 @@ impl<'v> Call<'v> {
 
     /// Ends it as a part of an act: only what is denied has a record of its own. Whoever looks whether something is
     /// there, and finds that it is not, goes on; and where the whole fails, its own record tells.
-    fn joins<T>(&self, whole: &CompoundOperation, result: &Result<T>) -> Result<()> {
+    fn finish_in_compound<T>(&self, whole: &CompoundOperation, result: &Result<T>) -> Result<()> {
         match (result, &self.shared().audit) {
-            (Ok(_), _) => whole.moved(self.bytes.get().unwrap_or(0)),
+            (Ok(_), _) => whole.add_bytes(self.bytes.get().unwrap_or(0)),
             (Err(error), Some(log)) if error.kind() == ErrorKind::Denied => {
-                whole.denied(&**log, self.record(AuditOutcome::Denied))?;
+                whole.record_denial(&**log, self.audit_record(AuditOutcome::Denied))?;
             }
             (Err(_), _) => {}
         }
@@ -437,12 +438,12 @@ impl<'v> Call<'v> {
     }
 
     /// Begins what goes on after this call: a file that stays open.
-    pub(super) fn lasting(&self, begins: OpenRecording) -> Result<OpenAudit> {
+    pub(super) fn open_audit(&self, begins: OpenRecording) -> Result<OpenAudit> {
         let whole = self.vfs.whole.clone();
         let log = self.shared().audit.as_ref().filter(|_| whole.is_none());
-        let record = log.map(|log| (Arc::clone(log), self.record(AuditOutcome::Begun)));
+        let record = log.map(|log| (Arc::clone(log), self.audit_record(AuditOutcome::Begun)));
         if let (Some((log, record)), OpenRecording::Recorded) = (&record, begins) {
-            log.note(record).map_err(Error::Unrecorded)?;
+            log.append(record).map_err(Error::Unrecorded)?;
         }
         Ok(OpenAudit {
             record,
@@ -483,7 +484,7 @@ impl fmt::Debug for OpenAudit {
 
 impl OpenAudit {
     /// So many bytes were read, or none could be.
-    pub(super) fn read<E>(&self, result: &Result<usize, E>, kind: impl FnOnce(&E) -> ErrorKind) {
+    pub(super) fn add_read<E>(&self, result: &Result<usize, E>, kind: impl FnOnce(&E) -> ErrorKind) {
         match result {
             Ok(count) => {
                 self.read.fetch_add(*count as u64, Ordering::Relaxed);
@@ -495,12 +496,12 @@ impl OpenAudit {
     }
 
     /// Something could not be written.
-    pub(super) fn fails(&self, kind: ErrorKind) {
+    pub(super) fn set_failed(&self, kind: ErrorKind) {
         self.failed.lock().get_or_insert(kind);
     }
 
     /// A change has a record that tells what was written.
-    pub(super) fn settle(&self) {
+    pub(super) fn mark_change_recorded(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 }
@@ -508,17 +509,17 @@ impl OpenAudit {
 impl Drop for OpenAudit {
     fn drop(&mut self) {
         if let Some(whole) = &self.whole {
-            whole.moved(*self.read.get_mut());
+            whole.add_bytes(*self.read.get_mut());
         }
         let Some((log, record)) = &mut self.record else { return };
         let (read, failed) = (*self.read.get_mut(), self.failed.get_mut().take());
         if *self.settled.get_mut() && read == 0 && failed.is_none() {
             return;
         }
-        record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::of);
+        record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
         record.bytes = Some(read);
         record.took = self.began.elapsed();
         // That it began is written down; nobody is left to be told of more.
-        let _ = log.note(record);
+        let _ = log.append(record);
     }
 }

@@ -62,18 +62,18 @@ impl ApprovalRequest {
     }
 
     /// The same after a person was shown these, and agreed.
-    pub(crate) fn agreed(self, shown: &[ApprovalItem]) -> Self {
+    pub(crate) fn with_approved(self, shown: &[ApprovalItem]) -> Self {
         ApprovalRequest { agreed: shown.iter().cloned().collect(), ..self }
     }
 
     /// All that the call has entered so far, or would have, in order and once.
-    pub(crate) fn entered(&self) -> Vec<ApprovalItem> {
+    pub(crate) fn requested_items(&self) -> Vec<ApprovalItem> {
         let mut known = BTreeSet::new();
         self.entered.lock().iter().filter(|entry| known.insert(*entry)).cloned().collect()
     }
 
     /// Whether it is what the person has agreed to, or, where a whole directory is restored, a part of it.
-    fn covers(&self, path: &VfsPath, access: Access) -> bool {
+    fn is_approved(&self, path: &VfsPath, access: Access) -> bool {
         let agreed = |path: &VfsPath| self.agreed.contains(&ApprovalItem { path: path.clone(), access });
         let above = |path: &VfsPath| path.parent();
         match access {
@@ -90,22 +90,28 @@ impl ApprovalRequest {
 
 impl Approval {
     /// Whether a person has to be asked before this is entered. That it is wanted is noted.
-    pub(super) fn asks(&self, path: &VfsPath, access: Access, workspace: Option<&Workspace>) -> bool {
-        let covered = || workspace.is_some_and(|workspace| workspace.ask().covers(access));
+    pub(super) fn needs_approval(
+        &self,
+        path: &VfsPath,
+        access: Access,
+        workspace: Option<&Workspace>,
+    ) -> bool {
+        let covered =
+            || workspace.is_some_and(|workspace| workspace.approval_policy().requires_approval(access));
         match self {
             Approval::None => covered(),
             Approval::All => false,
             Approval::Shown(asking) => {
                 asking.entered.lock().push(ApprovalItem { path: path.clone(), access });
-                if asking.is_strict() { !asking.covers(path, access) } else { covered() }
+                if asking.is_strict() { !asking.is_approved(path, access) } else { covered() }
             }
         }
     }
 
     /// Whether a Workspace is passed by that lies below what is looked through.
-    pub(super) fn passes_by(&self, workspace: &Workspace) -> bool {
+    pub(super) fn skips(&self, workspace: &Workspace) -> bool {
         let all = matches!(self, Approval::All);
-        workspace.ask().covers(Access::Read) && !all
+        workspace.approval_policy().requires_approval(Access::Read) && !all
     }
 
     /// Whether only what was shown may be entered.
@@ -114,19 +120,19 @@ impl Approval {
     }
 
     /// Whether a person is about to be asked.
-    pub(super) fn is_asking(&self) -> bool {
+    pub(super) fn will_ask(&self) -> bool {
         matches!(self, Approval::Shown(asking) if asking.refusal == ApprovalRefusal::Asks)
     }
 }
 
 impl Vfs {
     /// The same door after a person has agreed to whatever is to be done: Workspaces that ask first ask no more.
-    pub fn agreed(&self) -> Vfs {
+    pub fn with_approval(&self) -> Vfs {
         Vfs { consent: Approval::All, ..self.clone() }
     }
 
     /// The same door for a call that asks a person first, unless one has agreed to everything already.
-    pub(crate) fn asking(&self, asking: &Arc<ApprovalRequest>) -> Vfs {
+    pub(crate) fn with_approval_request(&self, asking: &Arc<ApprovalRequest>) -> Vfs {
         match self.consent {
             Approval::All => self.clone(),
             Approval::None | Approval::Shown(_) => {
@@ -137,10 +143,10 @@ impl Vfs {
 
     /// Asks about these paths at once, where a person has to be asked about some of them. What else may be wrong with
     /// them shows when they are used.
-    pub(crate) fn ask_about(&self, paths: &[VfsPath], access: Access) -> Result<()> {
-        let asked = self.part("judge", [], |call, []| {
-            call.names(paths.to_vec());
-            let refusals = paths.iter().filter_map(|path| call.lead(path, access).err());
+    pub(crate) fn request_approval(&self, paths: &[VfsPath], access: Access) -> Result<()> {
+        let asked = self.subcall("judge", [], |call, []| {
+            call.set_paths(paths.to_vec());
+            let refusals = paths.iter().filter_map(|path| call.route_and_authorize(path, access).err());
             // All of them are judged, so that all of them are shown.
             let asks = refusals.filter(|error| matches!(error, Error::Ask { .. })).collect::<Vec<_>>();
             asks.into_iter().next().map_or(Ok(()), Err)
@@ -149,7 +155,7 @@ impl Vfs {
     }
 
     /// Judges what is about to be done: at a path, or in every Workspace that allows it. No Store is touched.
-    pub fn judge(&self, path: Option<&VfsPath>, access: Access) -> Result<()> {
+    pub fn authorize(&self, path: Option<&VfsPath>, access: Access) -> Result<()> {
         let paths: Vec<VfsPath> = match path {
             Some(path) => vec![path.clone()],
             None => {
@@ -157,14 +163,17 @@ impl Vfs {
                 allowing.map(|workspace| workspace.prefix().clone()).collect()
             }
         };
-        self.judge_all(&paths, access)
+        self.authorize_all(&paths, access)
     }
 
     /// Judges what is about to be done at these paths. A person is asked about all of them at once.
-    pub(crate) fn judge_all(&self, paths: &[VfsPath], access: Access) -> Result<()> {
-        let judged = self.part("judge", [], |call, []| {
-            call.names(paths.to_vec());
-            let refusals = paths.iter().filter_map(|path| call.lead(path, access).err()).collect::<Vec<_>>();
+    pub(crate) fn authorize_all(&self, paths: &[VfsPath], access: Access) -> Result<()> {
+        let judged = self.subcall("judge", [], |call, []| {
+            call.set_paths(paths.to_vec());
+            let refusals = paths
+                .iter()
+                .filter_map(|path| call.route_and_authorize(path, access).err())
+                .collect::<Vec<_>>();
             let (asks, others): (Vec<_>, Vec<_>) =
                 refusals.into_iter().partition(|error| matches!(error, Error::Ask { .. }));
             others.into_iter().chain(asks).next().map_or(Ok(()), Err)
@@ -173,7 +182,7 @@ impl Vfs {
     }
 
     /// Whether a refusal for want of an agreement makes a question.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.consent.is_asking()
+    pub(crate) fn will_ask_approval(&self) -> bool {
+        self.consent.will_ask()
     }
 }

@@ -63,12 +63,12 @@ enum TransferKind {
 impl Vfs {
     /// Copies a file, a symlink or a whole directory.
     pub fn copy(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<CopyResult> {
-        self.carry(TransferKind::Copy, from.into_path(), to.into_path(), overwrite, None)
+        self.transfer(TransferKind::Copy, from.into_path(), to.into_path(), overwrite, None)
     }
 
     /// Moves a file, a symlink or a whole directory.
     pub fn rename(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<CopyResult> {
-        self.carry(TransferKind::Move, from.into_path(), to.into_path(), overwrite, None)
+        self.transfer(TransferKind::Move, from.into_path(), to.into_path(), overwrite, None)
     }
 
     /// Moves something if it is in the given state.
@@ -79,10 +79,10 @@ impl Vfs {
         overwrite: Overwrite,
         if_match: impl Into<TagRef>,
     ) -> Result<CopyResult> {
-        self.carry(TransferKind::Move, from.into_path(), to.into_path(), overwrite, Some(if_match.into()))
+        self.transfer(TransferKind::Move, from.into_path(), to.into_path(), overwrite, Some(if_match.into()))
     }
 
-    fn carry(
+    fn transfer(
         &self,
         act: TransferKind,
         from: ParsedPath,
@@ -91,12 +91,12 @@ impl Vfs {
         tag: Option<TagRef>,
     ) -> Result<CopyResult> {
         let name = if act == TransferKind::Copy { "copy" } else { "move" };
-        self.call(name, [from, to], |call, [from, to]| call.carry(act, from, to, over, tag))
+        self.call(name, [from, to], |call, [from, to]| call.transfer(act, from, to, over, tag))
     }
 }
 
 impl<'v> Call<'v> {
-    fn carry(
+    fn transfer(
         &self,
         act: TransferKind,
         from: &VfsPath,
@@ -106,29 +106,29 @@ impl<'v> Call<'v> {
     ) -> Result<CopyResult> {
         let (mut from, mut to) = (SymlinkResolver::new(from), SymlinkResolver::new(to));
         loop {
-            self.leads([&from.path, &to.path]);
-            let mut ends = self.ends(act, &from, &to)?;
-            ends.to = to.shown(ends.to);
-            ends.from = from.shown(ends.from);
+            self.set_resolved_paths([&from.path, &to.path]);
+            let mut ends = self.authorize_ends(act, &from, &to)?;
+            ends.to = to.mask_path(ends.to);
+            ends.from = from.mask_path(ends.from);
             let mut tag = tag;
-            if act == TransferKind::Move && ends.from.sight() == Visibility::Blind {
-                let own = self.check_own(&ends.from)?;
+            if act == TransferKind::Move && ends.from.visibility() == Visibility::Blind {
+                let own = self.check_own_file(&ends.from)?;
                 if tag.is_some_and(|tag| !tag.matches(own)) {
-                    return Err(ends.from.failed(StoreError::Conflict));
+                    return Err(ends.from.store_error(StoreError::Conflict));
                 }
                 tag = Some(own.into());
             }
-            self.check_reach(&ends.from, &ends.to)?;
+            self.check_path_limits(&ends.from, &ends.to)?;
             if ends.from.workspace.protect().is_empty()
                 && !ends.to.workspace.protect().is_empty()
                 && ends.from.store().stat(&ends.from.place).is_ok_and(|attr| attr.kind == NodeKind::Directory)
             {
-                repository::check_tree(&ends.from).map_err(|cause| ends.from.failed(cause))?;
+                repository::check_no_repository(&ends.from).map_err(|cause| ends.from.store_error(cause))?;
             }
             let carried = if same_store(ends.from.store(), ends.to.store()) {
-                self.carry_within(act, &ends, over, tag)
+                self.transfer_within_store(act, &ends, over, tag)
             } else {
-                self.carry_across(act, &ends, over, tag)
+                self.transfer_across_stores(act, &ends, over, tag)
             };
             match carried {
                 Err(Error::Store { cause: StoreError::Link(hit), .. }) if hit.side == Side::From => {
@@ -144,7 +144,7 @@ impl<'v> Call<'v> {
     }
 
     /// Judges both ends. No Store is touched.
-    fn ends(
+    fn authorize_ends(
         &self,
         act: TransferKind,
         from: &SymlinkResolver,
@@ -158,8 +158,8 @@ impl<'v> Call<'v> {
             TransferKind::Move if within => Access::Write,
             TransferKind::Move => Access::Take,
         };
-        let source = from.judged(self.enter(&from.path, access));
-        let target = to.judged(self.enter(&to.path, Access::Write));
+        let source = from.mask_refusal(self.authorize(&from.path, access));
+        let target = to.mask_refusal(self.authorize(&to.path, Access::Write));
         // A person is asked about both ends at once, and only if neither is refused.
         let (source, target) = match (source, target) {
             (Err(Error::Ask { .. }), Err(refused)) if !matches!(refused, Error::Ask { .. }) => {
@@ -168,15 +168,15 @@ impl<'v> Call<'v> {
             (source, target) => (source?, target?),
         };
         if act == TransferKind::Move {
-            from.judged(self.check_movable(&source))?;
+            from.mask_refusal(self.check_movable(&source))?;
         } else {
-            from.judged(self.check_holds_none(&source))?;
+            from.mask_refusal(self.check_contains_no_workspace(&source))?;
         }
-        to.judged(self.check_movable(&target))?;
+        to.mask_refusal(self.check_movable(&target))?;
         Ok(TransferEnds { from: source, to: target })
     }
 
-    fn carry_within(
+    fn transfer_within_store(
         &self,
         act: TransferKind,
         ends: &TransferEnds<'_>,
@@ -185,10 +185,10 @@ impl<'v> Call<'v> {
     ) -> Result<CopyResult> {
         let TransferEnds { from, to } = ends;
         let mut expect = tag.map_or(Precondition::Any, Precondition::from);
-        if to.check_not_leading().is_err() {
-            let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
+        if to.check_not_protected_ancestor().is_err() {
+            let attr = from.store().stat(&from.place).map_err(|cause| from.store_error(cause))?;
             if attr.kind != NodeKind::Directory {
-                to.check_not_leading()?;
+                to.check_not_protected_ancestor()?;
             }
             if expect == Precondition::Any {
                 expect = Precondition::Tag(attr.tag);
@@ -205,15 +205,15 @@ impl<'v> Call<'v> {
                 replace,
                 parents: Parents::Create,
                 expect,
-                spare: [from.spare(Side::From), to.spare(Side::To)],
+                spare: [from.protected_names(Side::From), to.protected_names(Side::To)],
             },
             TransferKind::Copy => Step::Copy {
                 from: from.place.clone(),
                 to: to.place.clone(),
                 replace,
                 parents: Parents::Create,
-                spare: to.spare(Side::To),
-                keep: to.keep(),
+                spare: to.protected_names(Side::To),
+                keep: to.displaced_content(),
             },
         };
         let mut steps = vec![step];
@@ -225,9 +225,9 @@ impl<'v> Call<'v> {
             // A script stays executable, also when something is moved over it.
             steps.push(Step::SetAttr { at: to.place.clone(), mode: Some(there.mode), modified: None });
         }
-        self.leaves(to, PriorContent::Nothing);
+        self.note_prior_content(to, PriorContent::Nothing);
         let applied = self.apply(from.store(), steps, ChangeStage::Last).map_err(|cause| {
-            let cause = untold(to, over, cause);
+            let cause = hide_existing(to, over, cause);
             let about_target = matches!(
                 cause,
                 StoreError::AlreadyExists
@@ -237,29 +237,33 @@ impl<'v> Call<'v> {
             ) || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
                 && over == Overwrite::Replace);
             // What stands in the way where the caller may not look must not be told of the other end.
-            let is_unseen = || to.sight() == Visibility::Blind && from.store().stat(&from.place).is_ok();
+            let is_unseen = || to.visibility() == Visibility::Blind && from.store().stat(&from.place).is_ok();
             let is_link = matches!(cause, StoreError::Link(_));
-            if about_target || (!is_link && is_unseen()) { to.failed(cause) } else { from.failed(cause) }
+            if about_target || (!is_link && is_unseen()) {
+                to.store_error(cause)
+            } else {
+                from.store_error(cause)
+            }
         })?;
         let tag = applied.outcomes.last().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
-        Ok(self.copied(ends, None, tag, applied.version))
+        Ok(self.copy_result(ends, None, tag, applied.version))
     }
 
     /// What a copy or a move did, as far as the caller may know.
-    fn copied(
+    fn copy_result(
         &self,
         ends: &TransferEnds<'_>,
         entries: Option<u64>,
         tag: Option<VersionTag>,
         version: Option<RevisionNumber>,
     ) -> CopyResult {
-        let sees = ends.to.sight() == Visibility::Sees;
+        let sees = ends.to.visibility() == Visibility::Sees;
         let (from, to) = (ends.from.shown.clone(), ends.to.shown.clone());
         let (tag, version) = (tag.filter(|_| sees), version.filter(|_| sees));
         CopyResult { from, to, entries, tag, version, operation: self.operation() }
     }
 
-    fn carry_across(
+    fn transfer_across_stores(
         &self,
         act: TransferKind,
         ends: &TransferEnds<'_>,
@@ -267,32 +271,36 @@ impl<'v> Call<'v> {
         tag: Option<TagRef>,
     ) -> Result<CopyResult> {
         let TransferEnds { from, to } = ends;
-        let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
+        let attr = from.store().stat(&from.place).map_err(|cause| from.store_error(cause))?;
         if tag.is_some_and(|tag| !tag.matches(attr.tag)) {
-            return Err(from.failed(StoreError::Conflict));
+            return Err(from.store_error(StoreError::Conflict));
         }
         let mut load = TransferPlan { call: self, from, to, steps: Vec::new(), taken: Vec::new(), bytes: 0 };
         match to.store().stat(&to.place) {
             Err(StoreError::NotFound) => {}
-            Err(cause) => return Err(to.failed(cause.in_step(0, Side::To))),
+            Err(cause) => return Err(to.store_error(cause.in_step(0, Side::To))),
             Ok(_) if over == Overwrite::Refuse || attr.kind == NodeKind::Directory => {
-                return Err(to.failed(untold(to, over, StoreError::AlreadyExists)));
+                return Err(to.store_error(hide_existing(to, over, StoreError::AlreadyExists)));
             }
-            Ok(there) if there.kind == NodeKind::Directory => return Err(to.failed(StoreError::IsADirectory)),
+            Ok(there) if there.kind == NodeKind::Directory => {
+                return Err(to.store_error(StoreError::IsADirectory));
+            }
             // A symlink gives way itself; a write would go where it leads.
-            Ok(there) if there.kind == NodeKind::Symlink || attr.kind == NodeKind::Symlink => load.clear(),
+            Ok(there) if there.kind == NodeKind::Symlink || attr.kind == NodeKind::Symlink => {
+                load.clear_destination()
+            }
             Ok(_) => {}
         }
         if attr.kind == NodeKind::Directory {
-            load.directory(&attr)?;
+            load.add_directory(&attr)?;
         } else {
-            to.check_not_leading()?;
-            load.entry(&StorePath::here(), &attr, over)?;
+            to.check_not_protected_ancestor()?;
+            load.add_entry(&StorePath::empty(), &attr, over)?;
         }
         let TransferPlan { steps, taken, bytes, .. } = load;
-        self.moves(bytes);
+        self.set_bytes(bytes);
         let stage = if act == TransferKind::Copy { ChangeStage::Last } else { ChangeStage::Early };
-        self.leaves(to, PriorContent::Nothing);
+        self.note_prior_content(to, PriorContent::Nothing);
         let files = taken.iter().filter(|taken| taken.kind != NodeKind::Directory).count() as u64;
         let applied = self.apply_with(to.store(), steps, stage, |change| {
             if act == TransferKind::Move {
@@ -301,20 +309,20 @@ impl<'v> Call<'v> {
                 change.quotas.iter_mut().for_each(|quota| quota.elsewhere = quota.elsewhere.minus(moved));
             }
         });
-        let applied = applied.map_err(|cause| to.failed(cause))?;
+        let applied = applied.map_err(|cause| to.store_error(cause))?;
         if act == TransferKind::Move {
             // It can still be stopped where what arrived can be taken back.
             let can_stop = over == Overwrite::Refuse;
             let removed = self
-                .compare(to, &taken, can_stop)
+                .verify_transferred(to, &taken, can_stop)
                 .and_then(|()| self.remove_source(from, &attr, &taken, can_stop));
             if let Err(error) = removed {
                 // What only just arrived goes again, unless it may be all that is left: an answer can be lost after
                 // the source was removed. What it has replaced can't come back here in any case.
                 // A removal that was stopped has been rolled back whole, though its files may look new to their Store.
-                let is_whole = || is_stopped(&error) || taken.iter().all(|taken| taken.is_still_at(from));
+                let is_whole = || is_stopped(&error) || taken.iter().all(|taken| taken.is_unchanged_at(from));
                 if over == Overwrite::Refuse && is_whole() {
-                    self.take_back(to);
+                    self.remove_copy(to);
                 }
                 return Err(error);
             }
@@ -326,16 +334,21 @@ impl<'v> Call<'v> {
             .filter(|_| entries == 1)
             .and_then(|outcome| outcome.attr)
             .map(|attr| attr.tag);
-        Ok(self.copied(ends, Some(entries), tag, applied.version))
+        Ok(self.copy_result(ends, Some(entries), tag, applied.version))
     }
 
     /// Makes sure that what was copied has arrived as it was.
-    fn compare(&self, to: &ResolvedPath<'_>, taken: &[TransferredEntry], can_stop: bool) -> Result<()> {
+    fn verify_transferred(
+        &self,
+        to: &ResolvedPath<'_>,
+        taken: &[TransferredEntry],
+        can_stop: bool,
+    ) -> Result<()> {
         for taken in taken {
             if can_stop {
-                self.check_wanted()?;
+                self.check_not_stopped()?;
             }
-            if !taken.arrived(to) {
+            if !taken.arrived_intact(to) {
                 return Err(Error::Garbled { path: to.path.clone() });
             }
         }
@@ -350,7 +363,7 @@ impl<'v> Call<'v> {
         taken: &[TransferredEntry],
         can_stop: bool,
     ) -> Result<()> {
-        let (missing, keep) = (IfMissing::Fails, from.keep());
+        let (missing, keep) = (IfMissing::Fails, from.displaced_content());
         let remove = |taken: &TransferredEntry| {
             let at = NodePath { from: from.place.from, path: from.place.path.join(&taken.below) };
             let (subtree, expect) = match taken.kind {
@@ -360,10 +373,10 @@ impl<'v> Call<'v> {
             Step::Remove { at, subtree, expect, missing, spare: None, keep }
         };
         if attr.kind == NodeKind::Directory
-            && let Some(spare) = from.spare(Side::From)
+            && let Some(spare) = from.protected_names(Side::From)
             && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.below.as_bytes(), taken.kind))
         {
-            return Err(from.failed(StoreError::Spared { path: spared.below.to_string() }));
+            return Err(from.store_error(StoreError::Spared { path: spared.below.to_string() }));
         }
         // Deepest first: a directory comes before its entries in what was taken.
         let steps = taken.iter().rev().map(remove).collect();
@@ -372,14 +385,14 @@ impl<'v> Call<'v> {
         });
         match removed {
             Ok(_) => Ok(()),
-            Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.failed(StoreError::Conflict)),
-            Err(cause) => Err(from.failed(cause)),
+            Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.store_error(StoreError::Conflict)),
+            Err(cause) => Err(from.store_error(cause)),
         }
     }
 
     /// Removes a copy that must not stay. It was not there a moment ago, so nothing else is lost if this fails.
-    fn take_back(&self, to: &ResolvedPath<'_>) {
-        let (at, keep) = (to.place.clone(), to.keep());
+    fn remove_copy(&self, to: &ResolvedPath<'_>) {
+        let (at, keep) = (to.place.clone(), to.displaced_content());
         let step = Step::Remove {
             at,
             subtree: Subtree::Any,
@@ -397,9 +410,9 @@ fn is_stopped(error: &Error) -> bool {
 }
 
 /// Where the caller may not look, only what must not be overwritten tells that a name is taken.
-fn untold(to: &ResolvedPath<'_>, over: Overwrite, cause: StoreError) -> StoreError {
+fn hide_existing(to: &ResolvedPath<'_>, over: Overwrite, cause: StoreError) -> StoreError {
     match cause {
-        StoreError::AlreadyExists if to.sight() == Visibility::Blind && over == Overwrite::Replace => {
+        StoreError::AlreadyExists if to.visibility() == Visibility::Blind && over == Overwrite::Replace => {
             StoreError::HostDenied
         }
         cause => cause,
@@ -428,70 +441,74 @@ struct TransferredEntry {
 }
 
 impl TransferredEntry {
-    fn is_still_at(&self, from: &ResolvedPath<'_>) -> bool {
+    fn is_unchanged_at(&self, from: &ResolvedPath<'_>) -> bool {
         let place = NodePath { from: from.place.from, path: from.place.path.join(&self.below) };
         from.store().stat(&place).is_ok_and(|attr| attr.kind == NodeKind::Directory || attr.tag == self.tag)
     }
 
-    fn arrived(&self, to: &ResolvedPath<'_>) -> bool {
-        self.hash.is_none_or(|hash| hash_of(to, &self.below).is_ok_and(|there| there == hash))
+    fn arrived_intact(&self, to: &ResolvedPath<'_>) -> bool {
+        self.hash.is_none_or(|hash| hash_at_destination(to, &self.below).is_ok_and(|there| there == hash))
     }
 }
 
 impl TransferPlan<'_> {
     /// Makes room at the destination.
-    fn clear(&mut self) {
-        let (at, keep) = (self.to.place.clone(), self.to.keep());
+    fn clear_destination(&mut self) {
+        let (at, keep) = (self.to.place.clone(), self.to.displaced_content());
         let (subtree, missing) = (Subtree::File, IfMissing::Fine);
         self.steps.push(Step::Remove { at, subtree, expect: Precondition::Any, missing, spare: None, keep });
     }
 
-    fn directory(&mut self, attr: &Attr) -> Result<()> {
+    fn add_directory(&mut self, attr: &Attr) -> Result<()> {
         let mut found = Vec::new();
         let walk = WalkOptions { whole: true, ..WalkOptions::default() };
         let walked = self.from.store().walk(&self.from.place, &walk, &mut |entry| {
             found.push(entry);
-            if self.call.check_wanted().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if self.call.check_not_stopped().is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
-        walked.map_err(|cause| self.from.failed(cause))?;
-        self.call.check_wanted()?;
+        walked.map_err(|cause| self.from.store_error(cause))?;
+        self.call.check_not_stopped()?;
         // Half of a tree is no copy of it.
         if let Some((_, cause)) = walk.unread.take().into_iter().next() {
-            return Err(self.from.failed(cause));
+            return Err(self.from.store_error(cause));
         }
         let at = self.to.place.clone();
-        if let Some((parent, _)) = at.path.split()
+        if let Some((parent, _)) = at.path.parent_and_name()
             && !parent.is_empty()
         {
-            let parent = NodePath::path(StorePath::from_checked(parent));
+            let parent = NodePath::from_root(StorePath::from_checked(parent));
             self.steps.push(Step::Mkdir { at: parent, parents: Parents::Create, mode: None });
         }
         self.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(attr.mode) });
         self.taken.push(TransferredEntry {
-            below: StorePath::here(),
+            below: StorePath::empty(),
             kind: attr.kind,
             tag: attr.tag,
             hash: None,
         });
         let total = found.len() as u64;
         for (done, entry) in found.into_iter().enumerate() {
-            self.call.go_on(done as u64, Some(total))?;
-            self.entry(&entry.path, &entry.attr, Overwrite::Refuse)?;
+            self.call.report_progress(done as u64, Some(total))?;
+            self.add_entry(&entry.path, &entry.attr, Overwrite::Refuse)?;
         }
         // From here on it is one change, and it is made to its end.
-        self.call.go_on(total, Some(total))?;
+        self.call.report_progress(total, Some(total))?;
         Ok(())
     }
 
-    fn entry(&mut self, below: &StorePath, attr: &Attr, over: Overwrite) -> Result<()> {
-        let at = NodePath::path(self.to.place.path.join(below));
+    fn add_entry(&mut self, below: &StorePath, attr: &Attr, over: Overwrite) -> Result<()> {
+        let at = NodePath::from_root(self.to.place.path.join(below));
         let source = NodePath { from: self.from.place.from, path: self.from.place.path.join(below) };
-        if let Some(spare) = self.to.spare(Side::To)
+        if let Some(spare) = self.to.protected_names(Side::To)
             && spare.covers(below.as_bytes(), attr.kind)
         {
-            return Err(self.to.failed(StoreError::Spared { path: below.to_string() }));
+            return Err(self.to.store_error(StoreError::Spared { path: below.to_string() }));
         }
-        let failed = |cause| self.from.failed(cause);
+        let failed = |cause| self.from.store_error(cause);
         let parents = Parents::Create;
         let expect = if over == Overwrite::Refuse { Precondition::Absent } else { Precondition::Any };
         let mut taken = TransferredEntry { below: below.clone(), kind: attr.kind, tag: attr.tag, hash: None };
@@ -511,17 +528,17 @@ impl TransferPlan<'_> {
                     hasher: blake3::Hasher::new(),
                     failed: None,
                 };
-                let sealed = self.call.drafted(self.to, &mut reader);
+                let sealed = self.call.draft_from_reader(self.to, &mut reader);
                 if let Some(cause) = reader.failed {
                     return Err(failed(cause));
                 }
-                self.call.check_wanted()?;
+                self.call.check_not_stopped()?;
                 let sealed = sealed?;
                 self.bytes += sealed.size();
                 taken.hash = Some(reader.hasher.finalize());
                 // A file that is replaced keeps its own mode.
                 let mode = (over == Overwrite::Refuse).then_some(attr.mode);
-                let (modified, keep) = (Some(attr.modified), self.to.keep());
+                let (modified, keep) = (Some(attr.modified), self.to.displaced_content());
                 let put = PutOptions { expect, parents, mode, modified, keep, at_most: None };
                 self.steps.push(Step::Write { at, content: Content::Sealed(sealed), put });
             }
@@ -543,7 +560,7 @@ struct HashingReader<'a> {
 
 impl Read for HashingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.call.check_wanted().is_err() {
+        if self.call.check_not_stopped().is_err() {
             return Err(std::io::ErrorKind::Other.into());
         }
         match self.content.read_at(self.at, buffer) {
@@ -561,7 +578,7 @@ impl Read for HashingReader<'_> {
 }
 
 /// The hash of what is now at the destination.
-fn hash_of(to: &ResolvedPath<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
+fn hash_at_destination(to: &ResolvedPath<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
     let place = NodePath { from: to.place.from, path: to.place.path.join(below) };
     let content = to.store().open(&place)?;
     let mut hasher = blake3::Hasher::new();

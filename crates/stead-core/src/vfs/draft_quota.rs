@@ -73,7 +73,7 @@ impl DraftReservations {
 
     /// To be held from before a change's quotas are looked up until it is made. Drafts count against a change that adds
     /// content and is not a draft's own.
-    pub(super) fn turn(&self, steps: &[Step]) -> QuotaGuard<'_> {
+    pub(super) fn change_guard(&self, steps: &[Step]) -> QuotaGuard<'_> {
         let is_reserved = || self.tables.lock().reserved.iter().any(|bytes| *bytes > 0);
         if steps.iter().any(may_grow) && is_reserved() {
             return QuotaGuard::Alone { _guard: self.changes.write() };
@@ -82,12 +82,12 @@ impl DraftReservations {
     }
 
     /// To be held while a draft becomes a change, until its reservation is given back.
-    pub(super) fn commit_turn(&self) -> QuotaGuard<'_> {
+    pub(super) fn commit_guard(&self) -> QuotaGuard<'_> {
         QuotaGuard::Shared { _guard: self.changes.read() }
     }
 
     /// Something was changed: what the Stores said before is old.
-    pub(super) fn changed(&self) {
+    pub(super) fn invalidate_usage(&self) {
         self.tables.lock().used.clear();
     }
 }
@@ -124,7 +124,7 @@ impl Reservation {
 
     /// A draft of a file of that size is begun.
     pub(super) fn begin(&mut self, base: u64) {
-        self.give_back();
+        self.release();
         self.base = base;
     }
 
@@ -133,14 +133,14 @@ impl Reservation {
         for (_, limits) in &self.quotas {
             // What was larger before may be written to, as long as it does not grow.
             if size > self.base {
-                limits.check_file(size)?;
+                limits.check_file_size(size)?;
             }
         }
         let wanted = size.saturating_sub(self.base);
         if wanted <= self.bytes || self.quotas.is_empty() {
             return Ok(());
         }
-        if self.take(wanted, None).is_ok() {
+        if self.reserve(wanted, None).is_ok() {
             return Ok(());
         }
         // Nobody is refused by what was true a moment ago.
@@ -149,16 +149,16 @@ impl Reservation {
         let mut used = Vec::with_capacity(self.quotas.len());
         for (quota, _) in &self.quotas {
             let asked = Instant::now();
-            let bytes = shared.used(*quota)?.bytes;
+            let bytes = shared.quota_usage(*quota)?.bytes;
             // A Store that has to look through all of its files is asked less often.
             let until = Instant::now() + USAGE_CACHE_TIME.max(asked.elapsed() * 10);
             used.push(CachedUsage { bytes, until });
         }
-        self.take(wanted, Some(&used))
+        self.reserve(wanted, Some(&used))
     }
 
     /// Reserves for the largest size that the draft may have, of these.
-    pub(super) fn largest(&mut self, shared: &VfsShared, least: u64, size: u64) -> StoreResult<u64> {
+    pub(super) fn grow_up_to(&mut self, shared: &VfsShared, least: u64, size: u64) -> StoreResult<u64> {
         let Err(refused) = self.grow(shared, size) else { return Ok(size) };
         let StoreError::OverQuota { on, wanted, allowed, .. } = &refused else { return Err(refused) };
         let most = match on {
@@ -170,7 +170,7 @@ impl Reservation {
     }
 
     /// Reserves so much in all, if that fits into each quota by what is used of it.
-    fn take(&mut self, wanted: u64, fresh: Option<&[CachedUsage]>) -> StoreResult<()> {
+    fn reserve(&mut self, wanted: u64, fresh: Option<&[CachedUsage]>) -> StoreResult<()> {
         let more = wanted - self.bytes;
         let mut tables = self.space.tables.lock();
         for (index, (quota, limits)) in self.quotas.iter().enumerate() {
@@ -202,7 +202,7 @@ impl Reservation {
     }
 
     /// The draft has this size now: what it does not need is given back.
-    pub(super) fn fit(&mut self, size: u64) {
+    pub(super) fn shrink_to(&mut self, size: u64) {
         let needed = size.saturating_sub(self.base);
         let spare = self.bytes.saturating_sub(needed);
         if spare > 0 {
@@ -215,25 +215,25 @@ impl Reservation {
     }
 
     /// There is no draft any more.
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn release(&mut self) {
         self.base = 0;
-        self.fit(0);
+        self.shrink_to(0);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.give_back();
+        self.release();
     }
 }
 
 impl VfsShared {
     /// How much of a quota is used, by what the Stores hold.
-    fn used(&self, quota: QuotaIndex) -> StoreResult<Usage> {
+    fn quota_usage(&self, quota: QuotaIndex) -> StoreResult<Usage> {
         match self.router.workspaces().nth(quota) {
             Some(workspace) => workspace.mount().store().usage(workspace.mount().path()),
             None => self
-                .own_places()
+                .stead_quota_roots()
                 .try_fold(Usage::default(), |used, (store, path)| Ok(used.plus(store.usage(path)?))),
         }
     }

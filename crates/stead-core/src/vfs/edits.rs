@@ -24,7 +24,7 @@ pub(super) struct DraftEdits {
 }
 
 impl DraftEdits {
-    pub(super) fn of(base: Option<VersionTag>) -> Self {
+    pub(super) fn from_base(base: Option<VersionTag>) -> Self {
         DraftEdits { base, ..DraftEdits::default() }
     }
 
@@ -70,7 +70,7 @@ impl DraftEdits {
     }
 
     /// Whether nothing is left of what was there before.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn replaces_everything(&self) -> bool {
         self.cut == Some(0)
     }
 
@@ -86,11 +86,11 @@ impl DraftEdits {
     }
 
     /// Does to a draft what was done to another, however much that is.
-    pub(super) fn copy(&mut self, from: &mut dyn Draft, to: &mut dyn Draft) -> StoreResult<()> {
-        self.begin(to)?;
+    pub(super) fn replay_from(&mut self, from: &mut dyn Draft, to: &mut dyn Draft) -> StoreResult<()> {
+        self.truncate(to)?;
         let (old, mut buffer) = (self.tail, vec![0; COPY_CHUNK]);
         for range in self.ranges(from.size()).collect::<Vec<_>>() {
-            let start = if old == Some(range.start) { self.end(to) } else { range.start };
+            let start = if old == Some(range.start) { self.move_tail(to) } else { range.start };
             let mut done = 0;
             while range.start + done < range.end {
                 let wanted =
@@ -104,10 +104,10 @@ impl DraftEdits {
                 }
             }
         }
-        self.finish(to)
+        self.extend(to)
     }
 
-    fn begin(&self, to: &mut dyn Draft) -> StoreResult<()> {
+    fn truncate(&self, to: &mut dyn Draft) -> StoreResult<()> {
         match self.cut {
             Some(cut) if cut < to.size() => to.set_size(cut),
             _ => Ok(()),
@@ -115,12 +115,12 @@ impl DraftEdits {
     }
 
     /// The end of a draft is where the tail goes.
-    fn end(&mut self, to: &dyn Draft) -> u64 {
+    fn move_tail(&mut self, to: &dyn Draft) -> u64 {
         self.tail = Some(to.size());
         to.size()
     }
 
-    fn finish(&self, to: &mut dyn Draft) -> StoreResult<()> {
+    fn extend(&self, to: &mut dyn Draft) -> StoreResult<()> {
         if self.length > to.size() { to.set_size(self.length) } else { Ok(()) }
     }
 }
@@ -147,7 +147,7 @@ mod tests {
     fn moved(old: &str, newer: &str, act: impl Fn(&mut DraftEdits, &mut dyn Draft)) -> String {
         let (mut edits, mut from, mut to) = (DraftEdits::default(), draft(old), draft(newer));
         act(&mut edits, &mut *from);
-        edits.copy(&mut *from, &mut *to).unwrap();
+        edits.replay_from(&mut *from, &mut *to).unwrap();
         text(&mut *to)
     }
 
@@ -198,7 +198,7 @@ mod tests {
             write(edits, draft, 4, "late");
             resize(edits, draft, 0);
             write(edits, draft, 0, "new");
-            assert!(edits.is_whole() && edits.bytes(3) == 3);
+            assert!(edits.replaces_everything() && edits.bytes(3) == 3);
         });
         assert_eq!(rewritten, "new");
         assert_eq!(moved("ab", "abc", |edits, draft| resize(edits, draft, 2)), "abc", "it has that size");

@@ -21,7 +21,7 @@ impl Vfs {
     /// That it is followed is on record. Looking whether it has changed tells nothing of what is in it, and is not.
     pub fn follow(&self, path: impl IntoPath) -> Result<FollowedFile> {
         self.call("follow", [path.into_path()], |call, [path]| {
-            let state = call.state(path)?;
+            let state = call.current_tag(path)?;
             Ok(FollowedFile { vfs: self.clone(), path: path.clone(), state })
         })
     }
@@ -29,8 +29,8 @@ impl Vfs {
 
 impl Call<'_> {
     /// The state of what a path leads to; `None` where nothing is there.
-    fn state(&self, path: &VfsPath) -> Result<Option<VersionTag>> {
-        match self.at(path, Access::Read, |spot| spot.store().stat(&spot.place)) {
+    fn current_tag(&self, path: &VfsPath) -> Result<Option<VersionTag>> {
+        match self.resolve_and_call(path, Access::Read, |spot| spot.store().stat(&spot.place)) {
             Ok((attr, _)) => Ok(Some(attr.tag)),
             Err(Error::Store { cause: StoreError::NotFound, .. }) => Ok(None),
             Err(error) => Err(error),
@@ -46,8 +46,9 @@ impl FollowedFile {
 
     /// Whether it is in another state than when this was last asked. What can't be told now is told later.
     pub fn has_changed(&mut self) -> bool {
-        let looked =
-            self.vfs.part("follow", [Ok(self.path.clone())], |call, [path]| Ok(call.state(path).ok()));
+        let looked = self
+            .vfs
+            .subcall("follow", [Ok(self.path.clone())], |call, [path]| Ok(call.current_tag(path).ok()));
         match looked {
             Ok((Some(state), _)) => std::mem::replace(&mut self.state, state) != state,
             _ => false,

@@ -28,12 +28,12 @@ impl Vfs {
 impl Call<'_> {
     /// The Workspaces inside a Workspace, barriers included, counted from its prefix. One inside another is covered by
     /// that.
-    fn nested_in(&self, prefix: &VfsPath) -> Result<Vec<VfsPath>> {
+    fn nested_workspaces(&self, prefix: &VfsPath) -> Result<Vec<VfsPath>> {
         let mut places: Vec<VfsPath> = Vec::new();
         for nested in self.shared().router.nested(prefix) {
-            let below = nested.prefix().below(prefix).expect("it lies below the prefix");
+            let below = nested.prefix().strip_prefix(prefix).expect("it lies below the prefix");
             let place = VfsPath::root().join(below)?;
-            if !places.iter().any(|outer| place.below(outer).is_some()) {
+            if !places.iter().any(|outer| place.strip_prefix(outer).is_some()) {
                 places.push(place);
             }
         }
@@ -41,7 +41,7 @@ impl Call<'_> {
     }
 
     fn fork(&self, prefix: &VfsPath, name: ForkName, owner: String) -> Result<(Fork, Arc<dyn Store>)> {
-        let spot = self.enter(prefix, Access::History)?;
+        let spot = self.authorize(prefix, Access::History)?;
         if !spot.is_workspace() {
             let workspace = spot.workspace.prefix();
             return Err(Error::Invalid(format!(
@@ -59,8 +59,8 @@ impl Call<'_> {
             protect: workspace.protect().patterns().to_vec(),
             scratch: workspace.scratch().patterns().to_vec(),
             quota: workspace.quota(),
-            ask: workspace.ask(),
-            left_out: self.nested_in(prefix)?,
+            ask: workspace.approval_policy(),
+            left_out: self.nested_workspaces(prefix)?,
             made: self.shared().clock.now(),
         };
         let made = mount.store().fork(&fork);

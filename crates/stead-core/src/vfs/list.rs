@@ -13,7 +13,7 @@ use crate::scope::{Access, AccessScope};
 use crate::search::{UnreadablePaths, WalkOptions};
 use crate::store::{Attr, Entry, Listing, NodeKind, Page, StoreError, StorePath, StoreResult, VersionTag};
 use crate::vfs::call::Call;
-use crate::vfs::resolve::{Resolution, ResolvedPath, SymlinkResolver, link_at};
+use crate::vfs::resolve::{Resolution, ResolvedPath, SymlinkResolver, symlink_hit};
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::{Barrier, Workspace};
 
@@ -54,10 +54,10 @@ pub struct DirectoryListing {
 
 impl DirectoryListing {
     /// Keeps only the first so many entries of this page; the next page begins after them.
-    pub(crate) fn keep(&mut self, count: usize) {
+    pub(crate) fn truncate(&mut self, count: usize) {
         if count < self.entries.len() {
             self.entries.truncate(count);
-            self.cursor = self.entries.last().map(|entry| write_cursor(&entry.name));
+            self.cursor = self.entries.last().map(|entry| encode_cursor(&entry.name));
         }
     }
 }
@@ -82,7 +82,7 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    fn found(name: Name, attr: &Attr) -> Self {
+    fn from_attr(name: Name, attr: &Attr) -> Self {
         DirEntry {
             name,
             kind: attr.kind,
@@ -94,7 +94,7 @@ impl DirEntry {
         }
     }
 
-    fn level(name: Name, workspace: Option<AccessScope>) -> Self {
+    fn synthetic(name: Name, workspace: Option<AccessScope>) -> Self {
         DirEntry {
             name,
             kind: NodeKind::Directory,
@@ -175,8 +175,8 @@ pub(super) struct WalkRegion<'a> {
 
 impl WalkRegion<'_> {
     /// The logical path of something that was found here, escaped.
-    pub(super) fn shown(&self, found: &StorePath) -> String {
-        match (found.is_here(), self.spot.path.is_root()) {
+    pub(super) fn logical_path(&self, found: &StorePath) -> String {
+        match (found.is_empty(), self.spot.path.is_root()) {
             (true, _) => self.spot.path.to_string(),
             (false, true) => format!("/{found}"),
             (false, false) => format!("{}/{found}", self.spot.path),
@@ -184,18 +184,18 @@ impl WalkRegion<'_> {
     }
 
     /// Takes over what a Store noted while it was looked through.
-    pub(super) fn note(&self, noted: &UnreadablePaths, unread: &mut Vec<Unreadable>) {
+    pub(super) fn collect_unreadable(&self, noted: &UnreadablePaths, unread: &mut Vec<Unreadable>) {
         let unreadable = |(path, cause): (StorePath, StoreError)| Unreadable {
-            path: self.shown(&path),
+            path: self.logical_path(&path),
             reason: cause.to_string(),
         };
         unread.extend(noted.take().into_iter().map(unreadable));
     }
 
     /// A Store's failure to look through it: that of a nested Workspace is in no other's way.
-    pub(super) fn failed(&self, cause: StoreError, unread: &mut Vec<Unreadable>) -> Result<()> {
+    pub(super) fn handle_error(&self, cause: StoreError, unread: &mut Vec<Unreadable>) -> Result<()> {
         if self.base.is_empty() {
-            return Err(self.spot.failed(cause));
+            return Err(self.spot.store_error(cause));
         }
         unread.push(Unreadable { path: self.spot.path.to_string(), reason: cause.to_string() });
         Ok(())
@@ -222,35 +222,39 @@ impl Vfs {
 impl<'v> Call<'v> {
     /// Whether a spot is a level that is there although its Store has nothing there: a Mount's own directory before
     /// anything is in it, or the way to a nested Workspace.
-    pub(super) fn is_level(&self, spot: &ResolvedPath<'_>) -> bool {
+    pub(super) fn is_synthetic_directory(&self, spot: &ResolvedPath<'_>) -> bool {
         spot.is_workspace() || self.shared().router.nested(&spot.path).next().is_some()
     }
 
     fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
-        let after = page.cursor.as_deref().map(read_cursor).transpose()?;
+        let after = page.cursor.as_deref().map(decode_cursor).transpose()?;
         let wanted = Page { after: after.clone(), limit: page.limit.max(1) };
         let empty = Listing { entries: Vec::new(), total: 0, more: false };
-        let ((listing, levels), path) = self.at_any(
+        let ((listing, levels), path) = self.resolve_any_and_call(
             path,
             |spot| {
                 let listing = match spot.store().list(&spot.place, &wanted) {
-                    Err(StoreError::NotFound) if self.is_level(spot) => empty.clone(),
+                    Err(StoreError::NotFound) if self.is_synthetic_directory(spot) => empty.clone(),
                     answer => answer?,
                 };
-                let levels = self.levels_in(&spot.path, Some(spot))?;
+                let levels = self.synthetic_entries(&spot.path, Some(spot))?;
                 Ok((listing, levels))
             },
             |path| {
-                let levels = self.levels_in(path, None).expect("no Store is asked");
+                let levels = self.synthetic_entries(path, None).expect("no Store is asked");
                 (empty.clone(), levels)
             },
         )?;
-        Ok(merge(path, listing, levels, after.as_ref(), wanted.limit))
+        Ok(merge_page(path, listing, levels, after.as_ref(), wanted.limit))
     }
 
     /// The names in a directory that are, or lead to, nested Workspaces.
-    fn levels_in(&self, path: &VfsPath, spot: Option<&ResolvedPath<'_>>) -> StoreResult<SyntheticEntries> {
-        let names = self.shared().router.names_below(path);
+    fn synthetic_entries(
+        &self,
+        path: &VfsPath,
+        spot: Option<&ResolvedPath<'_>>,
+    ) -> StoreResult<SyntheticEntries> {
+        let names = self.shared().router.child_names(path);
         let places: Vec<_> = match spot {
             Some(spot) => names.iter().map(|name| spot.place.join(name.as_bytes())).collect(),
             None => Vec::new(),
@@ -273,12 +277,12 @@ impl<'v> Call<'v> {
                     let barrier = route.workspace.barrier();
                     let scope = Some(route.workspace.scope()).filter(|_| barrier != Some(Barrier::LeftOut));
                     levels.hidden += u64::from(there);
-                    levels.entries.insert(name.clone(), DirEntry::level(name, scope));
+                    levels.entries.insert(name.clone(), DirEntry::synthetic(name, scope));
                 }
                 // A directory of the parent's own on the way to a nested Workspace is shown as what it is.
                 None if there => {}
                 None => {
-                    levels.entries.insert(name.clone(), DirEntry::level(name, None));
+                    levels.entries.insert(name.clone(), DirEntry::synthetic(name, None));
                 }
             }
         }
@@ -302,7 +306,7 @@ impl<'v> Call<'v> {
         let deadline = Instant::now() + query.time_limit;
         let regions = self.regions(path)?;
         for region in &regions {
-            self.levels_above(path, region, query, based("").as_ref(), &mut found);
+            self.add_synthetic_ancestors(path, region, query, based("").as_ref(), &mut found);
             let depth = query.depth.saturating_sub(if region.base.is_empty() {
                 0
             } else {
@@ -322,23 +326,23 @@ impl<'v> Call<'v> {
             let mut left = query.limit;
             let visited = region.spot.store().walk(&region.spot.place, &walk, &mut |entry| {
                 if query.has_extension(entry.path.as_bytes(), entry.attr.kind) {
-                    let path = region.shown(&entry.path);
-                    found.insert(sort_key(&path), PathEntry::found(path, &entry.attr));
+                    let path = region.logical_path(&entry.path);
+                    found.insert(sort_key(&path), PathEntry::from_attr(path, &entry.attr));
                     left -= 1;
                 }
-                let enough = left == 0 || self.check_wanted().is_err();
+                let enough = left == 0 || self.check_not_stopped().is_err();
                 if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
-            self.go_on(found.len() as u64, None)?;
-            region.note(&walk.unread, &mut unread);
+            self.report_progress(found.len() as u64, None)?;
+            region.collect_unreadable(&walk.unread, &mut unread);
             match visited {
                 Ok(()) => {}
-                Err(StoreError::NotFound) if self.is_level(&region.spot) => {}
+                Err(StoreError::NotFound) if self.is_synthetic_directory(&region.spot) => {}
                 // Time is up for all of them.
                 Err(cause @ StoreError::Unavailable { .. }) if Instant::now() >= deadline => {
-                    return Err(region.spot.failed(cause));
+                    return Err(region.spot.store_error(cause));
                 }
-                Err(cause) => region.failed(cause, &mut unread)?,
+                Err(cause) => region.handle_error(cause, &mut unread)?,
             }
         }
         unread.sort();
@@ -346,7 +350,7 @@ impl<'v> Call<'v> {
     }
 
     /// The directories between the path that was asked for and a nested Workspace, it included.
-    fn levels_above(
+    fn add_synthetic_ancestors(
         &self,
         asked: &VfsPath,
         region: &WalkRegion<'_>,
@@ -363,7 +367,7 @@ impl<'v> Call<'v> {
             let path = asked.join(&below).expect("a part of a prefix");
             let wanted = only.is_none_or(|globs| globs.matches(&below)) && query.extensions.is_empty();
             if index < query.depth && wanted {
-                found.entry(sort_key(path.as_str())).or_insert_with(|| PathEntry::level(&path));
+                found.entry(sort_key(path.as_str())).or_insert_with(|| PathEntry::synthetic(&path));
             }
         }
     }
@@ -375,22 +379,24 @@ impl<'v> Call<'v> {
         let mut links = SymlinkResolver::new(path);
         let path = loop {
             if links.path != *path {
-                self.leads([&links.path]);
+                self.set_resolved_paths([&links.path]);
             }
-            match links.judged(self.lead(&links.path, Access::Read))? {
+            match links.mask_refusal(self.route_and_authorize(&links.path, Access::Read))? {
                 Resolution::Synthetic => break links.path,
                 Resolution::Spot(spot) => match spot.store().stat(&spot.place) {
-                    Ok(attr) if attr.kind == NodeKind::Symlink => match link_at(&spot) {
+                    Ok(attr) if attr.kind == NodeKind::Symlink => match symlink_hit(&spot) {
                         Ok(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                        Ok(other) | Err(other) => return Err(links.failed(&spot, other)),
+                        Ok(other) | Err(other) => return Err(links.store_error(&spot, other)),
                     },
                     Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                    Err(StoreError::NotFound) if self.is_level(&spot) => break spot.path,
-                    Err(cause) => return Err(links.failed(&spot, cause)),
+                    Err(StoreError::NotFound) if self.is_synthetic_directory(&spot) => break spot.path,
+                    Err(cause) => return Err(links.store_error(&spot, cause)),
                     Ok(_) => {
                         let path = spot.path.clone();
-                        let skip =
-                            router.nested(&path).filter_map(|nested| below(nested.prefix(), &path)).collect();
+                        let skip = router
+                            .nested(&path)
+                            .filter_map(|nested| store_path_below(nested.prefix(), &path))
+                            .collect();
                         regions.push(WalkRegion { spot, base: String::new(), skip });
                         break path;
                     }
@@ -400,21 +406,24 @@ impl<'v> Call<'v> {
         // A search from above passes by what a person would have to be asked about, like what may not be read.
         let open = |nested: &&Workspace| {
             let may_look = nested.scope().allows(Access::Read) && nested.barrier().is_none();
-            may_look && !self.vfs.consent.passes_by(nested)
+            may_look && !self.vfs.consent.skips(nested)
         };
         for nested in router.nested(&path).filter(open) {
             let prefix = nested.prefix();
-            let spot = self.nested(nested);
-            let skip = router.nested(prefix).filter_map(|deeper| below(deeper.prefix(), prefix)).collect();
-            let base = prefix.below(&path).expect("nested below it").to_owned();
+            let spot = self.workspace_root(nested);
+            let skip = router
+                .nested(prefix)
+                .filter_map(|deeper| store_path_below(deeper.prefix(), prefix))
+                .collect();
+            let base = prefix.strip_prefix(&path).expect("nested below it").to_owned();
             regions.push(WalkRegion { spot, base, skip });
         }
         Ok(regions)
     }
 }
 
-fn below(path: &VfsPath, prefix: &VfsPath) -> Option<StorePath> {
-    path.below(prefix).map(StorePath::from_checked)
+fn store_path_below(path: &VfsPath, prefix: &VfsPath) -> Option<StorePath> {
+    path.strip_prefix(prefix).map(StorePath::from_checked)
 }
 
 impl WalkQuery {
@@ -431,7 +440,7 @@ impl WalkQuery {
 }
 
 impl PathEntry {
-    fn found(path: String, attr: &Attr) -> Self {
+    fn from_attr(path: String, attr: &Attr) -> Self {
         PathEntry {
             path,
             kind: attr.kind,
@@ -442,7 +451,7 @@ impl PathEntry {
         }
     }
 
-    fn level(path: &VfsPath) -> Self {
+    fn synthetic(path: &VfsPath) -> Self {
         PathEntry {
             path: path.to_string(),
             kind: NodeKind::Directory,
@@ -463,7 +472,7 @@ struct SyntheticEntries {
 }
 
 /// Puts the levels into a Store's page, where they belong by name.
-fn merge(
+fn merge_page(
     path: VfsPath,
     listing: Listing,
     levels: SyntheticEntries,
@@ -483,21 +492,21 @@ fn merge(
             entries.push(level);
         }
         let level = levels.next_if(|level| level.name == name);
-        entries.push(level.unwrap_or_else(|| DirEntry::found(name, &attr)));
+        entries.push(level.unwrap_or_else(|| DirEntry::from_attr(name, &attr)));
     }
     entries.extend(levels);
     let more = listing.more || entries.len() > limit;
     entries.truncate(limit);
-    let cursor = entries.last().filter(|_| more).map(|entry| write_cursor(&entry.name));
+    let cursor = entries.last().filter(|_| more).map(|entry| encode_cursor(&entry.name));
     DirectoryListing { path, entries, total, cursor }
 }
 
 /// A cursor is the last name of a page, in hexadecimal, since a name may be any bytes.
-fn write_cursor(name: &Name) -> String {
+fn encode_cursor(name: &Name) -> String {
     name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn read_cursor(cursor: &str) -> Result<Name> {
+fn decode_cursor(cursor: &str) -> Result<Name> {
     let broken =
         || Error::Invalid("`cursor` is none that a listing returned; leave it out to start over".into());
     if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) {

@@ -43,7 +43,7 @@ impl Vfs {
     /// itself, is a barrier: nothing can be done in it, and nothing of what lies around it shows in its place.
     pub fn as_of(&self, point: impl Into<PointInTime>) -> Result<Vfs> {
         let point = point.into();
-        self.call("as_of", [], |call, []| call.looking_back(&point))
+        self.call("as_of", [], |call, []| call.as_of(&point))
     }
 }
 
@@ -54,15 +54,15 @@ enum PastWorkspace {
 }
 
 impl Call<'_> {
-    fn looking_back(&self, point: &PointInTime) -> Result<Vfs> {
-        let count = self.count_of(point)?;
+    fn as_of(&self, point: &PointInTime) -> Result<Vfs> {
+        let count = self.sequence_for(point)?;
         let (mut workspaces, mut visible, mut unknown) = (Vec::new(), 0, None);
-        for workspace in self.shared().router.all() {
+        for workspace in self.shared().router.workspaces_and_barriers() {
             let failed = |cause| {
                 let sight = Visibility::of(workspace.scope());
                 Error::Store { path: workspace.prefix().clone(), sight, cause }
             };
-            let why = match then(workspace, point, count) {
+            let why = match past_workspace(workspace, point, count) {
                 Ok(PastWorkspace::Visible(past)) => {
                     visible += 1;
                     workspaces.push(past);
@@ -83,25 +83,25 @@ impl Call<'_> {
         if let (0, Some(unknown)) = (visible, unknown) {
             return Err(unknown);
         }
-        Ok(self.vfs.behind(Router::new(workspaces).expect("prefixes that differ go on to differ")))
+        Ok(self.vfs.with_router(Router::new(workspaces).expect("prefixes that differ go on to differ")))
     }
 
     /// How the Stores count that a version is meant for; refused where it would mean another moment in each.
-    fn count_of(&self, point: &PointInTime) -> Result<Option<RevisionSequence>> {
+    fn sequence_for(&self, point: &PointInTime) -> Result<Option<RevisionSequence>> {
         let router = &self.shared().router;
         match point {
             PointInTime::Time(_) | PointInTime::Version(RevisionNumber::NOW) => Ok(None),
             PointInTime::VersionAt(_, path) => {
-                Ok(router.route(path).and_then(|route| count(&**route.workspace.mount().store())))
+                Ok(router.route(path).and_then(|route| sequence_of_store(&**route.workspace.mount().store())))
             }
             PointInTime::Version(version) => {
                 let mut known: Option<(&Workspace, RevisionSequence)> = None;
                 for workspace in router.workspaces().filter(|one| one.scope().allows(Access::History)) {
                     let store = &**workspace.mount().store();
-                    if !store.about().history {
+                    if !store.info().history {
                         continue;
                     }
-                    let Some(here) = count(store) else { continue };
+                    let Some(here) = sequence_of_store(store) else { continue };
                     match known {
                         Some((first, other)) if other != here => {
                             return Err(Error::Invalid(format!(
@@ -121,23 +121,23 @@ impl Call<'_> {
 }
 
 /// Whether a version's number means the same moment in both Stores.
-pub(super) fn count_together(one: &dyn Store, other: &dyn Store) -> bool {
-    match (count(one), count(other)) {
+pub(super) fn share_sequence(one: &dyn Store, other: &dyn Store) -> bool {
+    match (sequence_of_store(one), sequence_of_store(other)) {
         (Some(one), Some(other)) => one == other,
         (None, _) | (_, None) => true,
     }
 }
 
 /// Who counts a Store's versions: the Store alone, where it does not say; nobody, where there are none yet.
-fn count(store: &dyn Store) -> Option<RevisionSequence> {
-    let is_new = || store.version().is_ok_and(|version| version == RevisionNumber(0));
-    match store.version_count() {
+fn sequence_of_store(store: &dyn Store) -> Option<RevisionSequence> {
+    let is_new = || store.latest_revision().is_ok_and(|version| version == RevisionNumber(0));
+    match store.revision_sequence() {
         None if is_new() => None,
-        count => count.or_else(|| Some(RevisionSequence::alone(store))),
+        count => count.or_else(|| Some(RevisionSequence::of_store(store))),
     }
 }
 
-fn then(
+fn past_workspace(
     workspace: &Workspace,
     point: &PointInTime,
     meant: Option<RevisionSequence>,
@@ -149,13 +149,13 @@ fn then(
         return Ok(PastWorkspace::Barrier("nobody looks into the past of what may only be written"));
     }
     let store = workspace.mount().store();
-    if !store.about().history {
+    if !store.info().history {
         return Ok(PastWorkspace::Barrier("its Store keeps no history"));
     }
     let version = match point {
-        PointInTime::Time(time) => store.version_at(*time)?,
+        PointInTime::Time(time) => store.revision_at(*time)?,
         PointInTime::Version(version) | PointInTime::VersionAt(version, _) => {
-            let differs = |meant| count(&**store).is_some_and(|here| here != meant);
+            let differs = |meant| sequence_of_store(&**store).is_some_and(|here| here != meant);
             if *version != RevisionNumber::NOW && meant.is_some_and(differs) {
                 return Ok(PastWorkspace::Barrier(
                     "its Store counts its versions apart; name a time instead",
@@ -164,5 +164,5 @@ fn then(
             *version
         }
     };
-    Ok(PastWorkspace::Visible(workspace.clone().looking_back(store.as_of(version)?)))
+    Ok(PastWorkspace::Visible(workspace.clone().past_view(store.as_of(version)?)))
 }

@@ -245,7 +245,7 @@ impl Vfs {
     }
 
     /// The same door for a call that someone waits for.
-    pub fn watched(&self, watch: Arc<dyn CallMonitor>) -> Vfs {
+    pub fn with_monitor(&self, watch: Arc<dyn CallMonitor>) -> Vfs {
         Vfs { watch: Some(watch), ..self.clone() }
     }
 
@@ -258,11 +258,11 @@ impl Vfs {
 impl Vfs {
     /// The same door with these Workspaces instead. What was read through it before is forgotten.
     pub fn with_workspaces(&self, workspaces: Vec<Workspace>) -> Result<Vfs, DuplicatePrefix> {
-        Ok(self.behind(Router::new(workspaces)?))
+        Ok(self.with_router(Router::new(workspaces)?))
     }
 
     /// The same door over other ways.
-    fn behind(&self, router: Router) -> Vfs {
+    fn with_router(&self, router: Router) -> Vfs {
         let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
         let shared = VfsShared {
             router,

@@ -30,12 +30,12 @@ impl fmt::Debug for SingleRecord {
 
 impl SingleRecord {
     /// The record was written.
-    pub(super) fn is_written(&self) {
+    pub(super) fn mark_written(&self) {
         self.written.store(true, Ordering::Relaxed);
     }
 
     /// Holds a record back until the call ends.
-    pub(super) fn hold(&self, record: AuditRecord) {
+    pub(super) fn hold_back(&self, record: AuditRecord) {
         *self.held.lock() = Some(record);
     }
 }
@@ -55,7 +55,7 @@ impl Vfs {
     ///
     /// `path` is what it is about, as far as that is known before; it need not be a path. `end` sorts a failure.
     /// Something that is one record already ([`Vfs::as_one`]) may be inside, and is that record then.
-    pub fn one_record<T, E: From<Error>>(
+    pub fn single_record<T, E: From<Error>>(
         &self,
         tool: impl Into<Cow<'static, str>>,
         path: Option<&str>,
@@ -86,15 +86,15 @@ impl Vfs {
         let held = once.held.lock().take();
         let record = match held {
             Some(held) => AuditRecord { outcome: outcome.unwrap_or(held.outcome), ..held },
-            None => self.never_came(&inside, path, outcome.unwrap_or(AuditOutcome::Ok)),
+            None => self.record_without_call(&inside, path, outcome.unwrap_or(AuditOutcome::Ok)),
         };
         let record = AuditRecord { at, call: tool, took: began.elapsed(), ..record };
-        log.note(&record).map_err(|cause| E::from(Error::Unrecorded(cause)))?;
+        log.append(&record).map_err(|cause| E::from(Error::Unrecorded(cause)))?;
         result
     }
 
     /// The record of a call that never came to the door.
-    fn never_came(&self, inside: &Vfs, path: Option<&str>, outcome: AuditOutcome) -> AuditRecord {
+    fn record_without_call(&self, inside: &Vfs, path: Option<&str>, outcome: AuditOutcome) -> AuditRecord {
         let paths: Vec<_> = path.and_then(|path| VfsPath::parse(path).ok()).into_iter().collect();
         let route = paths.first().and_then(|path| self.shared.router.route(path));
         AuditRecord {

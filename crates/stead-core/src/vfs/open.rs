@@ -123,7 +123,7 @@ impl RecentCommits {
     }
 
     /// Whether a node may have become a change since a moment.
-    fn include(&self, key: (usize, NodeId), since: CommitMark) -> bool {
+    fn may_include(&self, key: (usize, NodeId), since: CommitMark) -> bool {
         let count = usize::try_from(self.count - since.0).unwrap_or(usize::MAX);
         count > self.last.len() || self.last.iter().rev().take(count).any(|last| *last == key)
     }
@@ -175,8 +175,8 @@ impl OpenNodeState {
     fn rebase(&mut self, mut theirs: Box<dyn Draft>, now: VersionTag, limit: u64) -> Result<(), StoreError> {
         let Some(ours) = &mut self.draft else { return Ok(()) };
         let mut edits = self.edits.clone();
-        edits.copy(&mut **ours, &mut *theirs)?;
-        within(theirs.size(), limit)?;
+        edits.replay_from(&mut **ours, &mut *theirs)?;
+        check_size_limit(theirs.size(), limit)?;
         edits.base = Some(now);
         (self.draft, self.edits) = (Some(theirs), edits);
         Ok(())
@@ -191,13 +191,13 @@ impl OpenNodeState {
     }
 
     /// Whether what another has made of the file stays, with what was written in it.
-    fn gives_way(&self, most: u64) -> bool {
+    fn can_rebase(&self, most: u64) -> bool {
         let size = self.draft.as_ref().map_or(0, |draft| draft.size());
-        !self.edits.is_whole() && self.edits.bytes(size) <= most
+        !self.edits.replaces_everything() && self.edits.bytes(size) <= most
     }
 
     /// Attributes of the node, as they are with what was written.
-    fn over(&self, attr: Attr) -> Attr {
+    fn overlay_attr(&self, attr: Attr) -> Attr {
         let UnlinkedAttributes { mode, modified } = self.nameless;
         let modified = modified.unwrap_or(attr.modified);
         let attr = Attr { mode: mode.unwrap_or(attr.mode), modified, ..attr };
@@ -238,9 +238,9 @@ impl Vfs {
     /// Opens a file.
     pub fn open(&self, path: impl IntoPath, options: OpenOptions) -> Result<OpenFile> {
         let (file, changed) =
-            self.part("open", [path.into_path()], |call, [path]| call.open(path, options))?;
+            self.subcall("open", [path.into_path()], |call, [path]| call.open(path, options))?;
         if changed {
-            file.lasting.settle();
+            file.lasting.mark_change_recorded();
         }
         if options.write && options.truncate {
             file.set_size(0)?;
@@ -255,34 +255,34 @@ impl Call<'_> {
             return Err(Error::Invalid("a file is opened for reading, for writing or for both".into()));
         }
         if options.read {
-            self.enter(path, Access::Read)?;
+            self.authorize(path, Access::Read)?;
         }
         let access = if options.write { Access::Write } else { Access::Read };
         let made = Cell::new(false);
-        let (node, spot) = self.at(path, access, |spot| -> Result<_, ResolvedCallError> {
+        let (node, spot) = self.resolve_and_call(path, access, |spot| -> Result<_, ResolvedCallError> {
             if options.read {
                 // A symlink may have led into a Workspace of another scope.
-                self.enter(&spot.path, Access::Read)?;
+                self.authorize(&spot.path, Access::Read)?;
             }
-            if spot.sight() == Visibility::Blind && !options.create {
+            if spot.visibility() == Visibility::Blind && !options.create {
                 // Whether something is there to be opened is not told.
-                self.check_own(spot)?;
+                self.check_own_file(spot)?;
             }
             let rights = if options.read { HostRights::Read } else { HostRights::Write };
             if options.create {
-                self.leaves(
+                self.note_prior_content(
                     spot,
                     if options.truncate { PriorContent::Nothing } else { PriorContent::Something },
                 );
             }
             let write =
                 |put| Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
-            let put = PutOptions { keep: spot.keep(), ..PutOptions::default() };
+            let put = PutOptions { keep: spot.displaced_content(), ..PutOptions::default() };
             match self.open_node(spot, rights) {
-                Ok(node) if spot.sight() == Visibility::Blind && options.create => {
+                Ok(node) if spot.visibility() == Visibility::Blind && options.create => {
                     // Opening a file that is there makes as many versions as making one does, in the same operation.
                     if options.truncate {
-                        self.change(spot, write(put))?;
+                        self.apply_step(spot, write(put))?;
                     } else {
                         self.apply_nothing(SyncPolicy::Now)?;
                     }
@@ -290,8 +290,8 @@ impl Call<'_> {
                     Ok(node)
                 }
                 Err(StoreError::NotFound) if options.write && options.create => {
-                    spot.check_not_leading()?;
-                    match self.change(spot, write(PutOptions { expect: Precondition::Absent, ..put })) {
+                    spot.check_not_protected_ancestor()?;
+                    match self.apply_step(spot, write(PutOptions { expect: Precondition::Absent, ..put })) {
                         Ok(_) => {
                             made.set(true);
                             Ok(self.open_node(spot, HostRights::Write)?)
@@ -304,25 +304,25 @@ impl Call<'_> {
                 answer => Ok(answer?),
             }
         })?;
-        let file = self.opened(node, &spot, options)?;
+        let file = self.open_file(node, &spot, options)?;
         if made.get() {
-            file.was_created_by(self);
+            file.mark_created_by(self);
         }
         Ok(file)
     }
 
     /// What the caller gets who has opened a node.
-    pub(super) fn opened(
+    pub(super) fn open_file(
         &self,
         node: Arc<OpenNode>,
         spot: &ResolvedPath<'_>,
         options: OpenOptions,
     ) -> Result<OpenFile> {
-        let put = PutOptions { keep: spot.keep(), ..PutOptions::default() };
+        let put = PutOptions { keep: spot.displaced_content(), ..PutOptions::default() };
         let begins = if options.read { OpenRecording::Recorded } else { OpenRecording::Silently };
-        let lasting = self.lasting(begins)?;
+        let lasting = self.open_audit(begins)?;
         node.files.fetch_add(1, Ordering::Relaxed);
-        let is_blind = spot.sight() == Visibility::Blind;
+        let is_blind = spot.visibility() == Visibility::Blind;
         let (vfs, path, place) = (self.vfs.clone(), spot.path.clone(), spot.place.clone());
         Ok(OpenFile { vfs, path, place, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
     }
@@ -332,7 +332,8 @@ impl Call<'_> {
         spot: &ResolvedPath<'_>,
         rights: HostRights,
     ) -> Result<Arc<OpenNode>, StoreError> {
-        let (told, since) = (self.shared().open.told.load(Ordering::Acquire), self.shared().open.moment());
+        let (told, since) =
+            (self.shared().open.told.load(Ordering::Acquire), self.shared().open.commit_mark());
         let content = match spot.store().open(&spot.place) {
             Err(StoreError::HostDenied) if rights == HostRights::Write => {
                 spot.store().open_to_write(&spot.place)?
@@ -342,7 +343,7 @@ impl Call<'_> {
         debug_assert_eq!(content.attr().kind, NodeKind::File);
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
-        let key = key(store, node);
+        let key = node_key(store, node);
         let mut open = self.shared().open.nodes.lock();
         if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
             drop(open);
@@ -363,7 +364,7 @@ impl Call<'_> {
         open.insert(key, Arc::downgrade(&shared));
         drop(open);
         let is_told = self.shared().open.told.load(Ordering::Acquire) != told;
-        if is_told || self.shared().open.commits.lock().include(key, since) {
+        if is_told || self.shared().open.commits.lock().may_include(key, since) {
             // What was told meanwhile may have been about this one, which was not yet here to be told; or what others had
             // written became a change, and they closed it.
             shared.refresh(self.shared().limits.file_size);
@@ -373,47 +374,47 @@ impl Call<'_> {
 }
 
 /// Tells a node of a Store from all others that are open.
-fn key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
+fn node_key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
     (Arc::as_ptr(store).cast::<()>() as usize, node)
 }
 
 impl Call<'_> {
     /// What this call changes belongs to the operation that made a file, as long as that file has not been written.
-    pub(super) fn joins_creation(&self, store: &Arc<dyn Store>, node: NodeId) {
-        if let Some(operation) = self.shared().open.created.lock().get(&key(store, node)) {
-            self.belongs_to(*operation);
+    pub(super) fn join_creating_operation(&self, store: &Arc<dyn Store>, node: NodeId) {
+        if let Some(operation) = self.shared().open.created.lock().get(&node_key(store, node)) {
+            self.join_operation(*operation);
         }
     }
 
     /// [`Call::joins_creation`] for the file at a spot.
-    pub(super) fn joins_creation_at(&self, spot: &ResolvedPath<'_>) {
+    pub(super) fn join_creating_operation_at(&self, spot: &ResolvedPath<'_>) {
         if self.shared().open.created.lock().is_empty() {
             return;
         }
         if let Ok(attr) = spot.store().stat(&spot.place) {
-            self.joins_creation(spot.workspace.mount().store(), attr.node);
+            self.join_creating_operation(spot.workspace.mount().store(), attr.node);
         }
     }
 }
 
 impl OpenNodes {
     /// Now, for [`OpenNodes::over`].
-    pub(super) fn moment(&self) -> CommitMark {
+    pub(super) fn commit_mark(&self) -> CommitMark {
         CommitMark(self.commits.lock().count)
     }
 
     /// Attributes of a node, as they are with what was written through this door and is no change yet. They were read
     /// after that moment; what was written may have become a change in between, and is in them or not.
-    pub(super) fn over(&self, store: &Arc<dyn Store>, mut attr: Attr, mut since: CommitMark) -> Attr {
-        let key = key(store, attr.node);
+    pub(super) fn overlay_attr(&self, store: &Arc<dyn Store>, mut attr: Attr, mut since: CommitMark) -> Attr {
+        let key = node_key(store, attr.node);
         loop {
             let open = self.nodes.lock().get(&key).and_then(Weak::upgrade);
-            let over = open.map_or(attr, |open| open.state.read().over(attr));
-            if !self.commits.lock().include(key, since) {
+            let over = open.map_or(attr, |open| open.state.read().overlay_attr(attr));
+            if !self.commits.lock().may_include(key, since) {
                 return over;
             }
-            since = self.moment();
-            match store.stat(&NodePath::node(attr.node)) {
+            since = self.commit_mark();
+            match store.stat(&NodePath::of_node(attr.node)) {
                 Ok(newer) => attr = newer,
                 // It is gone meanwhile; whoever comes back for it will find out.
                 Err(_) => return over,
@@ -422,8 +423,14 @@ impl OpenNodes {
     }
 
     /// What was written into a node belongs to another state now: only its attributes have changed.
-    pub(super) fn follow(&self, store: &Arc<dyn Store>, node: NodeId, from: VersionTag, to: VersionTag) {
-        let open = self.nodes.lock().get(&key(store, node)).and_then(Weak::upgrade);
+    pub(super) fn move_edit_base(
+        &self,
+        store: &Arc<dyn Store>,
+        node: NodeId,
+        from: VersionTag,
+        to: VersionTag,
+    ) {
+        let open = self.nodes.lock().get(&node_key(store, node)).and_then(Weak::upgrade);
         if let Some(open) = open {
             let mut state = open.state.write();
             if state.edits.base == Some(from) {
@@ -435,7 +442,7 @@ impl OpenNodes {
     /// Has whoever reads a node see what another has changed.
     pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId, limit: u64) {
         self.told.fetch_add(1, Ordering::Release);
-        let open = self.nodes.lock().get(&key(store, node)).and_then(Weak::upgrade);
+        let open = self.nodes.lock().get(&node_key(store, node)).and_then(Weak::upgrade);
         if let Some(open) = open {
             open.refresh(limit);
         }
@@ -482,7 +489,7 @@ impl OpenNode {
         let now = content.attr().tag;
         if state.draft.is_some()
             && state.edits.base.is_some_and(|base| base != now)
-            && state.gives_way(MAX_REBASE_BYTES)
+            && state.can_rebase(MAX_REBASE_BYTES)
         {
             // Where that fails, the change finds out.
             let theirs = self.draft(&*state.content);
@@ -494,15 +501,15 @@ impl OpenNode {
 
     /// Opens what is there now. A mode that was set since it was opened does not bind those who have it open.
     fn open_again(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
-        match self.store.open(&NodePath::node(self.node)) {
-            Err(StoreError::HostDenied) => content.reopened()?.ok_or(StoreError::HostDenied),
+        match self.store.open(&NodePath::of_node(self.node)) {
+            Err(StoreError::HostDenied) => content.reopen()?.ok_or(StoreError::HostDenied),
             content => content,
         }
     }
 
     /// A draft of what is there now, by the same rule.
     fn draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
-        match self.store.draft(DraftBase::File(&NodePath::node(self.node))) {
+        match self.store.draft(DraftBase::File(&NodePath::of_node(self.node))) {
             Err(StoreError::HostDenied) => content.draft()?.ok_or(StoreError::HostDenied),
             draft => draft,
         }
@@ -511,12 +518,12 @@ impl OpenNode {
 
 impl OpenFile {
     /// The call that has opened this file has made it, too.
-    pub(super) fn was_created_by(&self, call: &Call<'_>) {
+    pub(super) fn mark_created_by(&self, call: &Call<'_>) {
         self.vfs.shared.open.created.lock().insert(self.key(), call.operation());
     }
 
     fn key(&self) -> (usize, NodeId) {
-        key(&self.node.store, self.node.node)
+        node_key(&self.node.store, self.node.node)
     }
 
     /// What all who have the file open share.
@@ -526,7 +533,7 @@ impl OpenFile {
 
     /// Sets permission bits and the time of the last modification of a file that has no name any more: whoever has it
     /// open sees them.
-    pub fn set_nameless_attributes(&self, mode: Option<u32>, modified: Option<Timestamp>) {
+    pub fn set_unlinked_attributes(&self, mode: Option<u32>, modified: Option<Timestamp>) {
         let mut state = self.node.state.write();
         state.nameless.mode = mode.or(state.nameless.mode);
         if let Some(modified) = modified {
@@ -536,8 +543,8 @@ impl OpenFile {
     }
 
     /// That it was opened is told by the record of the change that made it.
-    pub(super) fn is_recorded(&self) {
-        self.lasting.settle();
+    pub(super) fn mark_recorded(&self) {
+        self.lasting.mark_change_recorded();
     }
 
     /// The path it was opened by, symlinks resolved.
@@ -558,7 +565,7 @@ impl OpenFile {
     /// Its attributes when it was opened or last became a change, with what was written since.
     pub fn attr(&self) -> Attr {
         let state = self.node.state.read();
-        state.over(state.content.attr())
+        state.overlay_attr(state.content.attr())
     }
 
     /// The last state that a change made.
@@ -572,8 +579,8 @@ impl OpenFile {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
         }
         let count = self.node.read_at(offset, buffer);
-        self.lasting.read(&count, StoreError::kind);
-        count.map_err(|cause| self.failed(cause))
+        self.lasting.add_read(&count, StoreError::kind);
+        count.map_err(|cause| self.store_error(cause))
     }
 
     /// [`OpenFile::read_at`] for a kernel that may not have heard yet of [`OpenFile::cut_under_readers`]: what was cut off
@@ -583,8 +590,8 @@ impl OpenFile {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
         }
         let count = self.node.read_with_cut_off(offset, buffer);
-        self.lasting.read(&count, StoreError::kind);
-        count.map_err(|cause| self.failed(cause))
+        self.lasting.add_read(&count, StoreError::kind);
+        count.map_err(|cause| self.store_error(cause))
     }
 
     /// [`OpenFile::set_size`], where a kernel hears of it later: until [`OpenFile::forget_cut_off`],
@@ -593,7 +600,7 @@ impl OpenFile {
         {
             let state = &mut *self.node.state.write();
             let cut_off = CutOff::of(state.draft.as_deref_mut(), &*state.content, size);
-            state.cut_off = cut_off.map_err(|cause| self.failed(cause))?;
+            state.cut_off = cut_off.map_err(|cause| self.store_error(cause))?;
         }
         let cut = self.set_size(size);
         if cut.is_err() {
@@ -611,7 +618,7 @@ impl OpenFile {
 
     /// Writes at an offset; a gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.drafting(|draft, edits, room| {
+        self.with_draft(|draft, edits, room| {
             room.grow(offset.saturating_add(bytes.len() as u64))?;
             edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)
@@ -620,8 +627,8 @@ impl OpenFile {
 
     /// Writes at an offset as much as a quota has room for, and returns how many bytes that is; an error if it is none.
     pub fn write_some_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
-        self.drafting(|draft, edits, room| {
-            let bytes = room.fitting(offset, bytes)?;
+        self.with_draft(|draft, edits, room| {
+            let bytes = room.fit(offset, bytes)?;
             edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)?;
             Ok(bytes.len())
@@ -630,7 +637,7 @@ impl OpenFile {
 
     /// Writes at the end, wherever that is by now, and says where.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
-        self.drafting(|draft, edits, room| {
+        self.with_draft(|draft, edits, room| {
             let end = draft.size();
             room.grow(end.saturating_add(bytes.len() as u64))?;
             edits.append(end);
@@ -641,7 +648,7 @@ impl OpenFile {
 
     /// Cuts it, or lengthens it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        self.drafting(|draft, edits, room| {
+        self.with_draft(|draft, edits, room| {
             room.grow(size)?;
             edits.resize(draft.size(), size);
             if draft.size() == size { Ok(()) } else { draft.set_size(size) }
@@ -649,7 +656,7 @@ impl OpenFile {
     }
 
     /// Whether something was written that is no change yet.
-    pub fn is_written(&self) -> bool {
+    pub fn has_uncommitted_writes(&self) -> bool {
         self.node.state.read().draft.is_some()
     }
 
@@ -662,7 +669,7 @@ impl OpenFile {
         state.draft.is_some()
     }
 
-    fn drafting<T>(
+    fn with_draft<T>(
         &self,
         write: impl FnOnce(&mut dyn Draft, &mut DraftEdits, &mut DraftRoom<'_>) -> Result<T, StoreError>,
     ) -> Result<T> {
@@ -677,12 +684,12 @@ impl OpenFile {
                 Some(draft) => draft,
                 None => {
                     // From before the draft: a state that is newer than this only counts as another's.
-                    let before = match self.node.store.stat(&NodePath::node(self.node.node)) {
+                    let before = match self.node.store.stat(&NodePath::of_node(self.node.node)) {
                         Err(StoreError::NotFound) => None,
                         stat => Some(stat?.tag),
                     };
-                    state.edits = DraftEdits::of(before);
-                    let draft = self.begin(&*state.content)?;
+                    state.edits = DraftEdits::from_base(before);
+                    let draft = self.begin_draft(&*state.content)?;
                     // What is removed counts for nothing in its Store.
                     state.reserved.begin(before.map_or(0, |_| draft.size()));
                     draft
@@ -691,15 +698,15 @@ impl OpenFile {
             let draft = state.draft.insert(draft);
             let mut room = DraftRoom { shared, reserved: &mut state.reserved };
             let written = write(&mut **draft, &mut state.edits, &mut room);
-            state.reserved.fit(draft.size());
+            state.reserved.shrink_to(draft.size());
             let written = written?;
             state.modified = shared.clock.now();
             Ok(written)
         };
         begin().map_err(|cause| {
             let cause = self.without_usage(cause);
-            self.lasting.fails(cause.kind());
-            self.failed(cause)
+            self.lasting.set_failed(cause.kind());
+            self.store_error(cause)
         })
     }
 
@@ -707,9 +714,10 @@ impl OpenFile {
     fn without_usage(&self, cause: StoreError) -> StoreError {
         let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
         let store = &*self.node.store;
-        let withheld = self.vfs.unrecorded("open", [Ok(self.path.clone())], |call, _| {
-            let quotas = call.quotas_on(store, DraftCounting::Ignored).map_err(|cause| self.failed(cause))?;
-            Ok(call.withheld_limits(store, &quotas))
+        let withheld = self.vfs.unaudited_call("open", [Ok(self.path.clone())], |call, _| {
+            let quotas =
+                call.quotas_for(store, DraftCounting::Ignored).map_err(|cause| self.store_error(cause))?;
+            Ok(call.undisclosed_limits(store, &quotas))
         });
         match withheld {
             Ok(withheld) => without_usage(cause, &withheld),
@@ -719,7 +727,7 @@ impl OpenFile {
     }
 
     /// A draft of what is there now; of what was there, if the file has been removed meanwhile.
-    fn begin(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
+    fn begin_draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
         match self.node.draft(content) {
             Err(StoreError::NotFound) => {
                 let mut draft = self.node.store.draft(DraftBase::Nothing)?;
@@ -740,43 +748,43 @@ impl OpenFile {
 
     /// Makes what was written a change. A file that has been removed stays removed, and readable here.
     pub fn sync(&self) -> Result<()> {
-        self.put(SyncPolicy::Now, |_| ())
+        self.commit_draft(SyncPolicy::Now, |_| ())
     }
 
     /// Makes what was written a change that need not be on the disk yet.
     pub fn flush(&self) -> Result<()> {
-        self.put(SyncPolicy::Soon, |_| ())
+        self.commit_draft(SyncPolicy::Soon, |_| ())
     }
 
     /// Puts on the disk what could wait.
-    pub fn settle(&self) -> Result<()> {
-        self.node.store.settle().map_err(|cause| self.failed(cause))
+    pub fn sync_store(&self) -> Result<()> {
+        self.node.store.sync().map_err(|cause| self.store_error(cause))
     }
 
     /// Makes what was written a change, and tells what it made before anybody can learn of it through this door. Where it
     /// fails, what was written stays, for another attempt.
-    pub fn put(&self, lasts: SyncPolicy, tell: impl FnOnce(CommittedDraft)) -> Result<()> {
+    pub fn commit_draft(&self, lasts: SyncPolicy, tell: impl FnOnce(CommittedDraft)) -> Result<()> {
         let mut state = self.node.state.write();
         if state.draft.is_none() {
             return Ok(());
         }
-        let turn = self.vfs.shared.drafts.commit_turn();
-        let put = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
+        let turn = self.vfs.shared.drafts.commit_guard();
+        let put = self.vfs.subcall("open", [Ok(self.path.clone())], |call, _| {
             call.commits_draft.set(true);
-            call.joins_creation(&self.node.store, self.node.node);
-            let made = self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))?;
+            call.join_creating_operation(&self.node.store, self.node.node);
+            let made = self.commit(call, &mut state, lasts).map_err(|cause| self.store_error(cause))?;
             if let Some(made) = made {
                 tell(made);
             }
             Ok(())
         });
         if state.draft.is_none() {
-            state.reserved.give_back();
+            state.reserved.release();
         }
         drop(turn);
         let ((), changed) = put?;
         if changed {
-            self.lasting.settle();
+            self.lasting.mark_change_recorded();
         }
         Ok(())
     }
@@ -791,7 +799,7 @@ impl OpenFile {
         state: &mut RwLockWriteGuard<'_, OpenNodeState>,
         lasts: SyncPolicy,
     ) -> Result<Option<CommittedDraft>, StoreError> {
-        let (store, at) = (&*self.node.store, NodePath::node(self.node.node));
+        let (store, at) = (&*self.node.store, NodePath::of_node(self.node.node));
         let limit = self.vfs.shared.limits.file_size;
         for attempt in 0.. {
             let now = match store.stat(&at) {
@@ -806,7 +814,7 @@ impl OpenFile {
                 Err(StoreError::NotFound) => return Err(StoreError::Conflict),
                 stat => stat?.tag,
             };
-            let gives_way = state.gives_way(MAX_MERGE_BYTES);
+            let gives_way = state.can_rebase(MAX_MERGE_BYTES);
             if gives_way && state.edits.base.is_some_and(|base| base != now) {
                 let theirs = self.node.draft(&*state.content)?;
                 state.rebase(theirs, now, limit)?;
@@ -815,9 +823,12 @@ impl OpenFile {
             let expect = base.map_or(Precondition::Any, Precondition::Tag);
             let put = PutOptions { modified: Some(state.modified), expect, ..self.put.clone() };
             if self.is_blind {
-                let leaves =
-                    if state.edits.is_whole() { PriorContent::Nothing } else { PriorContent::Something };
-                call.called_as(leaves);
+                let leaves = if state.edits.replaces_everything() {
+                    PriorContent::Nothing
+                } else {
+                    PriorContent::Something
+                };
+                call.name_by_prior_content(leaves);
                 call.blind_at.replace(Some((Arc::clone(&self.node.store), self.place.path.clone())));
             }
             let OpenNodeState { draft: Some(ours), edits, .. } = &mut **state else { return Ok(None) };
@@ -825,11 +836,11 @@ impl OpenFile {
             let written = if self.is_blind { edits.bytes(ours.size()) } else { ours.size() };
             let applied = ours.seal().and_then(|sealed| {
                 let content = Content::Sealed(sealed);
-                call.moves(written);
+                call.set_bytes(written);
                 let step = Step::Write { at: at.clone(), content, put };
                 call.apply_with(store, vec![step], ChangeStage::Last, |change| change.lasts = lasts)
             });
-            self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
+            self.vfs.shared.open.commits.lock().add(node_key(&self.node.store, self.node.node));
             match applied {
                 Ok(applied) => {
                     state.draft = None;
@@ -857,7 +868,7 @@ impl OpenFile {
         self.sync()
     }
 
-    fn failed(&self, cause: StoreError) -> Error {
+    fn store_error(&self, cause: StoreError) -> Error {
         let sight = if self.is_blind { Visibility::Blind } else { Visibility::Sees };
         Error::Store { path: self.shown.clone(), sight, cause }
     }
@@ -872,22 +883,22 @@ struct DraftRoom<'a> {
 impl DraftRoom<'_> {
     /// Makes sure that there is room for a draft of that size.
     fn grow(&mut self, size: u64) -> Result<(), StoreError> {
-        within(size, self.shared.limits.file_size)?;
+        check_size_limit(size, self.shared.limits.file_size)?;
         self.reserved.grow(self.shared, size)
     }
 
     /// As many of these bytes as there is room for at an offset: at least one, where there are any.
-    fn fitting<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
+    fn fit<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
         let end = offset.saturating_add(bytes.len() as u64);
-        within(end, self.shared.limits.file_size)?;
-        let most = self.reserved.largest(self.shared, offset + u64::from(!bytes.is_empty()), end)?;
+        check_size_limit(end, self.shared.limits.file_size)?;
+        let most = self.reserved.grow_up_to(self.shared, offset + u64::from(!bytes.is_empty()), end)?;
         let count = usize::try_from(most.saturating_sub(offset)).unwrap_or(usize::MAX);
         Ok(&bytes[..count.min(bytes.len())])
     }
 }
 
 /// A file may not grow beyond what is allowed.
-fn within(size: u64, limit: u64) -> Result<(), StoreError> {
+fn check_size_limit(size: u64, limit: u64) -> Result<(), StoreError> {
     if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
 }
 

@@ -32,12 +32,12 @@ pub(super) struct PendingChange<'o> {
 
 impl OwnRevisions {
     /// Someone follows from now on.
-    pub(super) fn follow(&self) {
+    pub(super) fn start_tracking(&self) {
         self.state.lock().get_or_insert_default();
     }
 
     /// A change begins, if anybody wants to know.
-    pub(super) fn begin(&self) -> Option<PendingChange<'_>> {
+    pub(super) fn begin_change(&self) -> Option<PendingChange<'_>> {
         let mut state = self.state.lock();
         let state = state.as_mut()?;
         state.last += 1;
@@ -46,7 +46,7 @@ impl OwnRevisions {
     }
 
     /// Waits until every change that has begun by now has ended. What the feed has told before this is known after it.
-    pub(super) fn settle(&self) {
+    pub(super) fn wait_for_pending(&self) {
         let mut state = self.state.lock();
         let Some(last) = state.as_ref().map(|state| state.last) else { return };
         let waits = |state: &mut Option<TrackedRevisions>| {
@@ -56,16 +56,16 @@ impl OwnRevisions {
     }
 
     /// Whether a version was made through this door.
-    pub(super) fn includes(&self, store: &dyn Store, version: RevisionNumber) -> bool {
+    pub(super) fn contains(&self, store: &dyn Store, version: RevisionNumber) -> bool {
         let state = self.state.lock();
-        let versions = state.as_ref().and_then(|state| state.versions.get(&key(store)));
+        let versions = state.as_ref().and_then(|state| state.versions.get(&store_key(store)));
         versions.is_some_and(|versions| versions.contains(&version))
     }
 
     /// The feed has told of all versions up to this one.
-    pub(super) fn forget(&self, store: &dyn Store, told: RevisionNumber) {
+    pub(super) fn forget_up_to(&self, store: &dyn Store, told: RevisionNumber) {
         if let Some(versions) =
-            self.state.lock().as_mut().and_then(|state| state.versions.get_mut(&key(store)))
+            self.state.lock().as_mut().and_then(|state| state.versions.get_mut(&store_key(store)))
         {
             *versions = versions.split_off(&RevisionNumber(told.0 + 1));
         }
@@ -74,9 +74,9 @@ impl OwnRevisions {
 
 impl PendingChange<'_> {
     /// It has made a version.
-    pub(super) fn made(&self, store: &dyn Store, version: RevisionNumber) {
+    pub(super) fn record_revision(&self, store: &dyn Store, version: RevisionNumber) {
         if let Some(state) = self.own.state.lock().as_mut() {
-            state.versions.entry(key(store)).or_default().insert(version);
+            state.versions.entry(store_key(store)).or_default().insert(version);
         }
     }
 }
@@ -91,7 +91,7 @@ impl Drop for PendingChange<'_> {
 }
 
 /// Tells a Store from all others.
-fn key(store: &dyn Store) -> usize {
+fn store_key(store: &dyn Store) -> usize {
     std::ptr::from_ref(store).cast::<()>() as usize
 }
 
@@ -106,31 +106,31 @@ mod tests {
     #[test]
     fn versions_are_known_until_the_feed_has_told_of_them() {
         let (own, one, other) = (OwnRevisions::default(), ModelStore::default(), ModelStore::default());
-        assert!(own.begin().is_none(), "nobody follows");
-        own.follow();
-        let change = own.begin().unwrap();
-        change.made(&one, RevisionNumber(1));
-        change.made(&one, RevisionNumber(3));
+        assert!(own.begin_change().is_none(), "nobody follows");
+        own.start_tracking();
+        let change = own.begin_change().unwrap();
+        change.record_revision(&one, RevisionNumber(1));
+        change.record_revision(&one, RevisionNumber(3));
         drop(change);
-        assert!(own.includes(&one, RevisionNumber(1)) && own.includes(&one, RevisionNumber(3)));
-        assert!(!own.includes(&one, RevisionNumber(2)) && !own.includes(&other, RevisionNumber(1)));
-        own.forget(&one, RevisionNumber(2));
-        assert!(!own.includes(&one, RevisionNumber(1)) && own.includes(&one, RevisionNumber(3)));
+        assert!(own.contains(&one, RevisionNumber(1)) && own.contains(&one, RevisionNumber(3)));
+        assert!(!own.contains(&one, RevisionNumber(2)) && !own.contains(&other, RevisionNumber(1)));
+        own.forget_up_to(&one, RevisionNumber(2));
+        assert!(!own.contains(&one, RevisionNumber(1)) && own.contains(&one, RevisionNumber(3)));
     }
 
     #[test]
     fn whoever_judges_waits_for_changes_under_way_and_not_for_later_ones() {
         let own = OwnRevisions::default();
-        own.follow();
-        let first = own.begin().unwrap();
+        own.start_tracking();
+        let first = own.begin_change().unwrap();
         let settled = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                own.settle();
+                own.wait_for_pending();
                 settled.store(true, Ordering::SeqCst);
             });
             std::thread::sleep(Duration::from_millis(20));
-            let _later = own.begin().unwrap();
+            let _later = own.begin_change().unwrap();
             assert!(!settled.load(Ordering::SeqCst));
             drop(first);
             while !settled.load(Ordering::SeqCst) {

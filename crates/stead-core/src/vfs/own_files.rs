@@ -45,29 +45,29 @@ enum Authorship {
 
 impl Call<'_> {
     /// The state of a file that the caller has written all of; everything else is denied in one and the same way.
-    pub(super) fn check_own(&self, spot: &ResolvedPath<'_>) -> Result<VersionTag> {
-        self.own_state(spot).ok_or_else(|| not_own(spot))
+    pub(super) fn check_own_file(&self, spot: &ResolvedPath<'_>) -> Result<VersionTag> {
+        self.own_file_tag(spot).ok_or_else(|| not_own_file(spot))
     }
 
     /// Compares the version tag that a change expects, where the caller may not look. An answer to it tells something about
     /// the file, so there it is given for a file of the caller's own only; every other file is denied as an edit is.
-    pub(super) fn check_expected(
+    pub(super) fn check_own_precondition(
         &self,
         spot: &ResolvedPath<'_>,
         expect: Precondition,
     ) -> Result<(), ResolvedCallError> {
         match expect {
-            Precondition::Tag(_) | Precondition::ShortTag(_) if spot.sight() == Visibility::Blind => {
-                let own = self.check_own(spot)?;
+            Precondition::Tag(_) | Precondition::ShortTag(_) if spot.visibility() == Visibility::Blind => {
+                let own = self.check_own_file(spot)?;
                 Ok(expect.check(Some(own))?)
             }
             _ => Ok(()),
         }
     }
 
-    fn own_state(&self, spot: &ResolvedPath<'_>) -> Option<VersionTag> {
+    fn own_file_tag(&self, spot: &ResolvedPath<'_>) -> Option<VersionTag> {
         let store = spot.store();
-        if spot.is_secret || spot.keep() == DisplacedContent::Scratch || !store.about().history {
+        if spot.is_secret || spot.displaced_content() == DisplacedContent::Scratch || !store.info().history {
             return None;
         }
         let attr = store.stat(&spot.place).ok().filter(|attr| attr.kind == NodeKind::File)?;
@@ -81,19 +81,19 @@ impl Call<'_> {
                 at: Some(spot.place.clone()),
                 ..RevisionQuery::all()
             };
-            let deeds = store.deeds(&query).ok()?;
+            let deeds = store.revisions(&query).ok()?;
             if upto == RevisionNumber::NOW {
                 let now = deeds.now.get(&attr.node).filter(|now| now.tag == attr.tag)?;
                 found = Some(now.state.as_ref()?.content.clone()?);
             }
             let last = deeds.deeds.last()?.version;
             for deed in &deeds.deeds {
-                let line = line_of(deed, attr.node)?;
+                let line = change_of(deed, attr.node)?;
                 // Where a program of the host has changed it in between, nothing records who did.
                 if line.after.as_ref()?.content != found {
                     return None;
                 }
-                match says(deed, line, self.vfs.identity()) {
+                match authorship(deed, line, self.vfs.identity()) {
                     Authorship::Own => return Some(attr.tag),
                     Authorship::NotOwn => return None,
                     Authorship::AsBefore => found = Some(line.before.as_ref()?.content.clone()?),
@@ -105,21 +105,21 @@ impl Call<'_> {
     }
 
     /// Says what a change does to content, where the caller may not look: who wrote a file is found by it later.
-    pub(super) fn leaves(&self, spot: &ResolvedPath<'_>, leaves: PriorContent) {
-        if spot.sight() == Visibility::Blind {
-            self.called_as(leaves);
+    pub(super) fn note_prior_content(&self, spot: &ResolvedPath<'_>, leaves: PriorContent) {
+        if spot.visibility() == Visibility::Blind {
+            self.name_by_prior_content(leaves);
         }
     }
 
     /// Calls a change of attributes by its name, where the caller may not look.
     pub(super) fn sets_attributes(&self, spot: &ResolvedPath<'_>) {
-        if spot.sight() == Visibility::Blind {
+        if spot.visibility() == Visibility::Blind {
             self.renamed.set(Some(ATTRIBUTES));
         }
     }
 
     /// Calls a change by a name that tells what it leaves, unless the name that it has does.
-    pub(super) fn called_as(&self, leaves: PriorContent) {
+    pub(super) fn name_by_prior_content(&self, leaves: PriorContent) {
         let adds = APPENDING_TOOLS.contains(&&*self.tool());
         match (leaves, adds) {
             (PriorContent::Something, false) => self.renamed.set(Some("append")),
@@ -130,16 +130,16 @@ impl Call<'_> {
 }
 
 /// The one denial, whatever is there or not.
-pub(super) fn not_own(spot: &ResolvedPath<'_>) -> Error {
+pub(super) fn not_own_file(spot: &ResolvedPath<'_>) -> Error {
     let workspace: VfsPath = spot.workspace.prefix().clone();
     Error::NotYourOwn { path: spot.shown.clone(), workspace }
 }
 
-fn line_of(deed: &Revision, node: NodeId) -> Option<&NodeChange> {
+fn change_of(deed: &Revision, node: NodeId) -> Option<&NodeChange> {
     deed.lines.iter().find(|line| line.node == node)
 }
 
-fn says(deed: &Revision, line: &NodeChange, caller: &Identity) -> Authorship {
+fn authorship(deed: &Revision, line: &NodeChange, caller: &Identity) -> Authorship {
     let Identity { agent, thread, organization, .. } = &*deed.operation.identity;
     if (agent, thread, organization) != (&caller.agent, &caller.thread, &caller.organization) {
         return Authorship::NotOwn;

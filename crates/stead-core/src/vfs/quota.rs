@@ -20,7 +20,7 @@ pub(super) enum DraftCounting {
 
 impl Call<'_> {
     /// The quotas that a change of this Store counts against.
-    pub(super) fn quotas_on(&self, store: &dyn Store, drafts: DraftCounting) -> StoreResult<Vec<QuotaRoot>> {
+    pub(super) fn quotas_for(&self, store: &dyn Store, drafts: DraftCounting) -> StoreResult<Vec<QuotaRoot>> {
         let reserved = |number: usize| match drafts {
             DraftCounting::Counted => Usage { bytes: self.shared().drafts.reserved(number), files: 0 },
             DraftCounting::Ignored => Usage::default(),
@@ -35,13 +35,13 @@ impl Call<'_> {
         }
         let limits = self.shared().quota;
         if !limits.is_unlimited() {
-            self.add_own(store, limits, reserved(self.vfs.workspaces().count()), &mut roots)?;
+            self.add_stead_quota(store, limits, reserved(self.vfs.workspaces().count()), &mut roots)?;
         }
         Ok(roots)
     }
 
     /// The stead's own quota: all of its places in the Store count together, with those in others as what lies elsewhere.
-    fn add_own(
+    fn add_stead_quota(
         &self,
         store: &dyn Store,
         limits: QuotaLimits,
@@ -49,7 +49,7 @@ impl Call<'_> {
         roots: &mut Vec<QuotaRoot>,
     ) -> StoreResult<()> {
         let (here, others): (Vec<_>, Vec<_>) =
-            self.shared().own_places().partition(|(place, _)| same_store(&***place, store));
+            self.shared().stead_quota_roots().partition(|(place, _)| same_store(&***place, store));
         let mut here = here.into_iter().map(|(_, path)| path.clone());
         let Some(at) = here.next() else { return Ok(()) };
         let mut elsewhere = reserved;
@@ -63,7 +63,7 @@ impl Call<'_> {
 
 impl VfsShared {
     /// The places in Stores that the stead's own quota counts, each once.
-    pub(super) fn own_places(&self) -> impl Iterator<Item = (&Arc<dyn Store>, &StorePath)> {
+    pub(super) fn stead_quota_roots(&self) -> impl Iterator<Item = (&Arc<dyn Store>, &StorePath)> {
         let mut places: Vec<(&Arc<dyn Store>, &StorePath)> = Vec::new();
         for workspace in self.router.workspaces() {
             let (place, path) = (workspace.mount().store(), workspace.mount().path());
@@ -86,16 +86,16 @@ impl VfsShared {
 impl Call<'_> {
     /// The limits of which the caller may not know how much is used: something counts against them that it may not look
     /// at, and whoever knows the rest could tell its size.
-    pub(super) fn withheld_limits(&self, store: &dyn Store, quotas: &[QuotaRoot]) -> Vec<QuotaLimits> {
+    pub(super) fn undisclosed_limits(&self, store: &dyn Store, quotas: &[QuotaRoot]) -> Vec<QuotaLimits> {
         if quotas.is_empty() {
             return Vec::new();
         }
-        let withheld = self.withheld_places();
+        let withheld = self.undisclosed_roots();
         let own = self.shared().quota;
         let hides = |quota: &&QuotaRoot| {
             let everywhere = !own.is_unlimited() && quota.limits == own && !withheld.is_empty();
             let covers = |place: &(&dyn Store, StorePath)| {
-                let roots = || quota.places();
+                let roots = || quota.roots();
                 same_store(place.0, store)
                     && roots().any(|root| place.1.is_at_or_below(root) || root.is_at_or_below(&place.1))
             };
@@ -106,7 +106,7 @@ impl Call<'_> {
 
     /// The places in Stores that count along and can't be looked at: WRITE_ONLY Workspaces, and what a Workspace inside
     /// another one hides there.
-    fn withheld_places(&self) -> Vec<(&dyn Store, StorePath)> {
+    fn undisclosed_roots(&self) -> Vec<(&dyn Store, StorePath)> {
         let router = &self.shared().router;
         let may_look = |one: &Workspace| one.scope().allows(Access::Read) && one.barrier().is_none();
         let mut places: Vec<(&dyn Store, StorePath)> = Vec::new();
@@ -116,8 +116,8 @@ impl Call<'_> {
                 places.push((&**mount.store(), mount.path().clone()));
             }
             for nested in router.nested(workspace.prefix()) {
-                let below = nested.prefix().below(workspace.prefix()).expect("it is nested");
-                let hidden = mount.place(below).path;
+                let below = nested.prefix().strip_prefix(workspace.prefix()).expect("it is nested");
+                let hidden = mount.node_path(below).path;
                 let shown = may_look(nested)
                     && same_store(&**nested.mount().store(), &**mount.store())
                     && *nested.mount().path() == hidden;

@@ -13,9 +13,9 @@ impl Call<'_> {
     /// Refuses to bring a directory so deep that something in it would have a path that can't be asked for.
     ///
     /// Only a move to a deeper place can do that, and only then the directory is looked through.
-    pub(super) fn check_reach(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
+    pub(super) fn check_path_limits(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
         // Where nothing may be looked at, only files can be moved.
-        if to.path.depth() <= from.path.depth() || from.sight() == Visibility::Blind {
+        if to.path.depth() <= from.path.depth() || from.visibility() == Visibility::Blind {
             return Ok(());
         }
         match from.store().stat(&from.place) {
@@ -36,7 +36,7 @@ impl Call<'_> {
         };
         match from.store().walk(&from.place, &WalkOptions::default(), visit) {
             Ok(()) | Err(StoreError::NotFound | StoreError::Link(_) | StoreError::NotADirectory) => {}
-            Err(cause) => return Err(from.failed(cause)),
+            Err(cause) => return Err(from.store_error(cause)),
         }
         over.map_or(Ok(()), |over| Err(Error::Path(over)))
     }

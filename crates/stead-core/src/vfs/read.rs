@@ -9,7 +9,7 @@ use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{Attr, NodeKind, OpenContent, StoreError, StoreResult, VersionTag};
 use crate::vfs::call::{Call, OpenAudit, OpenRecording};
-use crate::vfs::resolve::{ResolvedPath, link_at};
+use crate::vfs::resolve::{ResolvedPath, symlink_hit};
 use crate::vfs::{IntoPath, Vfs};
 
 /// What is known of a path.
@@ -100,11 +100,11 @@ impl Vfs {
     pub fn stat_link(&self, path: impl IntoPath) -> Result<Stat> {
         self.call("stat", [path.into_path()], |call, [path]| {
             let look = |spot: &ResolvedPath<'_>| match spot.store().stat(&spot.place) {
-                Err(StoreError::NotFound) if call.is_level(spot) => Ok(None),
+                Err(StoreError::NotFound) if call.is_synthetic_directory(spot) => Ok(None),
                 answer => answer.map(Some),
             };
-            let (attr, path) = call.at_any(path, look, |_| None)?;
-            Ok(call.described(path, attr))
+            let (attr, path) = call.resolve_any_and_call(path, look, |_| None)?;
+            Ok(call.stat_result(path, attr))
         })
     }
 
@@ -128,9 +128,10 @@ impl Vfs {
     pub fn read(&self, path: impl IntoPath) -> Result<BytesRead> {
         self.call("read", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.whole_read;
-            let (whole, spot) = call.at(path, Access::Read, |spot| spot.store().read(&spot.place, limit))?;
-            call.moves(whole.bytes.len() as u64);
-            self.shared.seen.note(&spot.path, whole.attr.tag);
+            let (whole, spot) =
+                call.resolve_and_call(path, Access::Read, |spot| spot.store().read(&spot.place, limit))?;
+            call.set_bytes(whole.bytes.len() as u64);
+            self.shared.seen.record(&spot.path, whole.attr.tag);
             let (bytes, size) = (whole.bytes, whole.attr.size);
             Ok(BytesRead { path: spot.path, bytes, size, tag: whole.attr.tag })
         })
@@ -145,7 +146,7 @@ impl Vfs {
     pub fn read_range(&self, path: impl IntoPath, range: ByteRange) -> Result<BytesRead> {
         self.call("read_range", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.whole_read;
-            let ((bytes, attr), spot) = call.at(path, Access::Read, |spot| {
+            let ((bytes, attr), spot) = call.resolve_and_call(path, Access::Read, |spot| {
                 let content = spot.store().open(&spot.place)?;
                 let attr = content.attr();
                 let wanted = range.length.min(attr.size.saturating_sub(range.offset));
@@ -157,8 +158,8 @@ impl Vfs {
                 bytes.truncate(count);
                 Ok((bytes, attr))
             })?;
-            call.moves(bytes.len() as u64);
-            self.shared.seen.note(&spot.path, attr.tag);
+            call.set_bytes(bytes.len() as u64);
+            self.shared.seen.record(&spot.path, attr.tag);
             Ok(BytesRead { path: spot.path, bytes, size: attr.size, tag: attr.tag })
         })
     }
@@ -171,18 +172,20 @@ impl Vfs {
     /// Where a symlink leads, as it was written.
     pub fn read_link(&self, path: impl IntoPath) -> Result<String> {
         self.call("read_link", [path.into_path()], |call, [path]| {
-            let (target, _) = call.at(path, Access::Read, |spot| spot.store().read_link(&spot.place))?;
-            call.moves(target.len() as u64);
+            let (target, _) =
+                call.resolve_and_call(path, Access::Read, |spot| spot.store().read_link(&spot.place))?;
+            call.set_bytes(target.len() as u64);
             Ok(String::from_utf8_lossy(&target).into_owned())
         })
     }
 
     /// Opens a file to be read piece by piece.
     pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
-        let opened = self.part("read", [path.into_path()], |call, [path]| {
-            let (content, spot) = call.at(path, Access::Read, |spot| spot.store().open(&spot.place))?;
-            let lasting = call.lasting(OpenRecording::Recorded)?;
-            self.shared.seen.note(&spot.path, content.attr().tag);
+        let opened = self.subcall("read", [path.into_path()], |call, [path]| {
+            let (content, spot) =
+                call.resolve_and_call(path, Access::Read, |spot| spot.store().open(&spot.place))?;
+            let lasting = call.open_audit(OpenRecording::Recorded)?;
+            self.shared.seen.record(&spot.path, content.attr().tag);
             Ok(FileReader { content, position: 0, path: spot.path, lasting })
         });
         opened.map(|(reader, _)| reader)
@@ -191,16 +194,16 @@ impl Vfs {
 
 impl Call<'_> {
     fn stat(&self, path: &VfsPath) -> Result<Stat> {
-        let (attr, path) = self.at_any(
+        let (attr, path) = self.resolve_any_and_call(
             path,
             |spot| match spot.store().stat(&spot.place) {
-                Ok(attr) if attr.kind == NodeKind::Symlink => Err(link_at(spot)?),
-                Err(StoreError::NotFound) if self.is_level(spot) => Ok(None),
+                Ok(attr) if attr.kind == NodeKind::Symlink => Err(symlink_hit(spot)?),
+                Err(StoreError::NotFound) if self.is_synthetic_directory(spot) => Ok(None),
                 answer => answer.map(Some),
             },
             |_| None,
         )?;
-        Ok(self.described(path, attr))
+        Ok(self.stat_result(path, attr))
     }
 
     fn kind(&self, path: &VfsPath) -> Result<Option<NodeKind>> {
@@ -211,7 +214,7 @@ impl Call<'_> {
         }
     }
 
-    fn described(&self, path: VfsPath, attr: Option<Attr>) -> Stat {
+    fn stat_result(&self, path: VfsPath, attr: Option<Attr>) -> Stat {
         let scope = self.shared().router.route(&path).map(|route| route.workspace.scope());
         match attr {
             Some(attr) => Stat {
@@ -241,7 +244,7 @@ impl Call<'_> {
 
     fn read_lines(&self, path: &VfsPath, range: LineRange) -> Result<TextRead> {
         let first = range.offset.max(1);
-        let ((lines, attr), spot) = self.at(path, Access::Read, |spot| -> StoreResult<_> {
+        let ((lines, attr), spot) = self.resolve_and_call(path, Access::Read, |spot| -> StoreResult<_> {
             let content = spot.store().open(&spot.place)?;
             Ok((read_lines(&*content, LineRange { offset: first, ..range })?, content.attr()))
         })?;
@@ -256,8 +259,8 @@ impl Call<'_> {
         if text.contains('\0') {
             return Err(binary(spot.path));
         }
-        self.moves(text.len() as u64);
-        self.shared().seen.note(&spot.path, attr.tag);
+        self.set_bytes(text.len() as u64);
+        self.shared().seen.record(&spot.path, attr.tag);
         Ok(TextRead {
             path: spot.path,
             text,
@@ -314,7 +317,7 @@ impl FileReader {
 impl io::Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.content.read_at(self.position, buffer);
-        self.lasting.read(&count, StoreError::kind);
+        self.lasting.add_read(&count, StoreError::kind);
         let count = count.map_err(|cause| {
             let kind = match cause {
                 StoreError::Unavailable { .. } => io::ErrorKind::WouldBlock,

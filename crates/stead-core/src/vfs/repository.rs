@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use crate::name::{escaped, folded};
+use crate::name::{case_fold, escape_name};
 use crate::search::WalkOptions;
 use crate::store::{StoreError, StorePath, StoreResult};
 use crate::vfs::resolve::ResolvedPath;
@@ -39,14 +39,14 @@ pub(super) enum RepositoryVerdict<T> {
 impl GitName {
     /// The names of a path, those of its directories included, that git looks for in a repository: none for nearly all
     /// paths. Directories count because a change makes those that are missing.
-    pub(super) fn all_of(spot: &ResolvedPath<'_>) -> Vec<Self> {
+    pub(super) fn all_in(spot: &ResolvedPath<'_>) -> Vec<Self> {
         let mut parts = Vec::new();
         let mut rest = spot.place.path.as_bytes();
         while !rest.is_empty() {
             let cut = memchr::memrchr(b'/', rest);
             let name = &rest[cut.map_or(0, |cut| cut + 1)..];
             rest = &rest[..cut.unwrap_or(0)];
-            if let Some(name) = git_name(name) {
+            if let Some(name) = known_git_name(name) {
                 parts.push(GitName { directory: StorePath::from_checked(rest), name });
             }
         }
@@ -61,7 +61,7 @@ impl GitName {
     /// Whether the name may be changed, or made, given what is there.
     pub(super) fn verdict(&self, there: impl Fn(StorePath) -> bool) -> RepositoryVerdict<StorePath> {
         let path = |name: &str| self.directory.child(name.as_bytes());
-        match judge(self.name, |name| there(path(name))) {
+        match decide(self.name, |name| there(path(name))) {
             RepositoryVerdict::Refused => RepositoryVerdict::Refused,
             RepositoryVerdict::Allowed(free) => {
                 RepositoryVerdict::Allowed(free.into_iter().map(path).collect())
@@ -72,11 +72,11 @@ impl GitName {
 
 /// Refuses a directory that holds a repository which git would obey, and so must not come from a Workspace that protects
 /// nothing into one that does.
-pub(super) fn check_tree(from: &ResolvedPath<'_>) -> StoreResult<()> {
+pub(super) fn check_no_repository(from: &ResolvedPath<'_>) -> StoreResult<()> {
     let mut names: HashMap<StorePath, Vec<&'static str>> = HashMap::new();
     from.store().walk(&from.place, &WalkOptions::default(), &mut |found| {
-        if let Some((directory, name)) = found.path.split()
-            && let Some(name) = git_name(name)
+        if let Some((directory, name)) = found.path.parent_and_name()
+            && let Some(name) = known_git_name(name)
         {
             names.entry(StorePath::from_checked(directory)).or_default().push(name);
         }
@@ -84,25 +84,25 @@ pub(super) fn check_tree(from: &ResolvedPath<'_>) -> StoreResult<()> {
     })?;
     for (directory, names) in names {
         let (name, rest) = names.split_last().expect("a directory is noted with a name");
-        if judge(name, |other| rest.contains(&other)) == RepositoryVerdict::Refused {
+        if decide(name, |other| rest.contains(&other)) == RepositoryVerdict::Refused {
             let path = directory.child(name.as_bytes());
-            return Err(StoreError::Spared { path: escaped(path.as_bytes()).to_string() });
+            return Err(StoreError::Spared { path: escape_name(path.as_bytes()).to_string() });
         }
     }
     Ok(())
 }
 
 /// The name that git, or a file system that does not tell case apart, takes this one for.
-fn git_name(name: &[u8]) -> Option<&'static str> {
+fn known_git_name(name: &[u8]) -> Option<&'static str> {
     if name.is_ascii() {
         return GIT_NAMES.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name));
     }
-    let name = folded(&String::from_utf8_lossy(name));
+    let name = case_fold(&String::from_utf8_lossy(name));
     GIT_NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(&name))
 }
 
 /// The rule, given which names are there.
-fn judge(name: &'static str, there: impl Fn(&str) -> bool) -> RepositoryVerdict<&'static str> {
+fn decide(name: &'static str, there: impl Fn(&str) -> bool) -> RepositoryVerdict<&'static str> {
     let (is_there, is_obeyed) = (there(name), OBEYED_NAMES.contains(&name));
     // What is there already makes nothing new of its directory.
     if is_there && !is_obeyed {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     fn judged(name: &'static str, there: &[&str]) -> RepositoryVerdict<&'static str> {
-        judge(name, |name| there.contains(&name))
+        decide(name, |name| there.contains(&name))
     }
 
     #[test]
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn names_are_known_in_any_case() {
-        assert_eq!(git_name(b"HeAd"), Some("HEAD"));
-        assert_eq!(git_name("re\u{200d}fs".as_bytes()), Some("refs"));
-        assert_eq!(git_name(b"heads"), None);
+        assert_eq!(known_git_name(b"HeAd"), Some("HEAD"));
+        assert_eq!(known_git_name("re\u{200d}fs".as_bytes()), Some("refs"));
+        assert_eq!(known_git_name(b"heads"), None);
     }
 }

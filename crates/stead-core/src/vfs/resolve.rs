@@ -45,13 +45,13 @@ impl<'a> ResolvedPath<'a> {
     }
 
     /// The path below the Workspace's prefix.
-    pub(super) fn below(&self) -> &str {
-        self.path.below(self.workspace.prefix()).expect("a spot lies in its Workspace")
+    pub(super) fn relative_path(&self) -> &str {
+        self.path.strip_prefix(self.workspace.prefix()).expect("a spot lies in its Workspace")
     }
 
     /// The path in the Store, where the Mount begins further in: globs have to see what leads there, too.
-    pub(super) fn in_store(&self) -> Option<&str> {
-        if self.workspace.mount().path().is_here() { None } else { self.place.path.as_str() }
+    pub(super) fn path_in_store(&self) -> Option<&str> {
+        if self.workspace.mount().path().is_empty() { None } else { self.place.path.as_str() }
     }
 
     /// Whether this is the Workspace's own directory.
@@ -60,13 +60,13 @@ impl<'a> ResolvedPath<'a> {
     }
 
     /// Whether the caller may look at what is here.
-    pub(super) fn sight(&self) -> Visibility {
+    pub(super) fn visibility(&self) -> Visibility {
         if self.is_secret { Visibility::Blind } else { Visibility::of(self.workspace.scope()) }
     }
 
     /// A Store's answer, about this path.
-    pub(super) fn failed(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.shown.clone(), sight: self.sight(), cause }
+    pub(super) fn store_error(&self, cause: StoreError) -> Error {
+        Error::Store { path: self.shown.clone(), sight: self.visibility(), cause }
     }
 }
 
@@ -80,9 +80,9 @@ pub(super) enum ResolvedCallError {
 
 impl ResolvedCallError {
     /// The error that a caller gets, for a stop at this spot.
-    pub(super) fn at(self, spot: &ResolvedPath<'_>) -> Error {
+    pub(super) fn into_error(self, spot: &ResolvedPath<'_>) -> Error {
         match self {
-            ResolvedCallError::Store(cause) => spot.failed(cause),
+            ResolvedCallError::Store(cause) => spot.store_error(cause),
             ResolvedCallError::Door(error) => error,
         }
     }
@@ -110,12 +110,12 @@ pub(super) enum Resolution<'a> {
 
 impl<'v> Call<'v> {
     /// Routes a path and judges it. No Store is touched, but for the few names that git looks for in a repository.
-    pub(super) fn lead(&self, path: &VfsPath, access: Access) -> Result<Resolution<'v>> {
+    pub(super) fn route_and_authorize(&self, path: &VfsPath, access: Access) -> Result<Resolution<'v>> {
         let router = &self.shared().router;
         let Some(Route { workspace, below }) = router.route(path) else {
             if router.is_synthetic(path) && router.workspaces().next().is_some() {
                 // What lies below it is judged by itself, but a tool that asks asks here, too.
-                if self.vfs.consent.asks(path, access, None) {
+                if self.vfs.consent.needs_approval(path, access, None) {
                     return Err(Error::Ask { path: path.clone(), workspace: path.clone() });
                 }
                 return Ok(Resolution::Synthetic);
@@ -139,7 +139,7 @@ impl<'v> Call<'v> {
                 workspace: workspace.prefix().clone(),
                 scope: workspace.scope(),
                 access,
-                allowed: router.allowing(access),
+                allowed: router.prefixes_allowing(access),
             });
         }
         if let Some(barrier) = workspace.barrier() {
@@ -149,26 +149,26 @@ impl<'v> Call<'v> {
             workspace,
             path: path.clone(),
             shown: path.clone(),
-            place: workspace.mount().place(below),
+            place: workspace.mount().node_path(below),
             is_secret: false,
         };
         let changes = matches!(access, Access::Write | Access::Take | Access::Restore);
         if changes && !workspace.protect().is_empty() {
-            let is_protected = |path: &str| workspace.protect().matches_on_the_way(path);
-            if is_protected(below) || spot.in_store().is_some_and(is_protected) {
+            let is_protected = |path: &str| workspace.protect().matches_path_or_ancestor(path);
+            if is_protected(below) || spot.path_in_store().is_some_and(is_protected) {
                 return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
             }
-            for part in GitName::all_of(&spot) {
+            for part in GitName::all_in(&spot) {
                 self.check_repository(&spot, &part)?;
             }
         }
-        if changes && spot.sight() == Visibility::Blind {
+        if changes && spot.visibility() == Visibility::Blind {
             let store = workspace.mount().store();
             let place = || (Arc::clone(store), spot.place.path.clone());
             self.blind_at.borrow_mut().get_or_insert_with(place);
         }
         // Last, so that nobody is asked about what may not be done anyway.
-        if self.vfs.consent.asks(path, access, Some(workspace)) {
+        if self.vfs.consent.needs_approval(path, access, Some(workspace)) {
             return Err(Error::Ask { path: path.clone(), workspace: workspace.prefix().clone() });
         }
         Ok(Resolution::Spot(spot))
@@ -178,7 +178,7 @@ impl<'v> Call<'v> {
     fn check_repository(&self, spot: &ResolvedPath<'_>, part: &GitName) -> Result<()> {
         let mut made = self.git_names.borrow_mut();
         let there =
-            |path: StorePath| made.contains(&path) || spot.store().stat(&NodePath::path(path)).is_ok();
+            |path: StorePath| made.contains(&path) || spot.store().stat(&NodePath::from_root(path)).is_ok();
         match part.verdict(there) {
             RepositoryVerdict::Refused => {
                 Err(Error::Repository { path: spot.path.clone(), workspace: spot.workspace.prefix().clone() })
@@ -193,14 +193,14 @@ impl<'v> Call<'v> {
     }
 
     /// The Workspace's own place, where one above it is looked through and this one has been judged.
-    pub(super) fn nested(&self, workspace: &'v Workspace) -> ResolvedPath<'v> {
-        let (path, place) = (workspace.prefix().clone(), workspace.mount().place(""));
+    pub(super) fn workspace_root(&self, workspace: &'v Workspace) -> ResolvedPath<'v> {
+        let (path, place) = (workspace.prefix().clone(), workspace.mount().node_path(""));
         ResolvedPath { workspace, shown: path.clone(), path, place, is_secret: false }
     }
 
     /// Routes a path into a Workspace and judges it.
-    pub(super) fn enter(&self, path: &VfsPath, access: Access) -> Result<ResolvedPath<'v>> {
-        match self.lead(path, access)? {
+    pub(super) fn authorize(&self, path: &VfsPath, access: Access) -> Result<ResolvedPath<'v>> {
+        match self.route_and_authorize(path, access)? {
             Resolution::Spot(spot) => Ok(spot),
             Resolution::Synthetic if access == Access::Read => {
                 let cause = StoreError::IsADirectory;
@@ -211,7 +211,7 @@ impl<'v> Call<'v> {
     }
 
     /// Calls a Store where a path leads, following symlinks as it reports them.
-    pub(super) fn at<T, S: Into<ResolvedCallError>>(
+    pub(super) fn resolve_and_call<T, S: Into<ResolvedCallError>>(
         &self,
         path: &VfsPath,
         access: Access,
@@ -220,20 +220,20 @@ impl<'v> Call<'v> {
         let mut links = SymlinkResolver::new(path);
         loop {
             if links.hops > 0 {
-                self.leads([&links.path]);
+                self.set_resolved_paths([&links.path]);
             }
-            let spot = links.shown(links.judged(self.enter(&links.path, access))?);
+            let spot = links.mask_path(links.mask_refusal(self.authorize(&links.path, access))?);
             match call(&spot).map_err(Into::into) {
                 Ok(value) => return Ok((value, spot)),
                 Err(ResolvedCallError::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
-                Err(ResolvedCallError::Store(cause)) => return Err(links.failed(&spot, cause)),
-                Err(ResolvedCallError::Door(error)) => return links.judged(Err(error)),
+                Err(ResolvedCallError::Store(cause)) => return Err(links.store_error(&spot, cause)),
+                Err(ResolvedCallError::Door(error)) => return links.mask_refusal(Err(error)),
             }
         }
     }
 
     /// Like [`Call::at`], for calls that also mean something on the levels between Workspaces.
-    pub(super) fn at_any<T>(
+    pub(super) fn resolve_any_and_call<T>(
         &self,
         path: &VfsPath,
         mut call: impl FnMut(&ResolvedPath<'_>) -> StoreResult<T>,
@@ -242,24 +242,24 @@ impl<'v> Call<'v> {
         let mut links = SymlinkResolver::new(path);
         loop {
             if links.hops > 0 {
-                self.leads([&links.path]);
+                self.set_resolved_paths([&links.path]);
             }
-            let spot = match links.judged(self.lead(&links.path, Access::Read))? {
+            let spot = match links.mask_refusal(self.route_and_authorize(&links.path, Access::Read))? {
                 Resolution::Spot(spot) => spot,
                 Resolution::Synthetic => return Ok((synthetic(&links.path), links.path)),
             };
             match call(&spot) {
                 Ok(value) => return Ok((value, spot.path)),
                 Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                Err(cause) => return Err(links.failed(&spot, cause)),
+                Err(cause) => return Err(links.store_error(&spot, cause)),
             }
         }
     }
 
     /// Resolves every symlink of a path, the last component's included, without needing anything to be there.
     pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, ResolvedPath<'v>)> {
-        self.at(path, access, |spot| match spot.store().stat(&spot.place) {
-            Ok(attr) if attr.kind == NodeKind::Symlink => Err(link_at(spot)?),
+        self.resolve_and_call(path, access, |spot| match spot.store().stat(&spot.place) {
+            Ok(attr) if attr.kind == NodeKind::Symlink => Err(symlink_hit(spot)?),
             Ok(attr) => Ok(Some(attr)),
             Err(StoreError::NotFound) => Ok(None),
             Err(other) => Err(other),
@@ -268,9 +268,9 @@ impl<'v> Call<'v> {
 }
 
 /// The hit that a Store would report if it had to follow the symlink at this spot.
-pub(super) fn link_at(spot: &ResolvedPath<'_>) -> StoreResult<StoreError> {
+pub(super) fn symlink_hit(spot: &ResolvedPath<'_>) -> StoreResult<StoreError> {
     let target = spot.store().read_link(&spot.place)?;
-    Ok(LinkHit::at(spot.place.path.depth(), target))
+    Ok(LinkHit::error_at(spot.place.path.depth(), target))
 }
 
 /// A path on its way through symlinks.
@@ -289,7 +289,7 @@ impl SymlinkResolver {
 
     /// A refusal to go where a symlink leads says that, and not where it leads. Of a symlink that the caller may not read
     /// it does not even say that there is one.
-    pub(super) fn judged<T>(&self, judged: Result<T>) -> Result<T> {
+    pub(super) fn mask_refusal<T>(&self, judged: Result<T>) -> Result<T> {
         match judged {
             Err(Error::Ask { workspace, .. }) if self.is_secret => {
                 Err(Error::Ask { path: self.asked.clone(), workspace })
@@ -302,14 +302,14 @@ impl SymlinkResolver {
                 | Error::HoldsWorkspace { .. }
                 | Error::IsWorkspace { .. }
                 | Error::OnlyLeadsThere { .. },
-            ) if self.is_secret => Err(self.unwritable()),
-            Err(Error::Outside { .. }) if self.hops > 0 => Err(self.leads_outside()),
+            ) if self.is_secret => Err(self.hidden_error()),
+            Err(Error::Outside { .. }) if self.hops > 0 => Err(self.outside_error()),
             judged => judged,
         }
     }
 
     /// A spot that this has led to, as the caller may know it.
-    pub(super) fn shown<'a>(&self, spot: ResolvedPath<'a>) -> ResolvedPath<'a> {
+    pub(super) fn mask_path<'a>(&self, spot: ResolvedPath<'a>) -> ResolvedPath<'a> {
         match self.is_secret {
             true => ResolvedPath { shown: self.asked.clone(), is_secret: true, ..spot },
             false => spot,
@@ -317,18 +317,18 @@ impl SymlinkResolver {
     }
 
     /// Something stands in the way where the caller may not look.
-    fn unwritable(&self) -> Error {
+    fn hidden_error(&self) -> Error {
         Error::Store { path: self.asked.clone(), sight: Visibility::Blind, cause: StoreError::HostDenied }
     }
 
     /// A Store's answer, about the path that was asked for: where a symlink on the way leads may be a path of the host.
-    pub(super) fn failed(&self, spot: &ResolvedPath<'_>, cause: StoreError) -> Error {
-        let sight = if self.is_secret { Visibility::Blind } else { spot.sight() };
+    pub(super) fn store_error(&self, spot: &ResolvedPath<'_>, cause: StoreError) -> Error {
+        let sight = if self.is_secret { Visibility::Blind } else { spot.visibility() };
         Error::Store { path: self.asked.clone(), sight, cause }
     }
 
-    fn leads_outside(&self) -> Error {
-        if self.is_secret { self.unwritable() } else { Error::LeadsOutside { path: self.asked.clone() } }
+    fn outside_error(&self) -> Error {
+        if self.is_secret { self.hidden_error() } else { Error::LeadsOutside { path: self.asked.clone() } }
     }
 
     /// Goes on where the symlink leads that a Store met on the way to `spot`.
@@ -336,7 +336,7 @@ impl SymlinkResolver {
         self.hops += 1;
         self.is_secret |= !spot.workspace.scope().allows(Access::Read);
         if self.hops > MAX_LINKS && self.is_secret {
-            return Err(self.unwritable());
+            return Err(self.hidden_error());
         }
         if self.hops > MAX_LINKS {
             return Err(Error::TooManyLinks { path: self.asked.clone() });
@@ -344,13 +344,13 @@ impl SymlinkResolver {
         // A symlink in the Mount's own path is not the agent's to follow: it would leave the Mount.
         let mount = spot.workspace.mount().path().depth();
         let below =
-            hit.depth.checked_sub(mount).filter(|&below| below > 0).ok_or_else(|| self.leads_outside())?;
+            hit.depth.checked_sub(mount).filter(|&below| below > 0).ok_or_else(|| self.outside_error())?;
         let link = spot.path.ancestor(spot.workspace.prefix().depth() + below);
         let directory = link.parent().expect("a symlink has a name, so it is in a directory");
-        let target = std::str::from_utf8(&hit.target).map_err(|_| self.leads_outside())?;
-        let resolved = directory.resolve(target).map_err(|_| self.leads_outside())?;
-        let rest = spot.path.below(&link).expect("the symlink is on the way");
-        self.path = resolved.join(rest).map_err(|_| self.leads_outside())?;
+        let target = std::str::from_utf8(&hit.target).map_err(|_| self.outside_error())?;
+        let resolved = directory.resolve_symlink_target(target).map_err(|_| self.outside_error())?;
+        let rest = spot.path.strip_prefix(&link).expect("the symlink is on the way");
+        self.path = resolved.join(rest).map_err(|_| self.outside_error())?;
         Ok(())
     }
 }

@@ -91,17 +91,17 @@ impl Call<'_> {
             grep.unread = UnreadablePaths::default();
             grep.watch.clone_from(&self.vfs.watch);
             let searched = region.spot.store().grep(&region.spot.place, &grep, &mut |file| {
-                best.add(region.shown(&file.path), file.hits.count, file.hits.lines);
+                best.add(region.logical_path(&file.path), file.hits.count, file.hits.lines);
                 ControlFlow::Continue(())
             });
-            self.go_on(best.results as u64, None)?;
-            region.note(&grep.unread, &mut unread);
+            self.report_progress(best.results as u64, None)?;
+            region.collect_unreadable(&grep.unread, &mut unread);
             match searched {
                 // The last file may have been left half way.
-                Ok(()) => timed_out |= grep.is_late(),
-                Err(StoreError::Unavailable { .. }) if grep.is_late() => timed_out = true,
-                Err(StoreError::NotFound) if self.is_level(&region.spot) => {}
-                Err(cause) => region.failed(cause, &mut unread)?,
+                Ok(()) => timed_out |= grep.should_stop(),
+                Err(StoreError::Unavailable { .. }) if grep.should_stop() => timed_out = true,
+                Err(StoreError::NotFound) if self.is_synthetic_directory(&region.spot) => {}
+                Err(cause) => region.handle_error(cause, &mut unread)?,
             }
         }
         unread.sort();
@@ -118,16 +118,16 @@ struct FirstResults<'a> {
 }
 
 impl FirstResults<'_> {
-    fn weight(&self, file: &FileMatch) -> usize {
+    fn result_count(&self, file: &FileMatch) -> usize {
         if self.query.output == GrepOutput::Lines { file.count } else { 1 }
     }
 
     fn add(&mut self, path: String, count: usize, lines: Vec<HitLine>) {
         let file = FileMatch { path, count, lines };
-        self.results += self.weight(&file);
+        self.results += self.result_count(&file);
         self.files.insert(sort_key(&file.path), file);
         while let Some((_, last)) = self.files.last_key_value() {
-            let weight = self.weight(last);
+            let weight = self.result_count(last);
             if self.results - weight < self.query.max_results {
                 break;
             }

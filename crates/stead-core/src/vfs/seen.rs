@@ -24,7 +24,7 @@ struct ReadSetEntries {
 
 impl ReadSet {
     /// The caller knows this state of the file now.
-    pub(super) fn note(&self, path: &VfsPath, tag: VersionTag) {
+    pub(super) fn record(&self, path: &VfsPath, tag: VersionTag) {
         let mut memory = self.0.lock();
         if let Some(known) = memory.tags.get_mut(path) {
             *known = tag;
@@ -58,7 +58,7 @@ impl ReadSet {
     }
 
     /// The state that the caller last knew.
-    pub(super) fn tag(&self, path: &VfsPath) -> Option<VersionTag> {
+    pub(super) fn last_read_tag(&self, path: &VfsPath) -> Option<VersionTag> {
         self.0.lock().tags.get(path).copied()
     }
 }
@@ -72,10 +72,10 @@ mod tests {
         let seen = ReadSet::default();
         let path = |n: usize| VfsPath::parse(&n.to_string()).unwrap();
         for n in 0..=CAPACITY {
-            seen.note(&path(n), VersionTag(n as u128));
+            seen.record(&path(n), VersionTag(n as u128));
         }
-        assert_eq!(seen.tag(&path(0)), None);
-        assert_eq!(seen.tag(&path(1)), Some(VersionTag(1)));
+        assert_eq!(seen.last_read_tag(&path(0)), None);
+        assert_eq!(seen.last_read_tag(&path(1)), Some(VersionTag(1)));
         assert_eq!(seen.0.lock().tags.len(), CAPACITY);
         assert_eq!(seen.0.lock().order.len(), CAPACITY);
     }
@@ -84,9 +84,9 @@ mod tests {
     fn what_is_forgotten_takes_no_place() {
         let seen = ReadSet::default();
         let path = VfsPath::parse("/a").unwrap();
-        seen.note(&path, VersionTag(1));
+        seen.record(&path, VersionTag(1));
         seen.forget(&path);
-        assert_eq!(seen.tag(&path), None);
+        assert_eq!(seen.last_read_tag(&path), None);
         assert!(seen.0.lock().order.is_empty());
     }
 
@@ -94,10 +94,10 @@ mod tests {
     fn a_change_of_ones_own_is_known_only_on_top_of_what_was_known() {
         let seen = ReadSet::default();
         let path = VfsPath::parse("/a").unwrap();
-        seen.note(&path, VersionTag(1));
+        seen.record(&path, VersionTag(1));
         seen.advance(&path, Some(VersionTag(1)), VersionTag(2));
-        assert_eq!(seen.tag(&path), Some(VersionTag(2)));
+        assert_eq!(seen.last_read_tag(&path), Some(VersionTag(2)));
         seen.advance(&path, Some(VersionTag(7)), VersionTag(8));
-        assert_eq!(seen.tag(&path), Some(VersionTag(2)));
+        assert_eq!(seen.last_read_tag(&path), Some(VersionTag(2)));
     }
 }

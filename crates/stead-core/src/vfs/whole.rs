@@ -45,7 +45,7 @@ impl Vfs {
     /// The calls go through the door that `act` is handed, and are one operation. What they look at has no record of its
     /// own. A change has one that goes with it, and says that it has begun; what is denied has one, too. `kind` sorts a
     /// failure, or says that it is none.
-    pub fn as_one<T, E: From<Error>>(
+    pub fn compound<T, E: From<Error>>(
         &self,
         tool: impl Into<Cow<'static, str>>,
         path: impl IntoPath,
@@ -75,24 +75,24 @@ impl Vfs {
         let (tool, operation) = (Some(tool), Some(operation));
         let inside = Vfs { tool, operation, whole: Some(Arc::clone(&whole)), ..self.clone() };
         // What was looked at is known even if the end is never reached.
-        whole.note(&self.shared, AuditOutcome::Begun)?;
+        whole.append_record(&self.shared, AuditOutcome::Begun)?;
         let result = path.map_err(E::from).and_then(|_| act(&inside));
         let failed = result.as_ref().err().and_then(kind);
-        let outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::of);
+        let outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
         if let (Some(log), Some(denied)) = (&self.shared.audit, whole.denied.lock().take())
             && outcome != AuditOutcome::Denied
         {
-            log.note(&denied).map_err(Error::Unrecorded)?;
+            log.append(&denied).map_err(Error::Unrecorded)?;
         }
-        whole.note(&self.shared, outcome)?;
+        whole.append_record(&self.shared, outcome)?;
         if let Some(once) = &self.once {
-            once.is_written();
+            once.mark_written();
         }
         result
     }
 
     /// Says how many files the act was about that this door is for. Outside of one, nobody asks.
-    pub fn tell_files(&self, count: u64) {
+    pub fn set_file_count(&self, count: u64) {
         if let Some(whole) = &self.whole {
             *whole.files.lock() = Some(count);
         }
@@ -101,22 +101,22 @@ impl Vfs {
 
 impl CompoundOperation {
     /// So many bytes were read or written by a part of it.
-    pub(super) fn moved(&self, bytes: u64) {
+    pub(super) fn add_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// A part of it has changed something.
-    pub(super) fn has_changed(&self) {
+    pub(super) fn mark_changed(&self) {
         self.changed.store(true, Ordering::Relaxed);
     }
 
     /// Writes down that a part of it was denied: once, if that is the end of it.
-    pub(super) fn denied(&self, log: &dyn AuditLog, record: AuditRecord) -> Result<()> {
+    pub(super) fn record_denial(&self, log: &dyn AuditLog, record: AuditRecord) -> Result<()> {
         let before = match record.paths == self.paths {
             true => self.denied.lock().replace(record),
             false => Some(record),
         };
-        before.map_or(Ok(()), |record| log.note(&record).map_err(Error::Unrecorded))
+        before.map_or(Ok(()), |record| log.append(&record).map_err(Error::Unrecorded))
     }
 
     /// Announces that it changes something, the first time.
@@ -128,7 +128,7 @@ impl CompoundOperation {
         Ok(())
     }
 
-    pub(super) fn record(&self, shared: &VfsShared, outcome: AuditOutcome) -> AuditRecord {
+    pub(super) fn audit_record(&self, shared: &VfsShared, outcome: AuditOutcome) -> AuditRecord {
         let begun = outcome == AuditOutcome::Begun;
         let route = self.paths.first().and_then(|path| shared.router.route(path));
         AuditRecord {
@@ -148,9 +148,9 @@ impl CompoundOperation {
         }
     }
 
-    fn note(&self, shared: &VfsShared, outcome: AuditOutcome) -> Result<()> {
+    fn append_record(&self, shared: &VfsShared, outcome: AuditOutcome) -> Result<()> {
         let Some(log) = &shared.audit else { return Ok(()) };
-        match log.note(&self.record(shared, outcome)) {
+        match log.append(&self.audit_record(shared, outcome)) {
             // What has changed has changed, and a record says that it was about to.
             Err(cause) if !self.changed.load(Ordering::Relaxed) => Err(Error::Unrecorded(cause)),
             _ => Ok(()),

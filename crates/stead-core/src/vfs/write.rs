@@ -15,7 +15,7 @@ use crate::store::{
     SyncPolicy, TagRef, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage};
-use crate::vfs::own_files::{PriorContent, not_own};
+use crate::vfs::own_files::{PriorContent, not_own_file};
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 use crate::vfs::{IntoPath, LostUpdates, Vfs, VfsShared};
 
@@ -63,11 +63,11 @@ impl WriteOptions {
     }
 
     /// How content is put at a spot.
-    pub(super) fn put(&self, spot: &ResolvedPath<'_>) -> PutOptions {
+    pub(super) fn put_options(&self, spot: &ResolvedPath<'_>) -> PutOptions {
         let WriteOptions { expect, mode, modified, parents } = *self;
         // That a parent is missing would tell what is there.
-        let parents = if spot.sight() == Visibility::Blind { Parents::Create } else { parents };
-        PutOptions { expect, parents, mode, modified, keep: spot.keep(), at_most: None }
+        let parents = if spot.visibility() == Visibility::Blind { Parents::Create } else { parents };
+        PutOptions { expect, parents, mode, modified, keep: spot.displaced_content(), at_most: None }
     }
 }
 
@@ -121,29 +121,31 @@ pub struct RemoveResult {
 }
 
 impl ResolvedPath<'_> {
-    pub(super) fn keep(&self) -> DisplacedContent {
-        if self.workspace.scratch().matches(self.below()) {
+    pub(super) fn displaced_content(&self) -> DisplacedContent {
+        if self.workspace.scratch().matches(self.relative_path()) {
             DisplacedContent::Scratch
         } else {
             DisplacedContent::History
         }
     }
 
-    pub(super) fn spare(&self, on: Side) -> Option<ProtectedNames> {
+    pub(super) fn protected_names(&self, on: Side) -> Option<ProtectedNames> {
         let globs = self.workspace.protect();
         if globs.is_empty() {
             return None;
         }
-        let mut at = vec![self.below().to_owned()];
-        at.extend(self.in_store().map(str::to_owned));
+        let mut at = vec![self.relative_path().to_owned()];
+        at.extend(self.path_in_store().map(str::to_owned));
         Some(ProtectedNames { globs: Arc::clone(globs), at, on })
     }
 
     /// Only a directory may take a name that leads to something protected: a file or a symlink there would stand in
     /// for it.
-    pub(super) fn check_not_leading(&self) -> Result<()> {
+    pub(super) fn check_not_protected_ancestor(&self) -> Result<()> {
         let protect = self.workspace.protect();
-        if protect.leads_to(self.below()) || self.in_store().is_some_and(|path| protect.leads_to(path)) {
+        if protect.is_ancestor_of_match(self.relative_path())
+            || self.path_in_store().is_some_and(|path| protect.is_ancestor_of_match(path))
+        {
             return Err(Error::Protected {
                 path: self.path.clone(),
                 workspace: self.workspace.prefix().clone(),
@@ -168,14 +170,15 @@ impl Vfs {
     ) -> Result<WriteResult> {
         self.call("write", [path.into_path()], |call, [path]| {
             let bytes = content.into();
-            call.moves(bytes.len() as u64);
+            call.set_bytes(bytes.len() as u64);
             if bytes.len() > MAX_CLONED_CONTENT {
                 let (_, spot) = call.resolve(path, Access::Write)?;
-                return call.put(&spot, Content::Bytes(bytes), options);
+                return call.put_resolved(&spot, Content::Bytes(bytes), options);
             }
-            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                call.put_at(spot, Content::Bytes(bytes.clone()), options)
-            })?;
+            let (written, _) =
+                call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+                    call.put_at(spot, Content::Bytes(bytes.clone()), options)
+                })?;
             Ok(written)
         })
     }
@@ -189,9 +192,9 @@ impl Vfs {
     ) -> Result<WriteResult> {
         self.call("write", [path.into_path()], |call, [path]| {
             let (_, spot) = call.resolve(path, Access::Write)?;
-            let sealed = call.drafted(&spot, from)?;
-            call.moves(sealed.size());
-            call.put(&spot, Content::Sealed(sealed), options)
+            let sealed = call.draft_from_reader(&spot, from)?;
+            call.set_bytes(sealed.size());
+            call.put_resolved(&spot, Content::Sealed(sealed), options)
         })
     }
 
@@ -209,21 +212,26 @@ impl Vfs {
     ) -> Result<WriteResult> {
         self.call("append", [path.into_path()], |call, [path]| {
             let bytes = content.into();
-            call.moves(bytes.len() as u64);
-            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                spot.check_not_leading()?;
-                call.check_size(bytes.len() as u64)?;
-                let limit = call.shared().limits.file_size;
-                let put = PutOptions { at_most: (limit < u64::MAX).then_some(limit), ..options.put(spot) };
-                let step =
-                    Step::Append { at: spot.place.clone(), content: Content::Bytes(bytes.clone()), put };
-                call.check_expected(spot, options.expect)?;
-                call.leaves(spot, PriorContent::Something);
-                let changed = call.change(spot, step);
-                let (outcome, written) = changed.map_err(|cause| unexpected(spot, options.expect, cause))?;
-                call.advance_seen(spot, &outcome);
-                Ok(written)
-            })?;
+            call.set_bytes(bytes.len() as u64);
+            let (written, _) =
+                call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+                    spot.check_not_protected_ancestor()?;
+                    call.check_size(bytes.len() as u64)?;
+                    let limit = call.shared().limits.file_size;
+                    let put = PutOptions {
+                        at_most: (limit < u64::MAX).then_some(limit),
+                        ..options.put_options(spot)
+                    };
+                    let step =
+                        Step::Append { at: spot.place.clone(), content: Content::Bytes(bytes.clone()), put };
+                    call.check_own_precondition(spot, options.expect)?;
+                    call.note_prior_content(spot, PriorContent::Something);
+                    let changed = call.apply_step(spot, step);
+                    let (outcome, written) =
+                        changed.map_err(|cause| precondition_error(spot, options.expect, cause))?;
+                    call.advance_read_set(spot, &outcome);
+                    Ok(written)
+                })?;
             Ok(written)
         })
     }
@@ -257,14 +265,14 @@ impl Vfs {
     /// Makes a directory, with missing parents or only in one that exists.
     pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<WriteResult> {
         self.call("mkdir", [path.into_path()], |call, [path]| {
-            let made = call.at(path, Access::Write, |spot| {
+            let made = call.resolve_and_call(path, Access::Write, |spot| {
                 // That a parent is missing would tell what is there.
-                let parents = if spot.sight() == Visibility::Blind { Parents::Create } else { parents };
+                let parents = if spot.visibility() == Visibility::Blind { Parents::Create } else { parents };
                 let step = Step::Mkdir { at: spot.place.clone(), parents, mode: None };
-                call.change(spot, step).map(|(_, written)| written)
+                call.apply_step(spot, step).map(|(_, written)| written)
             });
             match made {
-                Err(error) if error.tells_what_is_there() => call.untold(path),
+                Err(error) if error.reveals_existence() => call.undisclosed_result(path),
                 made => made.map(|(written, _)| written),
             }
         })
@@ -278,16 +286,17 @@ impl Vfs {
                     "a symlink's target is a path of 1 to 4096 bytes without NUL".into(),
                 ));
             }
-            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                spot.check_not_leading()?;
-                let step = Step::Symlink {
-                    at: spot.place.clone(),
-                    target: target.as_bytes().to_vec(),
-                    parents: Parents::Create,
-                    expect: Precondition::Absent,
-                };
-                Ok(call.change(spot, step)?.1)
-            })?;
+            let (written, _) =
+                call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+                    spot.check_not_protected_ancestor()?;
+                    let step = Step::Symlink {
+                        at: spot.place.clone(),
+                        target: target.as_bytes().to_vec(),
+                        parents: Parents::Create,
+                        expect: Precondition::Absent,
+                    };
+                    Ok(call.apply_step(spot, step)?.1)
+                })?;
             Ok(written)
         })
     }
@@ -300,16 +309,17 @@ impl Vfs {
         modified: Option<Timestamp>,
     ) -> Result<WriteResult> {
         self.call("set_attributes", [path.into_path()], |call, [path]| {
-            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                if spot.sight() == Visibility::Blind {
-                    call.check_own(spot)?;
-                }
-                call.sets_attributes(spot);
-                let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
-                let (outcome, written) = call.change(spot, step)?;
-                call.advance_seen(spot, &outcome);
-                Ok(written)
-            })?;
+            let (written, _) =
+                call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+                    if spot.visibility() == Visibility::Blind {
+                        call.check_own_file(spot)?;
+                    }
+                    call.sets_attributes(spot);
+                    let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+                    let (outcome, written) = call.apply_step(spot, step)?;
+                    call.advance_read_set(spot, &outcome);
+                    Ok(written)
+                })?;
             Ok(written)
         })
     }
@@ -328,8 +338,12 @@ impl Vfs {
 
 impl Call<'_> {
     /// Takes a stream into a draft of the Store at this spot.
-    pub(super) fn drafted(&self, spot: &ResolvedPath<'_>, from: &mut dyn Read) -> Result<SealedContent> {
-        let failed = |cause| spot.failed(cause);
+    pub(super) fn draft_from_reader(
+        &self,
+        spot: &ResolvedPath<'_>,
+        from: &mut dyn Read,
+    ) -> Result<SealedContent> {
+        let failed = |cause| spot.store_error(cause);
         let mut draft = spot.store().draft(DraftBase::Nothing).map_err(failed)?;
         let mut buffer = vec![0; 256 << 10];
         let mut size = 0;
@@ -352,11 +366,16 @@ impl Call<'_> {
     }
 
     /// Puts content at a spot whose symlinks have been resolved.
-    fn put(&self, spot: &ResolvedPath<'_>, content: Content, options: &WriteOptions) -> Result<WriteResult> {
+    fn put_resolved(
+        &self,
+        spot: &ResolvedPath<'_>,
+        content: Content,
+        options: &WriteOptions,
+    ) -> Result<WriteResult> {
         self.put_at(spot, content, options).map_err(|stop| match stop {
             // It was no symlink a moment ago.
-            ResolvedCallError::Store(StoreError::Link(_)) => spot.failed(StoreError::Conflict),
-            stop => stop.at(spot),
+            ResolvedCallError::Store(StoreError::Link(_)) => spot.store_error(StoreError::Conflict),
+            stop => stop.into_error(spot),
         })
     }
 
@@ -366,29 +385,29 @@ impl Call<'_> {
         content: Content,
         options: &WriteOptions,
     ) -> Result<WriteResult, ResolvedCallError> {
-        spot.check_not_leading()?;
+        spot.check_not_protected_ancestor()?;
         self.check_size(content.size())?;
         let VfsShared { seen, lost_updates, .. } = self.shared();
         let guard = match (options.expect, lost_updates) {
             // Whoever may not look could never look again.
-            (Precondition::Any, LostUpdates::Refuse) if spot.sight() == Visibility::Sees => {
-                seen.tag(&spot.path)
+            (Precondition::Any, LostUpdates::Refuse) if spot.visibility() == Visibility::Sees => {
+                seen.last_read_tag(&spot.path)
             }
             _ => None,
         };
         let expect = guard.map_or(options.expect, Precondition::TagOrAbsent);
-        let put = PutOptions { expect, ..options.put(spot) };
+        let put = PutOptions { expect, ..options.put_options(spot) };
         let step = Step::Write { at: spot.place.clone(), content, put };
-        self.check_expected(spot, options.expect)?;
-        self.leaves(spot, PriorContent::Nothing);
-        let (outcome, written) = match self.change(spot, step) {
+        self.check_own_precondition(spot, options.expect)?;
+        self.note_prior_content(spot, PriorContent::Nothing);
+        let (outcome, written) = match self.apply_step(spot, step) {
             Err(StoreError::Conflict) if guard.is_some() => {
                 return Err(Error::ReadAgain { path: spot.path.clone() }.into());
             }
-            answer => answer.map_err(|cause| unexpected(spot, options.expect, cause))?,
+            answer => answer.map_err(|cause| precondition_error(spot, options.expect, cause))?,
         };
         if let Some(attr) = outcome.attr {
-            seen.note(&spot.path, attr.tag);
+            seen.record(&spot.path, attr.tag);
         }
         Ok(written)
     }
@@ -399,28 +418,34 @@ impl Call<'_> {
     }
 
     fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<TagRef>) -> Result<EditResult> {
-        let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-            let mut expect = if_match.map_or(Precondition::Any, Precondition::from);
-            self.check_expected(spot, expect)?;
-            if spot.sight() == Visibility::Blind {
-                expect = Precondition::Tag(self.check_own(spot)?);
-                self.leaves(spot, PriorContent::Nothing);
-            }
-            let VfsShared { limits, quota, .. } = self.shared();
-            let edit = edit.clone().at_most(limits.file_size).within(*quota).within(spot.workspace.quota());
-            // What is not there, or is no file, the Store refuses by itself.
-            let size = spot.store().stat(&spot.place).map_or(0, |attr| attr.size);
-            let _memory = self.reserve(edit.memory(size))?;
-            let step = Step::Edit { at: spot.place.clone(), edit, expect, keep: spot.keep() };
-            let changed = self.change(spot, step);
-            let (outcome, written) = changed.map_err(|cause| unexpected(spot, expect, cause))?;
-            self.advance_seen(spot, &outcome);
-            Ok(EditResult { written, replaced: outcome.replaced })
-        })?;
+        let (edited, _) =
+            self.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+                let mut expect = if_match.map_or(Precondition::Any, Precondition::from);
+                self.check_own_precondition(spot, expect)?;
+                if spot.visibility() == Visibility::Blind {
+                    expect = Precondition::Tag(self.check_own_file(spot)?);
+                    self.note_prior_content(spot, PriorContent::Nothing);
+                }
+                let VfsShared { limits, quota, .. } = self.shared();
+                let edit = edit
+                    .clone()
+                    .with_max_size(limits.file_size)
+                    .with_quota(*quota)
+                    .with_quota(spot.workspace.quota());
+                // What is not there, or is no file, the Store refuses by itself.
+                let size = spot.store().stat(&spot.place).map_or(0, |attr| attr.size);
+                let _memory = self.reserve(edit.memory_needed(size))?;
+                let step =
+                    Step::Edit { at: spot.place.clone(), edit, expect, keep: spot.displaced_content() };
+                let changed = self.apply_step(spot, step);
+                let (outcome, written) = changed.map_err(|cause| precondition_error(spot, expect, cause))?;
+                self.advance_read_set(spot, &outcome);
+                Ok(EditResult { written, replaced: outcome.replaced })
+            })?;
         Ok(edited)
     }
 
-    fn advance_seen(&self, spot: &ResolvedPath<'_>, outcome: &StepOutcome) {
+    fn advance_read_set(&self, spot: &ResolvedPath<'_>, outcome: &StepOutcome) {
         if let Some(attr) = outcome.attr {
             self.shared().seen.advance(&spot.path, outcome.before, attr.tag);
         }
@@ -428,31 +453,31 @@ impl Call<'_> {
 
     fn remove(&self, path: &VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<RemoveResult> {
         let expect = options.if_match.map_or(Precondition::Any, Precondition::from);
-        let removed = self.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+        let removed = self.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
             self.check_movable(spot)?;
-            self.check_expected(spot, expect)?;
+            self.check_own_precondition(spot, expect)?;
             let step = Step::Remove {
                 at: spot.place.clone(),
                 subtree,
                 expect,
                 missing: if options.force { IfMissing::Fine } else { IfMissing::Fails },
-                spare: spot.spare(Side::From),
-                keep: spot.keep(),
+                spare: spot.protected_names(Side::From),
+                keep: spot.displaced_content(),
             };
-            Ok(self.change(spot, step).map_err(|cause| unexpected(spot, expect, cause))?.1)
+            Ok(self.apply_step(spot, step).map_err(|cause| precondition_error(spot, expect, cause))?.1)
         });
         let (written, is_told) = match removed {
-            Err(error) if expect == Precondition::Any && error.tells_what_is_there() => {
-                (self.untold(path)?, false)
+            Err(error) if expect == Precondition::Any && error.reveals_existence() => {
+                (self.undisclosed_result(path)?, false)
             }
-            removed => removed.map(|(written, spot)| (written, spot.sight() == Visibility::Sees))?,
+            removed => removed.map(|(written, spot)| (written, spot.visibility() == Visibility::Sees))?,
         };
         let WriteResult { path, version, operation, .. } = written;
         Ok(RemoveResult { path, is_told, version, operation })
     }
 
     /// The answer where the caller may not know what was there, and whether something was done.
-    fn untold(&self, path: &VfsPath) -> Result<WriteResult> {
+    fn undisclosed_result(&self, path: &VfsPath) -> Result<WriteResult> {
         let failed = |cause| Error::Store { path: path.clone(), sight: Visibility::Blind, cause };
         self.apply_nothing(SyncPolicy::Now).map_err(failed)?;
         let operation = self.operation();
@@ -464,10 +489,10 @@ impl Call<'_> {
         if spot.is_workspace() {
             return Err(Error::IsWorkspace { path: spot.path.clone() });
         }
-        self.check_holds_none(spot)
+        self.check_contains_no_workspace(spot)
     }
 
-    pub(super) fn check_holds_none(&self, spot: &ResolvedPath<'_>) -> Result<()> {
+    pub(super) fn check_contains_no_workspace(&self, spot: &ResolvedPath<'_>) -> Result<()> {
         match self.shared().router.nested(&spot.path).next() {
             Some(nested) => {
                 Err(Error::HoldsWorkspace { path: spot.path.clone(), nested: nested.prefix().clone() })
@@ -477,18 +502,21 @@ impl Call<'_> {
     }
 
     /// Makes a change of one step, which is all that the call does.
-    pub(super) fn change(
+    pub(super) fn apply_step(
         &self,
         spot: &ResolvedPath<'_>,
         step: Step,
     ) -> Result<(StepOutcome, WriteResult), StoreError> {
         let applied = self.apply(spot.store(), vec![step], ChangeStage::Last)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
-        Ok((outcome, written(spot.shown.clone(), spot.sight(), &outcome, &applied, self.operation())))
+        Ok((
+            outcome,
+            write_result(spot.shown.clone(), spot.visibility(), &outcome, &applied, self.operation()),
+        ))
     }
 }
 
-pub(super) fn written(
+pub(super) fn write_result(
     path: VfsPath,
     sight: Visibility,
     outcome: &StepOutcome,
@@ -507,19 +535,19 @@ pub(super) fn written(
 
 /// Why a change failed for which a version tag was expected. Where the caller may not look, another has written or removed
 /// the file since its tag was compared, so it is no longer the caller's own.
-fn unexpected(spot: &ResolvedPath<'_>, expect: Precondition, cause: StoreError) -> ResolvedCallError {
+fn precondition_error(spot: &ResolvedPath<'_>, expect: Precondition, cause: StoreError) -> ResolvedCallError {
     match expect {
         Precondition::Tag(_) | Precondition::ShortTag(_)
-            if spot.sight() == Visibility::Blind && is_another(&cause) =>
+            if spot.visibility() == Visibility::Blind && is_changed_meanwhile(&cause) =>
         {
-            not_own(spot).into()
+            not_own_file(spot).into()
         }
         _ => cause.into(),
     }
 }
 
 /// Whether a step failed because something else is there than a moment ago.
-fn is_another(cause: &StoreError) -> bool {
+fn is_changed_meanwhile(cause: &StoreError) -> bool {
     matches!(
         cause,
         StoreError::Conflict

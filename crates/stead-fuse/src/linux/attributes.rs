@@ -54,14 +54,14 @@ pub(crate) fn system_time(at: Timestamp) -> SystemTime {
 
 pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
     match time {
-        TimeOrNow::SpecificTime(time) => meant(time),
+        TimeOrNow::SpecificTime(time) => kernel_timestamp(time),
         TimeOrNow::Now => SystemTime::now().into(),
     }
 }
 
 /// The moment that the kernel means. It counts nanoseconds forward from whole seconds, also before 1970; fuser 0.18 counts
 /// them backward there.
-fn meant(time: SystemTime) -> Timestamp {
+fn kernel_timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(_) => time.into(),
         Err(before) => {

@@ -38,17 +38,17 @@ struct ReadTracker {
 
 impl PageCache {
     /// A stretch is about to be read into the kernel's pages.
-    pub(crate) fn read(&self, stretch: Range<u64>) {
+    pub(crate) fn note_read(&self, stretch: Range<u64>) {
         self.has_pages.store(true, Ordering::SeqCst);
         if self.is_doubtful.load(Ordering::SeqCst)
             && let Some(read) = &mut self.doubt.lock().read
         {
-            note(read, stretch);
+            merge_range(read, stretch);
         }
     }
 
     /// A stretch was written that the kernel has in its pages. Whether it has to drop them again.
-    pub(crate) fn written(&self, stretch: &Range<u64>) -> bool {
+    pub(crate) fn note_write(&self, stretch: &Range<u64>) -> bool {
         self.has_pages.store(true, Ordering::SeqCst);
         if !self.is_doubtful.load(Ordering::SeqCst) {
             return false;
@@ -59,18 +59,18 @@ impl PageCache {
                 && stretch.start / PAGE_SIZE * PAGE_SIZE < read.end
         };
         let is_stale = doubt.read.iter().flatten().any(touches);
-        self.settle(&mut doubt);
+        self.stop_tracking(&mut doubt);
         is_stale
     }
 
     /// The kernel lets nobody write now: what is written from now on is copied after all droppings that are over.
-    pub(crate) fn nobody_writes(&self) {
+    pub(crate) fn note_no_writers(&self) {
         if self.is_doubtful.load(Ordering::SeqCst) {
-            self.settle(&mut self.doubt.lock());
+            self.stop_tracking(&mut self.doubt.lock());
         }
     }
 
-    fn settle(&self, doubt: &mut ReadTracker) {
+    fn stop_tracking(&self, doubt: &mut ReadTracker) {
         if doubt.dropping == 0 {
             doubt.read = None;
             self.is_doubtful.store(false, Ordering::SeqCst);
@@ -78,7 +78,7 @@ impl PageCache {
     }
 
     /// The kernel is made to drop pages, for as long as the value is held.
-    pub(crate) fn dropping(&self, writes: ConcurrentWrites) -> InvalidationGuard<'_> {
+    pub(crate) fn begin_invalidation(&self, writes: ConcurrentWrites) -> InvalidationGuard<'_> {
         let mut doubt = self.doubt.lock();
         doubt.dropping += 1;
         if writes == ConcurrentWrites::MayBeUnderWay {
@@ -91,13 +91,13 @@ impl PageCache {
     }
 
     /// Something is written past the kernel's pages, until the value is dropped.
-    pub(crate) fn directly(self: &Arc<Self>) -> DirectWriteGuard {
+    pub(crate) fn begin_direct_write(self: &Arc<Self>) -> DirectWriteGuard {
         self.direct.fetch_add(1, Ordering::SeqCst);
         DirectWriteGuard(Arc::clone(self))
     }
 
     /// Whether the kernel may have pages that lack what is being written past them.
-    pub(crate) fn is_passed_by(&self) -> bool {
+    pub(crate) fn lacks_direct_writes(&self) -> bool {
         self.direct.load(Ordering::SeqCst) > 0 && self.has_pages()
     }
 
@@ -136,7 +136,7 @@ impl Drop for DirectWriteGuard {
     }
 }
 
-fn note(read: &mut Vec<Range<u64>>, mut new: Range<u64>) {
+fn merge_range(read: &mut Vec<Range<u64>>, mut new: Range<u64>) {
     read.retain(|old| {
         let apart = old.end < new.start || new.end < old.start;
         if !apart {
@@ -160,52 +160,52 @@ mod tests {
     #[test]
     fn a_page_that_was_read_between_its_dropping_and_the_next_write_is_dropped_again() {
         let cache = PageCache::default();
-        cache.read(0..4096);
-        assert!(!cache.written(&(100..200)), "nothing was dropped");
-        drop(cache.dropping(ConcurrentWrites::MayBeUnderWay));
+        cache.note_read(0..4096);
+        assert!(!cache.note_write(&(100..200)), "nothing was dropped");
+        drop(cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay));
         assert!(!cache.has_pages());
-        cache.read(0..4096);
-        cache.read(40_960..45_056);
+        cache.note_read(0..4096);
+        cache.note_read(40_960..45_056);
         assert!(cache.has_pages());
-        assert!(cache.written(&(4_000..5_000)));
-        assert!(!cache.written(&(100..200)), "it was copied after the dropping");
-        drop(cache.dropping(ConcurrentWrites::MayBeUnderWay));
-        cache.read(0..4096);
-        assert!(!cache.written(&(4_096..5_000)), "another page");
+        assert!(cache.note_write(&(4_000..5_000)));
+        assert!(!cache.note_write(&(100..200)), "it was copied after the dropping");
+        drop(cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay));
+        cache.note_read(0..4096);
+        assert!(!cache.note_write(&(4_096..5_000)), "another page");
     }
 
     #[test]
     fn writes_during_a_dropping_settle_nothing() {
         let cache = PageCache::default();
-        let dropping = cache.dropping(ConcurrentWrites::MayBeUnderWay);
-        cache.read(0..4096);
-        assert!(cache.written(&(0..10)));
-        assert!(cache.written(&(0..10)), "it may have been copied before the page went");
+        let dropping = cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay);
+        cache.note_read(0..4096);
+        assert!(cache.note_write(&(0..10)));
+        assert!(cache.note_write(&(0..10)), "it may have been copied before the page went");
         drop(dropping);
-        assert!(cache.written(&(0..10)));
-        assert!(!cache.written(&(0..10)));
+        assert!(cache.note_write(&(0..10)));
+        assert!(!cache.note_write(&(0..10)));
     }
 
     #[test]
     fn nothing_is_in_doubt_where_the_kernel_lets_nobody_write() {
         let cache = PageCache::default();
-        drop(cache.dropping(ConcurrentWrites::Wait));
-        cache.read(0..4096);
-        assert!(!cache.written(&(0..10)));
-        drop(cache.dropping(ConcurrentWrites::MayBeUnderWay));
-        cache.read(0..4096);
-        cache.nobody_writes();
-        assert!(!cache.written(&(0..10)));
+        drop(cache.begin_invalidation(ConcurrentWrites::Wait));
+        cache.note_read(0..4096);
+        assert!(!cache.note_write(&(0..10)));
+        drop(cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay));
+        cache.note_read(0..4096);
+        cache.note_no_writers();
+        assert!(!cache.note_write(&(0..10)));
     }
 
     #[test]
     fn many_stretches_become_one() {
         let cache = PageCache::default();
-        drop(cache.dropping(ConcurrentWrites::MayBeUnderWay));
+        drop(cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay));
         for page in (0..1_000).step_by(2) {
-            cache.read(page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
+            cache.note_read(page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
         }
         assert!(cache.doubt.lock().read.as_ref().unwrap().len() <= MAX_RANGES);
-        assert!(cache.written(&(998 * PAGE_SIZE..998 * PAGE_SIZE + 1)));
+        assert!(cache.note_write(&(998 * PAGE_SIZE..998 * PAGE_SIZE + 1)));
     }
 }

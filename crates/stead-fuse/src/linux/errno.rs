@@ -46,12 +46,12 @@ pub(crate) fn errno(error: &Error) -> Errno {
                 | StoreError::Special(_),
             ..
         } => Errno::EACCES,
-        Error::Store { cause, .. } => of_store(cause),
+        Error::Store { cause, .. } => store_errno(cause),
     }
 }
 
 /// The number for what a Store says.
-pub(crate) fn of_store(cause: &StoreError) -> Errno {
+pub(crate) fn store_errno(cause: &StoreError) -> Errno {
     match cause {
         StoreError::NotFound => Errno::ENOENT,
         StoreError::AlreadyExists => Errno::EEXIST,

@@ -40,7 +40,7 @@ enum Invalidation {
 
 impl Invalidation {
     /// Whether the kernel knew it.
-    fn to(&self, notifier: &Notifier) -> bool {
+    fn send(&self, notifier: &Notifier) -> bool {
         match self {
             Invalidation::Inode(ino) => notifier.inval_inode(*ino, -1, 0).is_ok(),
             Invalidation::Name(parent, name) => {
@@ -54,14 +54,14 @@ impl Invalidation {
 pub(crate) struct FeedCursors(Vec<FollowedStore>);
 
 impl FeedCursors {
-    pub(crate) fn of(mounting: &FuseAdapter) -> Self {
-        mounting.door.follow();
+    pub(crate) fn take(mounting: &FuseAdapter) -> Self {
+        mounting.door.track_own_revisions();
         let mut followed: Vec<FollowedStore> = Vec::new();
         for workspace in 0..mounting.door.workspaces().len() {
             let store = mounting.door.store(workspace);
             match followed.iter_mut().find(|known| Arc::ptr_eq(&known.store, store)) {
                 Some(known) => known.workspaces.push(workspace),
-                None if store.about().feed => followed.push(FollowedStore {
+                None if store.info().feed => followed.push(FollowedStore {
                     store: Arc::clone(store),
                     workspaces: vec![workspace],
                     cursor: store.changes_since(None, 1).ok().map(|feed| feed.cursor),
@@ -89,16 +89,16 @@ pub(crate) fn follow(
     let mut followed = beginning.0;
     while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(POLL_INTERVAL) {
         for store in &mut followed {
-            store.ask(mounting, notifier);
+            store.poll(mounting, notifier);
         }
     }
 }
 
 impl FollowedStore {
-    fn ask(&mut self, mounting: &FuseAdapter, notifier: &Notifier) {
+    fn poll(&mut self, mounting: &FuseAdapter, notifier: &Notifier) {
         // By now it has come, or never will.
         for told in std::mem::take(&mut self.missed) {
-            told.to(notifier);
+            told.send(notifier);
         }
         loop {
             // What can't be told now is told later; until then the kernel believes it no longer than it may.
@@ -108,13 +108,13 @@ impl FollowedStore {
             if feed.changes.is_empty() {
                 return;
             }
-            let others = mounting.door.others(&*self.store, feed);
+            let others = mounting.door.foreign_changes(&*self.store, feed);
             if !others.is_empty() {
-                mounting.was_changed();
+                mounting.note_foreign_change();
             }
             for changed in &others {
                 for place in 0..self.workspaces.len() {
-                    self.tell(mounting, notifier, self.workspaces[place], changed);
+                    self.invalidate(mounting, notifier, self.workspaces[place], changed);
                 }
             }
             if !more {
@@ -123,49 +123,55 @@ impl FollowedStore {
         }
     }
 
-    fn tell(&mut self, mounting: &FuseAdapter, notifier: &Notifier, workspace: usize, changed: &FeedEntry) {
+    fn invalidate(
+        &mut self,
+        mounting: &FuseAdapter,
+        notifier: &Notifier,
+        workspace: usize,
+        changed: &FeedEntry,
+    ) {
         let inodes = &mounting.inodes;
         match changed.what {
             ChangeKind::Written | ChangeKind::Attributes => {
-                let Some(ino) = inodes.number(workspace, changed.node) else { return };
-                let now = self.store.stat(&NodePath::node(changed.node)).ok().map(|attr| attr.tag);
-                let outdated = now.filter(|now| inodes.is_outdated(ino, *now));
+                let Some(ino) = inodes.ino_of(workspace, changed.node) else { return };
+                let now = self.store.stat(&NodePath::of_node(changed.node)).ok().map(|attr| attr.tag);
+                let outdated = now.filter(|now| inodes.is_stale(ino, *now));
                 if let Some(now) = outdated {
-                    mounting.drop_content(INodeNo(ino), now);
+                    mounting.invalidate_content(INodeNo(ino), now);
                 } else {
                     // Also where the kernel was told already: of two answers at once it may have taken the older one.
                     mounting.door.refresh(workspace, changed.node);
-                    self.say(notifier, Invalidation::Inode(INodeNo(ino)));
+                    self.send_or_retry(notifier, Invalidation::Inode(INodeNo(ino)));
                 }
             }
             ChangeKind::Created | ChangeKind::MovedTo | ChangeKind::Removed | ChangeKind::MovedFrom => {
-                let Some(parent) = inodes.number(workspace, changed.parent) else { return };
+                let Some(parent) = inodes.ino_of(workspace, changed.parent) else { return };
                 let Some(name) = Name::new(&*changed.name) else { return };
                 {
                     // A rename through this mount is in the Store before it is in the table.
-                    let _names = mounting.hold_names();
+                    let _names = mounting.lock_names();
                     let there = self.store.stat(&NodePath::child(changed.parent, &name)).ok();
-                    let there = there.and_then(|attr| inodes.number(workspace, attr.node));
-                    let named = inodes.named(parent, &name);
+                    let there = there.and_then(|attr| inodes.ino_of(workspace, attr.node));
+                    let named = inodes.ino_named(parent, &name);
                     if there.is_some() && there == named {
                         return;
                     }
                     // Where something has gone the kernel finds out by itself. Until then it is nowhere: what is judged
                     // by the one path must not be done at the other, which is where the kernel still takes it to be.
-                    inodes.removed(parent, &name);
+                    inodes.remove_foreign(parent, &name);
                     if let Some(ino) = there {
-                        inodes.gone(ino);
+                        inodes.mark_moved(ino);
                     }
                 }
                 // The kernel may be waiting for an answer about that directory before it hears this: nothing is held.
-                self.say(notifier, Invalidation::Name(INodeNo(parent), changed.name.clone()));
+                self.send_or_retry(notifier, Invalidation::Name(INodeNo(parent), changed.name.clone()));
                 let _ = notifier.inval_inode(INodeNo(parent), -1, 0);
             }
         }
     }
 
-    fn say(&mut self, notifier: &Notifier, told: Invalidation) {
-        if !told.to(notifier) {
+    fn send_or_retry(&mut self, notifier: &Notifier, told: Invalidation) {
+        if !told.send(notifier) {
             self.missed.push(told);
         }
     }

@@ -51,7 +51,7 @@ impl UsingThreads {
     }
 
     /// Whether a thread belongs to a process that has used the file. Where that can't be known, it does.
-    pub(crate) fn include(&self, thread: u32) -> bool {
+    pub(crate) fn includes_process_of(&self, thread: u32) -> bool {
         let users = self.0.lock();
         if users.contains(&thread) {
             return true;
@@ -121,12 +121,12 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    fn fresh(&self) -> u64 {
+    fn next_handle(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn add_file(&self, file: OpenedFile) -> u64 {
-        let handle = self.fresh();
+        let handle = self.next_handle();
         self.files.write().insert(handle, Arc::new(file));
         handle
     }
@@ -136,7 +136,7 @@ impl Handles {
     }
 
     /// Some file of that number that is open.
-    pub(crate) fn file_of(&self, ino: u64) -> Option<Arc<OpenedFile>> {
+    pub(crate) fn any_file_of(&self, ino: u64) -> Option<Arc<OpenedFile>> {
         self.files.read().values().find(|file| file.ino == ino).cloned()
     }
 
@@ -155,7 +155,7 @@ impl Handles {
     }
 
     pub(crate) fn add_directory(&self, directory: OpenedDirectory) -> u64 {
-        let handle = self.fresh();
+        let handle = self.next_handle();
         self.directories.write().insert(handle, Arc::new(directory));
         handle
     }
@@ -191,12 +191,12 @@ mod tests {
     fn threads_of_one_process_are_one_user() {
         let (own, other) = (std::process::id(), std::os::unix::process::parent_id());
         let users = UsingThreads::new(own);
-        assert!(users.include(own));
-        assert!(!users.include(other));
+        assert!(users.includes_process_of(own));
+        assert!(!users.includes_process_of(other));
         let thread = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
         let thread = thread.join().unwrap();
         users.add(thread);
-        assert!(users.include(thread));
-        assert!(users.include(u32::MAX), "one that nobody knows any more");
+        assert!(users.includes_process_of(thread));
+        assert!(users.includes_process_of(u32::MAX), "one that nobody knows any more");
     }
 }

@@ -134,7 +134,7 @@ impl Inodes {
     }
 
     /// The number of what was found under a name. The kernel is told of it once more, if `told` says so.
-    pub(crate) fn found(&self, parent: u64, name: &Name, looked: &Lookup, told: bool) -> u64 {
+    pub(crate) fn record_found(&self, parent: u64, name: &Name, looked: &Lookup, told: bool) -> u64 {
         let mut table = self.0.lock();
         let table = &mut *table;
         let key = match (looked.is_level, looked.workspace, looked.node) {
@@ -143,7 +143,7 @@ impl Inodes {
         };
         let known = table.by_key.get(&key).copied();
         if let Some(ino) = known.filter(|_| told) {
-            table.end_if_another(ino, looked.attr.created);
+            table.retire_if_reused(ino, looked.attr.created);
         }
         let has_ended = known.is_some_and(|ino| table.inodes.get(&ino).is_some_and(|inode| inode.ended));
         let ino = match known {
@@ -152,21 +152,22 @@ impl Inodes {
             Some(ino) if !has_ended => ino,
             _ => {
                 if !told && let InodeKey::Node(..) = key {
-                    return table.fresh(&key);
+                    return table.new_ino(&key);
                 }
                 // A node's own number would tell a new file from one that was there before.
                 let is_hidden = looked.is_blind && matches!(key, InodeKey::Node(..));
-                let mut ino = if has_ended || is_hidden { table.in_turn() } else { table.fresh(&key) };
+                let mut ino =
+                    if has_ended || is_hidden { table.next_sequential() } else { table.new_ino(&key) };
                 if table.inodes.contains_key(&ino) {
                     // Several files have had this node one after the other, and the kernel still knows the first one.
-                    ino = table.in_turn();
+                    ino = table.next_sequential();
                 }
                 table.inodes.insert(ino, Inode::new(&key, looked));
                 table.by_key.insert(key, ino);
                 ino
             }
         };
-        table.put(ino, parent, name);
+        table.attach(ino, parent, name);
         let inode = table.inodes.get_mut(&ino).expect("it was found or made above");
         inode.lookups += u64::from(told);
         inode.node = looked.node;
@@ -182,14 +183,14 @@ impl Inodes {
     }
 
     /// Where something is: its path, and the node.
-    pub(crate) fn seat(&self, ino: u64) -> Option<DirectoryRef> {
+    pub(crate) fn directory_ref(&self, ino: u64) -> Option<DirectoryRef> {
         let table = self.0.lock();
         let node = table.inodes.get(&ino)?.node;
         Some(DirectoryRef { path: table.path(ino)?, node })
     }
 
     /// A directory that is there because of the Workspaces has a node now.
-    pub(crate) fn learn(&self, ino: u64, node: NodeId) {
+    pub(crate) fn set_node(&self, ino: u64, node: NodeId) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.node = Some(node);
         }
@@ -204,7 +205,7 @@ impl Inodes {
     }
 
     /// The number of a node, if the kernel has one.
-    pub(crate) fn number(&self, workspace: usize, node: NodeId) -> Option<u64> {
+    pub(crate) fn ino_of(&self, workspace: usize, node: NodeId) -> Option<u64> {
         let table = self.0.lock();
         let is_level = |ino: &&u64| {
             let found = table.inodes.get(ino).map(|inode| (inode.workspace, inode.node));
@@ -223,12 +224,12 @@ impl Inodes {
 
     /// Whether whoever wants something that is nowhere should look again: another has moved it, or its name belongs to
     /// something else by now. A directory that was removed is gone.
-    pub(crate) fn is_elsewhere(&self, ino: u64) -> bool {
+    pub(crate) fn should_look_up_again(&self, ino: u64) -> bool {
         self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.lost || !inode.is_directory)
     }
 
     /// Whether something was removed through this mount: the kernel knows that it has no name.
-    pub(crate) fn has_ended(&self, ino: u64) -> bool {
+    pub(crate) fn is_removed(&self, ino: u64) -> bool {
         self.0.lock().inodes.get(&ino).is_some_and(|inode| inode.ended)
     }
 
@@ -236,7 +237,7 @@ impl Inodes {
     ///
     /// What is moved deeper is there for the door before the kernel has moved it, too. Whoever then climbs as far as can
     /// be climbed from the new place would leave the mount from the old one.
-    pub(crate) fn climbs(&self, ino: u64) -> usize {
+    pub(crate) fn max_climb(&self, ino: u64) -> usize {
         let table = self.0.lock();
         let (mut least, mut below, mut at) = (usize::MAX, 0, ino);
         while let Some(inode) = table.inodes.get(&at) {
@@ -249,66 +250,66 @@ impl Inodes {
     }
 
     /// Who has a name in a directory.
-    pub(crate) fn named(&self, parent: u64, name: &Name) -> Option<u64> {
+    pub(crate) fn ino_named(&self, parent: u64, name: &Name) -> Option<u64> {
         self.0.lock().names.get(&(parent, name.clone())).copied()
     }
 
     /// A name was removed through this mount, and what had it with it.
-    pub(crate) fn ended(&self, parent: u64, name: &Name) {
-        self.0.lock().end(parent, name);
+    pub(crate) fn remove(&self, parent: u64, name: &Name) {
+        self.0.lock().retire_name(parent, name);
     }
 
     /// A name was removed, as others say. What is there because of the Workspaces stays.
-    pub(crate) fn removed(&self, parent: u64, name: &Name) {
+    pub(crate) fn remove_foreign(&self, parent: u64, name: &Name) {
         let mut table = self.0.lock();
         let named = table.names.get(&(parent, name.clone())).and_then(|ino| table.inodes.get(ino));
         if named.is_some_and(|inode| matches!(inode.key, InodeKey::Node(..))) {
-            table.vacate(parent, name);
+            table.detach(parent, name);
         }
     }
 
     /// Something has another name; whatever had that is nowhere.
-    pub(crate) fn moved(&self, from: (u64, &Name), to: (u64, &Name)) {
+    pub(crate) fn rename(&self, from: (u64, &Name), to: (u64, &Name)) {
         let mut table = self.0.lock();
-        let moving = table.vacate(from.0, from.1);
-        table.end(to.0, to.1);
+        let moving = table.detach(from.0, from.1);
+        table.retire_name(to.0, to.1);
         if let Some(ino) = moving {
-            table.put(ino, to.0, to.1);
+            table.attach(ino, to.0, to.1);
         }
     }
 
     /// Something is not where the kernel knows it to be.
-    pub(crate) fn gone(&self, ino: u64) {
+    pub(crate) fn mark_moved(&self, ino: u64) {
         let mut table = self.0.lock();
         if let Some(inode) = table.inodes.get_mut(&ino) {
             inode.lost = true;
         }
         if let Some((parent, name)) = table.inodes.get(&ino).and_then(|inode| inode.place.clone()) {
-            table.vacate(parent, &name);
+            table.detach(parent, &name);
         }
     }
 
     /// Two have changed their names.
-    pub(crate) fn exchanged(&self, one: (u64, &Name), other: (u64, &Name)) {
+    pub(crate) fn exchange(&self, one: (u64, &Name), other: (u64, &Name)) {
         let mut table = self.0.lock();
-        let (first, second) = (table.vacate(one.0, one.1), table.vacate(other.0, other.1));
+        let (first, second) = (table.detach(one.0, one.1), table.detach(other.0, other.1));
         for (ino, (parent, name)) in [(first, other), (second, one)] {
             if let Some(ino) = ino {
-                table.put(ino, parent, name);
+                table.attach(ino, parent, name);
             }
         }
     }
 
     /// Whether the kernel may have content of another state than this one, or lack what is being written past it.
-    pub(crate) fn is_outdated(&self, ino: u64, now: VersionTag) -> bool {
+    pub(crate) fn is_stale(&self, ino: u64, now: VersionTag) -> bool {
         let table = self.0.lock();
         table.inodes.get(&ino).is_some_and(|inode| {
-            inode.cached.is_some_and(|cached| cached != now) || inode.pages.is_passed_by()
+            inode.cached.is_some_and(|cached| cached != now) || inode.pages.lacks_direct_writes()
         })
     }
 
     /// The kernel has dropped what it had of a file that was changed elsewhere, and is in this state.
-    pub(crate) fn changed_elsewhere(&self, ino: u64, now: VersionTag) {
+    pub(crate) fn note_changed_elsewhere(&self, ino: u64, now: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.cached = Some(now);
             inode.elsewhere = Some(Instant::now());
@@ -323,7 +324,7 @@ impl Inodes {
     }
 
     /// Whether a file was changed elsewhere, or past the kernel's pages, a moment ago.
-    pub(crate) fn is_shared(&self, ino: u64) -> bool {
+    pub(crate) fn was_changed_elsewhere(&self, ino: u64) -> bool {
         let table = self.0.lock();
         let since = table.inodes.get(&ino).and_then(|inode| inode.elsewhere);
         since.is_some_and(|since| since.elapsed() < SHARED_WINDOW)
@@ -336,7 +337,7 @@ impl Inodes {
 
     /// A change through this mount has made one state of another. Where the kernel has the content of the one, it has that
     /// of the other.
-    pub(crate) fn followed(&self, ino: u64, from: Option<VersionTag>, to: VersionTag) {
+    pub(crate) fn advance_cached_tag(&self, ino: u64, from: Option<VersionTag>, to: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino)
             && inode.cached.is_none_or(|cached| Some(cached) == from)
         {
@@ -345,7 +346,7 @@ impl Inodes {
     }
 
     /// The kernel is about to be told all names in a directory.
-    pub(crate) fn list(&self, ino: u64, listed: Option<DirectoryState>) {
+    pub(crate) fn set_listed(&self, ino: u64, listed: Option<DirectoryState>) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.listed = listed.map(|listed| (listed, Instant::now()));
         }
@@ -357,7 +358,7 @@ impl Inodes {
     }
 
     /// The kernel has no content of a file yet, and may have that of this state from now on. Says whether that was so before.
-    pub(crate) fn opens(&self, ino: u64, tag: VersionTag) -> bool {
+    pub(crate) fn set_cached_tag(&self, ino: u64, tag: VersionTag) -> bool {
         let mut table = self.0.lock();
         let Some(inode) = table.inodes.get_mut(&ino) else { return false };
         let before = inode.cached.replace(tag);
@@ -370,7 +371,7 @@ impl Inodes {
 
 impl InodeTable {
     /// A number for something new.
-    fn fresh(&mut self, key: &InodeKey) -> u64 {
+    fn new_ino(&mut self, key: &InodeKey) -> u64 {
         match *key {
             InodeKey::Level(_) => {
                 let ino = ROOT_INO + self.levels.len() as u64;
@@ -382,18 +383,18 @@ impl InodeTable {
                 if fits {
                     return (workspace as u64 + 1) << NODE_BITS | node.0;
                 }
-                self.in_turn()
+                self.next_sequential()
             }
         }
     }
 
-    fn in_turn(&mut self) -> u64 {
+    fn next_sequential(&mut self) -> u64 {
         self.in_turn += 1;
         SEQUENTIAL_BIT | self.in_turn
     }
 
     /// Gives something a place.
-    fn put(&mut self, ino: u64, parent: u64, name: &Name) {
+    fn attach(&mut self, ino: u64, parent: u64, name: &Name) {
         if ino == ROOT_INO {
             return;
         }
@@ -406,11 +407,11 @@ impl InodeTable {
         if inode.lost {
             // Whoever said so had it from two moments.
             if let Some((parent, name)) = inode.place.clone() {
-                self.vacate(parent, &name);
+                self.detach(parent, &name);
             }
             return;
         }
-        self.part(parent, ino);
+        self.break_cycle(parent, ino);
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
         let before = std::mem::replace(&mut inode.place, place);
         let depth = self.depth(parent) + 1;
@@ -419,7 +420,7 @@ impl InodeTable {
         }
         if let Some((parent, name)) = before {
             self.names.remove(&(parent, name));
-            self.leave(parent);
+            self.release_child(parent);
         }
         if let Some(inode) = self.inodes.get_mut(&parent) {
             inode.kids += 1;
@@ -428,19 +429,19 @@ impl InodeTable {
             if let Some(other) = self.inodes.get_mut(&other) {
                 other.place = None;
             }
-            self.leave(parent);
+            self.release_child(parent);
         }
     }
 
     /// What goes into a directory can't hold that directory: where it is known to, another has moved what is in between.
-    fn part(&mut self, directory: u64, from: u64) {
+    fn break_cycle(&mut self, directory: u64, from: u64) {
         let mut at = directory;
         while let Some((parent, name)) = self.inodes.get(&at).and_then(|inode| inode.place.clone()) {
             if parent == from {
                 if let Some(inode) = self.inodes.get_mut(&at) {
                     inode.lost = true;
                 }
-                self.vacate(parent, &name);
+                self.detach(parent, &name);
                 return;
             }
             at = parent;
@@ -448,17 +449,17 @@ impl InodeTable {
     }
 
     /// Takes a name from whoever has it.
-    fn vacate(&mut self, parent: u64, name: &Name) -> Option<u64> {
+    fn detach(&mut self, parent: u64, name: &Name) -> Option<u64> {
         let ino = self.names.remove(&(parent, name.clone()))?;
         if let Some(inode) = self.inodes.get_mut(&ino) {
             inode.place = None;
         }
-        self.leave(parent);
+        self.release_child(parent);
         Some(ino)
     }
 
     /// Ends what another program has removed, where its node belongs to something by now that was made at another time.
-    fn end_if_another(&mut self, ino: u64, created: Option<Timestamp>) {
+    fn retire_if_reused(&mut self, ino: u64, created: Option<Timestamp>) {
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
         let is_another = inode.created.zip(created).is_some_and(|(known, now)| known != now);
         if !is_another || matches!(inode.key, InodeKey::Level(_)) {
@@ -466,13 +467,13 @@ impl InodeTable {
         }
         inode.ended = true;
         if let Some((parent, name)) = inode.place.clone() {
-            self.vacate(parent, &name);
+            self.detach(parent, &name);
         }
     }
 
     /// Takes its name from what was removed.
-    fn end(&mut self, parent: u64, name: &Name) {
-        if let Some(ino) = self.vacate(parent, name)
+    fn retire_name(&mut self, parent: u64, name: &Name) {
+        if let Some(ino) = self.detach(parent, name)
             && let Some(inode) = self.inodes.get_mut(&ino)
         {
             inode.ended = true;
@@ -480,7 +481,7 @@ impl InodeTable {
     }
 
     /// One less has its name in a directory.
-    fn leave(&mut self, parent: u64) {
+    fn release_child(&mut self, parent: u64) {
         if let Some(inode) = self.inodes.get_mut(&parent) {
             inode.kids -= 1;
             self.drop_unused(parent);
@@ -500,7 +501,7 @@ impl InodeTable {
         }
         if let Some((parent, name)) = inode.place {
             self.names.remove(&(parent, name));
-            self.leave(parent);
+            self.release_child(parent);
         }
         match inode.key {
             InodeKey::Node(workspace, node) if has_node => Some((workspace, node)),
@@ -521,7 +522,7 @@ impl InodeTable {
                 InodeKey::Level(path) => break path,
                 InodeKey::Node(..) => {
                     let (parent, name) = at.place.as_ref()?;
-                    names.push(name.as_plain()?);
+                    names.push(name.as_path_component()?);
                     at = self.inodes.get(parent)?;
                 }
             }
@@ -564,24 +565,24 @@ mod tests {
     }
 
     fn path(inodes: &Inodes, ino: u64) -> Option<String> {
-        inodes.seat(ino).map(|seat| seat.path.to_string())
+        inodes.directory_ref(ino).map(|seat| seat.path.to_string())
     }
 
     #[test]
     fn a_directory_that_moves_takes_all_that_is_in_it() {
         let inodes = top();
-        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
-        let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
-        let over = inodes.found(ROOT_INO, &name("d"), &node("/d", 13), true);
-        inodes.moved((a, &name("b")), (ROOT_INO, &name("d")));
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
+        let c = inodes.record_found(b, &name("c"), &node("/a/b/c", 12), true);
+        let over = inodes.record_found(ROOT_INO, &name("d"), &node("/d", 13), true);
+        inodes.rename((a, &name("b")), (ROOT_INO, &name("d")));
         assert_eq!(path(&inodes, c).as_deref(), Some("/d/c"));
         assert_eq!(path(&inodes, over), None);
-        inodes.exchanged((ROOT_INO, &name("d")), (ROOT_INO, &name("a")));
+        inodes.exchange((ROOT_INO, &name("d")), (ROOT_INO, &name("a")));
         assert_eq!(path(&inodes, c).as_deref(), Some("/a/c"));
         assert_eq!(path(&inodes, a).as_deref(), Some("/d"));
         assert_eq!(inodes.parent(c), b);
-        inodes.removed(b, &name("c"));
+        inodes.remove_foreign(b, &name("c"));
         assert_eq!(path(&inodes, c), None);
         assert_eq!(inodes.node(c), Some((0, NodeId(12))));
     }
@@ -589,55 +590,55 @@ mod tests {
     #[test]
     fn numbers_are_the_same_again_and_what_is_forgotten_goes() {
         let inodes = top();
-        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
-        assert_eq!(inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
+        assert_eq!(inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
         assert_eq!(inodes.forget(a, 2), None, "something in it is known");
         assert_eq!(path(&inodes, b).as_deref(), Some("/a/b"));
         assert_eq!(inodes.forget(b, 1), Some((0, NodeId(11))));
         assert_eq!(inodes.0.lock().inodes.len(), 1);
         assert_eq!(inodes.0.lock().names.len(), 0);
-        assert_eq!(inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
-        let large = inodes.found(ROOT_INO, &name("l"), &node("/l", u64::MAX), true);
+        assert_eq!(inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
+        let large = inodes.record_found(ROOT_INO, &name("l"), &node("/l", u64::MAX), true);
         assert_eq!(large, SEQUENTIAL_BIT | 1);
     }
 
     #[test]
     fn nobody_climbs_further_than_from_where_the_kernel_may_take_it_to_be() {
         let inodes = top();
-        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
-        let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
-        let d = inodes.found(ROOT_INO, &name("d"), &node("/d", 13), true);
-        let link = inodes.found(d, &name("l"), &node("/d/l", 14), true);
-        assert_eq!((inodes.climbs(link), inodes.climbs(c)), (1, 2));
-        inodes.moved((ROOT_INO, &name("d")), (c, &name("d")));
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
+        let c = inodes.record_found(b, &name("c"), &node("/a/b/c", 12), true);
+        let d = inodes.record_found(ROOT_INO, &name("d"), &node("/d", 13), true);
+        let link = inodes.record_found(d, &name("l"), &node("/d/l", 14), true);
+        assert_eq!((inodes.max_climb(link), inodes.max_climb(c)), (1, 2));
+        inodes.rename((ROOT_INO, &name("d")), (c, &name("d")));
         assert_eq!(path(&inodes, link).as_deref(), Some("/a/b/c/d/l"));
-        assert_eq!(inodes.climbs(link), 1);
-        inodes.moved((c, &name("d")), (b, &name("e")));
-        assert_eq!(inodes.climbs(link), 1);
-        inodes.moved((ROOT_INO, &name("a")), (ROOT_INO, &name("z")));
-        inodes.moved((b, &name("c")), (ROOT_INO, &name("c")));
-        assert_eq!(inodes.climbs(c), 0);
-        let fresh = inodes.found(b, &name("m"), &node("/z/b/m", 15), true);
-        assert_eq!(inodes.climbs(fresh), 2);
-        inodes.gone(b);
-        assert_eq!(inodes.climbs(fresh), 2);
+        assert_eq!(inodes.max_climb(link), 1);
+        inodes.rename((c, &name("d")), (b, &name("e")));
+        assert_eq!(inodes.max_climb(link), 1);
+        inodes.rename((ROOT_INO, &name("a")), (ROOT_INO, &name("z")));
+        inodes.rename((b, &name("c")), (ROOT_INO, &name("c")));
+        assert_eq!(inodes.max_climb(c), 0);
+        let fresh = inodes.record_found(b, &name("m"), &node("/z/b/m", 15), true);
+        assert_eq!(inodes.max_climb(fresh), 2);
+        inodes.mark_moved(b);
+        assert_eq!(inodes.max_climb(fresh), 2);
     }
 
     #[test]
     fn what_comes_after_something_that_was_removed_is_another() {
         let inodes = top();
-        let first = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        inodes.ended(ROOT_INO, &name("a"));
-        let second = inodes.found(ROOT_INO, &name("b"), &node("/b", 10), true);
+        let first = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        inodes.remove(ROOT_INO, &name("a"));
+        let second = inodes.record_found(ROOT_INO, &name("b"), &node("/b", 10), true);
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/b".to_owned())));
         assert_eq!(inodes.forget(first, 1), None, "the node belongs to the second");
-        assert_eq!(inodes.number(0, NodeId(10)), Some(second));
-        inodes.removed(ROOT_INO, &name("b"));
+        assert_eq!(inodes.ino_of(0, NodeId(10)), Some(second));
+        inodes.remove_foreign(ROOT_INO, &name("b"));
         assert_eq!(
-            inodes.found(ROOT_INO, &name("c"), &node("/c", 10), true),
+            inodes.record_found(ROOT_INO, &name("c"), &node("/c", 10), true),
             second,
             "another has only moved it"
         );
@@ -654,27 +655,27 @@ mod tests {
     #[test]
     fn what_has_the_node_of_something_that_the_host_removed_is_another() {
         let inodes = top();
-        let first = inodes.found(ROOT_INO, &name("f"), &made("/f", 1), true);
-        assert_eq!(inodes.found(ROOT_INO, &name("f"), &made("/f", 1), true), first);
-        let second = inodes.found(ROOT_INO, &name("new"), &made("/new", 2), true);
+        let first = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 1), true);
+        assert_eq!(inodes.record_found(ROOT_INO, &name("f"), &made("/f", 1), true), first);
+        let second = inodes.record_found(ROOT_INO, &name("new"), &made("/new", 2), true);
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/new".to_owned())));
-        assert!(inodes.is_elsewhere(first), "a program that goes by the old name looks again");
+        assert!(inodes.should_look_up_again(first), "a program that goes by the old name looks again");
     }
 
     #[test]
     fn a_number_that_the_kernel_still_has_is_given_to_nothing_else() {
         let inodes = top();
-        let first = inodes.found(ROOT_INO, &name("f"), &made("/f", 1), true);
-        assert!(!inodes.opens(first, VersionTag(1)));
-        let second = inodes.found(ROOT_INO, &name("f"), &made("/f", 2), true);
+        let first = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 1), true);
+        assert!(!inodes.set_cached_tag(first, VersionTag(1)));
+        let second = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 2), true);
         assert_eq!(inodes.forget(second, 1), Some((0, NodeId(10))));
         // A program still has the first one open, and the kernel has its content.
-        let third = inodes.found(ROOT_INO, &name("f"), &made("/f", 3), true);
+        let third = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 3), true);
         assert!(third != first && third != second);
-        assert!(inodes.is_outdated(first, VersionTag(3)), "what is known of the first one stays");
+        assert!(inodes.is_stale(first, VersionTag(3)), "what is known of the first one stays");
         assert_eq!(inodes.forget(first, 1), None, "the node belongs to the third");
-        assert_eq!(inodes.number(0, NodeId(10)), Some(third));
+        assert_eq!(inodes.ino_of(0, NodeId(10)), Some(third));
     }
 
     #[test]
@@ -682,69 +683,69 @@ mod tests {
         let inodes = top();
         let level =
             |path: &str, workspace| Lookup { is_level: true, workspace: Some(workspace), ..node(path, 3) };
-        let one = inodes.found(ROOT_INO, &name("one"), &level("/one", 0), true);
-        let other = inodes.found(ROOT_INO, &name("other"), &level("/other", 1), true);
-        assert_eq!(inodes.number(0, NodeId(3)), Some(one));
-        assert_eq!(inodes.number(1, NodeId(3)), Some(other));
-        assert_eq!(inodes.number(2, NodeId(3)), None, "a third has no place in the mount yet");
-        inodes.removed(ROOT_INO, &name("one"));
-        assert_eq!(inodes.named(ROOT_INO, &name("one")), Some(one), "a Workspace stays");
+        let one = inodes.record_found(ROOT_INO, &name("one"), &level("/one", 0), true);
+        let other = inodes.record_found(ROOT_INO, &name("other"), &level("/other", 1), true);
+        assert_eq!(inodes.ino_of(0, NodeId(3)), Some(one));
+        assert_eq!(inodes.ino_of(1, NodeId(3)), Some(other));
+        assert_eq!(inodes.ino_of(2, NodeId(3)), None, "a third has no place in the mount yet");
+        inodes.remove_foreign(ROOT_INO, &name("one"));
+        assert_eq!(inodes.ino_named(ROOT_INO, &name("one")), Some(one), "a Workspace stays");
     }
 
     #[test]
     fn nothing_is_below_itself() {
         let inodes = top();
-        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
-        let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
+        let c = inodes.record_found(b, &name("c"), &node("/a/b/c", 12), true);
         // Another has put the first below the last.
-        assert_eq!(inodes.found(c, &name("d"), &node("/a/b/c/d", 10), true), a);
+        assert_eq!(inodes.record_found(c, &name("d"), &node("/a/b/c/d", 10), true), a);
         assert_eq!(path(&inodes, a), None);
-        assert!(inodes.is_elsewhere(b));
-        assert_eq!(inodes.climbs(c), 2);
-        assert_eq!(inodes.found(ROOT_INO, &name("b"), &node("/b", 11), true), b);
+        assert!(inodes.should_look_up_again(b));
+        assert_eq!(inodes.max_climb(c), 2);
+        assert_eq!(inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true), b);
         assert_eq!(path(&inodes, a).as_deref(), Some("/b/c/d"));
         // It is its own child, as far as anybody can tell.
-        inodes.found(a, &name("a"), &node("/b/c/d/a", 10), true);
+        inodes.record_found(a, &name("a"), &node("/b/c/d/a", 10), true);
         assert_eq!(path(&inodes, a), None);
         for (ino, times) in [(a, 3), (c, 1), (b, 2)] {
             inodes.forget(ino, times);
         }
-        assert_eq!(inodes.number(0, NodeId(11)), None, "nothing is held for good");
+        assert_eq!(inodes.ino_of(0, NodeId(11)), None, "nothing is held for good");
     }
 
     #[test]
     fn a_listing_moves_nothing() {
         let inodes = top();
-        let ino = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        inodes.moved((ROOT_INO, &name("a")), (ROOT_INO, &name("b")));
-        assert_eq!(inodes.found(ROOT_INO, &name("a"), &node("/a", 10), false), ino);
+        let ino = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        inodes.rename((ROOT_INO, &name("a")), (ROOT_INO, &name("b")));
+        assert_eq!(inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), false), ino);
         assert_eq!(path(&inodes, ino).as_deref(), Some("/b"));
     }
 
     #[test]
     fn content_that_the_kernel_has_is_told_from_other_content() {
         let inodes = top();
-        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        assert!(!inodes.opens(a, VersionTag(1)));
-        assert!(inodes.opens(a, VersionTag(1)));
-        assert!(!inodes.is_outdated(a, VersionTag(1)) && inodes.is_outdated(a, VersionTag(2)));
-        assert!(!inodes.opens(a, VersionTag(2)));
-        assert!(!inodes.is_outdated(a, VersionTag(2)));
-        inodes.followed(a, Some(VersionTag(2)), VersionTag(3));
-        assert!(!inodes.is_outdated(a, VersionTag(3)));
-        inodes.followed(a, Some(VersionTag(7)), VersionTag(8));
-        assert!(inodes.is_outdated(a, VersionTag(8)), "the kernel never had what was changed");
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        assert!(!inodes.set_cached_tag(a, VersionTag(1)));
+        assert!(inodes.set_cached_tag(a, VersionTag(1)));
+        assert!(!inodes.is_stale(a, VersionTag(1)) && inodes.is_stale(a, VersionTag(2)));
+        assert!(!inodes.set_cached_tag(a, VersionTag(2)));
+        assert!(!inodes.is_stale(a, VersionTag(2)));
+        inodes.advance_cached_tag(a, Some(VersionTag(2)), VersionTag(3));
+        assert!(!inodes.is_stale(a, VersionTag(3)));
+        inodes.advance_cached_tag(a, Some(VersionTag(7)), VersionTag(8));
+        assert!(inodes.is_stale(a, VersionTag(8)), "the kernel never had what was changed");
     }
 
     #[test]
     fn a_file_that_is_written_past_the_pages_is_read_past_them_for_a_while() {
         let inodes = top();
-        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        let b = inodes.found(ROOT_INO, &name("b"), &node("/b", 11), true);
-        inodes.opens(a, VersionTag(1));
-        assert!(!inodes.is_shared(a));
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let b = inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true);
+        inodes.set_cached_tag(a, VersionTag(1));
+        assert!(!inodes.was_changed_elsewhere(a));
         inodes.written_directly(a);
-        assert!(inodes.is_shared(a) && !inodes.is_shared(b));
+        assert!(inodes.was_changed_elsewhere(a) && !inodes.was_changed_elsewhere(b));
     }
 }

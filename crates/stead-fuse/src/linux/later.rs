@@ -23,7 +23,7 @@ impl WorkerThread {
     }
 
     /// Has something done.
-    pub(crate) fn run(&self, job: WorkerJob) {
+    pub(crate) fn submit(&self, job: WorkerJob) {
         // Before the start and after the end there is no kernel that would wait, and nobody who asks.
         if let Some(jobs) = self.0.get() {
             let _ = jobs.send(Some(job));
@@ -31,7 +31,7 @@ impl WorkerThread {
     }
 
     /// Ends the thread, once all is done that was asked for by now.
-    pub(crate) fn end(&self) {
+    pub(crate) fn stop(&self) {
         if let Some(jobs) = self.0.get() {
             let _ = jobs.send(None);
         }

@@ -13,10 +13,10 @@ use stead_core::path::VfsPath;
 use stead_core::router::Router;
 
 /// The target as the kernel is told it; `None` where it leads outside.
-pub(crate) fn shown(router: &Router, link: &VfsPath, target: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn kernel_target(router: &Router, link: &VfsPath, target: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(target).ok()?;
     let directory = link.parent()?;
-    let leads = directory.resolve(text).ok()?;
+    let leads = directory.resolve_symlink_target(text).ok()?;
     let inside = router.route(&leads).is_some() || router.is_synthetic(&leads);
     if !inside {
         return None;
@@ -26,17 +26,17 @@ pub(crate) fn shown(router: &Router, link: &VfsPath, target: &[u8]) -> Option<Ve
     if !text.starts_with('/') && !turns_back {
         return Some(target.to_vec());
     }
-    Some(relative(&directory, &leads).into_bytes())
+    Some(relative_path(&directory, &leads).into_bytes())
 }
 
 /// How many directories up a target leads before it leads down.
-pub(crate) fn climb(target: &[u8]) -> usize {
+pub(crate) fn leading_parents(target: &[u8]) -> usize {
     let names = target.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
     names.take_while(|name| *name == b"..").count()
 }
 
 /// A target as it is kept: a path of the host that leads into the mount becomes the path of the stead.
-pub(crate) fn kept(at: &Path, target: &[u8]) -> Vec<u8> {
+pub(crate) fn stored_target(at: &Path, target: &[u8]) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(target) else { return target.to_vec() };
     match Path::new(text).strip_prefix(at) {
         Ok(below) if text.starts_with('/') => format!("/{}", below.display()).into_bytes(),
@@ -45,7 +45,7 @@ pub(crate) fn kept(at: &Path, target: &[u8]) -> Vec<u8> {
 }
 
 /// How a path is reached from a directory.
-fn relative(from: &VfsPath, to: &VfsPath) -> String {
+fn relative_path(from: &VfsPath, to: &VfsPath) -> String {
     let components = |path: &VfsPath| -> Vec<String> {
         path.as_str().split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect()
     };
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn ways_between_directories() {
-        let way = |from, to| relative(&path(from), &path(to));
+        let way = |from, to| relative_path(&path(from), &path(to));
         assert_eq!(way("/a/b", "/a/c/d"), "../c/d");
         assert_eq!(way("/a", "/a"), ".");
         assert_eq!(way("/a/b", "/a"), "..");
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn climbing_is_counted_at_the_beginning() {
-        assert_eq!([&b"a"[..], b"../a", b"./.././..//x/..", b".."].map(climb), [0, 1, 2, 1]);
+        assert_eq!([&b"a"[..], b"../a", b"./.././..//x/..", b".."].map(leading_parents), [0, 1, 2, 1]);
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
         let workspace = stead_core::Workspace::new(path("/w"), stead_core::AccessScope::ReadWrite, mount);
         let router = Router::new([workspace]).unwrap();
         let told = |link: &str, target: &str| {
-            let told = shown(&router, &path(link), target.as_bytes());
+            let told = kernel_target(&router, &path(link), target.as_bytes());
             told.map(|told| String::from_utf8(told).unwrap())
         };
         let same = ["a", "../a", "./a", "../../w/a", "a/b//c", "..", "../.."];
@@ -97,12 +97,13 @@ mod tests {
         for target in ["/etc/passwd", "../../../x", "../../x", "a/../../../../x"] {
             assert_eq!(told("/w/d/link", target), None, "{target}");
         }
-        assert_eq!(shown(&router, &path("/w/link"), b"\xff"), None);
+        assert_eq!(kernel_target(&router, &path("/w/link"), b"\xff"), None);
     }
 
     #[test]
     fn a_path_of_the_host_into_the_mount_is_one_of_the_stead() {
-        let kept = |target: &str| String::from_utf8(kept(Path::new("/mnt/s"), target.as_bytes())).unwrap();
+        let kept =
+            |target: &str| String::from_utf8(stored_target(Path::new("/mnt/s"), target.as_bytes())).unwrap();
         assert_eq!(kept("/mnt/s/w/a"), "/w/a");
         assert_eq!(kept("/mnt/s"), "/");
         assert_eq!(kept("/mnt/stead/w"), "/mnt/stead/w");

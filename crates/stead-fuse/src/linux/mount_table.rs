@@ -30,40 +30,40 @@ impl MountEntry {
 /// The device of the stead that is mounted at a path, if one is. The path has no symlinks.
 pub(super) fn device_at(at: &Path) -> Option<String> {
     // What was mounted last lies on top of the others.
-    let mounted = all().into_iter().rev().find(|mounted| mounted.at == at)?;
+    let mounted = entries().into_iter().rev().find(|mounted| mounted.at == at)?;
     mounted.is_stead().then_some(mounted.device)
 }
 
 /// Where the stead with that device is mounted now.
-pub(super) fn place_of(device: &str) -> Option<PathBuf> {
+pub(super) fn mount_point_of(device: &str) -> Option<PathBuf> {
     let is_it = |mounted: &MountEntry| mounted.is_stead() && mounted.device == device;
-    all().into_iter().find(is_it).map(|mounted| mounted.at)
+    entries().into_iter().find(is_it).map(|mounted| mounted.at)
 }
 
 /// Whether a path lies in a stead that is mounted.
 pub(super) fn is_inside(at: &Path) -> bool {
-    let around = all().into_iter().filter(|mounted| at.starts_with(&mounted.at));
+    let around = entries().into_iter().filter(|mounted| at.starts_with(&mounted.at));
     around.max_by_key(|mounted| mounted.at.components().count()).is_some_and(|mounted| mounted.is_stead())
 }
 
 /// The devices of everything that some process answers for: to look there may mean to wait for that process.
 pub(super) fn fuse_devices() -> Vec<String> {
-    all().into_iter().filter(MountEntry::is_fuse).map(|mounted| mounted.device).collect()
+    entries().into_iter().filter(MountEntry::is_fuse).map(|mounted| mounted.device).collect()
 }
 
-fn all() -> Vec<MountEntry> {
+fn entries() -> Vec<MountEntry> {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    String::from_utf8_lossy(&table).lines().filter_map(read).collect()
+    String::from_utf8_lossy(&table).lines().filter_map(parse_line).collect()
 }
 
-fn read(line: &str) -> Option<MountEntry> {
+fn parse_line(line: &str) -> Option<MountEntry> {
     let (about, kind) = line.split_once(" - ")?;
     let (mut about, mut kind) = (about.split(' '), kind.split(' '));
     let (device, at) = (about.nth(2)?, about.nth(1)?);
     let (kind, source) = (kind.next()?, kind.next()?);
     Some(MountEntry {
         device: device.to_owned(),
-        at: PathBuf::from(unescaped(at)),
+        at: PathBuf::from(unescape_octal(at)),
         kind: kind.to_owned(),
         source: source.to_owned(),
     })
@@ -71,7 +71,7 @@ fn read(line: &str) -> Option<MountEntry> {
 
 /// A path without symlinks and `..`. Its last name may be that of a mount whose process has ended, which can't be looked
 /// at any more.
-pub(super) fn resolved(at: &Path) -> Option<PathBuf> {
+pub(super) fn resolve_path(at: &Path) -> Option<PathBuf> {
     let mut at = std::path::absolute(at).ok()?;
     for _ in 0..MAX_LINKS {
         if let Ok(resolved) = at.canonicalize() {
@@ -88,7 +88,7 @@ pub(super) fn resolved(at: &Path) -> Option<PathBuf> {
 }
 
 /// The kernel writes blanks and their like in octal.
-fn unescaped(text: &str) -> String {
+fn unescape_octal(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&first, more)) = rest.split_first() {
@@ -113,16 +113,16 @@ mod tests {
 
     #[test]
     fn what_the_kernel_escapes_is_read() {
-        assert_eq!(unescaped(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
-        assert_eq!(unescaped(r"/plain\x"), r"/plain\x");
+        assert_eq!(unescape_octal(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
+        assert_eq!(unescape_octal(r"/plain\x"), r"/plain\x");
     }
 
     #[test]
     fn a_line_of_the_table_is_read() {
         let line = "36 35 0:71 / /mnt/a\\040b rw,nosuid shared:9 - fuse.stead stead:coder rw,user_id=0";
-        let mounted = read(line).unwrap();
+        let mounted = parse_line(line).unwrap();
         assert!(mounted.is_stead() && mounted.device == "0:71" && mounted.at == Path::new("/mnt/a b"));
-        assert!(!read("22 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().is_fuse());
+        assert!(!parse_line("22 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().is_fuse());
     }
 
     #[test]
@@ -131,8 +131,8 @@ mod tests {
         let real = directory.path().canonicalize().unwrap();
         fs::create_dir(real.join("d")).unwrap();
         std::os::unix::fs::symlink("d/../none", real.join("link")).unwrap();
-        assert_eq!(resolved(&real.join("d/../link")), Some(real.join("none")));
-        assert_eq!(resolved(&real.join("d/../d")), Some(real.join("d")));
-        assert_eq!(resolved(&real.join("none/at/all")), None);
+        assert_eq!(resolve_path(&real.join("d/../link")), Some(real.join("none")));
+        assert_eq!(resolve_path(&real.join("d/../d")), Some(real.join("d")));
+        assert_eq!(resolve_path(&real.join("none/at/all")), None);
     }
 }

@@ -29,14 +29,14 @@ const SYMLINK: u32 = 0o120_000;
 ///
 /// Name by name, and never through a mount that a process answers for: that may be this one, and wait for this answer.
 pub(crate) fn is_program(target: &[u8]) -> bool {
-    target.starts_with(b"/") && find(target).unwrap_or(false)
+    target.starts_with(b"/") && leads_to_program(target).unwrap_or(false)
 }
 
-fn find(target: &[u8]) -> rustix::io::Result<bool> {
+fn leads_to_program(target: &[u8]) -> rustix::io::Result<bool> {
     let fuse = mount_table::fuse_devices();
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty());
-    let mut names = VecDeque::from(names(target));
+    let mut names = VecDeque::from(path_components(target));
     // The directories on the way, for `..`.
     let mut way: Vec<OwnedFd> = vec![open(Path::new("/"))?];
     let mut links = 0;
@@ -64,7 +64,7 @@ fn find(target: &[u8]) -> rustix::io::Result<bool> {
                 if next.starts_with(b"/") {
                     way.truncate(1);
                 }
-                for name in self::names(&next).into_iter().rev() {
+                for name in self::path_components(&next).into_iter().rev() {
                     names.push_front(name);
                 }
             }
@@ -76,7 +76,7 @@ fn find(target: &[u8]) -> rustix::io::Result<bool> {
 }
 
 /// The names of a path, without those that lead nowhere.
-fn names(path: &[u8]) -> Vec<OsString> {
+fn path_components(path: &[u8]) -> Vec<OsString> {
     let path = OsString::from_vec(path.to_vec());
     let names = Path::new(&path).components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

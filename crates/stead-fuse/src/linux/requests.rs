@@ -46,12 +46,12 @@ thread_local! {
 }
 
 impl FuseServer {
-    fn answer_entry(&self, result: FuseResult<EntryReply>, reply: ReplyEntry) {
+    fn reply_entry(&self, result: FuseResult<EntryReply>, reply: ReplyEntry) {
         match result {
             Ok(told) => {
                 let mounting = Arc::clone(&self.0);
-                self.once_dropped(told.stale(), move || {
-                    let told = mounting.told_anew(told);
+                self.after_invalidation(told.stale_inodes(), move || {
+                    let told = mounting.refreshed_reply(told);
                     reply.entry(&told.ttl, &told.attr, Generation(0));
                 });
             }
@@ -59,12 +59,12 @@ impl FuseServer {
         }
     }
 
-    fn answer_attr(&self, result: FuseResult<EntryReply>, reply: ReplyAttr) {
+    fn reply_attr(&self, result: FuseResult<EntryReply>, reply: ReplyAttr) {
         match result {
             Ok(told) => {
                 let mounting = Arc::clone(&self.0);
-                self.once_dropped(told.stale(), move || {
-                    let told = mounting.told_anew(told);
+                self.after_invalidation(told.stale_inodes(), move || {
+                    let told = mounting.refreshed_reply(told);
                     reply.attr(&told.ttl, &told.attr);
                 });
             }
@@ -72,19 +72,19 @@ impl FuseServer {
         }
     }
 
-    fn answer_once_dropped(&self, stale: FuseResult<Vec<(INodeNo, VersionTag)>>, reply: ReplyEmpty) {
+    fn reply_after_invalidation(&self, stale: FuseResult<Vec<(INodeNo, VersionTag)>>, reply: ReplyEmpty) {
         match stale {
-            Ok(stale) => self.once_dropped(stale, || reply.ok()),
+            Ok(stale) => self.after_invalidation(stale, || reply.ok()),
             Err(error) => reply.error(error),
         }
     }
 
     /// Makes the kernel drop pages before a write into them is answered. It may have locked one of them for that write,
     /// which it then reads anew by itself: nobody waits for that one.
-    fn drop_again(&self, ino: INodeNo, from: u64) {
+    fn invalidate_before_reply(&self, ino: INodeNo, from: u64) {
         let (mounting, (done, dropped)) = (Arc::clone(&self.0), channel());
         let drop_them = move || {
-            mounting.drop_pages(ino, from, ConcurrentWrites::Wait);
+            mounting.invalidate_pages(ino, from, ConcurrentWrites::Wait);
             let _ = done.send(());
         };
         if Builder::new().name("stead-again".into()).spawn(drop_them).is_ok() {
@@ -95,19 +95,19 @@ impl FuseServer {
     /// The kernel is about to change a file's size, which it does after it has heard of the last cut.
     fn has_heard_of_cuts(&self, ino: INodeNo) {
         if let Some(from) = self.0.forget_cut_off(ino) {
-            self.drop_again(ino, from);
+            self.invalidate_before_reply(ino, from);
         }
     }
 
     /// Answers once the kernel has dropped what it must not have any more.
-    fn once_dropped(&self, stale: Vec<(INodeNo, VersionTag)>, answer: impl FnOnce() + Send + 'static) {
+    fn after_invalidation(&self, stale: Vec<(INodeNo, VersionTag)>, answer: impl FnOnce() + Send + 'static) {
         if stale.is_empty() {
             return answer();
         }
         let mounting = Arc::clone(&self.0);
-        self.0.later.run(Box::new(move || {
+        self.0.later.submit(Box::new(move || {
             for (ino, now) in stale {
-                mounting.drop_content(ino, now);
+                mounting.invalidate_content(ino, now);
             }
             answer();
         }));
@@ -145,17 +145,17 @@ impl Filesystem for FuseServer {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer_entry(self.0.lookup(parent, name), reply);
+        self.reply_entry(self.0.lookup(parent, name), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
         if let Some((workspace, node)) = self.0.inodes.forget(ino.0, times) {
-            self.0.door.store(workspace).forget(node);
+            self.0.door.store(workspace).forget_node(node);
         }
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.answer_attr(self.0.getattr(ino, handle), reply);
+        self.reply_attr(self.0.getattr(ino, handle), reply);
     }
 
     fn setattr(
@@ -180,7 +180,7 @@ impl Filesystem for FuseServer {
             self.has_heard_of_cuts(ino);
         }
         let wanted = AttrChange { mode, uid, gid, size, modified };
-        self.answer_attr(self.0.setattr(request, ino, wanted, handle), reply);
+        self.reply_attr(self.0.setattr(request, ino, wanted, handle), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -207,29 +207,29 @@ impl Filesystem for FuseServer {
             _ => return reply.error(Errno::EPERM),
         };
         if let Some(kind) = special {
-            return self.answer_entry(self.0.make_special((parent, name), kind, mode), reply);
+            return self.reply_entry(self.0.make_special((parent, name), kind, mode), reply);
         }
         let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(told, opened)| {
             self.0.release(opened.handle);
             told
         });
-        self.answer_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        self.answer_entry(self.0.mkdir(parent, name, mode), reply);
+        self.reply_entry(self.0.mkdir(parent, name, mode), reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(self.0.remove(parent, name, NodeKind::File), reply);
+        reply_empty(self.0.remove(parent, name, NodeKind::File), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(self.0.remove(parent, name, NodeKind::Directory), reply);
+        reply_empty(self.0.remove(parent, name, NodeKind::Directory), reply);
     }
 
     fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        self.answer_entry(self.0.symlink(parent, name, target), reply);
+        self.reply_entry(self.0.symlink(parent, name, target), reply);
     }
 
     fn rename(
@@ -242,7 +242,7 @@ impl Filesystem for FuseServer {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        answer(self.0.rename((parent, name), (new_parent, new_name), flags), reply);
+        reply_empty(self.0.rename((parent, name), (new_parent, new_name), flags), reply);
     }
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
@@ -252,7 +252,7 @@ impl Filesystem for FuseServer {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.0.open(request, ino, flags) {
             Ok(opened) => {
-                self.once_dropped(opened.stale, move || reply.opened(opened.handle, opened.flags));
+                self.after_invalidation(opened.stale, move || reply.opened(opened.handle, opened.flags));
             }
             Err(error) => reply.error(error),
         }
@@ -269,7 +269,7 @@ impl Filesystem for FuseServer {
         reply: ReplyCreate,
     ) {
         match self.0.create(request, (parent, name), mode, flags) {
-            Ok((told, opened)) => self.once_dropped(opened.stale, move || {
+            Ok((told, opened)) => self.after_invalidation(opened.stale, move || {
                 reply.created(&told.ttl, &told.attr, Generation(0), opened.handle, opened.flags);
             }),
             Err(error) => reply.error(error),
@@ -289,7 +289,7 @@ impl Filesystem for FuseServer {
     ) {
         let Some(open) = self.0.handles.file(handle.0) else { return reply.error(Errno::EBADF) };
         if !open.is_direct {
-            open.pages.read(offset..offset.saturating_add(size.into()));
+            open.pages.note_read(offset..offset.saturating_add(size.into()));
         }
         READ_BUFFER.with_borrow_mut(|buffer| {
             let size = size as usize;
@@ -324,8 +324,8 @@ impl Filesystem for FuseServer {
             Ok((count, WriteReply::Done)) => reply.written(count),
             Ok((count, WriteReply::Directly { ino, from, until })) => {
                 let mounting = Arc::clone(&self.0);
-                self.0.written.run(Box::new(move || {
-                    mounting.drop_pages(ino, from, ConcurrentWrites::Wait);
+                self.0.written.submit(Box::new(move || {
+                    mounting.invalidate_pages(ino, from, ConcurrentWrites::Wait);
                     drop(until);
                     reply.written(count);
                 }));
@@ -333,12 +333,12 @@ impl Filesystem for FuseServer {
             Ok((count, WriteReply::Behind { ino, from })) => {
                 reply.written(count);
                 let mounting = Arc::clone(&self.0);
-                self.0
-                    .later
-                    .run(Box::new(move || mounting.drop_pages(ino, from, ConcurrentWrites::MayBeUnderWay)));
+                self.0.later.submit(Box::new(move || {
+                    mounting.invalidate_pages(ino, from, ConcurrentWrites::MayBeUnderWay)
+                }));
             }
             Ok((count, WriteReply::Again { ino, from })) => {
-                self.drop_again(ino, from);
+                self.invalidate_before_reply(ino, from);
                 reply.written(count);
             }
             Err(error) => reply.error(error),
@@ -346,7 +346,7 @@ impl Filesystem for FuseServer {
     }
 
     fn flush(&self, request: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.answer_once_dropped(self.0.flush(request, handle), reply);
+        self.reply_after_invalidation(self.0.flush(request, handle), reply);
     }
 
     fn release(
@@ -359,11 +359,11 @@ impl Filesystem for FuseServer {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.answer_once_dropped(Ok(self.0.release(handle)), reply);
+        self.reply_after_invalidation(Ok(self.0.release(handle)), reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.answer_once_dropped(self.0.fsync(handle), reply);
+        self.reply_after_invalidation(self.0.fsync(handle), reply);
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -375,7 +375,7 @@ impl Filesystem for FuseServer {
 
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let read = self.0.read_directory(ino, handle, offset, |entry| {
-            let (number, kind) = self.0.told_of(ino, entry);
+            let (number, kind) = self.0.entry_ino_and_kind(ino, entry);
             reply.add(INodeNo(number), entry.next, file_type(kind), entry.name)
         });
         match read {
@@ -394,18 +394,18 @@ impl Filesystem for FuseServer {
     ) {
         let mut stale = Vec::new();
         let read = self.0.read_directory(ino, handle, offset, |entry| {
-            let Some(told) = self.0.told_all_of(ino, entry) else { return false };
+            let Some(told) = self.0.listed_entry_reply(ino, entry) else { return false };
             let EntryReply { ttl, attr, outdated } = &told;
             let full = reply.add(attr.ino, entry.next, entry.name, ttl, attr, Generation(0));
             if full {
-                self.0.told_in_vain(entry, &told);
+                self.0.undo_lookup(entry, &told);
             } else {
                 stale.extend(outdated.map(|now| (attr.ino, now)));
             }
             full
         });
         match read {
-            Ok(()) => self.once_dropped(stale, || reply.ok()),
+            Ok(()) => self.after_invalidation(stale, || reply.ok()),
             Err(error) => reply.error(error),
         }
     }
@@ -416,7 +416,7 @@ impl Filesystem for FuseServer {
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        answer(self.0.fsync_directory(ino), reply);
+        reply_empty(self.0.fsync_directory(ino), reply);
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
@@ -457,11 +457,11 @@ impl Filesystem for FuseServer {
         reply: ReplyEmpty,
     ) {
         self.has_heard_of_cuts(ino);
-        answer(self.0.fallocate(handle, offset, length, mode), reply);
+        reply_empty(self.0.fallocate(handle, offset, length, mode), reply);
     }
 }
 
-fn answer(result: FuseResult<()>, reply: ReplyEmpty) {
+fn reply_empty(result: FuseResult<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(error),

@@ -62,12 +62,12 @@ impl FuseMount {
             FuseAdapter::new(vfs, &at, options).map_err(|error| MountError::Place(error.to_string()))?;
         let mounting = Arc::new(mounting);
         // From before the first answer on, so that nothing is missed.
-        let beginning = FeedCursors::of(&mounting);
+        let beginning = FeedCursors::take(&mounting);
         let later = [mounting.later.start("stead-later"), mounting.written.start("stead-written")];
-        let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| refused(&error))?;
-        let session =
-            Session::new(FuseServer(Arc::clone(&mounting)), &at, &config).map_err(|error| refused(&error))?;
-        let session = session.spawn().map_err(|error| refused(&error))?;
+        let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
+        let session = Session::new(FuseServer(Arc::clone(&mounting)), &at, &config)
+            .map_err(|error| mount_error(&error))?;
+        let session = session.spawn().map_err(|error| mount_error(&error))?;
         let notifier = session.notifier();
         mounting.notifier.set(notifier.clone()).expect("it is set here alone");
         let mut mount = FuseMount {
@@ -83,14 +83,14 @@ impl FuseMount {
             let (stop, stopped) = channel();
             let run = move || follow(&mounting, &notifier, beginning, &stopped);
             let follower = Builder::new().name("stead-follow".into()).spawn(run);
-            mount.follower = Some(follower.map_err(|error| refused(&error))?);
+            mount.follower = Some(follower.map_err(|error| mount_error(&error))?);
             mount.stop = Some(stop);
         }
         Ok(mount)
     }
 
     /// Where it is.
-    pub fn at(&self) -> &Path {
+    pub fn mount_point(&self) -> &Path {
         &self.at
     }
 
@@ -101,17 +101,17 @@ impl FuseMount {
     }
 
     /// Whether it has been unmounted meanwhile, by whomever.
-    pub fn has_ended(&self) -> bool {
+    pub fn is_unmounted(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.guard.is_finished())
     }
 
     /// Unmounts it. What was written is a change when this returns; whoever still has something open on it finds that
     /// it is gone.
     pub fn unmount(mut self) -> Result<(), MountError> {
-        self.end()
+        self.shut_down()
     }
 
-    fn end(&mut self) -> Result<(), MountError> {
+    fn shut_down(&mut self) -> Result<(), MountError> {
         drop(self.stop.take());
         if let Some(follower) = self.follower.take() {
             // A panic there has been told on stderr.
@@ -119,10 +119,10 @@ impl FuseMount {
         }
         let Some(session) = self.session.take() else { return Ok(()) };
         if !session.guard.is_finished() {
-            self.leave(&session)?;
+            self.detach(&session)?;
         }
-        self.mounting.later.end();
-        self.mounting.written.end();
+        self.mounting.later.stop();
+        self.mounting.written.stop();
         for later in self.later.drain(..) {
             let _ = later.join();
         }
@@ -134,13 +134,13 @@ impl FuseMount {
     }
 
     /// Takes the mount away: politely first, then from under those who do not let go.
-    fn leave(&self, session: &BackgroundSession) -> Result<(), MountError> {
+    fn detach(&self, session: &BackgroundSession) -> Result<(), MountError> {
         let until = Instant::now() + UNMOUNT_TIMEOUT;
         let mut politely = true;
         loop {
             let flags = if politely { UnmountFlags::empty() } else { UnmountFlags::DETACH };
             let at = match &self.device {
-                Some(device) => mount_table::place_of(device),
+                Some(device) => mount_table::mount_point_of(device),
                 None => Some(self.at.clone()),
             };
             // Nothing is mounted any more.
@@ -160,7 +160,7 @@ impl FuseMount {
                     fusermount(&at)?;
                     break;
                 }
-                Err(error) => return Err(refused(&error.into())),
+                Err(error) => return Err(mount_error(&error.into())),
             }
         }
         // Taken from under them, it ends when they let go: nobody waits for that.
@@ -175,7 +175,7 @@ impl FuseMount {
 impl Drop for FuseMount {
     fn drop(&mut self) {
         // Nobody is left to be told; `unmount` tells.
-        let _ = self.end();
+        let _ = self.shut_down();
     }
 }
 
@@ -219,7 +219,7 @@ fn config(options: &MountOptions) -> Config {
 /// Clears away a mount whose process was killed: whoever looks there is told "not connected" until then.
 pub fn clear_stale(at: &Path) -> Result<(), MountError> {
     // What can't be found is told by whoever mounts it.
-    let Some(at) = mount_table::resolved(at) else { return Ok(()) };
+    let Some(at) = mount_table::resolve_path(at) else { return Ok(()) };
     if mount_table::device_at(&at).is_none() {
         return Ok(());
     }
@@ -228,7 +228,7 @@ pub fn clear_stale(at: &Path) -> Result<(), MountError> {
             match unmount(&at, UnmountFlags::DETACH) {
                 Ok(()) => Ok(()),
                 Err(Errno::PERM) => fusermount(&at),
-                Err(error) => Err(refused(&error.into())),
+                Err(error) => Err(mount_error(&error.into())),
             }
         }
         _ => Err(MountError::Place("a stead is mounted there already".into())),
@@ -245,7 +245,7 @@ pub struct OrphanedMount {
 impl OrphanedMount {
     /// The stead with that device ([`Mount::device`]), if it is mounted.
     pub fn new(device: &str) -> Option<Self> {
-        mount_table::place_of(device).map(|_| OrphanedMount { device: device.to_owned() })
+        mount_table::mount_point_of(device).map(|_| OrphanedMount { device: device.to_owned() })
     }
 
     /// Takes the mount away, if it is still there: the process behind it has ended.
@@ -253,8 +253,8 @@ impl OrphanedMount {
     /// Nothing on the mount is touched: a thread of the killed process may be stuck in the kernel, waiting for a program
     /// that waits for an answer of this very mount, and then whoever asks there waits with them. Ending the connection
     /// by force is what frees all of them.
-    pub fn end(&self) {
-        let Some(at) = mount_table::place_of(&self.device) else { return };
+    pub fn remove(&self) {
+        let Some(at) = mount_table::mount_point_of(&self.device) else { return };
         if let Err(Errno::PERM) = unmount(&at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
             // As the user that mounted it; not every host has this.
             if let Some((_, minor)) = self.device.split_once(':') {
@@ -276,7 +276,7 @@ fn fusermount(at: &Path) -> Result<(), MountError> {
     }
 }
 
-fn refused(error: &io::Error) -> MountError {
+fn mount_error(error: &io::Error) -> MountError {
     // The library's own words may hold paths of the host.
     let said = |text: &str| error.raw_os_error().is_none() && error.to_string().contains(text);
     let why = match error.kind() {

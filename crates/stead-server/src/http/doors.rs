@@ -60,7 +60,7 @@ impl HostPolicy {
 
     /// Whether a request that came in at an address of this machine came to the right place, and the URL that it was
     /// called by.
-    pub(super) fn judge(&self, headers: &HeaderMap, uri: &Uri, at: IpAddr) -> Result<String, HostRejection> {
+    pub(super) fn check(&self, headers: &HeaderMap, uri: &Uri, at: IpAddr) -> Result<String, HostRejection> {
         let mut hosts = headers.get_all(HOST).iter();
         let (host, None) = (hosts.next(), hosts.next()) else { return Err(HostRejection::Hosts) };
         let host = host.and_then(|host| host.to_str().ok()).ok_or(HostRejection::Host)?;
@@ -68,13 +68,13 @@ impl HostPolicy {
         if uri.authority().is_some_and(|named| *named != authority) {
             return Err(HostRejection::Hosts);
         }
-        if authority.as_str().contains('@') || !has_good_port(&authority) {
+        if authority.as_str().contains('@') || !has_valid_port(&authority) {
             return Err(HostRejection::Host);
         }
         let public = self.public.as_ref();
         let is_public =
             public.is_some_and(|public| public.authority.eq_ignore_ascii_case(authority.as_str()));
-        if !is_public && !is_own(authority.host(), at) {
+        if !is_public && !is_local_host(authority.host(), at) {
             return Err(HostRejection::Host);
         }
         let called = match public {
@@ -92,7 +92,7 @@ impl HostPolicy {
 }
 
 /// Whether a name is this machine's, whatever a name server says.
-fn is_own(host: &str, at: IpAddr) -> bool {
+fn is_local_host(host: &str, at: IpAddr) -> bool {
     // Only an IPv6 address stands in brackets.
     let address = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(host) => host.parse().map(IpAddr::V6),
@@ -105,7 +105,7 @@ fn is_own(host: &str, at: IpAddr) -> bool {
 }
 
 /// Whether what follows the host is a port, or nothing.
-fn has_good_port(authority: &Authority) -> bool {
+fn has_valid_port(authority: &Authority) -> bool {
     match authority.as_str().strip_prefix(authority.host()) {
         Some("" | ":") => true,
         Some(port) => port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()),
@@ -126,7 +126,7 @@ mod tests {
                 headers.insert(name, value.parse().expect("a header"));
             }
         }
-        doors.judge(&headers, &Uri::from_static("/mcp"), IpAddr::from([192, 168, 1, 2]))
+        doors.check(&headers, &Uri::from_static("/mcp"), IpAddr::from([192, 168, 1, 2]))
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
             for host in hosts {
                 headers.append(HOST, host.parse().expect("a header"));
             }
-            doors.judge(&headers, &uri.parse().expect("a URI"), IpAddr::from([127, 0, 0, 1]))
+            doors.check(&headers, &uri.parse().expect("a URI"), IpAddr::from([127, 0, 0, 1]))
         };
         assert!(judge(&["127.0.0.1:1"], "http://127.0.0.1:1/mcp").is_ok());
         assert!(judge(&["localhost"], "http://LOCALHOST/mcp").is_ok());

@@ -60,7 +60,7 @@ impl ConnectionLimiter {
     }
 
     /// Waits until all of them have left.
-    pub(super) async fn left(&self, most: usize) {
+    pub(super) async fn wait_until_empty(&self, most: usize) {
         let all = u32::try_from(most).expect("so many are counted");
         let _ = self.places.acquire_many(all).await;
     }
@@ -68,18 +68,18 @@ impl ConnectionLimiter {
 
 impl ConnectionSlot {
     /// Somebody was let in by it, so it stays.
-    pub(super) fn is_known(&self) {
+    pub(super) fn mark_authenticated(&self) {
         if !self.known.swap(true, Ordering::Relaxed) {
-            self.forget();
+            self.stop_tracking();
         }
     }
 
     /// Ends when it has to make room.
-    pub(super) async fn sent_away(&self) {
+    pub(super) async fn evicted(&self) {
         self.sent_away.cancelled().await;
     }
 
-    fn forget(&self) {
+    fn stop_tracking(&self) {
         if let Some(among) = self.among.upgrade() {
             among.strangers.lock().remove(&self.number);
         }
@@ -88,7 +88,7 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.forget();
+        self.stop_tracking();
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
 
     /// Stays until it is sent away.
     fn silent(guest: ConnectionSlot) {
-        tokio::spawn(async move { guest.sent_away().await });
+        tokio::spawn(async move { guest.evicted().await });
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         run(async {
             let guests = ConnectionLimiter::new(3);
             let known = guests.admit().await;
-            known.is_known();
+            known.mark_authenticated();
             for _ in 0..10 {
                 let admitted = tokio::time::timeout(Duration::from_secs(5), guests.admit()).await;
                 silent(admitted.expect("there is room at once"));
@@ -127,12 +127,12 @@ mod tests {
         run(async {
             let guests = ConnectionLimiter::new(1);
             let known = guests.admit().await;
-            known.is_known();
+            known.mark_authenticated();
             let waits = tokio::time::timeout(Duration::from_millis(50), guests.admit()).await;
             assert!(waits.is_err());
             drop(known);
             guests.admit().await;
-            guests.left(1).await;
+            guests.wait_until_empty(1).await;
         });
     }
 }

@@ -53,14 +53,14 @@ pub async fn serve(
     let _cut = cut.clone().drop_guard();
     let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, cut));
     let current = tokio::spawn(keep_current(steads));
-    let uses = tokio::spawn(note_uses(tokens.clone()));
+    let uses = tokio::spawn(save_token_uses(tokens.clone()));
     let guests = ConnectionLimiter::new(MAX_CONNECTIONS);
     let accept = async {
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
                     let guest = guests.admit().await;
-                    tokio::spawn(connection(stream, from, Arc::clone(&routes), over.clone(), guest));
+                    tokio::spawn(serve_connection(stream, from, Arc::clone(&routes), over.clone(), guest));
                 }
                 // The host is short of something; it may have it again in a moment.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -68,15 +68,15 @@ pub async fn serve(
         }
     };
     over.run_until_cancelled(accept).await;
-    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, guests.left(MAX_CONNECTIONS)).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, guests.wait_until_empty(MAX_CONNECTIONS)).await;
     current.abort();
     uses.abort();
     // What was used in the last minute is worth a try.
-    let _ = tokio::task::block_in_place(|| tokens.note_uses());
+    let _ = tokio::task::block_in_place(|| tokens.save_last_used());
     Ok(())
 }
 
-async fn connection(
+async fn serve_connection(
     stream: TcpStream,
     from: SocketAddr,
     routes: Arc<Routes>,
@@ -88,7 +88,7 @@ async fn connection(
     // Nobody has come if that can't be told.
     let Ok(at) = stream.local_addr() else { return };
     let metrics = routes.metrics();
-    metrics.connected();
+    metrics.connection_opened();
     let service = service_fn(|request| {
         let (routes, guest) = (Arc::clone(&routes), &guest);
         async move {
@@ -105,19 +105,19 @@ async fn connection(
     tokio::select! {
         // A connection that breaks is the client's trouble, and it knows.
         _ = served.as_mut() => {}
-        () = guest.sent_away() => {}
+        () = guest.evicted() => {}
         () = over.cancelled() => {
             served.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, served).await;
         }
     }
-    metrics.disconnected();
+    metrics.connection_closed();
 }
 
-async fn note_uses(tokens: Arc<Tokens>) {
+async fn save_token_uses(tokens: Arc<Tokens>) {
     loop {
         tokio::time::sleep(TOKEN_USE_INTERVAL).await;
         // What can't be written down now is lost: it is for people to look at, and nothing depends on it.
-        let _ = in_place(|| tokens.note_uses()).await;
+        let _ = in_place(|| tokens.save_last_used()).await;
     }
 }

@@ -19,7 +19,7 @@ pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 const TOKEN_HINT: &str =
     "make a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
 
-fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpResponse {
+fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut reply = Response::new(Full::new(body.into()).boxed());
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -28,33 +28,33 @@ fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Http
 }
 
 pub(super) fn text(body: impl Into<Bytes>) -> HttpResponse {
-    reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", body)
+    response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", body)
 }
 
-pub(super) fn document(value: &Value) -> HttpResponse {
-    reply(StatusCode::OK, "application/json", value.to_string())
+pub(super) fn json_document(value: &Value) -> HttpResponse {
+    response(StatusCode::OK, "application/json", value.to_string())
 }
 
 /// A refusal, in a sentence.
 pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> HttpResponse {
     let body = json!({ "error": code, "error_description": sentence });
-    reply(status, "application/json", body.to_string())
+    response(status, "application/json", body.to_string())
 }
 
 /// What was sent is no message.
-pub(super) fn no_message(wrong: &MessageError, id: Option<Value>) -> HttpResponse {
+pub(super) fn invalid_message(wrong: &MessageError, id: Option<Value>) -> HttpResponse {
     let MessageError { code, sentence } = wrong;
     let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } });
-    reply(StatusCode::BAD_REQUEST, "application/json", body.to_string())
+    response(StatusCode::BAD_REQUEST, "application/json", body.to_string())
 }
 
-pub(super) fn crowded(sentence: &str) -> HttpResponse {
+pub(super) fn service_unavailable(sentence: &str) -> HttpResponse {
     let mut reply = refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", sentence);
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     reply
 }
 
-pub(super) fn astray(astray: HostRejection) -> HttpResponse {
+pub(super) fn host_rejected(astray: HostRejection) -> HttpResponse {
     let sentence = match astray {
         HostRejection::Hosts => {
             return refusal(
@@ -76,7 +76,7 @@ pub(super) fn astray(astray: HostRejection) -> HttpResponse {
 }
 
 /// The answer to one who was not let in; `called` is the URL by which they called.
-pub(super) fn stranger(stranger: &AuthError, called: &str) -> HttpResponse {
+pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse {
     let metadata = format!("resource_metadata=\"{called}/.well-known/oauth-protected-resource/mcp\"");
     let challenge = |status, code: &str, sentence: &str, challenge: String| {
         let mut reply = refusal(status, code, sentence);
@@ -126,13 +126,13 @@ pub(super) fn stranger(stranger: &AuthError, called: &str) -> HttpResponse {
                     .join(", ")
             ),
         ),
-        AuthError::Unknown => crowded("the tokens can't be read right now; try again"),
+        AuthError::Unknown => service_unavailable("the tokens can't be read right now; try again"),
     }
 }
 
 /// What clients have to know to get a token (RFC 9728).
 pub(super) fn metadata(called: &str) -> HttpResponse {
-    document(&json!({
+    json_document(&json!({
         "resource": format!("{called}/mcp"),
         "resource_name": "Stead",
         "bearer_methods_supported": ["header"],

@@ -20,7 +20,7 @@ use super::guests::ConnectionSlot;
 use super::listen::HttpOptions;
 use super::replies::{self, HttpResponse};
 use super::until::ConditionalBody;
-use super::who::{AuthError, Caller, who};
+use super::who::{AuthError, Caller, authenticate};
 use crate::in_place::in_place;
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::mcp::{Endpoint, EndpointOutcome, MessageHead, RequestKind};
@@ -82,11 +82,11 @@ impl Routes {
         (from, at): (IpAddr, IpAddr),
         guest: &ConnectionSlot,
     ) -> HttpResponse {
-        let reply = match self.doors.judge(request.headers(), request.uri(), at) {
+        let reply = match self.doors.check(request.headers(), request.uri(), at) {
             Ok(called) => self.route(request, from, &called, guest).await,
-            Err(astray) => replies::astray(astray),
+            Err(astray) => replies::host_rejected(astray),
         };
-        self.steads.metrics().replied(reply.status().as_u16());
+        self.steads.metrics().count_reply(reply.status().as_u16());
         reply
     }
 
@@ -98,21 +98,21 @@ impl Routes {
         guest: &ConnectionSlot,
     ) -> HttpResponse {
         match (request.uri().path(), request.method()) {
-            ("/mcp", _) => match self.who(&request, from) {
+            ("/mcp", _) => match self.authenticate(&request, from) {
                 Ok(caller) => {
-                    guest.is_known();
-                    self.mcp(request, caller).await
+                    guest.mark_authenticated();
+                    self.handle_mcp(request, caller).await
                 }
-                Err(stranger) => replies::stranger(&stranger, called),
+                Err(stranger) => replies::auth_rejected(&stranger, called),
             },
             (
                 "/.well-known/oauth-protected-resource" | "/.well-known/oauth-protected-resource/mcp",
                 &Method::GET,
             ) => replies::metadata(called),
             ("/healthz", &Method::GET | &Method::HEAD) => replies::text("ok\n"),
-            ("/metrics", &Method::GET) => match self.may_measure(&request, from) {
-                Ok(()) => replies::text(self.steads.metrics().text(self.sessions().await)),
-                Err(stranger) => replies::stranger(&stranger, called),
+            ("/metrics", &Method::GET) => match self.authorize_metrics(&request, from) {
+                Ok(()) => replies::text(self.steads.metrics().to_prometheus(self.session_count().await)),
+                Err(stranger) => replies::auth_rejected(&stranger, called),
             },
             ("/healthz" | "/metrics", _) => {
                 let sentence = "this can only be looked at: GET it";
@@ -127,16 +127,16 @@ impl Routes {
         }
     }
 
-    fn who(&self, request: &Request<Incoming>, from: IpAddr) -> Result<Caller, AuthError> {
+    fn authenticate(&self, request: &Request<Incoming>, from: IpAddr) -> Result<Caller, AuthError> {
         let config = self.steads.config();
-        who(request.headers(), from, &self.tokens, &config, self.local.as_deref())
+        authenticate(request.headers(), from, &self.tokens, &config, self.local.as_deref())
     }
 
     /// Numbers are for this machine, and for whoever has a token.
-    fn may_measure(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), AuthError> {
-        match self.who(request, from) {
+    fn authorize_metrics(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), AuthError> {
+        match self.authenticate(request, from) {
             Err(AuthError::NoToken | AuthError::WhichAgent(_))
-                if super::who::is_here(request.headers(), from) =>
+                if super::who::is_local(request.headers(), from) =>
             {
                 Ok(())
             }
@@ -144,25 +144,28 @@ impl Routes {
         }
     }
 
-    async fn sessions(&self) -> usize {
+    async fn session_count(&self) -> usize {
         let endpoints: Vec<_> = self.endpoints.lock().values().cloned().collect();
         let mut sessions = 0;
         for endpoint in endpoints {
-            sessions += endpoint.sessions().await;
+            sessions += endpoint.session_count().await;
         }
         sessions
     }
 
-    async fn mcp(&self, request: Request<Incoming>, caller: Caller) -> HttpResponse {
+    async fn handle_mcp(&self, request: Request<Incoming>, caller: Caller) -> HttpResponse {
         let endpoint = match self.endpoint(&caller.identity).await {
             Ok(endpoint) => endpoint,
-            Err(error) => return replies::crowded(&error.to_string()),
+            Err(error) => return replies::service_unavailable(&error.to_string()),
         };
-        let room = tokio::time::timeout(BODY_TIMEOUT, self.room(&endpoint, request.body())).await;
+        let room =
+            tokio::time::timeout(BODY_TIMEOUT, self.reserve_message_budget(&endpoint, request.body())).await;
         let Ok(_room) = room else {
-            return replies::crowded("too many large messages are under way; send this one again later");
+            return replies::service_unavailable(
+                "too many large messages are under way; send this one again later",
+            );
         };
-        let (mut request, about) = match whole(request).await {
+        let (mut request, about) = match read_request(request).await {
             Ok(whole) => whole,
             Err(reply) => return *reply,
         };
@@ -176,20 +179,24 @@ impl Routes {
             {
                 about.not_taken
             }
-            EndpointOutcome::Answered(reply) => self.while_let_in(reply, caller),
+            EndpointOutcome::Answered(reply) => self.end_when_revoked(reply, caller),
             EndpointOutcome::NoSession => replies::refusal(
                 StatusCode::NOT_FOUND,
                 "not_found",
                 "you have no such session; initialize anew",
             ),
-            EndpointOutcome::Crowded => replies::crowded(
+            EndpointOutcome::Crowded => replies::service_unavailable(
                 "you have too many sessions open: end some with DELETE, or wait until they do",
             ),
         }
     }
 
     /// Waits until there is room for a message: first among those of its identity, then among all.
-    async fn room<'a>(&'a self, endpoint: &'a Endpoint, body: &Incoming) -> [Option<SemaphorePermit<'a>>; 2] {
+    async fn reserve_message_budget<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        body: &Incoming,
+    ) -> [Option<SemaphorePermit<'a>>; 2] {
         // What says nothing of its length may be as long as any.
         let length = body.size_hint().exact().unwrap_or(MAX_MESSAGE_BYTES as u64);
         let length = usize::try_from(length).unwrap_or(MAX_MESSAGE_BYTES).min(MAX_MESSAGE_BYTES);
@@ -197,7 +204,7 @@ impl Routes {
             return [None, None];
         }
         let kib = u32::try_from(length.div_ceil(1 << 10)).expect("a message is not that long");
-        let of_one = endpoint.messages().acquire_many(kib).await.ok();
+        let of_one = endpoint.message_budget().acquire_many(kib).await.ok();
         [of_one, self.messages.acquire_many(kib).await.ok()]
     }
 
@@ -217,12 +224,12 @@ impl Routes {
     }
 
     /// A stream ends when the token that it was opened with is revoked.
-    fn while_let_in(&self, reply: HttpResponse, caller: Caller) -> HttpResponse {
+    fn end_when_revoked(&self, reply: HttpResponse, caller: Caller) -> HttpResponse {
         let streams = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
         let Some(token) = caller.token.filter(|_| streams) else { return reply };
         let tokens = Arc::clone(&self.tokens);
         reply.map(|body| {
-            ConditionalBody::new(body, move || tokens.still_holds(&token, SystemClock.now())).boxed()
+            ConditionalBody::new(body, move || tokens.is_still_valid(&token, SystemClock.now())).boxed()
         })
     }
 }
@@ -236,7 +243,9 @@ struct RequestInfo {
 }
 
 /// Takes a request in whole, if it is not too large and does not take too long.
-async fn whole(request: Request<Incoming>) -> Result<(Request<Full<Bytes>>, RequestInfo), Box<HttpResponse>> {
+async fn read_request(
+    request: Request<Incoming>,
+) -> Result<(Request<Full<Bytes>>, RequestInfo), Box<HttpResponse>> {
     let (parts, body) = request.into_parts();
     let too_large = || {
         let sentence = format!(
@@ -263,14 +272,14 @@ async fn whole(request: Request<Incoming>) -> Result<(Request<Full<Bytes>>, Requ
     };
     let head = match parts.method {
         Method::POST => {
-            MessageHead::read(&body).map_err(|wrong| Box::new(replies::no_message(&wrong, None)))?
+            MessageHead::parse(&body).map_err(|wrong| Box::new(replies::invalid_message(&wrong, None)))?
         }
         _ => MessageHead::default(),
     };
     let about = RequestInfo {
-        begins: if head.initializes() { RequestKind::Session } else { RequestKind::Nothing },
-        not_taken: replies::no_message(
-            &head.wrong(),
+        begins: if head.is_initialize() { RequestKind::Session } else { RequestKind::Nothing },
+        not_taken: replies::invalid_message(
+            &head.error(),
             head.id.as_ref().map(|id| id.clone().into_json_value()),
         ),
         is_json: parts

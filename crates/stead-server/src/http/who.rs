@@ -33,7 +33,7 @@ pub(super) enum AuthError {
 }
 
 /// Tells who calls.
-pub(super) fn who(
+pub(super) fn authenticate(
     headers: &HeaderMap,
     from: IpAddr,
     tokens: &Tokens,
@@ -44,8 +44,8 @@ pub(super) fn who(
         true => Ok(Caller { identity, token }),
         false => Err(AuthError::NoAgent(identity.agent)),
     };
-    if tokens.are_in_use().map_err(|_| AuthError::Unknown)? {
-        let secret = bearer(headers)?;
+    if tokens.were_ever_created().map_err(|_| AuthError::Unknown)? {
+        let secret = bearer_token(headers)?;
         let token = tokens.check(secret, SystemClock.now()).map_err(|_| AuthError::Unknown)?;
         let token = token.ok_or(AuthError::BadToken)?;
         return known(token.identity.clone(), Some(token));
@@ -53,7 +53,7 @@ pub(super) fn who(
     if headers.contains_key(AUTHORIZATION) {
         return Err(AuthError::BadToken);
     }
-    if !is_here(headers, from) {
+    if !is_local(headers, from) {
         return Err(AuthError::NotHere);
     }
     match (local, config.agents.keys().collect::<Vec<_>>().as_slice()) {
@@ -64,7 +64,7 @@ pub(super) fn who(
 }
 
 /// The token that a request carries. It is only ever looked for in its header.
-fn bearer(headers: &HeaderMap) -> Result<&str, AuthError> {
+fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(first), None) = (given.next(), given.next()) else {
         return Err(if headers.contains_key(AUTHORIZATION) {
@@ -79,7 +79,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, AuthError> {
 }
 
 /// Whether a request was made on this machine: not by a proxy here for somebody elsewhere.
-pub(super) fn is_here(headers: &HeaderMap, from: IpAddr) -> bool {
+pub(super) fn is_local(headers: &HeaderMap, from: IpAddr) -> bool {
     let forwarded = [FORWARDED.as_str(), VIA.as_str(), "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
     from.to_canonical().is_loopback() && !forwarded.iter().any(|name| headers.contains_key(*name))
 }
@@ -113,7 +113,7 @@ mod tests {
         let host = tempfile::tempdir().expect("a directory");
         let config = config(host.path(), &["a"]);
         let tokens = Tokens::of(&config);
-        let judge = |headers: &HeaderMap, from, local| who(headers, from, &tokens, &config, local);
+        let judge = |headers: &HeaderMap, from, local| authenticate(headers, from, &tokens, &config, local);
         let plain = HeaderMap::new();
         assert_eq!(judge(&plain, HERE, None).expect("let in").identity.agent, "a");
         assert_eq!(
@@ -131,9 +131,12 @@ mod tests {
         let config = config(host.path(), &["a", "b"]);
         let tokens = Tokens::of(&config);
         let plain = HeaderMap::new();
-        let which = who(&plain, HERE, &tokens, &config, None).expect_err("a stranger");
+        let which = authenticate(&plain, HERE, &tokens, &config, None).expect_err("a stranger");
         assert_eq!(which, AuthError::WhichAgent(vec!["a".into(), "b".into()]));
-        assert_eq!(who(&plain, HERE, &tokens, &config, Some("b")).expect("let in").identity.agent, "b");
+        assert_eq!(
+            authenticate(&plain, HERE, &tokens, &config, Some("b")).expect("let in").identity.agent,
+            "b"
+        );
     }
 
     #[test]
@@ -144,7 +147,7 @@ mod tests {
         let made =
             |agent: &str| tokens.create(Identity::agent(agent), None, SystemClock.now()).expect("a token").1;
         let (good, gone) = (made("b"), made("c"));
-        let judge = |headers: &HeaderMap| who(headers, HERE, &tokens, &config, Some("a"));
+        let judge = |headers: &HeaderMap| authenticate(headers, HERE, &tokens, &config, Some("a"));
         let with = |value: &str| judge(&headers(&[("authorization", value)]));
         assert_eq!(judge(&HeaderMap::new()).expect_err("a stranger"), AuthError::NoToken);
         assert_eq!(with(&format!("Bearer {good}")).expect("let in").identity.agent, "b");

@@ -42,13 +42,13 @@ impl From<McpCallError> for ErrorData {
 }
 
 /// Makes a call: on this thread, as the core is synchronous, among the calls that the identity may make at a time.
-pub(super) async fn enter<T>(
+pub(super) async fn run_call<T>(
     served: &LiveStead,
     context: &RequestContext<RoleServer>,
     act: impl FnOnce(&SteadView, &Arc<dyn CallMonitor>) -> T,
 ) -> Result<T, McpCallError> {
     let _place = tokio::select! {
-        place = served.place() => place.map_err(McpCallError::Refused)?,
+        place = served.acquire_call_slot() => place.map_err(McpCallError::Refused)?,
         () = context.ct.cancelled() => return Err(McpCallError::Cancelled),
     };
     let progress =
@@ -58,7 +58,7 @@ pub(super) async fn enter<T>(
         deadline: Instant::now() + served.limits().call,
         come: progress.as_ref().map(|progress| progress.come.clone()),
     });
-    let now = served.now();
+    let now = served.current();
     // The tool's world is the Stores behind the door, and they stay whole whatever happens to one who calls them.
     let act = AssertUnwindSafe(|| act(&now, &waiting));
     let made = tokio::task::block_in_place(|| catch_unwind(act));
@@ -84,7 +84,7 @@ impl CallMonitor for RequestMonitor {
         }
     }
 
-    fn stop(&self) -> Option<StopReason> {
+    fn stop_reason(&self) -> Option<StopReason> {
         if self.cancelled.is_cancelled() {
             return Some(StopReason::Cancelled);
         }
@@ -103,7 +103,7 @@ impl ProgressReporter {
     fn begin(token: ProgressToken, peer: &Peer<RoleServer>) -> Self {
         let (come, seen) = watch::channel((0, None));
         let ended = CancellationToken::new();
-        let teller = tokio::spawn(tell(seen, token, peer.clone(), ended.clone()));
+        let teller = tokio::spawn(send_progress(seen, token, peer.clone(), ended.clone()));
         ProgressReporter { come, ended, teller }
     }
 
@@ -114,7 +114,7 @@ impl ProgressReporter {
     }
 }
 
-async fn tell(
+async fn send_progress(
     mut seen: watch::Receiver<(u64, Option<u64>)>,
     token: ProgressToken,
     peer: Peer<RoleServer>,

@@ -75,12 +75,12 @@ impl Endpoint {
     }
 
     /// Room for this identity's messages, in KiB.
-    pub(crate) fn messages(&self) -> &Semaphore {
+    pub(crate) fn message_budget(&self) -> &Semaphore {
         &self.messages
     }
 
     /// How many sessions are open.
-    pub(crate) async fn sessions(&self) -> usize {
+    pub(crate) async fn session_count(&self) -> usize {
         self.sessions.sessions.read().await.len()
     }
 
@@ -93,15 +93,15 @@ impl Endpoint {
         {
             return EndpointOutcome::NoSession;
         }
-        if begins == RequestKind::Session && self.sessions().await >= self.served.limits().sessions {
+        if begins == RequestKind::Session && self.session_count().await >= self.served.limits().sessions {
             return EndpointOutcome::Crowded;
         }
         let ends = request.method() == Method::DELETE;
         // `initialize` has no header with the revision, and its answer is not resumed.
-        let unprimed = begins == RequestKind::Session || priming::is_unknown_to(request.headers());
+        let unprimed = begins == RequestKind::Session || priming::is_unsupported_by(request.headers());
         let mut answer = self.service.handle(request).await;
         if unprimed {
-            answer = priming::removed(answer);
+            answer = priming::remove_priming(answer);
         }
         if ends && answer.status() == StatusCode::ACCEPTED {
             // The session is over now, not later; clients take anything else for a failure to end it.

@@ -18,7 +18,7 @@ use stead::Identity;
 use stead_core::tools::{ApprovalAnswer, ApprovalQuestion, Reply, ResultFormat};
 use tracing::{Instrument, field};
 
-use super::call::{McpCallError, enter};
+use super::call::{McpCallError, run_call};
 use super::notify::ClientSubscriptions;
 use super::question::ApprovalOutcome;
 use super::{convert, methods, question, resources};
@@ -52,24 +52,24 @@ impl McpHandler {
         self.served.results().or(of_token.unwrap_or_default())
     }
 
-    async fn call(
+    async fn call_with_approval(
         &self,
         mut request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !self.served.now().toolbox.may_ask() || !question::can_ask(context) {
+        if !self.served.current().toolbox.may_ask() || !question::can_ask(context) {
             let arguments = request.arguments.take().unwrap_or_default();
-            return self.end(&request.name, arguments, context, ApprovalAnswer::Nobody).await;
+            return self.call_without_asking(&request.name, arguments, context, ApprovalAnswer::Nobody).await;
         }
-        let mut answer = question::answered(&request, &self.served);
+        let mut answer = question::answer_from_client(&request, &self.served);
         // While a person thinks, what a path leads to may change; then they are asked about that.
         for _ in 0..MAX_APPROVAL_ROUNDS {
             let arguments = request.arguments.clone().unwrap_or_default();
-            let question = match self.make(&request.name, arguments, context, answer).await? {
+            let question = match self.call_once(&request.name, arguments, context, answer).await? {
                 Ok(reply) => return Ok(convert::result(reply, self.results(&context.extensions)).into()),
                 Err(question) => question,
             };
-            answer = match question::ask(question, &request, &self.served, context).await {
+            answer = match question::ask_person(question, &request, &self.served, context).await {
                 ApprovalOutcome::Answered(answer) => answer,
                 ApprovalOutcome::Later(asks) => return Ok(asks.into()),
                 ApprovalOutcome::Crowded(failure) => {
@@ -77,18 +77,24 @@ impl McpHandler {
                 }
             };
         }
-        self.end(&request.name, request.arguments.unwrap_or_default(), context, ApprovalAnswer::Refused).await
+        self.call_without_asking(
+            &request.name,
+            request.arguments.unwrap_or_default(),
+            context,
+            ApprovalAnswer::Refused,
+        )
+        .await
     }
 
     /// Uses a tool after which nobody is asked any more.
-    async fn end(
+    async fn call_without_asking(
         &self,
         name: &str,
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
         answer: ApprovalAnswer,
     ) -> Result<CallToolResponse, ErrorData> {
-        let made = self.make(name, arguments, context, answer).await?;
+        let made = self.call_once(name, arguments, context, answer).await?;
         Ok(convert::result(made.expect("nobody is asked"), self.results(&context.extensions)).into())
     }
 
@@ -98,12 +104,12 @@ impl McpHandler {
         name: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
-        let refused = enter(&self.served, context, |now, _| now.toolbox.refuse_arguments(name)).await?;
+        let refused = run_call(&self.served, context, |now, _| now.toolbox.refuse_arguments(name)).await?;
         Ok(convert::result(refused, self.results(&context.extensions)))
     }
 
     /// Uses a tool, unless a person has to be asked first.
-    async fn make(
+    async fn call_once(
         &self,
         name: &str,
         arguments: JsonObject,
@@ -116,8 +122,8 @@ impl McpHandler {
         let shown = tool.map_or("unknown", |tool| tool.name);
         let Identity { agent, thread, .. } = self.served.identity();
         let span = tracing::info_span!("tool call", tool = shown, agent, thread, outcome = field::Empty);
-        let made = enter(&self.served, context, |now, watch| {
-            now.toolbox.watched(Arc::clone(watch)).call(name, arguments, answer)
+        let made = run_call(&self.served, context, |now, watch| {
+            now.toolbox.with_monitor(Arc::clone(watch)).call(name, arguments, answer)
         });
         let made = match made.instrument(span.clone()).await {
             Err(McpCallError::Refused(failure)) => Ok(Ok(failure.into())),
@@ -133,7 +139,7 @@ impl McpHandler {
         span.record("outcome", outcome);
         let took = began.elapsed();
         tracing::info!(parent: &span, micros = took.as_micros() as u64, "ended");
-        self.served.metrics().called(shown, outcome, took);
+        self.served.metrics().count_call(shown, outcome, took);
         let made = made?;
         if let Ok(Reply { failure: Some(failure), .. }) = &made
             && tool.is_none()
@@ -146,7 +152,7 @@ impl McpHandler {
 }
 
 /// The tool of a call that has everything but arguments that are an object.
-fn misshapen_call(request: &CustomRequest) -> Option<&str> {
+fn malformed_call(request: &CustomRequest) -> Option<&str> {
     let params = request.params.as_ref().filter(|_| request.method == "tools/call")?;
     let name = params.get("name")?.as_str()?;
     stead_core::tools::tool(name)?;
@@ -166,7 +172,7 @@ impl ServerHandler for McpHandler {
         let implementation = Implementation::new("stead", env!("CARGO_PKG_VERSION")).with_title("Stead");
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
-            .with_instructions(self.served.now().map.clone())
+            .with_instructions(self.served.current().map.clone())
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
@@ -176,7 +182,7 @@ impl ServerHandler for McpHandler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.listener.follow_lists(&context.peer);
+        self.listener.notify_list_changes(&context.peer);
     }
 
     async fn list_tools(
@@ -184,7 +190,7 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let (now, results) = (self.served.now(), self.results(&context.extensions));
+        let (now, results) = (self.served.current(), self.results(&context.extensions));
         let tools = now.toolbox.offered().map(|tool| convert::tool(&now.toolbox, tool, results)).collect();
         Ok(ListToolsResult::with_all_items(tools)
             .with_ttl_ms(CACHE_TTL_MS)
@@ -192,7 +198,7 @@ impl ServerHandler for McpHandler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let now = self.served.now();
+        let now = self.served.current();
         let tool = now.toolbox.offered().find(|tool| tool.name == name)?;
         Some(convert::tool(&now.toolbox, tool, self.served.results()))
     }
@@ -202,7 +208,7 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.call(request, &context).await
+        self.call_with_approval(request, &context).await
     }
 
     async fn list_prompts(
@@ -225,7 +231,7 @@ impl ServerHandler for McpHandler {
         if request.name != MAP_PROMPT {
             return Err(ErrorData::invalid_params(format!("there is one prompt, `{MAP_PROMPT}`"), None));
         }
-        let message = PromptMessage::new_text(Role::User, self.served.now().map.clone());
+        let message = PromptMessage::new_text(Role::User, self.served.current().map.clone());
         Ok(GetPromptResult::new(vec![message]).into())
     }
 
@@ -235,7 +241,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        enter(&self.served, &context, |now, _| resources::list(now, cursor.as_deref())).await?
+        run_call(&self.served, &context, |now, _| resources::list(now, cursor.as_deref())).await?
     }
 
     async fn list_resource_templates(
@@ -251,7 +257,7 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let read = enter(&self.served, &context, |now, _| resources::read(now, &request.uri)).await??;
+        let read = run_call(&self.served, &context, |now, _| resources::read(now, &request.uri)).await??;
         Ok(read.into())
     }
 
@@ -260,8 +266,9 @@ impl ServerHandler for McpHandler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let begun = enter(&self.served, &context, |now, _| self.listener.subscribe(now, request.uri)).await?;
-        begun.map(|()| self.listener.follow_files(&context.peer))
+        let begun =
+            run_call(&self.served, &context, |now, _| self.listener.subscribe(now, request.uri)).await?;
+        begun.map(|()| self.listener.notify_file_changes(&context.peer))
     }
 
     async fn unsubscribe(
@@ -274,7 +281,7 @@ impl ServerHandler for McpHandler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(self.listener.accepted(requested))
+        Some(self.listener.accepted_filter(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
@@ -295,12 +302,12 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         // A method that is known comes here if its parameters are none of it.
-        if let Some(name) = misshapen_call(&request) {
+        if let Some(name) = malformed_call(&request) {
             let refused = self.refuse_arguments(name, &context).await?;
             return Ok(CustomResult::new(serde_json::to_value(refused).map_err(|error| {
                 ErrorData::internal_error(format!("the answer can't be written: {error}"), None)
             })?));
         }
-        Err(methods::not_taken(&request.method, context.protocol_version().as_ref()))
+        Err(methods::rejected_method_error(&request.method, context.protocol_version().as_ref()))
     }
 }

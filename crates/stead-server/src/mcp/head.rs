@@ -37,7 +37,7 @@ const BATCH_UNSUPPORTED: MessageError = MessageError {
 };
 
 impl<'a> MessageHead<'a> {
-    pub(crate) fn read(text: &'a [u8]) -> Result<Self, MessageError> {
+    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, MessageError> {
         // What is passed over is not looked at otherwise.
         if std::str::from_utf8(text).is_err() {
             return Err(INVALID_JSON);
@@ -53,12 +53,12 @@ impl<'a> MessageHead<'a> {
     }
 
     /// Whether it is a request to begin a session.
-    pub(crate) fn initializes(&self) -> bool {
+    pub(crate) fn is_initialize(&self) -> bool {
         self.method.as_deref() == Some("initialize")
     }
 
     /// What is wrong with a message that has this head and was not taken.
-    pub(crate) fn wrong(&self) -> MessageError {
+    pub(crate) fn error(&self) -> MessageError {
         match (&self.id, &self.method) {
             (_, Some(_)) if self.jsonrpc.as_deref() != Some("2.0") => INVALID_VERSION,
             (Some(_), Some(_)) => MessageError {
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_apart() {
         let wrong = |text: &str| {
-            MessageHead::read(text.as_bytes()).map(|head| head.wrong()).unwrap_or_else(|wrong| wrong)
+            MessageHead::parse(text.as_bytes()).map(|head| head.error()).unwrap_or_else(|wrong| wrong)
         };
         for text in ["", "x", "{\"id\":", "[1,"] {
             assert_eq!(wrong(text), INVALID_JSON, "{text}");

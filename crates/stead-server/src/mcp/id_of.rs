@@ -20,7 +20,7 @@ pub(super) struct RequestIdScanner {
 
 impl RequestIdScanner {
     /// More of the line.
-    pub(super) fn pass(&mut self, bytes: &[u8]) {
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.step(byte);
         }
@@ -61,7 +61,7 @@ impl RequestIdScanner {
     }
 
     /// The id, if there was one.
-    pub(super) fn found(self) -> Option<RequestId> {
+    pub(super) fn finish(self) -> Option<RequestId> {
         let found = (!self.id.is_empty() && self.id.len() <= MAX_ID_BYTES).then_some(self.id)?;
         serde_json::from_slice(&found).ok()
     }
@@ -75,9 +75,9 @@ mod tests {
         let mut id = RequestIdScanner::default();
         // However it is cut.
         for piece in text.as_bytes().chunks(3) {
-            id.pass(piece);
+            id.feed(piece);
         }
-        id.found()
+        id.finish()
     }
 
     #[test]

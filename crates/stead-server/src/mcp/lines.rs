@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ActiveHandler;
 use super::id_of::RequestIdScanner;
-use super::message::{MessageRefusal, parse, too_long, under_way};
+use super::message::{MessageRefusal, duplicate_id, parse, too_long};
 use crate::limits::MAX_MESSAGE_BYTES;
 
 /// How many requests may be without an answer that has been written.
@@ -35,7 +35,7 @@ const MAX_PARKED_BYTES: usize = 4 << 20;
 
 /// Serves one client until it closes one of its ends: the one that it writes to, or the one that it reads from, which
 /// `unread` waits for where that can be known before something is written.
-pub(crate) async fn over_lines<R, W>(
+pub(crate) async fn serve_lines<R, W>(
     handler: ActiveHandler,
     read: R,
     write: W,
@@ -89,14 +89,14 @@ struct FlowControl {
 
 impl FlowControl {
     /// Whether the client has left so much unread that nothing more is read from it.
-    fn is_stuck(&self) -> bool {
+    fn is_output_full(&self) -> bool {
         self.unwritten.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
     }
 
     /// Whether no further request is begun.
     fn is_full(&self) -> bool {
         let open = self.questions.lock().len();
-        self.is_stuck() || self.unanswered.lock().len().saturating_sub(open) >= MAX_UNANSWERED
+        self.is_output_full() || self.unanswered.lock().len().saturating_sub(open) >= MAX_UNANSWERED
     }
 }
 
@@ -129,7 +129,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             if available.is_empty() {
                 // A last line may lack its end.
                 return Ok(match self.passing.take() {
-                    Some(id) => LineRead::TooLong(id.found()),
+                    Some(id) => LineRead::TooLong(id.finish()),
                     None if self.line.is_empty() => LineRead::End,
                     None => LineRead::Whole,
                 });
@@ -138,23 +138,23 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             let (end, used) = newline.map_or((available.len(), available.len()), |at| (at, at + 1));
             if self.passing.is_none() && self.line.len() + end > MAX_MESSAGE_BYTES {
                 let mut id = RequestIdScanner::default();
-                id.pass(&std::mem::take(&mut self.line));
+                id.feed(&std::mem::take(&mut self.line));
                 self.passing = Some(id);
             }
             match &mut self.passing {
-                Some(id) => id.pass(&available[..end]),
+                Some(id) => id.feed(&available[..end]),
                 None => self.line.extend_from_slice(&available[..end]),
             }
             self.read.consume(used);
             if newline.is_some() {
                 let passed = self.passing.take();
-                return Ok(passed.map_or(LineRead::Whole, |id| LineRead::TooLong(id.found())));
+                return Ok(passed.map_or(LineRead::Whole, |id| LineRead::TooLong(id.finish())));
             }
         }
     }
 
     /// The message of the line that was read, or what is wrong with it.
-    fn message(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, MessageRefusal> {
+    fn parse_line(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, MessageRefusal> {
         let line = std::mem::take(&mut self.line);
         let text = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&line).trim_ascii();
         let parsed = if text.is_empty() { Ok(None) } else { parse(text) };
@@ -167,16 +167,16 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 
     /// Says what was wrong with a line.
-    fn refuse(&self, MessageRefusal { error, id }: MessageRefusal) {
+    fn send_refusal(&self, MessageRefusal { error, id }: MessageRefusal) {
         let said: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
-        if let Ok(line) = as_line(&said) {
+        if let Ok(line) = to_line(&said) {
             // A task of its own: half of a line must not be left where this one is dropped.
-            tokio::spawn(write(&self.writer, &self.flow, line, None));
+            tokio::spawn(write_line(&self.writer, &self.flow, line, None));
         }
     }
 
     /// A request that is cancelled is not answered, and not made if it waits.
-    fn forget(&mut self, id: &RequestId) {
+    fn drop_cancelled(&mut self, id: &RequestId) {
         self.flow.unanswered.lock().remove(id);
         self.flow.under_way.lock().remove(id);
         self.parked.retain(|(message, _)| match message {
@@ -187,7 +187,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 
     /// Notes that a message goes to the service now.
-    fn delivered(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
+    fn note_delivered(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
@@ -201,7 +201,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.forget(id);
+                    self.drop_cancelled(id);
                 }
             }
             JsonRpcMessage::Response(response) => {
@@ -216,7 +216,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 
     /// Whether a request with this id has come already and is not answered yet.
-    fn is_under_way(&self, id: &RequestId) -> bool {
+    fn is_in_flight(&self, id: &RequestId) -> bool {
         let is_parked = |message: &RxJsonRpcMessage<RoleServer>| match message {
             JsonRpcMessage::Request(request) => request.id == *id,
             _ => false,
@@ -225,23 +225,26 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 
     /// An answer to a question that nobody is left to answer.
-    fn unanswerable(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    fn answer_for_gone_client(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let id = self.flow.questions.lock().iter().next().cloned()?;
         Some(JsonRpcMessage::error(ErrorData::internal_error("the client is gone", None), Some(id)))
     }
 
     /// The next message for the service; `None` when there is none any more.
-    async fn next(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    async fn next_message(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if !self.flow.is_full()
                 && let Some((message, bytes)) = self.parked.pop_front()
             {
                 self.parked_bytes -= bytes;
-                self.delivered(&message);
+                self.note_delivered(&message);
                 return Some(message);
             }
             let flow = Arc::clone(&self.flow);
-            if flow.is_stuck() || self.parked.len() >= MAX_PARKED || self.parked_bytes >= MAX_PARKED_BYTES {
+            if flow.is_output_full()
+                || self.parked.len() >= MAX_PARKED
+                || self.parked_bytes >= MAX_PARKED_BYTES
+            {
                 flow.eased.notified().await;
                 continue;
             }
@@ -251,12 +254,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             };
             let bytes = self.line.len();
             let message = match line {
-                Ok(LineRead::Whole) => self.message(),
+                Ok(LineRead::Whole) => self.parse_line(),
                 Ok(LineRead::TooLong(id)) => Err(too_long(id)),
                 Ok(LineRead::End) if self.parked.is_empty() => {
                     // Whoever waits for a person would wait in vain.
-                    let answer = self.unanswerable()?;
-                    self.delivered(&answer);
+                    let answer = self.answer_for_gone_client()?;
+                    self.note_delivered(&answer);
                     return Some(answer);
                 }
                 Ok(LineRead::End) => {
@@ -273,9 +276,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                         continue;
                     }
                     if let JsonRpcMessage::Request(request) = &message
-                        && self.is_under_way(&request.id)
+                        && self.is_in_flight(&request.id)
                     {
-                        self.refuse(under_way(request.id.clone()));
+                        self.send_refusal(duplicate_id(request.id.clone()));
                         continue;
                     }
                     if is_request && (flow.is_full() || !self.parked.is_empty()) {
@@ -283,24 +286,24 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                         self.parked_bytes += bytes;
                         continue;
                     }
-                    self.delivered(&message);
+                    self.note_delivered(&message);
                     return Some(message);
                 }
                 Ok(None) => {}
-                Err(refusal) => self.refuse(refusal),
+                Err(refusal) => self.send_refusal(refusal),
             }
         }
     }
 }
 
-fn as_line(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+fn to_line(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
 /// Writes a line, which counts as unwritten from now on.
-fn write<W: AsyncWrite + Send + Unpin + 'static>(
+fn write_line<W: AsyncWrite + Send + Unpin + 'static>(
     writer: &Arc<AsyncMutex<Option<W>>>,
     flow: &Arc<FlowControl>,
     line: Vec<u8>,
@@ -354,7 +357,7 @@ where
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
         async move {
-            let line = as_line(&item)?;
+            let line = to_line(&item)?;
             let answers = match item {
                 JsonRpcMessage::Response(response) => Some(response.id),
                 JsonRpcMessage::Error(error) => error.id,
@@ -364,14 +367,14 @@ where
             if let Some(id) = &answers {
                 flow.under_way.lock().remove(id);
             }
-            write(&writer, &flow, line, answers).await
+            write_line(&writer, &flow, line, answers).await
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         // One who reads no answer asks for nothing any more, whatever else it has written.
         let gone = self.flow.gone.clone();
-        gone.run_until_cancelled(self.next()).await.flatten()
+        gone.run_until_cancelled(self.next_message()).await.flatten()
     }
 
     async fn close(&mut self) -> io::Result<()> {

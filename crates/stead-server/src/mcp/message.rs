@@ -15,8 +15,8 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Message
         return Ok(Some(call));
     }
     serde_json::from_slice(text).map(Some).map_err(|_| {
-        let (wrong, id) = match MessageHead::read(text) {
-            Ok(head) => (head.wrong(), head.id),
+        let (wrong, id) = match MessageHead::parse(text) {
+            Ok(head) => (head.error(), head.id),
             Err(wrong) => (wrong, None),
         };
         MessageRefusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.sentence, None), id }
@@ -57,7 +57,7 @@ pub(super) fn too_long(id: Option<RequestId>) -> MessageRefusal {
 }
 
 /// What is said of a request whose id another one has that is not answered yet: nobody could tell the answers apart.
-pub(super) fn under_way(id: RequestId) -> MessageRefusal {
+pub(super) fn duplicate_id(id: RequestId) -> MessageRefusal {
     let message = "a request with this id is under way; give each request an id of its own";
     MessageRefusal { error: ErrorData::invalid_request(message, None), id: Some(id) }
 }

@@ -10,7 +10,7 @@ const SESSION_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resour
 const SESSIONLESS_METHODS: [&str; 1] = ["subscriptions/listen"];
 
 /// What is wrong with a request that the MCP library knows no type for.
-pub(super) fn not_taken(method: &str, version: Option<&ProtocolVersion>) -> ErrorData {
+pub(super) fn rejected_method_error(method: &str, version: Option<&ProtocolVersion>) -> ErrorData {
     let has_sessions = version.is_none_or(|version| *version < ProtocolVersion::V_2026_07_28);
     let of_era: &[&str] = if has_sessions { &SESSION_METHODS } else { &SESSIONLESS_METHODS };
     let method: String = method.chars().take(64).collect();
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn a_method_is_known_in_its_own_era_only() {
-        let code = |method, version| not_taken(method, version).code;
+        let code = |method, version| rejected_method_error(method, version).code;
         let (old, new) = (ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28);
         for version in [None, Some(&old)] {
             assert_eq!(code("initialize", version), ErrorCode::INVALID_PARAMS);

@@ -23,4 +23,4 @@ pub(crate) use endpoint::{Endpoint, EndpointOutcome, RequestKind};
 #[cfg(not(feature = "conformance"))]
 pub(crate) use handler::McpHandler as ActiveHandler;
 pub(crate) use head::{MessageError, MessageHead};
-pub(crate) use lines::over_lines;
+pub(crate) use lines::serve_lines;

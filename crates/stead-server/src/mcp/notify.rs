@@ -62,7 +62,7 @@ impl ClientSubscriptions {
     }
 
     /// Tells a client of changed lists for as long as it is there.
-    pub(super) fn follow_lists(&self, peer: &Peer<RoleServer>) {
+    pub(super) fn notify_list_changes(&self, peer: &Peer<RoleServer>) {
         if self.lists.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -88,7 +88,7 @@ impl ClientSubscriptions {
     }
 
     /// Tells a client of changed files for as long as it is there and follows some.
-    pub(super) fn follow_files(self: &Arc<Self>, peer: &Peer<RoleServer>) {
+    pub(super) fn notify_file_changes(self: &Arc<Self>, peer: &Peer<RoleServer>) {
         if self.files.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -102,9 +102,9 @@ impl ClientSubscriptions {
                 }
                 let look = || {
                     if anew {
-                        listener.judge_anew();
+                        listener.recheck_access();
                     }
-                    changed(&mut listener.followed.lock())
+                    changed_uris(&mut listener.followed.lock())
                 };
                 let changed = in_place(look).await;
                 for uri in changed {
@@ -118,15 +118,15 @@ impl ClientSubscriptions {
     }
 
     /// Workspaces are others now: what may not be read any more is not followed any more.
-    fn judge_anew(&self) {
+    fn recheck_access(&self) {
         let mut followed = self.followed.lock();
         let uris: Vec<_> = followed.keys().cloned().collect();
-        *followed = follow_all(&self.served.now(), &uris);
+        *followed = follow_all(&self.served.current(), &uris);
     }
 
     /// What of a wish can be granted: all of it that the server has, up to a number of files.
-    pub(super) fn accepted(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
-        let now = self.served.now();
+    pub(super) fn accepted_filter(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
+        let now = self.served.current();
         let mut accepted = requested.clone();
         if let Some(uris) = &mut accepted.resource_subscriptions {
             uris.retain(|uri| uri == uri::MAP || may_follow(&now, uri));
@@ -137,14 +137,14 @@ impl ClientSubscriptions {
 
     /// Tells a client what it wished for, until it has enough.
     pub(super) async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let _place = self.served.listens().ok_or_else(|| {
+        let _place = self.served.begin_listening().ok_or_else(|| {
             ErrorData::invalid_request("too many of your clients listen already; let some of them end", None)
         })?;
         let (sink, accepted) = (context.sink(), context.accepted());
         let wants = |flag: Option<bool>| flag == Some(true);
         let uris = accepted.resource_subscriptions.as_deref().unwrap_or_default();
         let mut changes = self.served.changes();
-        let mut followed = in_place(|| follow_all(&self.served.now(), uris)).await;
+        let mut followed = in_place(|| follow_all(&self.served.current(), uris)).await;
         loop {
             let lists = tokio::select! {
                 () = context.cancelled() => return Ok(()),
@@ -168,7 +168,7 @@ impl ClientSubscriptions {
                         sink.notify_resource_updated(uri::MAP).await?;
                     }
                 }
-                for uri in in_place(|| changed(&mut followed)).await {
+                for uri in in_place(|| changed_uris(&mut followed)).await {
                     sink.notify_resource_updated(uri).await?;
                 }
                 Ok::<_, rmcp::service::SubscriptionSendError>(())
@@ -178,7 +178,7 @@ impl ClientSubscriptions {
             }
             if lists {
                 // Workspaces are others now: what may be followed is judged anew.
-                followed = in_place(|| follow_all(&self.served.now(), uris)).await;
+                followed = in_place(|| follow_all(&self.served.current(), uris)).await;
             }
         }
     }
@@ -202,7 +202,7 @@ fn follow_all(now: &SteadView, uris: &[String]) -> HashMap<String, FollowedFile>
 }
 
 /// The resources that have changed.
-fn changed(followed: &mut HashMap<String, FollowedFile>) -> Vec<String> {
+fn changed_uris(followed: &mut HashMap<String, FollowedFile>) -> Vec<String> {
     let look = |(uri, followed): (&String, &mut FollowedFile)| followed.has_changed().then(|| uri.clone());
     followed.iter_mut().filter_map(look).collect()
 }

@@ -18,19 +18,22 @@ const VERSION_HEADER: &str = "mcp-protocol-version";
 const KEEP_ALIVE_COMMENT: &[u8] = b":\n\n";
 
 /// Whether the client that sent these headers reads every event as a message. Revisions are dates.
-pub(crate) fn is_unknown_to(headers: &HeaderMap) -> bool {
+pub(crate) fn is_unsupported_by(headers: &HeaderMap) -> bool {
     let revision = headers.get(VERSION_HEADER).and_then(|value| value.to_str().ok());
     revision.is_none_or(|revision| revision < FIRST_VERSION)
 }
 
 /// The answer without that event. Each event comes as one frame.
-pub(crate) fn removed(answer: Response<BoxBody<Bytes, Infallible>>) -> Response<BoxBody<Bytes, Infallible>> {
-    let without = |data: Bytes| if primes(&data) { Bytes::from_static(KEEP_ALIVE_COMMENT) } else { data };
+pub(crate) fn remove_priming(
+    answer: Response<BoxBody<Bytes, Infallible>>,
+) -> Response<BoxBody<Bytes, Infallible>> {
+    let without =
+        |data: Bytes| if is_priming_event(&data) { Bytes::from_static(KEEP_ALIVE_COMMENT) } else { data };
     answer.map(|body| body.map_frame(move |frame| frame.map_data(without)).boxed())
 }
 
 /// Whether this is an event whose data are empty.
-fn primes(event: &[u8]) -> bool {
+fn is_priming_event(event: &[u8]) -> bool {
     event.split(|byte| *byte == b'\n').any(|line| line == b"data:" || line == b"data: ")
 }
 
@@ -42,11 +45,11 @@ mod tests {
 
     #[test]
     fn only_an_event_without_data_is_taken_for_it() {
-        assert!(primes(b"data: \nid: 0\nretry: 3000\n\n"));
-        assert!(primes(b"id: 0\ndata:\n\n"));
-        assert!(!primes(b"data: {\"text\":\"data: \"}\nid: 1/0\n\n"));
-        assert!(!primes(b":\n\n"));
-        assert!(!primes(b"{\"jsonrpc\":\"2.0\"}"));
+        assert!(is_priming_event(b"data: \nid: 0\nretry: 3000\n\n"));
+        assert!(is_priming_event(b"id: 0\ndata:\n\n"));
+        assert!(!is_priming_event(b"data: {\"text\":\"data: \"}\nid: 1/0\n\n"));
+        assert!(!is_priming_event(b":\n\n"));
+        assert!(!is_priming_event(b"{\"jsonrpc\":\"2.0\"}"));
     }
 
     #[test]
@@ -54,9 +57,9 @@ mod tests {
         let headers = |revision: &'static str| {
             HeaderMap::from_iter([(VERSION_HEADER.parse().unwrap(), HeaderValue::from_static(revision))])
         };
-        assert!(is_unknown_to(&HeaderMap::new()));
-        assert!(is_unknown_to(&headers("2025-06-18")));
-        assert!(!is_unknown_to(&headers("2025-11-25")));
-        assert!(!is_unknown_to(&headers("2026-07-28")));
+        assert!(is_unsupported_by(&HeaderMap::new()));
+        assert!(is_unsupported_by(&headers("2025-06-18")));
+        assert!(!is_unsupported_by(&headers("2025-11-25")));
+        assert!(!is_unsupported_by(&headers("2026-07-28")));
     }
 }

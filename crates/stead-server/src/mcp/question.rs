@@ -34,7 +34,7 @@ pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
 }
 
 /// Tells one call from all others, by its tool and its arguments.
-pub(super) fn hash(request: &CallToolRequestParams) -> blake3::Hash {
+pub(super) fn call_hash(request: &CallToolRequestParams) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     serde_json::to_writer(&mut hasher, &(&request.name, &request.arguments))
         .expect("what was read as JSON can be written as JSON");
@@ -42,14 +42,14 @@ pub(super) fn hash(request: &CallToolRequestParams) -> blake3::Hash {
 }
 
 /// What the client says that the person answered, if this is the second time that it calls.
-pub(super) fn answered(request: &CallToolRequestParams, served: &LiveStead) -> ApprovalAnswer {
+pub(super) fn answer_from_client(request: &CallToolRequestParams, served: &LiveStead) -> ApprovalAnswer {
     let Some(answers) = &request.input_responses else { return ApprovalAnswer::NotAsked };
-    let call = hash(request);
+    let call = call_hash(request);
     for (name, answer) in answers {
         // A question that is not open any more is asked again.
-        if let Some(question) = served.questions().take(name, call) {
+        if let Some(question) = served.pending_approvals().take(name, call) {
             return match answer.get("action").and_then(|action| action.as_str()) {
-                Some("accept") => question.agreed(),
+                Some("accept") => question.approve(),
                 _ => ApprovalAnswer::Refused,
             };
         }
@@ -58,7 +58,7 @@ pub(super) fn answered(request: &CallToolRequestParams, served: &LiveStead) -> A
 }
 
 /// Asks the person.
-pub(super) async fn ask(
+pub(super) async fn ask_person(
     question: ApprovalQuestion,
     request: &CallToolRequestParams,
     served: &LiveStead,
@@ -71,11 +71,11 @@ pub(super) async fn ask(
     });
     let time = served.limits().answer;
     if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
-        let name = served.questions().keep(question, hash(request), time);
+        let name = served.pending_approvals().defer(question, call_hash(request), time);
         let requests = BTreeMap::from([(name, InputRequest::Elicitation(form))]);
         return ApprovalOutcome::Later(InputRequiredResult::from_input_requests(requests));
     }
-    let Some(_open) = served.questions().wait() else {
+    let Some(_open) = served.pending_approvals().begin_waiting() else {
         return ApprovalOutcome::Crowded(Failure::new(
             ErrorKind::Unavailable,
             "too many questions are open already: let the person answer some of them, then call again",
@@ -98,7 +98,7 @@ pub(super) async fn ask(
     };
     ApprovalOutcome::Answered(match answer {
         Ok(ClientResult::ElicitResult(answer)) if answer.action == ElicitationAction::Accept => {
-            question.agreed()
+            question.approve()
         }
         _ => ApprovalAnswer::Refused,
     })

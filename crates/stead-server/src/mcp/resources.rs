@@ -34,7 +34,10 @@ pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResource
     let vfs = now.toolbox.vfs().operation("resources/list");
     let readable: Vec<&VfsPath> = vfs
         .workspaces()
-        .filter(|workspace| workspace.scope().allows(Access::Read) && !workspace.ask().covers(Access::Read))
+        .filter(|workspace| {
+            workspace.scope().allows(Access::Read)
+                && !workspace.approval_policy().requires_approval(Access::Read)
+        })
         .map(|workspace| workspace.prefix())
         .collect();
     let begin = match from {
@@ -43,14 +46,14 @@ pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResource
     };
     let mut found = Vec::new();
     if cursor.is_none() {
-        found.push(map());
+        found.push(map_resource());
     }
     for prefix in &readable[begin..] {
         loop {
             let room = PAGE_SIZE.saturating_sub(found.len());
             if room == 0 {
                 let next = format!("{prefix}{CURSOR_SEPARATOR}{}", after.unwrap_or_default());
-                return Ok(listed(found, Some(next)));
+                return Ok(list_result(found, Some(next)));
             }
             let page = ListPage { cursor: after.take(), limit: room };
             // A Workspace that can't be listed now is in no other's way.
@@ -60,7 +63,7 @@ pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResource
                 if let Some(path) =
                     std::str::from_utf8(entry.name.as_bytes()).ok().and_then(|name| prefix.join(name).ok())
                 {
-                    found.push(file(&path, entry.size));
+                    found.push(file_resource(&path, entry.size));
                 }
             }
             match directory.cursor {
@@ -69,23 +72,23 @@ pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResource
             }
         }
     }
-    Ok(listed(found, None))
+    Ok(list_result(found, None))
 }
 
-fn listed(found: Vec<Resource>, next: Option<String>) -> ListResourcesResult {
+fn list_result(found: Vec<Resource>, next: Option<String>) -> ListResourcesResult {
     let mut result = ListResourcesResult::with_all_items(found);
     result.next_cursor = next;
     result.with_ttl_ms(0).with_cache_scope(CacheScope::Private)
 }
 
-fn map() -> Resource {
+fn map_resource() -> Resource {
     Resource::new(uri::MAP, "filesystem_map")
         .with_title("Filesystem Map")
         .with_description("What you have access to, and with which tools.")
         .with_mime_type("text/markdown")
 }
 
-fn file(path: &VfsPath, size: u64) -> Resource {
+fn file_resource(path: &VfsPath, size: u64) -> Resource {
     let resource = Resource::new(uri::of_path(path.as_str()), path.as_str()).with_size(size);
     match media_type(path) {
         Some(mime) => resource.with_mime_type(mime),

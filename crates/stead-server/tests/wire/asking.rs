@@ -12,7 +12,10 @@ use crate::client::{Client, code, modern};
 fn guarded() -> Stead {
     let mount = Mount::new(Arc::new(MemoryStore::new()));
     let workspace = Workspace::new(VfsPath::parse("/n").unwrap(), AccessScope::ReadWrite, mount);
-    Stead::builder("a").mount(workspace.with_ask(ApprovalPolicy::Changes)).build().unwrap()
+    Stead::builder("a")
+        .add_workspace(workspace.with_approval_policy(ApprovalPolicy::Changes))
+        .build()
+        .unwrap()
 }
 
 fn write() -> Value {
@@ -25,7 +28,7 @@ fn answered(action: &str) -> (Stead, Value) {
     let id = client.ask("tools/call", write());
     let asked = client.notified("elicitation/create");
     assert_eq!(asked["params"]["message"], "May the agent use `write_file` on `/n/x`?");
-    assert!(!stead.agreed().vfs().exists("/n/x").unwrap(), "nothing happens before the answer");
+    assert!(!stead.with_approval().vfs().exists("/n/x").unwrap(), "nothing happens before the answer");
     client
         .say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": action, "content": {} } }));
     let answer = client.answer(id);
@@ -36,7 +39,7 @@ fn answered(action: &str) -> (Stead, Value) {
 fn what_the_person_agrees_to_happens() {
     let (stead, answer) = answered("accept");
     assert_eq!(answer["result"]["isError"], false, "{answer}");
-    assert!(stead.agreed().vfs().exists("/n/x").unwrap());
+    assert!(stead.with_approval().vfs().exists("/n/x").unwrap());
 }
 
 #[test]
@@ -45,7 +48,7 @@ fn what_the_person_refuses_does_not() {
         let (stead, answer) = answered(action);
         let words = answer["result"]["content"][0]["text"].as_str().unwrap();
         assert!(words.contains("did not agree"), "{words}");
-        assert!(!stead.agreed().vfs().exists("/n/x").unwrap());
+        assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
     }
 }
 
@@ -56,7 +59,7 @@ fn where_nobody_can_be_asked_it_is_denied() {
         let answer = Client::with(&stead, capabilities).call("write_file", write()["arguments"].clone());
         assert_eq!(code(&answer), "denied");
         assert!(answer["content"][0]["text"].as_str().unwrap().contains("no way to ask"), "{answer}");
-        assert!(!stead.agreed().vfs().exists("/n/x").unwrap());
+        assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
     }
 }
 
@@ -81,12 +84,12 @@ fn newer_clients_are_asked_between_two_calls() {
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
     let done = client.request("tools/call", again(write(), "accept"));
     assert_eq!(done["result"]["isError"], false, "{done}");
-    assert!(stead.agreed().vfs().exists("/n/x").unwrap());
+    assert!(stead.with_approval().vfs().exists("/n/x").unwrap());
     // A yes is good for one call.
-    stead.agreed().vfs().write("/n/x", "2").unwrap();
+    stead.with_approval().vfs().write("/n/x", "2").unwrap();
     let asked = client.request("tools/call", again(write(), "accept"));
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    assert_eq!(stead.agreed().vfs().read("/n/x").unwrap().bytes, b"2");
+    assert_eq!(stead.with_approval().vfs().read("/n/x").unwrap().bytes, b"2");
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn a_newer_client_says_that_the_person_refuses() {
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     let asked = client.request("tools/call", answered("accept"));
     assert_eq!(asked["result"]["resultType"], "input_required", "a no can't be made a yes: {asked}");
-    assert!(!stead.agreed().vfs().exists("/n/x").unwrap());
+    assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
 }
 
 /// `/free` asks for nothing, `/prod` before changes, `/vault` before everything.
@@ -115,13 +118,13 @@ fn town() -> Stead {
         Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadWrite, mount)
     };
     let stead = Stead::builder("a")
-        .mount(workspace("/free"))
-        .mount(workspace("/prod").with_ask(ApprovalPolicy::Changes))
-        .mount(workspace("/vault").with_ask(ApprovalPolicy::Everything))
+        .add_workspace(workspace("/free"))
+        .add_workspace(workspace("/prod").with_approval_policy(ApprovalPolicy::Changes))
+        .add_workspace(workspace("/vault").with_approval_policy(ApprovalPolicy::Everything))
         .build()
         .unwrap();
-    stead.agreed().vfs().write("/prod/p", "text").unwrap();
-    stead.agreed().vfs().write("/vault/v", "text").unwrap();
+    stead.with_approval().vfs().write("/prod/p", "text").unwrap();
+    stead.with_approval().vfs().write("/vault/v", "text").unwrap();
     stead
 }
 
@@ -148,10 +151,10 @@ fn an_agreement_is_not_spent_where_a_symlink_leads_meanwhile() {
     client.say(&accept(&asked));
     let again = client.notified("elicitation/create");
     assert_eq!(again["params"]["message"], "May the agent use `edit_file` on `/free/link`, `/vault/v`?");
-    assert_eq!(stead.agreed().vfs().read("/vault/v").unwrap().bytes, b"text");
+    assert_eq!(stead.with_approval().vfs().read("/vault/v").unwrap().bytes, b"text");
     client.say(&accept(&again));
     assert_eq!(client.answer(id)["result"]["isError"], false);
-    assert_eq!(stead.agreed().vfs().read("/prod/p").unwrap().bytes, b"text");
+    assert_eq!(stead.with_approval().vfs().read("/prod/p").unwrap().bytes, b"text");
 }
 
 #[test]
@@ -167,7 +170,7 @@ fn a_newer_client_does_not_spend_it_there_either() {
     call["inputResponses"] = json!({ name: { "action": "accept", "content": {} } });
     let again = client.request("tools/call", modern(call, can_ask));
     assert_eq!(again["result"]["resultType"], "input_required", "{again}");
-    assert_eq!(stead.agreed().vfs().read("/vault/v").unwrap().bytes, b"text");
+    assert_eq!(stead.with_approval().vfs().read("/vault/v").unwrap().bytes, b"text");
 }
 
 #[test]
@@ -206,5 +209,5 @@ fn a_call_that_is_cancelled_withdraws_its_question() {
     let params = json!({ "requestId": id });
     client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     assert_eq!(client.notified("notifications/cancelled")["params"]["requestId"], asked["id"]);
-    assert!(!stead.agreed().vfs().exists("/n/x").unwrap());
+    assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
 }

@@ -36,7 +36,7 @@ impl Client {
         here.set_write_timeout(Some(PATIENCE)).unwrap();
         RUNTIME.spawn(async move {
             let (read, write) = tokio::net::UnixStream::from_std(there).unwrap().into_split();
-            stead_server::connection(served, read, write).await;
+            stead_server::serve_stream(served, read, write).await;
         });
         let read = BufReader::new(here.try_clone().unwrap());
         Client { write: here, read, next: 1, heard: VecDeque::new() }

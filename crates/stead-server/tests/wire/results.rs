@@ -103,7 +103,8 @@ fn an_agent_whose_configuration_says_so_gets_structured_content() {
 fn a_token_that_was_made_for_a_program_gets_structured_content_in_both_eras() {
     let server = Server::with(CONFIG, HttpOptions::default(), ServerLimits::default());
     let token = |results| {
-        let made = server.tokens().create_for(Identity::agent("ann"), None, results, SystemClock.now());
+        let made =
+            server.tokens().create_with_results(Identity::agent("ann"), None, results, SystemClock.now());
         made.unwrap().1
     };
     let (plain, structured) = (token(ResultFormat::Text), token(ResultFormat::Structured));

@@ -8,16 +8,16 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use stead_core::store::{
     Applied, Change, DisplacedContent, LinkHit, NodeId, NodePath, RevisionNumber, Step, StepOutcome,
     StoreError, StorePath, StoreResult, SyncPolicy,
 };
-use stead_core::watch::{CallMonitor, check_wanted};
+use stead_core::watch::{CallMonitor, check_not_stopped};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::PhysicalStore;
-use super::host::{self, Errno, HostResult, HostStat, NameAt, refused};
+use super::host::{self, Errno, HostResult, HostStat, NameAt, errno_to_store_error};
 use super::journal::IntentLog;
 use super::keep::{LedgerTransaction, TreeFingerprint};
 use super::lock::{NameLocks, TreeLock};
@@ -25,7 +25,7 @@ use super::owner;
 use super::root::Dir;
 use super::spot::{HostSlot, LookupPurpose};
 use super::undo::{UndoContext, UndoRecord, UndoTime, undo};
-use super::workshop::{StagingArea, TempEntry, keep};
+use super::workshop::{StagingArea, TempEntry, rescue};
 use crate::Durability;
 use crate::sync;
 
@@ -71,9 +71,9 @@ enum NodePathChange {
 }
 
 impl PhysicalStore {
-    pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
-        let shop = self.workshop()?;
-        let mut act = PhysicalChange::new(self, shop, LedgerTransaction::open(shop, &change)?);
+    pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
+        let shop = self.staging()?;
+        let mut act = PhysicalChange::new(self, shop, LedgerTransaction::begin(shop, &change)?);
         act.watch = change.watch;
         if change.lasts == SyncPolicy::Soon && act.durability == Durability::Full {
             act.durability = Durability::Fast;
@@ -82,19 +82,19 @@ impl PhysicalStore {
         if act.durability == Durability::Full {
             shop.sync_name()?;
         }
-        let steps = self.unpacked(shop, change.steps)?;
-        let _room = shop.locks.enter()?;
-        shop.recover_if_left(&self.root)?;
-        self.check_still(&change.still)?;
+        let steps = self.stage_restored_content(shop, change.steps)?;
+        let _room = shop.locks.admit_change()?;
+        shop.recover_if_needed(&self.root)?;
+        self.check_expected_nodes(&change.still)?;
         if steps.len() > 1 || !change.expect_free.is_empty() {
-            act.becomes_several()?;
-            self.check_free(&change.expect_free)?;
+            act.make_multi_action()?;
+            self.check_absent(&change.expect_free)?;
         }
-        act.begin_counting()?;
+        act.begin_usage_counters()?;
         let mut outcomes = Vec::with_capacity(steps.len());
         for (index, step) in steps.into_iter().enumerate() {
-            act.book.begin_step(index, keep_of(&step));
-            match act.check_wanted().and_then(|()| act.step(step)) {
+            act.book.begin_step(index, keep_policy_of(&step));
+            match act.check_cancelled().and_then(|()| act.apply_step(step)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
                     return Err(act.roll_back(StoreError::Link(LinkHit { step: index, ..hit })));
@@ -108,13 +108,13 @@ impl PhysicalStore {
 
     /// Makes sure that directories are the nodes that the caller means. Programs of the host can still move one away
     /// right after: what lies below the root stays below it, whatever they do.
-    fn check_still(&self, still: &[(StorePath, NodeId)]) -> StoreResult<()> {
+    fn check_expected_nodes(&self, still: &[(StorePath, NodeId)]) -> StoreResult<()> {
         // The root is what it is.
-        let movable = |(path, node): &&(StorePath, NodeId)| !(path.is_here() && *node == NodeId::ROOT);
+        let movable = |(path, node): &&(StorePath, NodeId)| !(path.is_empty() && *node == NodeId::ROOT);
         for (path, node) in still.iter().filter(movable) {
             let there = self
-                .locate(&NodePath::path(path.clone()), LookupPurpose::Find)
-                .and_then(|located| self.stat_place(&located));
+                .locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)
+                .and_then(|located| self.stat_located(&located));
             if there.map_or(true, |there| there.ino != node.0 || !there.is_dir()) {
                 return Err(StoreError::Conflict);
             }
@@ -123,14 +123,14 @@ impl PhysicalStore {
     }
 
     /// Makes sure that nothing has these names, which no other process can make while the tree is held alone.
-    fn check_free(&self, names: &[StorePath]) -> StoreResult<()> {
+    fn check_absent(&self, names: &[StorePath]) -> StoreResult<()> {
         for path in names {
             let found = self
-                .locate(&NodePath::path(path.clone()), LookupPurpose::Find)
-                .and_then(|located| self.stat_place(&located));
+                .locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)
+                .and_then(|located| self.stat_located(&located));
             match found {
                 Ok(_) | Err(StoreError::Link(_)) => {
-                    return Err(StoreError::NotFree { path: escaped(path.as_bytes()).to_string() });
+                    return Err(StoreError::NotFree { path: escape_name(path.as_bytes()).to_string() });
                 }
                 Err(StoreError::NotFound | StoreError::NotADirectory) => {}
                 Err(error) => return Err(error),
@@ -159,7 +159,7 @@ impl<'s> PhysicalChange<'s> {
         }
     }
 
-    fn step(&mut self, step: Step) -> StoreResult<StepOutcome> {
+    fn apply_step(&mut self, step: Step) -> StoreResult<StepOutcome> {
         match step {
             Step::Write { at, content, put } => self.write(&at, content, &put),
             Step::Edit { at, edit, expect, keep: _ } => self.edit(&at, &edit, expect),
@@ -180,64 +180,64 @@ impl<'s> PhysicalChange<'s> {
     }
 
     /// Fails if the change is to stop.
-    pub(super) fn check_wanted(&self) -> StoreResult<()> {
-        check_wanted(self.watch.as_ref())
+    pub(super) fn check_cancelled(&self) -> StoreResult<()> {
+        check_not_stopped(self.watch.as_ref())
     }
 
     pub(super) fn durability(&self) -> Durability {
         self.durability
     }
 
-    pub(super) fn is_several(&self) -> bool {
+    pub(super) fn is_multi_action(&self) -> bool {
         self.several
     }
 
     /// From now on it has more than one action: nobody else changes anything, and each goes through the journal.
-    pub(super) fn becomes_several(&mut self) -> StoreResult<()> {
+    pub(super) fn make_multi_action(&mut self) -> StoreResult<()> {
         self.several = true;
-        self.open_journal()?;
-        self.hold_alone()
+        self.open_intent_log()?;
+        self.lock_tree()
     }
 
     /// Keeps others from changing what is at these spots, until the change is made or taken back, or others are held.
-    pub(super) fn hold(&mut self, spots: &[&HostSlot]) -> StoreResult<()> {
-        self.release();
+    pub(super) fn lock_names(&mut self, spots: &[&HostSlot]) -> StoreResult<()> {
+        self.unlock_names();
         if self.alone.is_some() {
             return Ok(());
         }
         let mut wanted: Vec<_> = spots.iter().map(|spot| spot.stripe()).collect();
         let mut is_recovered = false;
         loop {
-            match self.shop.locks.names(&mut wanted) {
+            match self.shop.locks.lock_names(&mut wanted) {
                 Ok(Some(held)) => {
                     self.held = Some(held);
                     break;
                 }
                 Ok(None) => {}
                 // A full disk has no room for the lock file of a name. That of everything is there.
-                Err(StoreError::NoSpace) => return self.hold_alone(),
+                Err(StoreError::NoSpace) => return self.lock_tree(),
                 Err(error) => return Err(error),
             }
             self.shop.recover(&self.store.root)?;
             is_recovered = true;
         }
         // What was taken back may have been a directory on the way.
-        if is_recovered && !spots.iter().all(|spot| spot.is_there(&self.store.root)) {
+        if is_recovered && !spots.iter().all(|spot| spot.is_in_place(&self.store.root)) {
             return Err(StoreError::Conflict);
         }
         Ok(())
     }
 
     /// Gives the names back, before anything was done.
-    pub(super) fn release(&mut self) {
+    pub(super) fn unlock_names(&mut self) {
         self.held = None;
     }
 
     /// Keeps others from changing anything.
-    pub(super) fn hold_alone(&mut self) -> StoreResult<()> {
-        self.release();
+    pub(super) fn lock_tree(&mut self) -> StoreResult<()> {
+        self.unlock_names();
         while self.alone.is_none() {
-            self.alone = self.shop.locks.alone()?;
+            self.alone = self.shop.locks.lock_tree()?;
             if self.alone.is_none() {
                 self.shop.recover(&self.store.root)?;
             }
@@ -246,91 +246,96 @@ impl<'s> PhysicalChange<'s> {
     }
 
     /// Does one thing that others can see, having said first how to undo it.
-    pub(super) fn act(
+    pub(super) fn perform(
         &mut self,
         name: &'static str,
         how: UndoRecord,
         action: impl FnOnce() -> HostResult<()>,
     ) -> StoreResult<()> {
-        let how = self.intend(how)?;
-        let mark = self.enter(&how)?;
+        let how = self.log_intent(how)?;
+        let mark = self.log_action(&how)?;
         self.shop.life.pass(name)?;
-        if let Err(error) = action().map_err(refused) {
-            self.left(mark, &error)?;
+        if let Err(error) = action().map_err(errno_to_store_error) {
+            self.withdraw_action(mark, &error)?;
             return Err(error);
         }
         self.actions.push(how);
-        self.acted();
+        self.note_performed();
         Ok(())
     }
 
     /// Notes that the one action of this change has happened, before others may go on from there.
-    fn acted(&self) {
-        if let Some(version) = self.book.version().filter(|_| !self.several) {
-            self.shop.noted.acted(version);
+    fn note_performed(&self) {
+        if let Some(version) = self.book.revision().filter(|_| !self.several) {
+            self.shop.noted.note_performed(version);
         }
     }
 
     /// The present use of the journal, if there is one.
-    pub(super) fn journal_epoch(&self) -> Option<u64> {
+    pub(super) fn intent_log_epoch(&self) -> Option<u64> {
         self.journal.as_ref().and_then(IntentLog::epoch)
     }
 
     /// Writes into the journal how to undo what comes next, if this change needs one: of a change that has one action the
     /// ledger knows it.
-    fn intend(&mut self, how: UndoRecord) -> StoreResult<UndoRecord> {
+    fn log_intent(&mut self, how: UndoRecord) -> StoreResult<UndoRecord> {
         if !self.several {
             return Ok(how);
         }
-        self.open_journal()?;
+        self.open_intent_log()?;
         let durability = self.durability();
-        self.journal.as_mut().expect("opened above").intend(how, durability)
+        self.journal.as_mut().expect("opened above").append_intent(how, durability)
     }
 
-    fn open_journal(&mut self) -> StoreResult<()> {
+    fn open_intent_log(&mut self) -> StoreResult<()> {
         if self.journal.is_none() {
             self.shop.life.pass("journal")?;
-            self.journal = Some(self.shop.journal(self.durability())?);
+            self.journal = Some(self.shop.take_intent_log(self.durability())?);
         }
         Ok(())
     }
 
     /// [`Act::act`] for an action that is not one system call: it may be made in part, and is taken back if it fails.
-    pub(super) fn act_slowly(
+    pub(super) fn perform_non_atomic(
         &mut self,
         how: UndoRecord,
         action: impl FnOnce(&Self) -> StoreResult<()>,
     ) -> StoreResult<()> {
-        let how = self.intend(how)?;
-        self.enter(&how)?;
+        let how = self.log_intent(how)?;
+        self.log_action(&how)?;
         self.actions.push(how);
         action(self)?;
-        self.acted();
+        self.note_performed();
         Ok(())
     }
 
     /// Puts something from the workshop where nothing is.
-    pub(super) fn place(&mut self, scrap: &mut TempEntry, ino: u64, spot: &HostSlot) -> StoreResult<()> {
-        let (at, stash) = (spot.top_path().to_vec(), scrap.name().to_owned());
-        let how = UndoRecord::Placed { at, print: self.print(&stash)?, stash, ino };
-        let room = self.shop.room();
-        self.act("place", how, || owner::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
-        scrap.used();
-        self.touched(&spot.dir)
+    pub(super) fn move_into_place(
+        &mut self,
+        scrap: &mut TempEntry,
+        ino: u64,
+        spot: &HostSlot,
+    ) -> StoreResult<()> {
+        let (at, stash) = (spot.first_path().to_vec(), scrap.name().to_owned());
+        let how = UndoRecord::Placed { at, print: self.tree_fingerprint(&stash)?, stash, ino };
+        let room = self.shop.staging_dir_fd();
+        self.perform("place", how, || owner::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
+        scrap.mark_placed();
+        self.schedule_dir_sync(&spot.dir)
     }
 
     /// The fingerprint of something in the room, if the journal may have to recognise it.
-    fn print(&self, stash: &str) -> StoreResult<Option<TreeFingerprint>> {
-        self.several.then(|| TreeFingerprint::of(self.shop.room_dir(), stash.as_bytes())).transpose()
+    fn tree_fingerprint(&self, stash: &str) -> StoreResult<Option<TreeFingerprint>> {
+        self.several.then(|| TreeFingerprint::of(self.shop.staging_dir(), stash.as_bytes())).transpose()
     }
 
     /// Refuses to take away what Stead needs where it is, or a directory that holds such a thing.
-    pub(super) fn stays(&self, spot: &HostSlot) -> StoreResult<()> {
-        match self.store.mask.inside(spot.path()) {
+    pub(super) fn check_may_leave(&self, spot: &HostSlot) -> StoreResult<()> {
+        match self.store.mask.masked_or_pinned_below(spot.path()) {
             Some(b"") => Err(StoreError::Spared { path: ".".to_owned() }),
             Some(kept) => {
                 let kept = kept.strip_prefix(b"/").unwrap_or(kept);
-                Err(StoreError::Spared { path: escaped(kept).to_string() })
+                Err(StoreError::Spared { path: escape_name(kept).to_string() })
             }
             None => Ok(()),
         }
@@ -338,21 +343,21 @@ impl<'s> PhysicalChange<'s> {
 
     /// Puts something from the workshop in place of what is there, unless another program has changed it since it was
     /// seen: then both contents stay.
-    pub(super) fn swap(
+    pub(super) fn replace_in_place(
         &mut self,
         scrap: &mut TempEntry,
         ours: u64,
         spot: &HostSlot,
         seen: &HostStat,
     ) -> StoreResult<()> {
-        self.stays(spot)?;
+        self.check_may_leave(spot)?;
         let stash = scrap.name().to_owned();
-        let (at, print) = (spot.path().to_vec(), self.print(&stash)?);
+        let (at, print) = (spot.path().to_vec(), self.tree_fingerprint(&stash)?);
         let how = UndoRecord::Swapped { at, stash: stash.clone(), ours, theirs: seen.ino, print };
-        let room = self.shop.room();
+        let room = self.shop.staging_dir_fd();
         let mine: NameAt<'_> = (room, stash.as_bytes());
         let mut exchanged = true;
-        self.act("swap", how, || match host::exchange(mine, spot.at()) {
+        self.perform("swap", how, || match host::exchange(mine, spot.at()) {
             // Some file systems can't exchange. Then there is nothing to look at afterwards.
             Err(Errno::INVAL) => {
                 exchanged = false;
@@ -360,56 +365,56 @@ impl<'s> PhysicalChange<'s> {
             }
             result => result,
         })?;
-        scrap.used();
+        scrap.mark_placed();
         if exchanged {
-            let displaced = host::stat_at(room, stash.as_bytes()).map_err(refused)?;
-            if !displaced.holds_same(seen) {
-                self.give_way(&stash, ours, spot)?;
+            let displaced = host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?;
+            if !displaced.has_same_content(seen) {
+                self.restore_foreign_content(&stash, ours, spot)?;
                 self.actions.pop();
                 return Err(StoreError::Conflict);
             }
-            self.displaced(stash);
+            self.add_displaced(stash);
         }
-        self.touched(&spot.dir)
+        self.schedule_dir_sync(&spot.dir)
     }
 
     /// Lets another program's content have its name again, and keeps ours.
-    fn give_way(&self, stash: &str, ours: u64, spot: &HostSlot) -> StoreResult<()> {
-        let room = self.shop.room();
+    fn restore_foreign_content(&self, stash: &str, ours: u64, spot: &HostSlot) -> StoreResult<()> {
+        let room = self.shop.staging_dir_fd();
         for _ in 0..MAX_EXCHANGE_TRIES {
             self.shop.life.pass("give way")?;
-            host::exchange((room, stash.as_bytes()), spot.at()).map_err(refused)?;
-            if host::stat_at(room, stash.as_bytes()).map_err(refused)?.ino == ours {
+            host::exchange((room, stash.as_bytes()), spot.at()).map_err(errno_to_store_error)?;
+            if host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?.ino == ours {
                 break;
             }
         }
-        keep(room, stash, self.shop.kept()).map(drop).map_err(refused)
+        rescue(room, stash, self.shop.rescued()).map(drop).map_err(errno_to_store_error)
     }
 
     /// Takes what is there into the workshop, unless another program has changed it since it was seen.
-    pub(super) fn take(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<()> {
-        let stash = self.shop.fresh();
+    pub(super) fn move_to_staging(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<()> {
+        let stash = self.shop.fresh_name();
         let (at, ino, changed) = (spot.path().to_vec(), seen.ino, seen.changed);
         let how = UndoRecord::Taken { at, stash: stash.clone(), ino, changed };
-        let room = self.shop.room();
-        self.act("take", how, || owner::rename_new(spot.at(), (room, stash.as_bytes())))?;
-        let taken = host::stat_at(room, stash.as_bytes()).map_err(refused)?;
+        let room = self.shop.staging_dir_fd();
+        self.perform("take", how, || owner::rename_new(spot.at(), (room, stash.as_bytes())))?;
+        let taken = host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?;
         // What is in a directory changes all the time; a file must be the one that was asked for.
-        let same = if seen.is_dir() { taken.ino == seen.ino } else { taken.holds_same(seen) };
+        let same = if seen.is_dir() { taken.ino == seen.ino } else { taken.has_same_content(seen) };
         if !same {
             return Err(StoreError::Conflict);
         }
-        self.displaced(stash);
-        self.touched(&spot.dir)
+        self.add_displaced(stash);
+        self.schedule_dir_sync(&spot.dir)
     }
 
     /// What a change has displaced, in the workshop: thrown away when the change is done.
-    pub(super) fn displaced(&mut self, stash: String) {
+    pub(super) fn add_displaced(&mut self, stash: String) {
         self.trash.push(stash);
     }
 
     /// Notes that a directory has to reach the disk before the change is acknowledged.
-    pub(super) fn touched(&mut self, dir: &Dir) -> StoreResult<()> {
+    pub(super) fn schedule_dir_sync(&mut self, dir: &Dir) -> StoreResult<()> {
         if self.durability() == Durability::Fast {
             return Ok(());
         }
@@ -421,7 +426,7 @@ impl<'s> PhysicalChange<'s> {
     }
 
     /// [`Act::touched`] for a file that was written into.
-    pub(super) fn wrote(&mut self, file: File) -> StoreResult<()> {
+    pub(super) fn schedule_file_sync(&mut self, file: File) -> StoreResult<()> {
         if self.durability() == Durability::Full && !self.several {
             self.unsynced.push(Unsynced::File(file));
         }
@@ -435,7 +440,7 @@ impl<'s> PhysicalChange<'s> {
     pub(super) fn sync_new(&self, file: &File) -> StoreResult<()> {
         match self.durability() {
             Durability::Full if !self.several => {
-                sync::all(sync::SyncPoint::NewContent, file).map_err(refused)
+                sync::sync_all(sync::SyncPoint::NewContent, file).map_err(errno_to_store_error)
             }
             Durability::Full | Durability::Fast => Ok(()),
         }
@@ -445,35 +450,37 @@ impl<'s> PhysicalChange<'s> {
     pub(super) fn sync_new_tree(&self) -> StoreResult<()> {
         match self.durability() {
             Durability::Full if !self.several => {
-                sync::file_system(sync::SyncPoint::NewTree, &self.store.root.dir).map_err(refused)
+                sync::sync_file_system(sync::SyncPoint::NewTree, &self.store.root.dir)
+                    .map_err(errno_to_store_error)
             }
             Durability::Full | Durability::Fast => Ok(()),
         }
     }
 
     fn sync_dir(&self, dir: &Dir) -> StoreResult<()> {
-        match sync::all(sync::SyncPoint::ChangedDirectory, dir) {
+        match sync::sync_all(sync::SyncPoint::ChangedDirectory, dir) {
             // A directory that may be entered but not listed has a handle that can't be synced.
             Err(Errno::BADF) => {
-                sync::file_system(sync::SyncPoint::ChangedDirectory, &self.store.root.dir).map_err(refused)
+                sync::sync_file_system(sync::SyncPoint::ChangedDirectory, &self.store.root.dir)
+                    .map_err(errno_to_store_error)
             }
-            result => result.map_err(refused),
+            result => result.map_err(errno_to_store_error),
         }
     }
 
     /// Follows a directory to its new name, so that nodes below it are found.
-    pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) {
-        self.store.nodes.moved(from, to);
+    pub(super) fn track_rename(&mut self, from: &[u8], to: &[u8]) {
+        self.store.nodes.rename(from, to);
         self.moves.push(NodePathChange::Renamed(from.to_vec(), to.to_vec()));
     }
 
     /// Remembers where a node was, should the change be taken back.
-    pub(super) fn was(&mut self, ino: u64, path: &[u8]) {
+    pub(super) fn track_previous_path(&mut self, ino: u64, path: &[u8]) {
         self.moves.push(NodePathChange::Was(ino, path.to_vec()));
     }
 
-    pub(super) fn exchanged(&mut self, one: &[u8], other: &[u8]) {
-        self.store.nodes.exchanged(one, other);
+    pub(super) fn track_exchange(&mut self, one: &[u8], other: &[u8]) {
+        self.store.nodes.exchange(one, other);
         self.moves.push(NodePathChange::Exchanged(one.to_vec(), other.to_vec()));
     }
 
@@ -489,7 +496,7 @@ impl<'s> PhysicalChange<'s> {
         if !self.several {
             // One action can't be seen in part: others go on while this caller waits for the disk.
             self.alone = None;
-            self.release();
+            self.unlock_names();
         }
         if let Err(error) = self.commit(&unsynced) {
             return Err(self.roll_back(error));
@@ -498,8 +505,8 @@ impl<'s> PhysicalChange<'s> {
         // From here on the change is made, whatever happens: what fails is done by whoever opens next.
         if self.shop.life.pass("clean").is_ok() {
             let trash = std::mem::take(&mut self.trash);
-            let version = self.settle(trash);
-            self.close_journal();
+            let version = self.keep_or_discard_displaced(trash);
+            self.close_intent_log();
             Ok(version)
         } else {
             self.shop.life.check().map(|()| None)
@@ -512,27 +519,27 @@ impl<'s> PhysicalChange<'s> {
         if !self.shop.deferred.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        sync::file_system(sync::SyncPoint::DeferredChanges, &self.store.root.dir).map_err(|error| {
+        sync::sync_file_system(sync::SyncPoint::DeferredChanges, &self.store.root.dir).map_err(|error| {
             self.shop.deferred.store(true, Ordering::Release);
-            refused(error)
+            errno_to_store_error(error)
         })
     }
 
     fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
-        self.close_book()?;
+        self.write_ledger()?;
         if self.durability == Durability::Full {
             self.sync_deferred()?;
         }
         for thing in unsynced {
             match thing {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,
-                Unsynced::File(file) => match sync::all(sync::SyncPoint::WrittenFile, file) {
+                Unsynced::File(file) => match sync::sync_all(sync::SyncPoint::WrittenFile, file) {
                     // A file that may not be read was opened by its path alone, to set its mode and time.
                     Err(Errno::BADF) => {
-                        sync::file_system(sync::SyncPoint::SeveralActions, &self.store.root.dir)
-                            .map_err(refused)?;
+                        sync::sync_file_system(sync::SyncPoint::SeveralActions, &self.store.root.dir)
+                            .map_err(errno_to_store_error)?;
                     }
-                    result => result.map_err(refused)?,
+                    result => result.map_err(errno_to_store_error)?,
                 },
             }
         }
@@ -540,44 +547,45 @@ impl<'s> PhysicalChange<'s> {
             && let Some(journal) = &mut self.journal
         {
             if self.durability == Durability::Full {
-                sync::file_system(sync::SyncPoint::SeveralActions, &self.store.root.dir).map_err(refused)?;
+                sync::sync_file_system(sync::SyncPoint::SeveralActions, &self.store.root.dir)
+                    .map_err(errno_to_store_error)?;
             }
             // That may have taken long. This is the last moment at which all of it can be rolled back.
-            check_wanted(self.watch.as_ref())?;
+            check_not_stopped(self.watch.as_ref())?;
             self.shop.life.pass("commit")?;
-            journal.done(self.durability)?;
+            journal.append_done(self.durability)?;
         }
         Ok(())
     }
 
-    fn close_journal(&mut self) {
+    fn close_intent_log(&mut self) {
         if let Some(mut journal) = self.journal.take()
             && journal.clear().is_ok()
         {
-            self.shop.give_back(journal);
+            self.shop.return_intent_log(journal);
         }
     }
 
     /// Takes everything back that was done, and returns the reason.
     fn roll_back(mut self, reason: StoreError) -> StoreError {
-        if self.shop.life.is_over() {
+        if self.shop.life.is_stopped() {
             return reason;
         }
         // Of several actions the journal tells how they ended, so the ledger has to forget them before it does; of one,
         // what it left in the room tells.
         // Where the database fails, it is told along with the next change.
         if self.several {
-            let _ = self.withdraw(&reason);
+            let _ = self.roll_back_ledger(&reason);
         }
         if self.held.is_none() && !self.actions.is_empty() {
             // The names were given back before the disk failed. Where they can't be had again, nothing is taken back that
             // others may have changed since.
-            let _ = self.hold_alone();
+            let _ = self.lock_tree();
         }
         let site = UndoContext {
             root: &self.store.root,
-            room: self.shop.room(),
-            kept: self.shop.kept(),
+            room: self.shop.staging_dir_fd(),
+            kept: self.shop.rescued(),
             moment: UndoTime::Now,
             acted: false,
         };
@@ -593,13 +601,13 @@ impl<'s> PhysicalChange<'s> {
         }
         for step in self.moves.iter().rev() {
             match step {
-                NodePathChange::Renamed(from, to) => self.store.nodes.moved(to, from),
-                NodePathChange::Exchanged(one, other) => self.store.nodes.exchanged(one, other),
-                NodePathChange::Was(ino, path) => self.store.nodes.note(*ino, path),
+                NodePathChange::Renamed(from, to) => self.store.nodes.rename(to, from),
+                NodePathChange::Exchanged(one, other) => self.store.nodes.exchange(one, other),
+                NodePathChange::Was(ino, path) => self.store.nodes.remember(*ino, path),
             }
         }
         if !self.several {
-            let _ = self.withdraw(&reason);
+            let _ = self.roll_back_ledger(&reason);
         }
         for action in &self.actions {
             match action {
@@ -613,13 +621,13 @@ impl<'s> PhysicalChange<'s> {
         for stash in &self.trash {
             self.shop.discard(stash);
         }
-        self.close_journal();
+        self.close_intent_log();
         reason
     }
 }
 
 /// Whether what a step displaces is kept.
-fn keep_of(step: &Step) -> DisplacedContent {
+fn keep_policy_of(step: &Step) -> DisplacedContent {
     match step {
         Step::Write { put, .. } | Step::Append { put, .. } => put.keep,
         Step::Edit { keep, .. } | Step::Remove { keep, .. } | Step::Copy { keep, .. } => *keep,

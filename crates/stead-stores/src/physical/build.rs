@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use stead_core::store::StoreResult;
 
 use super::act::PhysicalChange;
-use super::host::{self, GRANTABLE_MODE_BITS, HostStat, SETGID, refused};
+use super::host::{self, GRANTABLE_MODE_BITS, HostStat, SETGID, errno_to_store_error};
 use super::root::Dir;
 use super::spot::HostSlot;
 use super::workshop::TempEntry;
@@ -14,7 +14,7 @@ use crate::sync;
 
 impl PhysicalChange<'_> {
     /// Makes the missing parents of a spot in the workshop, and puts `scrap` into the last of them.
-    fn wrap(&self, scrap: &TempEntry, spot: &HostSlot) -> StoreResult<StagedParents> {
+    fn stage_missing_parents(&self, scrap: &TempEntry, spot: &HostSlot) -> StoreResult<StagedParents> {
         let mut names: Vec<&[u8]> = spot.names().skip(1).collect();
         let last = names.pop().expect("called for a spot with missing parents");
         let (top, mut dir) = self.new_dir(None, spot)?;
@@ -23,34 +23,34 @@ impl PhysicalChange<'_> {
             dir = self.new_dir_in(&dir, name, None, spot)?;
             chain.push(dir.clone());
         }
-        host::rename_new((self.shop.room(), scrap.name().as_bytes()), (dir.as_fd(), last))
-            .map_err(refused)?;
+        host::rename_new((self.shop.staging_dir_fd(), scrap.name().as_bytes()), (dir.as_fd(), last))
+            .map_err(errno_to_store_error)?;
         if self.durability() == Durability::Full {
             for dir in chain.iter().rev() {
-                sync::all(sync::SyncPoint::NewParents, dir).map_err(refused)?;
+                sync::sync_all(sync::SyncPoint::NewParents, dir).map_err(errno_to_store_error)?;
             }
         }
-        let ino = host::stat(&chain[0]).map_err(refused)?.ino;
+        let ino = host::stat(&chain[0]).map_err(errno_to_store_error)?.ino;
         Ok(StagedParents { top, ino, dir })
     }
 
     /// Puts a scrap where nothing is, with the parents that are missing, in one step.
-    pub(super) fn place_wrapped(
+    pub(super) fn place_with_parents(
         &mut self,
         scrap: &mut TempEntry,
         ino: u64,
         spot: &HostSlot,
     ) -> StoreResult<()> {
         if spot.has_parent() {
-            return self.place(scrap, ino, spot);
+            return self.move_into_place(scrap, ino, spot);
         }
-        let mut wrapped = self.wrap(scrap, spot)?;
-        let placed = self.place(&mut wrapped.top, wrapped.ino, spot);
+        let mut wrapped = self.stage_missing_parents(scrap, spot)?;
+        let placed = self.move_into_place(&mut wrapped.top, wrapped.ino, spot);
         match &placed {
-            Ok(()) => scrap.used(),
+            Ok(()) => scrap.mark_placed(),
             // Someone else has made the parents: out of the wrapping again.
             Err(_) => {
-                let room = (self.shop.room(), scrap.name().as_bytes());
+                let room = (self.shop.staging_dir_fd(), scrap.name().as_bytes());
                 let _ = host::rename_new((wrapped.dir.as_fd(), spot.name()), room);
             }
         }
@@ -59,25 +59,26 @@ impl PhysicalChange<'_> {
 
     /// A new directory in the room.
     pub(super) fn new_dir(&self, mode: Option<u32>, spot: &HostSlot) -> StoreResult<(TempEntry, Dir)> {
-        let scrap = TempEntry::new(self.shop, self.shop.fresh());
-        let dir = self.new_dir_in(self.shop.room_dir(), scrap.name().as_bytes(), mode, spot)?;
+        let scrap = TempEntry::new(self.shop, self.shop.fresh_name());
+        let dir = self.new_dir_in(self.shop.staging_dir(), scrap.name().as_bytes(), mode, spot)?;
         Ok((scrap, dir))
     }
 
     fn new_dir_in(&self, parent: &Dir, name: &[u8], mode: Option<u32>, spot: &HostSlot) -> StoreResult<Dir> {
-        host::make_dir(parent.as_fd(), name).map_err(refused)?;
-        let dir = parent.enter(name, host::OpenMode::Directory).map_err(refused)?;
-        let made = host::stat(&dir).map_err(refused)?;
-        self.own(&dir, &made, None, spot)?;
+        host::make_dir(parent.as_fd(), name).map_err(errno_to_store_error)?;
+        let dir = parent.enter(name, host::OpenMode::Directory).map_err(errno_to_store_error)?;
+        let made = host::stat(&dir).map_err(errno_to_store_error)?;
+        self.set_new_owner(&dir, &made, None, spot)?;
         // A directory whose group is handed down hands it down further.
         let inherited = spot.dir_stat.mode & SETGID;
-        host::set_mode(&dir, mode.unwrap_or(0o755) & GRANTABLE_MODE_BITS | inherited).map_err(refused)?;
-        host::set_modified(&dir, self.now()).map_err(refused)?;
+        host::set_mode(&dir, mode.unwrap_or(0o755) & GRANTABLE_MODE_BITS | inherited)
+            .map_err(errno_to_store_error)?;
+        host::set_modified(&dir, self.now()).map_err(errno_to_store_error)?;
         Ok(dir)
     }
 
     /// Gives something new to whom it should belong: the owner of what it replaces, or of the directory.
-    pub(super) fn own(
+    pub(super) fn set_new_owner(
         &self,
         fd: impl AsFd,
         made: &HostStat,
@@ -91,7 +92,7 @@ impl PhysicalChange<'_> {
         if uid.is_none() && gid.is_none() {
             return Ok(());
         }
-        host::set_owner(fd, uid, gid).map_err(refused)
+        host::set_owner(fd, uid, gid).map_err(errno_to_store_error)
     }
 }
 

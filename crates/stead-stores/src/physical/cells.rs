@@ -14,8 +14,8 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate};
 use stead_core::store::StoreResult;
 
-use super::draft::fill;
-use super::host::failed;
+use super::draft::read_full;
+use super::host::io_to_store_error;
 
 const CELL_SIZE: usize = size_of::<u64>();
 
@@ -56,7 +56,7 @@ impl<const COUNT: usize> SharedCells<COUNT> {
             CellStorage::Read(file) => {
                 // A file that is shorter ends in zeros.
                 let mut bytes = vec![0; COUNT * CELL_SIZE];
-                fill(file, 0, &mut bytes)?;
+                read_full(file, 0, &mut bytes)?;
                 for (cell, bytes) in cells.iter_mut().zip(bytes.as_chunks().0) {
                     *cell = u64::from_le_bytes(*bytes);
                 }
@@ -73,7 +73,7 @@ impl<const COUNT: usize> SharedCells<COUNT> {
                 Ok(())
             }
             CellStorage::Read(file) => {
-                file.write_all_at(&value.to_le_bytes(), (index * CELL_SIZE) as u64).map_err(failed)
+                file.write_all_at(&value.to_le_bytes(), (index * CELL_SIZE) as u64).map_err(io_to_store_error)
             }
         }
     }

@@ -77,7 +77,7 @@ fn resolve(below: BorrowedFd<'_>, path: &[u8], how: OpenMode) -> HostResult<Owne
     let (flags, mode) = (how.flags(), rustix::fs::Mode::empty());
     let mut tries = 0;
     loop {
-        match host::patiently(|| rustix::fs::openat2(below, path, flags, mode, CONFINED_FLAGS)) {
+        match host::retry_transient(|| rustix::fs::openat2(below, path, flags, mode, CONFINED_FLAGS)) {
             // The kernel looks once more at the end. A file that was displaced in between lies elsewhere then, and
             // another one has its name.
             Err(Errno::XDEV) if tries < MAX_ESCAPE_RETRIES => tries += 1,

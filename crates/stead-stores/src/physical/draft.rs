@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stead_core::store::{Draft, SealedContent, StoreError, StoreResult};
 
-use super::host::{self, HostStat, failed, refused};
+use super::host::{self, HostStat, errno_to_store_error, io_to_store_error};
 use super::patch::{WriteExtent, WritePlan, WriteSource};
 use super::workshop::{StagingArea, TempFile};
 
@@ -39,15 +39,15 @@ enum NewContent {
 
 impl NewDraft {
     pub(super) fn new(shop: &Arc<StagingArea>) -> StoreResult<Self> {
-        let content = NewContent::Unsealed(shop.temp()?);
+        let content = NewContent::Unsealed(shop.new_temp_file()?);
         Ok(NewDraft { shop: Arc::clone(shop), content, size: 0 })
     }
 
     /// The file to be written to. The content is copied where the file was handed to a change, which was refused.
     fn unsealed(&mut self) -> StoreResult<&mut TempFile> {
         if let NewContent::Sealed(content) = &self.content {
-            let temp = self.shop.temp()?;
-            host::copy(content, 0, &temp.file, 0, self.size).map_err(failed)?;
+            let temp = self.shop.new_temp_file()?;
+            host::copy_range(content, 0, &temp.file, 0, self.size).map_err(io_to_store_error)?;
             self.content = NewContent::Unsealed(temp);
         }
         match &mut self.content {
@@ -64,11 +64,11 @@ impl Draft for NewDraft {
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
         let (NewContent::Unsealed(TempFile { file, .. }) | NewContent::Sealed(file)) = &self.content;
-        fill(file, offset, buffer)
+        read_full(file, offset, buffer)
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
-        self.unsealed()?.file.write_all_at(bytes, offset).map_err(failed)?;
+        self.unsealed()?.file.write_all_at(bytes, offset).map_err(io_to_store_error)?;
         if !bytes.is_empty() {
             self.size = self.size.max(offset + bytes.len() as u64);
         }
@@ -76,13 +76,13 @@ impl Draft for NewDraft {
     }
 
     fn set_size(&mut self, size: u64) -> StoreResult<()> {
-        self.unsealed()?.file.set_len(size).map_err(failed)?;
+        self.unsealed()?.file.set_len(size).map_err(io_to_store_error)?;
         self.size = size;
         Ok(())
     }
 
     fn seal(&mut self) -> StoreResult<SealedContent> {
-        let stays = self.unsealed()?.file.try_clone().map_err(failed)?;
+        let stays = self.unsealed()?.file.try_clone().map_err(io_to_store_error)?;
         match std::mem::replace(&mut self.content, NewContent::Sealed(stays)) {
             NewContent::Unsealed(temp) => Ok(SealedContent::new(self.size, DraftContent::Whole(temp))),
             NewContent::Sealed(_) => unreachable!("unsealed above"),
@@ -133,7 +133,7 @@ impl FileDraft {
 
 impl Changes {
     /// How to write these changes into the file itself, which may have grown since.
-    pub(super) fn plan(&self, now: &HostStat) -> Option<WritePlan<'_>> {
+    pub(super) fn write_plan(&self, now: &HostStat) -> Option<WritePlan<'_>> {
         // What lies behind the end is told from what lies before it.
         let parts = |(&start, &end): (&u64, &u64)| {
             let middle = now.size.clamp(start, end);
@@ -157,22 +157,24 @@ impl Changes {
     }
 
     /// The whole content, as a file of its own. If someone wrote into the base since, what it was is gone.
-    pub(super) fn whole(&self) -> StoreResult<TempFile> {
-        if !host::stat(&self.base).map_err(refused)?.holds_same(&self.stat) {
+    pub(super) fn into_temp_file(&self) -> StoreResult<TempFile> {
+        if !host::stat(&self.base).map_err(errno_to_store_error)?.has_same_content(&self.stat) {
             return Err(StoreError::Conflict);
         }
-        let temp = self.shop.temp()?;
-        host::copy(&self.base, 0, &temp.file, 0, self.shows.min(self.size)).map_err(failed)?;
-        temp.file.set_len(self.size).map_err(failed)?;
+        let temp = self.shop.new_temp_file()?;
+        host::copy_range(&self.base, 0, &temp.file, 0, self.shows.min(self.size))
+            .map_err(io_to_store_error)?;
+        temp.file.set_len(self.size).map_err(io_to_store_error)?;
         if let Some(overlay) = &self.overlay {
             for (&start, &end) in &self.written {
-                host::copy(&overlay.file, start, &temp.file, start, end - start).map_err(failed)?;
+                host::copy_range(&overlay.file, start, &temp.file, start, end - start)
+                    .map_err(io_to_store_error)?;
             }
         }
         Ok(temp)
     }
 
-    fn note(&mut self, mut start: u64, mut end: u64) {
+    fn note_written(&mut self, mut start: u64, mut end: u64) {
         let touching: Vec<_> = self
             .written
             .range(..=end)
@@ -228,7 +230,7 @@ impl Changes {
             let until = until.min(end);
             let piece = |at: u64| usize::try_from(at - offset).expect("within the buffer");
             let piece = &mut buffer[piece(at)..piece(until)];
-            let filled = source.map_or(Ok(0), |file| fill(file, at, piece))?;
+            let filled = source.map_or(Ok(0), |file| read_full(file, at, piece))?;
             piece[filled..].fill(0);
             at = until;
         }
@@ -240,12 +242,12 @@ impl Changes {
             return Ok(());
         }
         if self.overlay.is_none() {
-            self.overlay = Some(self.shop.temp()?);
+            self.overlay = Some(self.shop.new_temp_file()?);
         }
         let overlay = self.overlay.as_ref().expect("made above");
-        overlay.file.write_all_at(bytes, offset).map_err(failed)?;
+        overlay.file.write_all_at(bytes, offset).map_err(io_to_store_error)?;
         let end = offset + bytes.len() as u64;
-        self.note(offset, end);
+        self.note_written(offset, end);
         self.size = self.size.max(end);
         Ok(())
     }
@@ -264,14 +266,14 @@ impl Changes {
 }
 
 /// Reads until the buffer is full or the file ends.
-pub(super) fn fill(file: &File, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+pub(super) fn read_full(file: &File, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(io_to_store_error(error)),
         }
     }
     Ok(filled)

@@ -73,7 +73,7 @@ pub(super) fn open_ambient(path: &std::path::Path) -> HostResult<OwnedFd> {
 
 /// Opens a name in a directory as what it is itself.
 pub(super) fn open_name(dir: BorrowedFd<'_>, name: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
-    patiently(|| rustix::fs::openat(dir, name, how.flags(), Mode::empty()))
+    retry_transient(|| rustix::fs::openat(dir, name, how.flags(), Mode::empty()))
 }
 
 /// Makes a file that was not there, for reading and writing. Only in Stead's own directories, which nobody else enters:
@@ -81,14 +81,14 @@ pub(super) fn open_name(dir: BorrowedFd<'_>, name: &[u8], how: OpenMode) -> Host
 pub(super) fn create(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-    patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
+    retry_transient(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
 }
 
 /// Opens one of Stead's own files, which may have to be made first.
 pub(super) fn open_or_create(dir: BorrowedFd<'_>, name: &str) -> HostResult<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
-    patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
+    retry_transient(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
 }
 
 /// From now on everything that is written to a file goes to its end.
@@ -98,7 +98,7 @@ pub(super) fn set_appending(file: &File) -> HostResult<()> {
 }
 
 /// Repeats what lost a race, and waits where the process has no descriptor left: other calls hold theirs only briefly.
-pub(super) fn patiently<T>(mut call: impl FnMut() -> HostResult<T>) -> HostResult<T> {
+pub(super) fn retry_transient<T>(mut call: impl FnMut() -> HostResult<T>) -> HostResult<T> {
     let (mut races, mut waits) = (0, 0);
     loop {
         match call() {
@@ -162,7 +162,7 @@ impl HostStat {
 
     /// Whether it is the same file with, as far as can be told, the same content. A rename sets the time of change,
     /// so that one says nothing of what a rename has displaced.
-    pub(super) fn holds_same(&self, other: &HostStat) -> bool {
+    pub(super) fn has_same_content(&self, other: &HostStat) -> bool {
         let face = |stat: &HostStat| (stat.dev, stat.ino, stat.kind, stat.size, stat.modified);
         face(self) == face(other)
     }
@@ -200,7 +200,7 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> HostResult<HostSta
         ino: stat.stx_ino,
         // Before Linux 5.8 a mount has no number here, and a file system that is mounted twice counts as one.
         mount: if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 { stat.stx_mnt_id } else { dev },
-        kind: kind(FileType::from_raw_mode(stat.stx_mode.into()))
+        kind: kind_of(FileType::from_raw_mode(stat.stx_mode.into()))
             .unwrap_or(NodeKind::Special(SpecialKind::Device)),
         links: stat.stx_nlink,
         mode: u32::from(stat.stx_mode) & 0o7777,
@@ -214,7 +214,7 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> HostResult<HostSta
 }
 
 /// The kind behind a host's type; `None` where the host did not say.
-fn kind(of: FileType) -> Option<NodeKind> {
+fn kind_of(of: FileType) -> Option<NodeKind> {
     Some(match of {
         FileType::RegularFile => NodeKind::File,
         FileType::Directory => NodeKind::Directory,
@@ -235,7 +235,7 @@ pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<NodeKin
         let entry = entry.map_err(|error| if error == Errno::BADF { Errno::ACCESS } else { error })?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
-            each(name, kind(entry.file_type()));
+            each(name, kind_of(entry.file_type()));
         }
     }
     Ok(())
@@ -275,7 +275,7 @@ pub(super) fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<()> {
 }
 
 /// Makes a symlink.
-pub(super) fn make_link(dir: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> HostResult<()> {
+pub(super) fn make_symlink(dir: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> HostResult<()> {
     rustix::fs::symlinkat(target, dir, name)
 }
 
@@ -303,7 +303,9 @@ pub(super) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<()> {
 pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> HostResult<()> {
     let mode = Mode::from_raw_mode(mode);
     match rustix::fs::fchmod(&fd, mode) {
-        Err(Errno::BADF) => itself(rustix::fs::chmodat(CWD, path_of(fd.as_fd()), mode, AtFlags::empty())),
+        Err(Errno::BADF) => {
+            map_missing_proc(rustix::fs::chmodat(CWD, proc_path(fd.as_fd()), mode, AtFlags::empty()))
+        }
         result => result,
     }
 }
@@ -312,16 +314,16 @@ pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> HostResult<()> {
 pub(super) fn reopen(handle: BorrowedFd<'_>, how: OpenMode) -> HostResult<OwnedFd> {
     // The path is itself a symlink, to what the handle stands for.
     let flags = how.flags() - OFlags::NOFOLLOW;
-    itself(patiently(|| rustix::fs::open(path_of(handle), flags, Mode::empty())))
+    map_missing_proc(retry_transient(|| rustix::fs::open(proc_path(handle), flags, Mode::empty())))
 }
 
 /// The path by which the kernel finds what a handle stands for.
-fn path_of(handle: BorrowedFd<'_>) -> String {
+fn proc_path(handle: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
 /// Where a host has no such paths, there is no way to what has only a handle.
-fn itself<T>(answer: HostResult<T>) -> HostResult<T> {
+fn map_missing_proc<T>(answer: HostResult<T>) -> HostResult<T> {
     answer.map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error })
 }
 
@@ -347,7 +349,7 @@ pub(super) fn set_link_owner(dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u3
     }
 }
 
-fn times(modified: Timestamp) -> Timestamps {
+fn timestamps(modified: Timestamp) -> Timestamps {
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let modified = Timespec { tv_sec: modified.as_secs(), tv_nsec: modified.subsec_nanos().into() };
     Timestamps { last_access: omit, last_modification: modified }
@@ -355,10 +357,10 @@ fn times(modified: Timestamp) -> Timestamps {
 
 /// Sets the time of the last modification of what is open, be it a mere handle.
 pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> HostResult<()> {
-    match rustix::fs::futimens(&fd, &times(modified)) {
+    match rustix::fs::futimens(&fd, &timestamps(modified)) {
         Err(Errno::BADF) => {
-            let path = path_of(fd.as_fd());
-            itself(rustix::fs::utimensat(CWD, path, &times(modified), AtFlags::empty()))
+            let path = proc_path(fd.as_fd());
+            map_missing_proc(rustix::fs::utimensat(CWD, path, &timestamps(modified), AtFlags::empty()))
         }
         result => result,
     }
@@ -366,7 +368,7 @@ pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> HostResult<()>
 
 /// Sets the time of the last modification of a name itself.
 pub(super) fn set_modified_at(dir: BorrowedFd<'_>, name: &[u8], modified: Timestamp) -> HostResult<()> {
-    rustix::fs::utimensat(dir, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW)
+    rustix::fs::utimensat(dir, name, &timestamps(modified), AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// How a file is locked between processes.
@@ -415,7 +417,7 @@ pub(super) fn try_lock(fd: impl AsFd) -> HostResult<bool> {
 }
 
 /// Copies a stretch of one file to another, inside the kernel where it can. Returns how much there was to copy.
-pub(super) fn copy(from: &File, start: u64, to: &File, to_start: u64, length: u64) -> io::Result<u64> {
+pub(super) fn copy_range(from: &File, start: u64, to: &File, to_start: u64, length: u64) -> io::Result<u64> {
     let mut done = 0;
     while done < length {
         let (mut source, mut sink) = (start + done, to_start + done);
@@ -425,7 +427,7 @@ pub(super) fn copy(from: &File, start: u64, to: &File, to_start: u64, length: u6
             Ok(count) => done += count as u64,
             Err(Errno::INTR) => {}
             Err(Errno::INVAL | Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => {
-                return copy_by_hand(from, start, to, to_start, length, done);
+                return copy_range_by_reading(from, start, to, to_start, length, done);
             }
             Err(error) => return Err(error.into()),
         }
@@ -433,7 +435,7 @@ pub(super) fn copy(from: &File, start: u64, to: &File, to_start: u64, length: u6
     Ok(done)
 }
 
-fn copy_by_hand(
+fn copy_range_by_reading(
     from: &File,
     start: u64,
     to: &File,
@@ -459,7 +461,7 @@ fn copy_by_hand(
 }
 
 /// What a failed host call means to the caller of a Store.
-pub(super) fn refused(errno: Errno) -> StoreError {
+pub(super) fn errno_to_store_error(errno: Errno) -> StoreError {
     match errno {
         Errno::NOENT => StoreError::NotFound,
         Errno::NOTDIR => StoreError::NotADirectory,
@@ -488,9 +490,9 @@ pub(super) fn refused(errno: Errno) -> StoreError {
 }
 
 /// [`refused`], for what the standard library answers about an open file.
-pub(super) fn failed(error: io::Error) -> StoreError {
+pub(super) fn io_to_store_error(error: io::Error) -> StoreError {
     match Errno::from_io_error(&error) {
-        Some(errno) => refused(errno),
+        Some(errno) => errno_to_store_error(errno),
         None => StoreError::Unavailable {
             what: "the host could not do it".to_owned(),
             source: Some(Box::new(error)),
@@ -505,7 +507,7 @@ mod tests {
     #[test]
     fn a_refusal_never_holds_a_host_path() {
         for code in 1..134 {
-            let error = refused(Errno::from_raw_os_error(code));
+            let error = errno_to_store_error(Errno::from_raw_os_error(code));
             assert!(!error.to_string().contains('/'), "{error}");
         }
     }

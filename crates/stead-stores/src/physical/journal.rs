@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use serde::{Deserialize, Serialize};
 use stead_core::store::StoreResult;
 
-use super::host::{self, OpenMode, failed, refused};
+use super::host::{self, OpenMode, errno_to_store_error, io_to_store_error};
 use super::root::{Dir, Root};
 use super::undo::{UndoContext, UndoRecord, UndoTime, undo};
 use crate::Durability;
@@ -52,10 +52,10 @@ impl IntentLog {
 
     /// An empty journal in a room, on the disk with its name: the records that follow only have to get there themselves.
     pub(super) fn create(room: BorrowedFd<'_>, name: String, durability: Durability) -> StoreResult<Self> {
-        let file = host::create(room, name.as_bytes()).map_err(refused)?;
+        let file = host::create(room, name.as_bytes()).map_err(errno_to_store_error)?;
         if durability == Durability::Full {
-            file.write_all_at(&[0; INITIAL_SIZE], 0).map_err(failed)?;
-            sync::all(sync::SyncPoint::IntentLogName, room).map_err(refused)?;
+            file.write_all_at(&[0; INITIAL_SIZE], 0).map_err(io_to_store_error)?;
+            sync::sync_all(sync::SyncPoint::IntentLogName, room).map_err(errno_to_store_error)?;
         }
         Ok(IntentLog::new(file, name))
     }
@@ -70,9 +70,13 @@ impl IntentLog {
     }
 
     /// Says how to undo what is done next.
-    pub(super) fn intend(&mut self, undo: UndoRecord, durability: Durability) -> StoreResult<UndoRecord> {
+    pub(super) fn append_intent(
+        &mut self,
+        undo: UndoRecord,
+        durability: Durability,
+    ) -> StoreResult<UndoRecord> {
         let record = IntentRecord::Undo(Box::new(undo));
-        self.write(&record, durability)?;
+        self.append(&record, durability)?;
         match record {
             IntentRecord::Undo(undo) => Ok(*undo),
             IntentRecord::Done => unreachable!("made above"),
@@ -80,11 +84,11 @@ impl IntentLog {
     }
 
     /// Says that everything is done: from now on nothing is undone.
-    pub(super) fn done(&mut self, durability: Durability) -> StoreResult<()> {
-        self.write(&IntentRecord::Done, durability)
+    pub(super) fn append_done(&mut self, durability: Durability) -> StoreResult<()> {
+        self.append(&IntentRecord::Done, durability)
     }
 
-    fn write(&mut self, record: &IntentRecord, durability: Durability) -> StoreResult<()> {
+    fn append(&mut self, record: &IntentRecord, durability: Durability) -> StoreResult<()> {
         if self.end == 0 {
             self.epoch = fastrand::u64(1..);
         }
@@ -94,10 +98,12 @@ impl IntentLog {
         bytes.extend_from_slice(&self.epoch.to_le_bytes());
         bytes.extend_from_slice(&checksum(self.epoch, &payload));
         bytes.extend_from_slice(&payload);
-        self.file.write_all_at(&bytes, self.end).map_err(failed)?;
+        self.file.write_all_at(&bytes, self.end).map_err(io_to_store_error)?;
         self.end += bytes.len() as u64;
         match durability {
-            Durability::Full => sync::data(sync::SyncPoint::Intent, &self.file).map_err(refused),
+            Durability::Full => {
+                sync::sync_data(sync::SyncPoint::Intent, &self.file).map_err(errno_to_store_error)
+            }
             Durability::Fast => Ok(()),
         }
     }
@@ -105,7 +111,7 @@ impl IntentLog {
     /// Makes it empty. Not synced: after a power cut the same records lead to the same end again.
     pub(super) fn clear(&mut self) -> StoreResult<()> {
         self.end = 0;
-        self.file.write_all_at(&[0; HEADER_LENGTH], 0).map_err(failed)
+        self.file.write_all_at(&[0; HEADER_LENGTH], 0).map_err(io_to_store_error)
     }
 }
 
@@ -116,19 +122,19 @@ fn checksum(epoch: u64, payload: &[u8]) -> [u8; 8] {
 }
 
 /// Makes an empty journal that has its blocks, for a disk that is full later on.
-pub(super) fn make_spare(room: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
-    let file = host::create(room, name).map_err(refused)?;
-    file.write_all_at(&[0; 4 * INITIAL_SIZE], 0).map_err(failed)
+pub(super) fn make_spare_intent_log(room: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
+    let file = host::create(room, name).map_err(errno_to_store_error)?;
+    file.write_all_at(&[0; 4 * INITIAL_SIZE], 0).map_err(io_to_store_error)
 }
 
 /// How the uses of a room's journals ended, by their epochs: whether all that they tell of was done.
 pub(super) type IntentLogOutcomes = HashMap<u64, bool>;
 
 /// How the uses of a room's journals ended.
-pub(super) fn fates(room: &Dir) -> StoreResult<IntentLogOutcomes> {
+pub(super) fn outcomes(room: &Dir) -> StoreResult<IntentLogOutcomes> {
     let mut fates = IntentLogOutcomes::new();
-    for journal in journals(room)? {
-        let (epoch, records) = read(&journal.file);
+    for journal in open_intent_logs(room)? {
+        let (epoch, records) = read_records(&journal.file);
         if let Some(last) = records.last() {
             fates.insert(epoch, matches!(last, IntentRecord::Done));
         }
@@ -138,11 +144,11 @@ pub(super) fn fates(room: &Dir) -> StoreResult<IntentLogOutcomes> {
 
 /// The records of a journal, as far as they are whole.
 fn records(file: &File) -> Vec<IntentRecord> {
-    read(file).1
+    read_records(file).1
 }
 
 /// The records of a journal, and the epoch of its present use.
-fn read(file: &File) -> (u64, Vec<IntentRecord>) {
+fn read_records(file: &File) -> (u64, Vec<IntentRecord>) {
     let mut records = Vec::new();
     let (mut at, mut first_epoch) = (0, None);
     loop {
@@ -168,25 +174,25 @@ fn read(file: &File) -> (u64, Vec<IntentRecord>) {
     (first_epoch.unwrap_or(0), records)
 }
 
-fn journals(room: &Dir) -> StoreResult<Vec<IntentLog>> {
+fn open_intent_logs(room: &Dir) -> StoreResult<Vec<IntentLog>> {
     let mut names = Vec::new();
-    let view = room.open(b"", OpenMode::Directory).map_err(refused)?;
+    let view = room.open(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
     host::entries(view, |name, _| {
         if name.starts_with(b"j") {
             names.extend(String::from_utf8(name.to_vec()));
         }
     })
-    .map_err(refused)?;
+    .map_err(errno_to_store_error)?;
     let open = |name: String| {
-        let file = room.open(name.as_bytes(), OpenMode::Change).map_err(refused)?;
+        let file = room.open(name.as_bytes(), OpenMode::Change).map_err(errno_to_store_error)?;
         Ok(IntentLog::new(file.into(), name))
     };
     names.into_iter().map(open).collect()
 }
 
 /// Whether a room has a change that is neither done nor undone.
-pub(super) fn is_open(room: &Dir) -> bool {
-    journals(room).is_ok_and(|journals| {
+pub(super) fn has_unfinished_change(room: &Dir) -> bool {
+    open_intent_logs(room).is_ok_and(|journals| {
         journals.iter().any(|journal| {
             let records = records(&journal.file);
             !records.is_empty() && !matches!(records.last(), Some(IntentRecord::Done))
@@ -195,8 +201,8 @@ pub(super) fn is_open(room: &Dir) -> bool {
 }
 
 /// Undoes what a process left half done, the last action first.
-pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
-    for mut journal in journals(room)? {
+pub(super) fn undo_unfinished(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
+    for mut journal in open_intent_logs(room)? {
         let records = records(&journal.file);
         if !matches!(records.last(), Some(IntentRecord::Done)) {
             let site = UndoContext { root, room: room.as_fd(), kept, moment: UndoTime::Later, acted: false };
@@ -205,10 +211,10 @@ pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
                     undo(&site, action)?;
                 }
             }
-            sync::file_system(sync::SyncPoint::Recovered, &root.dir).map_err(refused)?;
+            sync::sync_file_system(sync::SyncPoint::Recovered, &root.dir).map_err(errno_to_store_error)?;
         }
         journal.clear()?;
-        sync::data(sync::SyncPoint::RecoveredIntentLog, &journal.file).map_err(refused)?;
+        sync::sync_data(sync::SyncPoint::RecoveredIntentLog, &journal.file).map_err(errno_to_store_error)?;
     }
     Ok(())
 }
@@ -227,14 +233,14 @@ mod tests {
     fn records_of_an_earlier_use_and_torn_ones_are_not_read() {
         let mut journal = IntentLog::new(tempfile::tempfile().unwrap(), "j".into());
         for name in ["a", "b", "c"] {
-            journal.intend(taken(name), Durability::Fast).unwrap();
+            journal.append_intent(taken(name), Durability::Fast).unwrap();
         }
         assert_eq!(records(&journal.file).len(), 3);
         journal.clear().unwrap();
         assert!(records(&journal.file).is_empty());
-        journal.intend(taken("d"), Durability::Fast).unwrap();
+        journal.append_intent(taken("d"), Durability::Fast).unwrap();
         assert_eq!(records(&journal.file).len(), 1);
-        journal.done(Durability::Fast).unwrap();
+        journal.append_done(Durability::Fast).unwrap();
         assert!(matches!(&*records(&journal.file), [IntentRecord::Undo(_), IntentRecord::Done]));
         let length = journal.end;
         journal.file.set_len(length - 1).unwrap();

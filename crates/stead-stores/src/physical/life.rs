@@ -21,33 +21,33 @@ impl FaultPoint {
         FaultPoint { over: AtomicBool::new(false), faults }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
     /// Refuses everything after death.
     pub(super) fn check(&self) -> StoreResult<()> {
-        if self.is_over() { Err(gone()) } else { Ok(()) }
+        if self.is_stopped() { Err(stopped_error()) } else { Ok(()) }
     }
 
     /// Passes a point at which it may end.
     pub(super) fn pass(&self, action: &'static str) -> StoreResult<()> {
         if let Some(faults) = &self.faults
-            && (self.is_over() || faults(action))
+            && (self.is_stopped() || faults(action))
         {
             self.over.store(true, Ordering::Relaxed);
-            return Err(gone());
+            return Err(stopped_error());
         }
         Ok(())
     }
 }
 
-fn gone() -> StoreError {
+fn stopped_error() -> StoreError {
     StoreError::unavailable("the Store was stopped; open it again")
 }
 
 impl fmt::Debug for FaultPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Life").field("over", &self.is_over()).finish_non_exhaustive()
+        f.debug_struct("Life").field("over", &self.is_stopped()).finish_non_exhaustive()
     }
 }

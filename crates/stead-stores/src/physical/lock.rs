@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWri
 use stead_core::store::{StoreError, StoreResult};
 
 use super::cells::SharedCells;
-use super::host::{self, Errno, HostResult, LockMode, refused};
+use super::host::{self, Errno, HostResult, LockMode, errno_to_store_error};
 use super::life::FaultPoint;
 
 const STRIPES: usize = 64;
@@ -99,17 +99,17 @@ impl Locks {
     }
 
     /// When waiting that begins now ends.
-    pub(super) fn until(&self) -> Instant {
+    pub(super) fn wait_deadline(&self) -> Instant {
         Instant::now() + self.patience
     }
 
     /// Waits until this process has room for another change.
-    pub(super) fn enter(&self) -> StoreResult<ChangePermit<'_>> {
-        let until = self.until();
+    pub(super) fn admit_change(&self) -> StoreResult<ChangePermit<'_>> {
+        let until = self.wait_deadline();
         let mut working = self.working.lock();
         while *working >= MAX_CONCURRENT_CHANGES {
             if self.free.wait_until(&mut working, until).timed_out() {
-                return Err(refused(Errno::TIMEDOUT));
+                return Err(errno_to_store_error(Errno::TIMEDOUT));
             }
         }
         *working += 1;
@@ -117,33 +117,35 @@ impl Locks {
     }
 
     /// Holds some names, for an ordinary change; `None` where a process died that held one of them.
-    pub(super) fn names(&self, wanted: &mut [Stripe]) -> StoreResult<Option<NameLocks<'_>>> {
-        let until = self.until();
-        let tree = self.shared(until).map_err(refused)?;
+    pub(super) fn lock_names(&self, wanted: &mut [Stripe]) -> StoreResult<Option<NameLocks<'_>>> {
+        let until = self.wait_deadline();
+        let tree = self.lock_tree_shared(until).map_err(errno_to_store_error)?;
         wanted.sort_unstable();
         let mut stripes = Vec::with_capacity(wanted.len());
         for (index, &stripe) in wanted.iter().enumerate() {
             if index == 0 || wanted[index - 1] != stripe {
-                stripes.push(self.stripe(stripe, until).map_err(refused)?);
+                stripes.push(self.lock_stripe(stripe, until).map_err(errno_to_store_error)?);
             }
         }
         let cells = self.acting.all()?;
-        if self.is_left(cells[TREE_CELL]) || wanted.iter().any(|stripe| self.is_left(cells[stripe.0])) {
+        if self.is_abandoned(cells[TREE_CELL])
+            || wanted.iter().any(|stripe| self.is_abandoned(cells[stripe.0]))
+        {
             return Ok(None);
         }
         for stripe in &mut stripes {
-            self.mark(stripe.index, self.me)?;
+            self.mark_acting(stripe.index, self.me)?;
             stripe.marked = true;
         }
         Ok(Some(NameLocks { _stripes: stripes, _tree: tree }))
     }
 
     /// Whether a cell, of a lock that this Store holds, names a process that died while it held the lock.
-    fn is_left(&self, cell: u64) -> bool {
+    fn is_abandoned(&self, cell: u64) -> bool {
         cell != 0 && cell != self.me
     }
 
-    fn mark(&self, index: usize, room: u64) -> StoreResult<()> {
+    fn mark_acting(&self, index: usize, room: u64) -> StoreResult<()> {
         match self.acting.set(index, room) {
             // On a full disk things can still be removed. Only a file system that never writes in place gets here.
             Err(StoreError::NoSpace) => Ok(()),
@@ -152,27 +154,28 @@ impl Locks {
     }
 
     /// Says that nobody acts under a lock any more. A Store that a test has stopped leaves what a killed process would.
-    fn unmark(&self, index: usize) {
-        if !self.life.is_over() {
+    fn unmark_acting(&self, index: usize) {
+        if !self.life.is_stopped() {
             // A cell that could not be cleared costs the next holder a look at a room that is in order.
-            let _ = self.mark(index, 0);
+            let _ = self.mark_acting(index, 0);
         }
     }
 
     /// The rooms of others that act under a lock. For who holds everything alone: that died while they did.
-    pub(super) fn left(&self) -> StoreResult<Vec<u64>> {
-        let mut rooms: Vec<_> = self.acting.all()?.into_iter().filter(|cell| self.is_left(*cell)).collect();
+    pub(super) fn abandoned(&self) -> StoreResult<Vec<u64>> {
+        let mut rooms: Vec<_> =
+            self.acting.all()?.into_iter().filter(|cell| self.is_abandoned(*cell)).collect();
         rooms.sort_unstable();
         rooms.dedup();
         Ok(rooms)
     }
 
     /// Says that nobody acts. Only for who holds everything alone, and has recovered what was left.
-    pub(super) fn clear(&self) -> StoreResult<()> {
-        (0..=TREE_CELL).try_for_each(|index| self.mark(index, 0))
+    pub(super) fn clear_acting(&self) -> StoreResult<()> {
+        (0..=TREE_CELL).try_for_each(|index| self.mark_acting(index, 0))
     }
 
-    fn stripe(&self, Stripe(index): Stripe, until: Instant) -> HostResult<StripeLock<'_>> {
+    fn lock_stripe(&self, Stripe(index): Stripe, until: Instant) -> HostResult<StripeLock<'_>> {
         let mut slot = self.stripes[index].try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
         if slot.is_none() {
             let open = |name: &str| host::open_or_create(self.dir.as_fd(), name);
@@ -189,7 +192,7 @@ impl Locks {
         Ok(StripeLock { locks: self, index, marked: false, slot: Some(slot) })
     }
 
-    fn shared(&self, until: Instant) -> HostResult<SharedTreeLock<'_>> {
+    fn lock_tree_shared(&self, until: Instant) -> HostResult<SharedTreeLock<'_>> {
         let inside = self.inside.try_read_until(until).ok_or(Errno::TIMEDOUT)?;
         let mut crowd = self.crowd.try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
         // Newcomers join those who are in already, but not for ever: another process may be waiting to be alone.
@@ -199,7 +202,7 @@ impl Locks {
             }
         }
         if crowd.holders == 0 {
-            self.queue(LockMode::Shared, until)?;
+            self.lock_tree_file(LockMode::Shared, until)?;
             crowd.since = Instant::now();
         }
         crowd.holders += 1;
@@ -208,26 +211,27 @@ impl Locks {
     }
 
     /// Holds everything, alone, for a change; `None` where a process died that held something.
-    pub(super) fn alone(&self) -> StoreResult<Option<TreeLock<'_>>> {
-        let mut alone = self.alone_to_recover()?;
-        if self.acting.all()?.into_iter().any(|cell| self.is_left(cell)) {
+    pub(super) fn lock_tree(&self) -> StoreResult<Option<TreeLock<'_>>> {
+        let mut alone = self.lock_tree_for_recovery()?;
+        if self.acting.all()?.into_iter().any(|cell| self.is_abandoned(cell)) {
             return Ok(None);
         }
-        self.mark(TREE_CELL, self.me)?;
+        self.mark_acting(TREE_CELL, self.me)?;
         alone.marked = true;
         Ok(Some(alone))
     }
 
     /// Holds everything, alone, whatever others have left.
-    pub(super) fn alone_to_recover(&self) -> StoreResult<TreeLock<'_>> {
-        let until = self.until();
-        let inside = self.inside.try_write_until(until).ok_or(Errno::TIMEDOUT).map_err(refused)?;
-        self.queue(LockMode::Exclusive, until).map_err(refused)?;
+    pub(super) fn lock_tree_for_recovery(&self) -> StoreResult<TreeLock<'_>> {
+        let until = self.wait_deadline();
+        let inside =
+            self.inside.try_write_until(until).ok_or(Errno::TIMEDOUT).map_err(errno_to_store_error)?;
+        self.lock_tree_file(LockMode::Exclusive, until).map_err(errno_to_store_error)?;
         Ok(TreeLock { locks: self, marked: false, _inside: inside })
     }
 
     /// Waits for the tree, one process after another: whoever waits to be alone keeps newcomers behind it.
-    fn queue(&self, lock: LockMode, until: Instant) -> HostResult<()> {
+    fn lock_tree_file(&self, lock: LockMode, until: Instant) -> HostResult<()> {
         host::lock(&self.turn, LockMode::Exclusive, until)?;
         let result = host::lock(&self.tree, lock, until);
         host::unlock(&self.turn)?;
@@ -266,7 +270,7 @@ impl Drop for StripeLock<'_> {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         if self.marked {
-            self.locks.unmark(self.index);
+            self.locks.unmark_acting(self.index);
         }
         if let Some(pair) = &*slot {
             // Closing the file would free it, too; there is nothing to do about a failure.
@@ -304,7 +308,7 @@ pub(super) struct TreeLock<'a> {
 impl Drop for TreeLock<'_> {
     fn drop(&mut self) {
         if self.marked {
-            self.locks.unmark(TREE_CELL);
+            self.locks.unmark_acting(TREE_CELL);
         }
         let _ = host::unlock(&self.locks.tree);
     }
@@ -332,15 +336,15 @@ mod tests {
                 let (sets, names, everything) = (&sets, &names, &everything);
                 scope.spawn(move || {
                     for round in 0..200 {
-                        let _room = sets[index % 2].enter();
+                        let _room = sets[index % 2].admit_change();
                         if round % 10 == index % 10 {
-                            let _held = sets[index % 2].alone().unwrap().unwrap();
+                            let _held = sets[index % 2].lock_tree().unwrap().unwrap();
                             assert_eq!(everything.fetch_add(1, Ordering::SeqCst), 0);
                             assert_eq!(names.load(Ordering::SeqCst), 0);
                             everything.fetch_sub(1, Ordering::SeqCst);
                         } else {
                             let _held = sets[index % 2]
-                                .names(&mut [Stripe(7), Stripe(3), Stripe(7)])
+                                .lock_names(&mut [Stripe(7), Stripe(3), Stripe(7)])
                                 .unwrap()
                                 .unwrap();
                             assert_eq!(names.fetch_add(1, Ordering::SeqCst), 0);
@@ -363,21 +367,21 @@ mod tests {
         };
         let lives = locks(dir.path());
         let (locks, life) = dies();
-        let held = locks.names(&mut [Stripe(3)]).unwrap().unwrap();
+        let held = locks.lock_names(&mut [Stripe(3)]).unwrap().unwrap();
         life.pass("death").unwrap_err();
         drop(held);
-        assert!(lives.names(&mut [Stripe(3), Stripe(4)]).unwrap().is_none());
-        assert!(lives.alone().unwrap().is_none());
-        assert!(lives.names(&mut [Stripe(4)]).unwrap().is_some(), "other names are nobody's");
-        let alone = lives.alone_to_recover().unwrap();
-        assert_eq!(lives.left().unwrap(), [7]);
-        lives.clear().unwrap();
+        assert!(lives.lock_names(&mut [Stripe(3), Stripe(4)]).unwrap().is_none());
+        assert!(lives.lock_tree().unwrap().is_none());
+        assert!(lives.lock_names(&mut [Stripe(4)]).unwrap().is_some(), "other names are nobody's");
+        let alone = lives.lock_tree_for_recovery().unwrap();
+        assert_eq!(lives.abandoned().unwrap(), [7]);
+        lives.clear_acting().unwrap();
         drop(alone);
         let (locks, life) = dies();
-        let alone = locks.alone().unwrap().unwrap();
+        let alone = locks.lock_tree().unwrap().unwrap();
         life.pass("death").unwrap_err();
         drop(alone);
-        assert!(lives.names(&mut [Stripe(4)]).unwrap().is_none(), "everything was the dead one's");
+        assert!(lives.lock_names(&mut [Stripe(4)]).unwrap().is_none(), "everything was the dead one's");
     }
 
     #[test]
@@ -395,10 +399,10 @@ mod tests {
                     let too_late = Instant::now() + Duration::from_secs(60);
                     while !all_had_theirs() && Instant::now() < too_late {
                         if index == 0 {
-                            let _held = set.alone().unwrap().unwrap();
+                            let _held = set.lock_tree().unwrap().unwrap();
                             mine.fetch_add(1, Ordering::Relaxed);
                         } else {
-                            let _held = set.names(&mut [Stripe(index)]).unwrap().unwrap();
+                            let _held = set.lock_names(&mut [Stripe(index)]).unwrap().unwrap();
                             mine.fetch_add(1, Ordering::Relaxed);
                             std::thread::sleep(Duration::from_millis(1));
                         }

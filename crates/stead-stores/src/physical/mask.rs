@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stead_core::name::folded;
+use stead_core::name::case_fold;
 
 /// Names that are Stead's own wherever they are: of a state directory, and of a configuration, with which an agent could
 /// widen its scopes at the next start.
@@ -21,12 +21,12 @@ pub(super) struct Mask {
 impl Mask {
     /// Masks those of the host paths that lie below the root; all of them are absolute and resolved.
     pub(super) fn new(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Mask { paths: below(root, paths), held: Vec::new() }
+        Mask { paths: relative_to_root(root, paths), held: Vec::new() }
     }
 
     /// Holds those of the host paths that lie below the root where they are.
-    pub(super) fn holding(self, root: &Path, held: impl IntoIterator<Item = PathBuf>) -> Self {
-        Mask { held: below(root, held), ..self }
+    pub(super) fn with_pinned(self, root: &Path, held: impl IntoIterator<Item = PathBuf>) -> Self {
+        Mask { held: relative_to_root(root, held), ..self }
     }
 
     /// Whether a path below the root is masked.
@@ -41,7 +41,7 @@ impl Mask {
     }
 
     /// Whether a name in a directory that is not masked is masked for its name alone: it is another stead's.
-    pub(super) fn is_foreign(&self, dir: &[u8], name: &[u8]) -> bool {
+    pub(super) fn is_other_steads_state(&self, dir: &[u8], name: &[u8]) -> bool {
         let path = join(dir, name);
         is_reserved(name) && !self.paths.iter().any(|masked| is_at_or_below(&path, masked))
     }
@@ -52,14 +52,14 @@ impl Mask {
     }
 
     /// The masked or held path, other than one by a reserved name, that is `dir` or lies below it, named from there.
-    pub(super) fn inside(&self, dir: &[u8]) -> Option<&[u8]> {
+    pub(super) fn masked_or_pinned_below(&self, dir: &[u8]) -> Option<&[u8]> {
         let mut kept = self.paths.iter().chain(&self.held);
         kept.find(|kept| is_at_or_below(kept, dir)).map(|kept| &kept[dir.len()..])
     }
 }
 
 /// Those of the paths that lie below the root, counted from there.
-fn below(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<Vec<u8>> {
+fn relative_to_root(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
     let below = |path: PathBuf| Some(path.strip_prefix(root).ok()?.as_os_str().as_bytes().to_vec());
     paths.into_iter().filter_map(below).filter(|path| !path.is_empty()).collect()
@@ -71,7 +71,7 @@ fn is_reserved(name: &[u8]) -> bool {
     if name.is_ascii() {
         return RESERVED_NAMES.iter().any(|reserved| name.eq_ignore_ascii_case(reserved.as_bytes()));
     }
-    std::str::from_utf8(name).is_ok_and(|name| RESERVED_NAMES.contains(&&*folded(name)))
+    std::str::from_utf8(name).is_ok_and(|name| RESERVED_NAMES.contains(&&*case_fold(name)))
 }
 
 /// Whether `path` is `other` or lies below it.
@@ -127,10 +127,10 @@ mod tests {
         assert!(!mask.hides("caf\u{e9}/st\u{e9}ad.toml".as_bytes()));
         assert!(mask.hides_entry(b"db", b"stead.db"));
         let own = Mask::new(Path::new("/r"), ["/r/.stead".into(), "/r/stead.toml".into()]);
-        assert!(!own.is_foreign(b"", b".stead") && !own.is_foreign(b"", b"stead.toml"));
-        assert!(own.is_foreign(b"a", b".stead") && own.is_foreign(b"a", b"Stead.toml"));
-        assert!(!own.is_foreign(b"a", b"other"));
-        assert_eq!(mask.inside(b"db"), Some(&b"/stead.db"[..]));
-        assert_eq!(mask.inside(b"d"), None);
+        assert!(!own.is_other_steads_state(b"", b".stead") && !own.is_other_steads_state(b"", b"stead.toml"));
+        assert!(own.is_other_steads_state(b"a", b".stead") && own.is_other_steads_state(b"a", b"Stead.toml"));
+        assert!(!own.is_other_steads_state(b"a", b"other"));
+        assert_eq!(mask.masked_or_pinned_below(b"db"), Some(&b"/stead.db"[..]));
+        assert_eq!(mask.masked_or_pinned_below(b"d"), None);
     }
 }

@@ -26,7 +26,7 @@ struct NodePathGenerations {
 
 impl NodePathTable {
     /// Remembers where a node is.
-    pub(super) fn note(&self, ino: u64, path: &[u8]) {
+    pub(super) fn remember(&self, ino: u64, path: &[u8]) {
         let tables = &mut *self.0.lock();
         if let Some(known) = tables.held.get_mut(&ino) {
             if **known != *path {
@@ -59,12 +59,12 @@ impl NodePathTable {
     }
 
     /// Follows a rename, of whatever lies at `from` with all below it.
-    pub(super) fn moved(&self, from: &[u8], to: &[u8]) {
+    pub(super) fn rename(&self, from: &[u8], to: &[u8]) {
         self.rewrite(|path| is_at_or_below(path, from).then(|| [to, &path[from.len()..]].concat()));
     }
 
     /// Follows an exchange of two names.
-    pub(super) fn exchanged(&self, one: &[u8], other: &[u8]) {
+    pub(super) fn exchange(&self, one: &[u8], other: &[u8]) {
         self.rewrite(|path| {
             if is_at_or_below(path, one) {
                 Some([other, &path[one.len()..]].concat())
@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn renames_and_exchanges_are_followed() {
         let nodes = NodePathTable::default();
-        nodes.note(1, b"a/x");
-        nodes.note(2, b"b");
-        nodes.note(3, b"ab");
-        nodes.moved(b"a", b"c/d");
+        nodes.remember(1, b"a/x");
+        nodes.remember(2, b"b");
+        nodes.remember(3, b"ab");
+        nodes.rename(b"a", b"c/d");
         assert_eq!(nodes.path(1).as_deref(), Some(&b"c/d/x"[..]));
-        nodes.exchanged(b"b", b"c");
+        nodes.exchange(b"b", b"c");
         assert_eq!(nodes.path(1).as_deref(), Some(&b"b/d/x"[..]));
         assert_eq!(nodes.path(2).as_deref(), Some(&b"c"[..]));
         assert_eq!(nodes.path(3).as_deref(), Some(&b"ab"[..]));
@@ -107,10 +107,10 @@ mod tests {
     #[test]
     fn what_nobody_names_does_not_pile_up() {
         let nodes = NodePathTable::default();
-        nodes.note(0, b"kept");
+        nodes.remember(0, b"kept");
         nodes.path(0);
         for ino in 1..100_000 {
-            nodes.note(ino, b"x");
+            nodes.remember(ino, b"x");
         }
         let tables = nodes.0.lock();
         assert!(tables.young.len() + tables.old.len() <= 2 * GENERATION_SIZE);

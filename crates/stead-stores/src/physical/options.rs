@@ -10,7 +10,7 @@ use std::time::Duration;
 use stead_core::StoreResult;
 
 #[cfg(target_os = "linux")]
-use super::host::failed;
+use super::host::io_to_store_error;
 use super::life::Faults;
 use crate::{Database, Durability};
 #[cfg(target_os = "linux")]
@@ -144,10 +144,10 @@ impl LedgerSource {
             return open(need);
         }
         let path = state.join("stead.db");
-        if need == LedgerOpenMode::IfThere && !Database::was_at(&path) {
+        if need == LedgerOpenMode::IfThere && !Database::existed_at(&path) {
             return Ok(None);
         }
-        sync::make_private(sync::SyncPoint::StateDirectory, state).map_err(failed)?;
+        sync::make_private_dir(sync::SyncPoint::StateDirectory, state).map_err(io_to_store_error)?;
         Database::open_private(path, DatabaseOptions { durability, ..DatabaseOptions::default() }).map(Some)
     }
 }

@@ -61,28 +61,28 @@ impl OwnFiles {
 
     /// Whether a file is one of them.
     pub(super) fn contains(&self, stat: &HostStat) -> bool {
-        self.known().files.contains_key(&(stat.dev, stat.ino))
+        self.index().files.contains_key(&(stat.dev, stat.ino))
     }
 
     /// Whether one of them has a second name, somewhere.
-    pub(super) fn have_second_names(&self) -> bool {
+    pub(super) fn have_hard_links(&self) -> bool {
         let has_several = |path: &PathBuf| host::stat_ambient(path).is_ok_and(|stat| stat.links > 1);
-        self.known().files.values().any(has_several)
+        self.index().files.values().any(has_several)
     }
 
-    fn known(&self) -> MutexGuard<'_, OwnFilesIndex> {
+    fn index(&self) -> MutexGuard<'_, OwnFilesIndex> {
         let mut known = self.known.lock();
-        if !known.holds() {
-            *known = self.look();
+        if !known.is_current() {
+            *known = self.scan();
         }
         known
     }
 
-    fn look(&self) -> OwnFilesIndex {
+    fn scan(&self) -> OwnFilesIndex {
         let mut known = OwnFilesIndex::default();
         for path in &self.paths {
             if let Some(parent) = path.parent() {
-                known.note(parent);
+                known.note_directory(parent);
             }
             known.add(path, MAX_DEPTH);
         }
@@ -96,13 +96,13 @@ impl OwnFiles {
 }
 
 impl OwnFilesIndex {
-    fn holds(&self) -> bool {
-        self.settled && self.directories.iter().all(|(path, state)| state_of(path) == *state)
+    fn is_current(&self) -> bool {
+        self.settled && self.directories.iter().all(|(path, state)| directory_stamp(path) == *state)
     }
 
-    fn note(&mut self, directory: &Path) {
+    fn note_directory(&mut self, directory: &Path) {
         if !self.directories.iter().any(|(known, _)| known == directory) {
-            self.directories.push((directory.to_owned(), state_of(directory)));
+            self.directories.push((directory.to_owned(), directory_stamp(directory)));
         }
     }
 
@@ -113,7 +113,7 @@ impl OwnFilesIndex {
             return;
         }
         // Before it is read: what changes meanwhile is seen at the next look.
-        self.note(path);
+        self.note_directory(path);
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         for entry in entries.filter(|_| depth > 0) {
             // What a symlink leads to is not in here.
@@ -125,7 +125,7 @@ impl OwnFilesIndex {
     }
 }
 
-fn state_of(directory: &Path) -> Option<DirectoryStamp> {
+fn directory_stamp(directory: &Path) -> Option<DirectoryStamp> {
     let stat = host::stat_ambient(directory).ok()?;
     Some((stat.dev, stat.ino, stat.modified, stat.changed))
 }
@@ -158,8 +158,8 @@ mod tests {
             std::fs::write(at("state/audit/new"), "x").unwrap();
             std::fs::rename(at("state/audit/new"), at("state/audit/key")).unwrap();
         }
-        assert!(!own.have_second_names());
+        assert!(!own.have_hard_links());
         std::fs::hard_link(at("state/audit/key"), at("second")).unwrap();
-        assert!(own.have_second_names() && is_own("second"));
+        assert!(own.have_hard_links() && is_own("second"));
     }
 }

@@ -33,10 +33,10 @@ pub(super) fn open(dir: &Dir, name: &[u8], how: OpenMode) -> HostResult<(OwnedFd
     }
     let lifted = LiftedMode::of(dir.open(name, OpenMode::Handle)?)?;
     let opened = lifted.open(how)?;
-    let before = lifted.put_back()?;
+    let before = lifted.restore()?;
     let now = host::stat(&opened)?;
     // The time of the last change says no more than that the mode was lifted, unless another program came in between.
-    let is_same = now.holds_same(&before) && now.mode == before.mode;
+    let is_same = now.has_same_content(&before) && now.mode == before.mode;
     Ok((opened, if is_same { before } else { now }))
 }
 
@@ -53,8 +53,8 @@ impl OwnerAccessDir {
     }
 
     /// Leaves the directories open to their owner: they are about to be removed.
-    pub(super) fn stay_open(mut self) {
-        self.lifted.drain(..).for_each(LiftedMode::stay);
+    pub(super) fn keep_lifted(mut self) {
+        self.lifted.drain(..).for_each(LiftedMode::keep_lifted);
     }
 }
 
@@ -82,11 +82,11 @@ pub(super) fn enter(dir: &Dir, path: &[u8]) -> HostResult<OwnerAccessDir> {
     let mut lifted = vec![LiftedMode::of(copy(dir.as_fd())?)?];
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
         let handle = here.open(name, OpenMode::Handle)?;
-        here = dir.holding(copy(handle.as_fd())?);
+        here = dir.with_fd(copy(handle.as_fd())?);
         lifted.push(LiftedMode::of(handle)?);
     }
     let last = lifted.last().expect("the directory itself is the first").open(OpenMode::Directory)?;
-    Ok(OwnerAccessDir { dir: dir.holding(last), lifted })
+    Ok(OwnerAccessDir { dir: dir.with_fd(last), lifted })
 }
 
 /// [`enter`] as far as modes allow it.
@@ -116,7 +116,7 @@ fn rename(from: NameAt<'_>, rename: impl Fn() -> HostResult<()>) -> HostResult<(
     }
     let lifted = LiftedMode::of(handle)?;
     rename()?;
-    lifted.put_back().map(drop)
+    lifted.restore().map(drop)
 }
 
 /// A file or directory whose owner may do everything with it until this is dropped, if it is this user's.
@@ -145,14 +145,14 @@ impl LiftedMode {
     }
 
     /// Sets the mode that it had, and returns the attributes from before.
-    fn put_back(mut self) -> HostResult<HostStat> {
+    fn restore(mut self) -> HostResult<HostStat> {
         if std::mem::take(&mut self.is_lifted) {
             host::set_mode(&self.handle, self.before.mode)?;
         }
         Ok(self.before)
     }
 
-    fn stay(mut self) {
+    fn keep_lifted(mut self) {
         self.is_lifted = false;
     }
 }

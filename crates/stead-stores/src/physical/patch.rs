@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use stead_core::store::StoreResult;
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::host::{self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, failed, refused};
+use super::host::{
+    self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, errno_to_store_error, io_to_store_error,
+};
 use super::life::FaultPoint;
-use super::survey::{PatchOutcome, WriteRecorder, WrittenBlocks, fate};
+use super::survey::{PatchOutcome, WriteRecorder, WrittenBlocks, patch_outcome};
 use super::undo::{UndoContext, UndoTime};
 use super::workshop::{StagingArea, TempFile};
 use crate::Durability;
@@ -115,20 +117,21 @@ impl WritePlan<'_> {
             touches
         });
         let replaced: Vec<_> = replaced.into_iter().map(|(start, end)| (start, end - start)).collect();
-        let stash = if replaced.is_empty() { None } else { Some(shop.temp()?) };
+        let stash = if replaced.is_empty() { None } else { Some(shop.new_temp_file()?) };
         if let Some(stash) = &stash {
             let mut filled = 0;
             for &(start, length) in &replaced {
-                host::copy(file, start, &stash.file, filled, length).map_err(failed)?;
+                host::copy_range(file, start, &stash.file, filled, length).map_err(io_to_store_error)?;
                 filled += length;
             }
             if durability == Durability::Full {
-                sync::all(sync::SyncPoint::ReplacedBytes, &stash.file).map_err(refused)?;
-                sync::all(sync::SyncPoint::ReplacedBytesName, shop.room()).map_err(refused)?;
+                sync::sync_all(sync::SyncPoint::ReplacedBytes, &stash.file).map_err(errno_to_store_error)?;
+                sync::sync_all(sync::SyncPoint::ReplacedBytesName, shop.staging_dir_fd())
+                    .map_err(errno_to_store_error)?;
             }
         }
         let mut recorder = WriteRecorder::new(stat.size, self.is_append(stat));
-        self.pieces(|offset, bytes| {
+        self.each_piece(|offset, bytes| {
             recorder.add(offset, bytes);
             Ok(())
         })?;
@@ -155,7 +158,7 @@ impl WritePlan<'_> {
     }
 
     /// The last stretch, if it is written at the end of the file.
-    fn tail(&self, stat: &HostStat) -> Option<WriteExtent> {
+    fn append_extent(&self, stat: &HostStat) -> Option<WriteExtent> {
         let last = *self.extents.last()?;
         let is_at_the_end =
             self.cut >= stat.size && last.to == stat.size && self.length == last.to + last.length;
@@ -163,7 +166,7 @@ impl WritePlan<'_> {
     }
 
     /// Writes it. What belongs at the end goes there in one go, also where another program appends at the same time.
-    pub(super) fn carry_out(
+    pub(super) fn write(
         &self,
         file: &File,
         stat: &HostStat,
@@ -175,28 +178,28 @@ impl WritePlan<'_> {
             match host::set_mode(file, after.mode) {
                 // Another user's: the kernel itself takes the set-user-id bit away when it is written to.
                 Err(Errno::PERM) if after.mode == stat.mode & GRANTABLE_MODE_BITS => {}
-                result => result.map_err(refused)?,
+                result => result.map_err(errno_to_store_error)?,
             }
         }
         let mut length = stat.size;
         if self.cut < length {
             life.pass("cut")?;
-            file.set_len(self.cut).map_err(failed)?;
+            file.set_len(self.cut).map_err(io_to_store_error)?;
             length = self.cut;
         }
-        let tail = self.tail(stat).map(|tail| tail.to);
+        let tail = self.append_extent(stat).map(|tail| tail.to);
         let mut landed = WriteLanding::AsPlanned;
-        self.pieces(|offset, bytes| {
+        self.each_piece(|offset, bytes| {
             life.pass("patch")?;
             if tail.is_none_or(|tail| offset < tail) {
-                return file.write_all_at(bytes, offset).map_err(failed);
+                return file.write_all_at(bytes, offset).map_err(io_to_store_error);
             }
             if tail == Some(offset) {
-                host::set_appending(file).map_err(refused)?;
+                host::set_appending(file).map_err(errno_to_store_error)?;
             }
             let (mut end, planned) = (file, offset + bytes.len() as u64);
-            end.write_all(bytes).map_err(failed)?;
-            if end.stream_position().map_err(failed)? != planned {
+            end.write_all(bytes).map_err(io_to_store_error)?;
+            if end.stream_position().map_err(io_to_store_error)? != planned {
                 landed = WriteLanding::FurtherOn;
             }
             Ok(())
@@ -204,14 +207,14 @@ impl WritePlan<'_> {
         let end = self.extents.iter().map(|extent| extent.to + extent.length).max().unwrap_or(0);
         if length.max(end) != self.length {
             life.pass("length")?;
-            file.set_len(self.length).map_err(failed)?;
+            file.set_len(self.length).map_err(io_to_store_error)?;
         }
         life.pass("time")?;
-        host::set_modified(file, after.modified).map_err(refused)?;
+        host::set_modified(file, after.modified).map_err(errno_to_store_error)?;
         Ok(landed)
     }
 
-    fn pieces(&self, mut each: impl FnMut(u64, &[u8]) -> StoreResult<()>) -> StoreResult<()> {
+    fn each_piece(&self, mut each: impl FnMut(u64, &[u8]) -> StoreResult<()>) -> StoreResult<()> {
         let mut buffer = Vec::new();
         for extent in &self.extents {
             let mut done = 0;
@@ -232,7 +235,7 @@ impl WritePlan<'_> {
                     }
                     WriteSource::File(file) => {
                         buffer.resize(count.max(buffer.len()), 0);
-                        file.read_exact_at(&mut buffer[..count], from).map_err(failed)?;
+                        file.read_exact_at(&mut buffer[..count], from).map_err(io_to_store_error)?;
                         &buffer[..count]
                     }
                 };
@@ -246,7 +249,7 @@ impl WritePlan<'_> {
 
 impl FilePatch {
     /// What has become of it, by the bytes that the file has now.
-    pub(super) fn fate(
+    pub(super) fn outcome(
         &self,
         file: &File,
         stat: &HostStat,
@@ -259,11 +262,11 @@ impl FilePatch {
                 Err(Errno::NOENT) => {
                     return Ok(if site.acted { PatchOutcome::Overtaken } else { PatchOutcome::Untouched });
                 }
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(errno_to_store_error(error)),
             },
             None => None,
         };
-        fate(file, stat, self, stash.as_ref(), site.acted)
+        patch_outcome(file, stat, self, stash.as_ref(), site.acted)
     }
 
     /// Whether the file's time of modification is the change's own, so far as anyone can know.
@@ -278,7 +281,7 @@ impl FilePatch {
     /// Gives a file that has all that was to be written the time that it was to have.
     pub(super) fn complete(&self, file: &File, stat: &HostStat, moment: UndoTime) -> StoreResult<()> {
         if stat.modified != self.after.modified && self.has_own_time(stat, moment) {
-            host::set_modified(file, self.after.modified).map_err(refused)?;
+            host::set_modified(file, self.after.modified).map_err(errno_to_store_error)?;
         }
         Ok(())
     }
@@ -286,20 +289,21 @@ impl FilePatch {
     /// Gives a file its old bytes and its old length back.
     pub(super) fn revert(&self, file: &File, stat: &HostStat, site: &UndoContext<'_>) -> StoreResult<()> {
         if let Some(stash) = &self.stash {
-            let stash = host::open_name(site.room, stash.as_bytes(), OpenMode::Read).map_err(refused)?;
+            let stash =
+                host::open_name(site.room, stash.as_bytes(), OpenMode::Read).map_err(errno_to_store_error)?;
             let (stash, mut filled) = (File::from(stash), 0);
             for &(start, length) in &self.replaced {
-                host::copy(&stash, filled, file, start, length).map_err(failed)?;
+                host::copy_range(&stash, filled, file, start, length).map_err(io_to_store_error)?;
                 filled += length;
             }
         }
-        file.set_len(self.old_length).map_err(failed)?;
+        file.set_len(self.old_length).map_err(io_to_store_error)?;
         if stat.mode == self.after.mode {
-            host::set_mode(file, self.before.mode).map_err(refused)?;
+            host::set_mode(file, self.before.mode).map_err(errno_to_store_error)?;
         }
         if self.has_own_time(stat, site.moment) {
-            host::set_modified(file, self.before.modified).map_err(refused)?;
+            host::set_modified(file, self.before.modified).map_err(errno_to_store_error)?;
         }
-        sync::all(sync::SyncPoint::Reverted, file).map_err(refused)
+        sync::sync_all(sync::SyncPoint::Reverted, file).map_err(errno_to_store_error)
     }
 }

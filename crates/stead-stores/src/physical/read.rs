@@ -12,9 +12,9 @@ use stead_core::store::{
 };
 
 use super::PhysicalStore;
-use super::draft::{FileDraft, fill};
+use super::draft::{FileDraft, read_full};
 use super::host::OpenMode;
-use super::host::{self, Errno, HostStat, failed, refused};
+use super::host::{self, Errno, HostStat, errno_to_store_error, io_to_store_error};
 use super::mask::join;
 use super::owner;
 use super::root::Dir;
@@ -28,60 +28,60 @@ const MAX_REREADS: usize = 4;
 impl PhysicalStore {
     pub(super) fn stat_at(&self, at: &NodePath) -> StoreResult<Attr> {
         let located = self.locate(at, LookupPurpose::Find)?;
-        let stat = self.stat_place(&located)?;
-        Ok(self.attr(&located, &stat))
+        let stat = self.stat_located(&located)?;
+        Ok(self.attr_and_remember(&located, &stat))
     }
 
     /// The attributes, and from now on the node is known.
-    fn attr(&self, located: &LocatedPath, stat: &HostStat) -> Attr {
+    fn attr_and_remember(&self, located: &LocatedPath, stat: &HostStat) -> Attr {
         if located.is_root() {
             return Attr { node: NodeId::ROOT, ..stat.attr() };
         }
-        self.nodes.note(stat.ino, &located.full);
+        self.nodes.remember(stat.ino, &located.full);
         stat.attr()
     }
 
-    pub(super) fn read_whole(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
+    pub(super) fn read_file(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         let located = self.locate(at, LookupPurpose::Find)?;
         let (file, mut stat) = self.open_file(&located)?;
         for _ in 0..MAX_REREADS {
             let bytes = read_all(&file, &stat, limit)?;
-            let now = host::stat(&file).map_err(refused)?;
+            let now = host::stat(&file).map_err(errno_to_store_error)?;
             if now == stat {
-                return Ok(FileContent { attr: self.attr(&located, &stat), bytes });
+                return Ok(FileContent { attr: self.attr_and_remember(&located, &stat), bytes });
             }
             stat = now;
         }
         // Someone keeps writing. The tag is of before the reading, so a change that builds on it is refused.
         let bytes = read_all(&file, &stat, limit)?;
-        Ok(FileContent { attr: self.attr(&located, &stat), bytes })
+        Ok(FileContent { attr: self.attr_and_remember(&located, &stat), bytes })
     }
 
-    pub(super) fn open_content(&self, at: &NodePath) -> StoreResult<OpenHostFile> {
+    pub(super) fn open_file_content(&self, at: &NodePath) -> StoreResult<OpenHostFile> {
         let located = self.locate(at, LookupPurpose::Find)?;
         let (file, stat) = self.open_file(&located)?;
-        Ok(self.opened(self.attr(&located, &stat), file))
+        Ok(self.open_host_file(self.attr_and_remember(&located, &stat), file))
     }
 
     /// [`PhysicalStore::open_content`] whatever its mode says.
-    pub(super) fn open_to_be_written(&self, at: &NodePath) -> StoreResult<OpenHostFile> {
-        match self.open_content(at) {
+    pub(super) fn open_for_writing(&self, at: &NodePath) -> StoreResult<OpenHostFile> {
+        match self.open_file_content(at) {
             Err(StoreError::HostDenied) => {}
             opened => return opened,
         }
         let located = self.locate(at, LookupPurpose::Find)?;
-        let (dir, name) = self.parent(&located)?;
-        let (fd, _) = owner::open(&dir, name, OpenMode::Read).map_err(refused)?;
-        let stat = host::stat(&fd).map_err(refused)?;
-        located.check(&stat)?;
+        let (dir, name) = self.open_parent(&located)?;
+        let (fd, _) = owner::open(&dir, name, OpenMode::Read).map_err(errno_to_store_error)?;
+        let stat = host::stat(&fd).map_err(errno_to_store_error)?;
+        located.check_node(&stat)?;
         if dir.hides(&stat) || stat.kind != NodeKind::File {
             return Err(StoreError::HostDenied);
         }
-        Ok(self.opened(self.attr(&located, &stat), fd.into()))
+        Ok(self.open_host_file(self.attr_and_remember(&located, &stat), fd.into()))
     }
 
-    fn opened(&self, attr: Attr, file: File) -> OpenHostFile {
-        OpenHostFile { attr, file, root: self.root.dir.clone(), shop: self.staged().cloned() }
+    fn open_host_file(&self, attr: Attr, file: File) -> OpenHostFile {
+        OpenHostFile { attr, file, root: self.root.dir.clone(), shop: self.staging_if_open().cloned() }
     }
 
     pub(super) fn link_target(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
@@ -90,12 +90,12 @@ impl PhysicalStore {
         if located.is_root() {
             return Err(not_a_link());
         }
-        let (dir, name) = self.parent(&located)?;
-        let stat = dir.stat_at(name).map_err(refused)?;
-        located.check(&stat)?;
+        let (dir, name) = self.open_parent(&located)?;
+        let stat = dir.stat_at(name).map_err(errno_to_store_error)?;
+        located.check_node(&stat)?;
         match host::read_link(dir.as_fd(), name) {
             Err(Errno::INVAL) => Err(not_a_link()),
-            result => result.map_err(refused),
+            result => result.map_err(errno_to_store_error),
         }
     }
 
@@ -108,8 +108,8 @@ impl PhysicalStore {
                 names.push(Box::<[u8]>::from(name));
             }
         })
-        .map_err(refused)?;
-        if dir.may_hold_second_names() {
+        .map_err(errno_to_store_error)?;
+        if dir.may_contain_hard_links() {
             names.retain(|name| !dir.hides_entry(name));
         }
         names.sort_unstable();
@@ -136,7 +136,7 @@ impl PhysicalStore {
             };
             path.truncate(above);
             path.extend_from_slice(&name);
-            self.nodes.note(stat.ino, &path);
+            self.nodes.remember(stat.ino, &path);
             let name = Name::new(name).expect("the host hands out names");
             entries.push(Entry { name, attr: stat.attr() });
         }
@@ -154,7 +154,7 @@ pub(super) fn read_all(file: &File, stat: &HostStat, limit: u64) -> StoreResult<
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size).map_err(|_| StoreError::TooLarge { size: stat.size, limit })?;
     bytes.resize(size, 0);
-    let filled = fill(file, 0, &mut bytes)?;
+    let filled = read_full(file, 0, &mut bytes)?;
     bytes.truncate(filled);
     Ok(bytes)
 }
@@ -172,7 +172,7 @@ pub(super) struct OpenHostFile {
 impl OpenHostFile {
     /// Whether it has a name below the root, wherever others have moved it. What was removed may have one elsewhere,
     /// where it is kept.
-    fn has_a_name(&self) -> Option<bool> {
+    fn is_named_below_root(&self) -> Option<bool> {
         let path = |fd: BorrowedFd<'_>| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
         let (root, path) = (path(self.root.as_fd())?, path(self.file.as_fd())?);
         let named =
@@ -190,30 +190,30 @@ impl OpenContent for OpenHostFile {
         // An append goes to the same file; whoever opened it before sees it as it was.
         let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = left.min(buffer.len());
-        fill(&self.file, offset, &mut buffer[..wanted])
+        read_full(&self.file, offset, &mut buffer[..wanted])
     }
 
     fn is_removed(&self) -> bool {
-        self.has_a_name() != Some(true)
+        self.is_named_below_root() != Some(true)
     }
 
-    fn reopened(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
-        let file = self.file.try_clone().map_err(failed)?;
-        let attr = host::stat(&file).map_err(refused)?.attr();
+    fn reopen(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
+        let file = self.file.try_clone().map_err(io_to_store_error)?;
+        let attr = host::stat(&file).map_err(errno_to_store_error)?.attr();
         Ok(Some(Box::new(OpenHostFile { attr, file, root: self.root.clone(), shop: self.shop.clone() })))
     }
 
     fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
         let Some(shop) = &self.shop else { return Ok(None) };
-        let file = self.file.try_clone().map_err(failed)?;
-        let stat = host::stat(&file).map_err(refused)?;
+        let file = self.file.try_clone().map_err(io_to_store_error)?;
+        let stat = host::stat(&file).map_err(errno_to_store_error)?;
         Ok(Some(Box::new(FileDraft::new(shop, file, stat))))
     }
 }
 
 /// Whether a directory, open, holds nothing.
 pub(super) fn is_empty(dir: &super::root::Dir) -> StoreResult<bool> {
-    Ok(tree::names(dir).map_err(refused)?.is_empty())
+    Ok(tree::names(dir).map_err(errno_to_store_error)?.is_empty())
 }
 
 /// Whether it is a file or a symlink.

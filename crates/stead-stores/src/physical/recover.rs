@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use stead_core::store::StoreResult;
 
 use super::cells::SharedCells;
-use super::host::{self, Errno, HostResult, LockMode, OpenMode, refused};
-use super::journal::{fates, repair};
+use super::host::{self, Errno, HostResult, LockMode, OpenMode, errno_to_store_error};
+use super::journal::{outcomes, undo_unfinished};
 use super::keep::{DeadProcessState, PhysicalHistory};
 use super::lock::Locks;
 use super::root::{Dir, Root};
 use super::tree;
-use super::workshop::{own_view, room_name};
+use super::workshop::{reopen_dir, staging_dir_name};
 
 /// How long a process may take to die that has lost a lock already.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(5);
@@ -41,15 +41,15 @@ pub(super) struct Recovery<'a> {
 impl Recovery<'_> {
     /// Recovers these dead rooms and those of all that held a lock, and says that nobody acts any more.
     pub(super) fn run(&self, mut dead: Vec<AbandonedStagingDir>) -> StoreResult<()> {
-        let alone = self.locks.alone_to_recover()?;
-        for number in self.locks.left()? {
-            let name = room_name(number);
+        let alone = self.locks.lock_tree_for_recovery()?;
+        for number in self.locks.abandoned()? {
+            let name = staging_dir_name(number);
             if dead.iter().all(|room| room.name != name) {
-                dead.extend(self.wait_for_death(name).map_err(refused)?);
+                dead.extend(self.wait_for_exit(name).map_err(errno_to_store_error)?);
             }
         }
         // What the journals tell is asked for before they are cleared, and what the rooms hold before they are.
-        let found = dead.iter().map(|room| Ok((fates(&room.dir)?, RevisionNotes::versions(&room.dir)?)));
+        let found = dead.iter().map(|room| Ok((outcomes(&room.dir)?, RevisionNotes::read(&room.dir)?)));
         let found = found.collect::<StoreResult<Vec<_>>>()?;
         let remains = dead.iter().zip(&found).map(|(room, (fates, noted))| DeadProcessState {
             name: &room.name,
@@ -58,12 +58,12 @@ impl Recovery<'_> {
             noted,
         });
         let remains: Vec<_> = remains.collect();
-        let living = living(self.rooms, &dead).map_err(refused)?;
+        let living = live_staging_dirs(self.rooms, &dead).map_err(errno_to_store_error)?;
         self.keeping.reconcile(self.root, self.kept, &remains, &living)?;
         for room in &dead {
-            repair(self.root, &room.dir, self.kept)?;
+            undo_unfinished(self.root, &room.dir, self.kept)?;
         }
-        self.locks.clear()?;
+        self.locks.clear_acting()?;
         drop(alone);
         for room in &dead {
             // Nothing in it matters any more; what can't be removed now is tried again by the next one.
@@ -74,8 +74,8 @@ impl Recovery<'_> {
 
     /// Waits until a process is gone that has lost a lock: the host frees one after the other. One that lives on has
     /// failed to clear its cell, and has nothing half done.
-    fn wait_for_death(&self, name: String) -> HostResult<Option<AbandonedStagingDir>> {
-        let Some((dir, lock)) = room(self.rooms, &name)? else { return Ok(None) };
+    fn wait_for_exit(&self, name: String) -> HostResult<Option<AbandonedStagingDir>> {
+        let Some((dir, lock)) = open_staging_dir(self.rooms, &name)? else { return Ok(None) };
         match lock
             .as_ref()
             .map_or(Ok(()), |lock| host::lock(lock, LockMode::Exclusive, Instant::now() + MAX_EXIT_WAIT))
@@ -87,7 +87,7 @@ impl Recovery<'_> {
 }
 
 /// A room, and its lock, which may not be there any more.
-fn room(rooms: &Dir, name: &str) -> HostResult<Option<(Dir, Option<File>)>> {
+fn open_staging_dir(rooms: &Dir, name: &str) -> HostResult<Option<(Dir, Option<File>)>> {
     let dir = match rooms.enter(name.as_bytes(), OpenMode::Directory) {
         Err(Errno::NOENT) => return Ok(None),
         entered => entered?,
@@ -108,7 +108,7 @@ impl StagingLockCache {
     pub(super) fn is_dead(&self, rooms: &Dir, number: u64) -> bool {
         let mut locks = self.0.lock();
         if !locks.contains_key(&number) {
-            match room(rooms, &room_name(number)) {
+            match open_staging_dir(rooms, &staging_dir_name(number)) {
                 Ok(Some((_, Some(lock)))) => {
                     if locks.len() >= MAX_OPEN_LOCKS {
                         locks.clear();
@@ -137,20 +137,20 @@ pub(super) struct AbandonedStagingDir {
 }
 
 /// The rooms that someone has locked.
-fn living(rooms: &Dir, dead: &[AbandonedStagingDir]) -> HostResult<HashSet<String>> {
+fn live_staging_dirs(rooms: &Dir, dead: &[AbandonedStagingDir]) -> HostResult<HashSet<String>> {
     let mut names = HashSet::new();
-    host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    host::entries(reopen_dir(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
     names.retain(|name| dead.iter().all(|room| room.name != *name));
     Ok(names)
 }
 
 /// The rooms that nobody has locked.
-pub(super) fn dead_rooms(rooms: &Dir) -> HostResult<Vec<AbandonedStagingDir>> {
+pub(super) fn abandoned_staging_dirs(rooms: &Dir) -> HostResult<Vec<AbandonedStagingDir>> {
     let mut names = Vec::new();
-    host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    host::entries(reopen_dir(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
     let mut dead = Vec::new();
     for name in names {
-        let Ok(Some((dir, lock))) = room(rooms, &name) else { continue };
+        let Ok(Some((dir, lock))) = open_staging_dir(rooms, &name) else { continue };
         if lock.as_ref().is_none_or(|lock| host::try_lock(lock).unwrap_or(false)) {
             dead.push(AbandonedStagingDir { name, dir, _lock: lock });
         }
@@ -177,18 +177,18 @@ pub(super) struct NotedRevisions {
 
 impl RevisionNotes {
     pub(super) fn new(room: BorrowedFd<'_>) -> StoreResult<Self> {
-        let file = host::open_or_create(room, "acted").map_err(refused)?;
+        let file = host::open_or_create(room, "acted").map_err(errno_to_store_error)?;
         Ok(RevisionNotes { cells: SharedCells::new(file), next: AtomicUsize::new(0) })
     }
 
     /// Notes that the action of a version has happened. Should it fail, what is at its place tells it.
-    pub(super) fn acted(&self, version: i64) {
-        let _ = self.note(version.cast_unsigned());
+    pub(super) fn note_performed(&self, version: i64) {
+        let _ = self.write_note(version.cast_unsigned());
     }
 
     /// Notes that all of a version is where it belongs: nobody has to look at its files any more.
-    pub(super) fn done(&self, version: i64) -> StoreResult<()> {
-        self.note(version.cast_unsigned() | DONE_FLAG)
+    pub(super) fn note_done(&self, version: i64) -> StoreResult<()> {
+        self.write_note(version.cast_unsigned() | DONE_FLAG)
     }
 
     /// Forgets all notes, for the next process that has the room.
@@ -196,16 +196,16 @@ impl RevisionNotes {
         (0..REVISION_NOTES).try_for_each(|index| self.cells.set(index, 0))
     }
 
-    fn note(&self, value: u64) -> StoreResult<()> {
+    fn write_note(&self, value: u64) -> StoreResult<()> {
         self.cells.set(self.next.fetch_add(1, Ordering::Relaxed) % REVISION_NOTES, value)
     }
 
     /// What a dead room has noted.
-    fn versions(room: &Dir) -> StoreResult<NotedRevisions> {
+    fn read(room: &Dir) -> StoreResult<NotedRevisions> {
         let file = match room.open(b"acted", OpenMode::Read) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT) => return Ok(NotedRevisions::default()),
-            Err(error) => return Err(refused(error)),
+            Err(error) => return Err(errno_to_store_error(error)),
         };
         let mut noted = NotedRevisions::default();
         for cell in SharedCells::<REVISION_NOTES>::read_only(file).all()? {

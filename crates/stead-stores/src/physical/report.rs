@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use stead_core::store::StoreResult;
 use stead_core::{Clock, SystemClock};
 
-use super::host::{self, OpenMode, failed, refused};
-use super::keep::id;
+use super::host::{self, OpenMode, errno_to_store_error, io_to_store_error};
+use super::keep::directory_id;
 use super::root::{Dir, Root};
 use super::tree;
 use crate::sync;
@@ -68,7 +68,7 @@ pub(super) fn write(
     why: Undecided,
     name: Option<&str>,
 ) -> StoreResult<()> {
-    let folder = format!("physical/{}/kept", id(&root.stat));
+    let folder = format!("physical/{}/kept", directory_id(&root.stat));
     let report = match name {
         Some(name) => format!("{name}{SUFFIX}"),
         None => format!("{}-{:08x}{SUFFIX}", SystemClock.now().as_millis(), fastrand::u32(..)),
@@ -76,26 +76,27 @@ pub(super) fn write(
     let before = name.map(|name| format!(" What was there before is kept as `{folder}/{name}`."));
     let text = format!(
         "`{}`: {}.{} Compare, and then remove `{folder}/{report}` from Stead's state directory.\n",
-        escaped(at),
+        escape_name(at),
         why.sentence(),
         before.unwrap_or_default()
     );
-    let mut file = host::create(kept.as_fd(), report.as_bytes()).map_err(refused)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    sync::all(sync::SyncPoint::RecoveryReport, &file).map_err(refused)
+    let mut file = host::create(kept.as_fd(), report.as_bytes()).map_err(errno_to_store_error)?;
+    file.write_all(text.as_bytes()).map_err(io_to_store_error)?;
+    sync::sync_all(sync::SyncPoint::RecoveryReport, &file).map_err(errno_to_store_error)
 }
 
 /// All that is still to be looked at.
 pub(super) fn all(kept: &Dir) -> StoreResult<Vec<String>> {
-    let view = kept.enter(b"", OpenMode::Directory).map_err(refused)?;
-    let mut names: Vec<_> = tree::names(&view).map_err(refused)?.into_iter().map(|(name, _)| name).collect();
+    let view = kept.enter(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
+    let mut names: Vec<_> =
+        tree::names(&view).map_err(errno_to_store_error)?.into_iter().map(|(name, _)| name).collect();
     names.retain(|name| name.ends_with(SUFFIX.as_bytes()));
     names.sort();
     let mut reports = Vec::with_capacity(names.len());
     for name in names {
-        let file = kept.open(&name, OpenMode::Read).map_err(refused)?.into();
+        let file = kept.open(&name, OpenMode::Read).map_err(errno_to_store_error)?.into();
         let mut text = vec![0; MAX_LENGTH];
-        let count = super::draft::fill(&file, 0, &mut text)?;
+        let count = super::draft::read_full(&file, 0, &mut text)?;
         reports.push(String::from_utf8_lossy(&text[..count]).trim_end().to_owned());
     }
     Ok(reports)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stead_core::store::{LinkHit, NodeKind, StoreError, StoreResult};
 
 use super::confine::PathOpener;
-use super::host::{self, Errno, HostResult, HostStat, OpenMode, refused};
+use super::host::{self, Errno, HostResult, HostStat, OpenMode, errno_to_store_error};
 use super::mask::{Mask, split};
 use super::options::Confinement;
 use super::own::OwnFiles;
@@ -45,7 +45,7 @@ impl Dir {
     ///
     /// One that has a second name in sight might be entered by it on the way to something else, so there each name on
     /// a way is opened, and compared, by itself.
-    fn masking(self, masked: MaskedEntries) -> Self {
+    fn with_masked(self, masked: MaskedEntries) -> Self {
         let opener = if masked.names == NameCase::Several { PathOpener::Walk } else { self.opener };
         Dir { opener, masked: Arc::new(masked), ..self }
     }
@@ -66,8 +66,8 @@ impl Dir {
     }
 
     /// Whether a file of Stead's own has a second name, which may be anywhere.
-    pub(super) fn may_hold_second_names(&self) -> bool {
-        self.masked.files.have_second_names()
+    pub(super) fn may_contain_hard_links(&self) -> bool {
+        self.masked.files.have_hard_links()
     }
 
     pub(super) fn stat_at(&self, name: &[u8]) -> HostResult<HostStat> {
@@ -81,11 +81,11 @@ impl Dir {
 
     /// [`Dir::open`] for a directory.
     pub(super) fn enter(&self, path: &[u8], how: OpenMode) -> HostResult<Dir> {
-        Ok(self.holding(self.open(path, how)?))
+        Ok(self.with_fd(self.open(path, how)?))
     }
 
     /// A directory below this one that is open already.
-    pub(super) fn holding(&self, fd: OwnedFd) -> Dir {
+    pub(super) fn with_fd(&self, fd: OwnedFd) -> Dir {
         Dir { fd: Arc::new(fd), opener: self.opener, masked: self.masked.clone() }
     }
 }
@@ -105,14 +105,14 @@ pub(super) struct Root {
 
 impl Root {
     pub(super) fn open(path: &Path, confinement: Confinement) -> StoreResult<Self> {
-        let dir = Dir::open_ambient(path, confinement).map_err(refused)?;
-        let stat = host::stat(&dir).map_err(refused)?;
+        let dir = Dir::open_ambient(path, confinement).map_err(errno_to_store_error)?;
+        let stat = host::stat(&dir).map_err(errno_to_store_error)?;
         Ok(Root { dir, stat })
     }
 
     /// Keeps what is masked out of reach by other names than the one it is masked by, too, and Stead's own files (host
     /// paths, also of directories) that have a second name below the root.
-    pub(super) fn masking(self, mask: &Mask, own: Vec<PathBuf>) -> Self {
+    pub(super) fn with_masked(self, mask: &Mask, own: Vec<PathBuf>) -> Self {
         let mut masked = MaskedEntries { files: OwnFiles::new(own), ..MaskedEntries::default() };
         for path in mask.paths() {
             let (parent, name) = split(path);
@@ -127,12 +127,12 @@ impl Root {
                 masked.directories.push((stat.dev, stat.ino));
             }
         }
-        Root { dir: self.dir.masking(masked), ..self }
+        Root { dir: self.dir.with_masked(masked), ..self }
     }
 
     /// Whether something seen by its name lies on this Store's mount.
-    pub(super) fn owns(&self, stat: &HostStat) -> StoreResult<()> {
-        if stat.mount == self.stat.mount { Ok(()) } else { Err(refused(Errno::XDEV)) }
+    pub(super) fn check_mount(&self, stat: &HostStat) -> StoreResult<()> {
+        if stat.mount == self.stat.mount { Ok(()) } else { Err(errno_to_store_error(Errno::XDEV)) }
     }
 }
 
@@ -165,7 +165,7 @@ pub(super) fn enter(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Dir> 
             WalkedPath::Reached(dir) => Ok(dir),
             WalkedPath::Missing(..) => Err(StoreError::NotFound),
         },
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(errno_to_store_error(error)),
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn follow(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Walk
             return Ok(way);
         }
     }
-    Err(refused(Errno::LOOP))
+    Err(errno_to_store_error(Errno::LOOP))
 }
 
 /// `None` if what was looked at changed before it could be opened.
@@ -192,13 +192,13 @@ fn follow_once(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Option<Wal
                 let dir = if how == OpenMode::Base { here } else { enter(&here, b"", how)? };
                 return Ok(Some(WalkedPath::Missing(dir, start)));
             }
-            Err(error) => return Err(refused(error)),
+            Err(error) => return Err(errno_to_store_error(error)),
             Ok(stat) => match stat.kind {
                 NodeKind::Directory => {}
                 NodeKind::Symlink => match host::read_link(here.as_fd(), name) {
-                    Ok(target) => return Err(LinkHit::at(index + 1, target)),
+                    Ok(target) => return Err(LinkHit::error_at(index + 1, target)),
                     Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
-                    Err(error) => return Err(refused(error)),
+                    Err(error) => return Err(errno_to_store_error(error)),
                 },
                 NodeKind::File | NodeKind::Special(_) => return Err(StoreError::NotADirectory),
             },
@@ -206,7 +206,7 @@ fn follow_once(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Option<Wal
         match here.enter(name, OpenMode::Base) {
             Ok(dir) => here = dir,
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(refused(error)),
+            Err(error) => return Err(errno_to_store_error(error)),
         }
         start += name.len() + 1;
     }
@@ -230,7 +230,7 @@ mod tests {
             names: NameCase::Several,
             ..MaskedEntries::default()
         };
-        let dir = dir.masking(masked);
+        let dir = dir.with_masked(masked);
         assert_eq!(dir.stat_at(b"other"), Err(Errno::NOENT));
         for path in [&b"other"[..], b"other/file"] {
             assert_eq!(dir.open(path, OpenMode::Handle).map(drop), Err(Errno::NOENT));

@@ -10,7 +10,7 @@ use stead_core::store::{
 };
 
 use super::act::PhysicalChange;
-use super::host::{self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, SETGID, refused};
+use super::host::{self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, SETGID, errno_to_store_error};
 use super::mask::is_at_or_below;
 use super::owner;
 use super::read::{is_empty, is_file_like};
@@ -34,15 +34,15 @@ impl PhysicalChange<'_> {
             IfMissing::Fails => Err(StoreError::NotFound),
             IfMissing::Fine => Ok(StepOutcome::default()),
         };
-        let spot = match self.store.spot(at, LookupPurpose::Find, Parents::Required) {
+        let spot = match self.store.slot(at, LookupPurpose::Find, Parents::Required) {
             Err(StoreError::NotFound) => return gone(missing),
             result => result?,
         };
-        let found = match self.store.look(&spot) {
+        let found = match self.store.stat_slot(&spot) {
             Ok(None) | Err(StoreError::NotFound) => return gone(missing),
             result => result?.expect("matched above"),
         };
-        self.stays(&spot)?;
+        self.check_may_leave(&spot)?;
         match (subtree, found.is_dir()) {
             (Subtree::File, true) => return Err(StoreError::IsADirectory),
             (Subtree::EmptyDirectory | Subtree::Directory, false) => return Err(StoreError::NotADirectory),
@@ -51,13 +51,13 @@ impl PhysicalChange<'_> {
         if found.is_dir() {
             return self.remove_dir(&spot, &found, subtree, expect, spare);
         }
-        self.hold(&[&spot])?;
-        let Some(there) = self.store.look(&spot)? else { return gone(missing) };
+        self.lock_names(&[&spot])?;
+        let Some(there) = self.store.stat_slot(&spot)? else { return gone(missing) };
         if there.is_dir() {
             return Err(StoreError::Conflict);
         }
         expect.check(Some(there.tag()))?;
-        self.take(&spot, &there)?;
+        self.move_to_staging(&spot, &there)?;
         Ok(StepOutcome::default())
     }
 
@@ -69,25 +69,25 @@ impl PhysicalChange<'_> {
         expect: Precondition,
         spare: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
-        let dir = owner::enter(&spot.dir, spot.name()).map_err(refused)?.into_dir();
+        let dir = owner::enter(&spot.dir, spot.name()).map_err(errno_to_store_error)?.into_dir();
         if subtree == Subtree::EmptyDirectory {
             if !is_empty(&dir)? {
                 return Err(StoreError::NotEmpty);
             }
         } else {
             // Before anyone has to wait: a large tree takes its time.
-            self.inspect(&dir, spot, [spare, None], InspectionPurpose::Whole)?;
+            self.inspect_tree(&dir, spot, [spare, None], InspectionPurpose::Whole)?;
         }
-        self.hold_alone()?;
-        let there = self.store.look(spot)?.ok_or(StoreError::NotFound)?;
+        self.lock_tree()?;
+        let there = self.store.stat_slot(spot)?.ok_or(StoreError::NotFound)?;
         if there.ino != found.ino {
             return Err(StoreError::Conflict);
         }
         expect.check(Some(there.tag()))?;
-        self.take(spot, &there)?;
+        self.move_to_staging(spot, &there)?;
         // It is in the workshop now, out of everyone's reach, so this answer stands.
         if subtree == Subtree::EmptyDirectory {
-            host::rewind(dir.as_fd()).map_err(refused)?;
+            host::rewind(dir.as_fd()).map_err(errno_to_store_error)?;
             if !is_empty(&dir)? {
                 return Err(StoreError::NotEmpty);
             }
@@ -105,8 +105,8 @@ impl PhysicalChange<'_> {
         spare: &[Option<ProtectedNames>; 2],
     ) -> StoreResult<StepOutcome> {
         let at_to = |error: StoreError| error.in_step(0, Side::To);
-        let source = self.store.spot(from, LookupPurpose::Find, Parents::Required)?;
-        let found = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
+        let source = self.store.slot(from, LookupPurpose::Find, Parents::Required)?;
+        let found = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
         let target = self.store.locate(to, LookupPurpose::Make).map_err(at_to)?;
         if target.full == source.path() {
             expect.check(Some(found.tag()))?;
@@ -114,41 +114,47 @@ impl PhysicalChange<'_> {
         }
         // What lies on the way comes first: a symlink there may lead somewhere else altogether.
         let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
-        let mut sink = self.store.spot(to, LookupPurpose::Make, parents).map_err(at_to)?;
+        let mut sink = self.store.slot(to, LookupPurpose::Make, parents).map_err(at_to)?;
         let inside = found.is_dir() && is_at_or_below(sink.path(), source.path());
         let around = replace == Replace::Exchange && is_at_or_below(source.path(), sink.path());
         if inside || around {
             return Err(StoreError::IntoItself);
         }
-        let there = self.store.look(&sink)?;
-        self.stays(&source)?;
+        let there = self.store.stat_slot(&sink)?;
+        self.check_may_leave(&source)?;
         if there.is_some() {
-            self.stays(&sink)?;
+            self.check_may_leave(&sink)?;
         }
         if found.is_dir() {
-            let dir = owner::enter(&source.dir, source.name()).map_err(refused)?;
-            self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], InspectionPurpose::Whole)?;
+            let dir = owner::enter(&source.dir, source.name()).map_err(errno_to_store_error)?;
+            self.inspect_tree(
+                &dir,
+                &source,
+                [spare[0].as_ref(), spare[1].as_ref()],
+                InspectionPurpose::Whole,
+            )?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
-            let dir = owner::enter(&sink.dir, sink.name()).map_err(refused)?;
-            self.inspect(&dir, &sink, [None, None], InspectionPurpose::Whole)?;
+            let dir = owner::enter(&sink.dir, sink.name()).map_err(errno_to_store_error)?;
+            self.inspect_tree(&dir, &sink, [None, None], InspectionPurpose::Whole)?;
         }
         if !sink.has_parent() {
-            self.becomes_several()?;
+            self.make_multi_action()?;
         } else if found.is_dir() || there.is_some_and(|there| there.is_dir()) {
-            self.hold_alone()?;
+            self.lock_tree()?;
         }
-        self.hold(&[&source, &sink])?;
-        let now = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
-        let there = self.store.look(&sink)?;
+        self.lock_names(&[&source, &sink])?;
+        let now = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
+        let there = self.store.stat_slot(&sink)?;
         if now.ino != found.ino {
             return Err(StoreError::Conflict);
         }
         expect.check(Some(now.tag()))?;
         if !sink.has_parent() {
-            let parent = StorePath::from_checked(to.path.split().map_or(&b""[..], |(parent, _)| parent));
+            let parent =
+                StorePath::from_checked(to.path.parent_and_name().map_or(&b""[..], |(parent, _)| parent));
             self.mkdir(&NodePath { from: to.from, path: parent }, Parents::Create, None).map_err(at_to)?;
-            sink = self.store.spot(to, LookupPurpose::Make, Parents::Required).map_err(at_to)?;
+            sink = self.store.slot(to, LookupPurpose::Make, Parents::Required).map_err(at_to)?;
         }
         match (replace, there) {
             (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists),
@@ -157,16 +163,16 @@ impl PhysicalChange<'_> {
             (Replace::Over, Some(there)) => self.rename_over(&source, &now, &sink, &there)?,
             (Replace::Refuse | Replace::Over, None) => self.rename_new(&source, &now, &sink)?,
         }
-        self.touched(&source.dir)?;
-        self.touched(&sink.dir)?;
+        self.schedule_dir_sync(&source.dir)?;
+        self.schedule_dir_sync(&sink.dir)?;
         self.outcome(&sink, false)
     }
 
     fn rename_new(&mut self, source: &HostSlot, moved: &HostStat, sink: &HostSlot) -> StoreResult<()> {
         let (from, to) = (source.path().to_vec(), sink.path().to_vec());
         let how = UndoRecord::Moved { from, to, ino: moved.ino, changed: moved.changed };
-        self.act("rename", how, || owner::rename_new(source.at(), sink.at()))?;
-        self.follow(source, moved, sink);
+        self.perform("rename", how, || owner::rename_new(source.at(), sink.at()))?;
+        self.track_moved(source, moved, sink);
         Ok(())
     }
 
@@ -182,47 +188,49 @@ impl PhysicalChange<'_> {
             (false, true) => return Err(StoreError::NotADirectory),
             (true, true) => {}
             (false, false) => {
-                let dir = owner::enter(&sink.dir, sink.name()).map_err(refused)?;
+                let dir = owner::enter(&sink.dir, sink.name()).map_err(errno_to_store_error)?;
                 if !is_empty(&dir)? {
                     return Err(StoreError::NotEmpty);
                 }
             }
         }
-        self.was(there.ino, sink.path());
+        self.track_previous_path(there.ino, sink.path());
         // Two names of one file: the host would call the rename done and leave both.
         let same_file = (moved.dev, moved.ino) == (there.dev, there.ino);
         let (from, to) = (source.path().to_vec(), sink.path().to_vec());
         // A second name keeps what is there, and the rename is still one step: the name leads to one or the other at any
         // moment.
-        let stash = if there.is_dir() || same_file { None } else { self.second_name(sink, there)? };
-        let is_empty_directory = there.is_dir() && !self.is_several();
+        let stash = if there.is_dir() || same_file { None } else { self.link_into_staging(sink, there)? };
+        let is_empty_directory = there.is_dir() && !self.is_multi_action();
         if stash.is_none() && !is_empty_directory {
-            self.take(sink, there)?;
+            self.move_to_staging(sink, there)?;
             return self.rename_new(source, moved, sink);
         }
         let how = UndoRecord::Over { from, to, ino: moved.ino, changed: moved.changed, stash };
-        self.act("rename", how, || owner::rename_over(source.at(), sink.at()))?;
-        self.follow(source, moved, sink);
+        self.perform("rename", how, || owner::rename_over(source.at(), sink.at()))?;
+        self.track_moved(source, moved, sink);
         Ok(())
     }
 
     /// Gives what is at a spot a second name in the room; `None` where the host can't.
-    fn second_name(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<Option<String>> {
-        let stash = self.shop.fresh();
-        match host::link(spot.at(), (self.shop.room(), stash.as_bytes())) {
+    fn link_into_staging(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<Option<String>> {
+        let stash = self.shop.fresh_name();
+        match host::link(spot.at(), (self.shop.staging_dir_fd(), stash.as_bytes())) {
             Ok(()) => {}
             Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => return Ok(None),
             // It was there a moment ago: an outside program has replaced or removed it.
             Err(Errno::NOENT) => return Err(StoreError::Conflict),
-            Err(error) => return Err(refused(error)),
+            Err(error) => return Err(errno_to_store_error(error)),
         }
-        self.displaced(stash.clone());
-        if self.is_several() && self.durability() == Durability::Full {
+        self.add_displaced(stash.clone());
+        if self.is_multi_action() && self.durability() == Durability::Full {
             // What a power cut leaves of the change is undone, and that needs the old content.
-            sync::all(sync::SyncPoint::ReplacedBytesName, self.shop.room()).map_err(refused)?;
+            sync::sync_all(sync::SyncPoint::ReplacedBytesName, self.shop.staging_dir_fd())
+                .map_err(errno_to_store_error)?;
         }
-        let linked = host::stat_at(self.shop.room(), stash.as_bytes()).map_err(refused)?;
-        if linked.holds_same(seen) { Ok(Some(stash)) } else { Err(StoreError::Conflict) }
+        let linked =
+            host::stat_at(self.shop.staging_dir_fd(), stash.as_bytes()).map_err(errno_to_store_error)?;
+        if linked.has_same_content(seen) { Ok(Some(stash)) } else { Err(StoreError::Conflict) }
     }
 
     fn exchange(
@@ -239,24 +247,24 @@ impl PhysicalChange<'_> {
             to_ino: there.ino,
             changed: moved.changed,
         };
-        self.act("exchange", how, || host::exchange(source.at(), sink.at()))?;
+        self.perform("exchange", how, || host::exchange(source.at(), sink.at()))?;
         if moved.is_dir() || there.is_dir() {
-            self.exchanged(source.path(), sink.path());
+            self.track_exchange(source.path(), sink.path());
         } else {
-            self.was(moved.ino, source.path());
-            self.was(there.ino, sink.path());
-            self.store.nodes.note(moved.ino, sink.path());
-            self.store.nodes.note(there.ino, source.path());
+            self.track_previous_path(moved.ino, source.path());
+            self.track_previous_path(there.ino, sink.path());
+            self.store.nodes.remember(moved.ino, sink.path());
+            self.store.nodes.remember(there.ino, source.path());
         }
         Ok(())
     }
 
-    fn follow(&mut self, source: &HostSlot, moved: &HostStat, sink: &HostSlot) {
+    fn track_moved(&mut self, source: &HostSlot, moved: &HostStat, sink: &HostSlot) {
         if moved.is_dir() {
-            self.renamed(source.path(), sink.path());
+            self.track_rename(source.path(), sink.path());
         } else {
-            self.was(moved.ino, source.path());
-            self.store.nodes.note(moved.ino, sink.path());
+            self.track_previous_path(moved.ino, source.path());
+            self.store.nodes.remember(moved.ino, sink.path());
         }
     }
 
@@ -272,8 +280,8 @@ impl PhysicalChange<'_> {
         if replace == Replace::Exchange {
             return Err(StoreError::Invalid("a copy can't change places with anything".to_owned()));
         }
-        let source = self.store.spot(from, LookupPurpose::Find, Parents::Required)?;
-        let found = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
+        let source = self.store.slot(from, LookupPurpose::Find, Parents::Required)?;
+        let found = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
         let target = self.store.locate(to, LookupPurpose::Make).map_err(at_to)?;
         if target.is_root() {
             return Err(StoreError::AlreadyExists);
@@ -284,33 +292,34 @@ impl PhysicalChange<'_> {
                 _ => StoreError::Invalid("it can't be copied onto itself".to_owned()),
             });
         }
-        let sink = self.store.spot(to, LookupPurpose::Make, parents).map_err(at_to)?;
+        let sink = self.store.slot(to, LookupPurpose::Make, parents).map_err(at_to)?;
         if found.is_dir() && is_at_or_below(sink.path(), source.path()) {
             return Err(StoreError::IntoItself);
         }
-        self.may_replace(&found, self.store.look(&sink)?, replace)?;
+        self.check_replace(&found, self.store.stat_slot(&sink)?, replace)?;
         match found.kind {
             NodeKind::Directory => self.copy_dir(&source, &sink, spare),
             NodeKind::File => {
                 let (file, _) = open_regular(&source.dir, source.name(), OpenMode::Read)?;
-                let mut temp = self.shop.temp()?;
+                let mut temp = self.shop.new_temp_file()?;
                 let stat = tree::copy_file(&file, &temp.file)?;
                 self.sync_new(&temp.file)?;
-                self.hold(&[&sink])?;
-                let there = self.store.look(&sink)?;
-                self.may_replace(&found, there, replace)?;
+                self.lock_names(&[&sink])?;
+                let there = self.store.stat_slot(&sink)?;
+                self.check_replace(&found, there, replace)?;
                 let kept = there.filter(|there| there.kind == NodeKind::File).map(|there| there.mode);
                 let mode = Some(kept.unwrap_or(stat.mode));
                 let put = PutOptions { mode, modified: Some(stat.modified), ..PutOptions::default() };
-                self.put(&sink, &mut temp, there.as_ref(), &put)
+                self.put_file(&sink, &mut temp, there.as_ref(), &put)
             }
             NodeKind::Symlink => {
-                let target = host::read_link(source.dir.as_fd(), source.name()).map_err(refused)?;
-                self.hold(&[&sink])?;
-                let there = self.store.look(&sink)?;
-                self.may_replace(&found, there, replace)?;
-                let mut scrap = self.link(&target, found.modified, &sink)?;
-                self.put_scrap(&sink, &mut scrap, there.as_ref())?;
+                let target =
+                    host::read_link(source.dir.as_fd(), source.name()).map_err(errno_to_store_error)?;
+                self.lock_names(&[&sink])?;
+                let there = self.store.stat_slot(&sink)?;
+                self.check_replace(&found, there, replace)?;
+                let mut scrap = self.stage_symlink(&target, found.modified, &sink)?;
+                self.put_entry(&sink, &mut scrap, there.as_ref())?;
                 self.outcome(&sink, there.is_none())
             }
             NodeKind::Special(_) => Err(StoreError::Special(found.kind)),
@@ -324,20 +333,20 @@ impl PhysicalChange<'_> {
         sink: &HostSlot,
         spare: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
-        let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(refused)?;
-        self.inspect(&dir, source, [spare, None], InspectionPurpose::Copies)?;
+        let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
+        self.inspect_tree(&dir, source, [spare, None], InspectionPurpose::Copies)?;
         let (mut scrap, made) = self.new_dir(None, sink)?;
-        let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(refused)?;
-        tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_wanted())?;
-        self.check_wanted()?;
+        let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
+        tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_cancelled())?;
+        self.check_cancelled()?;
         self.sync_new_tree()?;
-        self.hold(&[sink])?;
-        let ino = host::stat(&made).map_err(refused)?.ino;
-        self.place_wrapped(&mut scrap, ino, sink)?;
+        self.lock_names(&[sink])?;
+        let ino = host::stat(&made).map_err(errno_to_store_error)?.ino;
+        self.place_with_parents(&mut scrap, ino, sink)?;
         self.outcome(sink, true)
     }
 
-    fn may_replace(&self, found: &HostStat, there: Option<HostStat>, replace: Replace) -> StoreResult<()> {
+    fn check_replace(&self, found: &HostStat, there: Option<HostStat>, replace: Replace) -> StoreResult<()> {
         let Some(there) = there else { return Ok(()) };
         match (replace, there.kind) {
             _ if found.is_dir() => Err(StoreError::AlreadyExists),
@@ -348,7 +357,7 @@ impl PhysicalChange<'_> {
         }
     }
 
-    fn inspect(
+    fn inspect_tree(
         &self,
         dir: &Dir,
         spot: &HostSlot,
@@ -369,9 +378,9 @@ impl PhysicalChange<'_> {
                 "the root of a Workspace's Store can't be changed itself".to_owned(),
             ));
         }
-        let spot = self.store.spot(at, LookupPurpose::Find, Parents::Required)?;
-        self.hold(&[&spot])?;
-        let there = self.store.look(&spot)?.ok_or(StoreError::NotFound)?;
+        let spot = self.store.slot(at, LookupPurpose::Find, Parents::Required)?;
+        self.lock_names(&[&spot])?;
+        let there = self.store.stat_slot(&spot)?.ok_or(StoreError::NotFound)?;
         let mode = mode.map(|mode| match there.kind {
             // A directory goes on handing its group down, if that is wanted.
             NodeKind::Directory => mode & (GRANTABLE_MODE_BITS | there.mode & SETGID),
@@ -384,8 +393,10 @@ impl PhysicalChange<'_> {
                 opened => opened?.0,
             },
             NodeKind::Directory => match spot.dir.open(spot.name(), OpenMode::Directory) {
-                Err(Errno::ACCESS) => spot.dir.open(spot.name(), OpenMode::Base).map_err(refused)?.into(),
-                opened => opened.map_err(refused)?.into(),
+                Err(Errno::ACCESS) => {
+                    spot.dir.open(spot.name(), OpenMode::Base).map_err(errno_to_store_error)?.into()
+                }
+                opened => opened.map_err(errno_to_store_error)?.into(),
             },
             NodeKind::Symlink => {
                 // A symlink's own mode means nothing to the host.
@@ -396,20 +407,20 @@ impl PhysicalChange<'_> {
                         ino: there.ino,
                         before: looks,
                         after: super::patch::ModeAndTime { modified, ..looks },
-                        alone: !self.is_several(),
+                        alone: !self.is_multi_action(),
                     };
                     let (dir, name) = spot.at();
-                    self.act("time", how, || host::set_modified_at(dir, name, modified))?;
+                    self.perform("time", how, || host::set_modified_at(dir, name, modified))?;
                 }
                 return self.outcome(&spot, false);
             }
             NodeKind::Special(_) => return Err(StoreError::Special(there.kind)),
         };
-        if host::stat(&file).map_err(refused)?.ino != there.ino {
+        if host::stat(&file).map_err(errno_to_store_error)?.ino != there.ino {
             return Err(StoreError::Conflict);
         }
-        self.dress(&file, &there, &spot, mode, modified)?;
-        self.wrote(file)?;
+        self.set_attributes(&file, &there, &spot, mode, modified)?;
+        self.schedule_file_sync(file)?;
         Ok(StepOutcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
     }
 }

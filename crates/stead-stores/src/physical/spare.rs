@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 use stead_core::store::{StoreError, StoreResult};
 
-use super::host::{self, Errno, LockMode, OpenMode, failed, refused};
+use super::host::{self, Errno, LockMode, OpenMode, errno_to_store_error, io_to_store_error};
 use super::journal;
 use super::lock::Locks;
 use super::recover::RevisionNotes;
@@ -36,12 +36,17 @@ pub(super) struct StagingDir {
 }
 
 /// Makes a room of this name, or takes the spare one where the disk is full. The caller holds the lock for opening.
-pub(super) fn enter(top: &Dir, rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<StagingDir> {
+pub(super) fn make_or_take_spare(
+    top: &Dir,
+    rooms: &Dir,
+    name: &str,
+    locks: &Locks,
+) -> StoreResult<StagingDir> {
     // Synced by the first change: a process that only reads need not wait for the disk.
-    let made = host::make_dir(rooms.as_fd(), name.as_bytes()).map_err(refused);
+    let made = host::make_dir(rooms.as_fd(), name.as_bytes()).map_err(errno_to_store_error);
     match made.and_then(|()| open(rooms, name, locks)) {
         Ok(room) => {
-            set_aside(top);
+            make_spare(top);
             Ok(room)
         }
         Err(StoreError::NoSpace) => {
@@ -49,7 +54,7 @@ pub(super) fn enter(top: &Dir, rooms: &Dir, name: &str, locks: &Locks) -> StoreR
             let spare = (top.as_fd(), SPARE_NAME.as_bytes());
             match host::rename_new(spare, (rooms.as_fd(), name.as_bytes())) {
                 Err(Errno::NOENT) => return Err(StoreError::NoSpace),
-                taken => taken.map_err(refused)?,
+                taken => taken.map_err(errno_to_store_error)?,
             }
             Ok(StagingDir { is_spare: true, ..open(rooms, name, locks)? })
         }
@@ -58,32 +63,33 @@ pub(super) fn enter(top: &Dir, rooms: &Dir, name: &str, locks: &Locks) -> StoreR
 }
 
 fn open(rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<StagingDir> {
-    let dir = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(refused)?;
-    let lock = host::open_or_create(dir.as_fd(), "lock").map_err(refused)?;
-    host::lock(&lock, LockMode::Exclusive, locks.until()).map_err(refused)?;
+    let dir = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
+    let lock = host::open_or_create(dir.as_fd(), "lock").map_err(errno_to_store_error)?;
+    host::lock(&lock, LockMode::Exclusive, locks.wait_deadline()).map_err(errno_to_store_error)?;
     if let Some(boot) = boot::id() {
-        lock.write_all_at(&boot, 0).map_err(failed)?;
+        lock.write_all_at(&boot, 0).map_err(io_to_store_error)?;
     }
     let noted = RevisionNotes::new(dir.as_fd())?;
     Ok(StagingDir { dir, lock, noted, is_spare: false })
 }
 
 /// Makes the spare room, unless there is one. Where the disk has no room for it, there is none.
-fn set_aside(top: &Dir) {
+fn make_spare(top: &Dir) {
     if host::stat_at(top.as_fd(), SPARE_NAME.as_bytes()).is_ok() {
         return;
     }
     let make = || -> StoreResult<()> {
-        tree::remove(top, UNFINISHED_SPARE_NAME.as_bytes()).map_err(refused)?;
-        host::make_dir(top.as_fd(), UNFINISHED_SPARE_NAME.as_bytes()).map_err(refused)?;
-        let room = top.enter(UNFINISHED_SPARE_NAME.as_bytes(), OpenMode::Directory).map_err(refused)?;
-        let lock = host::create(room.as_fd(), b"lock").map_err(refused)?;
-        lock.write_all_at(&[0; 64], 0).map_err(failed)?;
+        tree::remove(top, UNFINISHED_SPARE_NAME.as_bytes()).map_err(errno_to_store_error)?;
+        host::make_dir(top.as_fd(), UNFINISHED_SPARE_NAME.as_bytes()).map_err(errno_to_store_error)?;
+        let room =
+            top.enter(UNFINISHED_SPARE_NAME.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
+        let lock = host::create(room.as_fd(), b"lock").map_err(errno_to_store_error)?;
+        lock.write_all_at(&[0; 64], 0).map_err(io_to_store_error)?;
         RevisionNotes::new(room.as_fd())?;
-        journal::make_spare(room.as_fd(), SPARE_INTENT_LOG.as_bytes())?;
+        journal::make_spare_intent_log(room.as_fd(), SPARE_INTENT_LOG.as_bytes())?;
         let (from, to) =
             ((top.as_fd(), UNFINISHED_SPARE_NAME.as_bytes()), (top.as_fd(), SPARE_NAME.as_bytes()));
-        host::rename_new(from, to).map_err(refused)
+        host::rename_new(from, to).map_err(errno_to_store_error)
     };
     if make().is_err() {
         let _ = tree::remove(top, UNFINISHED_SPARE_NAME.as_bytes());
@@ -91,37 +97,37 @@ fn set_aside(top: &Dir) {
 }
 
 /// Takes the intent log of a spare room into a room under this name: of the room itself, or of the one that is set aside.
-pub(super) fn take_journal(top: &Dir, room: &Dir, name: &str) -> StoreResult<File> {
+pub(super) fn take_spare_intent_log(top: &Dir, room: &Dir, name: &str) -> StoreResult<File> {
     let own = host::rename_new((room.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()));
     let taken = own.or_else(|_| {
         let spare = top.enter(SPARE_NAME.as_bytes(), OpenMode::Base)?;
         host::rename_new((spare.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()))
     });
     taken.map_err(|_| StoreError::NoSpace)?;
-    Ok(room.open(name.as_bytes(), OpenMode::Change).map_err(refused)?.into())
+    Ok(room.open(name.as_bytes(), OpenMode::Change).map_err(errno_to_store_error)?.into())
 }
 
 /// Puts the spare room back, empty and with its blocks, for the next process.
-pub(super) fn put_back(top: &Dir, rooms: &Dir, name: &str) -> StoreResult<()> {
-    let room = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(refused)?;
-    let names = tree::names(&room).map_err(refused)?;
+pub(super) fn return_spare(top: &Dir, rooms: &Dir, name: &str) -> StoreResult<()> {
+    let room = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
+    let names = tree::names(&room).map_err(errno_to_store_error)?;
     for (name, _) in names {
         match &*name {
             b"lock" => {}
             b"acted" => RevisionNotes::new(room.as_fd())?.clear()?,
             log if log.starts_with(b"j") => {
                 // Whatever it tells is over: the next process must not take it for its own.
-                let file = File::from(room.open(log, OpenMode::Change).map_err(refused)?);
-                file.write_all_at(&[0; 32], 0).map_err(failed)?;
+                let file = File::from(room.open(log, OpenMode::Change).map_err(errno_to_store_error)?);
+                file.write_all_at(&[0; 32], 0).map_err(io_to_store_error)?;
                 let named =
                     host::rename_new((room.as_fd(), log), (room.as_fd(), SPARE_INTENT_LOG.as_bytes()));
                 if named.is_err() && log != SPARE_INTENT_LOG.as_bytes() {
-                    tree::remove(&room, log).map_err(refused)?;
+                    tree::remove(&room, log).map_err(errno_to_store_error)?;
                 }
             }
-            other => tree::remove(&room, other).map_err(refused)?,
+            other => tree::remove(&room, other).map_err(errno_to_store_error)?,
         }
     }
     let (from, to) = ((rooms.as_fd(), name.as_bytes()), (top.as_fd(), SPARE_NAME.as_bytes()));
-    host::rename_new(from, to).map_err(refused)
+    host::rename_new(from, to).map_err(errno_to_store_error)
 }

@@ -6,7 +6,7 @@ use stead_core::Name;
 use stead_core::store::{LinkHit, NodeId, NodeKind, NodePath, Parents, StoreError, StoreResult};
 
 use super::PhysicalStore;
-use super::host::{self, Errno, HostStat, NameAt, OpenMode, refused};
+use super::host::{self, Errno, HostStat, NameAt, OpenMode, errno_to_store_error};
 use super::lock::Stripe;
 use super::mask::{join, split};
 use super::root::{self, Dir, Root, WalkedPath};
@@ -44,23 +44,23 @@ impl LocatedPath {
     }
 
     /// A node that is not where it was is not found, whatever is in its place.
-    fn judge(&self, error: StoreError) -> StoreError {
+    fn missing_node_error(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Link(_) | StoreError::NotADirectory if self.node.is_some() => StoreError::NotFound,
             error => error,
         }
     }
 
-    pub(super) fn check(&self, stat: &HostStat) -> StoreResult<()> {
+    pub(super) fn check_node(&self, stat: &HostStat) -> StoreResult<()> {
         if self.node.is_none_or(|node| node == stat.ino) { Ok(()) } else { Err(StoreError::NotFound) }
     }
 
     /// The answer to a call that would have to follow the symlink at this place.
-    pub(super) fn link(&self, at: NameAt<'_>) -> StoreError {
+    pub(super) fn symlink_error(&self, at: NameAt<'_>) -> StoreError {
         match host::read_link(at.0, at.1) {
-            Ok(target) => LinkHit::at(self.depth, target),
-            Err(Errno::INVAL) => refused(Errno::LOOP),
-            Err(error) => refused(error),
+            Ok(target) => LinkHit::error_at(self.depth, target),
+            Err(Errno::INVAL) => errno_to_store_error(Errno::LOOP),
+            Err(error) => errno_to_store_error(error),
         }
     }
 }
@@ -98,34 +98,34 @@ impl HostSlot {
     }
 
     /// The first name below `dir`, which is what a step makes or replaces.
-    pub(super) fn top(&self) -> &[u8] {
+    pub(super) fn first_name(&self) -> &[u8] {
         self.names().next().expect("a path has a name")
     }
 
     /// The path of [`Spot::top`].
-    pub(super) fn top_path(&self) -> &[u8] {
-        &self.place.full[..self.top + self.top().len()]
+    pub(super) fn first_path(&self) -> &[u8] {
+        &self.place.full[..self.top + self.first_name().len()]
     }
 
     pub(super) fn at(&self) -> NameAt<'_> {
-        (self.dir.as_fd(), self.top())
+        (self.dir.as_fd(), self.first_name())
     }
 
     /// Whether the directory is still where it was found.
-    pub(super) fn is_there(&self, root: &Root) -> bool {
+    pub(super) fn is_in_place(&self, root: &Root) -> bool {
         let path = self.place.full[..self.top].strip_suffix(b"/").unwrap_or_default();
-        let there =
-            root::enter(&root.dir, path, OpenMode::Base).and_then(|dir| host::stat(&dir).map_err(refused));
+        let there = root::enter(&root.dir, path, OpenMode::Base)
+            .and_then(|dir| host::stat(&dir).map_err(errno_to_store_error));
         there.is_ok_and(|there| there.ino == self.dir_stat.ino)
     }
 
     pub(super) fn stripe(&self) -> Stripe {
-        Stripe::of(self.dir_stat.ino, self.top())
+        Stripe::of(self.dir_stat.ino, self.first_name())
     }
 
     /// The answer to a step that would have to follow the symlink there.
-    pub(super) fn link(&self) -> StoreError {
-        self.place.link(self.at())
+    pub(super) fn symlink_error(&self) -> StoreError {
+        self.place.symlink_error(self.at())
     }
 }
 
@@ -134,7 +134,7 @@ impl PhysicalStore {
     pub(super) fn locate(&self, place: &NodePath, intent: LookupPurpose) -> StoreResult<LocatedPath> {
         let path = place.path.as_bytes();
         // The port promises canonical paths. A `..` would be the one way past a call that takes a single name.
-        if !path.is_empty() && !path.split(|&byte| byte == b'/').all(is_name) {
+        if !path.is_empty() && !path.split(|&byte| byte == b'/').all(is_valid_name) {
             return Err(StoreError::Invalid("the path is not canonical".to_owned()));
         }
         let depth = place.path.depth();
@@ -149,14 +149,15 @@ impl PhysicalStore {
                 let base = match root::enter(&self.root.dir, &node, OpenMode::Base) {
                     // The node itself may be what can't be entered; anything else in its place means that it is gone.
                     Err(StoreError::Link(_) | StoreError::NotADirectory) => {
-                        let there =
-                            self.stat_place(&self.locate(&NodePath::node(place.from), LookupPurpose::Find)?)?;
+                        let there = self.stat_located(
+                            &self.locate(&NodePath::of_node(place.from), LookupPurpose::Find)?,
+                        )?;
                         let gone = there.is_dir();
                         return Err(if gone { StoreError::NotFound } else { StoreError::NotADirectory });
                     }
                     entered => entered?,
                 };
-                if host::stat(&base).map_err(refused)?.ino != place.from.0 {
+                if host::stat(&base).map_err(errno_to_store_error)?.ino != place.from.0 {
                     return Err(StoreError::NotFound);
                 }
                 let full = join(&node, path);
@@ -166,19 +167,20 @@ impl PhysicalStore {
         match intent {
             _ if !self.mask.hides(&located.full) => Ok(located),
             LookupPurpose::Find => Err(StoreError::NotFound),
-            LookupPurpose::Make => Err(reserved()),
+            LookupPurpose::Make => Err(reserved_name_error()),
         }
     }
 
     /// Opens the directory that holds a place, and names the place in it.
-    pub(super) fn parent<'l>(&self, located: &'l LocatedPath) -> StoreResult<(Dir, &'l [u8])> {
+    pub(super) fn open_parent<'l>(&self, located: &'l LocatedPath) -> StoreResult<(Dir, &'l [u8])> {
         let (parent, name) = split(located.path());
-        let dir = root::enter(&located.base, parent, OpenMode::Base).map_err(|error| located.judge(error))?;
+        let dir = root::enter(&located.base, parent, OpenMode::Base)
+            .map_err(|error| located.missing_node_error(error))?;
         Ok((dir, name))
     }
 
     /// Finds where a step acts. The root itself has no such spot.
-    pub(super) fn spot(
+    pub(super) fn slot(
         &self,
         place: &NodePath,
         intent: LookupPurpose,
@@ -200,61 +202,61 @@ impl PhysicalStore {
                     WalkedPath::Missing(dir, start) => (dir, located.start + start),
                 }
             }
-            Err(error) => return Err(located.judge(error)),
+            Err(error) => return Err(located.missing_node_error(error)),
         };
-        let dir_stat = host::stat(&dir).map_err(refused)?;
+        let dir_stat = host::stat(&dir).map_err(errno_to_store_error)?;
         Ok(HostSlot { place: located, dir, dir_stat, top, intent })
     }
 
     /// What is at a spot.
-    pub(super) fn look(&self, spot: &HostSlot) -> StoreResult<Option<HostStat>> {
+    pub(super) fn stat_slot(&self, spot: &HostSlot) -> StoreResult<Option<HostStat>> {
         if !spot.has_parent() {
             return Ok(None);
         }
         match spot.dir.stat_at(spot.name()) {
             Ok(stat) => {
-                self.root.owns(&stat)?;
-                spot.place.check(&stat)?;
+                self.root.check_mount(&stat)?;
+                spot.place.check_node(&stat)?;
                 Ok(Some(stat))
             }
             Err(Errno::NOENT) if spot.place.node.is_some() => Err(StoreError::NotFound),
             // A file of Stead's own under a second name is not there for those who look, and in the way of those who make.
             Err(Errno::NOENT) if spot.intent == LookupPurpose::Make => {
                 match host::stat_at(spot.dir.as_fd(), spot.name()) {
-                    Ok(stat) if spot.dir.hides(&stat) => Err(reserved()),
+                    Ok(stat) if spot.dir.hides(&stat) => Err(reserved_name_error()),
                     _ => Ok(None),
                 }
             }
             Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(refused(error)),
+            Err(error) => Err(errno_to_store_error(error)),
         }
     }
 
     /// The attributes of what lies at a place, a symlink's own.
-    pub(super) fn stat_place(&self, located: &LocatedPath) -> StoreResult<HostStat> {
+    pub(super) fn stat_located(&self, located: &LocatedPath) -> StoreResult<HostStat> {
         let path = located.path();
         let stat = if path.is_empty() {
-            host::stat(&located.base).map_err(refused)?
+            host::stat(&located.base).map_err(errno_to_store_error)?
         } else if path.contains(&b'/') {
             match located.base.open(path, OpenMode::Handle) {
                 Ok(fd) => {
-                    let stat = host::stat(fd).map_err(refused)?;
+                    let stat = host::stat(fd).map_err(errno_to_store_error)?;
                     if located.base.hides(&stat) {
                         return Err(StoreError::NotFound);
                     }
                     stat
                 }
                 Err(Errno::LOOP | Errno::NOTDIR) => {
-                    let (dir, name) = self.parent(located)?;
-                    dir.stat_at(name).map_err(refused)?
+                    let (dir, name) = self.open_parent(located)?;
+                    dir.stat_at(name).map_err(errno_to_store_error)?
                 }
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(errno_to_store_error(error)),
             }
         } else {
-            located.base.stat_at(path).map_err(refused)?
+            located.base.stat_at(path).map_err(errno_to_store_error)?
         };
-        self.root.owns(&stat)?;
-        located.check(&stat)?;
+        self.root.check_mount(&stat)?;
+        located.check_node(&stat)?;
         Ok(stat)
     }
 
@@ -263,19 +265,19 @@ impl PhysicalStore {
         match root::enter(&located.base, located.path(), OpenMode::Directory) {
             // A symlink that is the node itself is at no depth of the place's own path.
             Err(StoreError::Link(hit)) if located.node.is_some() => {
-                let (dir, name) = self.parent(located)?;
-                let stat = dir.stat_at(name).map_err(refused)?;
-                located.check(&stat)?;
-                Err(LinkHit::at(0, hit.target))
+                let (dir, name) = self.open_parent(located)?;
+                let stat = dir.stat_at(name).map_err(errno_to_store_error)?;
+                located.check_node(&stat)?;
+                Err(LinkHit::error_at(0, hit.target))
             }
             Err(StoreError::NotADirectory) if located.node.is_some() => {
-                self.stat_place(located)?;
+                self.stat_located(located)?;
                 Err(StoreError::NotADirectory)
             }
             Err(error) => Err(error),
             Ok(dir) => {
                 if located.node.is_some() {
-                    located.check(&host::stat(&dir).map_err(refused)?)?;
+                    located.check_node(&host::stat(&dir).map_err(errno_to_store_error)?)?;
                 }
                 Ok(dir)
             }
@@ -287,26 +289,26 @@ impl PhysicalStore {
         if located.is_root() {
             return Err(StoreError::IsADirectory);
         }
-        let (dir, name) = self.parent(located)?;
-        let seen = dir.stat_at(name).map_err(refused)?;
-        located.check(&seen)?;
+        let (dir, name) = self.open_parent(located)?;
+        let seen = dir.stat_at(name).map_err(errno_to_store_error)?;
+        located.check_node(&seen)?;
         match seen.kind {
             NodeKind::File => {}
             NodeKind::Directory => return Err(StoreError::IsADirectory),
-            NodeKind::Symlink => return Err(located.link((dir.as_fd(), name))),
+            NodeKind::Symlink => return Err(located.symlink_error((dir.as_fd(), name))),
             NodeKind::Special(_) => return Err(StoreError::Special(seen.kind)),
         }
         let (file, stat) = open_regular(&dir, name, OpenMode::Read)?;
         // Another file may have got the name since it was looked at.
-        located.check(&stat)?;
+        located.check_node(&stat)?;
         Ok((file, stat))
     }
 }
 
 /// Opens a name that was a regular file a moment ago, and makes sure that it still is one.
 pub(super) fn open_regular(dir: &Dir, name: &[u8], how: OpenMode) -> StoreResult<(std::fs::File, HostStat)> {
-    let fd = dir.open(name, how).map_err(refused)?;
-    let stat = host::stat(&fd).map_err(refused)?;
+    let fd = dir.open(name, how).map_err(errno_to_store_error)?;
+    let stat = host::stat(&fd).map_err(errno_to_store_error)?;
     match stat.kind {
         _ if dir.hides(&stat) => Err(StoreError::NotFound),
         NodeKind::File => Ok((fd.into(), stat)),
@@ -315,11 +317,11 @@ pub(super) fn open_regular(dir: &Dir, name: &[u8], how: OpenMode) -> StoreResult
     }
 }
 
-fn reserved() -> StoreError {
+fn reserved_name_error() -> StoreError {
     StoreError::Name("`.stead`, `stead.toml` and Stead's database are reserved")
 }
 
 /// Whether an entry can have this name.
-fn is_name(name: &[u8]) -> bool {
+fn is_valid_name(name: &[u8]) -> bool {
     Name::new(name).is_some()
 }

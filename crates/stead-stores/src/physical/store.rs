@@ -16,7 +16,7 @@ use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
-use super::host::{self, OpenMode, failed, refused};
+use super::host::{self, OpenMode, errno_to_store_error, io_to_store_error};
 use super::keep::{DirectoryIdentity, PhysicalHistory};
 use super::life::FaultPoint;
 use super::mask::{Mask, STATE_DIR_NAME};
@@ -50,12 +50,12 @@ pub struct PhysicalStore {
 impl PhysicalStore {
     /// Opens the directory at `root`, and repairs what a crash may have left half done.
     pub fn open(root: impl AsRef<Path>, options: PhysicalOptions) -> StoreResult<Self> {
-        let resolved = std::fs::canonicalize(root).map_err(failed)?;
+        let resolved = std::fs::canonicalize(root).map_err(io_to_store_error)?;
         let named = match &options.state {
             Some(state) => state.clone(),
-            None => state_folder_of(&[&resolved]).ok_or_else(homeless)?.join(STATE_DIR_NAME),
+            None => state_folder_of(&[&resolved]).ok_or_else(no_state_dir_error)?.join(STATE_DIR_NAME),
         };
-        let state = resolved_as_far_as_it_goes(&named);
+        let state = resolve_existing_prefix(&named);
         if resolved.starts_with(&state) {
             return Err(StoreError::Invalid(
                 "the directory lies inside Stead's own state directory; mount another one".to_owned(),
@@ -66,15 +66,16 @@ impl PhysicalStore {
             return Err(StoreError::NotADirectory);
         }
         // A symlink on the way to Stead's own files is as much to be kept from agents as where it leads.
-        let masked = options.mask.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
-        let masked: Vec<_> = masked.chain([state.clone(), as_named(&named)]).collect();
-        let held = options.hold.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
-        let mask = Mask::new(&resolved, masked.iter().cloned()).holding(&resolved, held);
-        let root = root.masking(&mask, masked);
+        let masked =
+            options.mask.iter().flat_map(|path| [resolve_existing_prefix(path), resolve_parent(path)]);
+        let masked: Vec<_> = masked.chain([state.clone(), resolve_parent(&named)]).collect();
+        let held = options.hold.iter().flat_map(|path| [resolve_existing_prefix(path), resolve_parent(path)]);
+        let mask = Mask::new(&resolved, masked.iter().cloned()).with_pinned(&resolved, held);
+        let root = root.with_masked(&mask, masked);
         let life = Arc::new(FaultPoint::new(options.faults.clone()));
         let home = DirectoryIdentity::new(&root, &resolved, &state, &options.hold);
         let ledger = (options.ledger.clone(), options.durability);
-        let pasts = workshop::pasts(&root, &state, options.confinement);
+        let pasts = workshop::find_displaced_dirs(&root, &state, options.confinement);
         let keeping = Arc::new(PhysicalHistory::new(ledger, home, options.keep, pasts));
         let (nodes, gone, durability) =
             (NodePathTable::default(), AtomicBool::new(false), options.durability);
@@ -92,7 +93,7 @@ impl PhysicalStore {
             state,
             options,
         };
-        match store.workshop() {
+        match store.staging() {
             // A disk that is full or can't be written can be read. The next change tries again.
             Ok(_) | Err(StoreError::HostDenied | StoreError::NoSpace) => Ok(store),
             Err(error) => Err(error),
@@ -101,7 +102,7 @@ impl PhysicalStore {
 
     /// Refuses everything where there is nothing left to work on. A directory that was removed can still be listed by
     /// whoever has it open, and looks empty.
-    fn check(&self) -> StoreResult<()> {
+    fn check_usable(&self) -> StoreResult<()> {
         self.life.check()?;
         if host::is_removed(&self.root.dir) {
             self.gone.store(true, Ordering::Relaxed);
@@ -113,17 +114,17 @@ impl PhysicalStore {
     /// [`PhysicalStore::check`], and recovers what a process has left that died in the middle of a change: for calls that
     /// tell what happened, or build on it.
     fn check_and_recover(&self) -> StoreResult<()> {
-        self.check()?;
-        self.staged().map_or(Ok(()), |shop| shop.recover_if_left(&self.root))
+        self.check_usable()?;
+        self.staging_if_open().map_or(Ok(()), |shop| shop.recover_if_needed(&self.root))
     }
 
     /// The staging area, if it is open.
-    pub(super) fn staged(&self) -> Option<&Arc<StagingArea>> {
+    pub(super) fn staging_if_open(&self) -> Option<&Arc<StagingArea>> {
         self.shop.get()
     }
 
     /// The staging area, for a change: opened now if that was not possible before.
-    pub(super) fn workshop(&self) -> StoreResult<&Arc<StagingArea>> {
+    pub(super) fn staging(&self) -> StoreResult<&Arc<StagingArea>> {
         if let Some(shop) = self.shop.get() {
             return Ok(shop);
         }
@@ -142,22 +143,22 @@ impl PhysicalStore {
     }
 }
 
-fn homeless() -> StoreError {
+fn no_state_dir_error() -> StoreError {
     let what = "there is no home directory to keep state in; set XDG_STATE_HOME, or name a state directory";
     StoreError::Invalid(what.to_owned())
 }
 
 /// The path with its symlinks resolved, but for the last name.
-fn as_named(path: &Path) -> PathBuf {
+fn resolve_parent(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => resolved_as_far_as_it_goes(parent).join(name),
+        (Some(parent), Some(name)) => resolve_existing_prefix(parent).join(name),
         _ => path,
     }
 }
 
 /// The path with its symlinks resolved, also where the end of it is not there yet.
-fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
+fn resolve_existing_prefix(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for (index, there) in path.ancestors().enumerate() {
         if let Ok(resolved) = std::fs::canonicalize(there) {
@@ -169,38 +170,38 @@ fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
 }
 
 impl Store for PhysicalStore {
-    fn about(&self) -> StoreInfo {
-        let (keeps_content, records) = (self.keeping.keeps_content(), self.log());
+    fn info(&self) -> StoreInfo {
+        let (keeps_content, records) = (self.keeping.keeps_displaced(), self.audit_log());
         StoreInfo { kind: "physical", history: true, keeps_content, feed: false, records }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
-        self.check()?;
+        self.check_usable()?;
         self.stat_at(at)
     }
 
     fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
-        self.check()?;
-        self.read_whole(at, limit)
+        self.check_usable()?;
+        self.read_file(at, limit)
     }
 
     fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        self.check()?;
-        Ok(Box::new(self.open_content(at)?))
+        self.check_usable()?;
+        Ok(Box::new(self.open_file_content(at)?))
     }
 
     fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        self.check()?;
-        Ok(Box::new(self.open_to_be_written(at)?))
+        self.check_usable()?;
+        Ok(Box::new(self.open_for_writing(at)?))
     }
 
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
-        self.check()?;
+        self.check_usable()?;
         self.link_target(at)
     }
 
     fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
-        self.check()?;
+        self.check_usable()?;
         self.list_page(at, page)
     }
 
@@ -210,7 +211,7 @@ impl Store for PhysicalStore {
         walk: &WalkOptions,
         visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.check()?;
+        self.check_usable()?;
         self.walk_below(at, walk, visit)
     }
 
@@ -220,13 +221,13 @@ impl Store for PhysicalStore {
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.check()?;
+        self.check_usable()?;
         self.grep_below(at, grep, visit)
     }
 
     fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         self.check_and_recover()?;
-        let shop = self.workshop()?;
+        let shop = self.staging()?;
         Ok(match of {
             DraftBase::Nothing => Box::new(NewDraft::new(shop)?),
             DraftBase::File(at) => {
@@ -234,8 +235,8 @@ impl Store for PhysicalStore {
                 let (base, stat) = self.open_file(&located)?;
                 if stat.uid != shop.uid {
                     // Another user's: whether it may be written to is told now, and not when it is put into place.
-                    let (dir, name) = self.parent(&located)?;
-                    dir.open(name, OpenMode::Write).map_err(refused)?;
+                    let (dir, name) = self.open_parent(&located)?;
+                    dir.open(name, OpenMode::Write).map_err(errno_to_store_error)?;
                 }
                 Box::new(FileDraft::new(shop, base, stat))
             }
@@ -243,19 +244,20 @@ impl Store for PhysicalStore {
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
-        self.check()?;
-        self.carry_out(change)
+        self.check_usable()?;
+        self.apply_change(change)
     }
 
-    fn settle(&self) -> StoreResult<()> {
-        self.check()?;
+    fn sync(&self) -> StoreResult<()> {
+        self.check_usable()?;
         if self.durability == Durability::Full {
-            sync::file_system(sync::SyncPoint::DeferredChanges, &self.root.dir).map_err(refused)?;
+            sync::sync_file_system(sync::SyncPoint::DeferredChanges, &self.root.dir)
+                .map_err(errno_to_store_error)?;
             // Without a staging area nothing was changed.
-            if let Some(shop) = self.staged()
-                && let Some(books) = shop.keeping.books()?
+            if let Some(shop) = self.staging_if_open()
+                && let Some(books) = shop.keeping.ledger()?
             {
-                books.settle()?;
+                books.sync()?;
             }
         }
         Ok(())
@@ -265,78 +267,78 @@ impl Store for PhysicalStore {
         Err(StoreError::Unsupported("a Physical Store does not record who changed what"))
     }
 
-    fn version(&self) -> StoreResult<RevisionNumber> {
-        let books = self.books()?;
-        books.map_or(Ok(RevisionNumber(0)), |books| books.version())
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        let books = self.ledger()?;
+        books.map_or(Ok(RevisionNumber(0)), |books| books.latest_revision())
     }
 
-    fn version_count(&self) -> Option<RevisionSequence> {
-        self.books().ok().flatten().map(|books| books.version_count())
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
+        self.ledger().ok().flatten().map(|books| books.revision_sequence())
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        let books = self.books()?;
-        books.map_or(Ok(RevisionNumber(0)), |books| books.version_at(time))
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        let books = self.ledger()?;
+        books.map_or(Ok(RevisionNumber(0)), |books| books.revision_at(time))
     }
 
-    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
+    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         self.check_and_recover()?;
-        self.deeds_of(query)
+        self.revisions_of(query)
     }
 
-    fn standing(
+    fn undoable_operations(
         &self,
         agent: &str,
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         self.check_and_recover()?;
-        self.standing_of(agent, since, limit)
+        self.undoable_operations_of(agent, since, limit)
     }
 
-    fn between(
+    fn changes_between(
         &self,
         older: RevisionNumber,
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
         self.check_and_recover()?;
-        self.deeds_between(older, newer, below)
+        self.revisions_between(older, newer, below)
     }
 
-    fn take_in(
+    fn capture(
         &self,
         extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
         self.check_and_recover()?;
-        self.take_in_extents(extents, operation, progress)
+        self.capture_directory(extents, operation, progress)
     }
 
     /// The directory as a snapshot holds it.
     fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        self.check()?;
+        self.check_usable()?;
         self.as_of_snapshot(version)
     }
 
-    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.check()?;
-        self.open_kept(past)
+    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.check_usable()?;
+        self.open_content_ref(past)
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        self.check()?;
+        self.check_usable()?;
         self.counted_usage(at)
     }
 
     /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
     fn destroy(&self) -> StoreResult<()> {
-        self.check()?;
-        self.forget_deeds()
+        self.check_usable()?;
+        self.forget_history()
     }
 
-    fn forget(&self, node: NodeId) {
+    fn forget_node(&self, node: NodeId) {
         self.nodes.forget(node.0);
     }
 
@@ -346,8 +348,8 @@ impl Store for PhysicalStore {
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.check_and_recover()?;
-        if let Some(shop) = self.staged()
-            && shop.unfinished().map_err(refused)? > 0
+        if let Some(shop) = self.staging_if_open()
+            && shop.count_unfinished().map_err(errno_to_store_error)? > 0
         {
             shop.recover(&self.root)?;
         }
@@ -359,19 +361,19 @@ impl Store for PhysicalStore {
             }
             ControlFlow::Continue(())
         })?;
-        if let Some(shop) = self.staged() {
-            verified.unreferenced = shop.kept_bytes();
-            let unfinished = shop.unfinished().map_err(refused)?;
+        if let Some(shop) = self.staging_if_open() {
+            verified.unreferenced = shop.rescued_bytes();
+            let unfinished = shop.count_unfinished().map_err(errno_to_store_error)?;
             if unfinished > 0 {
                 verified.problems.push(format!(
                     "{unfinished} process(es) ended in the middle of a change; open the Store again to take it back"
                 ));
             }
         }
-        if let Some(shop) = self.staged() {
-            verified.problems.extend(shop.undecided()?);
+        if let Some(shop) = self.staging_if_open() {
+            verified.problems.extend(shop.recovery_reports()?);
         }
-        self.verify_kept(&mut verified, progress)?;
+        self.verify_displaced(&mut verified, progress)?;
         progress(verified.entries);
         Ok(verified)
     }

@@ -9,7 +9,7 @@ use std::fs::File;
 use serde::{Deserialize, Serialize};
 use stead_core::store::StoreResult;
 
-use super::draft::fill;
+use super::draft::read_full;
 use super::host::HostStat;
 use super::patch::FilePatch;
 
@@ -115,7 +115,7 @@ impl WriteRecorder {
         let bytes = (self.count <= MAX_INLINE_BYTES).then(|| hexadecimal(&self.first));
         let appended = self.all.map(|all| AppendMark {
             first: hexadecimal(&self.first[..self.first.len().min(FIRST_BYTES)]),
-            hash: shortened(&all.finalize()),
+            hash: short_hash(&all.finalize()),
         });
         WrittenBlocks { bytes, appended, ..self.written }
     }
@@ -123,7 +123,7 @@ impl WriteRecorder {
 
 impl WrittenBlocks {
     /// Without what it takes to recognise the bytes.
-    pub(super) fn outline(&self) -> Self {
+    pub(super) fn without_hashes(&self) -> Self {
         WrittenBlocks { stretches: self.stretches.clone(), ..WrittenBlocks::default() }
     }
 
@@ -133,7 +133,7 @@ impl WrittenBlocks {
         self.stretches.iter().flat_map(move |&(start, length)| {
             let first = before;
             before += length;
-            split(start, start + length).map(move |(from, to)| BlockSpan {
+            split_at_blocks(start, start + length).map(move |(from, to)| BlockSpan {
                 from,
                 to,
                 at: first + (from - start),
@@ -150,7 +150,7 @@ impl WrittenBlocks {
     }
 
     /// What is there of an append behind what another program appended first.
-    fn further_on(&self, file: &File, stat: &HostStat) -> StoreResult<FoundAppend> {
+    fn find_append(&self, file: &File, stat: &HostStat) -> StoreResult<FoundAppend> {
         let known =
             self.appended.as_ref().and_then(|it| Some((from_hexadecimal(it.first.as_bytes())?, it.hash)));
         let (Some((first, hash)), [(start, length)]) = (known, &*self.stretches) else {
@@ -159,8 +159,8 @@ impl WrittenBlocks {
         let mut window = vec![0; WINDOW];
         let mut from = *start;
         loop {
-            let count = fill(file, from, &mut window)?;
-            let Some(found) = position(&window[..count], &first) else {
+            let count = read_full(file, from, &mut window)?;
+            let Some(found) = find_bytes(&window[..count], &first) else {
                 if count < WINDOW {
                     return Ok(FoundAppend::Nothing);
                 }
@@ -194,7 +194,7 @@ enum FoundAppend {
 const WINDOW: usize = 64 << 10;
 
 /// Where some bytes begin in others.
-fn position(all: &[u8], wanted: &[u8]) -> Option<usize> {
+fn find_bytes(all: &[u8], wanted: &[u8]) -> Option<usize> {
     all.windows(wanted.len().max(1)).position(|window| window == wanted)
 }
 
@@ -203,14 +203,14 @@ fn hash_of(file: &File, from: u64, length: u64) -> StoreResult<u64> {
     let (mut all, mut at, mut buffer) = (blake3::Hasher::new(), from, vec![0; WINDOW]);
     while at < from + length {
         let wanted = usize::try_from(from + length - at).unwrap_or(WINDOW).min(WINDOW);
-        let count = fill(file, at, &mut buffer[..wanted])?;
+        let count = read_full(file, at, &mut buffer[..wanted])?;
         if count == 0 {
             break;
         }
         all.update(&buffer[..count]);
         at += count as u64;
     }
-    Ok(shortened(&all.finalize()))
+    Ok(short_hash(&all.finalize()))
 }
 
 struct BlockSpan {
@@ -220,7 +220,7 @@ struct BlockSpan {
 }
 
 /// Cuts a stretch where blocks end.
-fn split(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+fn split_at_blocks(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut from = start;
     std::iter::from_fn(move || {
         let to = end.min((from / BLOCK_SIZE + 1) * BLOCK_SIZE);
@@ -239,10 +239,10 @@ fn from_hexadecimal(digits: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    shortened(&blake3::hash(bytes))
+    short_hash(&blake3::hash(bytes))
 }
 
-fn shortened(hash: &blake3::Hash) -> u64 {
+fn short_hash(hash: &blake3::Hash) -> u64 {
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
@@ -275,7 +275,7 @@ struct BlockSurvey {
 }
 
 /// Decides what has become of a write, by what the file has now. `acted` says that all of it was written once.
-pub(super) fn fate(
+pub(super) fn patch_outcome(
     file: &File,
     stat: &HostStat,
     patch: &FilePatch,
@@ -295,7 +295,7 @@ pub(super) fn fate(
     let was_whole = patch.stash.is_none() || patch.cut >= patch.old_length && stat.size >= patch.old_length;
     let BlockSurvey { old, new, foreign, is_cut_short } = survey;
     if foreign > 0 {
-        match patch.written.further_on(file, stat)? {
+        match patch.written.find_append(file, stat)? {
             FoundAppend::Whole => return Ok(PatchOutcome::Overtaken),
             FoundAppend::Part if !acted => return Ok(PatchOutcome::Unclear),
             FoundAppend::Part | FoundAppend::Nothing => {}
@@ -321,10 +321,10 @@ impl BlockSurvey {
     fn of(file: &File, stat: &HostStat, patch: &FilePatch, stash: Option<&File>) -> StoreResult<Self> {
         let mut survey = BlockSurvey::default();
         for (block, &hash) in patch.written.blocks().zip(&patch.written.blocks) {
-            let there = read(file, block.from, block.to.min(stat.size))?;
+            let there = read_range(file, block.from, block.to.min(stat.size))?;
             let is_whole = stat.size >= block.to;
             let is_new = is_whole && self::hash(&there) == hash;
-            let is_old = patch.is_old(stash, &there, block.from, block.to, stat.size)?;
+            let is_old = patch.is_old_block(stash, &there, block.from, block.to, stat.size)?;
             let begins = !is_whole
                 && !there.is_empty()
                 && patch.written.bytes_of(&block).is_some_and(|bytes| bytes.starts_with(&there));
@@ -337,11 +337,11 @@ impl BlockSurvey {
             }
         }
         // What is removed, and not written over.
-        for (from, to) in patch.removed() {
-            for (from, to) in split(from, to) {
-                let there = read(file, from, to.min(stat.size))?;
+        for (from, to) in patch.removed_ranges() {
+            for (from, to) in split_at_blocks(from, to) {
+                let there = read_range(file, from, to.min(stat.size))?;
                 let is_new = there.iter().all(|&byte| byte == 0);
-                let is_old = patch.old(stash, from, to)? == there;
+                let is_old = patch.old_bytes(stash, from, to)? == there;
                 match (is_new, is_old) {
                     (true, true) => {}
                     (true, false) => survey.new += 1,
@@ -356,7 +356,7 @@ impl BlockSurvey {
 
 impl FilePatch {
     /// The stretches of the old content that are removed, and not written over.
-    fn removed(&self) -> Vec<(u64, u64)> {
+    fn removed_ranges(&self) -> Vec<(u64, u64)> {
         let mut from = self.cut.min(self.new_length);
         let mut removed = Vec::new();
         for &(start, length) in &self.written.stretches {
@@ -375,13 +375,13 @@ impl FilePatch {
     }
 
     /// The old bytes of a stretch, so far as there were any.
-    fn old(&self, stash: Option<&File>, from: u64, to: u64) -> StoreResult<Vec<u8>> {
+    fn old_bytes(&self, stash: Option<&File>, from: u64, to: u64) -> StoreResult<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut filled = 0;
         for &(start, length) in &self.replaced {
             let (first, last) = (from.max(start), to.min(start + length));
             if let (Some(stash), true) = (stash, first < last) {
-                bytes.extend(read(stash, filled + (first - start), filled + (last - start))?);
+                bytes.extend(read_range(stash, filled + (first - start), filled + (last - start))?);
             }
             filled += length;
         }
@@ -389,8 +389,15 @@ impl FilePatch {
     }
 
     /// Whether a block that was to be written is still what it was, or was only cut away.
-    fn is_old(&self, stash: Option<&File>, there: &[u8], from: u64, to: u64, size: u64) -> StoreResult<bool> {
-        let old = self.old(stash, from, to)?;
+    fn is_old_block(
+        &self,
+        stash: Option<&File>,
+        there: &[u8],
+        from: u64,
+        to: u64,
+        size: u64,
+    ) -> StoreResult<bool> {
+        let old = self.old_bytes(stash, from, to)?;
         let ends_as_before = to <= self.old_length || size <= from.max(self.old_length);
         let was_cut = size == self.cut && old.starts_with(there);
         let is_blank = from >= self.cut.min(self.old_length) && there.iter().all(|&byte| byte == 0);
@@ -398,9 +405,9 @@ impl FilePatch {
     }
 }
 
-fn read(file: &File, from: u64, to: u64) -> StoreResult<Vec<u8>> {
+fn read_range(file: &File, from: u64, to: u64) -> StoreResult<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(to.saturating_sub(from)).expect("at most a block")];
-    let count = fill(file, from, &mut bytes)?;
+    let count = read_full(file, from, &mut bytes)?;
     bytes.truncate(count);
     Ok(bytes)
 }
@@ -445,7 +452,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(content, 0).unwrap();
         let stash = patch.0.stash.is_some().then_some(&patch.1);
-        fate(&file, &host::stat(&file).unwrap(), &patch.0, stash, acted).unwrap()
+        patch_outcome(&file, &host::stat(&file).unwrap(), &patch.0, stash, acted).unwrap()
     }
 
     #[test]

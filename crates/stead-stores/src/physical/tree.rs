@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use stead_core::store::{NodeKind, ProtectedNames, StoreError, StoreResult};
 
-use super::host::{self, Errno, GRANTABLE_MODE_BITS, HostResult, HostStat, OpenMode, failed, refused};
+use super::host::{
+    self, Errno, GRANTABLE_MODE_BITS, HostResult, HostStat, OpenMode, errno_to_store_error, io_to_store_error,
+};
 use super::mask::{Mask, join};
 use super::owner;
 use super::root::Dir;
@@ -53,7 +55,7 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
                 host::unlink(here.as_fd(), &name)?;
             }
         }
-        here.stay_open();
+        here.keep_lifted();
     }
     for path in found.iter().skip(1).rev() {
         let (parent, name) = super::mask::split(path);
@@ -89,14 +91,14 @@ pub(super) enum InspectionPurpose {
 
 /// Refuses a directory that holds something which the step must not touch.
 pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()> {
-    let spared = |path: &[u8]| Err(StoreError::Spared { path: escaped(path).to_string() });
+    let spared = |path: &[u8]| Err(StoreError::Spared { path: escape_name(path).to_string() });
     if inspection.leaving != InspectionPurpose::Copies
-        && let Some(masked) = inspection.mask.inside(inspection.at)
+        && let Some(masked) = inspection.mask.masked_or_pinned_below(inspection.at)
     {
         return spared(masked.strip_prefix(b"/").unwrap_or(masked));
     }
     // Only then does every file have to be looked at.
-    let second_names = top.may_hold_second_names();
+    let second_names = top.may_contain_hard_links();
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
         // A directory that goes as a whole need not be readable; what is copied has to be.
@@ -107,15 +109,15 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
         let here = match here {
             Ok(here) => here,
             Err(Errno::NOENT) => continue,
-            Err(error) => return Err(refused(error)),
+            Err(error) => return Err(errno_to_store_error(error)),
         };
-        for (name, kind) in names(&here).map_err(refused)? {
+        for (name, kind) in names(&here).map_err(errno_to_store_error)? {
             let directory = join(inspection.at, &path);
             let path = join(&path, &name);
             let second = second_names && kind == NodeKind::File && here.hides_entry(&name);
             if second || inspection.mask.hides_entry(&directory, &name) {
                 if inspection.leaving == InspectionPurpose::Whole
-                    || inspection.mask.is_foreign(&directory, &name)
+                    || inspection.mask.is_other_steads_state(&directory, &name)
                 {
                     return spared(&path);
                 }
@@ -149,37 +151,39 @@ pub(super) fn copy(
     // Times are set from the bottom up, when nothing is put into a directory any more.
     let mut made = Vec::new();
     while let Some(path) = open.pop() {
-        let source = from.enter(&path, OpenMode::Directory).map_err(refused)?;
-        let sink = to.enter(&path, OpenMode::Directory).map_err(refused)?;
-        made.push((path.clone(), host::stat(&source).map_err(refused)?));
-        for (name, kind) in names(&source).map_err(refused)? {
+        let source = from.enter(&path, OpenMode::Directory).map_err(errno_to_store_error)?;
+        let sink = to.enter(&path, OpenMode::Directory).map_err(errno_to_store_error)?;
+        made.push((path.clone(), host::stat(&source).map_err(errno_to_store_error)?));
+        for (name, kind) in names(&source).map_err(errno_to_store_error)? {
             check()?;
             if mask.hides_entry(&join(at, &path), &name) {
                 continue;
             }
             match kind {
                 NodeKind::Directory => {
-                    host::make_dir(sink.as_fd(), &name).map_err(refused)?;
+                    host::make_dir(sink.as_fd(), &name).map_err(errno_to_store_error)?;
                     open.push(join(&path, &name));
                 }
                 NodeKind::Symlink => {
-                    let stat = source.stat_at(&name).map_err(refused)?;
-                    let target = host::read_link(source.as_fd(), &name).map_err(refused)?;
-                    host::make_link(sink.as_fd(), &name, &target).map_err(refused)?;
-                    host::set_modified_at(sink.as_fd(), &name, stat.modified).map_err(refused)?;
-                    host::set_link_owner(sink.as_fd(), &name, stat.uid, stat.gid).map_err(refused)?;
+                    let stat = source.stat_at(&name).map_err(errno_to_store_error)?;
+                    let target = host::read_link(source.as_fd(), &name).map_err(errno_to_store_error)?;
+                    host::make_symlink(sink.as_fd(), &name, &target).map_err(errno_to_store_error)?;
+                    host::set_modified_at(sink.as_fd(), &name, stat.modified)
+                        .map_err(errno_to_store_error)?;
+                    host::set_link_owner(sink.as_fd(), &name, stat.uid, stat.gid)
+                        .map_err(errno_to_store_error)?;
                 }
                 NodeKind::File => {
                     let from = match source.open(&name, OpenMode::Read) {
                         Ok(fd) => File::from(fd),
                         // It vanished meanwhile, or is masked.
                         Err(Errno::NOENT) => continue,
-                        Err(error) => return Err(refused(error)),
+                        Err(error) => return Err(errno_to_store_error(error)),
                     };
-                    if source.hides(&host::stat(&from).map_err(refused)?) {
+                    if source.hides(&host::stat(&from).map_err(errno_to_store_error)?) {
                         continue;
                     }
-                    let sink = host::create(sink.as_fd(), &name).map_err(refused)?;
+                    let sink = host::create(sink.as_fd(), &name).map_err(errno_to_store_error)?;
                     copy_file(&from, &sink)?;
                 }
                 NodeKind::Special(_) => return Err(StoreError::Special(kind)),
@@ -187,28 +191,28 @@ pub(super) fn copy(
         }
     }
     for (path, stat) in made.iter().rev() {
-        let dir = to.open(path, OpenMode::Directory).map_err(refused)?;
-        dress(&dir, stat)?;
+        let dir = to.open(path, OpenMode::Directory).map_err(errno_to_store_error)?;
+        copy_attributes(&dir, stat)?;
     }
     Ok(())
 }
 
 /// Copies a file's content and what it looks like, and returns the attributes it had.
 pub(super) fn copy_file(from: &File, to: &File) -> StoreResult<HostStat> {
-    let stat = host::stat(from).map_err(refused)?;
+    let stat = host::stat(from).map_err(errno_to_store_error)?;
     if stat.kind != NodeKind::File {
         return Err(StoreError::Special(stat.kind));
     }
     // No more than was there: a file that grows while it is copied would otherwise never end.
-    host::copy(from, 0, to, 0, stat.size).map_err(failed)?;
-    dress(to, &stat)?;
+    host::copy_range(from, 0, to, 0, stat.size).map_err(io_to_store_error)?;
+    copy_attributes(to, &stat)?;
     Ok(stat)
 }
 
 /// Has a copy look like the original from outside.
-fn dress(fd: impl AsFd, stat: &HostStat) -> StoreResult<()> {
+fn copy_attributes(fd: impl AsFd, stat: &HostStat) -> StoreResult<()> {
     // Owned by whom the original belongs to, as far as the host allows.
-    host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(refused)?;
-    host::set_mode(fd.as_fd(), stat.mode & GRANTABLE_MODE_BITS).map_err(refused)?;
-    host::set_modified(fd, stat.modified).map_err(refused)
+    host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(errno_to_store_error)?;
+    host::set_mode(fd.as_fd(), stat.mode & GRANTABLE_MODE_BITS).map_err(errno_to_store_error)?;
+    host::set_modified(fd, stat.modified).map_err(errno_to_store_error)
 }

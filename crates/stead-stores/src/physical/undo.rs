@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use stead_core::Timestamp;
 use stead_core::store::{NodeKind, StoreError, StoreResult};
 
-use super::host::{self, Errno, HostResult, HostStat, NameAt, OpenMode, refused};
+use super::host::{self, Errno, HostResult, HostStat, NameAt, OpenMode, errno_to_store_error};
 use super::keep::TreeFingerprint;
 use super::mask::split;
 use super::owner;
@@ -20,7 +20,7 @@ use super::patch::{FilePatch, ModeAndTime};
 use super::report::{self, Undecided};
 use super::root::{self, Dir, Root};
 use super::survey::PatchOutcome;
-use super::workshop::keep;
+use super::workshop::rescue;
 use crate::boot;
 
 /// An action, and what it takes to undo it. Paths start at the root; a `stash` is a name in the room. A `print` is the
@@ -77,21 +77,21 @@ impl OpenParent<'_> {
     }
 
     fn has(&self, ino: u64) -> StoreResult<bool> {
-        Ok(seen(self.dir.stat_at(self.name))?.is_some_and(|stat| stat.ino == ino))
+        Ok(stat_if_exists(self.dir.stat_at(self.name))?.is_some_and(|stat| stat.ino == ino))
     }
 }
 
-fn seen(stat: HostResult<HostStat>) -> StoreResult<Option<HostStat>> {
+fn stat_if_exists(stat: HostResult<HostStat>) -> StoreResult<Option<HostStat>> {
     match stat {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(errno_to_store_error(error)),
     }
 }
 
 impl UndoContext<'_> {
     /// `None` if the directory is not there any more.
-    fn spot<'p>(&self, path: &'p [u8]) -> StoreResult<Option<OpenParent<'p>>> {
+    fn open_parent<'p>(&self, path: &'p [u8]) -> StoreResult<Option<OpenParent<'p>>> {
         let (parent, name) = split(path);
         match root::enter(&self.root.dir, parent, OpenMode::Base) {
             Ok(dir) => Ok(Some(OpenParent { dir, name })),
@@ -100,21 +100,21 @@ impl UndoContext<'_> {
         }
     }
 
-    fn stash<'p>(&'p self, name: &'p str) -> NameAt<'p> {
+    fn staged_entry<'p>(&'p self, name: &'p str) -> NameAt<'p> {
         (self.room, name.as_bytes())
     }
 
-    fn stashed(&self, name: &str) -> StoreResult<Option<HostStat>> {
-        seen(host::stat_at(self.room, name.as_bytes()))
+    fn stat_staged(&self, name: &str) -> StoreResult<Option<HostStat>> {
+        stat_if_exists(host::stat_at(self.room, name.as_bytes()))
     }
 
-    fn keep(&self, stash: &str) -> StoreResult<()> {
-        keep(self.room, stash, self.kept).map(drop).map_err(refused)
+    fn rescue(&self, stash: &str) -> StoreResult<()> {
+        rescue(self.room, stash, self.kept).map(drop).map_err(errno_to_store_error)
     }
 
     /// Keeps what can't go back to its place, and says so.
-    fn keep_and_report(&self, at: &[u8], stash: &str, why: Undecided) -> StoreResult<()> {
-        match keep(self.room, stash, self.kept).map_err(refused)? {
+    fn rescue_and_report(&self, at: &[u8], stash: &str, why: Undecided) -> StoreResult<()> {
+        match rescue(self.room, stash, self.kept).map_err(errno_to_store_error)? {
             Some(name) => self.report(at, why, Some(&name)),
             None => Ok(()),
         }
@@ -133,7 +133,7 @@ impl UndoContext<'_> {
         let lock = match host::open_name(self.room, b"lock", OpenMode::Read) {
             Ok(lock) => File::from(lock),
             Err(Errno::NOENT) => return Ok(true),
-            Err(error) => return Err(refused(error)),
+            Err(error) => return Err(errno_to_store_error(error)),
         };
         let mut boot = [0; boot::ID_LENGTH];
         let is_known = lock.read_exact_at(&mut boot, 0).is_ok();
@@ -141,9 +141,9 @@ impl UndoContext<'_> {
     }
 
     /// Whether something is still as the action has put it there.
-    fn is_as_left(&self, spot: &OpenParent<'_>, print: Option<TreeFingerprint>) -> StoreResult<bool> {
+    fn is_unchanged(&self, spot: &OpenParent<'_>, print: Option<TreeFingerprint>) -> StoreResult<bool> {
         match print {
-            Some(print) => Ok(TreeFingerprint::of(&spot.dir, spot.name)?.is_as_left(&print)),
+            Some(print) => Ok(TreeFingerprint::of(&spot.dir, spot.name)?.is_unchanged_since(&print)),
             None => Ok(true),
         }
     }
@@ -153,55 +153,58 @@ impl UndoContext<'_> {
 pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<()> {
     match action {
         UndoRecord::Placed { at, stash, ino, print } => {
-            let Some(spot) = site.spot(at)? else { return Ok(()) };
-            if site.stashed(stash)?.is_some() || !spot.has(*ino)? {
+            let Some(spot) = site.open_parent(at)? else { return Ok(()) };
+            if site.stat_staged(stash)?.is_some() || !spot.has(*ino)? {
                 return Ok(());
             }
-            if !site.is_as_left(&spot, *print)? {
+            if !site.is_unchanged(&spot, *print)? {
                 return site.report(at, Undecided::Made, None);
             }
-            owner::rename_new(spot.at(), site.stash(stash)).map_err(refused)?;
+            owner::rename_new(spot.at(), site.staged_entry(stash)).map_err(errno_to_store_error)?;
             // Later, someone may be writing into it: it is taken back, but not thrown away.
-            if site.moment == UndoTime::Now { Ok(()) } else { site.keep(stash) }
+            if site.moment == UndoTime::Now { Ok(()) } else { site.rescue(stash) }
         }
         UndoRecord::Swapped { at, stash, ours, theirs, print } => {
-            if site.stashed(stash)?.is_none_or(|stat| stat.ino != *theirs) {
+            if site.stat_staged(stash)?.is_none_or(|stat| stat.ino != *theirs) {
                 return Ok(());
             }
-            match site.spot(at)? {
-                Some(spot) if spot.has(*ours)? && site.is_as_left(&spot, *print)? => {
-                    host::exchange(site.stash(stash), spot.at()).map_err(refused)?;
-                    if site.moment == UndoTime::Now { Ok(()) } else { site.keep(stash) }
+            match site.open_parent(at)? {
+                Some(spot) if spot.has(*ours)? && site.is_unchanged(&spot, *print)? => {
+                    host::exchange(site.staged_entry(stash), spot.at()).map_err(errno_to_store_error)?;
+                    if site.moment == UndoTime::Now { Ok(()) } else { site.rescue(stash) }
                 }
-                _ => site.keep_and_report(at, stash, Undecided::Replaced),
+                _ => site.rescue_and_report(at, stash, Undecided::Replaced),
             }
         }
         UndoRecord::Taken { at, stash, .. } => {
-            if site.stashed(stash)?.is_none() {
+            if site.stat_staged(stash)?.is_none() {
                 return Ok(());
             }
-            let Some(spot) = site.spot(at)? else {
-                return site.keep_and_report(at, stash, Undecided::Removed);
+            let Some(spot) = site.open_parent(at)? else {
+                return site.rescue_and_report(at, stash, Undecided::Removed);
             };
-            match owner::rename_new(site.stash(stash), spot.at()) {
-                Err(Errno::EXIST | Errno::NOENT) => site.keep_and_report(at, stash, Undecided::Removed),
-                result => result.map_err(refused),
+            match owner::rename_new(site.staged_entry(stash), spot.at()) {
+                Err(Errno::EXIST | Errno::NOENT) => site.rescue_and_report(at, stash, Undecided::Removed),
+                result => result.map_err(errno_to_store_error),
             }
         }
         UndoRecord::Moved { from, to, ino, .. } => move_back(site, from, to, *ino),
         UndoRecord::Over { from, to, ino, stash: Some(stash), .. } => undo_over(site, from, to, *ino, stash),
         UndoRecord::Over { from, to, ino, stash: None, .. } => move_back(site, from, to, *ino),
         UndoRecord::Crossed { from, to, from_ino, to_ino, .. } => {
-            let (Some(from), Some(to)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
+            let (Some(from), Some(to)) = (site.open_parent(from)?, site.open_parent(to)?) else {
+                return Ok(());
+            };
             if from.has(*to_ino)? && to.has(*from_ino)? {
-                host::exchange(from.at(), to.at()).map_err(refused)?;
+                host::exchange(from.at(), to.at()).map_err(errno_to_store_error)?;
             }
             Ok(())
         }
         UndoRecord::Patched { at, patch } => undo_patch(site, at, patch),
         UndoRecord::Dressed { at, ino, before, after, alone } => {
-            let Some(spot) = site.spot(at)? else { return Ok(()) };
-            let Some(stat) = seen(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) else {
+            let Some(spot) = site.open_parent(at)? else { return Ok(()) };
+            let Some(stat) = stat_if_exists(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino)
+            else {
                 return Ok(());
             };
             let is_complete = (stat.mode, stat.modified) == (after.mode, after.modified);
@@ -210,13 +213,14 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
             if site.moment != UndoTime::Now && (*alone && is_complete || !is_complete && !is_half) {
                 return Ok(());
             }
-            host::set_modified_at(spot.dir.as_fd(), spot.name, before.modified).map_err(refused)?;
+            host::set_modified_at(spot.dir.as_fd(), spot.name, before.modified)
+                .map_err(errno_to_store_error)?;
             if let NodeKind::Symlink | NodeKind::Special(_) = stat.kind {
                 return Ok(());
             }
-            let handle = spot.dir.open(spot.name, OpenMode::Handle).map_err(refused)?;
-            match host::stat(&handle).map_err(refused)?.ino == *ino {
-                true => host::set_mode(handle, before.mode).map_err(refused),
+            let handle = spot.dir.open(spot.name, OpenMode::Handle).map_err(errno_to_store_error)?;
+            match host::stat(&handle).map_err(errno_to_store_error)?.ino == *ino {
+                true => host::set_mode(handle, before.mode).map_err(errno_to_store_error),
                 false => Ok(()),
             }
         }
@@ -225,22 +229,22 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
 
 /// Gives something its old name again.
 fn move_back(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreResult<()> {
-    let (Some(source), Some(sink)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
+    let (Some(source), Some(sink)) = (site.open_parent(from)?, site.open_parent(to)?) else { return Ok(()) };
     if !sink.has(ino)? {
         return Ok(());
     }
     match owner::rename_new(sink.at(), source.at()) {
         // Someone has taken the old name: it stays where it is.
         Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
-        result => result.map_err(refused),
+        result => result.map_err(errno_to_store_error),
     }
 }
 
 /// Takes back that something was moved over something else, which is in the stash as well. The name leads to one or the
 /// other at any moment: both change places, and what was moved goes back from the stash.
 fn undo_over(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64, stash: &str) -> StoreResult<()> {
-    let Some(stashed) = site.stashed(stash)? else { return Ok(()) };
-    let (source, sink) = (site.spot(from)?, site.spot(to)?);
+    let Some(stashed) = site.stat_staged(stash)? else { return Ok(()) };
+    let (source, sink) = (site.open_parent(from)?, site.open_parent(to)?);
     let has = |spot: &Option<OpenParent<'_>>, ino| spot.as_ref().map_or(Ok(false), |spot| spot.has(ino));
     // Otherwise a recovery that ended here has exchanged them.
     if stashed.ino != ino {
@@ -249,35 +253,35 @@ fn undo_over(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64, stash: &s
             return Ok(());
         }
         let (Some(source), Some(sink)) = (&source, &sink) else {
-            return site.keep_and_report(to, stash, Undecided::Moved);
+            return site.rescue_and_report(to, stash, Undecided::Moved);
         };
         if !sink.has(ino)? {
-            return site.keep_and_report(to, stash, Undecided::Removed);
+            return site.rescue_and_report(to, stash, Undecided::Removed);
         }
-        if seen(source.dir.stat_at(source.name))?.is_some() {
+        if stat_if_exists(source.dir.stat_at(source.name))?.is_some() {
             // Someone has taken the old name: it stays where it is.
-            return site.keep_and_report(to, stash, Undecided::Moved);
+            return site.rescue_and_report(to, stash, Undecided::Moved);
         }
-        match host::exchange(site.stash(stash), sink.at()) {
+        match host::exchange(site.staged_entry(stash), sink.at()) {
             // Some file systems can't exchange.
             Err(Errno::INVAL) => {
-                owner::rename_new(sink.at(), source.at()).map_err(refused)?;
-                return owner::rename_new(site.stash(stash), sink.at()).map_err(refused);
+                owner::rename_new(sink.at(), source.at()).map_err(errno_to_store_error)?;
+                return owner::rename_new(site.staged_entry(stash), sink.at()).map_err(errno_to_store_error);
             }
-            exchanged => exchanged.map_err(refused)?,
+            exchanged => exchanged.map_err(errno_to_store_error)?,
         }
     }
-    let Some(source) = source else { return site.keep_and_report(from, stash, Undecided::Moved) };
-    match owner::rename_new(site.stash(stash), source.at()) {
-        Err(Errno::EXIST | Errno::NOENT) => site.keep_and_report(from, stash, Undecided::Moved),
-        result => result.map_err(refused),
+    let Some(source) = source else { return site.rescue_and_report(from, stash, Undecided::Moved) };
+    match owner::rename_new(site.staged_entry(stash), source.at()) {
+        Err(Errno::EXIST | Errno::NOENT) => site.rescue_and_report(from, stash, Undecided::Moved),
+        result => result.map_err(errno_to_store_error),
     }
 }
 
 /// Takes a write into a file back, unless it is there whole and was all that its change had to do.
 fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResult<()> {
-    let found = match site.spot(at)? {
-        Some(spot) => match seen(spot.dir.stat_at(spot.name))? {
+    let found = match site.open_parent(at)? {
+        Some(spot) => match stat_if_exists(spot.dir.stat_at(spot.name))? {
             Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => Some((spot, stat)),
             _ => None,
         },
@@ -286,21 +290,21 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
     // A power cut mixes the writes that nobody waited for, and may keep a later change of the name: after a restart nobody can
     // tell that from another program's doing. The content from before is kept all the same.
     let unclear = |why| match (&patch.stash, site.is_of_an_earlier_boot()?) {
-        (Some(stash), false) => site.keep_and_report(at, stash, why),
+        (Some(stash), false) => site.rescue_and_report(at, stash, why),
         (None, false) => site.report(at, why, None),
-        (Some(stash), true) => site.keep(stash),
+        (Some(stash), true) => site.rescue(stash),
         (None, true) => Ok(()),
     };
     let Some((spot, stat)) = found else {
         // Another file has the name. Where this one is, and what it holds, nobody knows.
         return if patch.alone && site.acted { Ok(()) } else { unclear(Undecided::WrittenElsewhere) };
     };
-    let file = owner::open(&spot.dir, spot.name, OpenMode::Change).map_err(refused)?.0.into();
+    let file = owner::open(&spot.dir, spot.name, OpenMode::Change).map_err(errno_to_store_error)?.0.into();
     let may_stay = patch.alone && site.moment != UndoTime::Now;
-    match patch.fate(&file, &stat, site)? {
+    match patch.outcome(&file, &stat, site)? {
         PatchOutcome::Untouched => {
             if stat.mode == patch.after.mode && stat.mode != patch.before.mode {
-                host::set_mode(&file, patch.before.mode).map_err(refused)?;
+                host::set_mode(&file, patch.before.mode).map_err(errno_to_store_error)?;
             }
             Ok(())
         }
@@ -316,29 +320,29 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
 /// What it has left in the room tells that for certain. Of the others, what is at their places tells it for as long as
 /// nobody has gone on from there: Stead's own processes recover before they do, and once the action was known to have
 /// happened ([`UndoContext::acted`]) only what is exactly as before speaks against it: a power cut.
-pub(super) fn happened(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<bool> {
-    let has = |path: &[u8], ino: u64| match site.spot(path)? {
+pub(super) fn has_happened(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<bool> {
+    let has = |path: &[u8], ino: u64| match site.open_parent(path)? {
         Some(spot) => spot.has(ino),
         None => Ok(false),
     };
-    let is_as_before = |path: &[u8], ino: u64, changed: Timestamp| match site.spot(path)? {
+    let is_as_before = |path: &[u8], ino: u64, changed: Timestamp| match site.open_parent(path)? {
         Some(spot) => {
-            let stat = seen(spot.dir.stat_at(spot.name))?;
+            let stat = stat_if_exists(spot.dir.stat_at(spot.name))?;
             StoreResult::Ok(stat.is_some_and(|stat| (stat.ino, stat.changed) == (ino, changed)))
         }
         None => Ok(false),
     };
     Ok(match action {
         UndoRecord::Placed { at, stash, ino, .. } => {
-            site.stashed(stash)?.is_none() && (site.acted || has(at, *ino)?)
+            site.stat_staged(stash)?.is_none() && (site.acted || has(at, *ino)?)
         }
-        UndoRecord::Swapped { at, stash, ours, .. } => match site.stashed(stash)? {
+        UndoRecord::Swapped { at, stash, ours, .. } => match site.stat_staged(stash)? {
             Some(stat) => stat.ino != *ours,
             None => site.acted || has(at, *ours)?,
         },
         UndoRecord::Taken { at, stash, ino, changed } => {
             // What was not kept is gone, and a file that was made since may have its inode.
-            site.stashed(stash)?.is_some() || site.acted && !is_as_before(at, *ino, *changed)?
+            site.stat_staged(stash)?.is_some() || site.acted && !is_as_before(at, *ino, *changed)?
         }
         UndoRecord::Moved { from, to, ino, changed }
         | UndoRecord::Over { from, to, ino, changed, .. }
@@ -346,26 +350,30 @@ pub(super) fn happened(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResu
             has(to, *ino)? || site.acted && !is_as_before(from, *ino, *changed)?
         }
         UndoRecord::Patched { at, patch } => {
-            let Some(spot) = site.spot(at)? else { return Ok(site.acted) };
-            match seen(spot.dir.stat_at(spot.name))? {
+            let Some(spot) = site.open_parent(at)? else { return Ok(site.acted) };
+            match stat_if_exists(spot.dir.stat_at(spot.name))? {
                 Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => {
-                    let (file, _) = owner::open(&spot.dir, spot.name, OpenMode::Read).map_err(refused)?;
+                    let (file, _) =
+                        owner::open(&spot.dir, spot.name, OpenMode::Read).map_err(errno_to_store_error)?;
                     matches!(
-                        patch.fate(&file.into(), &stat, site)?,
+                        patch.outcome(&file.into(), &stat, site)?,
                         PatchOutcome::Complete | PatchOutcome::Overtaken
                     )
                 }
                 _ => site.acted,
             }
         }
-        UndoRecord::Dressed { at, ino, before, after, .. } => match site.spot(at)? {
-            Some(spot) => match seen(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) {
-                Some(stat) => {
-                    let is = |looks: &ModeAndTime| (stat.mode, stat.modified) == (looks.mode, looks.modified);
-                    is(after) || site.acted && !is(before)
+        UndoRecord::Dressed { at, ino, before, after, .. } => match site.open_parent(at)? {
+            Some(spot) => {
+                match stat_if_exists(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) {
+                    Some(stat) => {
+                        let is =
+                            |looks: &ModeAndTime| (stat.mode, stat.modified) == (looks.mode, looks.modified);
+                        is(after) || site.acted && !is(before)
+                    }
+                    None => site.acted,
                 }
-                None => site.acted,
-            },
+            }
             None => site.acted,
         },
     })
@@ -373,7 +381,7 @@ pub(super) fn happened(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResu
 
 impl UndoRecord {
     /// Whether it is all that its change has to do, though it takes more than one system call.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(super) fn is_only_action(&self) -> bool {
         match self {
             UndoRecord::Patched { patch, .. } => patch.alone,
             UndoRecord::Dressed { alone, .. } => *alone,
@@ -382,10 +390,10 @@ impl UndoRecord {
     }
 
     /// What the ledger needs of it where a journal has all.
-    pub(super) fn outline(&self) -> Self {
+    pub(super) fn ledger_summary(&self) -> Self {
         match self {
             UndoRecord::Patched { at, patch } => {
-                let patch = FilePatch { written: patch.written.outline(), ..patch.clone() };
+                let patch = FilePatch { written: patch.written.without_hashes(), ..patch.clone() };
                 UndoRecord::Patched { at: at.clone(), patch }
             }
             other => other.clone(),
@@ -393,7 +401,7 @@ impl UndoRecord {
     }
 
     /// The name in the room that holds, or will hold, what the action displaces.
-    pub(super) fn displaces(&self) -> Option<&str> {
+    pub(super) fn displaced_name(&self) -> Option<&str> {
         match self {
             UndoRecord::Swapped { stash, .. } | UndoRecord::Taken { stash, .. } => Some(stash),
             UndoRecord::Over { stash, .. } => stash.as_deref(),

@@ -17,8 +17,8 @@ use stead_core::search::{FileHits, Grep, GrepSearcher, UnreadablePaths, WalkOpti
 use stead_core::store::{NodeKind, NodePath, StoreError, StorePath, StoreResult, WalkEntry};
 
 use super::PhysicalStore;
-use super::draft::fill;
-use super::host::{Errno, HostStat, OpenMode, refused};
+use super::draft::read_full;
+use super::host::{Errno, HostStat, OpenMode, errno_to_store_error};
 use super::mask::join;
 use super::root::Dir;
 use super::spot::{LookupPurpose, open_regular};
@@ -29,7 +29,7 @@ const MAX_IN_MEMORY: u64 = 8 << 20;
 /// How many threads search.
 const THREADS: usize = 8;
 
-fn too_long() -> StoreError {
+fn search_timeout_error() -> StoreError {
     StoreError::unavailable("the search took too long; narrow it")
 }
 
@@ -40,10 +40,10 @@ fn enter(top: &Dir, path: &[u8], unread: &UnreadablePaths) -> StoreResult<Option
         Ok(dir) => Ok(Some(dir)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(error @ (Errno::XDEV | Errno::ACCESS | Errno::PERM)) => {
-            unread.note(StorePath::from_checked(path), refused(error));
+            unread.add(StorePath::from_checked(path), errno_to_store_error(error));
             Ok(None)
         }
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(errno_to_store_error(error)),
     }
 }
 
@@ -58,51 +58,59 @@ impl PhysicalStore {
         let top = self.open_directory(&located)?;
         // What is still to be visited, the next one last.
         let mut waiting =
-            if walk.depth == 0 { Vec::new() } else { self.level(&top, &located.full, b"", walk)? };
+            if walk.depth == 0 { Vec::new() } else { self.read_directory(&top, &located.full, b"", walk)? };
         waiting.reverse();
         while let Some(found) = waiting.pop() {
             if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(too_long());
+                return Err(search_timeout_error());
             }
             let path = found.path.clone();
             let enters = found.attr.kind == NodeKind::Directory && path.depth() < walk.depth;
-            if walk.wants(&path) && visit(found).is_break() {
+            if walk.matches(&path) && visit(found).is_break() {
                 return Ok(());
             }
             if enters {
                 let Some(dir) = enter(&top, path.as_bytes(), &walk.unread)? else { continue };
-                waiting.extend(self.level(&dir, &located.full, path.as_bytes(), walk)?.into_iter().rev());
+                waiting.extend(
+                    self.read_directory(&dir, &located.full, path.as_bytes(), walk)?.into_iter().rev(),
+                );
             }
         }
         Ok(())
     }
 
     /// What one directory holds, sorted, as far as the walk wants or enters it.
-    fn level(&self, dir: &Dir, base: &[u8], path: &[u8], walk: &WalkOptions) -> StoreResult<Vec<WalkEntry>> {
-        let mut names = tree::names_ending(dir, walk.ending()).map_err(refused)?;
+    fn read_directory(
+        &self,
+        dir: &Dir,
+        base: &[u8],
+        path: &[u8],
+        walk: &WalkOptions,
+    ) -> StoreResult<Vec<WalkEntry>> {
+        let mut names = tree::names_ending(dir, walk.name_suffix()).map_err(errno_to_store_error)?;
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let here = join(base, path);
         let mut level = Vec::with_capacity(names.len());
         for (name, kind) in names {
             if self.mask.hides_entry(&here, &name) {
-                if walk.whole && self.mask.is_foreign(&here, &name) {
+                if walk.whole && self.mask.is_other_steads_state(&here, &name) {
                     let path = StorePath::from_checked(join(path, &name));
                     let spared = StoreError::Spared { path: path.to_string() };
-                    walk.unread.note(path, spared);
+                    walk.unread.add(path, spared);
                 }
                 continue;
             }
             let path = StorePath::from_checked(join(path, &name));
-            if walk.skips(&path) || (kind != NodeKind::Directory && !walk.wants(&path)) {
+            if walk.skips(&path) || (kind != NodeKind::Directory && !walk.matches(&path)) {
                 continue;
             }
             match dir.stat_at(&name) {
                 Ok(stat) => {
-                    self.nodes.note(stat.ino, &join(&here, &name));
+                    self.nodes.remember(stat.ino, &join(&here, &name));
                     level.push(WalkEntry { path, attr: stat.attr() });
                 }
                 // In a directory that may be listed, and nothing more.
-                Err(Errno::ACCESS) => walk.unread.note(path, StoreError::HostDenied),
+                Err(Errno::ACCESS) => walk.unread.add(path, StoreError::HostDenied),
                 // One that vanished meanwhile is not visited.
                 Err(_) => {}
             }
@@ -122,11 +130,11 @@ impl PhysicalStore {
             Err(StoreError::NotADirectory) => {
                 let (file, stat) = self.open_file(&located)?;
                 if let Some(hits) =
-                    search(&file, &stat, &StorePath::here(), &mut grep.searcher(), &mut Vec::new())
+                    search_file(&file, &stat, &StorePath::empty(), &mut grep.searcher(), &mut Vec::new())
                 {
                     let _ = visit(hits);
                 }
-                return if grep.is_late() { Err(too_long()) } else { Ok(()) };
+                return if grep.should_stop() { Err(search_timeout_error()) } else { Ok(()) };
             }
             Err(error) => return Err(error),
         };
@@ -136,7 +144,7 @@ impl PhysicalStore {
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 let (work, top, sender, full) = (&work, &top, sender.clone(), &located.full);
-                scope.spawn(move || self.search_some(work, top, full, grep, &sender));
+                scope.spawn(move || self.search_worker(work, top, full, grep, &sender));
             }
             drop(sender);
             while let Ok(hits) = receiver.recv() {
@@ -155,7 +163,7 @@ impl PhysicalStore {
     }
 
     /// One thread's share of a search: directories as they come, until there are none.
-    fn search_some(
+    fn search_worker(
         &self,
         work: &WorkQueue,
         top: &Dir,
@@ -170,7 +178,7 @@ impl PhysicalStore {
             if let Err(error) = searched {
                 work.fail(error);
             }
-            work.done();
+            work.finish_directory();
         }
     }
 
@@ -188,12 +196,12 @@ impl PhysicalStore {
     ) -> StoreResult<()> {
         let Some(dir) = enter(top, path, &grep.unread)? else { return Ok(()) };
         let here = join(base, path);
-        for (name, kind) in tree::names(&dir).map_err(refused)? {
+        for (name, kind) in tree::names(&dir).map_err(errno_to_store_error)? {
             if work.is_stopped() {
                 return Ok(());
             }
-            if grep.is_late() {
-                return Err(too_long());
+            if grep.should_stop() {
+                return Err(search_timeout_error());
             }
             if self.mask.hides_entry(&here, &name) {
                 continue;
@@ -204,16 +212,16 @@ impl PhysicalStore {
             }
             match kind {
                 NodeKind::Directory => work.add(path.as_bytes().to_vec()),
-                NodeKind::File if grep.wants(&path) => {
+                NodeKind::File if grep.matches(&path) => {
                     let (file, stat) = match open_regular(&dir, &name, OpenMode::Read) {
                         Ok(opened) => opened,
                         Err(StoreError::HostDenied) => {
-                            grep.unread.note(path, StoreError::HostDenied);
+                            grep.unread.add(path, StoreError::HostDenied);
                             continue;
                         }
                         Err(_) => continue,
                     };
-                    if let Some(hits) = search(&file, &stat, &path, searcher, buffer)
+                    if let Some(hits) = search_file(&file, &stat, &path, searcher, buffer)
                         && found.send(hits).is_err()
                     {
                         return Ok(());
@@ -227,7 +235,7 @@ impl PhysicalStore {
 }
 
 /// Searches one open file.
-fn search(
+fn search_file(
     file: &File,
     stat: &HostStat,
     path: &StorePath,
@@ -239,7 +247,7 @@ fn search(
     } else {
         let size = usize::try_from(stat.size).ok()?;
         buffer.resize(buffer.len().max(size), 0);
-        let filled = fill(file, 0, &mut buffer[..size]).ok()?;
+        let filled = read_full(file, 0, &mut buffer[..size]).ok()?;
         searcher.search(&buffer[..filled])
     }?;
     Some(FileHits { path: path.clone(), attr: Some(stat.attr()), hits })
@@ -309,7 +317,7 @@ impl WorkQueue {
         self.changed.notify_one();
     }
 
-    fn done(&self) {
+    fn finish_directory(&self) {
         self.queue.lock().open -= 1;
         self.changed.notify_all();
     }

@@ -22,15 +22,15 @@ use parking_lot::Mutex;
 use stead_core::store::{StoreError, StoreResult};
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::host::{self, Errno, HostResult, LockMode, OpenMode, refused};
+use super::host::{self, Errno, HostResult, LockMode, OpenMode, errno_to_store_error};
 use super::journal::IntentLog;
-use super::keep::{DISPLACED_DIR_NAMES, DisplacedDirs, PhysicalHistory, id};
+use super::keep::{DISPLACED_DIR_NAMES, DisplacedDirs, PhysicalHistory, directory_id};
 use super::life::FaultPoint;
 use super::lock::Locks;
 use super::mask::STATE_DIR_NAME;
 use super::options::{Confinement, PhysicalOptions};
 use super::owner;
-use super::recover::{Recovery, RevisionNotes, StagingLockCache, dead_rooms};
+use super::recover::{Recovery, RevisionNotes, StagingLockCache, abandoned_staging_dirs};
 use super::report;
 use super::root::{Dir, Root};
 use super::spare::{self, StagingDir};
@@ -79,28 +79,32 @@ impl StagingArea {
         life: Arc<FaultPoint>,
         keeping: Arc<PhysicalHistory>,
     ) -> StoreResult<Arc<Self>> {
-        let top = find(root, state, options.confinement)?;
-        let locks =
-            own_dir(&top, "locks").and_then(|dir| dir.open(b"", OpenMode::Directory)).map_err(refused)?;
+        let top = find_location(root, state, options.confinement)?;
+        let locks = private_dir(&top, "locks")
+            .and_then(|dir| dir.open(b"", OpenMode::Directory))
+            .map_err(errno_to_store_error)?;
         let number = fastrand::u64(1..);
-        let locks = Locks::new(locks, options.patience, number, life.clone()).map_err(refused)?;
-        let rooms = own_dir(&top, "rooms").map_err(refused)?;
-        let kept = own_dir(&top, "kept").map_err(refused)?;
-        let [past, more] = DISPLACED_DIR_NAMES.map(|name| own_dir(&top, name).map_err(refused));
-        keeping.settle_in(DisplacedDirs { past: past?, more: Some(more?) });
+        let locks =
+            Locks::new(locks, options.patience, number, life.clone()).map_err(errno_to_store_error)?;
+        let rooms = private_dir(&top, "rooms").map_err(errno_to_store_error)?;
+        let kept = private_dir(&top, "kept").map_err(errno_to_store_error)?;
+        let [past, more] =
+            DISPLACED_DIR_NAMES.map(|name| private_dir(&top, name).map_err(errno_to_store_error));
+        keeping.set_displaced_dirs(DisplacedDirs { past: past?, more: Some(more?) });
 
         // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
-        let opening = host::open_or_create(top.as_fd(), "opening").map_err(refused)?;
-        host::lock(&opening, LockMode::Exclusive, locks.until()).map_err(refused)?;
-        let dead = dead_rooms(&rooms).map_err(refused)?;
+        let opening = host::open_or_create(top.as_fd(), "opening").map_err(errno_to_store_error)?;
+        host::lock(&opening, LockMode::Exclusive, locks.wait_deadline()).map_err(errno_to_store_error)?;
+        let dead = abandoned_staging_dirs(&rooms).map_err(errno_to_store_error)?;
         if !dead.is_empty() {
             Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping: &keeping }.run(dead)?;
         }
-        let name = room_name(number);
-        let StagingDir { dir: room, lock, noted, is_spare } = spare::enter(&top, &rooms, &name, &locks)?;
-        let uid = host::stat(&lock).map_err(refused)?.uid;
+        let name = staging_dir_name(number);
+        let StagingDir { dir: room, lock, noted, is_spare } =
+            spare::make_or_take_spare(&top, &rooms, &name, &locks)?;
+        let uid = host::stat(&lock).map_err(errno_to_store_error)?.uid;
         drop(opening);
-        prune(&kept);
+        prune_rescued(&kept);
         Ok(Arc::new(StagingArea {
             locks,
             life,
@@ -125,17 +129,18 @@ impl StagingArea {
     /// Recovers what processes that died have left, so that their names can be used again.
     pub(super) fn recover(&self, root: &Root) -> StoreResult<()> {
         self.life.check()?;
-        let opening = host::open_or_create(self.top.as_fd(), "opening").map_err(refused)?;
-        host::lock(&opening, LockMode::Exclusive, self.locks.until()).map_err(refused)?;
+        let opening = host::open_or_create(self.top.as_fd(), "opening").map_err(errno_to_store_error)?;
+        host::lock(&opening, LockMode::Exclusive, self.locks.wait_deadline())
+            .map_err(errno_to_store_error)?;
         let keeping = &self.keeping;
-        let dead = dead_rooms(&self.rooms).map_err(refused)?;
+        let dead = abandoned_staging_dirs(&self.rooms).map_err(errno_to_store_error)?;
         Recovery { root, locks: &self.locks, rooms: &self.rooms, kept: &self.kept, keeping }.run(dead)
     }
 
     /// Recovers what a process has left that died in the middle of a change: best before anything is looked at. One that
     /// dies right after is found when its names are taken.
-    pub(super) fn recover_if_left(&self, root: &Root) -> StoreResult<()> {
-        let acting = self.locks.left()?;
+    pub(super) fn recover_if_needed(&self, root: &Root) -> StoreResult<()> {
+        let acting = self.locks.abandoned()?;
         if acting.into_iter().any(|number| self.others.is_dead(&self.rooms, number)) {
             self.recover(root)?;
         }
@@ -145,110 +150,110 @@ impl StagingArea {
     /// Has the room's name reach the disk before the first change: recovery has to find what a change leaves in it.
     pub(super) fn sync_name(&self) -> StoreResult<()> {
         if !self.is_named.load(Ordering::Acquire) {
-            own_view(&self.rooms)
-                .and_then(|rooms| sync::all(SyncPoint::StagingRoom, rooms))
-                .map_err(refused)?;
+            reopen_dir(&self.rooms)
+                .and_then(|rooms| sync::sync_all(SyncPoint::StagingRoom, rooms))
+                .map_err(errno_to_store_error)?;
             self.is_named.store(true, Ordering::Release);
         }
         Ok(())
     }
 
     /// What the room is called.
-    pub(super) fn name(&self) -> &str {
+    pub(super) fn staging_dir_name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn room(&self) -> BorrowedFd<'_> {
+    pub(super) fn staging_dir_fd(&self) -> BorrowedFd<'_> {
         self.room.as_fd()
     }
 
-    pub(super) fn room_dir(&self) -> &Dir {
+    pub(super) fn staging_dir(&self) -> &Dir {
         &self.room
     }
 
-    pub(super) fn kept(&self) -> &Dir {
+    pub(super) fn rescued(&self) -> &Dir {
         &self.kept
     }
 
     /// Waits until nobody else takes a snapshot of the directory.
-    pub(super) fn snapshot_turn(&self) -> StoreResult<File> {
-        let lock = host::open_or_create(self.top.as_fd(), "snapshot").map_err(refused)?;
-        host::lock(&lock, LockMode::Exclusive, self.locks.until()).map_err(refused)?;
+    pub(super) fn lock_snapshots(&self) -> StoreResult<File> {
+        let lock = host::open_or_create(self.top.as_fd(), "snapshot").map_err(errno_to_store_error)?;
+        host::lock(&lock, LockMode::Exclusive, self.locks.wait_deadline()).map_err(errno_to_store_error)?;
         Ok(lock)
     }
 
     /// A name in the room that nothing had before.
-    pub(super) fn fresh(&self) -> String {
+    pub(super) fn fresh_name(&self) -> String {
         format!("t{}", self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// An empty file that nobody sees.
-    pub(super) fn temp(self: &Arc<Self>) -> StoreResult<TempFile> {
-        let name = self.fresh();
-        let file = host::create(self.room(), name.as_bytes()).map_err(refused)?;
+    pub(super) fn new_temp_file(self: &Arc<Self>) -> StoreResult<TempFile> {
+        let name = self.fresh_name();
+        let file = host::create(self.staging_dir_fd(), name.as_bytes()).map_err(errno_to_store_error)?;
         Ok(TempFile { file, spot: TempEntry::new(self, name) })
     }
 
     /// A journal to write to.
-    pub(super) fn journal(&self, durability: Durability) -> StoreResult<IntentLog> {
+    pub(super) fn take_intent_log(&self, durability: Durability) -> StoreResult<IntentLog> {
         if let Some(journal) = self.journals.lock().pop() {
             return Ok(journal);
         }
         let name = format!("j{}", self.next.fetch_add(1, Ordering::Relaxed));
-        match IntentLog::create(self.room(), name.clone(), durability) {
+        match IntentLog::create(self.staging_dir_fd(), name.clone(), durability) {
             Err(StoreError::NoSpace) => {
-                let _ = host::unlink(self.room(), name.as_bytes());
-                Ok(IntentLog::new(spare::take_journal(&self.top, &self.room, &name)?, name))
+                let _ = host::unlink(self.staging_dir_fd(), name.as_bytes());
+                Ok(IntentLog::new(spare::take_spare_intent_log(&self.top, &self.room, &name)?, name))
             }
             made => made,
         }
     }
 
     /// Takes back a journal that has been cleared.
-    pub(super) fn give_back(&self, journal: IntentLog) {
+    pub(super) fn return_intent_log(&self, journal: IntentLog) {
         let mut journals = self.journals.lock();
         if journals.len() < MAX_IDLE_INTENT_LOGS {
             journals.push(journal);
         } else {
-            let _ = host::unlink(self.room(), journal.name().as_bytes());
+            let _ = host::unlink(self.staging_dir_fd(), journal.name().as_bytes());
         }
     }
 
     /// Throws something in the room away. A failure leaves it to whoever opens next.
     pub(super) fn discard(&self, name: &str) {
-        if self.life.is_over() {
+        if self.life.is_stopped() {
             return;
         }
-        if let Err(Errno::ISDIR | Errno::PERM) = host::unlink(self.room(), name.as_bytes()) {
+        if let Err(Errno::ISDIR | Errno::PERM) = host::unlink(self.staging_dir_fd(), name.as_bytes()) {
             let _ = tree::remove(&self.room, name.as_bytes());
         }
     }
 
     /// Dead rooms that hold an unfinished change, for [`stead_core::Store::verify`].
-    pub(super) fn unfinished(&self) -> HostResult<usize> {
-        let dead = dead_rooms(&self.rooms)?;
-        Ok(dead.iter().filter(|room| super::journal::is_open(&room.dir)).count())
+    pub(super) fn count_unfinished(&self) -> HostResult<usize> {
+        let dead = abandoned_staging_dirs(&self.rooms)?;
+        Ok(dead.iter().filter(|room| super::journal::has_unfinished_change(&room.dir)).count())
     }
 
     /// What recovery could not decide, and nobody has looked at yet.
-    pub(super) fn undecided(&self) -> StoreResult<Vec<String>> {
+    pub(super) fn recovery_reports(&self) -> StoreResult<Vec<String>> {
         report::all(&self.kept)
     }
 
     /// How many bytes are kept of content that lost.
-    pub(super) fn kept_bytes(&self) -> u64 {
+    pub(super) fn rescued_bytes(&self) -> u64 {
         tree::size(&self.kept)
     }
 }
 
 impl Drop for StagingArea {
     fn drop(&mut self) {
-        if self.life.is_over() {
+        if self.life.is_stopped() {
             return;
         }
         // What the ledger could not be told is found out by what is in the room, so then it stays.
         if self.keeping.close().is_ok() {
-            let is_back = self.is_spare && spare::put_back(&self.top, &self.rooms, &self.name).is_ok();
+            let is_back = self.is_spare && spare::return_spare(&self.top, &self.rooms, &self.name).is_ok();
             if !is_back {
                 let _ = tree::remove(&self.rooms, self.name.as_bytes());
             }
@@ -257,12 +262,12 @@ impl Drop for StagingArea {
 }
 
 /// What the room with this number is called.
-pub(super) fn room_name(number: u64) -> String {
+pub(super) fn staging_dir_name(number: u64) -> String {
     format!("{number:016x}")
 }
 
 /// Moves what a room holds to where it is kept for its owner to find, under a new name; `None` if it is not there.
-pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> HostResult<Option<String>> {
+pub(super) fn rescue(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> HostResult<Option<String>> {
     let now = SystemClock.now().as_millis();
     let to = format!("{now}-{:08x}", fastrand::u32(..));
     match owner::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
@@ -289,7 +294,7 @@ impl TempEntry {
     }
 
     /// Whatever has this name from now on is someone else's to throw away.
-    pub(super) fn used(&mut self) {
+    pub(super) fn mark_placed(&mut self) {
         self.used = true;
     }
 }
@@ -310,23 +315,23 @@ pub(super) struct TempFile {
 }
 
 /// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
-fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir> {
-    let state = sync::make_private(SyncPoint::StateDirectory, state)
+fn find_location(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir> {
+    let state = sync::make_private_dir(SyncPoint::StateDirectory, state)
         .ok()
         .and_then(|()| Dir::open_ambient(state, confinement).ok())
-        .filter(|dir| is_beside(root, dir));
+        .filter(|dir| can_rename_between(root, dir));
     let state = match state {
         Some(dir) => dir,
-        None => own_dir(&root.dir, STATE_DIR_NAME).map_err(refused)?,
+        None => private_dir(&root.dir, STATE_DIR_NAME).map_err(errno_to_store_error)?,
     };
-    let all = own_dir(&state, "physical").map_err(refused)?;
-    own_dir(&all, &id(&root.stat)).map_err(refused)
+    let all = private_dir(&state, "physical").map_err(errno_to_store_error)?;
+    private_dir(&all, &directory_id(&root.stat)).map_err(errno_to_store_error)
 }
 
 /// A directory for this user alone, which may have to be made.
-fn own_dir(parent: &Dir, name: &str) -> HostResult<Dir> {
+fn private_dir(parent: &Dir, name: &str) -> HostResult<Dir> {
     match host::make_dir(parent.as_fd(), name.as_bytes()) {
-        Ok(()) => sync::all(SyncPoint::StagingArea, own_view(parent)?)?,
+        Ok(()) => sync::sync_all(SyncPoint::StagingArea, reopen_dir(parent)?)?,
         Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
@@ -334,15 +339,15 @@ fn own_dir(parent: &Dir, name: &str) -> HostResult<Dir> {
 }
 
 /// A handle with a reading position of its own.
-pub(super) fn own_view(dir: &Dir) -> HostResult<OwnedFd> {
+pub(super) fn reopen_dir(dir: &Dir) -> HostResult<OwnedFd> {
     dir.open(b"", OpenMode::Directory)
 }
 
 /// Drops what has been kept for long enough.
-fn prune(kept: &Dir) {
+fn prune_rescued(kept: &Dir) {
     let oldest = SystemClock.now().as_secs() - RESCUED_FOR_SECONDS;
     let mut old = Vec::new();
-    let Ok(view) = own_view(kept) else { return };
+    let Ok(view) = reopen_dir(kept) else { return };
     let listed = host::entries(view, |name, _| {
         let since =
             std::str::from_utf8(name).ok().and_then(|name| name.split('-').next()?.parse::<i64>().ok());
@@ -358,11 +363,15 @@ fn prune(kept: &Dir) {
 }
 
 /// Where the displaced things of a directory lie, if it has a staging area: nothing is made to find that out.
-pub(super) fn pasts(root: &Root, state: &Path, confinement: Confinement) -> Option<DisplacedDirs> {
-    let state = Dir::open_ambient(state, confinement).ok().filter(|dir| is_beside(root, dir));
+pub(super) fn find_displaced_dirs(
+    root: &Root,
+    state: &Path,
+    confinement: Confinement,
+) -> Option<DisplacedDirs> {
+    let state = Dir::open_ambient(state, confinement).ok().filter(|dir| can_rename_between(root, dir));
     let state = state.or_else(|| root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Base).ok())?;
     let open = |name: &str| {
-        let path = format!("physical/{}/{name}", id(&root.stat));
+        let path = format!("physical/{}/{name}", directory_id(&root.stat));
         state.enter(path.as_bytes(), OpenMode::Directory).ok()
     };
     let [past, more] = DISPLACED_DIR_NAMES.map(open);
@@ -370,6 +379,6 @@ pub(super) fn pasts(root: &Root, state: &Path, confinement: Confinement) -> Opti
 }
 
 /// Whether a rename leads from one to the other: that needs the same mount, and on some file systems the same volume.
-fn is_beside(root: &Root, dir: &Dir) -> bool {
+fn can_rename_between(root: &Root, dir: &Dir) -> bool {
     host::stat(dir).is_ok_and(|stat| (stat.mount, stat.dev) == (root.stat.mount, root.stat.dev))
 }

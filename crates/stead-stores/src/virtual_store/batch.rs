@@ -12,8 +12,8 @@ use stead_core::store::{CompanionRecord, RevisionNumber};
 use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
 use super::audit::{Chain, ChainAppender, ChainEndFile, ChangeDigest, RecordBody};
-use super::database::{DatabaseInner, Volume, newest};
-use super::fault::{DatabaseError, Result, told};
+use super::database::{DatabaseInner, Volume, newest_revision};
+use super::fault::{DatabaseError, Result, from_sqlite};
 use super::mark;
 use super::queue::{CommitSync, DiskSpace, JobOutcome, WriteJob};
 use super::reserve::{DiskReserve, LOW_SPACE};
@@ -121,7 +121,7 @@ impl WriteTransaction<'_> {
     }
 
     /// Says that a directory moves or goes: what anyone has cached of paths is no longer true.
-    pub(super) fn move_directories(&mut self) -> Result<()> {
+    pub(super) fn invalidate_directories(&mut self) -> Result<()> {
         self.moved = true;
         self.learned.clear();
         self.conn.prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1")?.execute([DIR_EPOCH])?;
@@ -129,7 +129,7 @@ impl WriteTransaction<'_> {
     }
 
     /// The next version, made by this operation.
-    pub(super) fn new_version(&mut self, operation: &Operation) -> Result<i64> {
+    pub(super) fn new_revision(&mut self, operation: &Operation) -> Result<i64> {
         let Operation { id, identity, tool, at } = operation;
         let version = self
             .conn
@@ -150,7 +150,7 @@ impl WriteTransaction<'_> {
     }
 
     /// Writes the records that belong to a change of a volume by this operation, which makes that version.
-    pub(super) fn write_down(
+    pub(super) fn write_records(
         &mut self,
         volume: i64,
         records: &[CompanionRecord],
@@ -166,7 +166,7 @@ impl WriteTransaction<'_> {
             match record {
                 CompanionRecord::Audit { record, began } => {
                     let version = version.map(RevisionNumber);
-                    self.append(&RecordBody::with(record, version, began.elapsed(), did.as_ref()))?;
+                    self.append_body(&RecordBody::of_change(record, version, began.elapsed(), did.as_ref()))?;
                 }
                 CompanionRecord::Undoes(operations) => {
                     for undone in operations {
@@ -197,12 +197,12 @@ impl WriteTransaction<'_> {
     }
 
     /// Writes down a line of the audit along with what the job changes.
-    pub(super) fn record(&mut self, record: &AuditRecord) -> Result<()> {
-        self.append(&RecordBody::of(record))
+    pub(super) fn append_record(&mut self, record: &AuditRecord) -> Result<()> {
+        self.append_body(&RecordBody::of(record))
     }
 
     /// Adds to the audit's chain.
-    pub(super) fn append(&mut self, facts: &RecordBody) -> Result<()> {
+    pub(super) fn append_body(&mut self, facts: &RecordBody) -> Result<()> {
         let none = StoreError::Unsupported("no audit is kept in this database");
         let chain = self.chain.as_mut().ok_or(none)?;
         self.appending.append(self.conn, chain, facts)
@@ -211,7 +211,7 @@ impl WriteTransaction<'_> {
     /// Adds to the audit's chain what has come through the spool, each with its number there.
     pub(super) fn append_spooled(&mut self, entries: &[(i64, RecordBody)]) -> Result<()> {
         for (number, facts) in entries {
-            self.append(facts)?;
+            self.append_body(facts)?;
             if let Some(chain) = &mut self.chain {
                 chain.spooled = number + 1;
             }
@@ -225,7 +225,7 @@ impl WriteTransaction<'_> {
     }
 
     /// Hands over directories that a job came by, for everyone to know once the transaction has committed.
-    pub(super) fn learn(&mut self, volume: &Arc<Volume>, paths: DirPaths) {
+    pub(super) fn share_directories(&mut self, volume: &Arc<Volume>, paths: DirPaths) {
         if !self.moved && !paths.is_empty() {
             self.learned.push((Arc::clone(volume), paths));
         }
@@ -233,14 +233,14 @@ impl WriteTransaction<'_> {
 }
 
 /// Runs the jobs in one transaction, and says what became of each.
-pub(super) fn commit(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Vec<JobOutcome> {
+pub(super) fn commit_batch(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Vec<JobOutcome> {
     let unpinned = std::mem::take(&mut *shared.unpinned.lock());
     let mut unpins = true;
-    let run = |jobs: &[Arc<WriteJob>]| match run(shared, jobs, &unpinned) {
+    let run = |jobs: &[Arc<WriteJob>]| match run_batch(shared, jobs, &unpinned) {
         Ok(verdicts) => verdicts,
         Err(error) => {
             unpins = false;
-            jobs.iter().map(|_| JobOutcome::Failed(repeated(&error))).collect()
+            jobs.iter().map(|_| JobOutcome::Failed(copy_error(&error))).collect()
         }
     };
     // On a full disk each is made alone: one that needs more than there is takes no other along, and what may use the
@@ -257,43 +257,47 @@ pub(super) fn commit(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Vec<JobO
     verdicts
 }
 
-fn run(shared: &DatabaseInner, jobs: &[Arc<WriteJob>], unpinned: &[i64]) -> StoreResult<Vec<JobOutcome>> {
+fn run_batch(
+    shared: &DatabaseInner,
+    jobs: &[Arc<WriteJob>],
+    unpinned: &[i64],
+) -> StoreResult<Vec<JobOutcome>> {
     shared.open_writer()?;
     let _turn =
-        shared.turnstile.as_ref().map(|turnstile| turnstile.take(shared.options.patience)).transpose()?;
+        shared.turnstile.as_ref().map(|turnstile| turnstile.acquire(shared.options.patience)).transpose()?;
     let mut writer = shared.writer.lock();
     let DatabaseWriter { conn, lease, chain, tail, mark } = &mut *writer;
     let conn = conn.as_ref().expect("it was opened");
     let reserve = shared.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.room == DiskSpace::Reserve));
-    let lent = reserve.filter(|reserve| reserve.is_needed() && reserve.lend());
+    let lent = reserve.filter(|reserve| reserve.is_needed() && reserve.release_to_host());
     let _lent = lent.map(|reserve| BorrowedReserve { reserve, conn, patience: shared.options.patience });
     if let (Some(full), None) = (&shared.reserve, reserve)
         && !full.has_room_for_log(2 * LOW_SPACE)
     {
         // While there is still room for it: what adds content must not leave a log that can't be written back, since
         // then nothing that makes room could make any.
-        shorten_log(conn, shared.options.patience);
+        truncate_wal(conn, shared.options.patience);
     }
     let opened = shared.options.durability;
-    let wanted = durability(jobs, opened);
+    let wanted = batch_durability(jobs, opened);
     let synced = (wanted != opened).then(|| DurabilityOverride::new(conn, wanted, opened)).transpose()?;
     // Only what is synced is told beside the database, and only a commit that writes something is synced.
     let mark = mark.as_ref().filter(|_| wanted == Durability::Full);
-    let before = mark.map(|_| newest(conn)).transpose()?;
-    let verdicts = transact(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
+    let before = mark.map(|_| newest_revision(conn)).transpose()?;
+    let verdicts = run_transaction(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
     if lease.fresh {
         // No commit has made it a plain lease: the counter is back where it was.
         *lease = NodeLease::default();
     }
     if let (Ok(_), Some(mark), Some(before)) = (&verdicts, mark, before) {
-        tell_newest(conn, mark, before);
+        write_newest_revision(conn, mark, before);
     }
     drop(synced);
-    if let (Some(reserve), true) = (reserve, ran_out(&verdicts)) {
+    if let (Some(reserve), true) = (reserve, is_disk_full(&verdicts)) {
         // Its quota is not told by what is free. The next one gets the reserve.
-        reserve.note_refusal();
+        reserve.note_no_space();
     } else if let (Some(reserve), None, Ok(_)) = (&shared.reserve, lent, &verdicts) {
-        reserve.note_room();
+        reserve.note_space();
     }
     Ok(verdicts?)
 }
@@ -308,22 +312,22 @@ struct BorrowedReserve<'a> {
 impl Drop for BorrowedReserve<'_> {
     fn drop(&mut self) {
         if self.reserve.has_room_for_log(0) {
-            shorten_log(self.conn, self.patience);
+            truncate_wal(self.conn, self.patience);
         }
-        self.reserve.take_back();
+        self.reserve.reclaim();
     }
 }
 
 /// Tells the newest version beside the database, now that it is on the disk. Where that fails, the file tells less than it
 /// could, and nothing wrong.
-fn tell_newest(conn: &Connection, mark: &File, before: i64) {
-    if let Some(newest) = newest(conn).ok().filter(|newest| *newest > before) {
-        let _ = mark::tell(mark, newest);
+fn write_newest_revision(conn: &Connection, mark: &File, before: i64) {
+    if let Some(newest) = newest_revision(conn).ok().filter(|newest| *newest > before) {
+        let _ = mark::write_revision(mark, newest);
     }
 }
 
 /// Writes the log back, so that the room that it took is free again. Whoever reads from it keeps it.
-fn shorten_log(conn: &Connection, patience: Duration) {
+fn truncate_wal(conn: &Connection, patience: Duration) {
     let shorten = || -> rusqlite::Result<()> {
         conn.busy_timeout(Duration::ZERO)?;
         conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
@@ -334,18 +338,18 @@ fn shorten_log(conn: &Connection, patience: Duration) {
 }
 
 /// Whether a job or the whole batch found no room.
-fn ran_out(verdicts: &Result<Vec<JobOutcome>>) -> bool {
+fn is_disk_full(verdicts: &Result<Vec<JobOutcome>>) -> bool {
     match verdicts {
         Ok(verdicts) => {
             verdicts.iter().any(|verdict| matches!(verdict, JobOutcome::Failed(StoreError::NoSpace)))
         }
         Err(DatabaseError::Store(error)) => matches!(error, StoreError::NoSpace),
-        Err(DatabaseError::Sqlite(error)) => matches!(told(error), StoreError::NoSpace),
+        Err(DatabaseError::Sqlite(error)) => matches!(from_sqlite(error), StoreError::NoSpace),
     }
 }
 
 /// What a batch has to survive: as much as the one of its jobs that asks for the most.
-fn durability(jobs: &[Arc<WriteJob>], opened: Durability) -> Durability {
+fn batch_durability(jobs: &[Arc<WriteJob>], opened: Durability) -> Durability {
     let weighs = |weight| jobs.iter().any(|job| job.weight == weight);
     match (weighs(CommitSync::Seal), weighs(CommitSync::Change)) {
         (true, _) => Durability::Full,
@@ -354,7 +358,7 @@ fn durability(jobs: &[Arc<WriteJob>], opened: Durability) -> Durability {
     }
 }
 
-fn transact(
+fn run_transaction(
     conn: &Connection,
     lease: &mut NodeLease,
     (chain, tail): (&mut Option<Chain>, Option<&mut ChainEndFile>),
@@ -378,24 +382,24 @@ fn transact(
         appending: ChainAppender::default(),
     };
     let verdicts = match jobs {
-        [job] => vec![attempt(&mut writing, job)],
-        _ => jobs.iter().map(|job| attempt_apart(&mut writing, job)).collect::<Result<_>>()?,
+        [job] => vec![run_job(&mut writing, job)],
+        _ => jobs.iter().map(|job| run_job_in_savepoint(&mut writing, job)).collect::<Result<_>>()?,
     };
     // A lone job that failed leaves nothing to commit; the transaction ends as it is dropped.
     if let [JobOutcome::Done] | [_, _, ..] = &*verdicts {
-        commit_told(transaction, tail, *chain, writing.chain)?;
+        commit_with_chain_end(transaction, tail, *chain, writing.chain)?;
         // Positions are given out with the commit: what was rolled back had none.
         *chain = writing.chain;
         writing.lease.fresh = false;
         for (volume, paths) in writing.learned {
-            volume.dirs.learn_all(epoch, paths);
+            volume.dirs.insert_all(epoch, paths);
         }
     }
     Ok(verdicts)
 }
 
 /// Commits, and says outside of the database where the chain is about to end, and where it ends.
-fn commit_told(
+fn commit_with_chain_end(
     transaction: SqlTransaction<'_>,
     tail: Option<&mut ChainEndFile>,
     before: Option<Chain>,
@@ -415,7 +419,7 @@ fn commit_told(
 }
 
 /// Runs a job; a panic in it is caught, for the caller whose job it is.
-fn attempt(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> JobOutcome {
+fn run_job(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> JobOutcome {
     let work = job.take_work();
     match catch_unwind(AssertUnwindSafe(|| work(writing))) {
         Ok(Ok(())) => JobOutcome::Done,
@@ -425,12 +429,12 @@ fn attempt(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> JobOutcome {
 }
 
 /// Runs a job so that its failure undoes nothing but its own doing.
-fn attempt_apart(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> Result<JobOutcome> {
+fn run_job_in_savepoint(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> Result<JobOutcome> {
     let conn = writing.conn;
     let step = |sql| conn.prepare_cached(sql)?.execute([]).map(|_| ());
     step("SAVEPOINT job")?;
     let (leased, learned, chain) = (writing.lease.nodes.end, writing.learned.len(), writing.chain);
-    let verdict = attempt(writing, job);
+    let verdict = run_job(writing, job);
     if !matches!(verdict, JobOutcome::Done) {
         if conn.is_autocommit() {
             // SQLite gave up the whole transaction, and with it what the jobs before had done.
@@ -447,7 +451,7 @@ fn attempt_apart(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> Result<J
         }
         writing.learned.truncate(learned);
         writing.chain = chain;
-        writing.appending.rolled_back();
+        writing.appending.forget_newest();
     }
     step("RELEASE job")?;
     Ok(verdict)
@@ -500,7 +504,7 @@ impl Drop for DurabilityOverride<'_> {
 }
 
 /// The failure of a whole batch, for one of its callers.
-fn repeated(error: &StoreError) -> StoreError {
+fn copy_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::NoSpace => StoreError::NoSpace,
         StoreError::HostDenied => StoreError::HostDenied,

@@ -71,7 +71,7 @@ impl ReaderPool {
         Ok(place)
     }
 
-    fn put_back(&self, conn: Option<Connection>) {
+    fn return_connection(&self, conn: Option<Connection>) {
         let mut state = self.state.lock();
         match conn {
             Some(conn) => state.idle.push(conn),
@@ -106,7 +106,7 @@ impl Deref for ReadConnection<'_> {
 impl Drop for ReadConnection<'_> {
     fn drop(&mut self) {
         if let ReadConnection::Pooled { readers, conn } = self {
-            readers.put_back(conn.take());
+            readers.return_connection(conn.take());
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) enum PreparedContent {
 
 impl PreparedContent {
     /// Bytes that fit into a chunk.
-    pub(super) fn plain(bytes: Vec<u8>) -> Self {
+    pub(super) fn single(bytes: Vec<u8>) -> Self {
         debug_assert!(bytes.len() <= CHUNK_SIZE, "more than a chunk");
         if bytes.is_empty() {
             PreparedContent::Empty
@@ -61,9 +61,9 @@ impl PreparedContent {
     /// Bytes of any size; those that don't fit into a chunk are put into the database right away.
     pub(super) fn stored(conn: &Connection, bytes: Vec<u8>) -> Result<Self> {
         if bytes.len() <= CHUNK_SIZE {
-            return Ok(PreparedContent::plain(bytes));
+            return Ok(PreparedContent::single(bytes));
         }
-        let chunks = bytes.chunks(CHUNK_SIZE).map(|bytes| put_bytes(conn, bytes)).collect::<Result<_>>()?;
+        let chunks = bytes.chunks(CHUNK_SIZE).map(|bytes| store_bytes(conn, bytes)).collect::<Result<_>>()?;
         Ok(PreparedContent::Listed { chunks, size: bytes.len() as i64, _pins: None })
     }
 
@@ -76,13 +76,13 @@ impl PreparedContent {
     }
 
     /// The id of the content in the database, where it is put if it is not there; `None` for no bytes.
-    pub(super) fn put(&self, conn: &Connection) -> Result<Option<i64>> {
+    pub(super) fn store(&self, conn: &Connection) -> Result<Option<i64>> {
         match self {
             PreparedContent::Empty => Ok(None),
-            PreparedContent::Plain { hash, bytes } => put_hashed(conn, *hash, bytes).map(Some),
+            PreparedContent::Plain { hash, bytes } => store_hashed(conn, *hash, bytes).map(Some),
             // One chunk is a plain content.
             PreparedContent::Listed { chunks, .. } if chunks.len() == 1 => Ok(Some(chunks[0].id)),
-            PreparedContent::Listed { chunks, size, .. } => put_list(conn, chunks, *size).map(Some),
+            PreparedContent::Listed { chunks, size, .. } => store_list(conn, chunks, *size).map(Some),
             PreparedContent::Known { id: None, .. } => Ok(None),
             PreparedContent::Known { id: Some(id), .. } => reuse(conn, *id).map(Some),
         }
@@ -90,30 +90,30 @@ impl PreparedContent {
 }
 
 /// Puts a chunk's worth of bytes into the database.
-pub(super) fn put_bytes(conn: &Connection, bytes: &[u8]) -> Result<Chunk> {
+pub(super) fn store_bytes(conn: &Connection, bytes: &[u8]) -> Result<Chunk> {
     let hash = blake3::hash(bytes);
-    Ok(Chunk { id: put_hashed(conn, hash, bytes)?, hash })
+    Ok(Chunk { id: store_hashed(conn, hash, bytes)?, hash })
 }
 
 /// Puts bytes whose hash is known into the database.
-pub(super) fn put_hashed(conn: &Connection, hash: Hash, bytes: &[u8]) -> Result<i64> {
-    if let Some(id) = find(conn, hash)? {
+pub(super) fn store_hashed(conn: &Connection, hash: Hash, bytes: &[u8]) -> Result<i64> {
+    if let Some(id) = find_by_hash(conn, hash)? {
         return Ok(id);
     }
     conn.prepare_cached("INSERT INTO content(key, hash, size, data) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![key(hash), hash.as_bytes(), bytes.len() as i64, bytes])?;
+        .execute(params![hash_key(hash), hash.as_bytes(), bytes.len() as i64, bytes])?;
     Ok(conn.last_insert_rowid())
 }
 
-fn put_list(conn: &Connection, chunks: &[Chunk], size: i64) -> Result<i64> {
+fn store_list(conn: &Connection, chunks: &[Chunk], size: i64) -> Result<i64> {
     let hash = list_hash(chunks.iter().map(|chunk| chunk.hash));
-    if let Some(id) = find(conn, hash)? {
+    if let Some(id) = find_by_hash(conn, hash)? {
         return Ok(id);
     }
     let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id).collect();
     let parts = serde_json::to_string(&ids).expect("numbers can be written as JSON");
     conn.prepare_cached("INSERT INTO content(key, hash, size, parts) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![key(hash), hash.as_bytes(), size, parts])?;
+        .execute(params![hash_key(hash), hash.as_bytes(), size, parts])?;
     Ok(conn.last_insert_rowid())
 }
 
@@ -164,7 +164,7 @@ impl ContentHasher {
 }
 
 /// The start of a hash as SQLite's kind of number: an index over it is a third of the size of one over whole hashes.
-pub(super) fn key(hash: Hash) -> i64 {
+pub(super) fn hash_key(hash: Hash) -> i64 {
     let (start, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
     i64::from_be_bytes(*start)
 }
@@ -180,11 +180,11 @@ fn reuse(conn: &Connection, id: i64) -> Result<i64> {
 }
 
 /// The content with that hash. One that was about to be cleared away is kept.
-fn find(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
+fn find_by_hash(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
     let mut statement =
         conn.prepare_cached("SELECT id, condemned_at IS NOT NULL FROM content WHERE key = ?1 AND hash = ?2")?;
     let found = statement
-        .query_row(params![key(hash), hash.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![hash_key(hash), hash.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((id, condemned)) = found else { return Ok(None) };
     if condemned {
@@ -195,7 +195,7 @@ fn find(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
 
 /// The chunks of a content, in order; just itself where it is not in chunks.
 pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
-    let Some(content) = content else { return empty(size) };
+    let Some(content) = content else { return no_chunks(size) };
     let chunk = |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
     let chunks = if size <= CHUNK_SIZE as i64 {
         conn.prepare_cached("SELECT id, hash FROM content WHERE id = ?1")?
@@ -225,10 +225,10 @@ pub(super) fn with_bytes<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8])
 pub(super) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8], Hash) -> T) -> Result<T> {
     let mut statement = conn.prepare_cached("SELECT hash, data FROM content WHERE id = ?1")?;
     let mut rows = statement.query([id])?;
-    let row = rows.next()?.ok_or_else(missing)?;
+    let row = rows.next()?.ok_or_else(missing_content_error)?;
     match row.get_ref(1)? {
-        ValueRef::Blob(bytes) => Ok(take(bytes, check(row.get_ref(0)?, bytes)?)),
-        _ => Err(missing()),
+        ValueRef::Blob(bytes) => Ok(take(bytes, check_hash(row.get_ref(0)?, bytes)?)),
+        _ => Err(missing_content_error()),
     }
 }
 
@@ -236,18 +236,22 @@ pub(super) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]
 ///
 /// The database's file has no checksums of its own, so this is what keeps a damaged disk from answering with other bytes
 /// than were written.
-pub(super) fn check(column: ValueRef<'_>, bytes: &[u8]) -> Result<Hash> {
+pub(super) fn check_hash(column: ValueRef<'_>, bytes: &[u8]) -> Result<Hash> {
     let hash = blake3::hash(bytes);
-    if column.as_blob().is_ok_and(|stored| stored == hash.as_bytes()) { Ok(hash) } else { Err(damaged()) }
+    if column.as_blob().is_ok_and(|stored| stored == hash.as_bytes()) {
+        Ok(hash)
+    } else {
+        Err(damaged_content_error())
+    }
 }
 
 /// Checks the hashes of all chunks of a content against the hash of its list.
 pub(super) fn check_list(list: Hash, chunks: impl Iterator<Item = Hash>) -> Result<()> {
-    if list_hash(chunks) == list { Ok(()) } else { Err(damaged()) }
+    if list_hash(chunks) == list { Ok(()) } else { Err(damaged_content_error()) }
 }
 
 /// The answer where content is not what its hash says.
-fn damaged() -> DatabaseError {
+fn damaged_content_error() -> DatabaseError {
     corrupt("its content is not what was written")
 }
 
@@ -281,28 +285,28 @@ pub(super) fn read_layout(conn: &Connection, layout: &ContentLayout, size: i64) 
         })?;
     }
     layout.list.map_or(Ok(()), |list| check_list(list, hashes.into_iter()))?;
-    checked(bytes, size)
+    check_length(bytes, size)
 }
 
 /// The bytes, if there are as many as the catalog says.
-pub(super) fn checked(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
+pub(super) fn check_length(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
     if bytes.len() as i64 == size { Ok(bytes) } else { Err(corrupt("a file's content has the wrong length")) }
 }
 
 /// Where the bytes of a content are.
 pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<ContentLayout> {
-    let Some(content) = content else { return Ok(ContentLayout { ids: empty(size)?, list: None }) };
+    let Some(content) = content else { return Ok(ContentLayout { ids: no_chunks(size)?, list: None }) };
     if size <= CHUNK_SIZE as i64 {
         return Ok(ContentLayout { ids: vec![content], list: None });
     }
     let mut statement = conn.prepare_cached("SELECT parts, hash FROM content WHERE id = ?1")?;
     let mut rows = statement.query([content])?;
-    let row = rows.next()?.ok_or_else(missing)?;
-    listed(row.get_ref(0)?, row.get_ref(1)?, size)
+    let row = rows.next()?.ok_or_else(missing_content_error)?;
+    chunk_layout(row.get_ref(0)?, row.get_ref(1)?, size)
 }
 
 /// The chunks of a content of that size, by the columns `parts` and `hash` of its row.
-pub(super) fn listed(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Result<ContentLayout> {
+pub(super) fn chunk_layout(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Result<ContentLayout> {
     let ids = part_ids(parts.as_str().unwrap_or_default())?;
     let list = hash.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
     match list {
@@ -314,25 +318,25 @@ pub(super) fn listed(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Resu
 }
 
 /// What is told where content is not there that something refers to.
-pub(super) fn missing() -> DatabaseError {
+pub(super) fn missing_content_error() -> DatabaseError {
     corrupt("the content of a file is missing")
 }
 
 /// What is told of something whose size is known, and nothing more.
-pub(super) fn not_kept() -> StoreError {
+pub(super) fn content_not_kept_error() -> StoreError {
     StoreError::Expired("what it held then is no longer kept".into())
 }
 
 /// No content is no bytes, unless there were some: then it is no longer kept.
-fn empty<T>(size: i64) -> Result<Vec<T>> {
+fn no_chunks<T>(size: i64) -> Result<Vec<T>> {
     if size == 0 {
         return Ok(Vec::new());
     }
-    Err(not_kept().into())
+    Err(content_not_kept_error().into())
 }
 
 /// The parts of a range that lie in one chunk each: the chunk, the bytes to skip in it, and the part of the range.
-pub(super) fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
+pub(super) fn chunk_pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         if done == length {

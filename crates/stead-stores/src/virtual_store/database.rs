@@ -15,10 +15,10 @@ use stead_core::{AuditLogId, Clock, Identity, OperationId, StoreError, StoreResu
 
 use super::VirtualStore;
 use super::audit::{Chain, ChainEndFile};
-use super::batch::{DatabaseWriter, WriteTransaction, commit};
+use super::batch::{DatabaseWriter, WriteTransaction, commit_batch};
 use super::connections::{ReadConnection, ReaderPool};
 use super::dirs::DirCache;
-use super::fault::{DatabaseError, Result, of_host};
+use super::fault::{DatabaseError, Result, from_io};
 use super::fork;
 use super::layers::{self, Layer};
 use super::log_file::WalFile;
@@ -95,20 +95,24 @@ impl Database {
     pub fn open(path: impl Into<PathBuf>, options: DatabaseOptions) -> StoreResult<Self> {
         let path: PathBuf = path.into();
         let reserve = Arc::new(DiskReserve::of(&path));
-        match Database::open_beside(&path, options, &reserve) {
+        match Database::open_with_reserve(&path, options, &reserve) {
             // The files that SQLite shares between processes need a little room, too.
-            Err(StoreError::NoSpace) if reserve.lend() => {
-                let opened = Database::open_beside(&path, options, &reserve);
-                reserve.take_back();
+            Err(StoreError::NoSpace) if reserve.release_to_host() => {
+                let opened = Database::open_with_reserve(&path, options, &reserve);
+                reserve.reclaim();
                 opened
             }
             opened => opened,
         }
     }
 
-    fn open_beside(path: &Path, options: DatabaseOptions, reserve: &Arc<DiskReserve>) -> StoreResult<Self> {
-        if RevisionFile::of(path).read().is_some() && is_gone(path) {
-            return Err(lost());
+    fn open_with_reserve(
+        path: &Path,
+        options: DatabaseOptions,
+        reserve: &Arc<DiskReserve>,
+    ) -> StoreResult<Self> {
+        if RevisionFile::of(path).read().is_some() && is_missing_or_empty(path) {
+            return Err(lost_database_error());
         }
         let turnstile = match WriterLock::open(path) {
             Err(StoreError::HostDenied) if path.exists() => return Database::open_to_read(path, options),
@@ -120,7 +124,7 @@ impl Database {
             Some(_) => None,
             None => Some(open_file(path, &turnstile, &options)?),
         };
-        let mark = writer.is_some().then(|| open_mark(path)).transpose()?;
+        let mark = writer.is_some().then(|| open_revision_file(path)).transpose()?;
         if writer.is_some() {
             reserve.fill();
         }
@@ -138,7 +142,7 @@ impl Database {
         };
         let (role, conn) = match open(ConnectionRole::Reader) {
             // Without the files for sharing, only what nobody can change is read: all of it is in the one file.
-            Err(StoreError::Unavailable { .. } | StoreError::HostDenied) if is_frozen(path) => {
+            Err(StoreError::Unavailable { .. } | StoreError::HostDenied) if is_immutable(path) => {
                 (ConnectionRole::Frozen, open(ConnectionRole::Frozen)?)
             }
             opened => (ConnectionRole::Reader, opened?),
@@ -158,15 +162,15 @@ impl Database {
     #[cfg(target_os = "linux")]
     pub(crate) fn open_private(path: PathBuf, options: DatabaseOptions) -> StoreResult<Self> {
         use std::os::unix::fs::OpenOptionsExt;
-        if !Database::was_at(&path) {
+        if !Database::existed_at(&path) {
             let made = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
-            made.map_err(|error| of_host(&error))?;
+            made.map_err(|error| from_io(&error))?;
         }
         Database::open(path, options)
     }
 
     /// Whether there was a database at this path, even if it is gone.
-    pub fn was_at(path: &Path) -> bool {
+    pub fn existed_at(path: &Path) -> bool {
         path.exists() || RevisionFile::of(path).read().is_some()
     }
 
@@ -203,7 +207,7 @@ impl Database {
     ///
     /// `["a"]`, `["a", "b"]` and `["a/b"]` are three namespaces, and none of them sees another.
     pub fn store<P: AsRef<str>>(&self, namespace: impl IntoIterator<Item = P>) -> StoreResult<VirtualStore> {
-        self.volume(written(namespace)?)
+        self.volume(namespace_text(namespace)?)
     }
 
     /// The Store of a namespace as the database has it.
@@ -226,27 +230,27 @@ impl Database {
         self.0.write_reserved(CommitSync::Change, move |writing| {
             fork::refuse_if_forked(writing.conn, id)?;
             remove_volume(writing.conn, id)?;
-            fork::remove_unused(writing.conn)?;
-            writing.move_directories()
+            fork::remove_unused_layers(writing.conn)?;
+            writing.invalidate_directories()
         })?;
         self.0.volumes.lock().retain(|_, known| known.id != id);
         Ok(())
     }
 
     /// The newest version: what every volume holds now.
-    pub fn version(&self) -> StoreResult<RevisionNumber> {
+    pub fn latest_revision(&self) -> StoreResult<RevisionNumber> {
         let reader = self.0.reader()?;
-        Ok(RevisionNumber(newest(&reader)?))
+        Ok(RevisionNumber(newest_revision(&reader)?))
     }
 
     /// Works on the database while nobody else writes, outside of any transaction.
-    pub(super) fn alone<T>(
+    pub(super) fn with_exclusive_access<T>(
         &self,
         work: impl FnOnce(&mut rusqlite::Connection) -> Result<T>,
     ) -> StoreResult<T> {
         self.0.open_writer()?;
         let patience = self.0.options.patience;
-        let _turn = self.0.turnstile.as_ref().map(|turnstile| turnstile.take(patience)).transpose()?;
+        let _turn = self.0.turnstile.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose()?;
         let mut writer = self.0.writer.lock();
         Ok(work(writer.conn.as_mut().expect("it was opened"))?)
     }
@@ -286,18 +290,18 @@ fn open_prepared(path: &Path, options: &DatabaseOptions) -> StoreResult<Option<r
         return Ok(Some(conn));
     }
     if RevisionFile::of(path).read().is_some() && is_empty(&conn)? {
-        return Err(lost());
+        return Err(lost_database_error());
     }
     Ok(None)
 }
 
 /// Whether there is no database at the path, or nothing in it.
-fn is_gone(path: &Path) -> bool {
+fn is_missing_or_empty(path: &Path) -> bool {
     std::fs::metadata(path).map_or_else(|error| error.kind() == NotFound, |file| file.len() == 0)
 }
 
 /// The answer where a database was, and is no more.
-fn lost() -> StoreError {
+fn lost_database_error() -> StoreError {
     StoreError::Corrupt(
         "the database is gone, although there was one: its file is missing or empty; bring a backup back with \
          `stead restore-backup`, or remove the file beside it that ends with `-version` to begin anew"
@@ -306,7 +310,7 @@ fn lost() -> StoreError {
 }
 
 /// Whether nobody can change the file, and nothing of it is elsewhere.
-fn is_frozen(path: &Path) -> bool {
+fn is_immutable(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let read_only = rustix::fs::statvfs(path)
@@ -315,7 +319,7 @@ fn is_frozen(path: &Path) -> bool {
 }
 
 /// Opens the file that tells the newest version, and makes it for a database that has none.
-fn open_mark(path: &Path) -> StoreResult<std::fs::File> {
+fn open_revision_file(path: &Path) -> StoreResult<std::fs::File> {
     let mark = RevisionFile::of(path);
     let open = || -> std::io::Result<std::fs::File> {
         if mark.read().is_none() {
@@ -323,11 +327,11 @@ fn open_mark(path: &Path) -> StoreResult<std::fs::File> {
         }
         mark.open()
     };
-    open().map_err(|error| of_host(&error))
+    open().map_err(|error| from_io(&error))
 }
 
 /// Notes that versions are gone that were acknowledged, and has none of them given out again.
-fn note_loss(
+fn record_loss(
     conn: &rusqlite::Connection,
     path: &Path,
     turnstile: &WriterLock,
@@ -337,23 +341,23 @@ fn note_loss(
     // In this order: a commit of another process is in the database before it is in the file.
     let is_lost = || -> Result<Option<(AcknowledgedRevisions, i64)>> {
         let known = mark.read().unwrap_or_default();
-        let newest = newest(conn)?;
+        let newest = newest_revision(conn)?;
         Ok((known.version > newest).then_some((known, newest)))
     };
     if is_lost()?.is_none() {
         return Ok(());
     }
-    let _turn = turnstile.take(patience)?;
+    let _turn = turnstile.acquire(patience)?;
     let Some((known, newest)) = is_lost()? else { return Ok(()) };
     let version = known.version + 1;
-    skip_to(conn, version, "recovery")?;
+    advance_counters(conn, version, "recovery")?;
     let first = if known.lost.0 > 0 { known.lost.0.min(newest + 1) } else { newest + 1 };
     mark.make(AcknowledgedRevisions { version, lost: (first, known.version) })
-        .map_err(|error| of_host(&error))
+        .map_err(|error| from_io(&error))
 }
 
 /// Has versions and nodes begin beyond what was given out by then, in one transaction.
-pub(super) fn skip_to(conn: &rusqlite::Connection, version: i64, tool: &str) -> Result<()> {
+pub(super) fn advance_counters(conn: &rusqlite::Connection, version: i64, tool: &str) -> Result<()> {
     let now = SystemClock.now();
     let transaction = conn.unchecked_transaction()?;
     conn.execute("UPDATE meta SET value = value + ?2 WHERE id = ?1", [NEXT_NODE, MAX_LEASED_NODES])?;
@@ -380,7 +384,7 @@ fn open_file(
             return Ok(conn);
         }
     }
-    let _turn = turnstile.take(options.patience)?;
+    let _turn = turnstile.acquire(options.patience)?;
     let conn = connect()?;
     // On the disk whatever changes are: the file that tells that there is a database must not outlive it.
     conn.execute_batch(synchronous(Durability::Full)).map_err(DatabaseError::from)?;
@@ -390,7 +394,7 @@ fn open_file(
 }
 
 /// The newest version in the snapshot that this connection sees.
-pub(super) fn newest(conn: &rusqlite::Connection) -> Result<i64> {
+pub(super) fn newest_revision(conn: &rusqlite::Connection) -> Result<i64> {
     let newest = conn
         .prepare_cached("SELECT id FROM version ORDER BY id DESC LIMIT 1")?
         .query_row([], |row| row.get(0))
@@ -416,8 +420,8 @@ impl DatabaseInner {
         match (&writer.conn, &self.readers, &self.turnstile) {
             (None, Some(readers), Some(turnstile)) => {
                 let conn = open_file(readers.path(), turnstile, &self.options)?;
-                note_loss(&conn, readers.path(), turnstile, self.options.patience)?;
-                (writer.mark, writer.conn) = (Some(open_mark(readers.path())?), Some(conn));
+                record_loss(&conn, readers.path(), turnstile, self.options.patience)?;
+                (writer.mark, writer.conn) = (Some(open_revision_file(readers.path())?), Some(conn));
                 if let Some(reserve) = &self.reserve {
                     reserve.fill();
                 }
@@ -445,7 +449,7 @@ impl DatabaseInner {
     }
 
     /// The log that records of changes go to.
-    pub(super) fn log(&self) -> Option<AuditLogId> {
+    pub(super) fn audit_log(&self) -> Option<AuditLogId> {
         match self.log.load(Ordering::Acquire) {
             0 => None,
             id => Some(AuditLogId(id)),
@@ -453,7 +457,7 @@ impl DatabaseInner {
     }
 
     /// Begins a chain that the records of changes go to, unless there is one already. `tail` is told where it ends.
-    pub(super) fn begin_log(&self, id: AuditLogId, chain: Chain, tail: ChainEndFile) -> bool {
+    pub(super) fn begin_audit_log(&self, id: AuditLogId, chain: Chain, tail: ChainEndFile) -> bool {
         let mut writer = self.writer.lock();
         if writer.chain.is_some() {
             return false;
@@ -464,7 +468,7 @@ impl DatabaseInner {
     }
 
     /// Ends the chain: from now on there are no records.
-    pub(super) fn end_log(&self) {
+    pub(super) fn end_audit_log(&self) {
         self.log.store(0, Ordering::Release);
         let mut writer = self.writer.lock();
         (writer.chain, writer.tail) = (None, None);
@@ -486,7 +490,7 @@ impl DatabaseInner {
         weight: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.queue.run((weight, DiskSpace::Free), |jobs| commit(self, jobs), work)
+        self.queue.run((weight, DiskSpace::Free), |jobs| commit_batch(self, jobs), work)
     }
 
     /// Has `work` done that may use the reserve of a full disk: it makes room, or is a small record.
@@ -495,14 +499,14 @@ impl DatabaseInner {
         weight: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.queue.run((weight, DiskSpace::Reserve), |jobs| commit(self, jobs), work)
+        self.queue.run((weight, DiskSpace::Reserve), |jobs| commit_batch(self, jobs), work)
     }
 
     /// Puts on the disk what could wait.
-    pub(super) fn settle(&self) -> StoreResult<()> {
+    pub(super) fn sync(&self) -> StoreResult<()> {
         match (&self.readers, self.options.durability) {
             (Some(readers), Durability::Full) => {
-                self.log_file.sync(readers.path()).map_err(|error| of_host(&error))
+                self.log_file.sync(readers.path()).map_err(|error| from_io(&error))
             }
             (None, _) | (_, Durability::Fast) => Ok(()),
         }
@@ -517,7 +521,7 @@ impl DatabaseInner {
                 self.write(CommitSync::Staging, move |writing| make_volume(writing, &namespace))?
             }
         };
-        let below = layers::load(&*self.reader()?, id)?;
+        let below = layers::load_layers(&*self.reader()?, id)?;
         Ok(Arc::new(Volume { id, root, dirs: Arc::default(), below }))
     }
 }
@@ -532,7 +536,7 @@ impl Drop for DatabaseInner {
 }
 
 /// A namespace as the database has it.
-pub(super) fn written<P: AsRef<str>>(namespace: impl IntoIterator<Item = P>) -> StoreResult<String> {
+pub(super) fn namespace_text<P: AsRef<str>>(namespace: impl IntoIterator<Item = P>) -> StoreResult<String> {
     let parts: Vec<String> = namespace.into_iter().map(|part| part.as_ref().to_owned()).collect();
     if parts.is_empty() || parts.iter().any(String::is_empty) {
         return Err(StoreError::Invalid("a namespace has at least one part, and none is empty".into()));

@@ -33,7 +33,7 @@ impl DirCache {
     }
 
     /// Remembers what is true at an epoch. What is known of a later one is not given up for it.
-    pub(super) fn learn_all(&self, epoch: i64, paths: DirPaths) {
+    pub(super) fn insert_all(&self, epoch: i64, paths: DirPaths) {
         if paths.is_empty() {
             return;
         }
@@ -59,14 +59,14 @@ mod tests {
     #[test]
     fn a_later_epoch_forgets_and_an_earlier_one_is_not_believed() {
         let cache = DirCache::default();
-        cache.learn_all(3, paths(b"a", 7));
+        cache.insert_all(3, paths(b"a", 7));
         assert_eq!(
             (cache.get(b"a"), cache.get_at(3, b"a"), cache.get_at(4, b"a")),
             (Some((7, 3)), Some(7), None)
         );
-        cache.learn_all(4, paths(b"b", 8));
+        cache.insert_all(4, paths(b"b", 8));
         assert_eq!((cache.get(b"a"), cache.get(b"b")), (None, Some((8, 4))));
-        cache.learn_all(3, paths(b"a", 7));
+        cache.insert_all(3, paths(b"a", 7));
         assert_eq!(cache.get(b"a"), None);
     }
 
@@ -74,7 +74,7 @@ mod tests {
     fn it_stays_bounded() {
         let cache = DirCache::default();
         for node in 0..3 * MAX_ENTRIES as i64 {
-            cache.learn_all(1, paths(&node.to_be_bytes(), node));
+            cache.insert_all(1, paths(&node.to_be_bytes(), node));
         }
         assert!(cache.0.read().nodes.len() <= MAX_ENTRIES);
     }

@@ -64,10 +64,10 @@ enum ChunkSlot {
 
 impl VirtualStore {
     pub(super) fn draft_of(&self, of: DraftBase<'_>) -> Result<VirtualDraft> {
-        let shared = Arc::clone(self.shared());
+        let shared = Arc::clone(self.database_inner());
         let (size, chunks) = match of {
             DraftBase::Nothing => (0, Vec::new()),
-            DraftBase::File(place) => self.snapshot(|snapshot| {
+            DraftBase::File(place) => self.read_transaction(|snapshot| {
                 let row = snapshot.file(place)?;
                 let chunks = content::chunks(snapshot.tree.conn, row.content, row.size)?;
                 Ok((row.size.cast_unsigned(), chunks.into_iter().map(ChunkSlot::Stored).collect()))
@@ -80,7 +80,7 @@ impl VirtualStore {
     /// Bytes of any size as content that is ready to be put somewhere; what exceeds a chunk is staged.
     pub(super) fn prepare_bytes(&self, bytes: Vec<u8>) -> StoreResult<PreparedContent> {
         if bytes.len() <= CHUNK_SIZE {
-            return Ok(PreparedContent::plain(bytes));
+            return Ok(PreparedContent::single(bytes));
         }
         let mut draft = self.draft_of(DraftBase::Nothing)?;
         draft.write_at(0, &bytes)?;
@@ -97,7 +97,7 @@ impl Draft for VirtualDraft {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);
-        for (index, skip, range) in content::pieces(offset, wanted) {
+        for (index, skip, range) in content::chunk_pieces(offset, wanted) {
             let into = &mut buffer[range];
             match self.chunks[index] {
                 ChunkSlot::Zeros => into.fill(0),
@@ -133,7 +133,7 @@ impl Draft for VirtualDraft {
         }
         let count = size.div_ceil(CHUNK_SIZE as u64) as usize;
         self.open.retain(|(index, _)| *index < count);
-        self.patches.cut(count);
+        self.patches.truncate(count);
         // Where the end falls into a chunk, before or after, that chunk gets another length.
         let edge = (size.min(self.size) / CHUNK_SIZE as u64) as usize;
         if let Some(ChunkSlot::Stored(_) | ChunkSlot::Open) = self.chunks.get(edge).filter(|_| edge < count) {
@@ -156,13 +156,13 @@ impl Draft for VirtualDraft {
 
 impl VirtualDraft {
     fn write_pieces(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        for (index, skip, range) in content::pieces(offset, bytes.len()) {
+        for (index, skip, range) in content::chunk_pieces(offset, bytes.len()) {
             let piece = &bytes[range];
             if piece.len() == self.length(index) {
                 self.replace(index, piece.to_vec())?;
-            } else if self.patches.takes(piece) && self.is_away(index) {
+            } else if self.patches.accepts(piece) && self.is_stored_only(index) {
                 self.patches.add(index, skip, piece);
-                if self.patches.are_many() {
+                if self.patches.is_full() {
                     self.stage_patches()?;
                 }
             } else {
@@ -181,24 +181,24 @@ impl VirtualDraft {
     fn chunk(&mut self, index: usize) -> Result<&[u8]> {
         // Reading needs no place of its own among those that are written: what is stored stays stored.
         if let ChunkSlot::Stored(chunk) = self.chunks[index]
-            && self.is_away(index)
+            && self.is_stored_only(index)
         {
-            let mut bytes = self.stored(chunk)?;
-            self.make_room()?;
+            let mut bytes = self.read_stored(chunk)?;
+            self.stage_if_full()?;
             if self.patches.apply(index, &mut bytes) {
                 self.chunks[index] = ChunkSlot::Open;
             }
             self.open.push_back((index, bytes));
         }
-        Ok(self.touched(index))
+        Ok(self.use_chunk(index))
     }
 
-    fn stored(&self, chunk: Chunk) -> Result<Vec<u8>> {
+    fn read_stored(&self, chunk: Chunk) -> Result<Vec<u8>> {
         content::with_bytes(&*self.shared.reader()?, chunk.id, <[u8]>::to_vec)
     }
 
     /// Whether a chunk is in the database and not at hand.
-    fn is_away(&self, index: usize) -> bool {
+    fn is_stored_only(&self, index: usize) -> bool {
         matches!(self.chunks[index], ChunkSlot::Stored(_)) && !self.open.iter().any(|(at, _)| *at == index)
     }
 
@@ -211,13 +211,13 @@ impl VirtualDraft {
             self.chunk(index)?;
         }
         self.chunks[index] = ChunkSlot::Open;
-        Ok(self.touched(index))
+        Ok(self.use_chunk(index))
     }
 
     /// Puts bytes in a chunk's place.
     fn replace(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
         if !self.open.iter().any(|(at, _)| *at == index) {
-            self.make_room()?;
+            self.stage_if_full()?;
         }
         self.open.retain(|(at, _)| *at != index);
         self.patches.forget(index);
@@ -227,7 +227,7 @@ impl VirtualDraft {
     }
 
     /// The chunk at hand with that index, which becomes the one used last.
-    fn touched(&mut self, index: usize) -> &mut Vec<u8> {
+    fn use_chunk(&mut self, index: usize) -> &mut Vec<u8> {
         let at = self.open.iter().position(|(at, _)| *at == index).expect("the chunk is at hand");
         let chunk = self.open.remove(at).expect("its position was just found");
         self.open.push_back(chunk);
@@ -235,7 +235,7 @@ impl VirtualDraft {
     }
 
     /// Stages what is at hand, if that is as much as may be.
-    fn make_room(&mut self) -> Result<()> {
+    fn stage_if_full(&mut self) -> Result<()> {
         if self.open.len() < MAX_CHUNKS_IN_MEMORY {
             return Ok(());
         }
@@ -255,7 +255,7 @@ impl VirtualDraft {
                 let ChunkSlot::Stored(chunk) = self.chunks[index] else {
                     unreachable!("it would have been written into the chunk at hand")
                 };
-                let mut bytes = self.stored(chunk)?;
+                let mut bytes = self.read_stored(chunk)?;
                 self.patches.apply(index, &mut bytes);
                 indices.push(index);
                 chunks.push(bytes);
@@ -302,7 +302,7 @@ impl VirtualDraft {
         let staged = self.shared.write(CommitSync::Staging, move |writing| {
             let mut staged = Vec::with_capacity(given.len());
             for (hash, bytes) in given.iter() {
-                let id = content::put_hashed(writing.conn, *hash, bytes)?;
+                let id = content::store_hashed(writing.conn, *hash, bytes)?;
                 writing
                     .conn
                     .prepare_cached("INSERT OR IGNORE INTO pin(draft, content, at) VALUES (?1, ?2, ?3)")?
@@ -322,9 +322,9 @@ impl VirtualDraft {
         match self.size {
             0 => return Ok(PreparedContent::Empty),
             size if size <= CHUNK_SIZE as u64
-                && (self.patches.include(0) || !matches!(self.chunks[0], ChunkSlot::Stored(_))) =>
+                && (self.patches.contains(0) || !matches!(self.chunks[0], ChunkSlot::Stored(_))) =>
             {
-                return Ok(PreparedContent::plain(self.chunk_mut(0)?.clone()));
+                return Ok(PreparedContent::single(self.chunk_mut(0)?.clone()));
             }
             _ => {}
         }

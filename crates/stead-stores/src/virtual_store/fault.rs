@@ -31,13 +31,13 @@ impl From<DatabaseError> for StoreError {
     fn from(fault: DatabaseError) -> Self {
         match fault {
             DatabaseError::Store(error) => error,
-            DatabaseError::Sqlite(error) => told(&error),
+            DatabaseError::Sqlite(error) => from_sqlite(&error),
         }
     }
 }
 
 /// What a caller is told of a failure of SQLite's.
-pub(super) fn told(error: &rusqlite::Error) -> StoreError {
+pub(super) fn from_sqlite(error: &rusqlite::Error) -> StoreError {
     let rusqlite::Error::SqliteFailure(failure, _) = error else {
         // A row that does not have the shape our own schema gives it.
         return StoreError::Corrupt("a row of the database has an unexpected shape".into());
@@ -61,7 +61,7 @@ pub(super) fn told(error: &rusqlite::Error) -> StoreError {
 }
 
 /// A failure of the host's on one of the files beside the database.
-pub(super) fn of_host(error: &std::io::Error) -> StoreError {
+pub(super) fn from_io(error: &std::io::Error) -> StoreError {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
             StoreError::HostDenied

@@ -4,11 +4,11 @@ use rusqlite::params;
 use stead_core::store::{ChangeKind, Feed, FeedEntry, NodeId, RevisionNumber};
 
 use super::VirtualStore;
-use super::database::newest;
+use super::database::newest_revision;
 use super::fault::{Result, corrupt};
 
 /// How the log writes a kind of change.
-pub(super) fn code(what: ChangeKind) -> i64 {
+pub(super) fn kind_code(what: ChangeKind) -> i64 {
     match what {
         ChangeKind::Created => 1,
         ChangeKind::Written => 2,
@@ -20,7 +20,7 @@ pub(super) fn code(what: ChangeKind) -> i64 {
 }
 
 /// What a code of the log means.
-pub(super) fn kind(code: i64) -> Result<ChangeKind> {
+pub(super) fn kind_of_code(code: i64) -> Result<ChangeKind> {
     Ok(match code {
         1 => ChangeKind::Created,
         2 => ChangeKind::Written,
@@ -36,9 +36,9 @@ impl VirtualStore {
     /// A version is told whole or not at all, so that the cursor, which is one, loses nothing. One version may
     /// therefore exceed the limit.
     pub(super) fn feed_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> Result<Feed> {
-        self.snapshot(|snapshot| {
+        self.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
-            let last = self.as_of.unwrap_or(i64::MAX).min(newest(conn)?);
+            let last = self.as_of.unwrap_or(i64::MAX).min(newest_revision(conn)?);
             let Some(cursor) = cursor else {
                 return Ok(Feed { changes: Vec::new(), cursor: RevisionNumber(last), more: false });
             };
@@ -62,7 +62,7 @@ impl VirtualStore {
                 }
                 changes.push(FeedEntry {
                     version,
-                    what: kind(row.get(1)?)?,
+                    what: kind_of_code(row.get(1)?)?,
                     node: NodeId(row.get::<_, i64>(2)?.cast_unsigned()),
                     parent: NodeId(row.get::<_, i64>(3)?.cast_unsigned()),
                     name: row.get(4)?,

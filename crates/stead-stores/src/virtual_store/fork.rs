@@ -10,7 +10,7 @@ use stead_core::store::{Fork, ForkName, QuotaLimits};
 use stead_core::{ApprovalPolicy, StoreError, StoreResult, Timestamp, VfsPath};
 
 use super::batch::WriteTransaction;
-use super::database::{Volume, find_volume, newest, remove_volume, written};
+use super::database::{Volume, find_volume, namespace_text, newest_revision, remove_volume};
 use super::fault::{Result, corrupt};
 use super::layers::{Layer, ROOTS_PARENT};
 use super::queue::CommitSync;
@@ -33,25 +33,25 @@ impl VirtualStore {
         &self,
         namespace: impl IntoIterator<Item = P>,
     ) -> StoreResult<VirtualStore> {
-        self.fork_noted(written(namespace)?, None)
+        self.create_fork(namespace_text(namespace)?, None)
     }
 
     /// The same, for an agent.
     pub(super) fn fork_for(&self, fork: &Fork) -> StoreResult<VirtualStore> {
-        self.fork_noted(namespace_of(&fork.owner, &fork.name)?, Some(fork.clone()))
+        self.create_fork(namespace_of(&fork.owner, &fork.name)?, Some(fork.clone()))
     }
 
-    fn fork_noted(&self, namespace: String, noted: Option<Fork>) -> StoreResult<VirtualStore> {
+    fn create_fork(&self, namespace: String, noted: Option<Fork>) -> StoreResult<VirtualStore> {
         let (base, as_of, name) = (Arc::clone(&self.volume), self.as_of, namespace.clone());
-        let volume = self.shared().write(CommitSync::Change, move |writing| {
-            let volume = make(writing, &base, as_of, &name)?;
+        let volume = self.database_inner().write(CommitSync::Change, move |writing| {
+            let volume = make_fork_volume(writing, &base, as_of, &name)?;
             if let Some(fork) = &noted {
-                note(writing.conn, volume.id, fork)?;
+                insert_fork(writing.conn, volume.id, fork)?;
             }
             Ok(volume)
         })?;
         let volume = Arc::new(volume);
-        self.shared().volumes.lock().insert(namespace, Arc::clone(&volume));
+        self.database_inner().volumes.lock().insert(namespace, Arc::clone(&volume));
         Ok(VirtualStore::new(self.database.clone(), volume))
     }
 }
@@ -60,11 +60,11 @@ impl Database {
     /// The forks of an agent, by name.
     pub fn forks(&self, owner: &str) -> StoreResult<Vec<Fork>> {
         let reader = self.0.reader()?;
-        Ok(noted(&reader, owner)?)
+        Ok(load_forks(&reader, owner)?)
     }
 
     /// The Store of an agent's fork.
-    pub fn forked(&self, owner: &str, name: &ForkName) -> StoreResult<VirtualStore> {
+    pub fn fork_store(&self, owner: &str, name: &ForkName) -> StoreResult<VirtualStore> {
         let namespace = namespace_of(owner, name)?;
         let Some((id, _)) = find_volume(&*self.0.reader()?, &namespace)? else {
             return Err(StoreError::NotFound);
@@ -76,11 +76,11 @@ impl Database {
 }
 
 fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
-    written(["forks", owner, name.as_str()])
+    namespace_text(["forks", owner, name.as_str()])
 }
 
 /// The versions of a volume that its forks look at: whatever held at one of them has to stay in history.
-pub(super) fn pinned_versions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
+pub(super) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
     let mut statement =
         conn.prepare_cached("SELECT DISTINCT base_ver FROM volume WHERE base = ?1 ORDER BY base_ver")?;
     let versions = statement.query_map([vol], |row| row.get(0))?;
@@ -88,7 +88,7 @@ pub(super) fn pinned_versions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
 }
 
 /// The newest of the versions of a volume that its forks look at.
-pub(super) fn newest_fork_of(conn: &Connection, vol: i64) -> Result<Option<i64>> {
+pub(super) fn newest_fork_revision(conn: &Connection, vol: i64) -> Result<Option<i64>> {
     let mut statement =
         conn.prepare_cached("SELECT max(base_ver) FROM volume WHERE base IS NOT NULL AND base = ?1")?;
     Ok(statement.query_row([vol], |row| row.get(0))?)
@@ -96,14 +96,14 @@ pub(super) fn newest_fork_of(conn: &Connection, vol: i64) -> Result<Option<i64>>
 
 /// Refuses to destroy what others stand on.
 pub(super) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
-    if pinned_versions(conn, vol)?.is_empty() {
+    if pinned_revisions(conn, vol)?.is_empty() {
         return Ok(());
     }
     Err(StoreError::Invalid("there are forks of it, which stand on it; discard them first".into()).into())
 }
 
 /// Removes the layers that were put together for forks that are gone.
-pub(super) fn remove_unused(conn: &Connection) -> Result<()> {
+pub(super) fn remove_unused_layers(conn: &Connection) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "SELECT id FROM volume v WHERE base IS NOT NULL AND substr(namespace, 1, length(?1)) = ?1
            AND NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = v.id)",
@@ -114,7 +114,7 @@ pub(super) fn remove_unused(conn: &Connection) -> Result<()> {
 }
 
 /// Makes the volume of a fork.
-fn make(
+fn make_fork_volume(
     writing: &mut WriteTransaction<'_>,
     base: &Volume,
     as_of: Option<i64>,
@@ -129,7 +129,7 @@ fn make(
     }
     let at = match as_of {
         Some(version) => version,
-        None => newest(conn)?,
+        None => newest_revision(conn)?,
     };
     let mut below = vec![Layer { vol: base.id, as_of: at }];
     below.extend_from_slice(&base.below);
@@ -137,9 +137,9 @@ fn make(
         below.remove(0);
     }
     if below.len() > MAX_LAYERS {
-        below = vec![put_together(writing, base.root, &below)?, below[below.len() - 1]];
+        below = vec![merge_layers(writing, base.root, &below)?, below[below.len() - 1]];
     }
-    let id = insert(writing, Some(namespace), base.root, below[0])?;
+    let id = insert_volume(writing, Some(namespace), base.root, below[0])?;
     if as_of.is_none() {
         // What is counted in the base is there in the fork as well.
         conn.prepare_cached(
@@ -151,7 +151,7 @@ fn make(
 }
 
 /// Writes the row of a volume on a base; one without a namespace is a layer that belongs to no one.
-fn insert(
+fn insert_volume(
     writing: &mut WriteTransaction<'_>,
     namespace: Option<&str>,
     root: i64,
@@ -174,7 +174,7 @@ fn is_unchanged(conn: &Connection, vol: i64) -> Result<bool> {
 }
 
 /// Puts all layers but the last one together into a new one. Rows stay in the state that they are in.
-fn put_together(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer]) -> Result<Layer> {
+fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer]) -> Result<Layer> {
     const SQL: [&str; 2] = entries!(
         "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
         "e.parent >= ?3 ORDER BY e.parent, e.name"
@@ -197,14 +197,14 @@ fn put_together(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer])
         rows.push((row, parent, name.to_vec()));
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
-    let vol = insert(writing, None, root, *last)?;
+    let vol = insert_volume(writing, None, root, *last)?;
     for (row, parent, name) in rows {
         match row {
             Some(row) => row.insert(conn, vol, &name)?,
             // A name that only the layers had is simply not there.
             None => {
                 if let Some(hidden) = bottom.child(parent, &name)? {
-                    hidden.hide(conn, vol, &name, first.as_of)?;
+                    hidden.insert_whiteout(conn, vol, &name, first.as_of)?;
                 }
             }
         }
@@ -213,7 +213,7 @@ fn put_together(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer])
 }
 
 /// Writes down whose fork a volume is.
-fn note(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
+fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
     let json = |texts: &[String]| serde_json::to_string(texts).expect("texts can be written as JSON");
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
     let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
@@ -232,13 +232,13 @@ fn note(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
         json(&fork.scratch),
         quota,
         fork.made.0,
-        fork.ask.word(),
+        fork.ask.as_str(),
         json(&fork.left_out.iter().map(VfsPath::to_string).collect::<Vec<_>>())
     ])?;
     Ok(())
 }
 
-fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
+fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
     let mut statement = conn.prepare_cached(
         "SELECT name, maker, prefix, path, protect, scratch, quota, at, ask, left_out FROM fork
          WHERE owner = ?1 ORDER BY name",
@@ -262,7 +262,7 @@ fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
             protect: texts(4)?,
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
-            ask: ApprovalPolicy::of_word(text(8)?).ok_or_else(broken)?,
+            ask: ApprovalPolicy::parse(text(8)?).ok_or_else(broken)?,
             left_out: left_out.collect::<Result<_>>()?,
             made: Timestamp(row.get(7)?),
         });

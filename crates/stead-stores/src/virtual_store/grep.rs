@@ -74,12 +74,12 @@ impl VirtualStore {
         };
         let (found, finds) = channel();
         thread::scope(|threads| {
-            if contents.len() >= MIN_CONTENTS_FOR_THREAD && !self.shared().is_in_memory() {
+            if contents.len() >= MIN_CONTENTS_FOR_THREAD && !self.database_inner().is_in_memory() {
                 let (scan, found) = (&scan, found.clone());
-                threads.spawn(move || scan.help(&found));
+                threads.spawn(move || scan.run_helper(&found));
             }
             drop(found);
-            let searched = scan.lead(&mut || finds.try_recv().ok(), visit);
+            let searched = scan.run_on_caller(&mut || finds.try_recv().ok(), visit);
             let searched = searched.and_then(|()| {
                 // What the other thread is still at.
                 finds.iter().try_for_each(|hits| scan.deliver(hits?, visit))
@@ -91,20 +91,20 @@ impl VirtualStore {
 
     /// The files to be searched, in one snapshot.
     fn candidates(&self, place: &NodePath, grep: &Grep) -> Result<Vec<Candidate>> {
-        let ending = grep.include.as_ref().map_or(&b""[..], PathGlobs::ending);
+        let ending = grep.include.as_ref().map_or(&b""[..], PathGlobs::name_suffix);
         let bounds =
             WalkBounds { depth: usize::MAX, skip: &grep.skip, ending, deadline: Some(grep.deadline) };
         let mut candidates = Vec::new();
-        let forest = self.snapshot(|snapshot| {
+        let forest = self.read_transaction(|snapshot| {
             let row = snapshot.find_followed(place)?;
             if row.is_directory() {
                 return LoadedTree::load(snapshot, row.node, &bounds).map(Some);
             }
             if row.content.is_none() && row.size > 0 {
-                grep.unread.note(StorePath::here(), content::not_kept());
+                grep.unread.add(StorePath::empty(), content::content_not_kept_error());
             }
             let content = row.content.into_iter();
-            candidates.extend(content.map(|content| Candidate { content, path: StorePath::here(), row }));
+            candidates.extend(content.map(|content| Candidate { content, path: StorePath::empty(), row }));
             Ok(None)
         })?;
         if let Some(forest) = forest {
@@ -112,9 +112,9 @@ impl VirtualStore {
                 if row.kind == EntryKind::File && row.size > 0 {
                     let path = StorePath::from_checked(path);
                     match row.content {
-                        _ if !grep.wants(&path) => {}
+                        _ if !grep.matches(&path) => {}
                         Some(content) => candidates.push(Candidate { content, path, row: *row }),
-                        None => grep.unread.note(path, content::not_kept()),
+                        None => grep.unread.add(path, content::content_not_kept_error()),
                     }
                 }
                 ControlFlow::Continue(())
@@ -128,7 +128,7 @@ type PieceHits = Result<Vec<(usize, Hits)>>;
 
 impl GrepScan<'_> {
     /// Searches piece by piece on the caller's thread, and delivers what both threads find.
-    fn lead(
+    fn run_on_caller(
         &self,
         others: &mut dyn FnMut() -> Option<PieceHits>,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
@@ -145,7 +145,7 @@ impl GrepScan<'_> {
     }
 
     /// Searches piece by piece on a thread of its own.
-    fn help(&self, found: &Sender<PieceHits>) {
+    fn run_helper(&self, found: &Sender<PieceHits>) {
         let mut searcher = self.grep.searcher();
         while let Some(piece) = self.next_piece() {
             let hits = self.search(piece, &mut searcher);
@@ -184,31 +184,31 @@ impl GrepScan<'_> {
     }
 
     /// Notes the files whose content is damaged; the others are searched all the same.
-    fn pass_by(&self, content: usize, what: &str) {
+    fn note_damaged(&self, content: usize, what: &str) {
         for candidate in &self.candidates[self.contents[content].clone()] {
-            self.grep.unread.note(candidate.path.clone(), StoreError::Corrupt(what.to_owned()));
+            self.grep.unread.add(candidate.path.clone(), StoreError::Corrupt(what.to_owned()));
         }
     }
 
-    fn id(&self, content: usize) -> i64 {
+    fn content_id(&self, content: usize) -> i64 {
         self.candidates[self.contents[content].start].content
     }
 
     /// Searches some contents in one read transaction.
     fn search(&self, piece: Range<usize>, searcher: &mut GrepSearcher<'_>) -> PieceHits {
-        let reader = self.store.shared().reader()?;
+        let reader = self.store.database_inner().reader()?;
         let _transaction = reader.unchecked_transaction()?;
-        let (first, last) = (self.id(piece.start), self.id(piece.end - 1));
+        let (first, last) = (self.content_id(piece.start), self.content_id(piece.end - 1));
         let mut hits = Vec::new();
         let mut look = |content: usize, row: &rusqlite::Row<'_>| -> Result<()> {
-            if self.grep.is_late() {
+            if self.grep.should_stop() {
                 self.stop.store(true, Ordering::Relaxed);
                 return Err(StoreError::unavailable("the search took too long; narrow it").into());
             }
             let size = self.candidates[self.contents[content].start].row.size;
             match search_row(&reader, row, size, searcher) {
                 Ok(found) => hits.extend(found.map(|found| (content, found))),
-                Err(DatabaseError::Store(StoreError::Corrupt(what))) => self.pass_by(content, &what),
+                Err(DatabaseError::Store(StoreError::Corrupt(what))) => self.note_damaged(content, &what),
                 Err(fault) => return Err(fault),
             }
             Ok(())
@@ -222,7 +222,7 @@ impl GrepScan<'_> {
             let mut wanted = piece.peekable();
             while let Some(row) = rows.next()? {
                 let id: i64 = row.get(0)?;
-                if let Some(content) = wanted.next_if(|&content| self.id(content) == id) {
+                if let Some(content) = wanted.next_if(|&content| self.content_id(content) == id) {
                     look(content, row)?;
                 }
             }
@@ -233,7 +233,7 @@ impl GrepScan<'_> {
             let mut statement =
                 reader.prepare_cached("SELECT id, parts, hash, data FROM content WHERE id = ?1")?;
             for content in piece {
-                let mut rows = statement.query([self.id(content)])?;
+                let mut rows = statement.query([self.content_id(content)])?;
                 let row = rows.next()?.ok_or_else(|| corrupt("the content of a file is missing"))?;
                 look(content, row)?;
             }
@@ -251,11 +251,11 @@ fn search_row(
 ) -> Result<Option<Hits>> {
     match row.get_ref(3)? {
         ValueRef::Blob(bytes) => {
-            content::check(row.get_ref(2)?, bytes)?;
+            content::check_hash(row.get_ref(2)?, bytes)?;
             Ok(searcher.search(bytes))
         }
         _ => {
-            let layout = content::listed(row.get_ref(1)?, row.get_ref(2)?, size)?;
+            let layout = content::chunk_layout(row.get_ref(1)?, row.get_ref(2)?, size)?;
             let mut chunks = ChunkReader {
                 conn,
                 hashes: Vec::with_capacity(layout.ids.len()),

@@ -51,22 +51,22 @@ struct LoggedChange {
 }
 
 impl VirtualStore {
-    pub(super) fn version_before(&self, time: Timestamp) -> Result<RevisionNumber> {
-        version_before(&*self.shared().reader()?, time)
+    pub(super) fn revision_before(&self, time: Timestamp) -> Result<RevisionNumber> {
+        revision_before(&*self.database_inner().reader()?, time)
     }
 
-    pub(super) fn deeds_of(&self, query: &RevisionQuery) -> Result<RevisionSet> {
-        self.snapshot(|snapshot| {
+    pub(super) fn revisions_of(&self, query: &RevisionQuery) -> Result<RevisionSet> {
+        self.read_transaction(|snapshot| {
             let top = match &query.at {
-                Some(place) => Some(snapshot.find_ever(place)?),
+                Some(place) => Some(snapshot.find_now_or_last(place)?),
                 None => None,
             };
             let looking = RevisionReader { store: self, tree: snapshot.tree, query, top };
-            looking.deeds()
+            looking.revisions()
         })
     }
 
-    pub(super) fn standing_of(
+    pub(super) fn undoable_operations_of(
         &self,
         agent: &str,
         since: Timestamp,
@@ -77,7 +77,7 @@ impl VirtualStore {
         let upto = self.as_of.unwrap_or(i64::MAX);
         let did = "SELECT 1 FROM change WHERE vol = ?1 AND ver = ?2 LIMIT 1";
         let vol = self.volume.id;
-        standing(&*self.shared().reader()?, vol, agent, since, limit, |conn, version| {
+        undoable_operations(&*self.database_inner().reader()?, vol, agent, since, limit, |conn, version| {
             let here = version > after && version <= upto;
             Ok(here
                 && (conn.prepare_cached(did)?.exists([vol, version])?
@@ -85,17 +85,17 @@ impl VirtualStore {
         })
     }
 
-    pub(super) fn open_kept(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+    pub(super) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         let kept = past
             .inner::<VirtualContentRef>()
-            .filter(|kept| Arc::ptr_eq(&kept.shared, self.shared()))
+            .filter(|kept| Arc::ptr_eq(&kept.shared, self.database_inner()))
             .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))?;
-        Ok(Box::new(self.open_content(kept.content, kept.size)?))
+        Ok(Box::new(self.open_content_by_id(kept.content, kept.size)?))
     }
 }
 
 /// The version that was the newest at that time.
-pub(super) fn version_before(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
+pub(super) fn revision_before(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
     let version = conn
         .prepare_cached("SELECT id FROM version WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
         .query_row([time.0], |row| row.get(0))
@@ -128,7 +128,7 @@ pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Ope
 }
 
 /// What an operation undid in a volume, and whether it has been undone there itself.
-pub(super) fn taken_back(
+pub(super) fn undo_links(
     conn: &Connection,
     volume: i64,
     operation: &Operation,
@@ -142,7 +142,7 @@ pub(super) fn taken_back(
 
 /// The operations of an agent that stand and have a version which `did` something here, each with the newest such version,
 /// newest first.
-pub(super) fn standing(
+pub(super) fn undoable_operations(
     conn: &Connection,
     volume: i64,
     agent: &str,
@@ -162,7 +162,7 @@ pub(super) fn standing(
         }
         seen.insert(id);
         let Some(operation) = operation_of(conn, version)? else { continue };
-        let (undoes, undone) = taken_back(conn, volume, &operation)?;
+        let (undoes, undone) = undo_links(conn, volume, &operation)?;
         if undoes.is_empty() && !undone {
             operations.push((RevisionNumber(version), operation));
         }
@@ -171,7 +171,7 @@ pub(super) fn standing(
 }
 
 /// The versions that these operations made, newest first.
-pub(super) fn versions_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
+pub(super) fn revision_numbers_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
     let mut statement = conn.prepare_cached(REVISIONS_OF_OPERATION)?;
     let mut versions = Vec::new();
     for operation in operations {
@@ -185,14 +185,14 @@ pub(super) fn versions_of(conn: &Connection, operations: &[OperationId]) -> Resu
 
 impl ReadTransaction<'_> {
     /// What lies at a place, or lay there last.
-    fn find_ever(&mut self, place: &NodePath) -> Result<i64> {
+    fn find_now_or_last(&mut self, place: &NodePath) -> Result<i64> {
         let tree = self.tree;
-        let mut node = tree.id(place.from);
+        let mut node = tree.node_number(place.from);
         for name in place.path.components() {
             let live = tree.child(node, name)?.map(|row| row.node);
             node = match live {
                 Some(node) => node,
-                None => tree.last_at(node, name)?.ok_or(StoreError::NotFound)?,
+                None => tree.last_named(node, name)?.ok_or(StoreError::NotFound)?,
             };
         }
         Ok(node)
@@ -201,7 +201,7 @@ impl ReadTransaction<'_> {
 
 impl VolumeTree<'_> {
     /// What had that name last, of what is not there now.
-    fn last_at(&self, parent: i64, name: &[u8]) -> Result<Option<i64>> {
+    fn last_named(&self, parent: i64, name: &[u8]) -> Result<Option<i64>> {
         let last = self
             .conn
             .prepare_cached(
@@ -225,7 +225,7 @@ struct RevisionReader<'a> {
 }
 
 impl RevisionReader<'_> {
-    fn deeds(&self) -> Result<RevisionSet> {
+    fn revisions(&self) -> Result<RevisionSet> {
         let mut found = RevisionSet::default();
         let mut sieve = PathFilter::new(&self.query.below);
         let upto = self.query.upto.0.min(self.tree.as_of.unwrap_or(i64::MAX));
@@ -235,12 +235,12 @@ impl RevisionReader<'_> {
         loop {
             let (versions, more) = match &self.query.operations {
                 Some(operations) => {
-                    let mut versions = versions_of(self.tree.conn, operations)?;
+                    let mut versions = revision_numbers_of(self.tree.conn, operations)?;
                     versions.retain(|version| *version > bounds.0 && *version <= bounds.1);
                     (versions, false)
                 }
                 None => {
-                    let versions = self.versions(bounds)?;
+                    let versions = self.revision_numbers(bounds)?;
                     let more = versions.len() == REVISIONS_PER_PAGE;
                     (versions, more)
                 }
@@ -249,7 +249,7 @@ impl RevisionReader<'_> {
                 if found.deeds.len() >= self.query.limit {
                     break;
                 }
-                found.deeds.extend(self.deed(version, &mut sieve)?);
+                found.deeds.extend(self.revision(version, &mut sieve)?);
             }
             match versions.last() {
                 Some(&last) if more && found.deeds.len() < self.query.limit => bounds.1 = last - 1,
@@ -264,22 +264,22 @@ impl RevisionReader<'_> {
     }
 
     /// What a version did, as far as it is wanted.
-    fn deed(&self, version: i64, sieve: &mut PathFilter<'_>) -> Result<Option<Revision>> {
+    fn revision(&self, version: i64, sieve: &mut PathFilter<'_>) -> Result<Option<Revision>> {
         let Some(operation) = operation_of(self.tree.conn, version)? else { return Ok(None) };
-        if !self.query.wants(&operation) {
+        if !self.query.matches(&operation) {
             return Ok(None);
         }
         let mut lines = Vec::new();
-        for logged in self.logged(version)? {
-            let line = self.line(version, &logged)?;
-            if self.is_wanted(version, &line)? && sieve.takes(&line, || path_of(&self.tree, logged.node))? {
+        for logged in self.logged_changes(version)? {
+            let line = self.node_change(version, &logged)?;
+            if self.is_wanted(version, &line)? && sieve.matches(&line, || path_of(&self.tree, logged.node))? {
                 lines.push(line);
             }
         }
         if lines.is_empty() {
             return Ok(None);
         }
-        let (undoes, undone) = taken_back(self.tree.conn, self.tree.vol, &operation)?;
+        let (undoes, undone) = undo_links(self.tree.conn, self.tree.vol, &operation)?;
         Ok(Some(Revision {
             version: RevisionNumber(version),
             operation,
@@ -291,10 +291,10 @@ impl RevisionReader<'_> {
     }
 
     /// Some versions that may hold a wanted line, newest first, after the first bound and up to the second.
-    fn versions(&self, (after, upto): (i64, i64)) -> Result<Vec<i64>> {
+    fn revision_numbers(&self, (after, upto): (i64, i64)) -> Result<Vec<i64>> {
         let query = self.query;
         let by_node = match self.top {
-            Some(top) => !self.ever_directory(top)?,
+            Some(top) => !self.was_ever_directory(top)?,
             None => false,
         };
         // A file's own rows name the versions that changed it: the log need not be searched. In a fork they may be its
@@ -320,7 +320,7 @@ impl RevisionReader<'_> {
         Ok(versions.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn ever_directory(&self, node: i64) -> Result<bool> {
+    fn was_ever_directory(&self, node: i64) -> Result<bool> {
         if let Some(row) = self.tree.node(node)? {
             return Ok(row.is_directory());
         }
@@ -337,7 +337,7 @@ impl RevisionReader<'_> {
     }
 
     /// What the log says of a version, once per node.
-    fn logged(&self, version: i64) -> Result<Vec<LoggedChange>> {
+    fn logged_changes(&self, version: i64) -> Result<Vec<LoggedChange>> {
         let mut statement = self.tree.conn.prepare_cached(
             "SELECT what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
         )?;
@@ -345,7 +345,7 @@ impl RevisionReader<'_> {
         let mut logged: Vec<LoggedChange> = Vec::new();
         let mut place: HashMap<i64, usize> = HashMap::new();
         while let Some(row) = rows.next()? {
-            let (what, node) = (feed::kind(row.get(0)?)?, row.get(1)?);
+            let (what, node) = (feed::kind_of_code(row.get(0)?)?, row.get(1)?);
             let (parent, name) = (row.get(2)?, row.get(3)?);
             match place.get(&node) {
                 Some(&at) => {
@@ -367,21 +367,21 @@ impl RevisionReader<'_> {
         Ok(logged)
     }
 
-    fn line(&self, version: i64, logged: &LoggedChange) -> Result<NodeChange> {
+    fn node_change(&self, version: i64, logged: &LoggedChange) -> Result<NodeChange> {
         let before = match self.state(logged.node, Some(version - 1))? {
-            None if !logged.created => Some(self.unknown(logged, version - 1)?),
+            None if !logged.created => Some(self.unknown_state(logged, version - 1)?),
             before => before,
         };
         let after = match self.state(logged.node, Some(version))? {
-            None if logged.what != ChangeKind::Removed => Some(self.unknown(logged, version)?),
+            None if logged.what != ChangeKind::Removed => Some(self.unknown_state(logged, version)?),
             after => after,
         };
         Ok(NodeChange { node: node_id(logged.node), before, after })
     }
 
     /// A state that was kept without history: it is known to have been there, and nothing more.
-    fn unknown(&self, logged: &LoggedChange, version: i64) -> Result<NodeState> {
-        let above = path_of(&self.at(Some(version)), logged.parent)?.unwrap_or_default();
+    fn unknown_state(&self, logged: &LoggedChange, version: i64) -> Result<NodeState> {
+        let above = path_of(&self.tree_at(Some(version)), logged.parent)?.unwrap_or_default();
         Ok(NodeState {
             parent: node_id(logged.parent),
             name: logged.name.clone(),
@@ -394,22 +394,22 @@ impl RevisionReader<'_> {
         })
     }
 
-    fn at(&self, version: Option<i64>) -> VolumeTree<'_> {
+    fn tree_at(&self, version: Option<i64>) -> VolumeTree<'_> {
         VolumeTree { as_of: version, ..self.tree }
     }
 
     fn state(&self, node: i64, version: Option<i64>) -> Result<Option<NodeState>> {
-        let tree = self.at(version);
-        let Some((row, path)) = found(&tree, node)? else { return Ok(None) };
-        Ok(Some(self.described(&row, path.unwrap_or_default())))
+        let tree = self.tree_at(version);
+        let Some((row, path)) = node_and_path(&tree, node)? else { return Ok(None) };
+        Ok(Some(self.to_state(&row, path.unwrap_or_default())))
     }
 
-    fn described(&self, row: &EntryRow, path: StorePath) -> NodeState {
+    fn to_state(&self, row: &EntryRow, path: StorePath) -> NodeState {
         let is_kept = row.content.is_some() || row.size == 0;
         let content = (!row.is_directory() && is_kept).then(|| {
             let identity = row.content.map_or(ContentId::Empty, ContentId::Number);
             let kept = VirtualContentRef {
-                shared: Arc::clone(self.store.shared()),
+                shared: Arc::clone(self.store.database_inner()),
                 content: row.content,
                 size: row.size,
             };
@@ -417,9 +417,9 @@ impl RevisionReader<'_> {
         });
         NodeState {
             parent: node_id(row.parent),
-            name: path.split().map(|(_, name)| name.to_vec()).unwrap_or_default(),
+            name: path.parent_and_name().map(|(_, name)| name.to_vec()).unwrap_or_default(),
             path,
-            kind: row.kind.port(),
+            kind: row.kind.to_kind(),
             mode: row.mode,
             modified: Timestamp(row.modified),
             size: row.size.cast_unsigned(),
@@ -444,8 +444,8 @@ impl RevisionReader<'_> {
     }
 
     fn lay_below(&self, parent: NodeId, version: i64, top: i64) -> Result<bool> {
-        let tree = self.at(Some(version));
-        let mut node = tree.id(parent);
+        let tree = self.tree_at(Some(version));
+        let mut node = tree.node_number(parent);
         while node != top {
             match tree.node(node)? {
                 Some(row) if node != tree.root => node = row.parent,
@@ -464,9 +464,9 @@ impl RevisionReader<'_> {
             named.extend([&line.before, &line.after].into_iter().flatten().map(|state| state.parent));
         }
         for id in named {
-            let node = self.tree.id(id);
-            let Some((row, Some(path))) = found(&self.tree, node)? else { continue };
-            let state = if node == self.tree.root { None } else { Some(self.described(&row, path.clone())) };
+            let node = self.tree.node_number(id);
+            let Some((row, Some(path))) = node_and_path(&self.tree, node)? else { continue };
+            let state = if node == self.tree.root { None } else { Some(self.to_state(&row, path.clone())) };
             told.now.insert(id, CurrentNode { path, state, tag: row.tag() });
         }
         Ok(())
@@ -489,10 +489,10 @@ pub(super) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], de
 }
 
 /// A node, and its path from the root if it has one.
-fn found(tree: &VolumeTree<'_>, node: i64) -> Result<Option<(EntryRow, Option<StorePath>)>> {
-    let Some((row, name)) = tree.named(node)? else { return Ok(None) };
+fn node_and_path(tree: &VolumeTree<'_>, node: i64) -> Result<Option<(EntryRow, Option<StorePath>)>> {
+    let Some((row, name)) = tree.node_with_name(node)? else { return Ok(None) };
     let path = match node == tree.root {
-        true => Some(StorePath::here()),
+        true => Some(StorePath::empty()),
         false => path_of(tree, row.parent)?.map(|above| above.child(&name)),
     };
     Ok(Some((row, path)))
@@ -506,7 +506,7 @@ pub(super) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<Sto
         if !passed.insert(node) {
             return Err(corrupt("a directory lies in itself"));
         }
-        let Some((row, name)) = tree.named(node)? else { return Ok(None) };
+        let Some((row, name)) = tree.node_with_name(node)? else { return Ok(None) };
         names.push(name);
         node = row.parent;
     }
@@ -528,7 +528,7 @@ mod tests {
     fn operations_are_found_without_looking_at_all_versions() {
         let database = Database::in_memory();
         let store = database.store(["test"]).unwrap();
-        let reader = store.shared().reader().unwrap();
+        let reader = store.database_inner().reader().unwrap();
         for (sql, index) in
             [(REVISIONS_OF_AGENT, "version_agent (agent=?)"), (REVISIONS_OF_OPERATION, "version_operation")]
         {

@@ -60,7 +60,7 @@ impl Volume {
     }
 
     /// Refuses if the volume has been destroyed: without its own rows, a fork would show its base.
-    pub(super) fn check_there(&self, conn: &Connection) -> Result<()> {
+    pub(super) fn check_exists(&self, conn: &Connection) -> Result<()> {
         if self.below.is_empty() {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl Volume {
 }
 
 /// What a volume stands on, the nearest layer first.
-pub(super) fn load(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
+pub(super) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
     let mut below = Vec::new();
     loop {
         let base = conn
@@ -92,17 +92,17 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// The node, wherever it is, and the name that it has there.
-    pub(super) fn named(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
+    pub(super) fn node_with_name(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
         const SQL: [&str; 2] = named!("e.node = ?3");
-        let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
+        let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, node])?;
         if let Some(row) = rows.next()? {
-            return Ok(Some((self.timed(EntryRow::of(row, 0)?)?, row.get(10)?)));
+            return Ok(Some((self.with_times_as_of(EntryRow::from_columns(row, 0)?)?, row.get(10)?)));
         }
         let Some(base) = self.base() else { return Ok(None) };
-        let Some((row, name)) = base.named(node)? else { return Ok(None) };
+        let Some((row, name)) = base.node_with_name(node)? else { return Ok(None) };
         // It is no longer there if the name is this volume's affair.
-        Ok(matches!(self.own(row.parent, &name)?, LayerLookup::Silent).then_some((row, name)))
+        Ok(matches!(self.lookup_own(row.parent, &name)?, LayerLookup::Silent).then_some((row, name)))
     }
 
     /// The entries of a directory whose names come after that one, sorted. At least `limit` of them are visited, if
@@ -121,7 +121,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// [`Tree::children`] for who wants nothing but attributes.
-    pub(super) fn listed(
+    pub(super) fn list_attrs(
         &self,
         parent: i64,
         after: &[u8],
@@ -141,7 +141,7 @@ impl<'c> VolumeTree<'c> {
             let listed = EntryRow {
                 node: row.get(1)?,
                 parent,
-                kind: EntryKind::of(row.get(2)?)?,
+                kind: EntryKind::from_code(row.get(2)?)?,
                 mode: row.get(3)?,
                 size: row.get(4)?,
                 created: row.get(5)?,
@@ -150,7 +150,7 @@ impl<'c> VolumeTree<'c> {
                 content: None,
                 since: row.get(8)?,
             };
-            let name = row.get_ref(0)?.as_blob().map_err(|_| no_name())?;
+            let name = row.get_ref(0)?.as_blob().map_err(|_| missing_name_error())?;
             if visit(listed.attr(), name)?.is_break() {
                 break;
             }
@@ -162,7 +162,7 @@ impl<'c> VolumeTree<'c> {
     pub(super) fn children_ending(&self, parent: i64, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] =
             named!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
-        match self.sifted(ending) {
+        match self.ending_offset(ending) {
             Some(from) => self.visit(SQL, &[&parent, &from, &ending], visit),
             None => self.children(parent, b"", -1, visit),
         }
@@ -170,7 +170,7 @@ impl<'c> VolumeTree<'c> {
 
     /// Where in a name its ending begins, if the database can leave names out by that: a row of a fork is needed, even
     /// if it is not wanted, because of what it hides.
-    fn sifted(&self, ending: &[u8]) -> Option<i64> {
+    fn ending_offset(&self, ending: &[u8]) -> Option<i64> {
         let length = i64::try_from(ending.len()).ok()?;
         (length > 0 && self.below.is_empty()).then_some(-length)
     }
@@ -179,7 +179,7 @@ impl<'c> VolumeTree<'c> {
     pub(super) fn count(&self, parent: i64) -> Result<u64> {
         const SQL: [&str; 2] = entries!("SELECT count(*)", "e.parent = ?3");
         if self.below.is_empty() {
-            let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
+            let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
             let count: i64 = statement.query_row(params![self.vol, self.as_of, parent], |row| row.get(0))?;
             return Ok(count.cast_unsigned());
         }
@@ -192,11 +192,11 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// All entries but the root, sorted by directory and name. Files whose names end otherwise may be left out.
-    pub(super) fn everything(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
+    pub(super) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
         const SIFTED: [&str; 2] =
             named!("e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name");
-        match self.sifted(ending) {
+        match self.ending_offset(ending) {
             Some(from) => self.visit(SIFTED, &[&ROOTS_PARENT, &from, &ending], visit),
             None => self.visit(SQL, &[&ROOTS_PARENT], visit),
         }
@@ -215,11 +215,11 @@ impl<'c> VolumeTree<'c> {
                 None => Ok(ControlFlow::Continue(())),
             });
         }
-        let mut statement = self.conn.prepare_cached(self.pick(sql))?;
+        let mut statement = self.conn.prepare_cached(self.select_sql(sql))?;
         self.bind(&mut statement, rest)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
-            if visit(self.timed(EntryRow::of(row, 0)?)?, name_in(row)?)?.is_break() {
+            if visit(self.with_times_as_of(EntryRow::from_columns(row, 0)?)?, name_column(row)?)?.is_break() {
                 break;
             }
         }
@@ -264,7 +264,7 @@ impl<'c> VolumeTree<'c> {
         trees.extend(std::iter::successors(self.base(), VolumeTree::base));
         let mut statements = Vec::with_capacity(trees.len());
         for (depth, tree) in trees.iter().enumerate() {
-            let sql = tree.pick(sql);
+            let sql = tree.select_sql(sql);
             let mut statement = match depth {
                 0 => self.conn.prepare_cached(sql)?,
                 // Statements run side by side, and the cache holds one of each text.
@@ -284,9 +284,9 @@ impl<'c> VolumeTree<'c> {
             let row = sources[first].get().ok_or_else(|| corrupt("a row has vanished"))?;
             let entry = match row.get_ref(2)? {
                 ValueRef::Integer(WHITEOUT) => None,
-                _ => Some(trees[first].timed(EntryRow::of(row, 0)?)?),
+                _ => Some(trees[first].with_times_as_of(EntryRow::from_columns(row, 0)?)?),
             };
-            if visit(entry, row.get(1)?, name_in(row)?)?.is_break() {
+            if visit(entry, row.get(1)?, name_column(row)?)?.is_break() {
                 return Ok(());
             }
             for &index in &same {
@@ -296,7 +296,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// A directory's times as they were, where someone stands on them.
-    pub(super) fn timed(&self, row: EntryRow) -> Result<EntryRow> {
+    pub(super) fn with_times_as_of(&self, row: EntryRow) -> Result<EntryRow> {
         let Some(as_of) = self.as_of.filter(|_| row.is_directory()) else { return Ok(row) };
         let times = self
             .conn
@@ -316,7 +316,7 @@ fn first_of(sources: &[Rows<'_>], same: &mut Vec<usize>) -> Result<Option<usize>
     let mut first: Option<(i64, &[u8])> = None;
     for (index, source) in sources.iter().enumerate() {
         let Some(row) = source.get() else { continue };
-        let key = (row.get(1)?, name_in(row)?);
+        let key = (row.get(1)?, name_column(row)?);
         match first.map_or(Ordering::Less, |first| key.cmp(&first)) {
             Ordering::Less => {
                 first = Some(key);
@@ -330,10 +330,10 @@ fn first_of(sources: &[Rows<'_>], same: &mut Vec<usize>) -> Result<Option<usize>
     Ok(same.first().copied())
 }
 
-fn name_in<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r [u8]> {
-    row.get_ref(10)?.as_blob().map_err(|_| no_name())
+fn name_column<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r [u8]> {
+    row.get_ref(10)?.as_blob().map_err(|_| missing_name_error())
 }
 
-fn no_name() -> DatabaseError {
+fn missing_name_error() -> DatabaseError {
     corrupt("an entry has a name that can't be one")
 }

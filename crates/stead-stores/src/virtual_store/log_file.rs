@@ -32,7 +32,7 @@ impl WalFile {
             name.into()
         });
         match File::open(path) {
-            Ok(file) => Ok(sync::data(SyncPoint::DeferredCommits, file)?),
+            Ok(file) => Ok(sync::sync_data(SyncPoint::DeferredCommits, file)?),
             // Nobody has committed anything since the last process brought all of it into the database.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),

@@ -51,9 +51,9 @@ impl RevisionFile {
     /// Makes it, for a database that is there, and has it stay.
     pub(super) fn make(&self, known: AcknowledgedRevisions) -> io::Result<()> {
         let file = self.open()?;
-        write(&file, known)?;
-        sync::all(SyncPoint::NewestVersion, &file)?;
-        sync::directory(SyncPoint::NewestVersionName, self.path.parent().unwrap_or(Path::new("")))
+        write_state(&file, known)?;
+        sync::sync_all(SyncPoint::NewestVersion, &file)?;
+        sync::sync_directory(SyncPoint::NewestVersionName, self.path.parent().unwrap_or(Path::new("")))
     }
 
     /// Opens it to be written with every commit.
@@ -64,13 +64,13 @@ impl RevisionFile {
 }
 
 /// Writes it over what was there, which has the same length: a full disk has room for it.
-pub(super) fn write(file: &File, known: AcknowledgedRevisions) -> io::Result<()> {
+pub(super) fn write_state(file: &File, known: AcknowledgedRevisions) -> io::Result<()> {
     let AcknowledgedRevisions { version, lost: (first, last) } = known;
     file.write_all_at(format!("version {version:020}\nlost {first:020} {last:020}\n").as_bytes(), 0)
 }
 
 /// Tells the newest version, and leaves the rest.
-pub(super) fn tell(file: &File, version: i64) -> io::Result<()> {
+pub(super) fn write_revision(file: &File, version: i64) -> io::Result<()> {
     file.write_all_at(format!("version {version:020}\n").as_bytes(), 0)
 }
 

@@ -40,8 +40,8 @@ impl Deref for MemoryStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for MemoryStore {
-    fn about(&self) -> StoreInfo {
-        self.0.about()
+    fn info(&self) -> StoreInfo {
+        self.0.info()
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -102,63 +102,63 @@ impl Store for MemoryStore {
         self.0.apply(change)
     }
 
-    fn settle(&self) -> StoreResult<()> {
-        self.0.settle()
+    fn sync(&self) -> StoreResult<()> {
+        self.0.sync()
     }
 
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         self.0.changes_since(cursor, limit)
     }
 
-    fn version_count(&self) -> Option<RevisionSequence> {
-        self.0.version_count()
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
+        self.0.revision_sequence()
     }
 
     fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         (**self).as_of(version)
     }
 
-    fn version(&self) -> StoreResult<RevisionNumber> {
-        self.0.version()
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        self.0.latest_revision()
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        self.0.version_at(time)
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        self.0.revision_at(time)
     }
 
-    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        self.0.deeds(query)
+    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
+        self.0.revisions(query)
     }
 
-    fn standing(
+    fn undoable_operations(
         &self,
         agent: &str,
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        self.0.standing(agent, since, limit)
+        self.0.undoable_operations(agent, since, limit)
     }
 
-    fn between(
+    fn changes_between(
         &self,
         older: RevisionNumber,
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.0.between(older, newer, below)
+        self.0.changes_between(older, newer, below)
     }
 
-    fn take_in(
+    fn capture(
         &self,
         extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        self.0.take_in(extents, operation, progress)
+        self.0.capture(extents, operation, progress)
     }
 
-    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.0.open_past(past)
+    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.0.open_content(past)
     }
 
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
@@ -173,8 +173,8 @@ impl Store for MemoryStore {
         self.0.destroy()
     }
 
-    fn forget(&self, node: NodeId) {
-        self.0.forget(node);
+    fn forget_node(&self, node: NodeId) {
+        self.0.forget_node(node);
     }
 
     fn is_gone(&self) -> bool {

@@ -89,15 +89,21 @@ impl VirtualStore {
         VirtualStore { as_of: Some(version.0), dirs: Arc::default(), ..self.clone() }
     }
 
-    fn shared(&self) -> &Arc<DatabaseInner> {
+    fn database_inner(&self) -> &Arc<DatabaseInner> {
         &self.database.0
     }
 }
 
 impl Store for VirtualStore {
-    fn about(&self) -> StoreInfo {
-        let kind = if self.shared().is_in_memory() { "memory" } else { "virtual" };
-        StoreInfo { kind, history: true, keeps_content: true, feed: true, records: self.shared().log() }
+    fn info(&self) -> StoreInfo {
+        let kind = if self.database_inner().is_in_memory() { "memory" } else { "virtual" };
+        StoreInfo {
+            kind,
+            history: true,
+            keeps_content: true,
+            feed: true,
+            records: self.database_inner().audit_log(),
+        }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -139,63 +145,63 @@ impl Store for VirtualStore {
     }
 
     fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
-        self.changeable()?;
+        self.check_changeable()?;
         Ok(Box::new(self.draft_of(of)?))
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
-        self.changeable()?;
+        self.check_changeable()?;
         self.apply_change(change)
     }
 
-    fn settle(&self) -> StoreResult<()> {
-        self.shared().settle()
+    fn sync(&self) -> StoreResult<()> {
+        self.database_inner().sync()
     }
 
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         Ok(self.feed_since(cursor, limit)?)
     }
 
-    fn version_count(&self) -> Option<RevisionSequence> {
-        Some(RevisionSequence::shared(self.shared()))
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
+        Some(RevisionSequence::shared_by(self.database_inner()))
     }
 
     fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        let version = if version == RevisionNumber::NOW { self.version()? } else { version };
-        if version.0 < self.volume.forked_at().unwrap_or(0) || version > self.version()? {
+        let version = if version == RevisionNumber::NOW { self.latest_revision()? } else { version };
+        if version.0 < self.volume.forked_at().unwrap_or(0) || version > self.latest_revision()? {
             return Err(StoreError::NotFound);
         }
-        let reader = self.shared().reader()?;
-        if !care::readable(&reader, version.0)? {
+        let reader = self.database_inner().reader()?;
+        if !care::is_readable(&reader, version.0)? {
             return Err(StoreError::Expired(format!("version {version} is no longer kept")));
         }
         Ok(Arc::new(self.at(version)))
     }
 
     /// The newest version of the database: what this volume and every other one holds now.
-    fn version(&self) -> StoreResult<RevisionNumber> {
-        self.database.version()
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        self.database.latest_revision()
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        Ok(self.version_before(time)?)
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        Ok(self.revision_before(time)?)
     }
 
-    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        Ok(self.deeds_of(query)?)
+    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
+        Ok(self.revisions_of(query)?)
     }
 
-    fn standing(
+    fn undoable_operations(
         &self,
         agent: &str,
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        Ok(self.standing_of(agent, since, limit)?)
+        Ok(self.undoable_operations_of(agent, since, limit)?)
     }
 
-    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.open_kept(past)
+    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.open_content_ref(past)
     }
 
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
@@ -210,7 +216,7 @@ impl Store for VirtualStore {
     ///
     /// Whoever still has it open finds nothing there.
     fn destroy(&self) -> StoreResult<()> {
-        self.changeable()?;
+        self.check_changeable()?;
         self.database.destroy(&self.volume)
     }
 
@@ -221,7 +227,7 @@ impl Store for VirtualStore {
 
 impl VirtualStore {
     /// Refuses to change the past.
-    fn changeable(&self) -> StoreResult<()> {
+    fn check_changeable(&self) -> StoreResult<()> {
         match self.as_of {
             Some(_) => {
                 Err(StoreError::Unsupported("this is a view of a past version, which can't be changed"))

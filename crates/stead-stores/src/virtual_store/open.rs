@@ -25,18 +25,18 @@ pub(super) struct OpenVirtualFile {
 
 impl VirtualStore {
     pub(super) fn open_at(&self, place: &NodePath) -> Result<OpenVirtualFile> {
-        self.snapshot(|snapshot| {
+        self.read_transaction(|snapshot| {
             let row = snapshot.file(place)?;
             let layout = content::layout(snapshot.tree.conn, row.content, row.size)?;
-            Ok(OpenVirtualFile::new(Arc::clone(self.shared()), row.attr(), layout))
+            Ok(OpenVirtualFile::new(Arc::clone(self.database_inner()), row.attr(), layout))
         })
     }
 }
 
 impl VirtualStore {
     /// Content that no entry need hold any more.
-    pub(super) fn open_content(&self, content: Option<i64>, size: i64) -> Result<OpenVirtualFile> {
-        let layout = content::layout(&*self.shared().reader()?, content, size)?;
+    pub(super) fn open_content_by_id(&self, content: Option<i64>, size: i64) -> Result<OpenVirtualFile> {
+        let layout = content::layout(&*self.database_inner().reader()?, content, size)?;
         let attr = Attr {
             node: NodeId(0),
             kind: NodeKind::File,
@@ -47,7 +47,7 @@ impl VirtualStore {
             changed: Timestamp(0),
             tag: VersionTag(0),
         };
-        Ok(OpenVirtualFile::new(Arc::clone(self.shared()), attr, layout))
+        Ok(OpenVirtualFile::new(Arc::clone(self.database_inner()), attr, layout))
     }
 }
 
@@ -59,7 +59,7 @@ impl OpenContent for OpenVirtualFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
         let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);
-        for (index, skip, range) in content::pieces(offset, wanted) {
+        for (index, skip, range) in content::chunk_pieces(offset, wanted) {
             self.copy(index, skip, &mut buffer[range])?;
         }
         Ok(wanted)
@@ -94,7 +94,7 @@ impl OpenVirtualFile {
     /// Hands the bytes of a chunk to `take`, if they are what was written.
     fn with_chunk<T>(&self, index: usize, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let reader = self.shared.reader()?;
-        let id = *self.layout.ids.get(index).ok_or_else(content::missing)?;
+        let id = *self.layout.ids.get(index).ok_or_else(content::missing_content_error)?;
         let (taken, hash) = content::with_hashed(&reader, id, |bytes, hash| (take(bytes), hash))?;
         if let Some(list) = self.layout.list
             && let Some(hashes) = self.read.lock().note(index, hash)
@@ -107,7 +107,7 @@ impl OpenVirtualFile {
     /// Copies a piece of one chunk.
     fn copy(&self, index: usize, skip: usize, into: &mut [u8]) -> Result<()> {
         if into.len() == CHUNK_SIZE {
-            return self.with_chunk(index, |chunk| piece(chunk, skip, into))?;
+            return self.with_chunk(index, |chunk| copy_piece(chunk, skip, into))?;
         }
         let mut last = self.last.lock();
         let chunk = match &mut *last {
@@ -122,11 +122,11 @@ impl OpenVirtualFile {
                 &mut other.insert((index, chunk)).1
             }
         };
-        piece(chunk, skip, into)
+        copy_piece(chunk, skip, into)
     }
 }
 
-fn piece(chunk: &[u8], skip: usize, into: &mut [u8]) -> Result<()> {
+fn copy_piece(chunk: &[u8], skip: usize, into: &mut [u8]) -> Result<()> {
     let piece =
         chunk.get(skip..skip + into.len()).ok_or_else(|| corrupt("a chunk of a file is too short"))?;
     into.copy_from_slice(piece);

@@ -22,7 +22,7 @@ pub(super) struct ChunkPatches {
 
 impl ChunkPatches {
     /// Whether a write is small enough.
-    pub(super) fn takes(&self, bytes: &[u8]) -> bool {
+    pub(super) fn accepts(&self, bytes: &[u8]) -> bool {
         bytes.len() <= MAX_PATCH_SIZE
     }
 
@@ -33,11 +33,11 @@ impl ChunkPatches {
     }
 
     /// Whether it is time to make the chunks anew.
-    pub(super) fn are_many(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.bytes > MAX_TOTAL_SIZE
     }
 
-    pub(super) fn include(&self, chunk: usize) -> bool {
+    pub(super) fn contains(&self, chunk: usize) -> bool {
         self.of.contains_key(&chunk)
     }
 
@@ -63,7 +63,7 @@ impl ChunkPatches {
     }
 
     /// Forgets what was written into chunks that are no longer there.
-    pub(super) fn cut(&mut self, chunks: usize) {
+    pub(super) fn truncate(&mut self, chunks: usize) {
         for (_, patches) in self.of.split_off(&chunks) {
             self.bytes -= patches.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         }
@@ -80,8 +80,8 @@ mod tests {
         patches.add(3, 1, b"abc");
         patches.add(3, 2, b"X");
         patches.add(5, 0, b"gone");
-        patches.cut(5);
-        assert!(patches.include(3) && !patches.include(5));
+        patches.truncate(5);
+        assert!(patches.contains(3) && !patches.contains(5));
         assert_eq!((patches.first(), patches.bytes), (Some(3), 4));
         let mut chunk = *b"......";
         assert!(patches.apply(3, &mut chunk));
@@ -94,10 +94,10 @@ mod tests {
     fn there_is_an_end_to_what_is_kept() {
         let mut patches = ChunkPatches::default();
         let piece = vec![0; MAX_PATCH_SIZE];
-        assert!(patches.takes(&piece) && !patches.takes(&vec![0; MAX_PATCH_SIZE + 1]));
+        assert!(patches.accepts(&piece) && !patches.accepts(&vec![0; MAX_PATCH_SIZE + 1]));
         let count = (0..).take_while(|chunk| {
             patches.add(*chunk, 0, &piece);
-            !patches.are_many()
+            !patches.is_full()
         });
         assert_eq!(count.count(), MAX_TOTAL_SIZE / MAX_PATCH_SIZE);
     }

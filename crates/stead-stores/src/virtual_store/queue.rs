@@ -81,7 +81,7 @@ impl WriteJob {
         self.work.lock().take().expect("a job is drained from the queue once")
     }
 
-    fn turn(&self, phase: JobPhase) {
+    fn set_phase(&self, phase: JobPhase) {
         *self.phase.lock() = phase;
         self.turned.notify_one();
     }
@@ -132,9 +132,9 @@ impl GroupCommit {
             phase: Mutex::new(JobPhase::Waits),
             turned: Condvar::new(),
         });
-        let phase = if self.joins_as_leader(&job) { JobPhase::Leads } else { job.wait() };
+        let phase = if self.join(&job) { JobPhase::Leads } else { job.wait() };
         let phase = if let JobPhase::Leads = phase {
-            self.lead(commit);
+            self.run_as_leader(commit);
             job.wait()
         } else {
             phase
@@ -151,14 +151,14 @@ impl GroupCommit {
         }
     }
 
-    fn joins_as_leader(&self, job: &Arc<WriteJob>) -> bool {
+    fn join(&self, job: &Arc<WriteJob>) -> bool {
         let mut state = self.state.lock();
         state.waiting.push_back(Arc::clone(job));
         !std::mem::replace(&mut state.led, true)
     }
 
     /// Takes what waits, the caller's own job first, and has it committed.
-    fn lead(&self, commit: impl FnOnce(&[Arc<WriteJob>]) -> Vec<JobOutcome>) {
+    fn run_as_leader(&self, commit: impl FnOnce(&[Arc<WriteJob>]) -> Vec<JobOutcome>) {
         let mut state = self.state.lock();
         let count = state.waiting.len().min(MAX_BATCH_SIZE);
         let jobs = state.waiting.drain(..count).collect();
@@ -168,10 +168,10 @@ impl GroupCommit {
     }
 
     /// Makes the first of those who wait the leader.
-    fn pass_on(&self) {
+    fn promote_next_leader(&self) {
         let mut state = self.state.lock();
         match state.waiting.front() {
-            Some(next) => next.turn(JobPhase::Leads),
+            Some(next) => next.set_phase(JobPhase::Leads),
             None => state.led = false,
         }
     }
@@ -187,11 +187,11 @@ struct JobBatch<'a> {
 impl Drop for JobBatch<'_> {
     fn drop(&mut self) {
         // First the next leader, so that it works while the rest is told.
-        self.queue.pass_on();
+        self.queue.promote_next_leader();
         let mut verdicts = self.verdicts.drain(..);
         for job in &self.jobs {
             let unanswered = || JobOutcome::Failed(StoreError::unavailable("the change was interrupted"));
-            job.turn(JobPhase::Over(verdicts.next().unwrap_or_else(unanswered)));
+            job.set_phase(JobPhase::Over(verdicts.next().unwrap_or_else(unanswered)));
         }
     }
 }

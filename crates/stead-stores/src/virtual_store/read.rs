@@ -50,11 +50,11 @@ struct ReadDirCache<'a> {
 }
 
 impl DirLookup for ReadDirCache<'_> {
-    fn get(&self, path: &[u8]) -> Option<i64> {
+    fn node_at(&self, path: &[u8]) -> Option<i64> {
         self.dirs.get_at(self.epoch, path)
     }
 
-    fn learn(&mut self, path: &[u8], node: i64) {
+    fn remember(&mut self, path: &[u8], node: i64) {
         self.learned.insert(path.into(), node);
     }
 }
@@ -81,13 +81,16 @@ impl ReadTransaction<'_> {
 
 impl VirtualStore {
     /// Looks around in one read transaction.
-    pub(super) fn snapshot<T>(&self, look: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>) -> Result<T> {
-        let reader = self.shared().reader()?;
-        self.snapshot_on(&reader, look)
+    pub(super) fn read_transaction<T>(
+        &self,
+        look: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let reader = self.database_inner().reader()?;
+        self.read_transaction_on(&reader, look)
     }
 
     /// The same, on a connection that is at hand.
-    pub(super) fn snapshot_on<T>(
+    pub(super) fn read_transaction_on<T>(
         &self,
         conn: &Connection,
         look: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
@@ -97,22 +100,22 @@ impl VirtualStore {
         let epoch = conn
             .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
             .query_row([DIR_EPOCH], |row| row.get(0))?;
-        self.volume.check_there(conn)?;
+        self.volume.check_exists(conn)?;
         let known = ReadDirCache { dirs: &self.dirs, epoch, learned: DirPaths::default() };
         let mut snapshot = ReadTransaction { tree: VolumeTree::new(conn, &self.volume, self.as_of), known };
         let seen = look(&mut snapshot);
-        self.dirs.learn_all(epoch, snapshot.known.learned);
+        self.dirs.insert_all(epoch, snapshot.known.learned);
         seen
     }
 
     /// Where one statement can look for the place, if one can.
-    fn spot<'a>(&self, place: &'a NodePath) -> Option<EntryKey<'a>> {
+    fn entry_key<'a>(&self, place: &'a NodePath) -> Option<EntryKey<'a>> {
         if self.as_of.is_some() || self.volume.forked_at().is_some() {
             return None;
         }
         let root = self.volume.root;
         let from = if place.from.0 == 0 { root } else { place.from.0.cast_signed() };
-        match place.path.split() {
+        match place.path.parent_and_name() {
             None if from == root => Some(EntryKey { parent: 0, name: b"", trust: ParentTrust::Always }),
             None => None,
             Some((b"", name)) if from == root => {
@@ -132,18 +135,18 @@ impl VirtualStore {
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since
             FROM meta m LEFT JOIN entry e ON e.vol = ?2 AND e.parent = ?3 AND e.name = ?4
             WHERE m.id = ?1";
-        let reader = self.shared().reader()?;
-        if let Some(spot) = self.spot(place) {
+        let reader = self.database_inner().reader()?;
+        if let Some(spot) = self.entry_key(place) {
             let mut statement = reader.prepare_cached(SQL)?;
             let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name])?;
             let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
-            match judge(row, &spot.trust)? {
+            match interpret_row(row, &spot.trust)? {
                 LookupAnswer::Found(found) => return Ok(found.attr()),
                 LookupAnswer::Missing => return Err(StoreError::NotFound.into()),
                 LookupAnswer::Unsure => {}
             }
         }
-        self.snapshot_on(&reader, |snapshot| Ok(snapshot.find(place)?.attr()))
+        self.read_transaction_on(&reader, |snapshot| Ok(snapshot.find(place)?.attr()))
     }
 
     pub(super) fn read_at(&self, place: &NodePath, limit: u64) -> Result<FileContent> {
@@ -154,28 +157,29 @@ impl VirtualStore {
             LEFT JOIN entry e ON e.vol = ?2 AND e.parent = ?3 AND e.name = ?4
             LEFT JOIN content c ON c.id = e.content AND e.size <= ?5
             WHERE m.id = ?1";
-        let reader = self.shared().reader()?;
+        let reader = self.database_inner().reader()?;
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        if let Some(spot) = self.spot(place) {
+        if let Some(spot) = self.entry_key(place) {
             let mut statement = reader.prepare_cached(SQL)?;
             let mut rows =
                 statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name, most])?;
             let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
-            match judge(row, &spot.trust)? {
+            match interpret_row(row, &spot.trust)? {
                 LookupAnswer::Found(found) if found.kind == EntryKind::File => {
-                    admit(&found, limit)?;
+                    check_size_limit(&found, limit)?;
                     let bytes = match (found.content, row.get_ref(13)?) {
                         (None, _) => Vec::new(),
                         (Some(_), ValueRef::Blob(bytes)) => {
-                            content::check(row.get_ref(12)?, bytes)?;
-                            content::checked(bytes.to_vec(), found.size)?
+                            content::check_hash(row.get_ref(12)?, bytes)?;
+                            content::check_length(bytes.to_vec(), found.size)?
                         }
                         (Some(_), _) if found.size > CHUNK_SIZE as i64 => {
-                            let layout = content::listed(row.get_ref(11)?, row.get_ref(12)?, found.size)?;
+                            let layout =
+                                content::chunk_layout(row.get_ref(11)?, row.get_ref(12)?, found.size)?;
                             // Content is never rewritten, so the snapshot doesn't matter here.
                             content::read_layout(&reader, &layout, found.size)?
                         }
-                        _ => return Err(content::missing()),
+                        _ => return Err(content::missing_content_error()),
                     };
                     return Ok(FileContent { attr: found.attr(), bytes });
                 }
@@ -183,19 +187,19 @@ impl VirtualStore {
                 LookupAnswer::Found(_) | LookupAnswer::Unsure => {}
             }
         }
-        self.snapshot_on(&reader, |snapshot| {
+        self.read_transaction_on(&reader, |snapshot| {
             let row = snapshot.file(place)?;
-            admit(&row, limit)?;
+            check_size_limit(&row, limit)?;
             let bytes = content::read_whole(snapshot.tree.conn, row.content, row.size)?;
             Ok(FileContent { attr: row.attr(), bytes })
         })
     }
 
     pub(super) fn read_link_at(&self, place: &NodePath) -> Result<Vec<u8>> {
-        self.snapshot(|snapshot| {
+        self.read_transaction(|snapshot| {
             let row = snapshot.find(place)?;
             match row.kind {
-                EntryKind::Symlink => snapshot.tree.target(&row),
+                EntryKind::Symlink => snapshot.tree.symlink_target(&row),
                 EntryKind::File | EntryKind::Directory => {
                     Err(StoreError::Invalid("it is no symlink".into()).into())
                 }
@@ -204,14 +208,14 @@ impl VirtualStore {
     }
 
     pub(super) fn list_at(&self, place: &NodePath, page: &Page) -> Result<Listing> {
-        self.snapshot(|snapshot| {
+        self.read_transaction(|snapshot| {
             let directory = snapshot.directory(place)?;
             let tree = snapshot.tree;
             // No name is empty, so every name comes after the empty one.
             let after = page.after.as_ref().map_or(&b""[..], Name::as_bytes);
             let wanted = i64::try_from(page.limit).ok().and_then(|limit| limit.checked_add(1)).unwrap_or(-1);
             let (mut entries, mut more) = (Vec::new(), false);
-            tree.listed(directory, after, wanted, |attr, name| {
+            tree.list_attrs(directory, after, wanted, |attr, name| {
                 if entries.len() == page.limit {
                     more = true;
                     return Ok(ControlFlow::Break(()));
@@ -232,7 +236,7 @@ fn checked_name(name: &[u8]) -> Result<Name> {
 }
 
 /// Refuses a file that is larger than the caller takes.
-fn admit(row: &EntryRow, limit: u64) -> Result<()> {
+fn check_size_limit(row: &EntryRow, limit: u64) -> Result<()> {
     let size = row.size.cast_unsigned();
     if size > limit { Err(StoreError::TooLarge { size, limit }.into()) } else { Ok(()) }
 }
@@ -246,12 +250,12 @@ enum LookupAnswer {
 }
 
 /// Judges a row that begins with the directory epoch and goes on with the entry, if there is one.
-fn judge(row: &rusqlite::Row<'_>, trust: &ParentTrust) -> Result<LookupAnswer> {
+fn interpret_row(row: &rusqlite::Row<'_>, trust: &ParentTrust) -> Result<LookupAnswer> {
     let epoch: i64 = row.get(0)?;
     let there = !matches!(row.get_ref(1)?, ValueRef::Null);
     Ok(match *trust {
         ParentTrust::At(known) if known != epoch => LookupAnswer::Unsure,
-        _ if there => LookupAnswer::Found(EntryRow::of(row, 1)?),
+        _ if there => LookupAnswer::Found(EntryRow::from_columns(row, 1)?),
         ParentTrust::Always | ParentTrust::At(_) => LookupAnswer::Missing,
         ParentTrust::IfFound => LookupAnswer::Unsure,
     })

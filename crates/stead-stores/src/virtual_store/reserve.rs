@@ -57,22 +57,22 @@ impl DiskReserve {
     /// the disk is full.
     pub(super) fn fill(&self) {
         let Some(file) = self.open() else { return };
-        let free = fstatvfs(&file).map_or(0, |disk| free(&disk));
-        self.set_aside(RESERVE_SIZE.min((free + held(&file)) / MAX_SHARE_OF_FREE));
+        let free = fstatvfs(&file).map_or(0, |disk| free_bytes_of(&disk));
+        self.set_aside(RESERVE_SIZE.min((free + allocated_bytes(&file)) / MAX_SHARE_OF_FREE));
     }
 
     /// Whether the disk is so full that the reserve is needed.
     pub(super) fn is_needed(&self) -> bool {
-        self.refused.load(Ordering::Relaxed) || self.free() < LOW_SPACE
+        self.refused.load(Ordering::Relaxed) || self.free_bytes() < LOW_SPACE
     }
 
     /// The host said that there is no room.
-    pub(super) fn note_refusal(&self) {
+    pub(super) fn note_no_space(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
     /// The host had room without the reserve.
-    pub(super) fn note_room(&self) {
+    pub(super) fn note_space(&self) {
         self.refused.store(false, Ordering::Relaxed);
     }
 
@@ -84,24 +84,24 @@ impl DiskReserve {
         log.extend_from_slice(b"-wal");
         let log = PathBuf::from(std::ffi::OsString::from_vec(log));
         let length = log.metadata().map_or(0, |log| log.len());
-        self.free() >= length.saturating_add(more)
+        self.free_bytes() >= length.saturating_add(more)
     }
 
-    fn free(&self) -> u64 {
+    fn free_bytes(&self) -> u64 {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        statvfs(directory.unwrap_or(Path::new("."))).map_or(u64::MAX, |disk| free(&disk))
+        statvfs(directory.unwrap_or(Path::new("."))).map_or(u64::MAX, |disk| free_bytes_of(&disk))
     }
 
     /// Gives the room back to the host until [`Reserve::take_back`]. Without any, it says so, and nothing is to be taken
     /// back.
-    pub(super) fn lend(&self) -> bool {
+    pub(super) fn release_to_host(&self) -> bool {
         let mut lent = self.lent.lock();
         if lent.users == 0 {
             let Ok(file) = OpenOptions::new().write(true).open(&self.path) else { return false };
             let is_alone = flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK);
             // Where the host has no locks, other processes may come between.
             let _ = flock(&file, FlockOperation::LockShared);
-            let held = held(&file);
+            let held = allocated_bytes(&file);
             // Another process has given the room back already. Both use it, and the last of them sets it aside again.
             let is_shared = held == 0 && !is_alone;
             if !is_shared && (held == 0 || file.set_len(0).is_err()) {
@@ -115,7 +115,7 @@ impl DiskReserve {
     }
 
     /// Sets aside again what is left of it, once nobody uses it any more.
-    pub(super) fn take_back(&self) {
+    pub(super) fn reclaim(&self) {
         let mut lent = self.lent.lock();
         lent.users -= 1;
         if lent.users > 0 {
@@ -123,7 +123,7 @@ impl DiskReserve {
         }
         lent.file = None;
         self.set_aside(lent.bytes);
-        if self.free() > LOW_SPACE {
+        if self.free_bytes() > LOW_SPACE {
             self.refused.store(false, Ordering::Relaxed);
         }
     }
@@ -134,8 +134,8 @@ impl DiskReserve {
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return;
         }
-        let held = held(&file);
-        let free = fstatvfs(&file).map_or(0, |disk| free(&disk));
+        let held = allocated_bytes(&file);
+        let free = fstatvfs(&file).map_or(0, |disk| free_bytes_of(&disk));
         let mut more = bytes.saturating_sub(held).min(free) / STEP_SIZE * STEP_SIZE;
         // Where another process is faster, it is a part of what is left.
         while more >= STEP_SIZE && fallocate(&file, FallocateFlags::empty(), 0, held + more).is_err() {
@@ -162,7 +162,7 @@ impl Drop for DiskReserve {
 }
 
 /// How many bytes this process may still write.
-fn free(disk: &rustix::fs::StatVfs) -> u64 {
+fn free_bytes_of(disk: &rustix::fs::StatVfs) -> u64 {
     let blocks = if is_root() { disk.f_bfree } else { disk.f_bavail };
     blocks.saturating_mul(disk.f_frsize)
 }
@@ -175,7 +175,7 @@ fn is_root() -> bool {
 }
 
 /// How many bytes a file has a place for.
-fn held(file: &File) -> u64 {
+fn allocated_bytes(file: &File) -> u64 {
     use std::os::unix::fs::MetadataExt;
     file.metadata().map_or(0, |file| file.len().min(file.blocks() * 512))
 }

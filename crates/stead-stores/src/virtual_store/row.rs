@@ -60,7 +60,7 @@ pub(super) enum EntryKind {
 }
 
 impl EntryKind {
-    pub(super) fn of(code: i64) -> Result<Self> {
+    pub(super) fn from_code(code: i64) -> Result<Self> {
         match code {
             1 => Ok(EntryKind::File),
             2 => Ok(EntryKind::Directory),
@@ -72,7 +72,7 @@ impl EntryKind {
 
 impl EntryKind {
     /// The kind as the port knows it.
-    pub(super) fn port(self) -> NodeKind {
+    pub(super) fn to_kind(self) -> NodeKind {
         match self {
             EntryKind::File => NodeKind::File,
             EntryKind::Directory => NodeKind::Directory,
@@ -84,11 +84,11 @@ impl EntryKind {
 impl EntryRow {
     /// Reads the columns `node, parent, kind, mode, size, created, modified, changed, content, since`, beginning at
     /// column `first`.
-    pub(super) fn of(row: &SqlRow<'_>, first: usize) -> Result<Self> {
+    pub(super) fn from_columns(row: &SqlRow<'_>, first: usize) -> Result<Self> {
         Ok(EntryRow {
             node: row.get(first)?,
             parent: row.get(first + 1)?,
-            kind: EntryKind::of(row.get(first + 2)?)?,
+            kind: EntryKind::from_code(row.get(first + 2)?)?,
             mode: row.get(first + 3)?,
             size: row.get(first + 4)?,
             created: row.get(first + 5)?,
@@ -108,7 +108,7 @@ impl EntryRow {
     pub(super) fn attr(&self) -> Attr {
         Attr {
             node: NodeId(self.node.cast_unsigned()),
-            kind: self.kind.port(),
+            kind: self.kind.to_kind(),
             size: self.size.cast_unsigned(),
             mode: self.mode,
             created: Some(Timestamp(self.created)),
@@ -142,7 +142,7 @@ impl EntryRow {
     }
 
     /// Hides it, a row of the base, from a volume's own names since that version.
-    pub(super) fn hide(&self, conn: &Connection, vol: i64, name: &[u8], since: i64) -> Result<()> {
+    pub(super) fn insert_whiteout(&self, conn: &Connection, vol: i64, name: &[u8], since: i64) -> Result<()> {
         conn.prepare_cached(
             "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, since)
              VALUES (?1, ?2, ?3, -?4, ?5, 0, 0, 0, 0, 0, ?6)",

@@ -67,7 +67,7 @@ pub(super) fn connect(path: &Path, role: ConnectionRole, patience: Duration) -> 
     let conn = match role {
         ConnectionRole::Frozen => {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-            Connection::open_with_flags(frozen(path), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?
+            Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?
         }
         ConnectionRole::Reader | ConnectionRole::Writer(_) => {
             // Without URI: a path is a path, also one that begins with `file:`.
@@ -79,7 +79,7 @@ pub(super) fn connect(path: &Path, role: ConnectionRole, patience: Duration) -> 
             } else {
                 Connection::open_with_flags(path, flags)?
             };
-            shared_memory::keep_files(&conn)?;
+            shared_memory::keep_wal_files(&conn)?;
             conn
         }
     };
@@ -90,7 +90,7 @@ pub(super) fn connect(path: &Path, role: ConnectionRole, patience: Duration) -> 
 }
 
 /// A path as a URI that says that nobody changes the file.
-fn frozen(path: &Path) -> String {
+fn immutable_uri(path: &Path) -> String {
     use std::fmt::Write;
     let mut uri = String::from("file:");
     for &byte in path.as_os_str().as_encoded_bytes() {
@@ -146,7 +146,7 @@ pub(super) fn is_prepared(conn: &Connection) -> StoreResult<bool> {
     let ready = is_current(conn)?;
     if ready {
         conn.execute_batch(WAL_AUTOCHECKPOINT).map_err(DatabaseError::from)?;
-        make_scratch(conn)?;
+        make_temp_tables(conn)?;
     }
     Ok(ready)
 }
@@ -156,25 +156,25 @@ pub(super) fn is_current(conn: &Connection) -> StoreResult<bool> {
     check_sqlite()?;
     let mode: String =
         conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(DatabaseError::from)?;
-    Ok(mode == "wal" && check(conn)? == MIGRATIONS.len())
+    Ok(mode == "wal" && check_format(conn)? == MIGRATIONS.len())
 }
 
 /// Whether the format is the present one, whatever the mode.
 pub(super) fn has_format(conn: &Connection) -> StoreResult<bool> {
     check_sqlite()?;
-    Ok(check(conn)? == MIGRATIONS.len())
+    Ok(check_format(conn)? == MIGRATIONS.len())
 }
 
 /// Whether nothing was ever put into the file.
 pub(super) fn is_empty(conn: &Connection) -> StoreResult<bool> {
-    Ok(check(conn)? == 0)
+    Ok(check_format(conn)? == 0)
 }
 
 /// Brings the database to the present format. The caller has the turn to write, if the database is a file.
 pub(super) fn prepare(conn: &Connection) -> StoreResult<()> {
     check_sqlite()?;
     migrate(conn)?;
-    Ok(make_scratch(conn)?)
+    Ok(make_temp_tables(conn)?)
 }
 
 fn check_sqlite() -> StoreResult<()> {
@@ -186,20 +186,20 @@ fn check_sqlite() -> StoreResult<()> {
     Ok(())
 }
 
-fn make_scratch(conn: &Connection) -> Result<()> {
+fn make_temp_tables(conn: &Connection) -> Result<()> {
     conn.execute_batch(SUBTREE_TABLE)?;
     Ok(())
 }
 
 fn migrate(conn: &Connection) -> Result<()> {
-    check(conn)?;
+    check_format(conn)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if !["wal", "memory"].contains(&&*mode) {
         return Err(StoreError::Unsupported("a database can't be shared safely on this file system").into());
     }
     conn.execute_batch(WAL_AUTOCHECKPOINT)?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let migrated = check(conn).and_then(|format| {
+    let migrated = check_format(conn).and_then(|format| {
         for migration in &MIGRATIONS[format..] {
             conn.execute_batch(migration)?;
         }
@@ -215,7 +215,7 @@ fn migrate(conn: &Connection) -> Result<()> {
 
 /// Refuses a copy that is no database of ours.
 pub(super) fn check_copy(conn: &Connection) -> Result<()> {
-    if check(conn)? == 0 {
+    if check_format(conn)? == 0 {
         return Err(StoreError::Invalid("the file is no backup of Stead's".into()).into());
     }
     Ok(())
@@ -227,7 +227,7 @@ pub(super) fn migrate_copy(conn: &Connection) -> Result<()> {
 }
 
 /// The format of the database, if it is ours and not newer than we are.
-fn check(conn: &Connection) -> Result<usize> {
+fn check_format(conn: &Connection) -> Result<usize> {
     let number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let (id, format) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
     let empty = number("SELECT count(*) FROM sqlite_schema")? == 0;
@@ -297,7 +297,7 @@ mod tests {
             let store = database.store(["old"]).unwrap();
             let fork = store.fork_as(["fork"]).unwrap();
             let other = database.store(["other"]).unwrap();
-            let place = NodePath::path(StorePath::from_checked("f"));
+            let place = NodePath::from_root(StorePath::from_checked("f"));
             for store in [&store, &fork] {
                 assert_eq!(store.stat(&place).unwrap().node.0, 2, "format {format}");
             }

@@ -78,7 +78,7 @@ unsafe extern "C" fn open(
         let Some(open) = (**host).xOpen else { return ffi::SQLITE_CANTOPEN };
         let answer = open(*host, name, file, flags, opened);
         if answer == ffi::SQLITE_OK && flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
-            (*file).pMethods = populating((*file).pMethods);
+            (*file).pMethods = populating_methods((*file).pMethods);
         }
         answer
     }
@@ -88,7 +88,7 @@ unsafe extern "C" fn open(
 ///
 /// # Safety
 /// The table is one of SQLite's, which are static.
-unsafe fn populating(original: *const ffi::sqlite3_io_methods) -> *const ffi::sqlite3_io_methods {
+unsafe fn populating_methods(original: *const ffi::sqlite3_io_methods) -> *const ffi::sqlite3_io_methods {
     let mut known = IO_METHODS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = known.iter().find(|known| std::ptr::eq(known.original, original)) {
         return known.copy;
@@ -138,7 +138,7 @@ unsafe extern "C" fn map_populated(
 
 /// Has the `-wal` and `-shm` files stay when the last connection closes: who may only read finds them there, and a full
 /// disk need not make them again.
-pub(super) fn keep_files(conn: &Connection) -> Result<()> {
+pub(super) fn keep_wal_files(conn: &Connection) -> Result<()> {
     let mut on: c_int = 1;
     // SAFETY: the connection is open while it is borrowed, and the argument is an int, as this operation takes one.
     let answer = unsafe {

@@ -16,9 +16,9 @@ use super::row::{EntryKind, EntryRow, WHITEOUT, entries};
 /// What is known of directories already, and learned on the way.
 pub(super) trait DirLookup {
     /// The node of the directory at this path from the root.
-    fn get(&self, path: &[u8]) -> Option<i64>;
+    fn node_at(&self, path: &[u8]) -> Option<i64>;
     /// Remembers one.
-    fn learn(&mut self, path: &[u8], node: i64);
+    fn remember(&mut self, path: &[u8], node: i64);
 }
 
 /// A volume as one transaction sees it.
@@ -47,13 +47,13 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// The query for what is looked at: live entries, or those as of a version.
-    pub(super) fn pick(&self, [live, as_of]: [&'static str; 2]) -> &'static str {
+    pub(super) fn select_sql(&self, [live, as_of]: [&'static str; 2]) -> &'static str {
         if self.as_of.is_none() { live } else { as_of }
     }
 
     /// What has that name in that directory.
     pub(super) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<EntryRow>> {
-        match (self.own(parent, name)?, self.base()) {
+        match (self.lookup_own(parent, name)?, self.base()) {
             (LayerLookup::Has(row), _) => Ok(Some(row)),
             (LayerLookup::Silent, Some(base)) => base.child(parent, name),
             (LayerLookup::Hides, _) | (LayerLookup::Silent, None) => Ok(None),
@@ -61,17 +61,17 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// What the volume itself says of a name.
-    pub(super) fn own(&self, parent: i64, name: &[u8]) -> Result<LayerLookup> {
+    pub(super) fn lookup_own(&self, parent: i64, name: &[u8]) -> Result<LayerLookup> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
             "e.parent = ?3 AND e.name = ?4"
         );
-        let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
+        let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, parent, name])?;
         match rows.next()? {
             None => Ok(LayerLookup::Silent),
             Some(row) if row.get_ref(2)? == ValueRef::Integer(WHITEOUT) => Ok(LayerLookup::Hides),
-            Some(row) => Ok(LayerLookup::Has(self.timed(EntryRow::of(row, 0)?)?)),
+            Some(row) => Ok(LayerLookup::Has(self.with_times_as_of(EntryRow::from_columns(row, 0)?)?)),
         }
     }
 
@@ -82,32 +82,32 @@ impl<'c> VolumeTree<'c> {
             "e.node = ?3"
         );
         if !self.below.is_empty() {
-            return Ok(self.named(node)?.map(|(row, _)| row));
+            return Ok(self.node_with_name(node)?.map(|(row, _)| row));
         }
-        let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
+        let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, node])?;
-        rows.next()?.map(|row| self.timed(EntryRow::of(row, 0)?)).transpose()
+        rows.next()?.map(|row| self.with_times_as_of(EntryRow::from_columns(row, 0)?)).transpose()
     }
 
     /// The name that a node has.
     pub(super) fn name_of(&self, node: i64) -> Result<Vec<u8>> {
-        let named = self.named(node)?.ok_or(StoreError::NotFound)?;
+        let named = self.node_with_name(node)?.ok_or(StoreError::NotFound)?;
         Ok(named.1)
     }
 
     /// Where a symlink leads, as written.
-    pub(super) fn target(&self, link: &EntryRow) -> Result<Vec<u8>> {
+    pub(super) fn symlink_target(&self, link: &EntryRow) -> Result<Vec<u8>> {
         content::read_whole(self.conn, link.content, link.size)
     }
 
     /// The answer to a caller whose way leads over this symlink.
-    pub(super) fn link_hit<T>(&self, link: &EntryRow, depth: usize) -> Result<T> {
-        Err(LinkHit::at(depth, self.target(link)?).into())
+    pub(super) fn symlink_hit<T>(&self, link: &EntryRow, depth: usize) -> Result<T> {
+        Err(LinkHit::error_at(depth, self.symlink_target(link)?).into())
     }
 
     /// The directory node that a place's path starts from.
-    pub(super) fn start(&self, from: NodeId) -> Result<i64> {
-        let from = self.id(from);
+    pub(super) fn start_node(&self, from: NodeId) -> Result<i64> {
+        let from = self.node_number(from);
         if from == self.root {
             return Ok(from);
         }
@@ -119,7 +119,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// A node as the database counts it.
-    pub(super) fn id(&self, node: NodeId) -> i64 {
+    pub(super) fn node_number(&self, node: NodeId) -> i64 {
         if node == NodeId::ROOT { self.root } else { node.0.cast_signed() }
     }
 
@@ -128,7 +128,7 @@ impl<'c> VolumeTree<'c> {
         let from_root = start == self.root;
         let mut reached = ReachedDir { node: start, done: 0 };
         if from_root {
-            let longest = prefixes(path).find_map(|prefix| Some((known.get(prefix)?, prefix.len())));
+            let longest = prefixes(path).find_map(|prefix| Some((known.node_at(prefix)?, prefix.len())));
             if let Some((node, done)) = longest {
                 reached = ReachedDir { node, done };
             }
@@ -141,10 +141,10 @@ impl<'c> VolumeTree<'c> {
             match row.kind {
                 EntryKind::Directory => reached = ReachedDir { node: row.node, done: end },
                 EntryKind::File => return Err(StoreError::NotADirectory.into()),
-                EntryKind::Symlink => return self.link_hit(&row, depth(&path[..end])),
+                EntryKind::Symlink => return self.symlink_hit(&row, component_count(&path[..end])),
             }
             if from_root {
-                known.learn(&path[..end], row.node);
+                known.remember(&path[..end], row.node);
             }
         }
         Ok(reached)
@@ -153,10 +153,10 @@ impl<'c> VolumeTree<'c> {
     /// What lies at a place; a symlink itself where the last component is one.
     pub(super) fn find(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let missing = || StoreError::NotFound.into();
-        let Some((directory, name)) = place.path.split() else {
-            return self.node(self.id(place.from))?.ok_or_else(missing);
+        let Some((directory, name)) = place.path.parent_and_name() else {
+            return self.node(self.node_number(place.from))?.ok_or_else(missing);
         };
-        let start = self.start(place.from)?;
+        let start = self.start_node(place.from)?;
         let reached = self.follow(known, start, directory)?;
         if reached.done < directory.len() {
             return Err(missing());
@@ -167,12 +167,12 @@ impl<'c> VolumeTree<'c> {
     /// What lies at a place, where a symlink would have to be followed.
     pub(super) fn find_followed(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let row = self.find(known, place)?;
-        if row.kind == EntryKind::Symlink { self.link_hit(&row, place.path.depth()) } else { Ok(row) }
+        if row.kind == EntryKind::Symlink { self.symlink_hit(&row, place.path.depth()) } else { Ok(row) }
     }
 
     /// The directory at a place.
     pub(super) fn directory(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<i64> {
-        if self.id(place.from) == self.root {
+        if self.node_number(place.from) == self.root {
             let reached = self.follow(known, self.root, place.path.as_bytes())?;
             return if reached.done == place.path.as_bytes().len() {
                 Ok(reached.node)
@@ -204,7 +204,7 @@ fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// How many names a path has that is not empty.
-fn depth(path: &[u8]) -> usize {
+fn component_count(path: &[u8]) -> usize {
     path.iter().filter(|&&byte| byte == b'/').count() + 1
 }
 
@@ -216,6 +216,6 @@ mod tests {
     fn prefixes_go_upwards() {
         assert_eq!(prefixes(b"a/bc/d").collect::<Vec<_>>(), [&b"a/bc/d"[..], b"a/bc", b"a"]);
         assert_eq!(prefixes(b"").count(), 0);
-        assert_eq!((depth(b"a"), depth(b"a/b/c")), (1, 3));
+        assert_eq!((component_count(b"a"), component_count(b"a/b/c")), (1, 3));
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use stead_core::{StoreError, StoreResult};
 
-use super::fault::of_host;
+use super::fault::from_io;
 
 /// The naps between two looks at a lock that someone else holds.
 const FIRST_NAP: Duration = Duration::from_micros(20);
@@ -35,16 +35,16 @@ impl WriterLock {
             let mut name = path.as_os_str().to_owned();
             name.push(suffix);
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
-            file.map_err(|error| of_host(&error))
+            file.map_err(|error| from_io(&error))
         };
         Ok(WriterLock { next: beside("-next")?, turn: beside("-turn")? })
     }
 
     /// Waits for the turn. Only one thread at a time may ask: a file is locked once, whoever locks it.
-    pub(super) fn take(&self, patience: Duration) -> StoreResult<WriterLockGuard<'_>> {
+    pub(super) fn acquire(&self, patience: Duration) -> StoreResult<WriterLockGuard<'_>> {
         let until = Instant::now() + patience;
-        lock(&self.next, until)?;
-        let taken = lock(&self.turn, until);
+        lock_file(&self.next, until)?;
+        let taken = lock_file(&self.turn, until);
         // Unlocking can't fail for a reason that would leave it locked: the file is open.
         let _ = self.next.unlock();
         taken.map(|()| WriterLockGuard(&self.turn))
@@ -58,7 +58,7 @@ impl Drop for WriterLockGuard<'_> {
 }
 
 /// Locks a file, and gives up when it is too late: the other process may have been stopped with the lock in its hand.
-fn lock(file: &File, until: Instant) -> StoreResult<()> {
+fn lock_file(file: &File, until: Instant) -> StoreResult<()> {
     let mut nap = FIRST_NAP;
     loop {
         match file.try_lock() {
@@ -69,7 +69,7 @@ fn lock(file: &File, until: Instant) -> StoreResult<()> {
                     "another process holds the database; it was waited for in vain",
                 ));
             }
-            Err(TryLockError::Error(error)) => return Err(of_host(&error)),
+            Err(TryLockError::Error(error)) => return Err(from_io(&error)),
         }
         nap = (nap * 2).min(LONGEST_NAP);
     }
@@ -84,10 +84,10 @@ mod tests {
     fn a_turn_is_waited_for_and_not_forever() {
         let dir = tempfile::tempdir().unwrap();
         let [one, other] = [(); 2].map(|()| WriterLock::open(&dir.path().join("db")).unwrap());
-        let turn = one.take(Duration::from_secs(5)).unwrap();
-        assert!(matches!(other.take(Duration::from_millis(5)), Err(StoreError::Unavailable { .. })));
+        let turn = one.acquire(Duration::from_secs(5)).unwrap();
+        assert!(matches!(other.acquire(Duration::from_millis(5)), Err(StoreError::Unavailable { .. })));
         drop(turn);
-        drop(other.take(Duration::from_millis(5)).unwrap());
-        one.take(Duration::from_millis(5)).unwrap();
+        drop(other.acquire(Duration::from_millis(5)).unwrap());
+        one.acquire(Duration::from_millis(5)).unwrap();
     }
 }

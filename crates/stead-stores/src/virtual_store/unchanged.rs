@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{Revision, RevisionNumber, RevisionQuery, StorePath};
 
 use super::fault::Result;
-use super::history::{operation_of, taken_back, versions_of};
+use super::history::{operation_of, revision_numbers_of, undo_links};
 
 /// Notes that a version of a volume changed nothing, and what it was about.
 pub(super) fn note(conn: &Connection, volume: i64, version: i64, path: &StorePath) -> Result<()> {
@@ -37,7 +37,7 @@ pub(super) fn add_to(
 ) -> Result<()> {
     let Some(operations) = &query.operations else { return Ok(()) };
     let before = found.len();
-    for version in versions_of(conn, operations)? {
+    for version in revision_numbers_of(conn, operations)? {
         if version <= query.after.0 || version > query.upto.0 {
             continue;
         }
@@ -46,8 +46,8 @@ pub(super) fn add_to(
             .query_row([volume, version], |row| row.get(0))
             .optional()?;
         let (Some(path), Some(operation)) = (path, operation_of(conn, version)?) else { continue };
-        if query.wants(&operation) {
-            let (undoes, undone) = taken_back(conn, volume, &operation)?;
+        if query.matches(&operation) {
+            let (undoes, undone) = undo_links(conn, volume, &operation)?;
             let (version, blind_at) = (RevisionNumber(version), Some(StorePath::from_checked(path)));
             found.push(Revision { version, operation, lines: Vec::new(), blind_at, undoes, undone });
         }

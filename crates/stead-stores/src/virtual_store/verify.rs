@@ -9,8 +9,8 @@ use rusqlite::types::ValueRef;
 use stead_core::store::VerifyReport;
 
 use super::change::quota;
-use super::content::{CHUNK_SIZE, key, list_hash, part_ids};
-use super::database::{Volume, newest};
+use super::content::{CHUNK_SIZE, hash_key, list_hash, part_ids};
+use super::database::{Volume, newest_revision};
 use super::fault::Result;
 use super::layers;
 use super::mark::AcknowledgedRevisions;
@@ -117,14 +117,14 @@ pub(super) fn verify(
         verifying.forks()?;
         verifying.contents()?;
         verifying.unreferenced()?;
-        verifying.versions(known)?;
+        verifying.revisions(known)?;
     }
     (verifying.progress)(verifying.done);
     Ok(verifying.found)
 }
 
 impl DatabaseCheck<'_> {
-    fn problem(&mut self, what: String) {
+    fn add_problem(&mut self, what: String) {
         match self.found.problems.len() {
             MAX_PROBLEMS => self.found.problems.push("there is more that is not told here".into()),
             told if told < MAX_PROBLEMS => self.found.problems.push(what),
@@ -140,16 +140,16 @@ impl DatabaseCheck<'_> {
     }
 
     /// All versions that were acknowledged are there, as far as the file beside the database knows.
-    fn versions(&mut self, known: Option<AcknowledgedRevisions>) -> Result<()> {
+    fn revisions(&mut self, known: Option<AcknowledgedRevisions>) -> Result<()> {
         let Some(AcknowledgedRevisions { version, lost: (mut first, mut last) }) = known else {
             return Ok(());
         };
-        let newest = newest(self.conn)?;
+        let newest = newest_revision(self.conn)?;
         if version > newest {
             (first, last) = (if first > 0 { first.min(newest + 1) } else { newest + 1 }, version);
         }
         if first > 0 {
-            self.problem(format!(
+            self.add_problem(format!(
                 "versions {first} to {last} were acknowledged and are gone: the end of the write-ahead log was cut off, or \
                  an older database was put here; `stead restore-backup` brings a backup back, and the line `lost` in the \
                  file that ends with `-version` can be set to zeros to accept it"
@@ -164,7 +164,7 @@ impl DatabaseCheck<'_> {
         while let Some(row) = rows.next()? {
             let said: String = row.get(0)?;
             if said != "ok" {
-                self.problem(format!("the database's structure is broken: {said}"));
+                self.add_problem(format!("the database's structure is broken: {said}"));
             }
         }
         Ok(())
@@ -182,7 +182,7 @@ impl DatabaseCheck<'_> {
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let node: i64 = row.get(0)?;
-                self.problem(format!("node {node} {wrong}"));
+                self.add_problem(format!("node {node} {wrong}"));
             }
         }
         Ok(())
@@ -195,9 +195,10 @@ impl DatabaseCheck<'_> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (id, root) = (row.get(0)?, row.get(1)?);
-            let volume = Volume { id, root, dirs: Arc::default(), below: layers::load(self.conn, id)? };
-            for node in wrong_in_fork(&VolumeTree::new(self.conn, &volume, None))? {
-                self.problem(format!("node {node} is out of place in a fork"));
+            let volume =
+                Volume { id, root, dirs: Arc::default(), below: layers::load_layers(self.conn, id)? };
+            for node in misplaced_in_fork(&VolumeTree::new(self.conn, &volume, None))? {
+                self.add_problem(format!("node {node} is out of place in a fork"));
             }
         }
         Ok(())
@@ -218,14 +219,14 @@ impl DatabaseCheck<'_> {
                     Some(blake3::hash(data))
                 }
                 (ValueRef::Text(_), ValueRef::Null) => {
-                    self.list(row.get_ref(4)?.as_str().unwrap_or(""), size)?
+                    self.list_hash(row.get_ref(4)?.as_str().unwrap_or(""), size)?
                 }
                 _ => None,
             };
             if computed.is_none() || computed != hash {
-                self.problem(format!("content {id} is not what its hash says"));
-            } else if hash.map(key) != Some(stored_key) {
-                self.problem(format!("content {id} can't be found by its hash"));
+                self.add_problem(format!("content {id} is not what its hash says"));
+            } else if hash.map(hash_key) != Some(stored_key) {
+                self.add_problem(format!("content {id} can't be found by its hash"));
             }
             self.found.contents += 1;
             self.advance();
@@ -234,7 +235,7 @@ impl DatabaseCheck<'_> {
     }
 
     /// The hash of a list of chunks, if all of them are there and have the right sizes.
-    fn list(&self, parts: &str, size: i64) -> Result<Option<Hash>> {
+    fn list_hash(&self, parts: &str, size: i64) -> Result<Option<Hash>> {
         let Ok(ids) = part_ids(parts) else { return Ok(None) };
         let mut statement =
             self.conn.prepare_cached("SELECT hash, size FROM content WHERE id = ?1 AND data IS NOT NULL")?;
@@ -278,7 +279,7 @@ impl DatabaseCheck<'_> {
 }
 
 /// The nodes of a fork that are not where they could be, and the quota roots that count something else.
-fn wrong_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
+fn misplaced_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
     let mut wrong = Vec::new();
     let mut statement =
         tree.conn.prepare_cached("SELECT node, parent, kind, name FROM entry WHERE vol = ?1")?;
@@ -300,7 +301,7 @@ fn wrong_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
     let mut rows = statement.query([tree.vol])?;
     while let Some(row) = rows.next()? {
         let node = row.get(0)?;
-        if quota::counted(tree.conn, tree.vol, node)? != Some(quota::total(tree, node)?.usage()) {
+        if quota::counted_usage(tree.conn, tree.vol, node)? != Some(quota::count_usage(tree, node)?.usage()) {
             wrong.push(node);
         }
     }

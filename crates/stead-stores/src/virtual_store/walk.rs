@@ -49,8 +49,8 @@ impl VirtualStore {
         visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> Result<()> {
         let (depth, skip) = (walk.depth, &*walk.skip);
-        let bounds = WalkBounds { depth, skip, ending: walk.ending(), deadline: walk.deadline };
-        let forest = self.snapshot(|snapshot| {
+        let bounds = WalkBounds { depth, skip, ending: walk.name_suffix(), deadline: walk.deadline };
+        let forest = self.read_transaction(|snapshot| {
             let top = snapshot.directory(place)?;
             LoadedTree::load(snapshot, top, &bounds)
         })?;
@@ -98,7 +98,7 @@ impl LoadedTree {
 
     /// One scan over the volume, whose rows lie sorted by directory and name.
     fn load_all(&mut self, tree: &VolumeTree<'_>, ending: &[u8]) -> Result<()> {
-        tree.everything(ending, &mut |row, name| {
+        tree.all_entries(ending, &mut |row, name| {
             self.push(row, name)?;
             let end = self.rows.len();
             self.children.entry(row.parent).or_insert(end - 1..end).end = end;
@@ -138,7 +138,7 @@ impl LoadedTree {
 
     fn push(&mut self, row: EntryRow, name: &[u8]) -> Result<()> {
         if self.rows.len().is_multiple_of(ROWS_PER_DEADLINE_CHECK) {
-            self.hurry()?;
+            self.check_deadline()?;
         }
         let begin = self.names.len();
         self.names.extend_from_slice(name);
@@ -146,7 +146,7 @@ impl LoadedTree {
         Ok(())
     }
 
-    fn hurry(&self) -> Result<()> {
+    fn check_deadline(&self) -> Result<()> {
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => {
                 Err(StoreError::unavailable("the search took too long; narrow it").into())
@@ -181,7 +181,7 @@ impl LoadedTree {
             }
             seen += 1;
             if seen.is_multiple_of(ROWS_PER_DEADLINE_CHECK) {
-                self.hurry()?;
+                self.check_deadline()?;
             }
             if row.is_directory() && way.len() < self.depth {
                 way.push((below(row.node), path.len()));

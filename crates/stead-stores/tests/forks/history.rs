@@ -56,12 +56,12 @@ fn the_deeds_of_a_fork_are_what_differs_from_its_base() {
     write(&base, "d/gone", "1");
     let node = base.stat(&place("d/f")).unwrap().node;
     let fork = fork(&base, "one");
-    let made = fork.version().unwrap();
-    assert!(fork.deeds(&RevisionQuery::all()).unwrap().deeds.is_empty());
+    let made = fork.latest_revision().unwrap();
+    assert!(fork.revisions(&RevisionQuery::all()).unwrap().deeds.is_empty());
     write(&base, "d/f", "of the base");
     rename(&fork, "d/f", "e/f");
     remove(&fork, "d/gone");
-    let found = fork.deeds(&RevisionQuery::all()).unwrap();
+    let found = fork.revisions(&RevisionQuery::all()).unwrap();
     assert_eq!(found.deeds.len(), 2);
     assert!(found.deeds.iter().all(|deed| deed.version > made));
     let moved: Vec<&NodeChange> =
@@ -70,7 +70,7 @@ fn the_deeds_of_a_fork_are_what_differs_from_its_base() {
     assert_eq!((path(&moved[0].before), path(&moved[0].after)), ("d/f".into(), "e/f".into()));
     // What is gone is found by the name that it had.
     let of_gone = RevisionQuery { at: Some(place("d/gone")), ..RevisionQuery::all() };
-    assert_eq!(fork.deeds(&of_gone).unwrap().deeds.len(), 1);
+    assert_eq!(fork.revisions(&of_gone).unwrap().deeds.len(), 1);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn the_history_of_a_fork_begins_with_it() {
     let early = write(&base, "f", "1");
     write(&base, "f", "2");
     let fork = fork(&base, "one");
-    let made = fork.version().unwrap();
+    let made = fork.latest_revision().unwrap();
     write(&fork, "f", "3");
     assert!(matches!(fork.as_of(early), Err(StoreError::NotFound)));
     assert!(matches!(fork.as_of(RevisionNumber(0)), Err(StoreError::NotFound)));
@@ -118,7 +118,7 @@ fn scratch_of_a_base_stays_in_its_forks() {
         assert_eq!(read(&fork, path).unwrap(), "as forked", "{path}");
     }
     // From then on nothing stands on it.
-    let version = database.version().unwrap();
+    let version = database.latest_revision().unwrap();
     apply(&base, scratch("f", "still later"));
     assert!(matches!(read(&base.at(version), "f"), Err(StoreError::NotFound)));
     sound(&base);
@@ -135,7 +135,7 @@ fn the_base_does_not_show_through_where_scratch_was() {
     let first = apply(&fork, scratch("f", "1"));
     apply(&fork, scratch("g", "1"));
     apply(&fork, scratch("f", "2"));
-    let before = database.version().unwrap();
+    let before = database.latest_revision().unwrap();
     apply(&fork, removing_scratch("g"));
     assert_eq!(read(&fork.at(RevisionNumber(first.0 - 1)), "f").unwrap(), "base");
     assert!(matches!(read(&fork.at(first), "f"), Err(StoreError::NotFound)));

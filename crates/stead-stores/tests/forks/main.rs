@@ -31,7 +31,7 @@ fn fork(base: &VirtualStore, name: &str) -> VirtualStore {
 }
 
 fn place(path: &str) -> NodePath {
-    NodePath::path(StorePath::from_checked(path))
+    NodePath::from_root(StorePath::from_checked(path))
 }
 
 fn change(steps: Vec<Step>) -> Change {

@@ -17,7 +17,7 @@ fn effort() -> (u64, usize) {
 /// Has everything counted from now on, so that `verify` can compare.
 fn count(store: &dyn Store) {
     let limits = QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() };
-    let all = QuotaRoot::new(StorePath::here(), limits);
+    let all = QuotaRoot::new(StorePath::empty(), limits);
     store.apply(Change { quotas: vec![all], ..change(Vec::new()) }).unwrap();
 }
 
@@ -54,13 +54,13 @@ fn forks_agree_with_the_model_and_bases_stay_as_they_are() {
         let mut step = 0_usize;
         model_run_over(Arc::new(store.clone()), seed, between * 8, |now| {
             step += 1;
-            earlier.push((store.version().unwrap(), now.clone()));
+            earlier.push((store.latest_revision().unwrap(), now.clone()));
             let (version, then) = &earlier[earlier.len() * 7 % 11 % earlier.len()];
             assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");
             if !step.is_multiple_of(between) {
                 return None;
             }
-            let version = store.version().unwrap();
+            let version = store.latest_revision().unwrap();
             let next = fork(&store, &step.to_string());
             if !(step / between).is_multiple_of(3) {
                 go_on(&store, step / between);

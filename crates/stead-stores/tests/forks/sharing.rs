@@ -124,11 +124,11 @@ fn usage_counts_what_the_fork_shows() {
     write(&base, "d/f", "12345");
     write(&base, "d/g", "123");
     let fork = fork(&base, "one");
-    assert_eq!(fork.usage(&StorePath::here()).unwrap(), Usage { bytes: 8, files: 2 });
+    assert_eq!(fork.usage(&StorePath::empty()).unwrap(), Usage { bytes: 8, files: 2 });
     remove(&fork, "d/f");
     write(&fork, "d/h", "1");
     assert_eq!(fork.usage(&StorePath::from_checked("d")).unwrap(), Usage { bytes: 4, files: 2 });
-    assert_eq!(base.usage(&StorePath::here()).unwrap(), Usage { bytes: 8, files: 2 });
+    assert_eq!(base.usage(&StorePath::empty()).unwrap(), Usage { bytes: 8, files: 2 });
 }
 
 #[test]
@@ -145,13 +145,13 @@ fn a_name_is_given_once_and_the_forks_of_an_agent_are_known() {
     let again = Database::open(directory.path().join("stead.db"), DatabaseOptions::default()).unwrap();
     assert_eq!(again.forks("coder").unwrap(), std::slice::from_ref(&draft));
     assert_eq!(again.forks("nobody").unwrap(), []);
-    let store = again.forked("coder", &draft.name).unwrap();
+    let store = again.fork_store("coder", &draft.name).unwrap();
     write(&store, "f", "2");
-    assert_eq!(read(&database.forked("coder", &draft.name).unwrap(), "f").unwrap(), "2");
-    assert_eq!(read(&database.forked("reviewer", &draft.name).unwrap(), "f").unwrap(), "1");
+    assert_eq!(read(&database.fork_store("coder", &draft.name).unwrap(), "f").unwrap(), "2");
+    assert_eq!(read(&database.fork_store("reviewer", &draft.name).unwrap(), "f").unwrap(), "1");
     store.destroy().unwrap();
     assert_eq!(database.forks("coder").unwrap(), []);
-    assert!(matches!(database.forked("coder", &draft.name), Err(StoreError::NotFound)));
+    assert!(matches!(database.fork_store("coder", &draft.name), Err(StoreError::NotFound)));
     // The name is free again.
     Store::fork(&base, &draft).unwrap();
 }
@@ -183,7 +183,7 @@ fn a_fork_that_is_gone_shows_nothing() {
     let base = database.store(["base"]).unwrap();
     write(&base, "f", "1");
     let gone = fork(&base, "one");
-    let past = gone.at(gone.version().unwrap());
+    let past = gone.at(gone.latest_revision().unwrap());
     database.store(["forks", "one"]).unwrap().destroy().unwrap();
     let next = fork(&base, "one");
     write(&next, "secret", "1");

@@ -19,17 +19,17 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     a.write("/w/text", "1\n2\n3\n").unwrap();
     a.write("/w/gone", "gone\n").unwrap();
     a.write("/w/dir/f", "f\n").unwrap();
-    let older = store.version().unwrap();
+    let older = store.latest_revision().unwrap();
     a.edit("/w/text", "2", "two", Occurrences::One).unwrap();
     a.remove_file("/w/gone", RemoveOptions::default()).unwrap();
     a.rename("/w/dir", "/w/moved", Overwrite::Refuse).unwrap();
     a.write("/w/new", b"\0binary".to_vec()).unwrap();
     a.write("/w/brief", "x").unwrap();
     a.remove_file("/w/brief", RemoveOptions::default()).unwrap();
-    let newer = store.version().unwrap();
+    let newer = store.latest_revision().unwrap();
 
     let found = a.diff("/w", older, newer, DiffOptions::default()).unwrap();
-    let shown: Vec<_> = found.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect();
+    let shown: Vec<_> = found.iter().map(|one| format!("{} {}", one.differs.as_str(), one.path)).collect();
     assert_eq!(shown, ["removed /w/gone", "moved /w/moved", "added /w/new", "changed /w/text"]);
     let text = |differs| found.iter().find(|one| one.differs == differs).unwrap().content.clone();
     assert_eq!(
@@ -40,7 +40,7 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     assert_eq!(text(DifferenceKind::Removed), Some(ContentDiff::Text("@@ -1 +0,0 @@\n-gone\n".into())));
 
     let back = a.diff("/w", newer, older, DiffOptions::default()).unwrap();
-    let shown: Vec<_> = back.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect();
+    let shown: Vec<_> = back.iter().map(|one| format!("{} {}", one.differs.as_str(), one.path)).collect();
     assert_eq!(shown, ["moved /w/dir", "added /w/gone", "removed /w/new", "changed /w/text"]);
     assert!(a.diff("/w", newer, newer, DiffOptions::default()).unwrap().is_empty());
 }

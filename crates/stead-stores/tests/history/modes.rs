@@ -177,11 +177,11 @@ fn a_version_with_a_closed_directory_is_restored(store: &Subject) {
         let a = door(store, "a");
         a.write("/w/d/f", "one\n").unwrap();
         a.set_attributes("/w/d", Some(mode), None).unwrap();
-        let closed = store.version().unwrap();
+        let closed = store.latest_revision().unwrap();
         a.set_attributes("/w/d", Some(0o755), None).unwrap();
         a.write("/w/d/f", "two\n").unwrap();
         a.write("/w/d/g", "three\n").unwrap();
-        let open = store.version().unwrap();
+        let open = store.latest_revision().unwrap();
         for (version, mode, content, is_there) in
             [(closed, mode, "one\n", false), (open, 0o755, "two\n", true), (closed, mode, "one\n", false)]
         {

@@ -31,7 +31,7 @@ fn act(door: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId>
     let content =
         |random: &mut fastrand::Rng| (0..random.usize(..8)).map(|_| line(random)).collect::<String>();
     let overwrite = if random.bool() { Overwrite::Replace } else { Overwrite::Refuse };
-    let before = door.workspaces().next()?.mount().store().version().unwrap();
+    let before = door.workspaces().next()?.mount().store().latest_revision().unwrap();
     let operation = match random.u8(..10) {
         0..=2 => door.write(&*one, content(random)).ok()?.operation,
         3 => door.append(&*one, line(random)).ok()?.operation,
@@ -52,7 +52,7 @@ fn act(door: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId>
         _ if random.bool() => door.symlink(&*one, "a").ok()?.operation,
         _ => door.set_attributes(&*one, Some(0o600 + random.u32(..0o100)), None).ok()?.operation,
     };
-    let after = door.workspaces().next()?.mount().store().version().unwrap();
+    let after = door.workspaces().next()?.mount().store().latest_revision().unwrap();
     (after > before).then_some(operation)
 }
 
@@ -157,10 +157,10 @@ fn every_version_can_be_restored(store: &Arc<dyn Store>) {
         clear(store);
         let mut random = fastrand::Rng::with_seed(seed);
         let doors: Vec<Vfs> = ["a", "b"].iter().map(|agent| door(store, agent)).collect();
-        let mut earlier = vec![(store.version().unwrap(), snapshot_of(&**store))];
+        let mut earlier = vec![(store.latest_revision().unwrap(), snapshot_of(&**store))];
         for _ in 0..30 {
             act(&doors[random.usize(..2)], &mut random, "/w");
-            earlier.push((store.version().unwrap(), snapshot_of(&**store)));
+            earlier.push((store.latest_revision().unwrap(), snapshot_of(&**store)));
         }
         for _ in 0..5 {
             let (version, then) = &earlier[random.usize(..earlier.len())];

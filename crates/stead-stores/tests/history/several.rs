@@ -58,7 +58,7 @@ fn a_level_above_several_workspaces_is_restored_as_a_whole() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let version = one.version().unwrap();
+    let version = one.latest_revision().unwrap();
     a.write("/one/f", "2").unwrap();
     a.write("/two/g", "2").unwrap();
     let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();
@@ -77,12 +77,12 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     let [one, two] = two_stores();
     let a = agent([("/one", &one), ("/one/two", &two)]);
     a.write("/one/f", "1\n").unwrap();
-    let version = one.version().unwrap();
+    let version = one.latest_revision().unwrap();
     a.write("/one/f", "2\n").unwrap();
     a.write("/one/two/g", "2\n").unwrap();
     let differing = |prefix: &str| -> Vec<String> {
         let found = a.diff(prefix, version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
-        found.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect()
+        found.iter().map(|one| format!("{} {}", one.differs.as_str(), one.path)).collect()
     };
     assert_eq!(differing("/"), ["changed /one/f", "added /one/two/g"]);
     assert_eq!(differing("/one"), ["changed /one/f", "added /one/two/g"]);
@@ -97,7 +97,7 @@ fn a_store_that_counts_its_versions_apart_is_left_out() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let version = one.version().unwrap();
+    let version = one.latest_revision().unwrap();
     a.write("/one/f", "2").unwrap();
     a.write("/two/f", "2").unwrap();
     let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();

@@ -19,7 +19,7 @@ struct Patience(AtomicU64);
 impl CallMonitor for Patience {
     fn progress(&self, _: u64, _: Option<u64>) {}
 
-    fn stop(&self) -> Option<StopReason> {
+    fn stop_reason(&self) -> Option<StopReason> {
         let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         left.is_err().then_some(StopReason::Cancelled)
     }
@@ -37,7 +37,7 @@ impl CallMonitor for AfterLoading {
         self.loaded.store(u64::from(Some(done) == total), Ordering::Relaxed);
     }
 
-    fn stop(&self) -> Option<StopReason> {
+    fn stop_reason(&self) -> Option<StopReason> {
         let lets = |left: u64| left.checked_sub(1);
         let is_over = || self.more.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lets).is_err();
         (self.loaded.load(Ordering::Relaxed) == 1 && is_over()).then_some(StopReason::Cancelled)
@@ -91,7 +91,7 @@ fn cancelled_everywhere(prepare: impl Fn(&World), act: impl Fn(&Vfs) -> Result<(
         let world = World::new();
         prepare(&world);
         let before = world.shows();
-        match act(&world.vfs.watched(Arc::new(Patience(AtomicU64::new(patience))))) {
+        match act(&world.vfs.with_monitor(Arc::new(Patience(AtomicU64::new(patience))))) {
             Ok(()) => {
                 assert!(world.shows() != before);
                 return patience;
@@ -112,7 +112,7 @@ fn a_copy_to_another_store_is_cancelled_while_its_files_are_put_into_place() {
             let world = World::new();
             let before = world.shows();
             let watch = AfterLoading { loaded: AtomicU64::new(0), more: AtomicU64::new(more) };
-            let copied = world.vfs.watched(Arc::new(watch)).copy(from, to, Overwrite::Refuse);
+            let copied = world.vfs.with_monitor(Arc::new(watch)).copy(from, to, Overwrite::Refuse);
             assert!(
                 matches!(copied, Err(Error::Stopped(StopReason::Cancelled))),
                 "{from} {more}: {copied:?}"

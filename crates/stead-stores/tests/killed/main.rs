@@ -82,8 +82,8 @@ fn round(act: Act, other: Other, how: How, calls: Calls, when: usize) -> Round {
     let root = temp.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let store = open(temp.path(), how);
-    let (before, first) = acts::set_up(&door(&store, "dies"), || store.version().unwrap());
-    let set_up = store.version().unwrap();
+    let (before, first) = acts::set_up(&door(&store, "dies"), || store.latest_revision().unwrap());
+    let set_up = store.latest_revision().unwrap();
 
     let mut command = Command::new(std::env::current_exe().unwrap());
     let How { keep, durability } = how;
@@ -162,7 +162,7 @@ impl Found<'_> {
         let deeds = |agent: &str| {
             let query =
                 RevisionQuery { after: self.set_up, agent: Some(agent.to_owned()), ..RevisionQuery::all() };
-            store.deeds(&query).unwrap().deeds.len()
+            store.revisions(&query).unwrap().deeds.len()
         };
         let by_the_dead = deeds("dies");
         assert!(same || by_the_dead == usize::from(is_whole), "{by_the_dead} deeds of the dead process");

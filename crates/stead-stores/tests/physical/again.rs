@@ -21,7 +21,7 @@ fn door(store: &Arc<PhysicalStore>) -> Vfs {
 }
 
 fn log(store: &PhysicalStore) -> Vec<String> {
-    let deeds = store.deeds(&RevisionQuery::all()).unwrap().deeds;
+    let deeds = store.revisions(&RevisionQuery::all()).unwrap().deeds;
     let lines = deeds.iter().flat_map(|deed| &deed.lines);
     lines.filter_map(|line| Some(line.after.as_ref().or(line.before.as_ref())?.path.to_string())).collect()
 }
@@ -57,7 +57,7 @@ fn a_directory_made_anew_keeps_its_history_and_nothing_of_others_is_taken_back()
     let store = keeping(temp.path(), "site", &["site"]);
     assert_eq!(log(&store), ["a", "a"]);
     // What was displaced before is still there.
-    let deeds = store.deeds(&RevisionQuery::all()).unwrap().deeds;
+    let deeds = store.revisions(&RevisionQuery::all()).unwrap().deeds;
     let Some(NodeState { content: Some(past), .. }) = &deeds[0].lines[0].before else { panic!("{deeds:?}") };
     assert_eq!(content(&*store, past), b"one");
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
@@ -83,7 +83,7 @@ fn a_directory_made_anew_keeps_its_history_and_nothing_of_others_is_taken_back()
 
 fn content(store: &dyn Store, past: &ContentRef) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
-    store.open_past(past).unwrap().read_at(0, &mut bytes).unwrap();
+    store.open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
     bytes
 }
 

@@ -213,7 +213,7 @@ fn a_step_that_fails_takes_the_ones_before_it_back() {
     for (index, first) in firsts.iter().enumerate() {
         assert!(bench.store.apply(change(vec![first(), failing()])).is_err());
         for (path, node) in &nodes {
-            let found = bench.store.stat(&NodePath::node(*node)).map(|attr| attr.node);
+            let found = bench.store.stat(&NodePath::of_node(*node)).map(|attr| attr.node);
             assert_eq!(found.ok(), Some(*node), "{path} is found where it was, after step kind {index}");
         }
         assert_eq!(tree(&bench.store), before, "after step kind {index}");

@@ -16,7 +16,7 @@ pub(crate) type ToldDeed = Vec<(Option<String>, Option<String>)>;
 
 /// The deeds with their contents, newest first.
 pub(crate) fn told(store: &dyn Store) -> Vec<ToldDeed> {
-    let found = store.deeds(&RevisionQuery::all()).unwrap();
+    let found = store.revisions(&RevisionQuery::all()).unwrap();
     let said = |state: &Option<NodeState>| {
         let state = state.as_ref()?;
         let content = state.content.as_ref().map(|past| blake3::hash(&past_bytes(store, past)).to_hex());
@@ -41,7 +41,7 @@ pub(crate) fn without_content(told: &[ToldDeed]) -> Vec<ToldDeed> {
 
 fn past_bytes(store: &dyn Store, past: &stead_core::store::ContentRef) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
-    let count = store.open_past(past).unwrap().read_at(0, &mut bytes).unwrap();
+    let count = store.open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
     assert_eq!(count, bytes.len());
     bytes
 }
@@ -61,11 +61,11 @@ pub(crate) fn led_back(store: &dyn Store) -> Tree {
         .unwrap();
     let now = tree(store);
     for entry in &found {
-        let (parent, name) = entry.path.split().unwrap();
-        let parent = store.stat(&NodePath::path(StorePath::from_checked(parent))).unwrap().node;
+        let (parent, name) = entry.path.parent_and_name().unwrap();
+        let parent = store.stat(&NodePath::from_root(StorePath::from_checked(parent))).unwrap().node;
         nodes.insert(entry.attr.node, (parent, name.to_vec(), now[&entry.path.to_string()].clone()));
     }
-    let last = store.deeds(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().deeds.remove(0);
+    let last = store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().deeds.remove(0);
     for line in &last.lines {
         match &line.before {
             None => drop(nodes.remove(&line.node)),
@@ -92,7 +92,7 @@ pub(crate) fn led_back(store: &dyn Store) -> Tree {
 }
 
 fn lines(store: &dyn Store) -> Vec<NodeChange> {
-    store.deeds(&RevisionQuery::all()).unwrap().deeds.into_iter().flat_map(|deed| deed.lines).collect()
+    store.revisions(&RevisionQuery::all()).unwrap().deeds.into_iter().flat_map(|deed| deed.lines).collect()
 }
 
 fn text(store: &dyn Store, state: &Option<NodeState>) -> Option<String> {
@@ -124,7 +124,7 @@ fn damaged_content_that_was_kept_is_not_given_out() {
     file.set_modified(modified).unwrap();
 
     let past = past(&lines(&bench.store).remove(0).before);
-    let read = bench.store.open_past(&past).unwrap().read_at(0, &mut [0; 3]);
+    let read = bench.store.open_content(&past).unwrap().read_at(0, &mut [0; 3]);
     assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
     let back = Step::Write { at: at("a"), content: Content::Past(past), put: PutOptions::default() };
     assert!(matches!(apply(&bench.store, back), Err(StoreError::Corrupt(_))));
@@ -150,7 +150,7 @@ fn what_another_program_changed_in_between_is_unknown_and_its_content_is_kept() 
     std::fs::write(bench.host("a"), "theirs once more").unwrap();
     assert_eq!(lines(&bench.store)[0].after.as_ref().unwrap().content, None);
     std::fs::rename(bench.host("a"), bench.host("moved")).unwrap();
-    let found = bench.store.deeds(&RevisionQuery::all()).unwrap();
+    let found = bench.store.revisions(&RevisionQuery::all()).unwrap();
     let line = &found.deeds[0].lines[0];
     assert_eq!(line.after.as_ref().unwrap().content, None);
     assert!(!found.now.contains_key(&line.node));
@@ -173,7 +173,7 @@ fn a_file_that_is_too_large_is_not_kept_and_its_deed_says_so() {
     write(&bench.store, "tree/small", "small");
     write(&bench.store, "tree/in/large", "more than ten bytes");
     apply(&bench.store, remove_step("tree", Subtree::Directory)).unwrap();
-    let found = bench.store.deeds(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().deeds;
+    let found = bench.store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().deeds;
     assert_eq!(found[0].lines.len(), 4);
     let line = |name: &str| {
         let is = |line: &&NodeChange| line.before.as_ref().unwrap().name == name.as_bytes();
@@ -244,7 +244,7 @@ fn verify_finds_what_is_missing_and_what_is_not_what_it_was() {
         write(&bench.store, "a", content);
     }
     let told = lines(&bench.store);
-    let hashes: Vec<_> = told.iter().map(|line| line.before.as_ref()?.content.as_ref()?.identity()).collect();
+    let hashes: Vec<_> = told.iter().map(|line| line.before.as_ref()?.content.as_ref()?.id()).collect();
     assert!(hashes[0].is_some() && hashes[1].is_some() && hashes[0] != hashes[1]);
     let verified = bench.store.verify(&mut |_| ()).unwrap();
     assert_eq!((verified.problems, verified.contents), (Vec::new(), 2));
@@ -273,7 +273,7 @@ fn another_store_on_the_same_directory_sees_the_same_deeds() {
     assert_eq!(text(&bench.store, &lines(&bench.store)[0].before).as_deref(), Some("three"));
     // Quotas are counted together, too.
     let quota = |bytes| {
-        QuotaRoot::new(StorePath::here(), QuotaLimits { bytes: Some(bytes), ..QuotaLimits::default() })
+        QuotaRoot::new(StorePath::empty(), QuotaLimits { bytes: Some(bytes), ..QuotaLimits::default() })
     };
     let under = |store: &PhysicalStore, content: &str| {
         store.apply(Change { quotas: vec![quota(11)], ..change(vec![write_step("c", content)]) })
@@ -282,7 +282,7 @@ fn another_store_on_the_same_directory_sees_the_same_deeds() {
     assert!(under(&other, "12345678").is_ok(), "an overwrite counts the difference");
     assert!(matches!(under(&bench.store, "123456789"), Err(StoreError::OverQuota { used: 11, .. })));
     under(&other, "12").unwrap();
-    assert_eq!(other.usage(&StorePath::here()).unwrap(), Usage { bytes: 5, files: 2 });
+    assert_eq!(other.usage(&StorePath::empty()).unwrap(), Usage { bytes: 5, files: 2 });
 }
 
 #[test]
@@ -303,10 +303,10 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
         });
     });
     assert_eq!(read(&store, "there"), "before Stead came");
-    assert!(store.about().history);
-    assert_eq!(store.version().unwrap().0, 0);
+    assert!(store.info().history);
+    assert_eq!(store.latest_revision().unwrap().0, 0);
     assert!(lines(&store).is_empty());
-    assert_eq!(store.usage(&StorePath::here()).unwrap().files, 1);
+    assert_eq!(store.usage(&StorePath::empty()).unwrap().files, 1);
     store.verify(&mut |_| ()).unwrap();
     assert!(!temp.path().join("stead.db").exists(), "looking makes nothing");
     write(&store, "there", "after");

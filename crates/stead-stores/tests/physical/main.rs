@@ -108,7 +108,7 @@ pub fn open(temp: &Path, change: impl FnOnce(&mut PhysicalOptions)) -> PhysicalS
 }
 
 pub fn at(path: &str) -> NodePath {
-    NodePath::path(StorePath::from_checked(path))
+    NodePath::from_root(StorePath::from_checked(path))
 }
 
 pub fn change(steps: Vec<Step>) -> Change {
@@ -187,7 +187,7 @@ pub fn tree(store: &dyn Store) -> Tree {
         })
         .unwrap();
     for entry in found {
-        let place = NodePath::path(entry.path.clone());
+        let place = NodePath::from_root(entry.path.clone());
         let content = match entry.attr.kind {
             NodeKind::File => store.read(&place, 1 << 30).unwrap().bytes,
             NodeKind::Symlink => store.read_link(&place).unwrap(),

@@ -47,9 +47,9 @@ fn what_this_user_may_not_read_stays_unread() {
     // Nor is it read as what was there before.
     door.write("/w/f", "public").unwrap();
     door.set_attributes("/w/f", Some(0o644), None).unwrap();
-    let deeds = store.deeds(&RevisionQuery::all()).unwrap().deeds;
+    let deeds = store.revisions(&RevisionQuery::all()).unwrap().deeds;
     let before = deeds.last().unwrap().lines[0].before.as_ref().unwrap().content.as_ref().unwrap();
-    assert!(matches!(store.open_past(before).map(drop), Err(StoreError::HostDenied)));
+    assert!(matches!(store.open_content(before).map(drop), Err(StoreError::HostDenied)));
     door.undo(UndoTarget::Last(2), UndoOptions::default()).unwrap();
     denied(door.read("/w/f").map(drop));
     fs::set_permissions(root.join("f"), Permissions::from_mode(0o600)).unwrap();
@@ -84,10 +84,10 @@ fn a_write_takes_the_right_to_run_as_another_away() {
         }),
         ("into it", &|| {
             let node = bench.store.stat(&at("f")).unwrap().node;
-            let mut draft = bench.store.draft(DraftBase::File(&NodePath::node(node))).unwrap();
+            let mut draft = bench.store.draft(DraftBase::File(&NodePath::of_node(node))).unwrap();
             draft.write_at(1, b"x").unwrap();
             let content = Content::Sealed(draft.seal().unwrap());
-            let step = Step::Write { at: NodePath::node(node), content, put: PutOptions::default() };
+            let step = Step::Write { at: NodePath::of_node(node), content, put: PutOptions::default() };
             apply(&bench.store, step).unwrap();
         }),
     ];

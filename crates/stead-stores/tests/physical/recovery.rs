@@ -72,7 +72,7 @@ fn what_was_acknowledged_is_not_taken_for_a_torn_write_later() {
     drop(store);
     let store = open(temp.path(), |_| ());
     assert_eq!(read(&store, "log"), "one\ntw");
-    assert_eq!(store.deeds(&stead_core::store::RevisionQuery::all()).unwrap().deeds.len(), 2);
+    assert_eq!(store.revisions(&stead_core::store::RevisionQuery::all()).unwrap().deeds.len(), 2);
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
 

@@ -90,7 +90,7 @@ fn a_node_is_itself_or_not_found_while_the_host_gives_its_name_to_others() {
         });
         let check = || {
             for round in 0..ROUNDS {
-                let place = NodePath::node(node);
+                let place = NodePath::of_node(node);
                 let size = match round % 3 {
                     0 => bench.store.open(&place).map(|content| content.attr().size),
                     1 => bench.store.draft(DraftBase::File(&place)).map(|draft| draft.size()),

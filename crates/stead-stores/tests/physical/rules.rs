@@ -398,7 +398,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     let bench = Bench::new();
     write(&bench.store, "file", &"0123456789".repeat(10));
     let node = bench.store.stat(&at("file")).unwrap().node;
-    let mut draft = bench.store.draft(DraftBase::File(&NodePath::node(node))).unwrap();
+    let mut draft = bench.store.draft(DraftBase::File(&NodePath::of_node(node))).unwrap();
     draft.write_at(5, b"XY").unwrap();
     draft.write_at(120, b"end").unwrap();
     let mut seen = vec![1; 200];
@@ -410,7 +410,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     let mut other = std::fs::OpenOptions::new().append(true).open(bench.host("file")).unwrap();
     other.write_all(b"more").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    let written = Step::Write { at: NodePath::node(node), content, put: PutOptions::default() };
+    let written = Step::Write { at: NodePath::of_node(node), content, put: PutOptions::default() };
     assert_eq!(apply(&bench.store, written).unwrap().attr.unwrap().node, node);
     let bytes = std::fs::read(bench.host("file")).unwrap();
     assert_eq!(&bytes[3..9], b"34XY78");
@@ -462,7 +462,7 @@ fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confineme
     let file = bench.store.stat(&at("a/b/file")).unwrap().node;
     let dir = bench.store.stat(&at("a/b")).unwrap().node;
     apply(&bench.store, rename_step("a", "z/y", Replace::Refuse)).unwrap();
-    assert_eq!(bench.store.read(&NodePath::node(file), 10).unwrap().bytes, b"x");
+    assert_eq!(bench.store.read(&NodePath::of_node(file), 10).unwrap().bytes, b"x");
     let child = NodePath::child(dir, &Name::new(*b"file").unwrap());
     assert_eq!(bench.store.stat(&child).unwrap().node, file);
     symlink("file", bench.host("z/y/b/link")).unwrap();
@@ -470,12 +470,12 @@ fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confineme
         link_hit(bench.store.read(&NodePath { from: dir, path: StorePath::from_checked("link/x") }, 10));
     assert_eq!((hit.depth, &*hit.target), (1, &b"file"[..]));
     let link = bench.store.stat(&NodePath { from: dir, path: StorePath::from_checked("link") }).unwrap().node;
-    assert_eq!(link_hit(bench.store.read(&NodePath::node(link), 10)).depth, 0);
-    assert_eq!(bench.store.read_link(&NodePath::node(link)).unwrap(), b"file");
+    assert_eq!(link_hit(bench.store.read(&NodePath::of_node(link), 10)).depth, 0);
+    assert_eq!(bench.store.read_link(&NodePath::of_node(link)).unwrap(), b"file");
     // Both are there at once, so the other one can't have its inode.
     std::fs::write(bench.host("z/y/b/other"), "another").unwrap();
     std::fs::rename(bench.host("z/y/b/other"), bench.host("z/y/b/file")).unwrap();
-    assert!(matches!(bench.store.read(&NodePath::node(file), 10), Err(StoreError::NotFound)));
+    assert!(matches!(bench.store.read(&NodePath::of_node(file), 10), Err(StoreError::NotFound)));
     apply(&bench.store, remove_step("z", Subtree::Directory)).unwrap();
     assert!(matches!(bench.store.stat(&child), Err(StoreError::NotFound)));
 }

@@ -78,16 +78,16 @@ fn opened(temp: &Path, change: impl Fn(&mut PhysicalOptions)) -> (Arc<PhysicalSt
 
 fn extents(tops: &[&str], scratch: &[&str]) -> CaptureScopes {
     let globs = || PathGlobs::new(scratch, Anchor::AnyDirectory).unwrap();
-    let extent = |top: &&str| CaptureScope::new(StorePath::from_checked(*top), StorePath::here(), globs());
+    let extent = |top: &&str| CaptureScope::new(StorePath::from_checked(*top), StorePath::empty(), globs());
     tops.iter().map(extent).collect()
 }
 
 fn snapshot(store: &PhysicalStore, database: &Database, tops: &[&str], scratch: &[&str]) -> Snapshot {
     let at = SystemClock.now();
     let operation = change(Vec::new()).operation;
-    let taken = store.take_in(&extents(tops, scratch), &operation, &mut |_| Ok(())).unwrap().unwrap();
+    let taken = store.capture(&extents(tops, scratch), &operation, &mut |_| Ok(())).unwrap().unwrap();
     let new = NewSnapshot { agent: "tester".into(), prefix: None, label: None, at };
-    database.snapshot_with(new, vec![taken]).unwrap()
+    database.snapshot_with_captures(new, vec![taken]).unwrap()
 }
 
 /// What a Store holds, as far as a snapshot does: no special files.
@@ -259,7 +259,7 @@ fn what_differs_is_told_whoever_made_it_so() {
     let one = site.snapshot();
     let diff = |from, to| {
         let found = site.door(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
-        found.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect::<Vec<_>>()
+        found.iter().map(|one| format!("{} {}", one.differs.as_str(), one.path)).collect::<Vec<_>>()
     };
     assert_eq!(diff(one.version, RevisionNumber::NOW), [""; 0]);
     site.put("a", "2\n");
@@ -329,19 +329,19 @@ fn a_snapshot_that_another_one_overtakes_is_made_again() {
     site.put("a", "1");
     let take = || {
         let operation = change(Vec::new()).operation;
-        site.store.take_in(&extents(&[""], &[]), &operation, &mut |_| Ok(())).unwrap().unwrap()
+        site.store.capture(&extents(&[""], &[]), &operation, &mut |_| Ok(())).unwrap().unwrap()
     };
     let new = || NewSnapshot { agent: "tester".into(), prefix: None, label: None, at: SystemClock.now() };
     let (slow, quick) = (take(), take());
-    site.database.snapshot_with(new(), vec![quick]).unwrap();
-    let overtaken = site.database.snapshot_with(new(), vec![slow]);
+    site.database.snapshot_with_captures(new(), vec![quick]).unwrap();
+    let overtaken = site.database.snapshot_with_captures(new(), vec![slow]);
     assert!(matches!(overtaken, Err(StoreError::Conflict)), "{overtaken:?}");
     // Not by one that was given up, either.
     drop(take());
     site.put("a", "2");
     let made = site.snapshot();
     assert_eq!(read(&*site.store.as_of(made.version).unwrap(), "a"), "2");
-    let elsewhere = Database::in_memory().snapshot_with(new(), vec![take()]);
+    let elsewhere = Database::in_memory().snapshot_with_captures(new(), vec![take()]);
     assert!(matches!(elsewhere, Err(StoreError::Invalid(_))), "{elsewhere:?}");
 }
 

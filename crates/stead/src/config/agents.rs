@@ -8,7 +8,7 @@ use stead_core::glob::{Anchor, PathGlobs};
 use stead_core::tools::{ResultFormat, TOOLS, ToolChoice};
 
 use super::host::HostCheckKind;
-use super::nearest::{listed, nearest};
+use super::nearest::{nearest, quoted_list};
 use super::section::{Document, Section, WithSpan};
 use super::{AgentConfig, WorkspaceConfig};
 use super::{amount, later};
@@ -19,18 +19,18 @@ pub(super) fn agents(
     stores: &[String],
 ) -> BTreeMap<String, AgentConfig> {
     let mut agents = BTreeMap::new();
-    for (name, mut section) in top.named("agents") {
+    for (name, mut section) in top.named_tables("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
         let workspaces = workspaces(document, &name, &mut section, stores);
-        let quota = amount::quota(&mut section);
+        let quota = amount::read_quota(&mut section);
         let tools = tools(&mut section);
         later::agent(&mut section);
-        if !section.has_almost("workspaces") && !section.has_almost("executor") {
-            section.problem(format!(
+        if !section.has_similar_key("workspaces") && !section.has_similar_key("executor") {
+            section.add_problem(format!(
                 "the agent `{name}` has neither a Workspace nor an Executor; add [[agents.{name}.workspaces]]"
             ));
         }
-        section.finish();
+        section.reject_unknown_keys();
         agents.insert(name, AgentConfig { description, workspaces, quota, tools });
     }
     agents
@@ -45,9 +45,10 @@ fn tools(section: &mut Section<'_>) -> ToolChoice {
             if !names.contains(&name.value) {
                 let hint = match nearest(name.value, names.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("there are {}", listed(names.iter().copied())),
+                    None => format!("there are {}", quoted_list(names.iter().copied())),
                 };
-                section.wrong(name, format!("there is no tool `{}`; {hint}", name.value.escape_debug()));
+                section
+                    .reject_value(name, format!("there is no tool `{}`; {hint}", name.value.escape_debug()));
             }
         }
         Some(found.value.iter().map(|name| name.value.to_owned()).collect())
@@ -76,10 +77,10 @@ fn workspaces(
                 "two Workspaces have the prefix `{}`, here and in line {first}; give each its own",
                 prefix.value
             );
-            section.wrong(prefix, message);
+            section.reject_value(prefix, message);
         }
         if let Some(prefix) = &prefix {
-            section.check(
+            section.add_host_check(
                 prefix,
                 HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
             );
@@ -87,7 +88,7 @@ fn workspaces(
         if let Some(workspace) = workspace(&mut section, prefix.map(|prefix| prefix.value), stores) {
             workspaces.push(workspace);
         }
-        section.finish();
+        section.reject_unknown_keys();
     }
     workspaces
 }
@@ -102,24 +103,24 @@ fn workspace(
     let scope = scope.and_then(|text| match text.value.parse() {
         Ok(scope) => Some(scope),
         Err(error) => {
-            section.wrong(&text, error);
+            section.reject_value(&text, error);
             None
         }
     });
     let store = section.required("store", "the name of one of the [stores]");
-    let store = store.and_then(|name| known(section, &name, stores));
+    let store = store.and_then(|name| known_store(section, &name, stores));
     let path = match section.text("path") {
         Some(text) => path(section, text),
         None => Some(WithSpan { value: VfsPath::root(), span: 0..0 }),
     };
     if let (Some(store), Some(path)) = (&store, &path) {
-        section.check(path, HostCheckKind::Mount { store: store.clone(), path: path.value.clone() });
+        section.add_host_check(path, HostCheckKind::Mount { store: store.clone(), path: path.value.clone() });
     }
     let description = section.text("description").map(|text| text.value.to_owned());
     let protect = section.texts("protect").and_then(|found| globs(section, &found));
     let scratch = section.texts("scratch").and_then(|found| globs(section, &found)).unwrap_or_default();
-    let quota = amount::quota(section);
-    let ask = match section.choice("ask", &["never", "changes", "everything"]) {
+    let quota = amount::read_quota(section);
+    let ask = match section.one_of("ask", &["never", "changes", "everything"]) {
         Some(WithSpan { value: "changes", .. }) => ApprovalPolicy::Changes,
         Some(WithSpan { value: "everything", .. }) => ApprovalPolicy::Everything,
         _ => ApprovalPolicy::Never,
@@ -142,13 +143,13 @@ fn path(section: &Section<'_>, text: WithSpan<&str>) -> Option<WithSpan<VfsPath>
     match VfsPath::parse(text.value) {
         Ok(value) => Some(WithSpan { value, span: text.span }),
         Err(error) => {
-            section.wrong(&text, error);
+            section.reject_value(&text, error);
             None
         }
     }
 }
 
-fn known(section: &Section<'_>, name: &WithSpan<&str>, stores: &[String]) -> Option<String> {
+fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &[String]) -> Option<String> {
     let names = || stores.iter().map(String::as_str);
     if names().any(|store| store == name.value) {
         return Some(name.value.to_owned());
@@ -156,9 +157,9 @@ fn known(section: &Section<'_>, name: &WithSpan<&str>, stores: &[String]) -> Opt
     let hint = match nearest(name.value, names()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if stores.is_empty() => format!("add [stores.{}]", name.value.escape_debug()),
-        None => format!("there are {}", listed(names())),
+        None => format!("there are {}", quoted_list(names())),
     };
-    section.wrong(name, format!("there is no Store `{}`; {hint}", name.value.escape_debug()));
+    section.reject_value(name, format!("there is no Store `{}`; {hint}", name.value.escape_debug()));
     None
 }
 
@@ -166,7 +167,7 @@ fn globs(section: &Section<'_>, found: &WithSpan<Vec<WithSpan<&str>>>) -> Option
     let glob = |text: &WithSpan<&str>| match PathGlobs::new([text.value], Anchor::AnyDirectory) {
         Ok(_) => Some(text.value.to_owned()),
         Err(error) => {
-            section.wrong(text, error);
+            section.reject_value(text, error);
             None
         }
     };

@@ -12,60 +12,60 @@ const BYTE_UNITS: [(&str, u64); 5] =
 const TIME_UNITS: [(&str, u64); 5] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
 
 /// A number of bytes.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    amount(text, &BYTE_UNITS).ok_or_else(|| {
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+    parse_with_unit(text, &BYTE_UNITS).ok_or_else(|| {
         let text = text.escape_debug();
         format!("`{text}` is no number of bytes; write one with its unit: \"64MiB\" (B, KiB, MiB, GiB, TiB)")
     })
 }
 
 /// A time.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    amount(text, &TIME_UNITS).map(Duration::from_secs).ok_or_else(|| {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    parse_with_unit(text, &TIME_UNITS).map(Duration::from_secs).ok_or_else(|| {
         let text = text.escape_debug();
         format!("`{text}` is no length of time; write one with its unit: \"14d\" (s, m, h, d, w)")
     })
 }
 
 /// `quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }`
-pub(super) fn quota(section: &mut Section<'_>) -> QuotaLimits {
+pub(super) fn read_quota(section: &mut Section<'_>) -> QuotaLimits {
     let mut limits = QuotaLimits::default();
     if !section.has("quota") {
-        section.leave_open("quota");
+        section.accept_key("quota");
         return limits;
     }
     let Some(mut quota) = section.table("quota") else { return limits };
     for (key, limit) in [("bytes", &mut limits.bytes), ("file_bytes", &mut limits.file_bytes)] {
         if let Some(text) = quota.text(key) {
-            match bytes(text.value) {
+            match parse_bytes(text.value) {
                 Ok(parsed) => *limit = Some(parsed),
-                Err(message) => quota.wrong(&text, message),
+                Err(message) => quota.reject_value(&text, message),
             }
         }
     }
     limits.files = quota.number("files").map(|number| number.value);
-    quota.finish();
+    quota.reject_unknown_keys();
     limits
 }
 
 /// `[history]`: how long versions are kept.
-pub(super) fn history(top: &mut Section<'_>) -> Retention {
+pub(super) fn read_history(top: &mut Section<'_>) -> Retention {
     let mut retention = Retention::default();
     let Some(mut history) = top.table("history") else { return retention };
     if let Some(age) = history.text("age") {
-        match duration(age.value) {
+        match parse_duration(age.value) {
             Ok(parsed) => retention.age = parsed,
-            Err(message) => history.wrong(&age, message),
+            Err(message) => history.reject_value(&age, message),
         }
     }
     if let Some(versions) = history.number("versions") {
         retention.versions = versions.value;
     }
-    history.finish();
+    history.reject_unknown_keys();
     retention
 }
 
-fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
@@ -78,13 +78,13 @@ mod tests {
 
     #[test]
     fn amounts_have_units() {
-        assert_eq!(bytes("64MiB"), Ok(64 << 20));
-        assert_eq!(bytes("0B"), Ok(0));
-        assert_eq!(bytes("3 KiB"), Ok(3 << 10));
-        assert_eq!(duration("14d"), Ok(Duration::from_secs(14 * 86_400)));
+        assert_eq!(parse_bytes("64MiB"), Ok(64 << 20));
+        assert_eq!(parse_bytes("0B"), Ok(0));
+        assert_eq!(parse_bytes("3 KiB"), Ok(3 << 10));
+        assert_eq!(parse_duration("14d"), Ok(Duration::from_secs(14 * 86_400)));
         for wrong in ["", "64", "MiB", "64mb", "-1B", "1.5GiB", "99999999TiB", "64MiB "] {
-            assert!(bytes(wrong).unwrap_err().contains(wrong), "{wrong}");
+            assert!(parse_bytes(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
-        assert!(duration("14").is_err());
+        assert!(parse_duration("14").is_err());
     }
 }

@@ -14,7 +14,7 @@ use stead_stores::{DisplacedRetention, state_folder_of};
 use super::{
     AgentConfig, AuditConfig, Config, DatabaseConfig, FILE_NAME, StoreConfig, WorkspaceConfig, directory_of,
 };
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped_path};
 
 /// A directory, and what is allowed there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +49,8 @@ impl Config {
     ///
     /// What Stead keeps for itself lies in the user's state folder, under a name that the directories decide, and never
     /// inside them.
-    pub fn of_directories(agent: &str, directories: &[ScopedDirectory]) -> Result<Config> {
-        of_directories(agent, directories, |real| {
+    pub fn for_directories(agent: &str, directories: &[ScopedDirectory]) -> Result<Config> {
+        for_directories(agent, directories, |real| {
             state_folder_of(real).ok_or_else(|| {
                 Error::Invalid("there is no home directory to keep state in; set XDG_STATE_HOME".into())
             })
@@ -58,7 +58,7 @@ impl Config {
     }
 }
 
-fn of_directories(
+fn for_directories(
     agent: &str,
     directories: &[ScopedDirectory],
     state_folder: impl FnOnce(&[&Path]) -> Result<PathBuf>,
@@ -67,7 +67,9 @@ fn of_directories(
     for directory in directories {
         let path = fs::canonicalize(&directory.path)
             .and_then(|path| if path.is_dir() { Ok(path) } else { Err(io::ErrorKind::NotADirectory.into()) })
-            .map_err(|cause| Error::host(format!("`{}` can't be used", shown(&directory.path)), cause))?;
+            .map_err(|cause| {
+                Error::host(format!("`{}` can't be used", escaped_path(&directory.path)), cause)
+            })?;
         let prefix = free_prefix(&path, &workspaces)?;
         let store = prefix.as_str().trim_start_matches('/').to_owned();
         stores.insert(
@@ -91,16 +93,16 @@ fn of_directories(
     if let Some(bypass) = agent_config.bypasses(&stores).first() {
         let written = |workspace: &WorkspaceConfig| {
             let index = agent_config.workspaces.iter().position(|known| known == workspace);
-            index.map_or_else(String::new, |index| shown(&directories[index].path).to_string())
+            index.map_or_else(String::new, |index| escaped_path(&directories[index].path).to_string())
         };
         return Err(Error::Invalid(bypass.told(&written(bypass.inner), &written(bypass.outer))));
     }
     let real: Vec<_> = real.iter().map(PathBuf::as_path).collect();
     let home = state_folder(&real)?;
-    make_private_tree(&home).map_err(no_state_folder)?;
+    create_private_directories(&home).map_err(state_folder_error)?;
     let file = home.join(FILE_NAME);
     Ok(Config {
-        database: DatabaseConfig::beside(directory_of(&file)),
+        database: DatabaseConfig::default_in(directory_of(&file)),
         file,
         stores,
         agents: BTreeMap::from([(agent.to_owned(), agent_config)]),
@@ -112,7 +114,7 @@ fn of_directories(
 }
 
 /// Says which variable decides where the folder is. Its path is the host's business, and an agent may read this.
-fn no_state_folder(cause: io::Error) -> Error {
+fn state_folder_error(cause: io::Error) -> Error {
     let what = "Stead's own files lie in the folder that XDG_STATE_HOME names (`~/.local/state` where it is not set), and \
                 nothing can be made there; set XDG_STATE_HOME to a directory that you may write";
     Error::host(what, cause)
@@ -124,7 +126,7 @@ fn free_prefix(path: &Path, taken: &[WorkspaceConfig]) -> Result<VfsPath> {
     let base = name.and_then(|name| VfsPath::parse(&format!("/{name}")).ok()).ok_or_else(|| {
         Error::Invalid(format!(
             "the name of `{}` can't be a Workspace's; rename the directory, or write a stead.toml",
-            shown(path)
+            escaped_path(path)
         ))
     })?;
     let numbered = (2..).map_while(|n| VfsPath::parse(&format!("{base}-{n}")).ok());
@@ -134,7 +136,7 @@ fn free_prefix(path: &Path, taken: &[WorkspaceConfig]) -> Result<VfsPath> {
     Ok(free.unwrap_or(base))
 }
 
-fn make_private_tree(directory: &Path) -> io::Result<()> {
+fn create_private_directories(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().mode(0o700).recursive(true).create(directory)
 }
@@ -161,7 +163,7 @@ mod tests {
         fs::write(host.path().join("file"), "").unwrap();
         let directories = [ScopedDirectory { path: host.path().into(), scope: AccessScope::ReadOnly }];
         let state = host.path().join("file/stead/x");
-        let told = of_directories("agent", &directories, |_| Ok(state)).unwrap_err().to_string();
+        let told = for_directories("agent", &directories, |_| Ok(state)).unwrap_err().to_string();
         assert!(told.contains("set XDG_STATE_HOME to a directory that you may write"), "{told}");
         assert!(!told.contains(host.path().to_str().unwrap()), "{told}");
     }
@@ -178,7 +180,7 @@ mod tests {
             ScopedDirectory { path: one.clone(), scope: AccessScope::ReadOnly },
             ScopedDirectory { path: two.clone(), scope: AccessScope::ReadWrite },
         ];
-        let config = of_directories("agent", &directories, |_| Ok(state.clone())).unwrap();
+        let config = for_directories("agent", &directories, |_| Ok(state.clone())).unwrap();
         let stead = Stead::open(&config, "agent").unwrap();
         let prefixes: Vec<_> =
             stead.vfs().workspaces().map(|workspace| workspace.prefix().to_string()).collect();
@@ -199,6 +201,6 @@ mod tests {
     fn what_is_no_directory_is_told() {
         let host = tempfile::tempdir().unwrap();
         let missing = ScopedDirectory { path: host.path().join("no"), scope: AccessScope::ReadOnly };
-        assert!(of_directories("agent", &[missing], |_| Ok(host.path().to_owned())).is_err());
+        assert!(for_directories("agent", &[missing], |_| Ok(host.path().to_owned())).is_err());
     }
 }

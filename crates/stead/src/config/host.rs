@@ -45,21 +45,21 @@ pub struct HostReport {
 
 impl Config {
     /// Looks whether the directories and the database that it names are there and can be used. Nothing is made.
-    pub fn survey(&self) -> HostReport {
+    pub fn check_host(&self) -> HostReport {
         let mut survey = HostReport::default();
         for HostCheck { line, column, look } in &self.checks {
             let (line, column) = (*line, *column);
             let say = |message: String| ConfigDiagnostic { line, column, message };
             match look {
                 HostCheckKind::Directory { store } => {
-                    survey.problems.extend(self.wrong_directory(store).map(say))
+                    survey.problems.extend(self.directory_problem(store).map(say))
                 }
                 HostCheckKind::Mount { store, path } => {
-                    survey.notes.extend(self.empty_mount(store, path).map(say))
+                    survey.notes.extend(self.mount_warning(store, path).map(say))
                 }
                 // Told when the file is loaded.
                 HostCheckKind::Overlap { .. } => {}
-                HostCheckKind::Database => survey.problems.extend(self.wrong_database().map(say)),
+                HostCheckKind::Database => survey.problems.extend(self.database_problem().map(say)),
             }
         }
         survey.problems.sort();
@@ -70,7 +70,7 @@ impl Config {
     /// Refuses what can't take the place of a configuration that works: an empty file, which may be one that is just
     /// being written, and one that names what is not there.
     pub fn check_usable(&self) -> Result<(), ConfigProblems> {
-        let mut problems = self.survey().problems;
+        let mut problems = self.check_host().problems;
         if self.stores.is_empty() && self.agents.is_empty() {
             let message = "the file says nothing: there is no Store and no agent".to_owned();
             problems.push(ConfigDiagnostic { line: 1, column: 1, message });
@@ -96,16 +96,16 @@ impl Config {
         problems
     }
 
-    fn directory(&self, store: &str) -> Option<&Path> {
+    fn store_directory(&self, store: &str) -> Option<&Path> {
         match self.stores.get(store) {
             Some(StoreConfig::Physical { path, .. }) => Some(path),
             _ => None,
         }
     }
 
-    fn wrong_directory(&self, store: &str) -> Option<String> {
+    fn directory_problem(&self, store: &str) -> Option<String> {
         let name = store.escape_debug();
-        match fs::read_dir(self.directory(store)?).err()?.kind() {
+        match fs::read_dir(self.store_directory(store)?).err()?.kind() {
             io::ErrorKind::NotFound => {
                 Some(format!("the directory of the Store `{name}` is not there; make it, or correct `path`"))
             }
@@ -116,8 +116,8 @@ impl Config {
         }
     }
 
-    fn empty_mount(&self, store: &str, path: &VfsPath) -> Option<String> {
-        let root = self.directory(store).filter(|root| root.is_dir())?;
+    fn mount_warning(&self, store: &str, path: &VfsPath) -> Option<String> {
+        let root = self.store_directory(store).filter(|root| root.is_dir())?;
         let name = store.escape_debug();
         match fs::metadata(root.join(&path.as_str()[1..])) {
             Ok(there) if there.is_dir() => None,
@@ -130,7 +130,7 @@ impl Config {
         }
     }
 
-    fn wrong_database(&self) -> Option<String> {
+    fn database_problem(&self) -> Option<String> {
         let path = &self.database.path;
         let mut first = [0; SQLITE_MAGIC.len()];
         match File::open(path).and_then(|mut file| file.read_exact(&mut first)) {

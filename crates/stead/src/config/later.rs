@@ -8,38 +8,38 @@ use super::section::Section;
 /// Keys of a Workspace.
 pub(super) fn workspace(section: &mut Section<'_>) {
     section.flag("managed");
-    section.choice("per", &["agent", "thread"]);
-    section.choice("fork", &["thread"]);
+    section.one_of("per", &["agent", "thread"]);
+    section.one_of("fork", &["thread"]);
     for key in ["managed", "per", "fork"] {
-        section.no_effect(key);
+        section.warn_no_effect(key);
     }
 }
 
 /// Keys of an agent.
 pub(super) fn agent(section: &mut Section<'_>) {
-    let scope = section.choice("scope", &["agent", "thread", "hybrid"]);
+    let scope = section.one_of("scope", &["agent", "thread", "hybrid"]);
     if scope.is_some_and(|scope| scope.value != "agent") {
-        section.no_effect("scope");
+        section.warn_no_effect("scope");
     }
     section.text("idle_timeout");
     if let Some(mut state) = section.table("state") {
         state.flag("enabled");
-        state.finish();
+        state.reject_unknown_keys();
     }
     if let Some(mut executor) = section.table("executor") {
         // Each kind has keys of its own, which are its own to judge.
-        executor.choice("kind", &["local", "docker", "e2b", "daytona", "modal"]);
+        executor.one_of("kind", &["local", "docker", "e2b", "daytona", "modal"]);
     }
     for key in ["idle_timeout", "state", "executor"] {
-        section.no_effect(key);
+        section.warn_no_effect(key);
     }
 }
 
 /// Tables of the whole file.
-pub(super) fn parts(top: &mut Section<'_>) {
+pub(super) fn top_level(top: &mut Section<'_>) {
     top.table("ttl");
     top.tables("organization");
     for key in ["ttl", "organization"] {
-        top.no_effect(key);
+        top.warn_no_effect(key);
     }
 }

@@ -162,10 +162,10 @@ impl Config {
         let document = Document::new(text);
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
-            document.problem(&error.span().unwrap_or_default(), error.message().replace('\n', " "));
+            document.add_problem(&error.span().unwrap_or_default(), error.message().replace('\n', " "));
         }
         // Half of a file says nothing about the other half, so what is no TOML is told alone.
-        let parts = errors.is_empty().then(|| read(&document, table.get_ref(), directory_of(file)));
+        let parts = errors.is_empty().then(|| read_tables(&document, table.get_ref(), directory_of(file)));
         let (problems, notes, checks) = document.finish();
         match parts {
             Some((database, stores, agents, audit, history)) if problems.is_empty() => {
@@ -191,14 +191,14 @@ impl Config {
     }
 
     /// What can be used and was probably not meant: keys that have no effect, a file that says nothing.
-    pub fn notes(&self) -> &[ConfigDiagnostic] {
+    pub fn warnings(&self) -> &[ConfigDiagnostic] {
         &self.notes
     }
 }
 
 impl DatabaseConfig {
     /// The database that is used unless another is named.
-    fn beside(directory: &Path) -> Self {
+    fn default_in(directory: &Path) -> Self {
         DatabaseConfig {
             path: directory.join(STATE_DIRECTORY_NAME).join("stead.db"),
             durability: Durability::Full,
@@ -217,26 +217,26 @@ fn directory_of(file: &Path) -> &Path {
 type ConfigTables =
     (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>, AuditConfig, Retention);
 
-fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> ConfigTables {
+fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> ConfigTables {
     if table.is_empty() {
         let message =
             "the file says nothing: there is no Store and no agent; `stead init` writes one that works";
-        document.note(&(0..0), message);
+        document.add_warning(&(0..0), message);
     }
-    let mut top = document.top(table);
+    let mut top = document.root_section(table);
     let database = stores::database(&mut top, directory);
     let stores = stores::stores(&mut top, directory);
     let agents = agents::agents(document, &mut top, &stores.names);
-    let audit = audit(&mut top);
-    let history = amount::history(&mut top);
-    later::parts(&mut top);
-    top.finish();
+    let audit = read_audit(&mut top);
+    let history = amount::read_history(&mut top);
+    later::top_level(&mut top);
+    top.reject_unknown_keys();
     (database, stores.usable, agents, audit, history)
 }
 
-fn audit(top: &mut Section<'_>) -> AuditConfig {
+fn read_audit(top: &mut Section<'_>) -> AuditConfig {
     let Some(mut section) = top.table("audit") else { return AuditConfig { enabled: true } };
     let enabled = section.flag("enabled").is_none_or(|enabled| enabled.value);
-    section.finish();
+    section.reject_unknown_keys();
     AuditConfig { enabled }
 }

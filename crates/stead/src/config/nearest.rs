@@ -3,12 +3,12 @@
 /// The nearest of `known`, if it is near enough to be a slip.
 pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let slips = (written.chars().count() / 3).max(1);
-    let measured = known.into_iter().map(|word| (distance(written, word), word));
+    let measured = known.into_iter().map(|word| (edit_distance(written, word), word));
     measured.filter(|(distance, _)| *distance <= slips).min().map(|(_, word)| word)
 }
 
 /// How many characters have to be added, dropped, changed or swapped with their neighbour.
-fn distance(one: &str, other: &str) -> usize {
+fn edit_distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut before_last = Vec::new();
     let mut last: Vec<usize> = (0..=other.len()).collect();
@@ -29,7 +29,7 @@ fn distance(one: &str, other: &str) -> usize {
 }
 
 /// Names as a sentence lists them: "`a`, `b` and `c`".
-pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.split_last() {
         None => "none".into(),
@@ -44,11 +44,11 @@ mod tests {
 
     #[test]
     fn a_slip_is_counted_as_one() {
-        assert_eq!(distance("prefix", "prefix"), 0);
-        assert_eq!(distance("prefx", "prefix"), 1);
-        assert_eq!(distance("perfix", "prefix"), 1);
-        assert_eq!(distance("scope", "store"), 2);
-        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(edit_distance("prefix", "prefix"), 0);
+        assert_eq!(edit_distance("prefx", "prefix"), 1);
+        assert_eq!(edit_distance("perfix", "prefix"), 1);
+        assert_eq!(edit_distance("scope", "store"), 2);
+        assert_eq!(edit_distance("", "abc"), 3);
     }
 
     #[test]
@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn names_are_listed_as_in_a_sentence() {
-        assert_eq!(listed(["a", "b", "c"]), "`a`, `b` and `c`");
-        assert_eq!(listed(["a"]), "`a`");
-        assert_eq!(listed([]), "none");
+        assert_eq!(quoted_list(["a", "b", "c"]), "`a`, `b` and `c`");
+        assert_eq!(quoted_list(["a"]), "`a`");
+        assert_eq!(quoted_list([]), "none");
     }
 }

@@ -69,7 +69,7 @@ impl AgentConfig {
     /// Whether what lies `below` a Workspace is reached through it, and not through one that is nested in it.
     fn shows(&self, workspace: &WorkspaceConfig, below: Option<&str>) -> bool {
         let Some(path) = below.and_then(|below| descend(&workspace.prefix, below)) else { return true };
-        let around = self.workspaces.iter().filter(|other| path.below(&other.prefix).is_some());
+        let around = self.workspaces.iter().filter(|other| path.strip_prefix(&other.prefix).is_some());
         around
             .max_by_key(|other| other.prefix.depth())
             .is_none_or(|nearest| nearest.prefix == workspace.prefix)
@@ -85,10 +85,11 @@ fn withheld(inner: &WorkspaceConfig, outer: &WorkspaceConfig, below: Option<&str
     if both.iter().any(|access| outer.scope.allows(*access) && !inner.scope.allows(*access)) {
         return Some(Withheld::Scope);
     }
-    if both
-        .iter()
-        .any(|access| outer.scope.allows(*access) && inner.ask.covers(*access) && !outer.ask.covers(*access))
-    {
+    if both.iter().any(|access| {
+        outer.scope.allows(*access)
+            && inner.ask.requires_approval(*access)
+            && !outer.ask.requires_approval(*access)
+    }) {
         return Some(Withheld::Ask);
     }
     let unprotected = outer.scope.allows(Access::Write) && !protects_as_much(outer, inner, below);
@@ -129,8 +130,8 @@ impl Bypass<'_> {
                 (format!("is {}", self.inner.scope.name()), format!("is {}", self.outer.scope.name()))
             }
             Withheld::Ask => (
-                format!("has ask = \"{}\"", self.inner.ask.word()),
-                format!("has ask = \"{}\"", self.outer.ask.word()),
+                format!("has ask = \"{}\"", self.inner.ask.as_str()),
+                format!("has ask = \"{}\"", self.outer.ask.as_str()),
             ),
             Withheld::Protect => ("protects some names".to_owned(), "does not protect them".to_owned()),
         };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use stead_core::VfsPath;
 
 use super::{StoreConfig, WorkspaceConfig};
-use crate::on_host::resolved;
+use crate::on_host::resolve_symlinks;
 
 /// Where a Workspace's files are.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ impl Place {
     /// The path of this place below another one: `Some("")` where they are the same, `None` where it lies elsewhere, and
     /// `Some(None)` where it lies inside under a name that is not text.
     pub(super) fn below(&self, outer: &Place) -> Option<Option<String>> {
-        let inside = |path: &VfsPath, outer: &VfsPath| path.below(outer).map(|rest| Some(rest.to_owned()));
+        let inside =
+            |path: &VfsPath, outer: &VfsPath| path.strip_prefix(outer).map(|rest| Some(rest.to_owned()));
         match (self, outer) {
             (Place::Host(inner), Place::Host(outer)) => {
                 inner.below(outer).map(|rest| rest.to_str().map(str::to_owned))
@@ -71,7 +72,7 @@ impl Place {
 
 impl HostDirectory {
     fn at(path: &Path, mounts: &[Mounted]) -> Self {
-        let path = resolved(path);
+        let path = resolve_symlinks(path);
         let known = |there: &Path| {
             let found = fs::metadata(there).ok()?;
             Some((found.dev(), found.ino(), path.strip_prefix(there).ok()?.to_owned()))

@@ -5,9 +5,9 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use stead_core::name::harmless;
+use stead_core::name::escape_text;
 
-use crate::error::shown;
+use crate::error::escaped_path;
 
 /// Why there is no configuration to work with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum ConfigError {
     )]
     NotFound,
     /// The file can't be read.
-    #[error("`{}` can't be read: {}", shown(file), crate::error::words(*kind))]
+    #[error("`{}` can't be read: {}", escaped_path(file), crate::error::io_error_text(*kind))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -46,7 +46,7 @@ impl fmt::Display for ConfigProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
             let newline = if index == 0 { "" } else { "\n" };
-            write!(f, "{newline}{}:{problem}", shown(&self.file))?;
+            write!(f, "{newline}{}:{problem}", escaped_path(&self.file))?;
         }
         Ok(())
     }
@@ -65,10 +65,10 @@ pub struct ConfigDiagnostic {
 
 impl ConfigDiagnostic {
     /// Something to say about a stretch of `text`.
-    pub(super) fn at(text: &str, span: &Range<usize>, message: &str) -> Self {
-        let (line, column) = position(text, span.start);
+    pub(super) fn at_span(text: &str, span: &Range<usize>, message: &str) -> Self {
+        let (line, column) = line_and_column(text, span.start);
         // Names of the file stand in it, which may hold anything.
-        ConfigDiagnostic { line, column, message: harmless(message).to_string() }
+        ConfigDiagnostic { line, column, message: escape_text(message).to_string() }
     }
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for ConfigDiagnostic {
 }
 
 /// The line and the column of a byte, counted from 1.
-pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
+pub(super) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn lines_and_columns_are_counted_from_one_in_characters() {
         let text = "a\n\u{e9}b\n";
-        assert_eq!(position(text, 0), (1, 1));
-        assert_eq!(position(text, 2), (2, 1));
-        assert_eq!(position(text, 4), (2, 2));
-        assert_eq!(position(text, 999), (3, 1));
+        assert_eq!(line_and_column(text, 0), (1, 1));
+        assert_eq!(line_and_column(text, 2), (2, 1));
+        assert_eq!(line_and_column(text, 4), (2, 2));
+        assert_eq!(line_and_column(text, 999), (3, 1));
     }
 }

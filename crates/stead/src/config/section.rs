@@ -9,8 +9,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::host::{HostCheck, HostCheckKind};
-use super::nearest::{listed, nearest};
-use super::problem::{ConfigDiagnostic, position};
+use super::nearest::{nearest, quoted_list};
+use super::problem::{ConfigDiagnostic, line_and_column};
 
 /// The file's text, and what there is to say about it.
 pub(super) struct Document<'t> {
@@ -26,28 +26,28 @@ impl<'t> Document<'t> {
     }
 
     /// Says that something is wrong.
-    pub(super) fn problem(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.problems.borrow_mut().push(ConfigDiagnostic::at(self.text, span, &message.into()));
+    pub(super) fn add_problem(&self, span: &Range<usize>, message: impl Into<String>) {
+        self.problems.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
     }
 
     /// Says that something has no effect.
-    pub(super) fn note(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.notes.borrow_mut().push(ConfigDiagnostic::at(self.text, span, &message.into()));
+    pub(super) fn add_warning(&self, span: &Range<usize>, message: impl Into<String>) {
+        self.notes.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
     }
 
     /// Remembers what has to be looked up on the host, and where the file speaks of it.
-    fn check(&self, span: &Range<usize>, look: HostCheckKind) {
-        let (line, column) = position(self.text, span.start);
+    fn add_host_check(&self, span: &Range<usize>, look: HostCheckKind) {
+        let (line, column) = line_and_column(self.text, span.start);
         self.checks.borrow_mut().push(HostCheck { line, column, look });
     }
 
     /// The line where a stretch of the text begins.
     pub(super) fn line(&self, span: &Range<usize>) -> usize {
-        position(self.text, span.start).0
+        line_and_column(self.text, span.start).0
     }
 
     /// The whole file as a section.
-    pub(super) fn top<'d>(&'d self, table: &'d DeTable<'d>) -> Section<'d> {
+    pub(super) fn root_section<'d>(&'d self, table: &'d DeTable<'d>) -> Section<'d> {
         Section { document: self, table, name: String::new(), span: 0..0, asked: Vec::new() }
     }
 
@@ -80,21 +80,21 @@ pub(super) struct WithSpan<T> {
 
 impl<'d> Section<'d> {
     /// Says that the table lacks something, or is wrong as a whole.
-    pub(super) fn problem(&self, message: impl Into<String>) {
-        self.document.problem(&self.span, message);
+    pub(super) fn add_problem(&self, message: impl Into<String>) {
+        self.document.add_problem(&self.span, message);
     }
 
     /// Says that a value is wrong.
-    pub(super) fn wrong<T>(&self, at: &WithSpan<T>, message: impl ToString) {
-        self.document.problem(&at.span, message.to_string());
+    pub(super) fn reject_value<T>(&self, at: &WithSpan<T>, message: impl ToString) {
+        self.document.add_problem(&at.span, message.to_string());
     }
 
     /// Has something looked up on the host that this value speaks of.
-    pub(super) fn check<T>(&self, at: &WithSpan<T>, look: HostCheckKind) {
-        self.document.check(&at.span, look);
+    pub(super) fn add_host_check<T>(&self, at: &WithSpan<T>, look: HostCheckKind) {
+        self.document.add_host_check(&at.span, look);
     }
 
-    fn child(&self, name: &str) -> String {
+    fn qualified_name(&self, name: &str) -> String {
         if self.name.is_empty() { name.to_owned() } else { format!("{}.{name}", self.name) }
     }
 
@@ -118,8 +118,8 @@ impl<'d> Section<'d> {
         match read(found.get_ref()) {
             Some(value) => Some(WithSpan { value, span: found.span() }),
             None => {
-                let kind = kind_of(found.get_ref());
-                self.document.problem(&found.span(), format!("`{key}` has to be {what}, not {kind}"));
+                let kind = type_name_of(found.get_ref());
+                self.document.add_problem(&found.span(), format!("`{key}` has to be {what}, not {kind}"));
                 None
             }
         }
@@ -154,26 +154,26 @@ impl<'d> Section<'d> {
     pub(super) fn required(&mut self, key: &'static str, what_for: &str) -> Option<WithSpan<&'d str>> {
         if !self.table.contains_key(key) {
             self.asked.push(key);
-            if self.has_almost(key) {
+            if self.has_similar_key(key) {
                 return None;
             }
-            self.problem(format!("`{}` needs `{key}`: {what_for}", self.name));
+            self.add_problem(format!("`{}` needs `{key}`: {what_for}", self.name));
             return None;
         }
         self.text(key)
     }
 
     /// A text that has to be one of a few.
-    pub(super) fn choice(&mut self, key: &'static str, choices: &[&str]) -> Option<WithSpan<&'d str>> {
+    pub(super) fn one_of(&mut self, key: &'static str, choices: &[&str]) -> Option<WithSpan<&'d str>> {
         let found = self.text(key)?;
         if choices.contains(&found.value) {
             return Some(found);
         }
         let hint = match nearest(found.value, choices.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("it takes {}", listed(choices.iter().copied())),
+            None => format!("it takes {}", quoted_list(choices.iter().copied())),
         };
-        self.wrong(&found, format!("`{key}` can't be `{}`; {hint}", found.value.escape_debug()));
+        self.reject_value(&found, format!("`{key}` can't be `{}`; {hint}", found.value.escape_debug()));
         None
     }
 
@@ -181,23 +181,26 @@ impl<'d> Section<'d> {
     pub(super) fn table(&mut self, key: &'static str) -> Option<Section<'d>> {
         let table = self.read(key, "a table", |value| value.as_table())?;
         let span = self.key_span(key);
-        Some(self.inner(self.child(key), table.value, span))
+        Some(self.subsection(self.qualified_name(key), table.value, span))
     }
 
     /// The tables under a key, each with a name of its own: `[stores.code]`.
-    pub(super) fn named(&mut self, key: &'static str) -> Vec<(String, Section<'d>)> {
+    pub(super) fn named_tables(&mut self, key: &'static str) -> Vec<(String, Section<'d>)> {
         let Some(tables) = self.table(key) else { return Vec::new() };
         let mut named = Vec::new();
         for (name, value) in tables.table {
             match value.get_ref().as_table() {
                 Some(table) => {
-                    let title = tables.child(name.get_ref());
-                    named.push((name.get_ref().to_string(), self.inner(title, table, name.span())));
+                    let title = tables.qualified_name(name.get_ref());
+                    named.push((name.get_ref().to_string(), self.subsection(title, table, name.span())));
                 }
                 None => {
-                    let message =
-                        format!("`{}` has to be a table: [{}]", name.get_ref(), tables.child(name.get_ref()));
-                    self.document.problem(&name.span(), message);
+                    let message = format!(
+                        "`{}` has to be a table: [{}]",
+                        name.get_ref(),
+                        tables.qualified_name(name.get_ref())
+                    );
+                    self.document.add_problem(&name.span(), message);
                 }
             }
         }
@@ -208,7 +211,7 @@ impl<'d> Section<'d> {
 
     /// A list of tables under a key: `[[agents.coder.workspaces]]`.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<Section<'d>> {
-        let what = format!("a list of tables: [[{}]]", self.child(key));
+        let what = format!("a list of tables: [[{}]]", self.qualified_name(key));
         let found = self.read(key, &what, |value| {
             let at = |item: &'d Spanned<DeValue<'d>>| {
                 item.get_ref().as_table().map(|value| WithSpan { value, span: item.span() })
@@ -216,23 +219,26 @@ impl<'d> Section<'d> {
             value.as_array()?.iter().map(at).collect::<Option<Vec<_>>>()
         });
         let found = found.map(|found| found.value).unwrap_or_default();
-        found.into_iter().map(|table| self.inner(self.child(key), table.value, table.span)).collect()
+        found
+            .into_iter()
+            .map(|table| self.subsection(self.qualified_name(key), table.value, table.span))
+            .collect()
     }
 
-    fn inner(&self, name: String, table: &'d DeTable<'d>, span: Range<usize>) -> Section<'d> {
+    fn subsection(&self, name: String, table: &'d DeTable<'d>, span: Range<usize>) -> Section<'d> {
         Section { document: self.document, table, name, span, asked: Vec::new() }
     }
 
     /// Says that a key has no effect yet, if it is there.
-    pub(super) fn no_effect(&self, key: &str) {
+    pub(super) fn warn_no_effect(&self, key: &str) {
         if self.table.contains_key(key) {
-            let message = format!("`{}` has no effect in this version", self.child(key));
-            self.document.note(&self.key_span(key), message);
+            let message = format!("`{}` has no effect in this version", self.qualified_name(key));
+            self.document.add_warning(&self.key_span(key), message);
         }
     }
 
     /// Whether a key is there and says yes or no.
-    pub(super) fn is_flag(&self, key: &str) -> bool {
+    pub(super) fn is_bool(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|value| value.get_ref().as_bool().is_some())
     }
 
@@ -242,17 +248,17 @@ impl<'d> Section<'d> {
     }
 
     /// Whether a key is there that was probably meant to be this one: a slip is told once, as what it is.
-    pub(super) fn has_almost(&self, key: &str) -> bool {
+    pub(super) fn has_similar_key(&self, key: &str) -> bool {
         self.table.iter().any(|(written, _)| nearest(written.get_ref(), [key]).is_some())
     }
 
     /// Lets every key pass: parts whose keys belong to others.
-    pub(super) fn leave_open(&mut self, key: &'static str) {
+    pub(super) fn accept_key(&mut self, key: &'static str) {
         self.asked.push(key);
     }
 
     /// Ends the reading: what nobody asked for is a key that does not exist.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn reject_unknown_keys(&mut self) {
         for (key, _) in self.table {
             let written = key.get_ref().as_ref();
             if self.asked.contains(&written) {
@@ -260,16 +266,16 @@ impl<'d> Section<'d> {
             }
             let hint = match nearest(written, self.asked.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it takes {}", listed(self.asked.iter().copied())),
+                None => format!("it takes {}", quoted_list(self.asked.iter().copied())),
             };
             let place = if self.name.is_empty() { "the file".into() } else { format!("`{}`", self.name) };
             let message = format!("`{}` is no key of {place}; {hint}", written.escape_debug());
-            self.document.problem(&key.span(), message);
+            self.document.add_problem(&key.span(), message);
         }
     }
 }
 
-fn kind_of(value: &DeValue<'_>) -> &'static str {
+fn type_name_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "text",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",

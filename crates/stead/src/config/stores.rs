@@ -18,27 +18,27 @@ pub(super) struct ParsedStores {
 }
 
 pub(super) fn database(top: &mut Section<'_>, directory: &Path) -> DatabaseConfig {
-    let mut database = DatabaseConfig::beside(directory);
+    let mut database = DatabaseConfig::default_in(directory);
     let Some(mut section) = top.table("database") else { return database };
     if let Some(url) = section.text("url") {
         match sqlite_file(url.value) {
             Ok(file) if directory.join(file).is_dir() => {
-                section.wrong(&url, "a directory is there; write \"sqlite:\" and a file");
+                section.reject_value(&url, "a directory is there; write \"sqlite:\" and a file");
             }
             Ok(file) => {
                 database.path = directory.join(file);
-                section.check(&url, HostCheckKind::Database);
+                section.add_host_check(&url, HostCheckKind::Database);
             }
-            Err(message) => section.wrong(&url, message),
+            Err(message) => section.reject_value(&url, message),
         }
     }
     if let Some(durability) = section.text("durability") {
         match durability.value.parse() {
             Ok(parsed) => database.durability = parsed,
-            Err(error) => section.wrong(&durability, error),
+            Err(error) => section.reject_value(&durability, error),
         }
     }
-    section.finish();
+    section.reject_unknown_keys();
     database
 }
 
@@ -67,7 +67,7 @@ fn sqlite_file(url: &str) -> Result<&str, String> {
 
 pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> ParsedStores {
     let mut stores = ParsedStores { usable: BTreeMap::new(), names: Vec::new() };
-    for (name, mut section) in top.named("stores") {
+    for (name, mut section) in top.named_tables("stores") {
         if let Some(store) = store(&name, &mut section, directory) {
             stores.usable.insert(name.clone(), store);
         }
@@ -78,7 +78,7 @@ pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> ParsedStores {
 
 fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
     let kind = match section.has("kind") {
-        true => section.choice("kind", &["physical", "virtual", "memory", "s3", "agentfs"]),
+        true => section.one_of("kind", &["physical", "virtual", "memory", "s3", "agentfs"]),
         false => section.required("kind", "\"physical\", \"virtual\" or \"memory\""),
     };
     let Some(kind) = kind else {
@@ -86,83 +86,86 @@ fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<Stor
         return None;
     };
     let store = match kind.value {
-        "physical" => physical(name, section, directory),
-        "virtual" => namespace(name, section).map(|namespace| StoreConfig::Virtual { namespace }),
+        "physical" => read_physical(name, section, directory),
+        "virtual" => read_namespace(name, section).map(|namespace| StoreConfig::Virtual { namespace }),
         "memory" => Some(StoreConfig::Memory),
         other => {
             let message = format!(
                 "a Store of the kind `{other}` is not supported in this version; use \"physical\", \"virtual\" or \"memory\""
             );
-            section.wrong(&kind, message);
+            section.reject_value(&kind, message);
             return None;
         }
     };
-    section.finish();
+    section.reject_unknown_keys();
     store
 }
 
-fn physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
+fn read_physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
     let path = section.required("path", "the directory, counted from this file")?;
     match path.value {
-        "" => section.wrong(&path, "`path` is empty; write \".\" for the directory of this file"),
+        "" => section.reject_value(&path, "`path` is empty; write \".\" for the directory of this file"),
         home if home == "~" || home.starts_with("~/") => {
-            section.wrong(&path, "`~` is not expanded here; write the directory out")
+            section.reject_value(&path, "`~` is not expanded here; write the directory out")
         }
         text => {
-            section.check(&path, HostCheckKind::Directory { store: name.to_owned() });
-            return Some(StoreConfig::Physical { path: joined(directory, text), keep: keep(section) });
+            section.add_host_check(&path, HostCheckKind::Directory { store: name.to_owned() });
+            return Some(StoreConfig::Physical {
+                path: resolve_path(directory, text),
+                keep: read_displaced_retention(section),
+            });
         }
     }
     None
 }
 
 /// `keep = false`, or how much is kept and for how long.
-fn keep(section: &mut Section<'_>) -> Option<DisplacedRetention> {
+fn read_displaced_retention(section: &mut Section<'_>) -> Option<DisplacedRetention> {
     let mut options = DisplacedRetention::default();
     if !section.has("keep") {
-        section.leave_open("keep");
+        section.accept_key("keep");
         return Some(options);
     }
-    if section.is_flag("keep") {
+    if section.is_bool("keep") {
         return section.flag("keep").filter(|keep| keep.value).map(|_| options);
     }
     let mut keep = section.table("keep")?;
     if let Some(age) = keep.text("age") {
-        match amount::duration(age.value) {
+        match amount::parse_duration(age.value) {
             Ok(parsed) => options.age = parsed,
-            Err(message) => keep.wrong(&age, message),
+            Err(message) => keep.reject_value(&age, message),
         }
     }
     for (key, option) in [("bytes", &mut options.bytes), ("file_bytes", &mut options.file_bytes)] {
         if let Some(bytes) = keep.text(key) {
-            match amount::bytes(bytes.value) {
+            match amount::parse_bytes(bytes.value) {
                 Ok(parsed) => *option = parsed,
-                Err(message) => keep.wrong(&bytes, message),
+                Err(message) => keep.reject_value(&bytes, message),
             }
         }
     }
-    keep.finish();
+    keep.reject_unknown_keys();
     Some(options)
 }
 
 /// A path of the file, counted from its directory. `srv/code` rather than `./srv/code`: it is shown to people.
-fn joined(directory: &Path, path: &str) -> PathBuf {
+fn resolve_path(directory: &Path, path: &str) -> PathBuf {
     if directory == Path::new(".") { PathBuf::from(path) } else { directory.join(path) }
 }
 
-fn namespace(name: &str, section: &mut Section<'_>) -> Option<Vec<String>> {
+fn read_namespace(name: &str, section: &mut Section<'_>) -> Option<Vec<String>> {
     if !section.has("namespace") {
-        section.leave_open("namespace");
+        section.accept_key("namespace");
         return Some(vec![name.to_owned()]);
     }
     let parts = section.texts("namespace")?;
     if parts.value.is_empty() {
-        section.wrong(&parts, "`namespace` is empty; write at least one part: [\"notes\"]");
+        section.reject_value(&parts, "`namespace` is empty; write at least one part: [\"notes\"]");
         return None;
     }
     let owned = |part: &WithSpan<&str>| {
         if part.value.is_empty() {
-            section.wrong(part, "a part of `namespace` is empty");
+            section.reject_value(part, "a part of `namespace` is empty");
             return None;
         }
         Some(part.value.to_owned())

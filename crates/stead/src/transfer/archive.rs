@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Read};
 
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use stead_core::{Name, Timestamp, VfsPath};
 use tar::{Archive, Entry, EntryType};
 
@@ -46,13 +46,13 @@ impl<R: Read> Read for EntryContent<'_, R> {
 }
 
 impl<R: Read> SourceContent for EntryContent<'_, R> {
-    fn again(&mut self) -> io::Result<bool> {
+    fn try_rewind(&mut self) -> io::Result<bool> {
         Ok(false)
     }
 }
 
 /// Hands over everything in an archive.
-pub(super) fn unload(
+pub(super) fn import_archive(
     stream: impl Read,
     name: &str,
     to: &VfsPath,
@@ -61,7 +61,7 @@ pub(super) fn unload(
     let (ended, cut_off) = (Cell::new(false), Cell::new(false));
     let failed = |cause: io::Error| match cause.kind() {
         // The archive itself, not the host, has no more to give.
-        io::ErrorKind::Other | io::ErrorKind::UnexpectedEof if ended.get() => ends_early(name),
+        io::ErrorKind::Other | io::ErrorKind::UnexpectedEof if ended.get() => truncated_error(name),
         // What the host has to say has a kind; this is about the archive itself.
         io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
         _ => Error::host(format!("`{name}` can't be read on"), cause),
@@ -71,33 +71,33 @@ pub(super) fn unload(
     let mut left = Vec::new();
     for entry in archive.entries().map_err(failed)? {
         let mut entry = entry.map_err(failed)?;
-        let shown = escaped(&entry.path_bytes()).to_string();
-        let path = match inside(to, &entry.path_bytes()) {
+        let shown = escape_name(&entry.path_bytes()).to_string();
+        let path = match destination_path(to, &entry.path_bytes()) {
             Ok(path) => path,
             Err(reason) => {
                 importer.tally.refuse(shown, reason);
                 continue;
             }
         };
-        let carried = carried(&mut entry).map_err(failed)?;
+        let carried = attributes_of(&mut entry).map_err(failed)?;
         match entry.header().entry_type() {
             EntryType::Directory => {
-                let entered = importer.directory(&path)?;
+                let entered = importer.ensure_directory(&path)?;
                 if entered && path != *to {
                     left.push((path, carried));
                 }
             }
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 let mut body = EntryContent { entry, left: carried.size, cut_off: &cut_off };
-                let put = importer.file(&path, carried, &mut body);
-                put.map_err(|error| if cut_off.get() { ends_early(name) } else { error })?;
+                let put = importer.import_file(&path, carried, &mut body);
+                put.map_err(|error| if cut_off.get() { truncated_error(name) } else { error })?;
             }
             EntryType::Symlink => match entry.link_name_bytes() {
-                Some(target) => importer.symlink(&path, &target)?,
+                Some(target) => importer.import_symlink(&path, &target)?,
                 None => importer.tally.refuse(shown, "it is a symlink that leads nowhere"),
             },
-            EntryType::Link => match entry.link_name_bytes().map(|first| inside(to, &first)) {
-                Some(Ok(first)) => importer.second_name(&path, &first)?,
+            EntryType::Link => match entry.link_name_bytes().map(|first| destination_path(to, &first)) {
+                Some(Ok(first)) => importer.import_hard_link(&path, &first)?,
                 Some(Err(reason)) => importer.tally.refuse(shown, reason),
                 None => importer.tally.refuse(shown, "it is a hard link that leads nowhere"),
             },
@@ -110,13 +110,13 @@ pub(super) fn unload(
     }
     // Innermost first, although only a directory's own entries change its time.
     for (path, carried) in left.into_iter().rev() {
-        importer.leave(&path, carried)?;
+        importer.finish_directory(&path, carried)?;
     }
     Ok(())
 }
 
 /// An archive that was not copied, or not sent, to its end.
-fn ends_early(name: &str) -> Error {
+fn truncated_error(name: &str) -> Error {
     Error::Invalid(format!(
         "`{name}` is cut off: it ends in the middle of a file; what came before may have arrived; \
          get the whole archive and import it again"
@@ -124,7 +124,7 @@ fn ends_early(name: &str) -> Error {
 }
 
 /// The path of an entry below where the import goes, or why it has none.
-fn inside(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
+fn destination_path(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
     if bytes.starts_with(b"/") {
         return Err("its path is absolute".into());
     }
@@ -135,7 +135,7 @@ fn inside(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
             b".." => return Err("its path climbs with `..`".into()),
             name => {
                 let name = Name::new(name).ok_or("no path can hold this name")?;
-                let plain = name.as_plain().ok_or("no path can hold this name")?;
+                let plain = name.as_path_component().ok_or("no path can hold this name")?;
                 path = path.join(plain).map_err(|error| error.to_string())?;
             }
         }
@@ -143,13 +143,13 @@ fn inside(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
     Ok(path)
 }
 
-fn carried(entry: &mut Entry<'_, impl Read>) -> io::Result<ImportedAttr> {
+fn attributes_of(entry: &mut Entry<'_, impl Read>) -> io::Result<ImportedAttr> {
     let size = entry.size();
     let mode = entry.header().mode()? & MODE_BITS;
     let mut modified = Timestamp::from_secs(i64::try_from(entry.header().mtime()?).unwrap_or(0));
     if let Some(extensions) = entry.pax_extensions()? {
         let precise = extensions.flatten().find(|extension| extension.key_bytes() == b"mtime");
-        if let Some(precise) = precise.and_then(|extension| decimal(extension.value().ok()?)) {
+        if let Some(precise) = precise.and_then(|extension| parse_pax_time(extension.value().ok()?)) {
             modified = precise;
         }
     }
@@ -157,7 +157,7 @@ fn carried(entry: &mut Entry<'_, impl Read>) -> io::Result<ImportedAttr> {
 }
 
 /// A time as pax writes it: seconds since 1970, with a fraction.
-fn decimal(text: &str) -> Option<Timestamp> {
+fn parse_pax_time(text: &str) -> Option<Timestamp> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let seconds: i64 = whole.parse().ok()?;
     let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
@@ -173,18 +173,18 @@ mod tests {
 
     #[test]
     fn a_time_is_read_with_its_fraction() {
-        assert_eq!(decimal("12"), Some(Timestamp::from_secs(12)));
-        assert_eq!(decimal("12.5"), Some(Timestamp(12_500_000_000)));
-        assert_eq!(decimal("12.0000000019"), Some(Timestamp(12_000_000_001)));
-        assert_eq!(decimal("-1.5"), Some(Timestamp(-1_500_000_000)));
-        assert_eq!(decimal("now"), None);
-        assert_eq!(decimal("1.x"), None);
+        assert_eq!(parse_pax_time("12"), Some(Timestamp::from_secs(12)));
+        assert_eq!(parse_pax_time("12.5"), Some(Timestamp(12_500_000_000)));
+        assert_eq!(parse_pax_time("12.0000000019"), Some(Timestamp(12_000_000_001)));
+        assert_eq!(parse_pax_time("-1.5"), Some(Timestamp(-1_500_000_000)));
+        assert_eq!(parse_pax_time("now"), None);
+        assert_eq!(parse_pax_time("1.x"), None);
     }
 
     #[test]
     fn no_path_of_an_archive_leads_out() {
         let to = VfsPath::parse("/notes").unwrap();
-        let at = |path: &str| inside(&to, path.as_bytes()).map(|path| path.to_string());
+        let at = |path: &str| destination_path(&to, path.as_bytes()).map(|path| path.to_string());
         assert_eq!(at("./a//b/"), Ok("/notes/a/b".into()));
         assert_eq!(at("./"), Ok("/notes".into()));
         assert_eq!(at("...x/..y"), Ok("/notes/...x/..y".into()));

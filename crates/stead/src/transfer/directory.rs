@@ -10,10 +10,10 @@ use stead_core::{Name, VfsPath};
 use super::host::{HostAttr, HostDir, HostKind};
 use super::import::{ImportedAttr, Importer, SourceContent};
 use crate::config::STATE_DIRECTORY_NAME;
-use crate::error::{Error, Result, words};
+use crate::error::{Error, Result, io_error_text};
 
 impl SourceContent for File {
-    fn again(&mut self) -> io::Result<bool> {
+    fn try_rewind(&mut self) -> io::Result<bool> {
         self.rewind().map(|()| true)
     }
 }
@@ -25,14 +25,19 @@ impl From<HostAttr> for ImportedAttr {
 }
 
 /// Hands over everything in a directory of the host.
-pub(super) fn unload(path: &Path, name: &str, to: &VfsPath, importer: &mut Importer<'_, '_>) -> Result<()> {
+pub(super) fn import_directory(
+    path: &Path,
+    name: &str,
+    to: &VfsPath,
+    importer: &mut Importer<'_, '_>,
+) -> Result<()> {
     let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
     let directory = HostDir::open(path).map_err(failed)?;
     let names = directory.names().map_err(failed)?;
-    entries(&directory, &names, to, importer)
+    import_entries(&directory, &names, to, importer)
 }
 
-fn entries(
+fn import_entries(
     directory: &HostDir,
     names: &[Box<CStr>],
     to: &VfsPath,
@@ -41,7 +46,7 @@ fn entries(
     for host_name in names {
         let name = Name::new(host_name.to_bytes()).expect("a host's name is a name");
         let shown = format!("{}/{name}", if to.is_root() { "" } else { to.as_str() });
-        let Some(plain) = name.as_plain() else {
+        let Some(plain) = name.as_path_component() else {
             importer.tally.refuse(shown, "no path can hold this name");
             continue;
         };
@@ -52,10 +57,10 @@ fn entries(
                 continue;
             }
         };
-        match entry(directory, host_name, &path, importer) {
+        match import_entry(directory, host_name, &path, importer) {
             // One unreadable file does not keep the others from travelling.
             Err(EntryError::Host(cause)) => {
-                importer.tally.refuse(shown, format!("it can't be read: {}", words(cause.kind())))
+                importer.tally.refuse(shown, format!("it can't be read: {}", io_error_text(cause.kind())))
             }
             Err(EntryError::Other(error)) => return Err(error),
             Ok(()) => {}
@@ -84,7 +89,7 @@ impl From<Error> for EntryError {
     }
 }
 
-fn entry(
+fn import_entry(
     directory: &HostDir,
     name: &CStr,
     path: &VfsPath,
@@ -98,16 +103,16 @@ fn entry(
         HostKind::Directory => {
             let child = directory.enter(name)?;
             let names = child.names()?;
-            if importer.directory(path)? {
-                entries(&child, &names, path, importer)?;
-                importer.leave(path, attr.into())?;
+            if importer.ensure_directory(path)? {
+                import_entries(&child, &names, path, importer)?;
+                importer.finish_directory(path, attr.into())?;
             }
         }
         HostKind::File => {
-            let (mut file, attr) = directory.read(name)?;
-            importer.file(path, attr.into(), &mut file)?;
+            let (mut file, attr) = directory.open_file(name)?;
+            importer.import_file(path, attr.into(), &mut file)?;
         }
-        HostKind::Symlink => importer.symlink(path, &directory.read_link(name)?)?,
+        HostKind::Symlink => importer.import_symlink(path, &directory.read_link(name)?)?,
         HostKind::Special => importer.tally.skip(path, "it is no file, directory or symlink"),
     }
     Ok(())

@@ -11,8 +11,8 @@ use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
 
 use super::into_archive::ArchiveSink;
 use super::into_directory::DirectorySink;
-use super::{CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, piece};
-use crate::error::{Error, Result, shown};
+use super::{CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, buffer_size};
+use crate::error::{Error, Result, escaped_path};
 
 /// How many entries of a directory are held at once.
 const PAGE_SIZE: usize = 1_000;
@@ -81,13 +81,13 @@ pub(super) enum WriteOutcome {
 /// What takes an export in. Names are single components.
 pub(super) trait Sink {
     /// How a message calls an entry.
-    fn shown(&self, name: &str) -> String;
+    fn display_path(&self, name: &str) -> String;
     /// Makes a directory and goes into it.
     fn enter(&mut self, name: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
     /// Goes back out of a directory, which is complete.
     fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()>;
     /// Whether a file is there as it should be; `open` opens what it should hold.
-    fn has(
+    fn is_up_to_date(
         &mut self,
         name: &str,
         leaving: ExportedAttr,
@@ -95,10 +95,14 @@ pub(super) trait Sink {
         open: &mut dyn FnMut() -> Result<FileReader>,
     ) -> Result<bool>;
     /// Takes a file.
-    fn file(&mut self, name: &str, leaving: ExportedAttr, content: &mut dyn Read)
-    -> io::Result<WriteOutcome>;
+    fn write_file(
+        &mut self,
+        name: &str,
+        leaving: ExportedAttr,
+        content: &mut dyn Read,
+    ) -> io::Result<WriteOutcome>;
     /// Takes a symlink.
-    fn symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
+    fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
     /// Ends it all.
     fn finish(&mut self) -> io::Result<()>;
 }
@@ -116,13 +120,13 @@ pub fn export(
     watch: &mut dyn TransferObserver,
 ) -> Result<TransferTotals> {
     let from = from.into_path()?;
-    vfs.as_one(
+    vfs.compound(
         "export",
         &from,
         |error: &Error| Some(error.kind()),
         |vfs| {
             let totals = run(vfs, &from, destination, existing, compare, watch)?;
-            vfs.tell_files(totals.files);
+            vfs.set_file_count(totals.files);
             Ok(totals)
         },
     )
@@ -171,7 +175,7 @@ struct Exporter<'v, 'w> {
 impl Exporter<'_, '_> {
     /// Writes an archive beside its place, and puts it there when it is complete.
     fn run_to_file(&mut self, from: &VfsPath, path: &Path, existing: OnExisting) -> Result<()> {
-        let name = shown(path);
+        let name = escaped_path(path);
         let failed = |cause| Error::host(format!("`{name}` can't be written"), cause);
         if existing == OnExisting::Refuse && path.symlink_metadata().is_ok() {
             return Err(Error::InTheWay(format!("`{name}` exists already; say --force to replace it")));
@@ -180,7 +184,7 @@ impl Exporter<'_, '_> {
         partial.push(".partial");
         let partial = PathBuf::from(partial);
         let file = File::create_new(&partial)
-            .map_err(|cause| Error::host(format!("`{}` can't be written", shown(&partial)), cause))?;
+            .map_err(|cause| Error::host(format!("`{}` can't be written", escaped_path(&partial)), cause))?;
         let written = self.run(from, &mut ArchiveSink::new(BufWriter::with_capacity(256 << 10, file)));
         let done = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed));
         if done.is_err() {
@@ -191,11 +195,11 @@ impl Exporter<'_, '_> {
     }
 
     fn run(&mut self, from: &VfsPath, sink: &mut dyn Sink) -> Result<()> {
-        self.directory(from, sink)?;
-        sink.finish().map_err(writing(sink.shown("")))
+        self.export_directory(from, sink)?;
+        sink.finish().map_err(write_error(sink.display_path("")))
     }
 
-    fn directory(&mut self, path: &VfsPath, sink: &mut dyn Sink) -> Result<()> {
+    fn export_directory(&mut self, path: &VfsPath, sink: &mut dyn Sink) -> Result<()> {
         let mut page = ListPage { cursor: None, limit: PAGE_SIZE };
         loop {
             let listed = match self.vfs.list(path, &page) {
@@ -207,7 +211,7 @@ impl Exporter<'_, '_> {
                 listed => listed?,
             };
             for entry in &listed.entries {
-                self.entry(path, entry, sink)?;
+                self.export_entry(path, entry, sink)?;
             }
             match listed.cursor {
                 Some(cursor) => page.cursor = Some(cursor),
@@ -216,10 +220,10 @@ impl Exporter<'_, '_> {
         }
     }
 
-    fn entry(&mut self, parent: &VfsPath, entry: &DirEntry, sink: &mut dyn Sink) -> Result<()> {
+    fn export_entry(&mut self, parent: &VfsPath, entry: &DirEntry, sink: &mut dyn Sink) -> Result<()> {
         self.tally.go_on()?;
         let shown = format!("{}/{}", if parent.is_root() { "" } else { parent.as_str() }, entry.name);
-        let Some(name) = entry.name.as_plain() else {
+        let Some(name) = entry.name.as_path_component() else {
             self.tally.refuse(shown, "no path can hold this name");
             return Ok(());
         };
@@ -236,12 +240,14 @@ impl Exporter<'_, '_> {
         };
         let leaving = ExportedAttr { size: entry.size, mode: entry.mode, modified: entry.modified };
         match entry.kind {
-            NodeKind::Directory => self.subdirectory(&path, name, leaving, sink),
-            NodeKind::File => self.file(&path, name, leaving, sink),
+            NodeKind::Directory => self.export_subdirectory(&path, name, leaving, sink),
+            NodeKind::File => self.export_file(&path, name, leaving, sink),
             NodeKind::Symlink => {
                 let target = self.vfs.read_link(&path)?;
-                let handed = sink.symlink(name, &target, leaving).map_err(writing(sink.shown(name)))?;
-                self.handed(&path, handed, |totals| totals.symlinks += 1);
+                let handed = sink
+                    .write_symlink(name, &target, leaving)
+                    .map_err(write_error(sink.display_path(name)))?;
+                self.count_outcome(&path, handed, |totals| totals.symlinks += 1);
                 Ok(())
             }
             NodeKind::Special(_) => {
@@ -251,29 +257,35 @@ impl Exporter<'_, '_> {
         }
     }
 
-    fn subdirectory(
+    fn export_subdirectory(
         &mut self,
         path: &VfsPath,
         name: &str,
         leaving: ExportedAttr,
         sink: &mut dyn Sink,
     ) -> Result<()> {
-        let shown = sink.shown(name);
-        match sink.enter(name, leaving).map_err(writing(shown.clone()))? {
+        let shown = sink.display_path(name);
+        match sink.enter(name, leaving).map_err(write_error(shown.clone()))? {
             WriteOutcome::InTheWay(what) => {
-                self.tally.refuse(path, in_the_way(what));
+                self.tally.refuse(path, blocked_reason(what));
                 return Ok(());
             }
             WriteOutcome::Over => self.tally.count(|totals| totals.directories += 1),
             WriteOutcome::Already => {}
         }
-        self.directory(path, sink)?;
-        sink.leave(leaving).map_err(writing(shown))
+        self.export_directory(path, sink)?;
+        sink.leave(leaving).map_err(write_error(shown))
     }
 
-    fn file(&mut self, path: &VfsPath, name: &str, leaving: ExportedAttr, sink: &mut dyn Sink) -> Result<()> {
+    fn export_file(
+        &mut self,
+        path: &VfsPath,
+        name: &str,
+        leaving: ExportedAttr,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
         let vfs = self.vfs;
-        if sink.has(name, leaving, self.compare, &mut || Ok(vfs.reader(path)?))? {
+        if sink.is_up_to_date(name, leaving, self.compare, &mut || Ok(vfs.reader(path)?))? {
             self.tally.count(|totals| totals.unchanged += 1);
             return Ok(());
         }
@@ -289,26 +301,32 @@ impl Exporter<'_, '_> {
         let leaving =
             ExportedAttr { size: reader.size(), mode: reader.mode(), modified: Some(reader.modified()) };
         // Large pieces: a Store answers one of them as quickly as a small one.
-        let mut reader = BufReader::with_capacity(piece(leaving.size), reader);
+        let mut reader = BufReader::with_capacity(buffer_size(leaving.size), reader);
         let mut counted = CountingReader { from: &mut reader, tally: &mut self.tally };
-        let handed = sink.file(name, leaving, &mut counted).map_err(writing(sink.shown(name)))?;
-        self.handed(path, handed, |totals| totals.files += 1);
+        let handed =
+            sink.write_file(name, leaving, &mut counted).map_err(write_error(sink.display_path(name)))?;
+        self.count_outcome(path, handed, |totals| totals.files += 1);
         Ok(())
     }
 
-    fn handed(&mut self, path: &VfsPath, handed: WriteOutcome, count: impl FnOnce(&mut TransferTotals)) {
+    fn count_outcome(
+        &mut self,
+        path: &VfsPath,
+        handed: WriteOutcome,
+        count: impl FnOnce(&mut TransferTotals),
+    ) {
         match handed {
             WriteOutcome::Over => self.tally.count(count),
             WriteOutcome::Already => self.tally.count(|totals| totals.unchanged += 1),
-            WriteOutcome::InTheWay(what) => self.tally.refuse(path, in_the_way(what)),
+            WriteOutcome::InTheWay(what) => self.tally.refuse(path, blocked_reason(what)),
         }
     }
 }
 
-fn in_the_way(what: &str) -> String {
+fn blocked_reason(what: &str) -> String {
     format!("{what} is at the destination, and stays there")
 }
 
-fn writing(shown: String) -> impl FnOnce(io::Error) -> Error {
+fn write_error(shown: String) -> impl FnOnce(io::Error) -> Error {
     move |cause| Error::host(format!("`{shown}` can't be written"), cause)
 }

@@ -85,7 +85,7 @@ impl HostDir {
     }
 
     /// Opens a file to read it. What turns out to be no file is not waited for, and refused.
-    pub(super) fn read(&self, name: &CStr) -> io::Result<(File, HostAttr)> {
+    pub(super) fn open_file(&self, name: &CStr) -> io::Result<(File, HostAttr)> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(fs::openat(&self.0, name, flags, Mode::empty())?);
         let attr = attr_of(&fs::fstat(&file)?);
@@ -101,7 +101,7 @@ impl HostDir {
     }
 
     /// Makes a directory if nothing has the name yet, and opens it.
-    pub(super) fn make(&self, name: &CStr) -> io::Result<Self> {
+    pub(super) fn open_or_create(&self, name: &CStr) -> io::Result<Self> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o700)) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => self.enter(name),
             Err(error) => Err(error.into()),

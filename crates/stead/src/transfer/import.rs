@@ -10,7 +10,8 @@ use stead_core::{Access, ErrorKind, Timestamp, Vfs, VfsPath};
 use super::host::MODE_BITS;
 use super::source::ImportSource;
 use super::{
-    CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, archive, directory, hash,
+    CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, archive, content_hash,
+    directory,
 };
 use crate::error::{Error, Result};
 
@@ -35,13 +36,13 @@ pub fn import(
     watch: &mut dyn TransferObserver,
 ) -> Result<TransferTotals> {
     let to = to.into_path()?;
-    vfs.as_one(
+    vfs.compound(
         "import",
         &to,
         |error: &Error| Some(error.kind()),
         |vfs| {
             let totals = run(vfs, source, &to, compare, watch)?;
-            vfs.tell_files(totals.files);
+            vfs.set_file_count(totals.files);
             Ok(totals)
         },
     )
@@ -54,7 +55,7 @@ fn run(
     compare: CompareBy,
     watch: &mut dyn TransferObserver,
 ) -> Result<TransferTotals> {
-    let (to, is_new) = destination(vfs, to)?;
+    let (to, is_new) = find_destination(vfs, to)?;
     let tally = TransferTally::new(vfs, watch);
     let mut importer = Importer {
         vfs,
@@ -70,14 +71,16 @@ fn run(
         touched: HashSet::new(),
     };
     if is_new {
-        importer.make_room(&to)?;
+        importer.flush_if_full(&to)?;
         importer.batch.mkdir(&to, None)?;
         importer.pending.insert(to.clone(), NodeKind::Directory);
         importer.fresh.insert(to.clone());
     }
     match source {
-        ImportSource::Directory { path, name } => directory::unload(&path, &name, &to, &mut importer)?,
-        ImportSource::Archive { stream, name } => archive::unload(stream, &name, &to, &mut importer)?,
+        ImportSource::Directory { path, name } => {
+            directory::import_directory(&path, &name, &to, &mut importer)?
+        }
+        ImportSource::Archive { stream, name } => archive::import_archive(stream, &name, &to, &mut importer)?,
     }
     importer.flush()?;
     Ok(importer.tally.totals)
@@ -85,7 +88,7 @@ fn run(
 
 /// The directory that everything goes into, and whether it is new: then it is made along with the first things in it,
 /// and where those are refused, nothing is left behind. One that is there needs no change, and so no record.
-fn destination(vfs: &Vfs, to: &VfsPath) -> Result<(VfsPath, bool)> {
+fn find_destination(vfs: &Vfs, to: &VfsPath) -> Result<(VfsPath, bool)> {
     let scope = vfs.router().route(to).map(|route| route.workspace.scope());
     if scope.is_some_and(|scope| scope.allows(Access::Read) && scope.allows(Access::Write)) {
         if let Ok(Stat { kind: NodeKind::Directory, path, .. }) = vfs.stat(to) {
@@ -109,7 +112,7 @@ pub(super) struct ImportedAttr {
 /// A file's content, as a source hands it over.
 pub(super) trait SourceContent: Read {
     /// Goes back to the start, if it can.
-    fn again(&mut self) -> io::Result<bool>;
+    fn try_rewind(&mut self) -> io::Result<bool>;
 }
 
 /// What is at the destination, as far as the import may know.
@@ -144,18 +147,18 @@ pub(super) struct Importer<'v, 'w> {
 
 impl Importer<'_, '_> {
     /// Makes a directory unless it is there; says whether things can be put into it.
-    pub(super) fn directory(&mut self, path: &VfsPath) -> Result<bool> {
+    pub(super) fn ensure_directory(&mut self, path: &VfsPath) -> Result<bool> {
         self.tally.go_on()?;
         if self.directories.contains(path) {
             return Ok(true);
         }
-        if self.is_reserved(path) {
+        if self.refuse_reserved_name(path) {
             return Ok(false);
         }
-        if !self.parents(path)? {
+        if !self.ensure_parents(path)? {
             return Ok(false);
         }
-        match self.there(path)? {
+        match self.target_state(path)? {
             TargetState::Something(stat) if stat.kind == NodeKind::Directory => {}
             TargetState::Pending(NodeKind::Directory) => {}
             TargetState::Something(Stat { kind, .. }) | TargetState::Pending(kind) => {
@@ -163,10 +166,10 @@ impl Importer<'_, '_> {
                 return Ok(false);
             }
             there @ (TargetState::Nothing | TargetState::Unknown) => {
-                if !self.step(path, NodeKind::Directory, |batch| batch.mkdir(path, None))? {
+                if !self.add_step(path, NodeKind::Directory, |batch| batch.mkdir(path, None))? {
                     return Ok(false);
                 }
-                if matches!(there, TargetState::Nothing) && !self.is_fresh(path) {
+                if matches!(there, TargetState::Nothing) && !self.is_in_new_directory(path) {
                     self.fresh.insert(path.clone());
                 }
                 self.tally.count(|totals| totals.directories += 1);
@@ -177,36 +180,42 @@ impl Importer<'_, '_> {
     }
 
     /// Sets a directory's attributes, after everything has been put into it.
-    pub(super) fn leave(&mut self, path: &VfsPath, carried: ImportedAttr) -> Result<()> {
+    pub(super) fn finish_directory(&mut self, path: &VfsPath, carried: ImportedAttr) -> Result<()> {
         let ImportedAttr { mode, modified, .. } = carried;
         if !self.touched.remove(path)
-            && let TargetState::Something(stat) = self.there(path)?
+            && let TargetState::Something(stat) = self.target_state(path)?
             && (stat.mode & MODE_BITS, stat.modified) == (mode, Some(modified))
         {
             return Ok(());
         }
-        self.attributes(path, NodeKind::Directory, mode, modified)
+        self.set_attributes(path, NodeKind::Directory, mode, modified)
     }
 
-    fn attributes(&mut self, path: &VfsPath, kind: NodeKind, mode: u32, modified: Timestamp) -> Result<()> {
-        self.make_room(path)?;
+    fn set_attributes(
+        &mut self,
+        path: &VfsPath,
+        kind: NodeKind,
+        mode: u32,
+        modified: Timestamp,
+    ) -> Result<()> {
+        self.flush_if_full(path)?;
         let added = self.batch.set_attributes(path, Some(mode), Some(modified));
-        self.allowed(path, kind, added)?;
+        self.note_step(path, kind, added)?;
         Ok(())
     }
 
     /// Puts a file.
-    pub(super) fn file(
+    pub(super) fn import_file(
         &mut self,
         path: &VfsPath,
         carried: ImportedAttr,
         body: &mut dyn SourceContent,
     ) -> Result<()> {
         self.tally.go_on()?;
-        if !self.parents(path)? || self.is_reserved(path) {
+        if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
             return Ok(());
         }
-        let there = match self.there(path)? {
+        let there = match self.target_state(path)? {
             TargetState::Something(stat) if stat.kind == NodeKind::File => Some(stat),
             TargetState::Pending(NodeKind::File) | TargetState::Nothing | TargetState::Unknown => None,
             TargetState::Something(Stat { kind, .. }) | TargetState::Pending(kind) => {
@@ -228,22 +237,22 @@ impl Importer<'_, '_> {
             there.filter(|there| self.compare == CompareBy::Content && there.size == carried.size);
         if carried.size > STREAM_THRESHOLD {
             // What passes only once can't be looked at beforehand, and is written again.
-            if to_compare.is_some() && body.again().map_err(reading(path))? {
-                if self.holds(path, &mut &mut *body)? {
-                    return self.same_content(path, carried, same_attributes);
+            if to_compare.is_some() && body.try_rewind().map_err(read_error(path))? {
+                if self.has_same_content(path, &mut &mut *body)? {
+                    return self.finish_same_content(path, carried, same_attributes);
                 }
-                body.again().map_err(reading(path))?;
+                body.try_rewind().map_err(read_error(path))?;
             }
-            self.stream(path, &options, body)?;
+            self.write_streamed(path, &options, body)?;
         } else {
             let mut content = Vec::with_capacity(usize::try_from(carried.size).unwrap_or(0));
             // A file that grows meanwhile is taken as it was when it was opened; the next import sees the rest.
-            Read::take(&mut *body, carried.size).read_to_end(&mut content).map_err(reading(path))?;
-            if to_compare.is_some() && self.holds(path, &mut content.as_slice())? {
-                return self.same_content(path, carried, same_attributes);
+            Read::take(&mut *body, carried.size).read_to_end(&mut content).map_err(read_error(path))?;
+            if to_compare.is_some() && self.has_same_content(path, &mut content.as_slice())? {
+                return self.finish_same_content(path, carried, same_attributes);
             }
             let size = content.len() as u64;
-            if self.step(path, NodeKind::File, |batch| batch.write(path, content, &options))? {
+            if self.add_step(path, NodeKind::File, |batch| batch.write(path, content, &options))? {
                 self.bytes += size;
                 self.tally.count(|totals| {
                     totals.files += 1;
@@ -257,13 +266,18 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    fn stream(&mut self, path: &VfsPath, options: &WriteOptions, body: &mut dyn SourceContent) -> Result<()> {
-        self.make_room(path)?;
+    fn write_streamed(
+        &mut self,
+        path: &VfsPath,
+        options: &WriteOptions,
+        body: &mut dyn SourceContent,
+    ) -> Result<()> {
+        self.flush_if_full(path)?;
         let before = self.tally.totals.bytes;
         let mut body: &mut dyn SourceContent = body;
         let mut counted = CountingReader { from: &mut body, tally: &mut self.tally };
         let added = self.batch.write_from(path, &mut counted, options);
-        if self.judged(path, NodeKind::File, added)? {
+        if self.note_entry_step(path, NodeKind::File, added)? {
             self.bytes += self.tally.totals.bytes - before;
             self.tally.count(|totals| totals.files += 1);
         }
@@ -271,29 +285,34 @@ impl Importer<'_, '_> {
     }
 
     /// A file whose content has arrived; its attributes may not have.
-    fn same_content(&mut self, path: &VfsPath, carried: ImportedAttr, same_attributes: bool) -> Result<()> {
+    fn finish_same_content(
+        &mut self,
+        path: &VfsPath,
+        carried: ImportedAttr,
+        same_attributes: bool,
+    ) -> Result<()> {
         if !same_attributes {
             let ImportedAttr { mode, modified, .. } = carried;
-            self.attributes(path, NodeKind::File, mode, modified)?;
+            self.set_attributes(path, NodeKind::File, mode, modified)?;
         }
         self.tally.count(|totals| totals.unchanged += 1);
         Ok(())
     }
 
     /// Whether the file at `path` holds just what a stream does.
-    fn holds(&self, path: &VfsPath, stream: &mut dyn Read) -> Result<bool> {
+    fn has_same_content(&self, path: &VfsPath, stream: &mut dyn Read) -> Result<bool> {
         let mut there = self.vfs.reader(path)?;
-        let there = hash(&mut there).map_err(reading(path))?;
-        Ok(there == hash(stream).map_err(reading(path))?)
+        let there = content_hash(&mut there).map_err(read_error(path))?;
+        Ok(there == content_hash(stream).map_err(read_error(path))?)
     }
 
     /// Puts a symlink, wherever it leads: that is judged when it is followed.
-    pub(super) fn symlink(&mut self, path: &VfsPath, target: &[u8]) -> Result<()> {
+    pub(super) fn import_symlink(&mut self, path: &VfsPath, target: &[u8]) -> Result<()> {
         self.tally.go_on()?;
-        if !self.parents(path)? || self.is_reserved(path) {
+        if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
             return Ok(());
         }
-        match self.there(path)? {
+        match self.target_state(path)? {
             TargetState::Something(stat) if stat.kind == NodeKind::Symlink => {
                 if self.vfs.read_link(path)?.as_bytes() == target {
                     self.links.insert(path.clone());
@@ -307,7 +326,7 @@ impl Importer<'_, '_> {
                 return Ok(());
             }
         }
-        if self.step(path, NodeKind::Symlink, |batch| batch.symlink(path, target))? {
+        if self.add_step(path, NodeKind::Symlink, |batch| batch.symlink(path, target))? {
             self.links.insert(path.clone());
             self.tally.count(|totals| totals.symlinks += 1);
         }
@@ -315,27 +334,27 @@ impl Importer<'_, '_> {
     }
 
     /// Makes sure that the way to a path is made of directories; says whether it is.
-    fn parents(&mut self, path: &VfsPath) -> Result<bool> {
+    fn ensure_parents(&mut self, path: &VfsPath) -> Result<bool> {
         if self.links.contains(path) {
             // A source that names one path twice can't turn a symlink of its own into something else.
             self.tally.refuse(path, "a symlink is there already");
             return Ok(false);
         }
         match path.parent() {
-            Some(parent) => self.directory(&parent),
+            Some(parent) => self.ensure_directory(&parent),
             None => Ok(true),
         }
     }
 
-    fn is_fresh(&self, path: &VfsPath) -> bool {
+    fn is_in_new_directory(&self, path: &VfsPath) -> bool {
         (1..=path.depth()).any(|depth| self.fresh.contains(&path.ancestor(depth)))
     }
 
-    fn there(&self, path: &VfsPath) -> Result<TargetState> {
+    fn target_state(&self, path: &VfsPath) -> Result<TargetState> {
         if let Some(kind) = self.pending.get(path) {
             return Ok(TargetState::Pending(*kind));
         }
-        if self.is_fresh(path) {
+        if self.is_in_new_directory(path) {
             return Ok(TargetState::Nothing);
         }
         // Where nobody may look, nobody asks: each question would be on record as one that was denied.
@@ -352,8 +371,8 @@ impl Importer<'_, '_> {
     }
 
     /// Puts a file that has arrived already under a second name: a Workspace has no hard links, so it is a copy.
-    pub(super) fn second_name(&mut self, path: &VfsPath, first: &VfsPath) -> Result<()> {
-        if !self.parents(path)? || self.is_reserved(path) {
+    pub(super) fn import_hard_link(&mut self, path: &VfsPath, first: &VfsPath) -> Result<()> {
+        if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
             return Ok(());
         }
         self.flush()?;
@@ -375,18 +394,18 @@ impl Importer<'_, '_> {
                     totals.bytes += size;
                 });
             }
-            Err(error) => self.left_out(path, error)?,
+            Err(error) => self.omit_denied(path, error)?,
         }
         Ok(())
     }
 
     /// Leaves out what a Physical Store keeps for Stead itself: one such name would stop a whole batch.
-    fn is_reserved(&mut self, path: &VfsPath) -> bool {
+    fn refuse_reserved_name(&mut self, path: &VfsPath) -> bool {
         let physical = self
             .vfs
             .router()
             .route(path)
-            .is_some_and(|route| route.workspace.mount().store().about().kind == "physical");
+            .is_some_and(|route| route.workspace.mount().store().info().kind == "physical");
         let reserved = physical && matches!(path.name(), Some(".stead" | "stead.toml"));
         if reserved {
             self.tally.refuse(path, "the name is reserved for Stead itself");
@@ -395,41 +414,46 @@ impl Importer<'_, '_> {
     }
 
     /// Adds a step to the batch; says whether the door allows it.
-    fn step(
+    fn add_step(
         &mut self,
         path: &VfsPath,
         kind: NodeKind,
         add: impl FnOnce(&mut Batch<'_>) -> stead_core::Result<()>,
     ) -> Result<bool> {
-        self.make_room(path)?;
+        self.flush_if_full(path)?;
         let added = add(&mut self.batch);
-        self.judged(path, kind, added)
+        self.note_entry_step(path, kind, added)
     }
 
     /// What a step that puts something at a path came to.
-    fn judged(&mut self, path: &VfsPath, kind: NodeKind, added: stead_core::Result<()>) -> Result<bool> {
-        let allowed = self.allowed(path, kind, added)?;
+    fn note_entry_step(
+        &mut self,
+        path: &VfsPath,
+        kind: NodeKind,
+        added: stead_core::Result<()>,
+    ) -> Result<bool> {
+        let allowed = self.note_step(path, kind, added)?;
         if allowed {
             self.touched.extend(path.parent());
         }
         Ok(allowed)
     }
 
-    fn allowed(&mut self, path: &VfsPath, kind: NodeKind, added: stead_core::Result<()>) -> Result<bool> {
+    fn note_step(&mut self, path: &VfsPath, kind: NodeKind, added: stead_core::Result<()>) -> Result<bool> {
         match added {
             Ok(()) => {
                 self.pending.insert(path.clone(), kind);
                 Ok(true)
             }
             Err(error) => {
-                self.left_out(path, error)?;
+                self.omit_denied(path, error)?;
                 Ok(false)
             }
         }
     }
 
     /// Goes on without what the door refuses; any other failure ends the import.
-    fn left_out(&mut self, path: &VfsPath, error: stead_core::Error) -> Result<()> {
+    fn omit_denied(&mut self, path: &VfsPath, error: stead_core::Error) -> Result<()> {
         match error {
             stead_core::Error::Protected { .. } | stead_core::Error::Repository { .. } => {
                 self.tally.protect(path);
@@ -441,7 +465,7 @@ impl Importer<'_, '_> {
     }
 
     /// Ends the batch if it is full, or for another Workspace than the path is in.
-    fn make_room(&mut self, path: &VfsPath) -> Result<()> {
+    fn flush_if_full(&mut self, path: &VfsPath) -> Result<()> {
         let workspace = self.vfs.router().route(path).map(|route| route.workspace.prefix());
         if self.batch.len() >= BATCH_STEPS || self.workspace.as_ref() != workspace {
             self.flush()?;
@@ -458,6 +482,6 @@ impl Importer<'_, '_> {
     }
 }
 
-fn reading(path: &VfsPath) -> impl Fn(io::Error) -> Error {
+fn read_error(path: &VfsPath) -> impl Fn(io::Error) -> Error {
     move |cause| Error::host(format!("what was to be `{path}` can't be read"), cause)
 }

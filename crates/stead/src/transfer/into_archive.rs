@@ -39,7 +39,7 @@ impl<W: Write> ArchiveSink<W> {
         header.set_size(if kind == EntryType::Regular { leaving.size } else { 0 });
         let mut extensions = Vec::new();
         if modified.subsec_nanos() != 0 || modified < Timestamp::default() {
-            extensions.push(("mtime", decimal(modified)));
+            extensions.push(("mtime", format_pax_time(modified)));
         }
         if header.set_path(&path).is_err() {
             extensions.push(("path", path));
@@ -59,14 +59,14 @@ impl<W: Write> ArchiveSink<W> {
 }
 
 /// A time as pax writes it: seconds since 1970, with a fraction.
-fn decimal(time: Timestamp) -> String {
+fn format_pax_time(time: Timestamp) -> String {
     let nanos = time.0.unsigned_abs();
     let sign = if time.0 < 0 { "-" } else { "" };
     format!("{sign}{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
 impl<W: Write> Sink for ArchiveSink<W> {
-    fn shown(&self, name: &str) -> String {
+    fn display_path(&self, name: &str) -> String {
         if name.is_empty() { "the archive".into() } else { format!("{}{name}", self.path) }
     }
 
@@ -83,7 +83,7 @@ impl<W: Write> Sink for ArchiveSink<W> {
         Ok(())
     }
 
-    fn has(
+    fn is_up_to_date(
         &mut self,
         _: &str,
         _: ExportedAttr,
@@ -93,7 +93,7 @@ impl<W: Write> Sink for ArchiveSink<W> {
         Ok(false)
     }
 
-    fn file(
+    fn write_file(
         &mut self,
         name: &str,
         leaving: ExportedAttr,
@@ -105,7 +105,7 @@ impl<W: Write> Sink for ArchiveSink<W> {
         Ok(WriteOutcome::Over)
     }
 
-    fn symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
+    fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
         self.append(EntryType::Symlink, name, Some(target), leaving, &mut io::empty())?;
         Ok(WriteOutcome::Over)
     }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_time_is_written_with_its_fraction() {
-        assert_eq!(decimal(Timestamp(12_000_000_001)), "12.000000001");
-        assert_eq!(decimal(Timestamp(-1_500_000_000)), "-1.500000000");
+        assert_eq!(format_pax_time(Timestamp(12_000_000_001)), "12.000000001");
+        assert_eq!(format_pax_time(Timestamp(-1_500_000_000)), "-1.500000000");
     }
 }

@@ -7,13 +7,13 @@ use std::ffi::{CStr, CString};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use stead_core::vfs::FileReader;
 
 use super::export::{ExportedAttr, OnExisting, Sink, WriteOutcome};
 use super::host::{HostDir, HostKind, MODE_BITS, set_file_attr};
-use super::{CompareBy, hash};
-use crate::error::{Error, Result, shown};
+use super::{CompareBy, content_hash};
+use crate::error::{Error, Result, escaped_path};
 
 /// The name of what is not complete yet. One is enough: an export writes one thing after the other.
 const PARTIAL_NAME: &CStr = c".stead-export-partial";
@@ -27,7 +27,7 @@ pub(super) struct DirectorySink {
 
 impl DirectorySink {
     pub(super) fn open(path: &Path, existing: OnExisting) -> Result<Self> {
-        let failed = |cause| Error::host(format!("`{}` can't be written", shown(path)), cause);
+        let failed = |cause| Error::host(format!("`{}` can't be written", escaped_path(path)), cause);
         match std::fs::create_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
@@ -36,19 +36,23 @@ impl DirectorySink {
         if existing == OnExisting::Refuse && !top.is_empty().map_err(failed)? {
             return Err(Error::InTheWay(format!(
                 "`{}` is not empty; name a new directory, or say --force to go on with this one",
-                shown(path)
+                escaped_path(path)
             )));
         }
         Ok(DirectorySink { name: path.to_owned(), open: vec![(String::new(), top)] })
     }
 
-    fn here(&self) -> &HostDir {
+    fn current(&self) -> &HostDir {
         &self.open.last().expect("the top is never left").1
     }
 
     /// Puts what `write` makes under the partial name in its place, or nothing.
-    fn place(&self, name: &CStr, write: impl FnOnce(&HostDir) -> io::Result<()>) -> io::Result<WriteOutcome> {
-        let here = self.here();
+    fn write_and_rename(
+        &self,
+        name: &CStr,
+        write: impl FnOnce(&HostDir) -> io::Result<()>,
+    ) -> io::Result<WriteOutcome> {
+        let here = self.current();
         if name == PARTIAL_NAME {
             return Ok(WriteOutcome::InTheWay("the name of a part of the export"));
         }
@@ -70,21 +74,21 @@ impl DirectorySink {
 }
 
 impl Sink for DirectorySink {
-    fn shown(&self, name: &str) -> String {
+    fn display_path(&self, name: &str) -> String {
         let inner = self.open.iter().skip(1).map(|(name, _)| name.as_str()).chain([name]);
         let path =
             inner.filter(|name| !name.is_empty()).fold(self.name.clone(), |path, name| path.join(name));
-        escaped(path.as_os_str().as_encoded_bytes()).to_string()
+        escape_name(path.as_os_str().as_encoded_bytes()).to_string()
     }
 
     fn enter(&mut self, name: &str, _: ExportedAttr) -> io::Result<WriteOutcome> {
         let host_name = c_name(name)?;
-        let handed = match self.here().stat(&host_name)? {
+        let handed = match self.current().stat(&host_name)? {
             None => WriteOutcome::Over,
             Some(attr) if attr.kind == HostKind::Directory => WriteOutcome::Already,
             Some(_) => return Ok(WriteOutcome::InTheWay("something that is no directory")),
         };
-        let inner = self.here().make(&host_name)?;
+        let inner = self.current().open_or_create(&host_name)?;
         let mode = inner.attr()?.mode;
         if mode & 0o700 != 0o700 {
             // An earlier export may have closed it.
@@ -99,16 +103,16 @@ impl Sink for DirectorySink {
         inner.set_attr(leaving.mode, leaving.modified)
     }
 
-    fn has(
+    fn is_up_to_date(
         &mut self,
         name: &str,
         leaving: ExportedAttr,
         compare: CompareBy,
         open: &mut dyn FnMut() -> Result<FileReader>,
     ) -> Result<bool> {
-        let failed = |cause| Error::host(format!("`{}` can't be read", self.shown(name)), cause);
+        let failed = |cause| Error::host(format!("`{}` can't be read", self.display_path(name)), cause);
         let host_name = c_name(name).map_err(failed)?;
-        let there = self.here().stat(&host_name).map_err(failed)?;
+        let there = self.current().stat(&host_name).map_err(failed)?;
         let Some(there) = there.filter(|there| there.kind == HostKind::File && there.size == leaving.size)
         else {
             return Ok(false);
@@ -117,36 +121,36 @@ impl Sink for DirectorySink {
         if compare == CompareBy::Attributes {
             return Ok(same);
         }
-        let (mut file, _) = self.here().read(&host_name).map_err(failed)?;
-        let equal = hash(&mut file).map_err(failed)? == hash(&mut open()?).map_err(failed)?;
+        let (mut file, _) = self.current().open_file(&host_name).map_err(failed)?;
+        let equal = content_hash(&mut file).map_err(failed)? == content_hash(&mut open()?).map_err(failed)?;
         if equal && !same {
             set_file_attr(&file, leaving.mode, leaving.modified).map_err(failed)?;
         }
         Ok(equal)
     }
 
-    fn file(
+    fn write_file(
         &mut self,
         name: &str,
         leaving: ExportedAttr,
         content: &mut dyn Read,
     ) -> io::Result<WriteOutcome> {
-        self.place(&c_name(name)?, |here| {
+        self.write_and_rename(&c_name(name)?, |here| {
             let mut file = here.create(PARTIAL_NAME)?;
             io::copy(content, &mut file)?;
             set_file_attr(&file, leaving.mode, leaving.modified)
         })
     }
 
-    fn symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
+    fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
         let host_name = c_name(name)?;
-        let there = self.here().stat(&host_name)?;
+        let there = self.current().stat(&host_name)?;
         if there.is_some_and(|there| there.kind == HostKind::Symlink)
-            && self.here().read_link(&host_name)? == target.as_bytes()
+            && self.current().read_link(&host_name)? == target.as_bytes()
         {
             return Ok(WriteOutcome::Already);
         }
-        self.place(&host_name, |here| {
+        self.write_and_rename(&host_name, |here| {
             here.symlink(PARTIAL_NAME, target.as_bytes())?;
             leaving.modified.map_or(Ok(()), |modified| here.set_link_time(PARTIAL_NAME, modified))
         })

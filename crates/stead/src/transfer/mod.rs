@@ -67,9 +67,9 @@ pub struct OmittedEntry {
 /// Is told how a transfer goes on.
 pub trait TransferObserver {
     /// Something was moved.
-    fn moved(&mut self, totals: &TransferTotals);
+    fn progressed(&mut self, totals: &TransferTotals);
     /// Something was left out.
-    fn left_out(&mut self, left_out: &OmittedEntry);
+    fn omitted(&mut self, left_out: &OmittedEntry);
 }
 
 /// Watches nothing.
@@ -77,8 +77,8 @@ pub trait TransferObserver {
 pub struct NoObserver;
 
 impl TransferObserver for NoObserver {
-    fn moved(&mut self, _: &TransferTotals) {}
-    fn left_out(&mut self, _: &OmittedEntry) {}
+    fn progressed(&mut self, _: &TransferTotals) {}
+    fn omitted(&mut self, _: &OmittedEntry) {}
 }
 
 /// The count of a transfer, and who is told about it.
@@ -96,42 +96,42 @@ impl<'w> TransferTally<'w> {
 
     /// Fails if the caller that waits for the transfer wants it to stop.
     fn go_on(&self) -> Result<()> {
-        let stop = self.waiting.as_ref().and_then(|waiting| waiting.stop());
+        let stop = self.waiting.as_ref().and_then(|waiting| waiting.stop_reason());
         stop.map_or(Ok(()), |stop| Err(stead_core::Error::Stopped(stop).into()))
     }
 
     fn count(&mut self, change: impl FnOnce(&mut TransferTotals)) {
         change(&mut self.totals);
-        self.watch.moved(&self.totals);
+        self.watch.progressed(&self.totals);
     }
 
     /// Something that can't travel, whoever asks.
     fn skip(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.skipped += 1;
-        self.watch.left_out(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
+        self.watch.omitted(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
     }
 
     /// Something that is not for an agent to bring along.
     fn protect(&mut self, path: impl ToString) {
         self.totals.protected += 1;
         let reason = "it is protected from agents".to_owned();
-        self.watch.left_out(&OmittedEntry { path: path.to_string(), reason });
+        self.watch.omitted(&OmittedEntry { path: path.to_string(), reason });
     }
 
     /// Something that should have travelled.
     fn refuse(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.refused += 1;
-        self.watch.left_out(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
+        self.watch.omitted(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
     }
 }
 
 /// How much of a file of this size is read at once.
-fn piece(size: u64) -> usize {
+fn buffer_size(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX).clamp(1, 256 << 10)
 }
 
 /// The hash of all that a stream holds.
-fn hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
+fn content_hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];
     loop {

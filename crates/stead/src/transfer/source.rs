@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, escaped_path};
 
 /// Where an import takes things from.
 pub enum ImportSource<'a> {
@@ -37,7 +37,7 @@ impl fmt::Debug for ImportSource<'_> {
 impl<'a> ImportSource<'a> {
     /// A directory or an archive of the host, whichever is there.
     pub fn open(path: &Path) -> Result<ImportSource<'static>> {
-        let name = shown(path).to_string();
+        let name = escaped_path(path).to_string();
         let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if metadata.is_dir() {
@@ -56,14 +56,14 @@ impl<'a> ImportSource<'a> {
         let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
         let mut block = Vec::new();
         (&mut stream).take(512).read_to_end(&mut block).map_err(failed)?;
-        check(&block, &name)?;
+        check_tar_header(&block, &name)?;
         let stream: Box<dyn Read + 'a> = Box::new(Cursor::new(block).chain(stream));
         Ok(ImportSource::Archive { stream, name })
     }
 }
 
 /// Judges the first block of what should be an archive.
-fn check(block: &[u8], name: &str) -> Result<()> {
+fn check_tar_header(block: &[u8], name: &str) -> Result<()> {
     let packed = [
         (&[0x1f, 0x8b][..], "gzip -dc"),
         (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -dc"),
@@ -76,12 +76,12 @@ fn check(block: &[u8], name: &str) -> Result<()> {
         )));
     }
     let zeros = block.len() == 512 && block.iter().all(|&byte| byte == 0);
-    let header = block.len() == 512 && is_header(block).unwrap_or(false);
+    let header = block.len() == 512 && has_valid_checksum(block).unwrap_or(false);
     if zeros || header { Ok(()) } else { Err(Error::Invalid(format!("`{name}` is no tar archive"))) }
 }
 
 /// Whether the header's checksum is right: old archives have no other mark.
-fn is_header(block: &[u8]) -> io::Result<bool> {
+fn has_valid_checksum(block: &[u8]) -> io::Result<bool> {
     let header = tar::Header::from_byte_slice(block);
     let sum = block.iter().enumerate().map(|(at, &byte)| {
         // The sum is taken with blanks in its own place.

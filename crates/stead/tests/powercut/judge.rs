@@ -122,7 +122,7 @@ fn judge_audit_files(plan: Plan, began: bool, has_ended: bool, image: &Image) ->
 
 fn judge_audit(stores: &mut Stores, done: &[Step]) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("the audit: {error}");
-    let Some(audit) = stores.audited().map_err(|error| failed(&error))? else {
+    let Some(audit) = stores.audit_access().map_err(|error| failed(&error))? else {
         return if done.is_empty() { Ok(()) } else { Err("the audit is gone".into()) };
     };
     let verified = audit.verify(&ArchiveLookup::default(), &mut |_| ()).map_err(|error| failed(&error))?;
@@ -148,7 +148,7 @@ fn judge_backup(file: &Path) -> Result<(), String> {
     }
     let verify = || {
         let database = Database::open(file, DatabaseOptions::default())?;
-        Ok::<_, stead::StoreError>((database.version()?, database.verify(&mut |_| ())?))
+        Ok::<_, stead::StoreError>((database.latest_revision()?, database.verify(&mut |_| ())?))
     };
     let (version, verified) = verify().map_err(|error| error.to_string())?;
     if version.0 == 0 || !verified.problems.is_empty() {

@@ -176,7 +176,7 @@ impl Step {
             }
             Step::Sync(at) => {
                 let file = vfs.open(*at, OpenOptions::write()).unwrap();
-                file.settle().unwrap();
+                file.sync_store().unwrap();
                 file.close().unwrap();
             }
             Step::Rename(from, to) => drop(vfs.rename(*from, *to, Overwrite::Replace).unwrap()),
@@ -201,7 +201,7 @@ impl Step {
             Step::Archive => {
                 let archives = config.audit_directory().join("archive");
                 let before = Timestamp(std::env::var(BEFORE_THE_LAST_RUN).unwrap().parse().unwrap());
-                let archived = stores.audited().unwrap().unwrap().archive(before, &archives).unwrap();
+                let archived = stores.audit_access().unwrap().unwrap().archive(before, &archives).unwrap();
                 assert!(archived.records > 0);
             }
             Step::Token => {

@@ -220,7 +220,7 @@ fn check(store: &Arc<dyn Store>, round: u64, acknowledged: &[u64]) {
                 );
             }
         }
-        if store.about().keeps_content && !found.is_empty() {
+        if store.info().keeps_content && !found.is_empty() {
             led_back(&**store, round, thread, script.steps, found);
         }
     }
@@ -237,17 +237,17 @@ fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files
     }
     states.dedup();
     let place = stead_core::store::StorePath::from_checked(&place(round, thread)[1..]);
-    let query = RevisionQuery { at: Some(NodePath::path(place)), ..RevisionQuery::all() };
+    let query = RevisionQuery { at: Some(NodePath::from_root(place)), ..RevisionQuery::all() };
     let mut files = found;
     let content = |state: &NodeState| {
         let past = state.content.as_ref().expect("all that was displaced is kept");
         let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
-        let count = store.open_past(past).unwrap().read_at(0, &mut bytes).unwrap();
+        let count = store.open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
         assert_eq!(count, bytes.len());
         bytes
     };
     let name = |state: &NodeState| String::from_utf8(state.name.clone()).unwrap();
-    for deed in store.deeds(&query).unwrap().deeds {
+    for deed in store.revisions(&query).unwrap().deeds {
         let of_files = |state: &&NodeState| state.kind == FileKind::File;
         for after in deed.lines.iter().filter_map(|line| line.after.as_ref()).filter(of_files) {
             files.remove(&name(after));

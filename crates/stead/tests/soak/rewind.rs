@@ -44,10 +44,10 @@ fn snapshot(store: &dyn Store, database: &Database) -> RevisionNumber {
     let at = SystemClock.now();
     let identity = Arc::new(Identity::agent("worker"));
     let operation = Operation { id: OperationId::fresh(at), identity, tool: "snapshot".into(), at };
-    let all = CaptureScope::new(StorePath::here(), StorePath::here(), PathGlobs::none());
-    let taken = store.take_in(&[all].into_iter().collect(), &operation, &mut |_| Ok(())).unwrap();
+    let all = CaptureScope::new(StorePath::empty(), StorePath::empty(), PathGlobs::none());
+    let taken = store.capture(&[all].into_iter().collect(), &operation, &mut |_| Ok(())).unwrap();
     let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at };
-    database.snapshot_with(new, taken.into_iter().collect()).unwrap().version
+    database.snapshot_with_captures(new, taken.into_iter().collect()).unwrap().version
 }
 
 /// A tree, and then one operation that turns all of it upside down.

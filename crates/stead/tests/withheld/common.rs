@@ -34,7 +34,7 @@ impl Home {
 pub(crate) fn owner(store: &Arc<MemoryStore>) -> Stead {
     let mount = stead::Mount::from(store);
     let whole = stead::Workspace::new(stead::VfsPath::root(), AccessScope::ReadWrite, mount);
-    Stead::builder("owner").mount(whole.with_protect([""; 0]).unwrap()).build().unwrap()
+    Stead::builder("owner").add_workspace(whole.with_protect([""; 0]).unwrap()).build().unwrap()
 }
 
 pub(crate) fn nested(store: &Arc<MemoryStore>, scope: AccessScope) -> stead::SteadBuilder {
@@ -51,7 +51,7 @@ pub(crate) fn nested(store: &Arc<MemoryStore>, scope: AccessScope) -> stead::Ste
 /// All that a tool answers: its words, its facts, its failure.
 pub(crate) fn answer(stead: &Stead, tool: &str, arguments: Value) -> String {
     let reply = stead.call(tool, arguments);
-    format!("{} {} {:?}", reply.words(), json!(reply.facts), reply.failure)
+    format!("{} {} {:?}", reply.joined_text(), json!(reply.facts), reply.failure)
 }
 
 #[track_caller]

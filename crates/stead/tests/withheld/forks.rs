@@ -102,7 +102,7 @@ fn a_fork_holds_nothing_of_what_a_nested_workspace_shadows_or_asks_about() {
         Workspace::new(stead::VfsPath::parse("/home/asking").unwrap(), AccessScope::ReadWrite, asking);
     let stead = nested(&store, AccessScope::ReadWrite)
         .workspace("/home/shadowed", AccessScope::ReadWrite, &other)
-        .mount(asking.with_ask(ApprovalPolicy::Everything))
+        .add_workspace(asking.with_approval_policy(ApprovalPolicy::Everything))
         .build()
         .unwrap();
     let log = stead.vfs().log(&LogQuery::default()).unwrap();
@@ -171,7 +171,7 @@ fn a_fork_given_away_or_opened_under_another_configuration_keeps_its_barriers() 
 fn diff_and_blame_tell_nothing_of_what_lay_in_a_nested_workspace_before() {
     let home = Home::new(AccessScope::ReadWrite);
     let owner = owner(&home.store);
-    let version = stead::Store::version(&*home.store).unwrap();
+    let version = stead::Store::latest_revision(&*home.store).unwrap();
     owner.vfs().rename(format!("/home/wo/{NAME}"), "/home/moved.txt", Overwrite::Refuse).unwrap();
     owner.vfs().write("/home/moved.txt", "public\n").unwrap();
     let now = stead::RevisionNumber::NOW;

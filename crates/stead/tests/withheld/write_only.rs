@@ -24,7 +24,7 @@ fn at(store: &Arc<MemoryStore>, place: &str) -> Mount {
 fn agent(store: &Arc<MemoryStore>) -> stead::SteadBuilder {
     let inbox = Workspace::new(path("/in"), AccessScope::WriteOnly, at(store, "/in"));
     Stead::builder("coder")
-        .mount(inbox.with_scratch(["*.tmp"]).unwrap())
+        .add_workspace(inbox.with_scratch(["*.tmp"]).unwrap())
         .workspace("/free", AccessScope::ReadWrite, at(store, "/free"))
         .tools(ToolChoice { history: true, ..ToolChoice::default() })
 }
@@ -323,7 +323,9 @@ fn a_directory_that_can_take_no_name_is_not_told_that_the_name_is_taken() {
     let beside = owner(&other);
     beside.vfs().write("/d/a", "x").unwrap();
     let across = Stead::builder("coder")
-        .mount(inbox.stead.vfs().workspaces().find(|one| one.prefix() == &path("/in")).unwrap().clone())
+        .add_workspace(
+            inbox.stead.vfs().workspaces().find(|one| one.prefix() == &path("/in")).unwrap().clone(),
+        )
         .workspace("/free", AccessScope::ReadWrite, &other)
         .build()
         .unwrap();
@@ -348,9 +350,9 @@ fn a_quota_refusal_tells_no_size_that_may_not_be_known() {
     let home = Workspace::new(path("/home"), AccessScope::ReadWrite, at(&store, "/home"));
     // Its own quota, one of the Workspace around it, and one of the whole stead.
     let builders = [
-        Stead::builder("coder").mount(inbox.clone().with_quota(limits)),
-        Stead::builder("coder").mount(inbox.clone()).mount(home.clone().with_quota(limits)),
-        Stead::builder("coder").mount(inbox).mount(home).quota(limits),
+        Stead::builder("coder").add_workspace(inbox.clone().with_quota(limits)),
+        Stead::builder("coder").add_workspace(inbox.clone()).add_workspace(home.clone().with_quota(limits)),
+        Stead::builder("coder").add_workspace(inbox).add_workspace(home).quota(limits),
     ];
     for (index, builder) in builders.into_iter().enumerate() {
         let stead = builder.build().unwrap();
@@ -373,7 +375,7 @@ fn a_quota_refusal_tells_no_size_that_may_not_be_known() {
     }
     // Where everything that counts may be looked at, it is told.
     let seen = Workspace::new(path("/in"), AccessScope::ReadWrite, at(&store, "/in")).with_quota(limits);
-    let stead = Stead::builder("coder").mount(seen).build().unwrap();
+    let stead = Stead::builder("coder").add_workspace(seen).build().unwrap();
     let told = stead.vfs().write("/in/new", vec![0; 400]).unwrap_err().to_string();
     assert!(told.contains("617 are in use"), "{told}");
 }

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use serde_json::json;
 use stead::{Archived, Timestamp};
 
-use super::access;
-use crate::commands::moment;
+use super::open_access;
+use crate::commands::parse_time;
 use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
@@ -15,7 +15,7 @@ use crate::session::Session;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Records from before this time: 2026-11-15, 2026-11-15T08:30:00Z, or 90d ago
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     before: Timestamp,
     /// The directory for the file; otherwise .stead/audit/archive
     #[arg(long, value_name = "DIR")]
@@ -27,14 +27,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         Some(directory) => directory,
         None => session.config()?.audit_directory().join("archive"),
     };
-    let archived = match access(session)? {
+    let archived = match open_access(session)? {
         Some(access) => access.archive(args.before, &directory).map_err(stead::Error::from)?,
         None => Archived { records: 0, file: None },
     };
     let directory = directory.strip_prefix(".").unwrap_or(&directory);
     let file = archived.file.map(|file| directory.join(file).display().to_string());
     if session.wants_json() {
-        session.json(&json!({ "records": archived.records, "file": file }))?;
+        session.print_json(&json!({ "records": archived.records, "file": file }))?;
     }
     match file {
         Some(file) => {

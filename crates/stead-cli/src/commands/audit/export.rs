@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use stead::{AuditAccess, AuditEntry, AuditQuery, ErrorKind};
 
-use super::access;
 use super::filter::AuditFilter;
+use super::open_access;
 use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
@@ -34,9 +34,10 @@ enum ExportFormat {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let query = args.filter.query(session)?;
-    let access = access(session)?;
+    let access = open_access(session)?;
     let Some(path) = args.output else {
-        let written = session.wrote(|out| write(access.as_ref(), &query, args.format, out).map(drop));
+        let written =
+            session.write_output(|out| write_records(access.as_ref(), &query, args.format, out).map(drop));
         return written.map(|()| Exit::OK);
     };
     let shown = path.display().to_string();
@@ -48,13 +49,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         _ => CommandError::host(format!("`{shown}` can't be written"), error),
     };
     let mut out = BufWriter::new(File::create_new(&path).map_err(failed)?);
-    let count = write(access.as_ref(), &query, args.format, &mut out).map_err(failed)?;
+    let count = write_records(access.as_ref(), &query, args.format, &mut out).map_err(failed)?;
     out.flush().map_err(failed)?;
     session.say(format_args!("Wrote {} to {shown}", human::count(count, "record", "records")));
     Ok(Exit::OK)
 }
 
-fn write(
+fn write_records(
     access: Option<&AuditAccess>,
     query: &AuditQuery,
     format: ExportFormat,
@@ -68,7 +69,7 @@ fn write(
     let asked = access.each(query, &mut |entry| {
         let written = match format {
             ExportFormat::Jsonl => writeln!(out, "{}", entry.body),
-            ExportFormat::Csv => writeln!(out, "{}", row(entry)),
+            ExportFormat::Csv => writeln!(out, "{}", csv_row(entry)),
         };
         match written {
             Ok(()) => {
@@ -110,7 +111,7 @@ const COLUMNS: [&str; 20] = [
     "seq",
 ];
 
-fn row(entry: &AuditEntry) -> String {
+fn csv_row(entry: &AuditEntry) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let number = |value: Option<String>| value.unwrap_or_default();
     let path = |index: usize| entry.paths.get(index).cloned().unwrap_or_default();
@@ -136,11 +137,11 @@ fn row(entry: &AuditEntry) -> String {
         entry.instance.to_string(),
         entry.seq.to_string(),
     ];
-    cells.map(|cell| quoted(&cell)).join(",")
+    cells.map(|cell| csv_cell(&cell)).join(",")
 }
 
 /// A cell as RFC 4180 has it: in quotes where it holds what would end it.
-fn quoted(cell: &str) -> String {
+fn csv_cell(cell: &str) -> String {
     let plain = !cell.contains([',', '"', '\n', '\r']) && cell.trim() == cell;
     if plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
 }
@@ -151,10 +152,10 @@ mod tests {
 
     #[test]
     fn a_cell_is_quoted_where_it_has_to_be() {
-        assert_eq!(quoted("plain"), "plain");
-        assert_eq!(quoted("a,b"), "\"a,b\"");
-        assert_eq!(quoted("say \"no\""), "\"say \"\"no\"\"\"");
-        assert_eq!(quoted("two\nlines"), "\"two\nlines\"");
-        assert_eq!(quoted(" wide "), "\" wide \"");
+        assert_eq!(csv_cell("plain"), "plain");
+        assert_eq!(csv_cell("a,b"), "\"a,b\"");
+        assert_eq!(csv_cell("say \"no\""), "\"say \"\"no\"\"\"");
+        assert_eq!(csv_cell("two\nlines"), "\"two\nlines\"");
+        assert_eq!(csv_cell(" wide "), "\" wide \"");
     }
 }

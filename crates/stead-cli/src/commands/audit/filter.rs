@@ -3,7 +3,7 @@
 use stead::vfs::IntoPath;
 use stead::{AuditQuery, OperationId, Timestamp};
 
-use crate::commands::moment;
+use crate::commands::parse_time;
 use crate::failure::CommandError;
 use crate::session::Session;
 
@@ -26,10 +26,10 @@ pub(super) struct AuditFilter {
     #[arg(long, value_parser = ["ok", "denied", "failed", "begun"])]
     outcome: Option<String>,
     /// Only from this time on: 2026-11-15, 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<Timestamp>,
     /// Only before this time
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Timestamp>,
 }
 

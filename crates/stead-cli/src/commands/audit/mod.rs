@@ -52,14 +52,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 }
 
 /// What was written down, if anything ever was.
-fn access(session: &Session) -> Result<Option<AuditAccess>, CommandError> {
+fn open_access(session: &Session) -> Result<Option<AuditAccess>, CommandError> {
     let config = session.config()?;
-    Ok(Stores::of(&config).audited()?)
+    Ok(Stores::of(&config).audit_access()?)
 }
 
 fn list(args: Args, session: &mut Session) -> CommandResult {
     let query = args.filter.query(session)?;
-    let Some(access) = access(session)? else {
+    let Some(access) = open_access(session)? else {
         if args.follow {
             return Err(CommandError::invalid(
                 "nothing was ever written down here, so there is nothing to follow yet",
@@ -76,7 +76,9 @@ fn list(args: Args, session: &mut Session) -> CommandResult {
     }
     show(&page.entries, &AuditTable::fitting(&page.entries), session)?;
     match page.cursor {
-        Some(cursor) if session.wants_json() => session.json(&json!({ "cursor": cursor.to_string() }))?,
+        Some(cursor) if session.wants_json() => {
+            session.print_json(&json!({ "cursor": cursor.to_string() }))?
+        }
         Some(cursor) => session.say(format_args!("There is more; go on with --cursor {cursor}")),
         None if page.entries.is_empty() => session.say("Nothing was found."),
         None => {}
@@ -97,7 +99,7 @@ fn follow(
     let mut follower = access.follow(query, after).map_err(stead::Error::from)?;
     loop {
         session.flush()?;
-        let entries = follower.more().map_err(stead::Error::from)?;
+        let entries = follower.wait_for_entries().map_err(stead::Error::from)?;
         show(&entries, &table, session)?;
     }
 }
@@ -105,10 +107,10 @@ fn follow(
 fn show(entries: &[AuditEntry], table: &AuditTable, session: &mut Session) -> Result<(), CommandError> {
     for entry in entries {
         if session.wants_json() {
-            session.line(&entry.body)?;
+            session.print_line(&entry.body)?;
         } else {
             let line = table.line(entry, session);
-            session.line(line)?;
+            session.print_line(line)?;
         }
     }
     Ok(())

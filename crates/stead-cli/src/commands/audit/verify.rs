@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use stead::{ArchiveLookup, AuditVerified, verify_archive};
 
-use super::access;
+use super::open_access;
 use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
@@ -30,15 +30,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.files.is_empty() {
         let archives =
             if args.without_archives { ArchiveLookup::Elsewhere } else { ArchiveLookup::In(args.archives) };
-        return database(&archives, session);
+        return verify_database(&archives, session);
     }
-    let own = access(session).ok().flatten().and_then(|access| access.key().ok().flatten());
+    let own = open_access(session).ok().flatten().and_then(|access| access.key().ok().flatten());
     let mut exit = Exit::OK;
     for file in args.files {
         let shown = file.display().to_string();
         let (verified, keys) = verify_archive(&file)
             .map_err(|error| CommandError::host(format!("`{shown}` can't be read"), error))?;
-        exit = exit.max(told(&shown, &verified, &keys, session)?);
+        exit = exit.max(report(&shown, &verified, &keys, session)?);
         for key in keys.iter().filter(|key| own.as_ref() != Some(*key)) {
             session.say(format_args!(
                 "{shown} is signed with the key {key}; compare it with the one that `stead audit verify` tells where \
@@ -49,8 +49,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(exit)
 }
 
-fn database(archives: &ArchiveLookup, session: &mut Session) -> CommandResult {
-    let Some(access) = access(session)? else {
+fn verify_database(archives: &ArchiveLookup, session: &mut Session) -> CommandResult {
+    let Some(access) = open_access(session)? else {
         session.say("Nothing was written down yet.");
         return Ok(Exit::OK);
     };
@@ -59,7 +59,7 @@ fn database(archives: &ArchiveLookup, session: &mut Session) -> CommandResult {
     let verified = access.verify(archives, show);
     drop(progress);
     let keys: Vec<_> = access.key().map_err(stead::Error::from)?.into_iter().collect();
-    let exit = told("audit", &verified.map_err(stead::Error::from)?, &keys, session)?;
+    let exit = report("audit", &verified.map_err(stead::Error::from)?, &keys, session)?;
     for key in keys {
         session.say(format_args!("Its key is {key}"));
     }
@@ -67,10 +67,10 @@ fn database(archives: &ArchiveLookup, session: &mut Session) -> CommandResult {
 }
 
 /// Tells what was found.
-fn told(what: &str, found: &AuditVerified, keys: &[String], session: &mut Session) -> CommandResult {
+fn report(what: &str, found: &AuditVerified, keys: &[String], session: &mut Session) -> CommandResult {
     let exit = if found.problems.is_empty() { Exit::OK } else { Exit::INTERNAL };
     if session.wants_json() {
-        session.json(&json!({
+        session.print_json(&json!({
             "checked": what,
             "records": found.records,
             "chains": found.instances,
@@ -88,24 +88,26 @@ fn told(what: &str, found: &AuditVerified, keys: &[String], session: &mut Sessio
         0 => "nothing is wrong".to_owned(),
         problems => human::count(problems, "problem", "problems"),
     };
-    session.line(format_args!(
+    session.print_line(format_args!(
         "{what}: {} in {}, {}: {verdict}",
         human::count(found.records, "record", "records"),
         human::count(found.instances, "chain", "chains"),
         human::count(found.heads, "signature", "signatures"),
     ))?;
     for problem in &found.problems {
-        session.line(format_args!("  {problem}"))?;
+        session.print_line(format_args!("  {problem}"))?;
     }
     let more = [(found.unsigned, "not signed yet"), (found.archived, "in archives")];
     for (count, where_they_are) in more.into_iter().filter(|(count, _)| *count > 0) {
         let are = if count == 1 { "is" } else { "are" };
-        session
-            .line(format_args!("  {} {are} {where_they_are}", human::count(count, "record", "records")))?;
+        session.print_line(format_args!(
+            "  {} {are} {where_they_are}",
+            human::count(count, "record", "records")
+        ))?;
     }
     if found.foreign > 0 {
         let chains = human::count(found.foreign, "chain", "chains");
-        session.line(format_args!(
+        session.print_line(format_args!(
             "  {chains} signed with a key that is not here can't be checked against it"
         ))?;
     }

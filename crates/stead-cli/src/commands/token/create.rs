@@ -3,7 +3,7 @@ use std::time::Duration;
 use stead::tools::ResultFormat;
 use stead::{Clock, Identity, SystemClock, Timestamp, Tokens};
 
-use crate::commands::some_time;
+use crate::commands::parse_nonzero_duration;
 use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
@@ -12,10 +12,10 @@ use crate::session::Session;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
     /// How long it is good for: 12h, 30d; otherwise until it is revoked
-    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_nonzero_duration)]
     expires: Option<Duration>,
     /// Results have their facts as structured content, for programs; models get text alone on every host
     #[arg(long)]
@@ -34,14 +34,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let nanos = args.expires.map(|length| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX));
     let expires = nanos.map(|nanos| Timestamp(now.0.saturating_add(nanos)));
     let results = ResultFormat::structured_if(args.structured);
-    let (token, secret) = Tokens::of(&config).create_for(identity, expires, results, now)?;
+    let (token, secret) = Tokens::of(&config).create_with_results(identity, expires, results, now)?;
     if session.wants_json() {
         let mut shown = super::as_json(&token);
         shown["token"] = secret.into();
-        session.json(&shown)?;
+        session.print_json(&shown)?;
         return Ok(Exit::OK);
     }
-    session.line(&secret)?;
+    session.print_line(&secret)?;
     let until = match token.expires {
         Some(expires) => format!("It is good until {}.", human::time(Some(expires))),
         None => "It is good until it is revoked.".to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     session.say(format_args!(
         "This is the token `{}` of `{}`. It is shown only now. {until}",
         token.id,
-        human::harmless(&token.identity.agent)
+        human::escape_text(&token.identity.agent)
     ));
     Ok(Exit::OK)
 }

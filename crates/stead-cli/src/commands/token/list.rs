@@ -16,13 +16,13 @@ pub(super) fn run(_args: Args, session: &mut Session) -> CommandResult {
     let now = SystemClock.now();
     for token in &tokens {
         if session.wants_json() {
-            session.json(&super::as_json(token))?;
+            session.print_json(&super::as_json(token))?;
             continue;
         }
         let id = session.paint(Colour::Yellow, &token.id);
-        let agent = human::harmless(&token.identity.agent).to_string();
+        let agent = human::escape_text(&token.identity.agent).to_string();
         let thread = match &token.identity.thread {
-            Some(thread) => format!(" in {}", human::harmless(thread)),
+            Some(thread) => format!(" in {}", human::escape_text(thread)),
             None => String::new(),
         };
         let expires = match token.expires {
@@ -32,7 +32,7 @@ pub(super) fn run(_args: Args, session: &mut Session) -> CommandResult {
         };
         let made = human::time(Some(token.created));
         let used = human::time(token.last_used);
-        session.line(format_args!("{id}  {agent}{thread}  made {made}  {expires}  used {used}"))?;
+        session.print_line(format_args!("{id}  {agent}{thread}  made {made}  {expires}  used {used}"))?;
     }
     Ok(Exit::OK)
 }

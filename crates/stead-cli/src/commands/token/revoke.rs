@@ -13,9 +13,9 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let token = Tokens::of(&session.config()?).revoke(&args.id)?;
     if session.wants_json() {
-        session.json(&super::as_json(&token))?;
+        session.print_json(&super::as_json(&token))?;
     } else {
-        session.line(format_args!("Revoked {}.", token.id))?;
+        session.print_line(format_args!("Revoked {}.", token.id))?;
     }
     Ok(Exit::OK)
 }

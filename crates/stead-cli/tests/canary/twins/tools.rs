@@ -34,7 +34,7 @@ fn acts() -> Vec<Act> {
 fn call(stead: &Stead, transcript: &mut Transcript, asked: &str, tool: &str, arguments: Value) -> Value {
     let reply = stead.call(tool, arguments.clone());
     let structured = Value::from(reply.structured());
-    let answer = format!("{} {structured} {:?}", reply.words(), reply.failure);
+    let answer = format!("{} {structured} {:?}", reply.joined_text(), reply.failure);
     transcript.note(&format!("{asked} {tool} {arguments}"), &answer);
     structured
 }

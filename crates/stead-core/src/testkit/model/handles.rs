@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::run::{ModelRun, answer, essence, look};
+use super::run::{ModelRun, comparable_attr, comparable_result, stat_model};
 use super::{DraftBytes, ModelBody, ModelTree};
 use crate::clock::Timestamp;
 use crate::store::{
@@ -33,18 +33,20 @@ pub(super) struct DraftHandle {
 
 impl ModelRun {
     pub(super) fn open(&mut self) {
-        let at = self.author().place();
-        self.note(format!("open {at:?}"));
-        let content = self.store.open(&at.place(&|place| self.store.stat(place).ok()));
-        let place = at.place(&|place| look(&self.tree, place));
+        let at = self.generator().random_place();
+        self.record_step(format!("open {at:?}"));
+        let content = self.store.open(&at.resolve(&|place| self.store.stat(place).ok()));
+        let place = at.resolve(&|place| stat_model(&self.tree, place));
         let ours = self.tree.file(&place).map(|(node, bytes)| (node, bytes.clone()));
-        let attr = ours.as_ref().ok().map(|(node, _)| essence(self.tree.attr(*node)));
+        let attr = ours.as_ref().ok().map(|(node, _)| comparable_attr(self.tree.attr(*node)));
         match (content, ours) {
             (Ok(content), Ok((node, bytes))) => {
-                self.compare("what it opened", Some(essence(content.attr())), attr);
+                self.compare("what it opened", Some(comparable_attr(content.attr())), attr);
                 self.open.push(OpenHandle { content, bytes, node, is_overtaken: false });
             }
-            (theirs, ours) => self.compare("open", answer(theirs.map(drop)), answer(ours.map(drop))),
+            (theirs, ours) => {
+                self.compare("open", comparable_result(theirs.map(drop)), comparable_result(ours.map(drop)))
+            }
         }
         if self.open.len() > MAX_OPEN {
             self.open.remove(0);
@@ -52,23 +54,23 @@ impl ModelRun {
     }
 
     pub(super) fn read_open(&mut self) {
-        let Some(index) = self.index(self.open.len()) else { return };
+        let Some(index) = self.random_index(self.open.len()) else { return };
         let size = self.open[index].bytes.len();
         let (offset, length) = (self.rng.usize(..size + 10), self.rng.usize(..3_000));
-        self.note(format!("read {length} bytes at {offset} of open file {index}"));
+        self.record_step(format!("read {length} bytes at {offset} of open file {index}"));
         let OpenHandle { content, bytes, is_overtaken, .. } = &self.open[index];
         if !is_overtaken {
             let mut buffer = vec![0; length];
             let read = content.read_at(offset as u64, &mut buffer).map(|count| buffer[..count].to_vec());
             let start = offset.min(size);
             let ours = bytes[start..size.min(start + length)].to_vec();
-            self.compare("what it read", answer(read), answer(Ok(ours)));
+            self.compare("what it read", comparable_result(read), comparable_result(Ok(ours)));
         }
     }
 
     pub(super) fn start_draft(&mut self) {
         if self.rng.u8(..3) == 0 {
-            self.note("draft of nothing".to_owned());
+            self.record_step("draft of nothing".to_owned());
             let draft = self.store.draft(DraftBase::Nothing).expect("a draft of nothing can be made");
             self.drafts.push(DraftHandle {
                 draft,
@@ -77,10 +79,10 @@ impl ModelRun {
                 is_overtaken: false,
             });
         } else {
-            let path = NodePath::path(self.author().path());
-            self.note(format!("draft of {path:?}"));
+            let path = NodePath::from_root(self.generator().random_path());
+            self.record_step(format!("draft of {path:?}"));
             let theirs = match self.store.stat(&path) {
-                Ok(attr) => NodePath::node(attr.node),
+                Ok(attr) => NodePath::of_node(attr.node),
                 Err(_) => path.clone(),
             };
             let ours = self.tree.file(&path).map(|(node, bytes)| (node, bytes.clone()));
@@ -93,7 +95,11 @@ impl ModelRun {
                     self.drafts.push(DraftHandle { draft, bytes: held, of, is_overtaken: false });
                 }
                 (Err(StoreError::Link(_)), Err(_)) if is_link => {}
-                (theirs, ours) => self.compare("draft", answer(theirs.map(drop)), answer(ours.map(drop))),
+                (theirs, ours) => self.compare(
+                    "draft",
+                    comparable_result(theirs.map(drop)),
+                    comparable_result(ours.map(drop)),
+                ),
             }
         }
         if self.drafts.len() > MAX_OPEN {
@@ -102,12 +108,12 @@ impl ModelRun {
     }
 
     pub(super) fn write_draft(&mut self) {
-        let Some(index) = self.index(self.drafts.len()) else { return };
+        let Some(index) = self.random_index(self.drafts.len()) else { return };
         let size = self.drafts[index].bytes.size();
         let offset = self.rng.u64(..size + 500);
-        let fill = self.author().fill();
+        let fill = self.generator().random_bytes();
         let what = self.rng.u8(..6);
-        self.note(format!("draft {index} of {size} bytes, at {offset}: {what}, {fill:?}"));
+        self.record_step(format!("draft {index} of {size} bytes, at {offset}: {what}, {fill:?}"));
         let DraftHandle { draft, bytes, is_overtaken, .. } = &mut self.drafts[index];
         match what {
             0 => {
@@ -135,16 +141,18 @@ impl ModelRun {
 
     /// Puts a draft back at its node, as closing a file does, or somewhere else.
     pub(super) fn commit_draft(&mut self) {
-        let Some(index) = self.index(self.drafts.len()) else { return };
+        let Some(index) = self.random_index(self.drafts.len()) else { return };
         let DraftHandle { mut draft, bytes, of, is_overtaken } = self.drafts.swap_remove(index);
-        let elsewhere = NodePath::path(self.author().path());
+        let elsewhere = NodePath::from_root(self.generator().random_path());
         let (theirs, ours) = match of {
             // What becomes of a draft whose file was written in between is decided above a Store.
-            Some(_) if is_overtaken => return self.note(format!("draft {index} is dropped")),
-            Some((theirs, ours, _)) if self.rng.u8(..4) > 0 => (NodePath::node(theirs), NodePath::node(ours)),
+            Some(_) if is_overtaken => return self.record_step(format!("draft {index} is dropped")),
+            Some((theirs, ours, _)) if self.rng.u8(..4) > 0 => {
+                (NodePath::of_node(theirs), NodePath::of_node(ours))
+            }
             _ => (elsewhere.clone(), elsewhere),
         };
-        self.note(format!("draft {index} of {} bytes to {theirs:?} ({ours:?})", bytes.size()));
+        self.record_step(format!("draft {index} of {} bytes to {theirs:?} ({ours:?})", bytes.size()));
         let content = Content::Sealed(draft.seal().expect("a draft can be sealed"));
         let put = PutOptions::default;
         let step = Step::Write { at: theirs.clone(), content, put: put() };
@@ -152,21 +160,25 @@ impl ModelRun {
         let step = Step::Write { at: ours, content: Content::Bytes(bytes.0), put: put() };
         let done =
             self.tree.apply(vec![step], Timestamp::default(), RevisionNumber(0)).map(|done| done.outcomes[0]);
-        if let (true, Ok(StepOutcome { attr: Some(attr), .. })) = (theirs.path.is_here(), &theirs_done) {
+        if let (true, Ok(StepOutcome { attr: Some(attr), .. })) = (theirs.path.is_empty(), &theirs_done) {
             self.compare("the node", attr.node, theirs.from);
         }
-        let seen = |outcome: StepOutcome| (outcome.attr.map(essence), outcome.created);
-        self.compare("the answer", answer(theirs_done.map(seen)), answer(done.map(seen)));
+        let seen = |outcome: StepOutcome| (outcome.attr.map(comparable_attr), outcome.created);
+        self.compare(
+            "the answer",
+            comparable_result(theirs_done.map(seen)),
+            comparable_result(done.map(seen)),
+        );
     }
 
     pub(super) fn close(&mut self) {
-        self.note("everything is closed".to_owned());
+        self.record_step("everything is closed".to_owned());
         self.open.clear();
         self.drafts.clear();
     }
 
     /// Marks what is open on a file that was written since.
-    pub(super) fn see_what_was_overtaken(&mut self) {
+    pub(super) fn mark_stale_handles(&mut self) {
         let was_written = |tree: &ModelTree, node: NodeId, held: &Arc<Vec<u8>>| match tree.body(node) {
             Some(ModelBody::File(bytes)) => !Arc::ptr_eq(bytes, held),
             Some(ModelBody::Directory(_) | ModelBody::Symlink(_)) => true,
@@ -181,7 +193,7 @@ impl ModelRun {
         }
     }
 
-    fn index(&mut self, length: usize) -> Option<usize> {
+    fn random_index(&mut self, length: usize) -> Option<usize> {
         (length > 0).then(|| self.rng.usize(..length))
     }
 }

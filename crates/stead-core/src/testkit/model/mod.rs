@@ -94,7 +94,7 @@ impl ModelTree {
 
     /// What lies at a place; a symlink itself.
     pub(crate) fn find(&self, at: &NodePath) -> StoreResult<NodeId> {
-        match self.spot(at)? {
+        match self.slot(at)? {
             ModelSlot::There(node) => Ok(node),
             ModelSlot::Nothing { .. } => Err(StoreError::NotFound),
         }
@@ -106,7 +106,7 @@ impl ModelTree {
         match &self.node(id).body {
             ModelBody::File(bytes) => Ok((id, bytes)),
             ModelBody::Directory(_) => Err(StoreError::IsADirectory),
-            ModelBody::Symlink(target) => Err(LinkHit::at(at.path.depth(), target.clone())),
+            ModelBody::Symlink(target) => Err(LinkHit::error_at(at.path.depth(), target.clone())),
         }
     }
 
@@ -116,7 +116,7 @@ impl ModelTree {
         match &self.node(id).body {
             ModelBody::Directory(names) => Ok((id, names)),
             ModelBody::File(_) => Err(StoreError::NotADirectory),
-            ModelBody::Symlink(target) => Err(LinkHit::at(at.path.depth(), target.clone())),
+            ModelBody::Symlink(target) => Err(LinkHit::error_at(at.path.depth(), target.clone())),
         }
     }
 
@@ -158,7 +158,7 @@ impl ModelTree {
     /// Everything below a node with its path from there, sorted component by component.
     pub(crate) fn below(&self, top: NodeId) -> Vec<(StorePath, NodeId)> {
         let mut found = Vec::new();
-        self.collect(top, &StorePath::here(), &mut found);
+        self.collect(top, &StorePath::empty(), &mut found);
         found
     }
 
@@ -178,7 +178,7 @@ impl ModelTree {
         let reached = self.below(ROOT);
         for (path, id) in &reached {
             let node = self.node(*id);
-            let named = path.split().is_some_and(|(_, name)| name == node.name);
+            let named = path.parent_and_name().is_some_and(|(_, name)| name == node.name);
             let held = matches!(self.body(node.parent), Some(ModelBody::Directory(names)) if names.get(&node.name) == Some(id));
             if !named || !held {
                 problems.push(format!("`{path}` and its directory disagree"));
@@ -198,7 +198,7 @@ impl ModelTree {
         self.nodes.get_mut(&id).expect("names lead to nodes")
     }
 
-    fn spot(&self, at: &NodePath) -> StoreResult<ModelSlot> {
+    fn slot(&self, at: &NodePath) -> StoreResult<ModelSlot> {
         let mut here = if at.from == NodeId::ROOT { ROOT } else { at.from };
         if !self.nodes.contains_key(&here) {
             return Err(StoreError::NotFound);
@@ -215,7 +215,7 @@ impl ModelTree {
                 ModelBody::File(_) => return Err(StoreError::NotADirectory),
                 // A node that is a symlink itself is no directory to start from, whoever holds it.
                 ModelBody::Symlink(_) if depth == 0 => return Err(StoreError::NotADirectory),
-                ModelBody::Symlink(target) => return Err(LinkHit::at(depth, target.clone())),
+                ModelBody::Symlink(target) => return Err(LinkHit::error_at(depth, target.clone())),
             }
         }
         Ok(ModelSlot::There(here))

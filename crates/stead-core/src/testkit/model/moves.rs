@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::steps::{ModelTransaction, need_parents, not_the_root};
+use super::steps::{ModelTransaction, check_not_root, check_parents};
 use super::{ModelBody, ModelSlot};
 use crate::store::{
     ChangeKind, NodeId, NodePath, Parents, Precondition, ProtectedNames, Replace, Side, StepOutcome,
@@ -18,7 +18,7 @@ impl From<StoreError> for StepError {
     }
 }
 
-fn on_the_to_side(error: StoreError) -> StepError {
+fn at_destination(error: StoreError) -> StepError {
     StepError(Side::To, error)
 }
 
@@ -33,17 +33,17 @@ impl ModelTransaction {
         spare: &[Option<ProtectedNames>; 2],
     ) -> Result<StepOutcome, StepError> {
         let id = self.tree.find(from)?;
-        let there = self.tree.spot(to).map_err(on_the_to_side)?;
-        not_the_root(id)?;
+        let there = self.tree.slot(to).map_err(at_destination)?;
+        check_not_root(id)?;
         match there {
             ModelSlot::There(other) if other == id => {
                 expect.check(Some(self.tree.node(id).tag))?;
                 return Ok(self.outcome(id, false));
             }
             ModelSlot::There(other) => {
-                not_the_root(other).map_err(on_the_to_side)?;
+                check_not_root(other).map_err(at_destination)?;
                 match replace {
-                    Replace::Refuse => return Err(on_the_to_side(StoreError::AlreadyExists)),
+                    Replace::Refuse => return Err(at_destination(StoreError::AlreadyExists)),
                     Replace::Exchange => {
                         let nested =
                             self.tree.is_at_or_below(id, other) || self.tree.is_at_or_below(other, id);
@@ -55,41 +55,41 @@ impl ModelTransaction {
                         if self.tree.is_at_or_below(other, id) {
                             return Err(StoreError::IntoItself.into());
                         }
-                        self.can_give_way(id, other).map_err(on_the_to_side)?;
+                        self.check_replaceable(id, other).map_err(at_destination)?;
                     }
                 }
                 expect.check(Some(self.tree.node(id).tag))?;
                 for spare in spare.iter().flatten() {
-                    self.spare(id, Some(spare))?;
+                    self.check_protected(id, Some(spare))?;
                     if replace == Replace::Exchange {
-                        self.spare(other, Some(spare))?;
+                        self.check_protected(other, Some(spare))?;
                     }
                 }
-                let (old, new) = (self.whereabouts(id), self.whereabouts(other));
-                self.detach(id, ChangeKind::MovedFrom);
+                let (old, new) = (self.parent_and_name(id), self.parent_and_name(other));
+                self.remove_entry(id, ChangeKind::MovedFrom);
                 if replace == Replace::Exchange {
-                    self.detach(other, ChangeKind::MovedFrom);
+                    self.remove_entry(other, ChangeKind::MovedFrom);
                     self.attach(other, old);
                 } else {
-                    self.detach(other, ChangeKind::Removed);
+                    self.remove_entry(other, ChangeKind::Removed);
                     self.drop_nodes(other);
                 }
                 self.attach(id, new);
             }
             ModelSlot::Nothing { below, names } => {
-                need_parents(&names, parents).map_err(on_the_to_side)?;
+                check_parents(&names, parents).map_err(at_destination)?;
                 if replace == Replace::Exchange {
-                    return Err(on_the_to_side(StoreError::NotFound));
+                    return Err(at_destination(StoreError::NotFound));
                 }
                 if self.tree.is_at_or_below(below, id) {
                     return Err(StoreError::IntoItself.into());
                 }
                 expect.check(Some(self.tree.node(id).tag))?;
                 for spare in spare.iter().flatten() {
-                    self.spare(id, Some(spare))?;
+                    self.check_protected(id, Some(spare))?;
                 }
                 let new = self.make_parents(below, names);
-                self.detach(id, ChangeKind::MovedFrom);
+                self.remove_entry(id, ChangeKind::MovedFrom);
                 self.attach(id, new);
             }
         }
@@ -108,17 +108,17 @@ impl ModelTransaction {
             return Err(StoreError::Invalid("a copy can't change places with something".to_owned()).into());
         }
         let id = self.tree.find(from)?;
-        let there = self.tree.spot(to).map_err(on_the_to_side)?;
+        let there = self.tree.slot(to).map_err(at_destination)?;
         let is_directory = matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match there {
             ModelSlot::There(other) if other == id && replace == Replace::Over => {
-                Err(on_the_to_side(StoreError::Invalid("it can't be copied onto itself".to_owned())))
+                Err(at_destination(StoreError::Invalid("it can't be copied onto itself".to_owned())))
             }
             ModelSlot::There(_) if is_directory || replace == Replace::Refuse => {
-                Err(on_the_to_side(StoreError::AlreadyExists))
+                Err(at_destination(StoreError::AlreadyExists))
             }
             ModelSlot::There(other) => {
-                self.can_give_way(id, other).map_err(on_the_to_side)?;
+                self.check_replaceable(id, other).map_err(at_destination)?;
                 let source = self.tree.node(id).clone();
                 let keeps_mode = self.tree.node(other).body.kind() == source.body.kind();
                 // A content of its own: whoever holds the old one sees by that that it was replaced.
@@ -130,15 +130,15 @@ impl ModelTransaction {
                 let node = self.tree.node_mut(other);
                 node.modified = source.modified;
                 node.mode = if keeps_mode { node.mode } else { source.mode };
-                self.log_at(ChangeKind::Written, other);
+                self.log_change(ChangeKind::Written, other);
                 Ok(self.outcome(other, false))
             }
             ModelSlot::Nothing { below, names } => {
-                need_parents(&names, parents).map_err(on_the_to_side)?;
+                check_parents(&names, parents).map_err(at_destination)?;
                 if is_directory && self.tree.is_at_or_below(below, id) {
                     return Err(StoreError::IntoItself.into());
                 }
-                self.spare(id, spare)?;
+                self.check_protected(id, spare)?;
                 let (parent, name) = self.make_parents(below, names);
                 let copied = self.copy_nodes(id, parent, name);
                 Ok(self.outcome(copied, true))
@@ -153,7 +153,7 @@ impl ModelTransaction {
             body => (body, Default::default()),
         };
         let copy = self.tree.add(parent, name.clone(), body, source.mode, self.at);
-        self.enter(copy, parent, name, ChangeKind::Created);
+        self.add_entry(copy, parent, name, ChangeKind::Created);
         for (name, child) in children {
             self.copy_nodes(child, copy, name);
         }
@@ -166,16 +166,16 @@ impl ModelTransaction {
         let (tag, now) = (self.tree.fresh_tag(), self.at);
         let node = self.tree.node_mut(id);
         (node.parent, node.name, node.changed, node.tag) = (parent, name.clone(), now, tag);
-        self.enter(id, parent, name, ChangeKind::MovedTo);
+        self.add_entry(id, parent, name, ChangeKind::MovedTo);
     }
 
     /// Whether `id` may take the place of `other`.
-    fn can_give_way(&self, id: NodeId, other: NodeId) -> StoreResult<()> {
+    fn check_replaceable(&self, id: NodeId, other: NodeId) -> StoreResult<()> {
         let is_directory = |id| matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match (is_directory(id), is_directory(other)) {
             (false, true) => Err(StoreError::IsADirectory),
             (true, false) => Err(StoreError::NotADirectory),
-            (true, true) if self.holds_something(other) => Err(StoreError::NotEmpty),
+            (true, true) if self.is_nonempty_directory(other) => Err(StoreError::NotEmpty),
             (true, true) | (false, false) => Ok(()),
         }
     }

@@ -59,11 +59,11 @@ pub fn model_run_over(
     };
     assert!(snapshot_of(&*run.store).is_empty(), "a model run starts with an empty Store");
     for _ in 0..steps {
-        run.act();
+        run.random_act();
         let model = run.tree.snapshot();
         run.compare("all that it holds", snapshot_of(&*run.store), model.clone());
         if let Some(next) = check(&model) {
-            run.note("the run goes on with another Store".into());
+            run.record_step("the run goes on with another Store".into());
             run.store = next;
             run.compare("all that the next one holds", snapshot_of(&*run.store), model);
         }
@@ -99,17 +99,17 @@ pub(super) struct ModelRun {
 }
 
 impl ModelRun {
-    fn act(&mut self) {
+    fn random_act(&mut self) {
         match self.rng.u8(..100) {
             0..=44 => {
-                let op = self.author().op();
+                let op = self.generator().next_step();
                 self.change(vec![op]);
             }
             45..=52 => self.change_of_several_steps(),
-            53..=62 => self.look(),
-            63..=65 => self.list(),
-            66..=68 => self.walk(),
-            69..=70 => self.grep(),
+            53..=62 => self.compare_lookup(),
+            63..=65 => self.compare_list(),
+            66..=68 => self.compare_walk(),
+            69..=70 => self.compare_grep(),
             71..=75 => self.open(),
             76..=80 => self.read_open(),
             81..=85 => self.start_draft(),
@@ -117,10 +117,10 @@ impl ModelRun {
             94..=98 => self.commit_draft(),
             _ => self.close(),
         }
-        self.see_what_was_overtaken();
+        self.mark_stale_handles();
     }
 
-    pub(super) fn author(&mut self) -> StepGenerator<'_> {
+    pub(super) fn generator(&mut self) -> StepGenerator<'_> {
         StepGenerator { rng: &mut self.rng, tree: &self.tree, moment: StepTiming::Now }
     }
 
@@ -128,8 +128,9 @@ impl ModelRun {
         let mut after = self.tree.clone();
         let mut ops = Vec::new();
         for _ in 0..self.rng.usize(2..=5) {
-            let op = StepGenerator { rng: &mut self.rng, tree: &after, moment: StepTiming::Later }.op();
-            let step = op.step(&|place| look(&after, place));
+            let op =
+                StepGenerator { rng: &mut self.rng, tree: &after, moment: StepTiming::Later }.next_step();
+            let step = op.step(&|place| stat_model(&after, place));
             let failed = after.apply(vec![step], Timestamp::default(), RevisionNumber(0)).is_err();
             ops.push(op);
             if failed {
@@ -140,10 +141,11 @@ impl ModelRun {
     }
 
     fn change(&mut self, ops: Vec<RandomStep>) {
-        self.note(format!("change {ops:?}"));
+        self.record_step(format!("change {ops:?}"));
         let in_store: Vec<Step> =
             ops.iter().map(|op| op.step(&|place| self.store.stat(place).ok())).collect();
-        let in_model: Vec<Step> = ops.iter().map(|op| op.step(&|place| look(&self.tree, place))).collect();
+        let in_model: Vec<Step> =
+            ops.iter().map(|op| op.step(&|place| stat_model(&self.tree, place))).collect();
         let theirs = self.store.apply(change(in_store)).map(|applied| applied.outcomes);
         let ours =
             self.tree.apply(in_model, Timestamp::default(), RevisionNumber(0)).map(|done| done.outcomes);
@@ -152,79 +154,87 @@ impl ModelRun {
             pairs
                 .map(|(outcome, op)| {
                     let created = op.can_create() && outcome.created;
-                    (outcome.attr.map(essence), created, outcome.replaced)
+                    (outcome.attr.map(comparable_attr), created, outcome.replaced)
                 })
                 .collect::<Vec<_>>()
         };
-        self.compare("the answer", answer(theirs.map(&seen)), answer(ours.map(&seen)));
+        self.compare("the answer", comparable_result(theirs.map(&seen)), comparable_result(ours.map(&seen)));
     }
 
     /// Asks for something at one place.
-    fn look(&mut self) {
-        let at = self.author().place();
-        self.note(format!("stat, read and read_link {at:?}"));
-        let theirs = at.place(&|place| self.store.stat(place).ok());
-        let ours = at.place(&|place| look(&self.tree, place));
+    fn compare_lookup(&mut self) {
+        let at = self.generator().random_place();
+        self.record_step(format!("stat, read and read_link {at:?}"));
+        let theirs = at.resolve(&|place| self.store.stat(place).ok());
+        let ours = at.resolve(&|place| stat_model(&self.tree, place));
         let tree = &self.tree;
-        let stat = tree.find(&ours).map(|id| essence(tree.attr(id)));
-        self.compare("stat", answer(self.store.stat(&theirs).map(essence)), answer(stat));
+        let stat = tree.find(&ours).map(|id| comparable_attr(tree.attr(id)));
+        self.compare(
+            "stat",
+            comparable_result(self.store.stat(&theirs).map(comparable_attr)),
+            comparable_result(stat),
+        );
         let read = tree.file(&ours).map(|(_, bytes)| bytes.to_vec());
         let theirs_read = self.store.read(&theirs, u64::MAX).map(|whole| whole.bytes);
-        self.compare("read", answer(theirs_read), answer(read));
-        if look(tree, &ours).is_none_or(|attr| attr.kind == NodeKind::Symlink) {
+        self.compare("read", comparable_result(theirs_read), comparable_result(read));
+        if stat_model(tree, &ours).is_none_or(|attr| attr.kind == NodeKind::Symlink) {
             let target = tree.link(&ours).map(<[u8]>::to_vec);
-            self.compare("read_link", answer(self.store.read_link(&theirs)), answer(target));
+            self.compare(
+                "read_link",
+                comparable_result(self.store.read_link(&theirs)),
+                comparable_result(target),
+            );
         }
     }
 
-    fn list(&mut self) {
-        let path = if self.rng.u8(..4) == 0 { StorePath::here() } else { self.author().path() };
+    fn compare_list(&mut self) {
+        let path = if self.rng.u8(..4) == 0 { StorePath::empty() } else { self.generator().random_path() };
         let after = self
             .rng
             .bool()
             .then(|| Name::new(*self.rng.choice([b"a", b"b", b"c"]).expect("three")))
             .flatten();
         let limit = self.rng.usize(1..6);
-        self.note(format!("list {path} after {after:?}, {limit}"));
+        self.record_step(format!("list {path} after {after:?}, {limit}"));
         let page = Page { after, limit };
-        let theirs = self.store.list(&NodePath::path(path.clone()), &page).map(|listing| {
+        let theirs = self.store.list(&NodePath::from_root(path.clone()), &page).map(|listing| {
             let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.as_bytes().to_vec()).collect();
             (names, listing.total, listing.more)
         });
-        let ours = self.tree.directory(&NodePath::path(path)).map(|(_, names)| {
+        let ours = self.tree.directory(&NodePath::from_root(path)).map(|(_, names)| {
             let after = page.after.as_ref().map(Name::as_bytes);
             let rest: Vec<_> =
                 names.keys().filter(|name| after.is_none_or(|after| &name[..] > after)).collect();
             let page: Vec<_> = rest.iter().take(limit).map(|name| name.to_vec()).collect();
             (page, names.len() as u64, rest.len() > limit)
         });
-        self.compare("list", answer(theirs), answer(ours));
+        self.compare("list", comparable_result(theirs), comparable_result(ours));
     }
 
-    fn walk(&mut self) {
-        let path = self.author().path();
+    fn compare_walk(&mut self) {
+        let path = self.generator().random_path();
         let skip = vec![StorePath::from_checked(self.rng.choice(["a", "b", "a/b", "c/d"]).expect("four"))];
         let depth = self.rng.usize(1..4);
-        self.note(format!("walk {path}, {depth} deep, without {skip:?}"));
+        self.record_step(format!("walk {path}, {depth} deep, without {skip:?}"));
         let walk = WalkOptions { depth, skip, ..WalkOptions::default() };
         let mut theirs = Vec::new();
         let visit = &mut |found: crate::store::WalkEntry| {
-            theirs.push((found.path, essence(found.attr)));
+            theirs.push((found.path, comparable_attr(found.attr)));
             ControlFlow::Continue(())
         };
-        let result = self.store.walk(&NodePath::path(path.clone()), &walk, visit).map(|()| theirs);
-        let ours = self.tree.directory(&NodePath::path(path)).map(|(top, _)| {
+        let result = self.store.walk(&NodePath::from_root(path.clone()), &walk, visit).map(|()| theirs);
+        let ours = self.tree.directory(&NodePath::from_root(path)).map(|(top, _)| {
             let mut all = self.tree.below(top);
             all.retain(|(path, _)| path.depth() <= depth && !path.is_at_or_below(&walk.skip[0]));
-            all.into_iter().map(|(path, id)| (path, essence(self.tree.attr(id)))).collect::<Vec<_>>()
+            all.into_iter().map(|(path, id)| (path, comparable_attr(self.tree.attr(id)))).collect::<Vec<_>>()
         });
-        self.compare("walk", answer(result), answer(ours));
+        self.compare("walk", comparable_result(result), comparable_result(ours));
     }
 
-    fn grep(&mut self) {
+    fn compare_grep(&mut self) {
         let letters = [self.rng.lowercase(), self.rng.lowercase()];
         let pattern: String = letters.into_iter().collect();
-        self.note(format!("grep {pattern}"));
+        self.record_step(format!("grep {pattern}"));
         let grep =
             Grep::new(&GrepQuery::new(pattern), None, PathGlobs::none()).expect("letters are a pattern");
         let mut theirs = BTreeMap::new();
@@ -239,10 +249,10 @@ impl ModelRun {
             _ => None,
         });
         let ours: BTreeMap<_, _> = hits.collect();
-        self.compare("grep", answer(result), answer(Ok(ours)));
+        self.compare("grep", comparable_result(result), comparable_result(Ok(ours)));
     }
 
-    pub(super) fn note(&mut self, step: String) {
+    pub(super) fn record_step(&mut self, step: String) {
         self.trail.steps.push_back(step);
         if self.trail.steps.len() > 30 {
             self.trail.steps.pop_front();
@@ -252,7 +262,7 @@ impl ModelRun {
     #[track_caller]
     pub(super) fn compare<T: PartialEq + std::fmt::Debug>(&self, what: &str, store: T, model: T) {
         if store != model {
-            let shown = |value| cut(format!("{value:?}"));
+            let shown = |value| truncate_text(format!("{value:?}"));
             let (store, model) = (shown(store), shown(model));
             panic!(
                 "the Store and the model disagree on {what}, seed {}:\n  Store: {store}\n  model: {model}",
@@ -262,18 +272,18 @@ impl ModelRun {
     }
 }
 
-pub(super) fn look(tree: &ModelTree, place: &NodePath) -> Option<Attr> {
+pub(super) fn stat_model(tree: &ModelTree, place: &NodePath) -> Option<Attr> {
     tree.find(place).ok().map(|id| tree.attr(id))
 }
 
 /// What attributes every Store agrees on.
-pub(super) fn essence(attr: Attr) -> (NodeKind, u64, u32) {
+pub(super) fn comparable_attr(attr: Attr) -> (NodeKind, u64, u32) {
     let mode = if attr.kind == NodeKind::Symlink { 0 } else { attr.mode };
     (attr.kind, attr.size, mode)
 }
 
 /// A result to be compared: the value, or which error it is.
-pub(super) fn answer<T>(result: StoreResult<T>) -> Result<T, String> {
+pub(super) fn comparable_result<T>(result: StoreResult<T>) -> Result<T, String> {
     result.map_err(|error| match error {
         StoreError::Invalid(_) => "Invalid".to_owned(),
         StoreError::Unavailable { .. } => "Unavailable".to_owned(),
@@ -281,7 +291,7 @@ pub(super) fn answer<T>(result: StoreResult<T>) -> Result<T, String> {
     })
 }
 
-fn cut(mut shown: String) -> String {
+fn truncate_text(mut shown: String) -> String {
     if shown.len() > 4_000 {
         shown.truncate(shown.floor_char_boundary(4_000));
         shown.push('…');

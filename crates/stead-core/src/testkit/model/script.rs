@@ -35,15 +35,17 @@ pub(super) enum PlaceSpec {
 
 impl PlaceSpec {
     /// The place itself. Node ids differ between the Store and the model, so each is asked for its own.
-    pub(super) fn place(&self, look: StatFn<'_>) -> NodePath {
-        let node = |path: &StorePath| look(&NodePath::path(path.clone())).map(|attr| attr.node);
+    pub(super) fn resolve(&self, look: StatFn<'_>) -> NodePath {
+        let node = |path: &StorePath| look(&NodePath::from_root(path.clone())).map(|attr| attr.node);
         match self {
-            PlaceSpec::Path(path) => NodePath::path(path.clone()),
+            PlaceSpec::Path(path) => NodePath::from_root(path.clone()),
             PlaceSpec::Child(parent, name) => match node(parent) {
                 Some(parent) => NodePath::child(parent, name),
-                None => NodePath::path(parent.child(name.as_bytes())),
+                None => NodePath::from_root(parent.child(name.as_bytes())),
             },
-            PlaceSpec::Node(path) => node(path).map_or_else(|| NodePath::path(path.clone()), NodePath::node),
+            PlaceSpec::Node(path) => {
+                node(path).map_or_else(|| NodePath::from_root(path.clone()), NodePath::of_node)
+            }
         }
     }
 }
@@ -69,7 +71,7 @@ pub(super) enum ExpectedState {
 }
 
 impl ExpectedState {
-    fn expect(self, at: &NodePath, look: StatFn<'_>) -> Precondition {
+    fn precondition(self, at: &NodePath, look: StatFn<'_>) -> Precondition {
         let now = || look(at).map_or(UNKNOWN_TAG, |attr| attr.tag);
         match self {
             ExpectedState::Any => Precondition::Any,
@@ -99,7 +101,7 @@ impl RandomStep {
     /// The step for whoever answers `look`.
     pub(super) fn step(&self, look: StatFn<'_>) -> Step {
         let put = |at: &NodePath, parents: &Parents, mode: &Option<u32>, wanted: &ExpectedState| PutOptions {
-            expect: wanted.expect(at, look),
+            expect: wanted.precondition(at, look),
             parents: *parents,
             mode: *mode,
             modified: None,
@@ -109,42 +111,44 @@ impl RandomStep {
         let keep = DisplacedContent::History;
         match self {
             RandomStep::Write { at, fill, parents, mode, wanted } => {
-                let at = at.place(look);
+                let at = at.resolve(look);
                 let put = put(&at, parents, mode, wanted);
                 Step::Write { at, content: Content::Bytes(fill.0.to_vec()), put }
             }
             RandomStep::Append { at, fill, parents, mode, wanted } => {
-                let at = at.place(look);
+                let at = at.resolve(look);
                 let put = put(&at, parents, mode, wanted);
                 Step::Append { at, content: Content::Bytes(fill.0.to_vec()), put }
             }
             RandomStep::Edit { at, edit, wanted } => {
-                let at = at.place(look);
-                let expect = wanted.expect(&at, look);
+                let at = at.resolve(look);
+                let expect = wanted.precondition(&at, look);
                 Step::Edit { at, edit: edit.clone(), expect, keep }
             }
-            &RandomStep::Mkdir { ref at, parents, mode } => Step::Mkdir { at: at.place(look), parents, mode },
+            &RandomStep::Mkdir { ref at, parents, mode } => {
+                Step::Mkdir { at: at.resolve(look), parents, mode }
+            }
             &RandomStep::Symlink { ref at, target, parents, wanted } => {
-                let at = at.place(look);
-                let expect = wanted.expect(&at, look);
+                let at = at.resolve(look);
+                let expect = wanted.precondition(&at, look);
                 Step::Symlink { at, target: target.into(), parents, expect }
             }
             &RandomStep::Remove { ref at, subtree, missing, wanted } => {
-                let at = at.place(look);
-                let expect = wanted.expect(&at, look);
+                let at = at.resolve(look);
+                let expect = wanted.precondition(&at, look);
                 Step::Remove { at, subtree, expect, missing, spare: None, keep }
             }
             &RandomStep::Rename { ref from, ref to, replace, parents, wanted } => {
-                let (from, to) = (from.place(look), to.place(look));
-                let expect = wanted.expect(&from, look);
+                let (from, to) = (from.resolve(look), to.resolve(look));
+                let expect = wanted.precondition(&from, look);
                 Step::Rename { from, to, replace, parents, expect, spare: [None, None] }
             }
             &RandomStep::Copy { ref from, ref to, replace, parents } => {
-                let (from, to) = (from.place(look), to.place(look));
+                let (from, to) = (from.resolve(look), to.resolve(look));
                 Step::Copy { from, to, replace, parents, spare: None, keep }
             }
             &RandomStep::SetAttr { ref at, mode, modified } => {
-                Step::SetAttr { at: at.place(look), mode, modified }
+                Step::SetAttr { at: at.resolve(look), mode, modified }
             }
         }
     }
@@ -160,7 +164,7 @@ impl RandomStep {
         )
     }
 
-    fn wanted(&mut self) -> Option<&mut ExpectedState> {
+    fn expected_mut(&mut self) -> Option<&mut ExpectedState> {
         match self {
             RandomStep::Write { wanted, .. }
             | RandomStep::Append { wanted, .. }
@@ -192,10 +196,10 @@ pub(super) struct StepGenerator<'a> {
 
 impl StepGenerator<'_> {
     /// A step that is wrong in one way at the most.
-    pub(super) fn op(&mut self) -> RandomStep {
+    pub(super) fn next_step(&mut self) -> RandomStep {
         loop {
-            let mut op = self.any_op();
-            if self.is_doubtful(&op) {
+            let mut op = self.any_step();
+            if self.is_ambiguous(&op) {
                 continue;
             }
             let wanted = *self.pick(&[
@@ -213,50 +217,70 @@ impl StepGenerator<'_> {
                 ExpectedState::Now | ExpectedState::NowOrAbsent => self.moment == StepTiming::Now,
             };
             if self.rng.u8(..4) == 0 && makes_sense && self.would_succeed(&op) {
-                op.wanted().into_iter().for_each(|place| *place = wanted);
+                op.expected_mut().into_iter().for_each(|place| *place = wanted);
             }
             return op;
         }
     }
 
-    fn any_op(&mut self) -> RandomStep {
+    fn any_step(&mut self) -> RandomStep {
         let wanted = ExpectedState::Any;
         let parents = if self.rng.bool() { Parents::Create } else { Parents::Required };
         let mode = *self.pick(&[None, None, None, Some(0o600), Some(0o755), Some(0o644)]);
         match self.rng.u8(..100) {
-            0..=21 => RandomStep::Write { at: self.file_place(), fill: self.fill(), parents, mode, wanted },
-            22..=33 => RandomStep::Append { at: self.file_place(), fill: self.fill(), parents, mode, wanted },
+            0..=21 => RandomStep::Write {
+                at: self.random_file_place(),
+                fill: self.random_bytes(),
+                parents,
+                mode,
+                wanted,
+            },
+            22..=33 => RandomStep::Append {
+                at: self.random_file_place(),
+                fill: self.random_bytes(),
+                parents,
+                mode,
+                wanted,
+            },
             34..=41 => self.edit(),
-            42..=51 => RandomStep::Mkdir { at: self.place(), parents, mode: mode.map(|mode| mode | 0o100) },
+            42..=51 => {
+                RandomStep::Mkdir { at: self.random_place(), parents, mode: mode.map(|mode| mode | 0o100) }
+            }
             52..=58 => {
                 let target = self.pick(&["a", "b/c", "../d", "/e", "nowhere at all"]);
-                RandomStep::Symlink { at: self.place(), target, parents, wanted }
+                RandomStep::Symlink { at: self.random_place(), target, parents, wanted }
             }
             59..=69 => {
                 let subtrees = [Subtree::File, Subtree::EmptyDirectory, Subtree::Directory, Subtree::Any];
                 let subtree = *self.pick(&subtrees);
                 let missing = *self.pick(&[IfMissing::Fails, IfMissing::Fine]);
-                RandomStep::Remove { at: self.place(), subtree, missing, wanted }
+                RandomStep::Remove { at: self.random_place(), subtree, missing, wanted }
             }
             70..=84 => {
                 let replace = *self.pick(&[Replace::Refuse, Replace::Over, Replace::Over, Replace::Exchange]);
-                RandomStep::Rename { from: self.place(), to: self.place(), replace, parents, wanted }
+                RandomStep::Rename {
+                    from: self.random_place(),
+                    to: self.random_place(),
+                    replace,
+                    parents,
+                    wanted,
+                }
             }
             85..=92 => {
                 let replace = *self.pick(&[Replace::Refuse, Replace::Over]);
-                RandomStep::Copy { from: self.place(), to: self.place(), replace, parents }
+                RandomStep::Copy { from: self.random_place(), to: self.random_place(), replace, parents }
             }
             _ => {
                 let modified = self.rng.bool().then(|| Timestamp::from_secs(self.rng.i64(1..1_000_000_000)));
-                RandomStep::SetAttr { at: self.place(), mode: mode.map(|mode| mode | 0o100), modified }
+                RandomStep::SetAttr { at: self.random_place(), mode: mode.map(|mode| mode | 0o100), modified }
             }
         }
     }
 
     fn edit(&mut self) -> RandomStep {
-        let at = self.file_place();
+        let at = self.random_file_place();
         let occurrences = *self.pick(&[Occurrences::One, Occurrences::All]);
-        let place = at.place(&|place| self.look(place));
+        let place = at.resolve(&|place| self.stat(place));
         let old = match self.tree.file(&place) {
             Ok((_, bytes)) if !bytes.is_empty() && self.rng.u8(..8) > 0 => {
                 let start = self.rng.usize(..bytes.len());
@@ -272,36 +296,37 @@ impl StepGenerator<'_> {
     }
 
     /// A path of one to three names; every other time one that leads to something.
-    pub(super) fn path(&mut self) -> StorePath {
-        self.path_among(&[NodeKind::File, NodeKind::Directory, NodeKind::Symlink])
+    pub(super) fn random_path(&mut self) -> StorePath {
+        self.random_path_of(&[NodeKind::File, NodeKind::Directory, NodeKind::Symlink])
     }
 
     /// A path of one to three names; every other time one that leads to something of one of these kinds.
-    fn path_among(&mut self, kinds: &[NodeKind]) -> StorePath {
+    fn random_path_of(&mut self, kinds: &[NodeKind]) -> StorePath {
         let mut there = self.tree.below(super::ROOT);
         there.retain(|(_, id)| kinds.contains(&self.tree.attr(*id).kind));
         if self.rng.bool() && !there.is_empty() {
             return there.swap_remove(self.rng.usize(..there.len())).0;
         }
-        (0..self.rng.usize(1..=3)).fold(StorePath::here(), |path, _| path.child(self.pick(&NAMES).as_bytes()))
+        (0..self.rng.usize(1..=3))
+            .fold(StorePath::empty(), |path, _| path.child(self.pick(&NAMES).as_bytes()))
     }
 
     /// A place: by its path, or as a mounted file system would name it.
-    pub(super) fn place(&mut self) -> PlaceSpec {
-        let path = self.path();
+    pub(super) fn random_place(&mut self) -> PlaceSpec {
+        let path = self.random_path();
         self.place_of(path)
     }
 
     /// The place of a file, more often than not.
-    fn file_place(&mut self) -> PlaceSpec {
-        let path = self.path_among(&[NodeKind::File]);
+    fn random_file_place(&mut self) -> PlaceSpec {
+        let path = self.random_path_of(&[NodeKind::File]);
         self.place_of(path)
     }
 
     fn place_of(&mut self, path: StorePath) -> PlaceSpec {
-        let (parent, name) = path.split().expect("no path here is empty");
+        let (parent, name) = path.parent_and_name().expect("no path here is empty");
         let parent = StorePath::from_checked(parent);
-        let kind = |path: &StorePath| self.look(&NodePath::path(path.clone())).map(|attr| attr.kind);
+        let kind = |path: &StorePath| self.stat(&NodePath::from_root(path.clone())).map(|attr| attr.kind);
         // Nothing is below a symlink itself: no kernel asks a mounted file system for a name in one.
         let can_hold = kind(&parent).is_some_and(|kind| kind != NodeKind::Symlink);
         let is_there = kind(&path).is_some();
@@ -315,7 +340,7 @@ impl StepGenerator<'_> {
     }
 
     /// Small content mostly, and now and then content that takes several chunks.
-    pub(super) fn fill(&mut self) -> RandomBytes {
+    pub(super) fn random_bytes(&mut self) -> RandomBytes {
         let size = match self.rng.u8(..50) {
             0 => 300 << 10,
             1 => 700 << 10,
@@ -332,39 +357,39 @@ impl StepGenerator<'_> {
         &from[self.rng.usize(..from.len())]
     }
 
-    fn look(&self, place: &NodePath) -> Option<Attr> {
+    fn stat(&self, place: &NodePath) -> Option<Attr> {
         self.tree.find(place).ok().map(|id| self.tree.attr(id))
     }
 
     fn would_succeed(&self, op: &RandomStep) -> bool {
-        let step = op.step(&|place| self.look(place));
+        let step = op.step(&|place| self.stat(place));
         self.tree.clone().apply(vec![step], Timestamp::default(), RevisionNumber(0)).is_ok()
     }
 
     /// Whether the port leaves open what becomes of this step.
-    fn is_doubtful(&self, op: &RandomStep) -> bool {
-        let look: StatFn<'_> = &|place| self.look(place);
-        let kind = |at: &PlaceSpec| look(&at.place(look)).map(|attr| attr.kind);
+    fn is_ambiguous(&self, op: &RandomStep) -> bool {
+        let look: StatFn<'_> = &|place| self.stat(place);
+        let kind = |at: &PlaceSpec| look(&at.resolve(look)).map(|attr| attr.kind);
         match op {
             // Whether a directory may be made where a symlink leads is decided above a Store.
             RandomStep::Mkdir { at, .. } => kind(at) == Some(NodeKind::Symlink),
             // A symlink's own mode means nothing.
             RandomStep::SetAttr { at, .. } => kind(at) == Some(NodeKind::Symlink),
             RandomStep::Rename { from, to, replace, parents, .. } => {
-                self.are_doubtful(&from.place(look), &to.place(look), *replace, *parents)
+                self.is_ambiguous_move(&from.resolve(look), &to.resolve(look), *replace, *parents)
             }
             RandomStep::Copy { from, to, replace, parents } => {
                 // What mode a file has that took the place of a symlink is open.
                 kind(from) == Some(NodeKind::File) && kind(to) == Some(NodeKind::Symlink)
-                    || self.are_doubtful(&from.place(look), &to.place(look), *replace, *parents)
+                    || self.is_ambiguous_move(&from.resolve(look), &to.resolve(look), *replace, *parents)
             }
             RandomStep::Write { .. } | RandomStep::Append { .. } | RandomStep::Edit { .. } => false,
             RandomStep::Symlink { .. } | RandomStep::Remove { .. } => false,
         }
     }
 
-    fn are_doubtful(&self, from: &NodePath, to: &NodePath, replace: Replace, parents: Parents) -> bool {
-        let (lacks_parent, there) = match self.tree.spot(to) {
+    fn is_ambiguous_move(&self, from: &NodePath, to: &NodePath, replace: Replace, parents: Parents) -> bool {
+        let (lacks_parent, there) = match self.tree.slot(to) {
             Err(_) => return self.tree.find(from).is_err(),
             Ok(ModelSlot::Nothing { below, names }) => {
                 (names.len() > 1 && parents == Parents::Required, Err(below))

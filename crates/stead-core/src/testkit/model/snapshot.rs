@@ -36,7 +36,7 @@ pub fn snapshot_of(store: &dyn Store) -> TreeSnapshot {
     };
     store.walk(&NodePath::root(), &WalkOptions::default(), visit).expect("a Store can be walked");
     let thing = |it: crate::store::WalkEntry| {
-        let at = NodePath::path(it.path.clone());
+        let at = NodePath::from_root(it.path.clone());
         let holds = match it.attr.kind {
             NodeKind::File => {
                 Some(store.read(&at, u64::MAX).expect("a file that was found can be read").bytes)

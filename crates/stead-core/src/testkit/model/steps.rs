@@ -90,7 +90,7 @@ impl ModelTransaction {
             }
             Content::Past(_) => return Err(StoreError::Unsupported("this Store keeps nothing")),
         };
-        let (id, before) = match self.tree.spot(at)? {
+        let (id, before) = match self.tree.slot(at)? {
             ModelSlot::There(_) => {
                 let (id, bytes) = self.tree.file(at)?;
                 let tag = self.tree.node(id).tag;
@@ -106,9 +106,9 @@ impl ModelTransaction {
                 (id, Some(tag))
             }
             ModelSlot::Nothing { below, names } => {
-                need_parents(&names, put.parents)?;
+                check_parents(&names, put.parents)?;
                 put.expect.check(None)?;
-                (self.create(below, names, ModelBody::File(Arc::new(content)), FILE_MODE), None)
+                (self.create_node(below, names, ModelBody::File(Arc::new(content)), FILE_MODE), None)
             }
         };
         let node = self.tree.node_mut(id);
@@ -127,15 +127,15 @@ impl ModelTransaction {
     }
 
     fn mkdir(&mut self, at: &NodePath, parents: Parents, mode: Option<u32>) -> StoreResult<StepOutcome> {
-        match self.tree.spot(at)? {
+        match self.tree.slot(at)? {
             ModelSlot::There(id) => match (&self.tree.node(id).body, parents) {
                 (ModelBody::Directory(_), Parents::Create) => Ok(self.outcome(id, false)),
                 _ => Err(StoreError::AlreadyExists),
             },
             ModelSlot::Nothing { below, names } => {
-                need_parents(&names, parents)?;
+                check_parents(&names, parents)?;
                 let mode = mode.unwrap_or(DIRECTORY_MODE);
-                let id = self.create(below, names, ModelBody::Directory(Default::default()), mode);
+                let id = self.create_node(below, names, ModelBody::Directory(Default::default()), mode);
                 Ok(self.outcome(id, true))
             }
         }
@@ -148,7 +148,7 @@ impl ModelTransaction {
         parents: Parents,
         expect: Precondition,
     ) -> StoreResult<StepOutcome> {
-        match self.tree.spot(at)? {
+        match self.tree.slot(at)? {
             ModelSlot::There(id) => {
                 if !matches!(self.tree.node(id).body, ModelBody::Symlink(_)) {
                     return Err(StoreError::AlreadyExists);
@@ -156,13 +156,13 @@ impl ModelTransaction {
                 expect.check(Some(self.tree.node(id).tag))?;
                 self.tree.node_mut(id).body = ModelBody::Symlink(target);
                 self.touch(id);
-                self.log_at(ChangeKind::Written, id);
+                self.log_change(ChangeKind::Written, id);
                 Ok(self.outcome(id, false))
             }
             ModelSlot::Nothing { below, names } => {
-                need_parents(&names, parents)?;
+                check_parents(&names, parents)?;
                 expect.check(None)?;
-                let id = self.create(below, names, ModelBody::Symlink(target), SYMLINK_MODE);
+                let id = self.create_node(below, names, ModelBody::Symlink(target), SYMLINK_MODE);
                 Ok(self.outcome(id, true))
             }
         }
@@ -180,7 +180,7 @@ impl ModelTransaction {
             (Err(StoreError::NotFound), IfMissing::Fine) => return Ok(StepOutcome::default()),
             (found, _) => found?,
         };
-        not_the_root(id)?;
+        check_not_root(id)?;
         let is_directory = matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match subtree {
             Subtree::File if is_directory => return Err(StoreError::IsADirectory),
@@ -190,11 +190,11 @@ impl ModelTransaction {
             Subtree::File | Subtree::EmptyDirectory | Subtree::Directory | Subtree::Any => {}
         }
         expect.check(Some(self.tree.node(id).tag))?;
-        if subtree == Subtree::EmptyDirectory && self.holds_something(id) {
+        if subtree == Subtree::EmptyDirectory && self.is_nonempty_directory(id) {
             return Err(StoreError::NotEmpty);
         }
-        self.spare(id, spare)?;
-        self.detach(id, ChangeKind::Removed);
+        self.check_protected(id, spare)?;
+        self.remove_entry(id, ChangeKind::Removed);
         self.drop_nodes(id);
         Ok(StepOutcome::default())
     }
@@ -212,7 +212,7 @@ impl ModelTransaction {
         node.mode = mode.unwrap_or(node.mode);
         node.modified = modified.unwrap_or(node.modified);
         (node.changed, node.tag) = (now, tag);
-        self.log_at(ChangeKind::Attributes, id);
+        self.log_change(ChangeKind::Attributes, id);
         Ok(StepOutcome { before, ..self.outcome(id, false) })
     }
 
@@ -223,7 +223,7 @@ impl ModelTransaction {
     fn rewrite(&mut self, id: NodeId, bytes: Vec<u8>) {
         self.tree.node_mut(id).body = ModelBody::File(Arc::new(bytes));
         self.touch(id);
-        self.log_at(ChangeKind::Written, id);
+        self.log_change(ChangeKind::Written, id);
     }
 
     /// Marks a node's content, or a directory's names, as changed now.
@@ -233,10 +233,10 @@ impl ModelTransaction {
         (node.modified, node.changed, node.tag) = (now, now, tag);
     }
 
-    fn create(&mut self, below: NodeId, names: Vec<Vec<u8>>, body: ModelBody, mode: u32) -> NodeId {
+    fn create_node(&mut self, below: NodeId, names: Vec<Vec<u8>>, body: ModelBody, mode: u32) -> NodeId {
         let (parent, name) = self.make_parents(below, names);
         let id = self.tree.add(parent, name.clone(), body, mode, self.at);
-        self.enter(id, parent, name, ChangeKind::Created);
+        self.add_entry(id, parent, name, ChangeKind::Created);
         id
     }
 
@@ -246,18 +246,18 @@ impl ModelTransaction {
         let parent = names.into_iter().fold(below, |parent, name| {
             let body = ModelBody::Directory(Default::default());
             let id = self.tree.add(parent, name.clone(), body, DIRECTORY_MODE, self.at);
-            self.enter(id, parent, name, ChangeKind::Created);
+            self.add_entry(id, parent, name, ChangeKind::Created);
             id
         });
         (parent, last)
     }
 
-    pub(super) fn whereabouts(&self, id: NodeId) -> (NodeId, Vec<u8>) {
+    pub(super) fn parent_and_name(&self, id: NodeId) -> (NodeId, Vec<u8>) {
         let node = self.tree.node(id);
         (node.parent, node.name.clone())
     }
 
-    pub(super) fn enter(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>, what: ChangeKind) {
+    pub(super) fn add_entry(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>, what: ChangeKind) {
         if let ModelBody::Directory(names) = &mut self.tree.node_mut(parent).body {
             names.insert(name.clone(), id);
         }
@@ -265,8 +265,8 @@ impl ModelTransaction {
         self.changes.push(FeedEntry { version: self.version, what, node: id, parent, name });
     }
 
-    pub(super) fn detach(&mut self, id: NodeId, what: ChangeKind) {
-        let (parent, name) = self.whereabouts(id);
+    pub(super) fn remove_entry(&mut self, id: NodeId, what: ChangeKind) {
+        let (parent, name) = self.parent_and_name(id);
         if let ModelBody::Directory(names) = &mut self.tree.node_mut(parent).body {
             names.remove(&name);
         }
@@ -281,16 +281,16 @@ impl ModelTransaction {
         self.tree.nodes.remove(&top);
     }
 
-    pub(super) fn log_at(&mut self, what: ChangeKind, id: NodeId) {
-        let (parent, name) = self.whereabouts(id);
+    pub(super) fn log_change(&mut self, what: ChangeKind, id: NodeId) {
+        let (parent, name) = self.parent_and_name(id);
         self.changes.push(FeedEntry { version: self.version, what, node: id, parent, name });
     }
 
-    pub(super) fn holds_something(&self, id: NodeId) -> bool {
+    pub(super) fn is_nonempty_directory(&self, id: NodeId) -> bool {
         matches!(&self.tree.node(id).body, ModelBody::Directory(names) if !names.is_empty())
     }
 
-    pub(super) fn spare(&self, top: NodeId, spare: Option<&ProtectedNames>) -> StoreResult<()> {
+    pub(super) fn check_protected(&self, top: NodeId, spare: Option<&ProtectedNames>) -> StoreResult<()> {
         let Some(spare) = spare else { return Ok(()) };
         match self
             .tree
@@ -304,11 +304,11 @@ impl ModelTransaction {
     }
 }
 
-pub(super) fn need_parents(names: &[Vec<u8>], parents: Parents) -> StoreResult<()> {
+pub(super) fn check_parents(names: &[Vec<u8>], parents: Parents) -> StoreResult<()> {
     if names.len() > 1 && parents == Parents::Required { Err(StoreError::NotFound) } else { Ok(()) }
 }
 
-pub(super) fn not_the_root(id: NodeId) -> StoreResult<()> {
+pub(super) fn check_not_root(id: NodeId) -> StoreResult<()> {
     if id == ROOT {
         return Err(StoreError::Invalid("the root can be neither removed nor renamed".to_owned()));
     }

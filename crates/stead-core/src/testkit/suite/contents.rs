@@ -9,7 +9,7 @@ use crate::store::{
 };
 
 pub fn writes_are_read_back(t: &Subject) {
-    let outcome = t.one(write("a.txt", "hello"));
+    let outcome = t.apply_one(write("a.txt", "hello"));
     assert!(outcome.created);
     let attr = outcome.attr.unwrap();
     assert_eq!((attr.kind, attr.size, attr.mode), (NodeKind::File, 5, 0o644));
@@ -17,7 +17,7 @@ pub fn writes_are_read_back(t: &Subject) {
     assert_eq!(t.stat("a.txt"), attr);
     assert_eq!(t.store.read(&at("a.txt"), 5).unwrap().attr, attr);
 
-    let outcome = t.one(write("a.txt", "bye"));
+    let outcome = t.apply_one(write("a.txt", "bye"));
     assert!(!outcome.created);
     assert_eq!(t.read("a.txt"), b"bye");
     assert_eq!(t.stat("a.txt"), outcome.attr.unwrap());
@@ -27,12 +27,12 @@ pub fn an_empty_file_is_a_file(t: &Subject) {
     let attr = t.write("empty", "");
     assert_eq!((attr.kind, attr.size), (NodeKind::File, 0));
     assert_eq!(t.read("empty"), b"");
-    assert_eq!(whole(&*t.open("empty")), b"");
-    t.one(append("empty", "x"));
+    assert_eq!(read_all(&*t.open("empty")), b"");
+    t.apply_one(append("empty", "x"));
     assert_eq!(t.read("empty"), b"x");
     t.write("empty", "");
     assert_eq!((t.read("empty"), t.stat("empty").size), (Vec::new(), 0));
-    t.one(append("nothing", ""));
+    t.apply_one(append("nothing", ""));
     assert_eq!(t.stat("nothing").size, 0);
 }
 
@@ -40,16 +40,16 @@ pub fn every_byte_is_kept(t: &Subject) {
     let bytes: Vec<u8> = (0..=255).chain([0, 0, 0xff, 0xfe, b'\r', b'\n', 0]).collect();
     t.write("binary", &bytes);
     assert_eq!(t.read("binary"), bytes);
-    t.one(append("binary", [0, 0xff]));
+    t.apply_one(append("binary", [0, 0xff]));
     assert_eq!(t.read("binary"), [&*bytes, &[0, 0xff]].concat());
 }
 
 pub fn large_content_is_kept_whole(t: &Subject) {
-    let bytes = pattern((3 << 20) + 1);
+    let bytes = aperiodic_bytes((3 << 20) + 1);
     assert_eq!(t.write("large", &bytes).size, bytes.len() as u64);
     assert_eq!(t.read("large"), bytes);
-    assert_eq!(whole(&*t.open("large")), bytes);
-    let shorter = pattern((1 << 20) - 1);
+    assert_eq!(read_all(&*t.open("large")), bytes);
+    let shorter = aperiodic_bytes((1 << 20) - 1);
     t.write("large", &shorter);
     assert_eq!(t.read("large"), shorter);
     t.write("large", "small");
@@ -59,10 +59,10 @@ pub fn large_content_is_kept_whole(t: &Subject) {
 pub fn contents_around_powers_of_two_are_kept(t: &Subject) {
     for power in [12, 16, 17, 18, 20] {
         for size in [(1 << power) - 1, 1 << power, (1 << power) + 1] {
-            let bytes = pattern(size);
+            let bytes = aperiodic_bytes(size);
             t.write("file", &bytes);
             assert!(t.read("file") == bytes, "{size} bytes");
-            t.one(append("file", "tail"));
+            t.apply_one(append("file", "tail"));
             assert!(t.read("file") == [&*bytes, b"tail"].concat(), "{size} bytes and a tail");
         }
     }
@@ -72,7 +72,7 @@ pub fn a_read_over_the_limit_is_refused(t: &Subject) {
     t.write("file", "12345");
     assert_refused!(t.store.read(&at("file"), 4), StoreError::TooLarge { size: 5, limit: 4 });
     assert_eq!(t.store.read(&at("file"), 5).unwrap().bytes, b"12345");
-    t.write("file", pattern(1 << 20));
+    t.write("file", aperiodic_bytes(1 << 20));
     assert_refused!(t.store.read(&at("file"), 10), StoreError::TooLarge { size: 0x10_0000, limit: 10 });
 }
 
@@ -99,28 +99,28 @@ pub fn many_places_are_answered_in_order(t: &Subject) {
 
 pub fn an_overwrite_keeps_the_mode(t: &Subject) {
     t.write("script", "#!/bin/sh");
-    t.one(chmod(at("script"), 0o755));
+    t.apply_one(chmod(at("script"), 0o755));
     for step in [write("script", "again"), append("script", " more"), edit("script", "more", "less")] {
-        let attr = t.one(step).attr.unwrap();
+        let attr = t.apply_one(step).attr.unwrap();
         assert_eq!(attr.mode, 0o755);
         assert_eq!(t.stat("script").mode, 0o755);
     }
     let mut draft = t.draft();
     draft.write_at(0, b"drafted").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    t.one(write_with(at("script"), content, PutOptions::default()));
+    t.apply_one(write_with(at("script"), content, PutOptions::default()));
     assert_eq!((t.stat("script").mode, t.read("script")), (0o755, b"drafted".to_vec()));
 }
 
 pub fn a_write_can_set_mode_and_time(t: &Subject) {
     let then = Timestamp(1_700_000_000_123_456_789);
     let put = PutOptions { mode: Some(0o600), modified: Some(then), ..PutOptions::default() };
-    let attr = t.one(write_with(at("new"), b"1".to_vec(), put.clone())).attr.unwrap();
+    let attr = t.apply_one(write_with(at("new"), b"1".to_vec(), put.clone())).attr.unwrap();
     assert_eq!((attr.mode, attr.modified), (0o600, then));
     t.write("old", "1");
-    t.one(write_with(at("old"), b"2".to_vec(), put.clone()));
+    t.apply_one(write_with(at("old"), b"2".to_vec(), put.clone()));
     assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o600, then));
-    t.one(append_with(at("old"), b"3".to_vec(), PutOptions { mode: Some(0o640), ..put }));
+    t.apply_one(append_with(at("old"), b"3".to_vec(), PutOptions { mode: Some(0o640), ..put }));
     assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o640, then));
     t.write("old", "4");
     assert_ne!(t.stat("old").modified, then, "a write without a time happens now");
@@ -132,34 +132,34 @@ pub fn mode_and_time_can_be_set(t: &Subject) {
     t.mkdir("dir");
     for path in ["file", "dir"] {
         let before = t.stat(path);
-        let attr = t.one(chmod(at(path), 0o700)).attr.unwrap();
+        let attr = t.apply_one(chmod(at(path), 0o700)).attr.unwrap();
         assert_eq!((attr.mode, attr.modified), (0o700, before.modified));
         let modified = Some(then);
-        let attr = t.one(Step::SetAttr { at: at(path), mode: None, modified }).attr.unwrap();
+        let attr = t.apply_one(Step::SetAttr { at: at(path), mode: None, modified }).attr.unwrap();
         assert_eq!((attr.mode, attr.modified, attr.node), (0o700, then, before.node));
         assert_eq!(t.stat(path), attr);
         let both = Step::SetAttr { at: at(path), mode: Some(0o750), modified: Some(Timestamp::from_secs(1)) };
-        t.one(both);
+        t.apply_one(both);
         assert_eq!((t.stat(path).mode, t.stat(path).modified), (0o750, Timestamp::from_secs(1)));
     }
     assert_eq!(t.read("file"), b"content");
-    assert_refused!(t.try_one(chmod(at("missing"), 0o700)), StoreError::NotFound);
+    assert_refused!(t.try_apply_one(chmod(at("missing"), 0o700)), StoreError::NotFound);
 }
 
 pub fn an_append_goes_to_the_end(t: &Subject) {
-    let outcome = t.one(append("dir/log", "one\n"));
+    let outcome = t.apply_one(append("dir/log", "one\n"));
     assert!(outcome.created, "an append makes a missing file");
     assert_eq!((outcome.attr.unwrap().size, outcome.attr.unwrap().mode), (4, 0o644));
-    let outcome = t.one(append("dir/log", "two\n"));
+    let outcome = t.apply_one(append("dir/log", "two\n"));
     assert!(!outcome.created);
     assert_eq!(t.stat("dir/log"), outcome.attr.unwrap());
     assert_eq!(t.read("dir/log"), b"one\ntwo\n");
 
-    let mut expected = pattern(700_000);
+    let mut expected = aperiodic_bytes(700_000);
     t.write("large", &expected);
     for size in [1, 262_144, 99, 300_000] {
-        let more = pattern(size);
-        t.one(append("large", &more));
+        let more = aperiodic_bytes(size);
+        t.apply_one(append("large", &more));
         expected.extend(more);
     }
     assert!(t.read("large") == expected);
@@ -172,7 +172,7 @@ pub fn an_append_past_its_limit_changes_nothing(t: &Subject) {
         content: Content::Bytes(content.into()),
         put: PutOptions { at_most: Some(limit), ..PutOptions::default() },
     };
-    let over = t.leaves_all(|| t.apply(vec![up_to(7, "two\n")])).unwrap_err();
+    let over = t.assert_unchanged(|| t.apply(vec![up_to(7, "two\n")])).unwrap_err();
     assert!(matches!(over, StoreError::TooLarge { size: 8, limit: 7 }), "{over:?}");
     t.apply(vec![up_to(3, "")]).unwrap();
     t.apply(vec![up_to(8, "two\n")]).unwrap();
@@ -182,27 +182,27 @@ pub fn an_append_past_its_limit_changes_nothing(t: &Subject) {
 pub fn a_draft_can_be_appended(t: &Subject) {
     t.write("file", "start ");
     let mut draft = t.draft();
-    let bytes = pattern(400_000);
+    let bytes = aperiodic_bytes(400_000);
     draft.write_at(0, &bytes).unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    t.one(append_with(at("file"), content, PutOptions::default()));
+    t.apply_one(append_with(at("file"), content, PutOptions::default()));
     assert!(t.read("file") == [b"start ", &*bytes].concat());
 }
 
 pub fn an_edit_replaces_text(t: &Subject) {
     t.write("file", "\u{feff}one\r\ntwo\r\nno newline at the end");
-    let outcome = t.one(edit("file", "two", "zwei"));
+    let outcome = t.apply_one(edit("file", "two", "zwei"));
     assert_eq!((outcome.replaced, outcome.created), (1, false));
     assert_eq!(t.stat("file"), outcome.attr.unwrap());
     assert_eq!(t.read("file"), "\u{feff}one\r\nzwei\r\nno newline at the end".as_bytes());
-    let outcome = t.one(edit_with(at("file"), "n", "N", Occurrences::All, Precondition::Any));
+    let outcome = t.apply_one(edit_with(at("file"), "n", "N", Occurrences::All, Precondition::Any));
     assert_eq!(outcome.replaced, 5);
     assert_eq!(t.read("file"), "\u{feff}oNe\r\nzwei\r\nNo NewliNe at the eNd".as_bytes());
 
-    let mut large = pattern(600_000);
+    let mut large = aperiodic_bytes(600_000);
     large[300_000..300_006].copy_from_slice(b"needle");
     t.write("large", &large);
-    t.one(edit("large", "needle", "thread and needle"));
+    t.apply_one(edit("large", "needle", "thread and needle"));
     large.splice(300_000..300_006, *b"thread and needle");
     assert!(t.read("large") == large);
 }
@@ -269,11 +269,11 @@ pub fn names_are_kept_byte_for_byte(t: &Subject) {
 
 pub fn what_needs_no_history_is_written_all_the_same(t: &Subject) {
     let put = || PutOptions { keep: DisplacedContent::Scratch, ..PutOptions::default() };
-    t.one(write_with(at("target/out"), b"1".to_vec(), put()));
-    t.one(write_with(at("target/out"), b"22".to_vec(), put()));
-    t.one(append_with(at("target/out"), b"3".to_vec(), put()));
+    t.apply_one(write_with(at("target/out"), b"1".to_vec(), put()));
+    t.apply_one(write_with(at("target/out"), b"22".to_vec(), put()));
+    t.apply_one(append_with(at("target/out"), b"3".to_vec(), put()));
     assert_eq!(t.read("target/out"), b"223");
-    t.one(Step::Remove {
+    t.apply_one(Step::Remove {
         at: at("target"),
         subtree: Subtree::Directory,
         expect: Precondition::Any,

@@ -17,7 +17,7 @@ pub fn the_root_is_a_directory(t: &Subject) {
 }
 
 pub fn a_directory_is_made_once(t: &Subject) {
-    let outcome = t.one(mkdir_with(at("dir"), Parents::Required));
+    let outcome = t.apply_one(mkdir_with(at("dir"), Parents::Required));
     assert!(outcome.created);
     let attr = outcome.attr.unwrap();
     assert_eq!((attr.kind, attr.mode), (NodeKind::Directory, 0o755));
@@ -25,7 +25,7 @@ pub fn a_directory_is_made_once(t: &Subject) {
     assert!(matches!(t.refused(mkdir_with(at("dir"), Parents::Required)), StoreError::AlreadyExists));
 
     t.write("dir/file", "1");
-    let again = t.one(mkdir("dir"));
+    let again = t.apply_one(mkdir("dir"));
     assert!(!again.created, "with its parents, a directory that is there is fine");
     assert_eq!(again.attr.unwrap(), t.stat("dir"));
     assert_eq!(t.read("dir/file"), b"1");
@@ -36,15 +36,15 @@ pub fn a_directory_is_made_once(t: &Subject) {
 
 /// Whoever has listed a directory knows by its times whether it still holds the same names.
 pub fn the_times_of_a_directory_follow_its_names(t: &Subject) {
-    t.one(mkdir("dir"));
-    t.one(mkdir("other"));
+    t.apply_one(mkdir("dir"));
+    t.apply_one(mkdir("other"));
     t.write("other/beside", "1");
     let acts: [(&str, &dyn Fn()); 6] = [
         ("made", &|| {
             t.write("dir/a", "1");
         }),
         ("a directory made", &|| {
-            t.one(mkdir("dir/sub"));
+            t.apply_one(mkdir("dir/sub"));
         }),
         ("renamed", &|| t.rename("dir/a", "dir/b", Replace::Refuse)),
         ("moved away", &|| t.rename("dir/b", "other/b", Replace::Refuse)),
@@ -66,7 +66,7 @@ pub fn the_times_of_a_directory_follow_its_names(t: &Subject) {
 }
 
 pub fn a_directory_can_be_made_with_a_mode(t: &Subject) {
-    t.one(Step::Mkdir { at: at("outer/inner"), parents: Parents::Create, mode: Some(0o700) });
+    t.apply_one(Step::Mkdir { at: at("outer/inner"), parents: Parents::Create, mode: Some(0o700) });
     assert_eq!(t.stat("outer/inner").mode, 0o700);
     assert_eq!(t.stat("outer").mode, 0o755, "the mode is for the last one only");
 }
@@ -134,7 +134,7 @@ pub fn a_walk_gives_attributes_and_stops_when_told(t: &Subject) {
     some_tree(t);
     let mut seen = 0;
     let visit = &mut |found: crate::store::WalkEntry| {
-        assert_eq!(found.attr, t.store.stat(&NodePath::path(found.path)).unwrap());
+        assert_eq!(found.attr, t.store.stat(&NodePath::from_root(found.path)).unwrap());
         seen += 1;
         if seen == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
@@ -187,7 +187,7 @@ pub fn a_deep_tree_is_no_trouble(t: &Subject) {
     assert_eq!(t.read(&deep), b"deep");
     let walked = t.walked(&NodePath::root(), &WalkOptions::default());
     assert_eq!((walked.len(), walked.last()), (64, Some(&deep)));
-    t.one(copy("d", "e", crate::store::Replace::Refuse));
+    t.apply_one(copy("d", "e", crate::store::Replace::Refuse));
     assert_eq!(t.read(&deep.replacen('d', "e", 1)), b"deep");
     t.remove("d");
     t.remove("e");

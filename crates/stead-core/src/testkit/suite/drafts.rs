@@ -9,7 +9,7 @@ fn put(t: &Subject, place: NodePath, mut draft: Box<dyn Draft>) -> crate::store:
     let size = draft.size();
     let sealed = draft.seal().unwrap();
     assert_eq!(sealed.size(), size);
-    let attr = t.one(write_with(place, Content::Sealed(sealed), PutOptions::default())).attr.unwrap();
+    let attr = t.apply_one(write_with(place, Content::Sealed(sealed), PutOptions::default())).attr.unwrap();
     assert_eq!(attr.size, size);
     attr
 }
@@ -38,7 +38,7 @@ pub fn a_draft_becomes_a_file(t: &Subject) {
 }
 
 pub fn a_large_draft_is_kept_whole(t: &Subject) {
-    let bytes = pattern((3 << 20) + 1);
+    let bytes = aperiodic_bytes((3 << 20) + 1);
     let mut draft = t.draft();
     for (index, piece) in bytes.chunks(100_003).enumerate() {
         draft.write_at(index as u64 * 100_003, piece).unwrap();
@@ -49,7 +49,7 @@ pub fn a_large_draft_is_kept_whole(t: &Subject) {
 }
 
 pub fn a_draft_can_be_written_in_any_order(t: &Subject) {
-    let bytes = pattern(1_200_000);
+    let bytes = aperiodic_bytes(1_200_000);
     let mut draft = t.draft();
     let mut starts: Vec<usize> = (0..bytes.len()).step_by(50_000).collect();
     starts.sort_by_key(|start| start.wrapping_mul(7_919) % 1_000_003);
@@ -118,17 +118,17 @@ pub fn a_gap_reads_as_zeros(t: &Subject) {
 
 pub fn a_draft_is_cut_and_lengthened(t: &Subject) {
     let mut draft = t.draft();
-    draft.write_at(0, &pattern(700_000)).unwrap();
+    draft.write_at(0, &aperiodic_bytes(700_000)).unwrap();
     draft.set_size(300_000).unwrap();
     assert_eq!(draft.size(), 300_000);
     draft.set_size(300_010).unwrap();
-    let mut expected = pattern(300_000);
+    let mut expected = aperiodic_bytes(300_000);
     expected.extend([0; 10]);
     assert!(whole_draft(&mut *draft) == expected, "what was cut does not come back");
     draft.set_size(3).unwrap();
     draft.write_at(4, b"!").unwrap();
     put(t, at("file"), draft);
-    assert_eq!(t.read("file"), [&pattern(3)[..], &[0, b'!']].concat());
+    assert_eq!(t.read("file"), [&aperiodic_bytes(3)[..], &[0, b'!']].concat());
     let mut draft = t.draft_of(&at("file"));
     draft.set_size(0).unwrap();
     put(t, at("file"), draft);
@@ -136,11 +136,11 @@ pub fn a_draft_is_cut_and_lengthened(t: &Subject) {
 }
 
 pub fn a_draft_is_read_while_it_is_written(t: &Subject) {
-    t.write("file", pattern(700_000));
+    t.write("file", aperiodic_bytes(700_000));
     let mut draft = t.draft_of(&at("file"));
     assert_eq!(draft.size(), 700_000);
     draft.write_at(262_140, b"across a boundary").unwrap();
-    let mut expected = pattern(700_000);
+    let mut expected = aperiodic_bytes(700_000);
     expected[262_140..262_157].copy_from_slice(b"across a boundary");
     assert!(whole_draft(&mut *draft) == expected);
     let mut buffer = [0; 30];
@@ -149,33 +149,33 @@ pub fn a_draft_is_read_while_it_is_written(t: &Subject) {
     assert_eq!(draft.read_at(699_990, &mut buffer).unwrap(), 10, "fewer only at the end");
     assert_eq!(draft.read_at(700_000, &mut buffer).unwrap(), 0);
     assert_eq!(draft.read_at(u64::from(u32::MAX), &mut buffer).unwrap(), 0);
-    assert!(t.read("file") == pattern(700_000), "the file itself is as it was");
+    assert!(t.read("file") == aperiodic_bytes(700_000), "the file itself is as it was");
 }
 
 pub fn a_dropped_draft_leaves_nothing(t: &Subject) {
-    t.write("file", pattern(400_000));
+    t.write("file", aperiodic_bytes(400_000));
     let before = t.snapshot();
     for _ in 0..3 {
         let mut draft = t.draft();
-        draft.write_at(0, &pattern(600_000)).unwrap();
+        draft.write_at(0, &aperiodic_bytes(600_000)).unwrap();
         drop(draft);
         let mut draft = t.draft_of(&at("file"));
         draft.write_at(10, b"changed").unwrap();
         draft.set_size(50).unwrap();
         drop(draft);
         let mut draft = t.draft();
-        draft.write_at(0, &pattern(600_000)).unwrap();
+        draft.write_at(0, &aperiodic_bytes(600_000)).unwrap();
         drop(draft.seal().unwrap());
     }
     assert_eq!(t.snapshot(), before);
 }
 
 pub fn a_draft_is_put_back_at_its_node(t: &Subject) {
-    let mut expected = pattern(1_500_000);
+    let mut expected = aperiodic_bytes(1_500_000);
     t.write("dir/file", &expected);
-    t.one(chmod(at("dir/file"), 0o755));
+    t.apply_one(chmod(at("dir/file"), 0o755));
     let before = t.stat("dir/file");
-    let node = NodePath::node(before.node);
+    let node = NodePath::of_node(before.node);
     let edits: [(usize, &[u8]); 4] =
         [(0, b"start"), (262_143, b"chunks"), (900_000, b"x"), (1_499_999, b"end")];
     for (offset, bytes) in edits {
@@ -203,21 +203,21 @@ pub fn a_draft_is_put_back_at_its_node(t: &Subject) {
 pub fn a_draft_finds_its_node_under_another_name(t: &Subject) {
     t.write("dir/file", "before");
     let node = t.node("dir/file");
-    let mut draft = t.draft_of(&NodePath::node(node));
+    let mut draft = t.draft_of(&NodePath::of_node(node));
     t.rename("dir/file", "moved", Replace::Refuse);
     t.write("dir/file", "another");
     draft.write_at(6, b" and after").unwrap();
-    assert_eq!(put(t, NodePath::node(node), draft).node, node);
+    assert_eq!(put(t, NodePath::of_node(node), draft).node, node);
     assert_eq!((t.read("moved"), t.read("dir/file")), (b"before and after".to_vec(), b"another".to_vec()));
-    let mut draft = t.draft_of(&NodePath::node(node));
+    let mut draft = t.draft_of(&NodePath::of_node(node));
     t.remove("moved");
     let sealed = Content::Sealed(draft.seal().unwrap());
-    let error = t.refused(write_with(NodePath::node(node), sealed, PutOptions::default()));
+    let error = t.refused(write_with(NodePath::of_node(node), sealed, PutOptions::default()));
     assert!(matches!(error, StoreError::NotFound), "{error:?}");
 }
 
 pub fn a_draft_of_a_file_is_put_elsewhere(t: &Subject) {
-    let bytes = pattern(800_000);
+    let bytes = aperiodic_bytes(800_000);
     t.write("file", &bytes);
     t.write("other", "old");
     let mut expected = bytes.clone();
@@ -241,19 +241,19 @@ pub fn a_draft_is_put_only_where_expected(t: &Subject) {
     };
     assert!(matches!(t.refused(put("file", Precondition::Absent)), StoreError::AlreadyExists));
     assert!(matches!(t.refused(put("missing/file", Precondition::Any)), StoreError::NotFound));
-    t.one(put("file", Precondition::Tag(tag)));
+    t.apply_one(put("file", Precondition::Tag(tag)));
     assert!(matches!(t.refused(put("file", Precondition::Tag(tag))), StoreError::Conflict));
     assert_eq!(t.read("file"), b"draft");
 }
 
 /// A change that a Store refuses leaves the draft as it was: it can be read, written to and put again.
 pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
-    let tag = t.write("file", pattern(300_000)).tag;
-    t.write("file", pattern(400_000));
+    let tag = t.write("file", aperiodic_bytes(300_000)).tag;
+    t.write("file", aperiodic_bytes(400_000));
     for (of_file, size) in [(false, 40), (false, 2 << 20), (true, 40), (true, 2 << 20)] {
         let mut draft = if of_file { t.draft_of(&at("file")) } else { t.draft() };
         let mut expected = whole_draft(&mut *draft);
-        let written = pattern(size);
+        let written = aperiodic_bytes(size);
         draft.write_at(10, &written).unwrap();
         expected.resize(expected.len().max(10 + size), 0);
         expected[10..10 + size].copy_from_slice(&written);
@@ -269,7 +269,7 @@ pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
                 let steps = vec![write_with(at("file"), sealed, put(Precondition::Any)), last];
                 t.store.apply(change(steps)).unwrap_err();
             }
-            assert!(t.read("file") == pattern(400_000), "nothing was changed");
+            assert!(t.read("file") == aperiodic_bytes(400_000), "nothing was changed");
             assert!(whole_draft(&mut *draft) == expected, "{of_file}, {size}, attempt {attempt}");
             draft.write_at(5, b"again").unwrap();
             expected[5..10].copy_from_slice(b"again");
@@ -293,7 +293,7 @@ pub fn a_draft_needs_a_file(t: &Subject) {
 }
 
 pub fn open_content_is_read_in_pieces(t: &Subject) {
-    let bytes = pattern(1_000_001);
+    let bytes = aperiodic_bytes(1_000_001);
     let attr = t.write("file", &bytes);
     let open = t.open("file");
     assert_eq!(open.attr(), attr);
@@ -310,7 +310,7 @@ pub fn open_content_is_read_in_pieces(t: &Subject) {
 }
 
 pub fn open_content_outlives_its_name(t: &Subject) {
-    let bytes = pattern(700_000);
+    let bytes = aperiodic_bytes(700_000);
     for name in ["removed", "tree/removed", "renamed", "replaced", "renamed over", "copied over"] {
         t.write(name, &bytes);
     }
@@ -324,11 +324,11 @@ pub fn open_content_outlives_its_name(t: &Subject) {
     t.rename("renamed", "elsewhere", Replace::Refuse);
     t.write("replaced", "new");
     t.write("other", "other");
-    t.one(copy("other", "copied over", Replace::Over));
+    t.apply_one(copy("other", "copied over", Replace::Over));
     t.rename("other", "renamed over", Replace::Over);
     t.remove("small");
     for content in [removed, in_tree, renamed, replaced, renamed_over, copied_over] {
-        assert!(whole(&*content) == bytes);
+        assert!(read_all(&*content) == bytes);
     }
-    assert_eq!(whole(&*small), b"small");
+    assert_eq!(read_all(&*small), b"small");
 }

@@ -24,32 +24,32 @@ pub fn a_tag_changes_with_every_write(t: &Subject) {
         assert!(seen.insert(attr.tag), "round {round} has the tag of an earlier one");
     }
     for step in [append("file", "A"), edit("file", "BA", "AB"), edit("file", "AB", "BA")] {
-        let attr = t.one(step).attr.unwrap();
+        let attr = t.apply_one(step).attr.unwrap();
         assert_eq!(t.stat("file").tag, attr.tag);
         assert!(seen.insert(attr.tag));
     }
 }
 
 pub fn an_outcome_tells_the_state_before(t: &Subject) {
-    assert_eq!(t.one(append("file", "A")).before, None);
+    assert_eq!(t.apply_one(append("file", "A")).before, None);
     for step in [append("file", "B"), edit("file", "AB", "BA"), chmod(at("file"), 0o600)] {
         let tag = t.stat("file").tag;
-        assert_eq!(t.one(step).before, Some(tag));
+        assert_eq!(t.apply_one(step).before, Some(tag));
     }
     let tag = t.stat("file").tag;
     let write = write_with(at("file"), b"C".to_vec(), PutOptions::default());
-    assert_eq!(t.one(write).before, Some(tag));
+    assert_eq!(t.apply_one(write).before, Some(tag));
 }
 
 pub fn a_tag_changes_with_every_write_in_place(t: &Subject) {
     t.write("file", "A");
-    let place = crate::store::NodePath::node(t.node("file"));
+    let place = crate::store::NodePath::of_node(t.node("file"));
     let mut seen = HashSet::from([t.stat("file").tag]);
     for round in 0..40 {
         let mut draft = t.draft_of(&place);
         draft.write_at(0, if round % 2 == 0 { b"B" } else { b"A" }).unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
-        let attr = t.one(write_with(place.clone(), content, PutOptions::default())).attr.unwrap();
+        let attr = t.apply_one(write_with(place.clone(), content, PutOptions::default())).attr.unwrap();
         assert_eq!(t.stat("file").tag, attr.tag);
         assert!(seen.insert(attr.tag), "round {round} has the tag of an earlier one");
     }
@@ -85,7 +85,7 @@ pub fn an_append_expects_what_it_is_told(t: &Subject) {
 }
 
 fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Precondition) -> Step) {
-    t.one(put("absent", Precondition::Absent));
+    t.apply_one(put("absent", Precondition::Absent));
     let tag = t.write("file", "old").tag;
     assert!(matches!(t.refused(put("file", Precondition::Absent)), StoreError::AlreadyExists));
     assert!(matches!(t.refused(put("file", Precondition::Tag(UNKNOWN_TAG))), StoreError::Conflict));
@@ -94,16 +94,16 @@ fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Precondition) -
     assert!(matches!(t.refused(put("new/parents/too", Precondition::Tag(tag))), StoreError::Conflict));
     assert_eq!(t.stat("file").tag, tag, "a refused change does not touch the file");
 
-    let next = t.one(put("file", Precondition::Tag(tag))).attr.unwrap().tag;
+    let next = t.apply_one(put("file", Precondition::Tag(tag))).attr.unwrap().tag;
     assert!(matches!(t.refused(put("file", Precondition::Tag(tag))), StoreError::Conflict), "that was then");
-    let last = t.one(put("file", Precondition::TagOrAbsent(next))).attr.unwrap().tag;
-    t.one(put("made", Precondition::TagOrAbsent(next)));
+    let last = t.apply_one(put("file", Precondition::TagOrAbsent(next))).attr.unwrap().tag;
+    t.apply_one(put("made", Precondition::TagOrAbsent(next)));
     assert!(t.exists("made"));
 
     // The short form of a tag is judged like the tag.
     assert!(matches!(t.refused(put("file", Precondition::ShortTag(next.short()))), StoreError::Conflict));
     assert!(matches!(t.refused(put("none", Precondition::ShortTag(last.short()))), StoreError::Conflict));
-    t.one(put("file", Precondition::ShortTag(last.short())));
+    t.apply_one(put("file", Precondition::ShortTag(last.short())));
     assert!(matches!(t.refused(put("file", Precondition::ShortTag(last.short()))), StoreError::Conflict));
 }
 
@@ -123,7 +123,7 @@ pub fn an_edit_expects_what_it_is_told(t: &Subject) {
         t.refused(edit("file", "a", Precondition::ShortTag(UNKNOWN_TAG.short()))),
         StoreError::Conflict
     ));
-    t.one(edit("file", "a", Precondition::ShortTag(tag.short())));
+    t.apply_one(edit("file", "a", Precondition::ShortTag(tag.short())));
     assert_eq!(t.read("file"), b"b");
 }
 
@@ -132,8 +132,8 @@ pub fn a_removal_expects_what_it_is_told(t: &Subject) {
     let remove = |path, tag, missing| remove_with(at(path), Subtree::File, Precondition::Tag(tag), missing);
     assert!(matches!(t.refused(remove("file", UNKNOWN_TAG, IfMissing::Fails)), StoreError::Conflict));
     assert!(matches!(t.refused(remove("missing", tag, IfMissing::Fails)), StoreError::NotFound));
-    t.one(remove("missing", tag, IfMissing::Fine));
-    t.one(remove("file", tag, IfMissing::Fails));
+    t.apply_one(remove("missing", tag, IfMissing::Fine));
+    t.apply_one(remove("file", tag, IfMissing::Fails));
     assert!(!t.exists("file"));
 }
 

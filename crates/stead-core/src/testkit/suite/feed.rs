@@ -4,7 +4,7 @@ use super::subject::*;
 use crate::store::{ChangeKind, FeedEntry, NodeId, Replace, RevisionNumber, StoreError, Subtree};
 
 /// Everything after a cursor, asked for piece by piece.
-fn since(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<FeedEntry> {
+fn changes_after(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<FeedEntry> {
     let mut all = Vec::new();
     loop {
         let feed = t.store.changes_since(Some(cursor), limit).unwrap();
@@ -19,82 +19,91 @@ fn since(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<FeedEntry
     }
 }
 
-fn now(t: &Subject) -> RevisionNumber {
+fn current_cursor(t: &Subject) -> RevisionNumber {
     let feed = t.store.changes_since(None, 100).unwrap();
     assert!(feed.changes.is_empty() && !feed.more);
     feed.cursor
 }
 
-fn has(changes: &[FeedEntry], what: ChangeKind, node: NodeId, parent: NodeId, name: &str) -> bool {
+fn contains_change(
+    changes: &[FeedEntry],
+    what: ChangeKind,
+    node: NodeId,
+    parent: NodeId,
+    name: &str,
+) -> bool {
     let fits = |change: &&FeedEntry| change.what == what && change.node == node;
     changes.iter().filter(fits).any(|change| change.parent == parent && change.name == name.as_bytes())
 }
 
 pub fn a_store_says_whether_it_has_a_feed(t: &Subject) {
-    if t.store.about().feed {
-        let cursor = now(t);
-        assert!(since(t, cursor, 10).is_empty());
+    if t.store.info().feed {
+        let cursor = current_cursor(t);
+        assert!(changes_after(t, cursor, 10).is_empty());
     } else {
         assert_refused!(t.store.changes_since(None, 10), StoreError::Unsupported(_));
     }
 }
 
 pub fn a_feed_tells_what_happened(t: &Subject) {
-    if !t.store.about().feed {
+    if !t.store.info().feed {
         return;
     }
     let root = t.node("");
-    let mut cursor = now(t);
+    let mut cursor = current_cursor(t);
     let mut next = |t: &Subject| {
-        let changes = since(t, cursor, 100);
-        cursor = now(t);
+        let changes = changes_after(t, cursor, 100);
+        cursor = current_cursor(t);
         changes
     };
 
     t.write("dir/file", "1");
     let (dir, file) = (t.node("dir"), t.node("dir/file"));
     let changes = next(t);
-    assert!(has(&changes, ChangeKind::Created, dir, root, "dir"), "{changes:?}");
-    assert!(has(&changes, ChangeKind::Created, file, dir, "file"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::Created, dir, root, "dir"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::Created, file, dir, "file"), "{changes:?}");
 
-    t.one(append("dir/file", "2"));
+    t.apply_one(append("dir/file", "2"));
     let changes = next(t);
-    assert!(has(&changes, ChangeKind::Written, t.node("dir/file"), dir, "file"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::Written, t.node("dir/file"), dir, "file"), "{changes:?}");
 
-    t.one(chmod(at("dir/file"), 0o600));
+    t.apply_one(chmod(at("dir/file"), 0o600));
     let changes = next(t);
-    assert!(has(&changes, ChangeKind::Attributes, t.node("dir/file"), dir, "file"), "{changes:?}");
+    assert!(
+        contains_change(&changes, ChangeKind::Attributes, t.node("dir/file"), dir, "file"),
+        "{changes:?}"
+    );
 
     let file = t.node("dir/file");
     t.rename("dir/file", "moved", Replace::Refuse);
     let changes = next(t);
-    assert!(has(&changes, ChangeKind::MovedFrom, file, dir, "file"), "{changes:?}");
-    assert!(has(&changes, ChangeKind::MovedTo, file, root, "moved"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::MovedFrom, file, dir, "file"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::MovedTo, file, root, "moved"), "{changes:?}");
 
-    t.one(copy("moved", "copied", Replace::Refuse));
+    t.apply_one(copy("moved", "copied", Replace::Refuse));
     let changes = next(t);
-    assert!(has(&changes, ChangeKind::Created, t.node("copied"), root, "copied"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::Created, t.node("copied"), root, "copied"), "{changes:?}");
 
     t.link("link", "x");
     let changes = next(t);
-    assert!(has(&changes, ChangeKind::Created, t.node("link"), root, "link"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::Created, t.node("link"), root, "link"), "{changes:?}");
 
-    t.one(remove("moved", Subtree::File));
-    t.one(remove("dir", Subtree::Directory));
+    t.apply_one(remove("moved", Subtree::File));
+    t.apply_one(remove("dir", Subtree::Directory));
     let changes = next(t);
-    assert!(has(&changes, ChangeKind::Removed, file, root, "moved"), "{changes:?}");
-    assert!(has(&changes, ChangeKind::Removed, dir, root, "dir"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::Removed, file, root, "moved"), "{changes:?}");
+    assert!(contains_change(&changes, ChangeKind::Removed, dir, root, "dir"), "{changes:?}");
 }
 
 pub fn a_feed_is_in_order_and_comes_in_pieces(t: &Subject) {
-    if !t.store.about().feed {
+    if !t.store.info().feed {
         return;
     }
-    let cursor = now(t);
+    let cursor = current_cursor(t);
     for number in 0..10 {
         t.apply(vec![write(&format!("{number}a"), "1"), write(&format!("{number}b"), "1")]).unwrap();
     }
-    let whole = since(t, cursor, 1_000);
+    let whole = changes_after(t, cursor, 1_000);
     let names: Vec<_> = whole.iter().map(|change| String::from_utf8(change.name.clone()).unwrap()).collect();
     let expected: Vec<_> = (0..10).flat_map(|number| [format!("{number}a"), format!("{number}b")]).collect();
     assert_eq!(names, expected);
@@ -103,19 +112,19 @@ pub fn a_feed_is_in_order_and_comes_in_pieces(t: &Subject) {
         assert_eq!(pair[0].version, pair[1].version, "one change, one version");
     }
     for limit in [1, 2, 3, 7] {
-        assert_eq!(since(t, cursor, limit), whole, "in pieces of {limit}");
+        assert_eq!(changes_after(t, cursor, limit), whole, "in pieces of {limit}");
     }
     assert!(t.store.changes_since(Some(cursor), 4).unwrap().more);
 }
 
 pub fn a_refused_change_is_not_in_the_feed(t: &Subject) {
-    if !t.store.about().feed {
+    if !t.store.info().feed {
         return;
     }
     t.write("file", "1");
-    let cursor = now(t);
+    let cursor = current_cursor(t);
     t.refused(edit("file", "no such text", "x"));
     assert_refused!(t.apply(vec![write("a", "1"), remove("missing", Subtree::Any)]), StoreError::NotFound);
     t.read("file");
-    assert!(since(t, cursor, 100).is_empty());
+    assert!(changes_after(t, cursor, 100).is_empty());
 }

@@ -29,7 +29,7 @@ fn first(depth: usize, target: &str) -> LinkHit {
 pub fn a_target_is_kept_as_written(t: &Subject) {
     let long = "x/".repeat(500);
     for target in ["plain", "../up/./and//over/", "/absolute", "caf\u{e9}", "to itself", &long] {
-        let outcome = t.one(symlink("link", target));
+        let outcome = t.apply_one(symlink("link", target));
         let attr = outcome.attr.unwrap();
         assert_eq!((attr.kind, attr.size), (NodeKind::Symlink, target.len() as u64));
         assert_eq!(t.stat("link"), attr);
@@ -38,15 +38,15 @@ pub fn a_target_is_kept_as_written(t: &Subject) {
 }
 
 pub fn a_symlink_replaces_a_symlink_only(t: &Subject) {
-    assert!(t.one(symlink("link", "one")).created);
-    assert!(!t.one(symlink("link", "two")).created);
+    assert!(t.apply_one(symlink("link", "one")).created);
+    assert!(!t.apply_one(symlink("link", "two")).created);
     assert_eq!(t.store.read_link(&at("link")).unwrap(), b"two");
     let tag = t.stat("link").tag;
     let with = |path, expect| symlink_with(at(path), "three", Parents::Create, expect);
     assert!(matches!(t.refused(with("link", Precondition::Absent)), StoreError::AlreadyExists));
-    t.one(with("link", Precondition::Tag(tag)));
+    t.apply_one(with("link", Precondition::Tag(tag)));
     assert!(matches!(t.refused(with("link", Precondition::Tag(tag))), StoreError::Conflict));
-    t.one(with("new", Precondition::Absent));
+    t.apply_one(with("new", Precondition::Absent));
     t.write("file", "1");
     t.mkdir("dir");
     for path in ["file", "dir"] {
@@ -85,7 +85,7 @@ pub fn a_symlink_on_the_way_is_reported(t: &Subject) {
             chmod(at(path), 0o600),
         ];
         for step in steps {
-            assert_eq!(hit(t.leaves_all(|| t.try_one(step))), expected);
+            assert_eq!(hit(t.assert_unchanged(|| t.try_apply_one(step))), expected);
         }
     }
 }
@@ -94,8 +94,8 @@ pub fn a_symlink_before_something_missing_is_reported(t: &Subject) {
     t.link("dir/link", "nowhere");
     for path in ["dir/link/x", "dir/link/x/y"] {
         assert_eq!(hit(t.store.stat(&at(path))), first(2, "nowhere"));
-        assert_eq!(hit(t.leaves_all(|| t.try_one(write(path, "1")))), first(2, "nowhere"));
-        assert_eq!(hit(t.leaves_all(|| t.try_one(mkdir(path)))), first(2, "nowhere"));
+        assert_eq!(hit(t.assert_unchanged(|| t.try_apply_one(write(path, "1")))), first(2, "nowhere"));
+        assert_eq!(hit(t.assert_unchanged(|| t.try_apply_one(mkdir(path)))), first(2, "nowhere"));
     }
 }
 
@@ -116,11 +116,11 @@ pub fn content_is_not_reached_through_a_last_symlink(t: &Subject) {
         assert_eq!(hit(t.store.grep(&place, &grep("x", |_| ()), &mut |_| go_on)), expected);
         assert_eq!(hit(t.store.draft(DraftBase::File(&place))), expected);
         for step in [write(path, "2"), append(path, "2"), edit(path, "1", "2")] {
-            assert_eq!(hit(t.leaves_all(|| t.try_one(step))), expected);
+            assert_eq!(hit(t.assert_unchanged(|| t.try_apply_one(step))), expected);
         }
         let create = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
         let step = write_with(at(path), b"2".to_vec(), create);
-        assert_eq!(hit(t.leaves_all(|| t.try_one(step))), expected);
+        assert_eq!(hit(t.assert_unchanged(|| t.try_apply_one(step))), expected);
     }
 }
 
@@ -128,11 +128,11 @@ pub fn a_symlink_itself_is_seen_moved_copied_and_removed(t: &Subject) {
     t.write("file", "1");
     t.link("link", "file");
     assert_eq!(t.stat("link").kind, NodeKind::Symlink);
-    t.one(copy("link", "copy", Replace::Refuse));
+    t.apply_one(copy("link", "copy", Replace::Refuse));
     t.rename("link", "dir/moved", Replace::Refuse);
     for path in ["copy", "dir/moved"] {
         assert_eq!(t.store.read_link(&at(path)).unwrap(), b"file");
-        t.one(remove(path, Subtree::File));
+        t.apply_one(remove(path, Subtree::File));
     }
     assert_eq!(t.read("file"), b"1");
     assert_eq!(t.names(""), ["dir", "file"]);
@@ -142,7 +142,7 @@ pub fn a_hit_names_its_step_and_side(t: &Subject) {
     t.write("file", "1");
     t.mkdir("dir");
     t.link("dir/link", "target");
-    let result = t.leaves_all(|| t.apply(vec![write("a", "1"), mkdir("b"), write("dir/link/x", "1")]));
+    let result = t.assert_unchanged(|| t.apply(vec![write("a", "1"), mkdir("b"), write("dir/link/x", "1")]));
     assert_eq!(hit(result), on(2, Side::From, 2, "target"));
     let sides: [(Step, Side); 4] = [
         (rename("dir/link/x", "y", Replace::Over), Side::From),
@@ -151,7 +151,7 @@ pub fn a_hit_names_its_step_and_side(t: &Subject) {
         (copy("file", "dir/link/x", Replace::Over), Side::To),
     ];
     for (step, side) in sides {
-        let result = t.leaves_all(|| t.apply(vec![append("log", "1"), step]));
+        let result = t.assert_unchanged(|| t.apply(vec![append("log", "1"), step]));
         assert_eq!(hit(result), on(1, side, 2, "target"));
     }
     let result = t.apply(vec![symlink("new", "made here"), write("new/x", "1")]);
@@ -166,6 +166,6 @@ pub fn depth_counts_from_where_the_place_starts(t: &Subject) {
     assert_eq!(hit(t.store.read(&below("b/link"), 99)), first(2, "file"));
     assert_eq!(hit(t.store.stat(&below("b/link/x"))), first(2, "file"));
     let link = t.node("a/b/link");
-    assert_eq!(t.store.stat(&NodePath::node(link)).unwrap().kind, NodeKind::Symlink);
-    assert_eq!(hit(t.store.read(&NodePath::node(link), 99)), first(0, "file"));
+    assert_eq!(t.store.stat(&NodePath::of_node(link)).unwrap().kind, NodeKind::Symlink);
+    assert_eq!(hit(t.store.read(&NodePath::of_node(link), 99)), first(0, "file"));
 }

@@ -18,13 +18,13 @@ fn child(t: &Subject, parent: &str, name: &str) -> NodePath {
 pub fn a_node_is_the_same_by_any_way(t: &Subject) {
     t.write("a/b/file", "1");
     let by_path = t.stat("a/b/file");
-    assert_eq!(t.store.stat(&NodePath::node(by_path.node)).unwrap(), by_path);
+    assert_eq!(t.store.stat(&NodePath::of_node(by_path.node)).unwrap(), by_path);
     assert_eq!(t.store.stat(&child(t, "a/b", "file")).unwrap(), by_path);
     let from_a = NodePath { from: t.node("a"), path: StorePath::from_checked("b/file") };
     assert_eq!(t.store.stat(&from_a).unwrap(), by_path);
     assert_eq!(t.store.list(&at("a/b"), &Page::ALL).unwrap().entries[0].attr, by_path);
     let root = t.store.stat(&NodePath::root()).unwrap();
-    assert_eq!(t.store.stat(&NodePath::node(root.node)).unwrap(), root);
+    assert_eq!(t.store.stat(&NodePath::of_node(root.node)).unwrap(), root);
     let from_root = NodePath { from: root.node, path: StorePath::from_checked("a/b/file") };
     assert_eq!(t.store.stat(&from_root).unwrap(), by_path);
 }
@@ -35,12 +35,12 @@ pub fn a_change_is_made_where_its_directories_still_are(t: &Subject) {
     let (b, root) = (t.node("a/b"), t.store.stat(&NodePath::root()).unwrap().node);
     let path = StorePath::from_checked;
     let writing = |still| Change { still, ..change(vec![write("a/b/new", "2")]) };
-    t.store.apply(writing(vec![(path("a/b"), b), (StorePath::here(), root)])).unwrap();
+    t.store.apply(writing(vec![(path("a/b"), b), (StorePath::empty(), root)])).unwrap();
     let wrong = [
         (path("a/b"), t.node("other")),
         (path("a/none"), b),
         (path("a/b/file"), t.node("a/b/file")),
-        (StorePath::here(), b),
+        (StorePath::empty(), b),
     ];
     for still in wrong {
         let before = t.store.list(&at("a/b"), &Page::ALL).unwrap();
@@ -86,7 +86,7 @@ pub fn everything_is_read_from_a_directory_node(t: &Subject) {
     t.write("dir/sub/inner", "needle");
     t.link("dir/link", "target");
     assert_eq!(t.read_at(&child(t, "dir", "file")), b"needle");
-    assert_eq!(whole(&*t.store.open(&child(t, "dir", "file")).unwrap()), b"needle");
+    assert_eq!(read_all(&*t.store.open(&child(t, "dir", "file")).unwrap()), b"needle");
     assert_eq!(t.store.read_link(&child(t, "dir", "link")).unwrap(), b"target");
     assert_eq!(t.store.list(&child(t, "dir", "sub"), &Page::ALL).unwrap().total, 1);
     assert_eq!(t.walked(&child(t, "dir", "sub"), &Default::default()), ["inner"]);
@@ -106,55 +106,61 @@ pub fn everything_is_changed_from_a_directory_node(t: &Subject) {
     t.mkdir("dir");
     t.mkdir("other");
     let put = || PutOptions { parents: Parents::Required, ..PutOptions::default() };
-    t.one(write_with(child(t, "dir", "file"), b"one".to_vec(), put()));
-    t.one(append_with(child(t, "dir", "file"), b" two".to_vec(), put()));
-    t.one(edit_with(child(t, "dir", "file"), "one", "1", Occurrences::One, Precondition::Any));
-    t.one(chmod(child(t, "dir", "file"), 0o600));
+    t.apply_one(write_with(child(t, "dir", "file"), b"one".to_vec(), put()));
+    t.apply_one(append_with(child(t, "dir", "file"), b" two".to_vec(), put()));
+    t.apply_one(edit_with(child(t, "dir", "file"), "one", "1", Occurrences::One, Precondition::Any));
+    t.apply_one(chmod(child(t, "dir", "file"), 0o600));
     assert_eq!((t.read("dir/file"), t.stat("dir/file").mode), (b"1 two".to_vec(), 0o600));
-    t.one(mkdir_with(child(t, "dir", "sub"), Parents::Required));
-    t.one(symlink_with(child(t, "dir", "link"), "file", Parents::Required, Precondition::Absent));
+    t.apply_one(mkdir_with(child(t, "dir", "sub"), Parents::Required));
+    t.apply_one(symlink_with(child(t, "dir", "link"), "file", Parents::Required, Precondition::Absent));
     let copied =
         copy_with(child(t, "dir", "file"), child(t, "other", "copy"), Replace::Refuse, Parents::Required);
-    t.one(copied);
+    t.apply_one(copied);
     let renamed = |t: &Subject, replace| {
         let (from, to) = (child(t, "dir", "file"), child(t, "other", "moved"));
         rename_with(from, to, replace, Parents::Required, Precondition::Any)
     };
-    t.one(renamed(t, Replace::Refuse));
+    t.apply_one(renamed(t, Replace::Refuse));
     t.write("dir/file", "again");
     assert!(matches!(t.refused(renamed(t, Replace::Refuse)), StoreError::AlreadyExists));
-    t.one(renamed(t, Replace::Over));
+    t.apply_one(renamed(t, Replace::Over));
     assert_eq!((t.read("other/moved"), t.read("other/copy")), (b"again".to_vec(), b"1 two".to_vec()));
     let removed = |t: &Subject, name, subtree| {
         remove_with(child(t, "dir", name), subtree, Precondition::Any, IfMissing::Fails)
     };
-    t.one(removed(t, "link", Subtree::File));
-    t.one(removed(t, "sub", Subtree::EmptyDirectory));
+    t.apply_one(removed(t, "link", Subtree::File));
+    t.apply_one(removed(t, "sub", Subtree::EmptyDirectory));
     assert!(t.names("dir").is_empty());
     let deeper = NodePath { from: t.node("dir"), path: StorePath::from_checked("x/y/z") };
-    t.one(write_with(deeper, b"deep".to_vec(), PutOptions::default()));
+    t.apply_one(write_with(deeper, b"deep".to_vec(), PutOptions::default()));
     assert_eq!(t.read("dir/x/y/z"), b"deep");
 }
 
 pub fn a_node_itself_is_read_and_changed(t: &Subject) {
     t.write("dir/file", "one");
-    let node = |path: &str| NodePath::node(t.node(path));
+    let node = |path: &str| NodePath::of_node(t.node(path));
     assert_eq!(t.read_at(&node("dir/file")), b"one");
-    assert_eq!(whole(&*t.store.open(&node("dir/file")).unwrap()), b"one");
+    assert_eq!(read_all(&*t.store.open(&node("dir/file")).unwrap()), b"one");
     assert_eq!(t.store.list(&node("dir"), &Page::ALL).unwrap().total, 1);
     assert_eq!(t.walked(&node("dir"), &Default::default()), ["file"]);
-    t.one(append_with(node("dir/file"), b" two".to_vec(), PutOptions::default()));
-    t.one(edit_with(node("dir/file"), "two", "2", Occurrences::One, Precondition::Any));
+    t.apply_one(append_with(node("dir/file"), b" two".to_vec(), PutOptions::default()));
+    t.apply_one(edit_with(node("dir/file"), "two", "2", Occurrences::One, Precondition::Any));
     assert_eq!(t.read("dir/file"), b"one 2");
-    t.one(write_with(node("dir/file"), b"whole".to_vec(), PutOptions::default()));
+    t.apply_one(write_with(node("dir/file"), b"whole".to_vec(), PutOptions::default()));
     assert_eq!(t.read("dir/file"), b"whole");
-    t.one(Step::SetAttr { at: node("dir"), mode: Some(0o700), modified: None });
+    t.apply_one(Step::SetAttr { at: node("dir"), mode: Some(0o700), modified: None });
     assert_eq!(t.stat("dir").mode, 0o700);
-    t.one(copy_with(node("dir/file"), at("copy"), Replace::Refuse, Parents::Create));
-    t.one(rename_with(node("dir/file"), at("moved"), Replace::Refuse, Parents::Create, Precondition::Any));
+    t.apply_one(copy_with(node("dir/file"), at("copy"), Replace::Refuse, Parents::Create));
+    t.apply_one(rename_with(
+        node("dir/file"),
+        at("moved"),
+        Replace::Refuse,
+        Parents::Create,
+        Precondition::Any,
+    ));
     assert_eq!((t.read("copy"), t.read("moved")), (b"whole".to_vec(), b"whole".to_vec()));
-    t.one(remove_with(node("moved"), Subtree::File, Precondition::Any, IfMissing::Fails));
-    t.one(remove_with(node("dir"), Subtree::Directory, Precondition::Any, IfMissing::Fails));
+    t.apply_one(remove_with(node("moved"), Subtree::File, Precondition::Any, IfMissing::Fails));
+    t.apply_one(remove_with(node("dir"), Subtree::Directory, Precondition::Any, IfMissing::Fails));
     assert_eq!(t.names(""), ["copy"]);
 }
 
@@ -166,9 +172,9 @@ pub fn a_node_keeps_its_id_through_renames(t: &Subject) {
     t.rename("moved/b", "elsewhere", Replace::Refuse);
     t.rename("moved/link", "link", Replace::Refuse);
     assert_eq!((t.node("moved"), t.node("elsewhere/file"), t.node("link")), (directory, file, link));
-    assert_eq!(t.read_at(&NodePath::node(file)), b"1");
-    assert_eq!(t.store.read_link(&NodePath::node(link)).unwrap(), b"x");
-    t.one(write_with(
+    assert_eq!(t.read_at(&NodePath::of_node(file)), b"1");
+    assert_eq!(t.store.read_link(&NodePath::of_node(link)).unwrap(), b"x");
+    t.apply_one(write_with(
         NodePath::child(directory, &Name::new(*b"new").unwrap()),
         b"2".to_vec(),
         PutOptions::default(),
@@ -180,11 +186,11 @@ pub fn a_node_keeps_its_id_through_drafts_and_attributes(t: &Subject) {
     t.write("file", "1");
     let node = t.node("file");
     for round in 0..5_u64 {
-        let mut draft = t.store.draft(DraftBase::File(&NodePath::node(node))).unwrap();
+        let mut draft = t.store.draft(DraftBase::File(&NodePath::of_node(node))).unwrap();
         draft.write_at(round * 100_000, b"written").unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
-        t.one(write_with(NodePath::node(node), content, PutOptions::default()));
-        t.one(chmod(NodePath::node(node), 0o600 + u32::try_from(round).unwrap()));
+        t.apply_one(write_with(NodePath::of_node(node), content, PutOptions::default()));
+        t.apply_one(chmod(NodePath::of_node(node), 0o600 + u32::try_from(round).unwrap()));
         assert_eq!(t.node("file"), node);
     }
     assert_eq!(t.stat("file").size, 400_007);
@@ -200,7 +206,7 @@ pub fn a_removed_node_is_not_found(t: &Subject) {
     t.remove("file");
     t.rename("new", "over", Replace::Over);
     for node in nodes {
-        let place = NodePath::node(node);
+        let place = NodePath::of_node(node);
         assert_refused!(t.store.stat(&place), StoreError::NotFound);
         assert_refused!(t.store.read(&place, 9), StoreError::NotFound);
         assert_refused!(t.store.list(&place, &Page::ALL), StoreError::NotFound);
@@ -214,10 +220,10 @@ pub fn a_removed_node_is_not_found(t: &Subject) {
 
 pub fn a_forgotten_node_is_still_there(t: &Subject) {
     t.write("dir/file", "1");
-    t.store.forget(t.node("dir/file"));
-    t.store.forget(t.node("dir"));
+    t.store.forget_node(t.node("dir/file"));
+    t.store.forget_node(t.node("dir"));
     assert_eq!(t.read("dir/file"), b"1");
     let again = t.stat("dir/file");
     assert_eq!(again.kind, NodeKind::File);
-    assert_eq!(t.store.stat(&NodePath::node(again.node)).unwrap(), again);
+    assert_eq!(t.store.stat(&NodePath::of_node(again.node)).unwrap(), again);
 }

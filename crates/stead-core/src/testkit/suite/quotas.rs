@@ -12,83 +12,83 @@ fn root(path: &str, bytes: Option<u64>, files: Option<u64>) -> QuotaRoot {
     QuotaRoot::new(StorePath::from_checked(path), limits)
 }
 
-fn under(t: &Subject, quotas: &[QuotaRoot], steps: Vec<Step>) -> StoreResult<Applied> {
+fn apply_under(t: &Subject, quotas: &[QuotaRoot], steps: Vec<Step>) -> StoreResult<Applied> {
     t.store.apply(Change { quotas: quotas.to_vec(), ..change(steps) })
 }
 
 #[track_caller]
-fn holds(t: &Subject, path: &str, bytes: u64, files: u64) {
+fn assert_usage(t: &Subject, path: &str, bytes: u64, files: u64) {
     let usage = t.store.usage(&StorePath::from_checked(path)).unwrap();
     assert_eq!(usage, Usage { bytes, files }, "below `{path}`");
 }
 
 pub fn usage_counts_files_and_their_bytes(t: &Subject) {
-    holds(t, "", 0, 0);
-    holds(t, "not/there", 0, 0);
+    assert_usage(t, "", 0, 0);
+    assert_usage(t, "not/there", 0, 0);
     t.write("a/one", "12345");
     t.write("a/b/two", "123");
     t.link("a/link", "one");
-    holds(t, "", 8, 3);
-    holds(t, "a", 8, 3);
-    holds(t, "a/b", 3, 1);
+    assert_usage(t, "", 8, 3);
+    assert_usage(t, "a", 8, 3);
+    assert_usage(t, "a/b", 3, 1);
 }
 
 pub fn a_quota_may_be_reached_and_not_passed(t: &Subject) {
     let quota = [root("w", Some(10), None)];
     t.mkdir("w");
-    under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
-    let over = t.leaves_all(|| under(t, &quota, vec![write("w/b", "1")])).unwrap_err();
+    apply_under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
+    let over = t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "1")])).unwrap_err();
     assert_eq!(over.kind(), ErrorKind::Quota);
     assert!(matches!(over, StoreError::OverQuota { used: 10, wanted: 11, allowed: 10, .. }), "{over:?}");
     // Elsewhere there is room.
-    under(t, &quota, vec![write("x", "1234567890123")]).unwrap();
-    holds(t, "w", 10, 1);
+    apply_under(t, &quota, vec![write("x", "1234567890123")]).unwrap();
+    assert_usage(t, "w", 10, 1);
 }
 
 pub fn an_overwrite_counts_the_difference(t: &Subject) {
     let quota = [root("w", Some(10), Some(1))];
     t.mkdir("w");
-    under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
-    under(t, &quota, vec![write("w/a", "0987654321")]).unwrap();
-    under(t, &quota, vec![write("w/a", "12")]).unwrap();
-    holds(t, "w", 2, 1);
-    assert!(t.leaves_all(|| under(t, &quota, vec![write("w/a", "12345678901")])).is_err());
-    assert!(t.leaves_all(|| under(t, &quota, vec![write("w/b", "")])).is_err());
+    apply_under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
+    apply_under(t, &quota, vec![write("w/a", "0987654321")]).unwrap();
+    apply_under(t, &quota, vec![write("w/a", "12")]).unwrap();
+    assert_usage(t, "w", 2, 1);
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/a", "12345678901")])).is_err());
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "")])).is_err());
 }
 
 pub fn a_quota_counts_what_was_there_before(t: &Subject) {
     t.write("w/old", "12345678");
     let quota = [root("w", Some(10), None)];
-    assert!(t.leaves_all(|| under(t, &quota, vec![write("w/new", "123")])).is_err());
-    under(t, &quota, vec![write("w/new", "12")]).unwrap();
-    holds(t, "w", 10, 2);
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/new", "123")])).is_err());
+    apply_under(t, &quota, vec![write("w/new", "12")]).unwrap();
+    assert_usage(t, "w", 10, 2);
 }
 
 pub fn a_quota_begins_with_its_directory(t: &Subject) {
     let quota = [root("not/yet", Some(4), None)];
-    assert!(t.leaves_all(|| under(t, &quota, vec![write("not/yet/a", "12345")])).is_err());
-    under(t, &quota, vec![write("not/yet/a", "1234")]).unwrap();
-    assert!(t.leaves_all(|| under(t, &quota, vec![write("not/yet/b", "1")])).is_err());
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("not/yet/a", "12345")])).is_err());
+    apply_under(t, &quota, vec![write("not/yet/a", "1234")]).unwrap();
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("not/yet/b", "1")])).is_err());
 }
 
 pub fn a_quota_counts_what_others_do(t: &Subject) {
     let quota = [root("w", Some(10), None)];
-    under(t, &quota, vec![write("w/a", "12345")]).unwrap();
+    apply_under(t, &quota, vec![write("w/a", "12345")]).unwrap();
     t.write("w/deep/b", "1234");
-    holds(t, "w", 9, 2);
-    assert!(t.leaves_all(|| under(t, &quota, vec![write("w/c", "12")])).is_err());
+    assert_usage(t, "w", 9, 2);
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/c", "12")])).is_err());
     t.remove("w/deep");
-    under(t, &quota, vec![write("w/c", "12")]).unwrap();
-    holds(t, "w", 7, 2);
+    apply_under(t, &quota, vec![write("w/c", "12")]).unwrap();
+    assert_usage(t, "w", 7, 2);
 }
 
 pub fn what_is_moved_or_copied_counts_where_it_arrives(t: &Subject) {
     let quota = [root("w", Some(10), None)];
-    under(t, &quota, vec![mkdir("w")]).unwrap();
+    apply_under(t, &quota, vec![mkdir("w")]).unwrap();
     t.write("big/a", "123456");
     t.write("big/b/c", "123456");
     let into = |from: &str, to: &str| rename(from, to, Replace::Refuse);
-    assert!(t.leaves_all(|| under(t, &quota, vec![into("big", "w/big")])).is_err());
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![into("big", "w/big")])).is_err());
     let copy = |from: &str, to: &str| Step::Copy {
         from: at(from),
         to: at(to),
@@ -97,36 +97,36 @@ pub fn what_is_moved_or_copied_counts_where_it_arrives(t: &Subject) {
         spare: None,
         keep: DisplacedContent::History,
     };
-    assert!(t.leaves_all(|| under(t, &quota, vec![copy("big", "w/big")])).is_err());
-    under(t, &quota, vec![copy("big/b", "w/b")]).unwrap();
-    holds(t, "w", 6, 1);
-    assert!(t.leaves_all(|| under(t, &quota, vec![into("big/b", "w/b2")])).is_err());
-    under(t, &quota, vec![into("w/b", "away")]).unwrap();
-    holds(t, "w", 0, 0);
-    under(t, &quota, vec![into("big/b", "w/b2")]).unwrap();
-    holds(t, "w", 6, 1);
-    holds(t, "", 18, 3);
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![copy("big", "w/big")])).is_err());
+    apply_under(t, &quota, vec![copy("big/b", "w/b")]).unwrap();
+    assert_usage(t, "w", 6, 1);
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![into("big/b", "w/b2")])).is_err());
+    apply_under(t, &quota, vec![into("w/b", "away")]).unwrap();
+    assert_usage(t, "w", 0, 0);
+    apply_under(t, &quota, vec![into("big/b", "w/b2")]).unwrap();
+    assert_usage(t, "w", 6, 1);
+    assert_usage(t, "", 18, 3);
 }
 
 pub fn steps_count_together(t: &Subject) {
     let quota = [root("w", Some(10), None)];
-    under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
+    apply_under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
     // There is room for the second only when the first has gone.
-    under(t, &quota, vec![remove("w/a", Subtree::File), write("w/b", "0987654321")]).unwrap();
-    assert!(t.leaves_all(|| under(t, &quota, vec![write("x", ""), write("w/c", "1")])).is_err());
-    holds(t, "w", 10, 1);
+    apply_under(t, &quota, vec![remove("w/a", Subtree::File), write("w/b", "0987654321")]).unwrap();
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("x", ""), write("w/c", "1")])).is_err());
+    assert_usage(t, "w", 10, 1);
 }
 
 pub fn one_file_may_be_so_large(t: &Subject) {
     let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
     let quota = [QuotaRoot { limits, ..root("w", None, None) }];
-    under(t, &quota, vec![write("w/a", "12345")]).unwrap();
-    let over = t.leaves_all(|| under(t, &quota, vec![write("w/b", "123456")])).unwrap_err();
+    apply_under(t, &quota, vec![write("w/a", "12345")]).unwrap();
+    let over = t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "123456")])).unwrap_err();
     assert_eq!(over.kind(), ErrorKind::Quota);
     // What lies outside is not asked.
-    under(t, &quota, vec![write("b", "123456")]).unwrap();
+    apply_under(t, &quota, vec![write("b", "123456")]).unwrap();
     let into = rename("b", "w/b", Replace::Refuse);
-    assert!(t.leaves_all(|| under(t, &quota, vec![into])).is_err());
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![into])).is_err());
 }
 
 pub fn what_is_there_may_be_renamed_however_large(t: &Subject) {
@@ -134,35 +134,35 @@ pub fn what_is_there_may_be_renamed_however_large(t: &Subject) {
     t.write("w/d/a", "123456");
     let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
     let quota = [QuotaRoot { limits, ..root("w", None, None) }];
-    under(t, &quota, vec![rename("w/a", "w/b", Replace::Refuse)]).unwrap();
-    under(t, &quota, vec![rename("w/d", "w/e", Replace::Refuse)]).unwrap();
+    apply_under(t, &quota, vec![rename("w/a", "w/b", Replace::Refuse)]).unwrap();
+    apply_under(t, &quota, vec![rename("w/d", "w/e", Replace::Refuse)]).unwrap();
     assert_eq!(t.read("w/e/a"), t.read("w/b"));
 }
 
 pub fn what_was_there_comes_back_however_large(t: &Subject) {
-    if !t.store.about().keeps_content {
+    if !t.store.info().keeps_content {
         return;
     }
     t.write("w/a", "123456");
     let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
     let quota = [QuotaRoot { limits, ..root("w", None, None) }];
-    under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
+    apply_under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
     let query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
-    let mut gone = t.store.deeds(&query).unwrap().deeds.remove(0);
+    let mut gone = t.store.revisions(&query).unwrap().deeds.remove(0);
     let past = gone.lines.remove(0).before.and_then(|state| state.content).expect("it was kept");
     let back = |path: &str| Step::Write {
         at: at(path),
         content: Content::Past(past.clone()),
         put: PutOptions::default(),
     };
-    under(t, &quota, vec![back("w/a")]).unwrap();
+    apply_under(t, &quota, vec![back("w/a")]).unwrap();
     assert_eq!(t.read("w/a"), b"123456");
     let longer =
         Step::Append { at: at("w/a"), content: Content::Past(past.clone()), put: PutOptions::default() };
-    assert!(t.leaves_all(|| under(t, &quota, vec![longer])).is_err(), "this was never there");
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![longer])).is_err(), "this was never there");
     // How much there may be in all is another matter.
     let quota = [root("w", Some(10), None)];
-    assert!(t.leaves_all(|| under(t, &quota, vec![back("w/b")])).is_err());
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![back("w/b")])).is_err());
 }
 
 pub fn places_count_together(t: &Subject) {
@@ -170,31 +170,37 @@ pub fn places_count_together(t: &Subject) {
     let quota = std::slice::from_ref(&both);
     t.mkdir("w");
     t.mkdir("x");
-    under(t, quota, vec![write("w/a", "123456")]).unwrap();
-    under(t, quota, vec![write("x/b", "1234")]).unwrap();
+    apply_under(t, quota, vec![write("w/a", "123456")]).unwrap();
+    apply_under(t, quota, vec![write("x/b", "1234")]).unwrap();
     for path in ["w/c", "x/c"] {
-        assert!(t.leaves_all(|| under(t, quota, vec![write(path, "")])).is_err());
+        assert!(t.assert_unchanged(|| apply_under(t, quota, vec![write(path, "")])).is_err());
     }
-    let over = t.leaves_all(|| under(t, quota, vec![write("x/b", "12345")])).unwrap_err();
+    let over = t.assert_unchanged(|| apply_under(t, quota, vec![write("x/b", "12345")])).unwrap_err();
     assert!(matches!(over, StoreError::OverQuota { used: 10, wanted: 11, .. }), "{over:?}");
-    under(t, quota, vec![rename("w/a", "x/a", Replace::Refuse)]).unwrap();
+    apply_under(t, quota, vec![rename("w/a", "x/a", Replace::Refuse)]).unwrap();
     let limits = QuotaLimits { file_bytes: Some(5), ..both.limits };
     let narrow = [QuotaRoot { limits, ..both.clone() }];
-    under(t, &narrow, vec![rename("x/a", "w/a", Replace::Refuse)]).unwrap();
-    holds(t, "w", 6, 1);
-    holds(t, "x", 4, 1);
+    apply_under(t, &narrow, vec![rename("x/a", "w/a", Replace::Refuse)]).unwrap();
+    assert_usage(t, "w", 6, 1);
+    assert_usage(t, "x", 4, 1);
 }
 
 pub fn quotas_may_lie_in_each_other(t: &Subject) {
     let (outer, inner) = (root("w", Some(10), None), root("w/in", Some(6), None));
-    under(t, &[outer.clone(), inner.clone()], vec![write("w/in/a", "123456")]).unwrap();
-    assert!(t.leaves_all(|| under(t, std::slice::from_ref(&inner), vec![write("w/in/b", "1")])).is_err());
-    assert!(t.leaves_all(|| under(t, std::slice::from_ref(&outer), vec![write("w/b", "12345")])).is_err());
-    under(t, &[outer], vec![write("w/b", "1234")]).unwrap();
-    holds(t, "w", 10, 2);
-    holds(t, "w/in", 6, 1);
+    apply_under(t, &[outer.clone(), inner.clone()], vec![write("w/in/a", "123456")]).unwrap();
+    assert!(
+        t.assert_unchanged(|| apply_under(t, std::slice::from_ref(&inner), vec![write("w/in/b", "1")]))
+            .is_err()
+    );
+    assert!(
+        t.assert_unchanged(|| apply_under(t, std::slice::from_ref(&outer), vec![write("w/b", "12345")]))
+            .is_err()
+    );
+    apply_under(t, &[outer], vec![write("w/b", "1234")]).unwrap();
+    assert_usage(t, "w", 10, 2);
+    assert_usage(t, "w/in", 6, 1);
     t.remove("w/in");
-    holds(t, "w", 4, 1);
+    assert_usage(t, "w", 4, 1);
 }
 
 pub fn writers_at_once_do_not_pass_a_quota(t: &Subject) {
@@ -206,7 +212,9 @@ pub fn writers_at_once_do_not_pass_a_quota(t: &Subject) {
                 let quota = &quota;
                 scope.spawn(move || {
                     (0..10)
-                        .filter(|n| under(t, quota, vec![write(&format!("w/{writer}-{n}"), "12345")]).is_ok())
+                        .filter(|n| {
+                            apply_under(t, quota, vec![write(&format!("w/{writer}-{n}"), "12345")]).is_ok()
+                        })
                         .count()
                 })
             })
@@ -214,5 +222,5 @@ pub fn writers_at_once_do_not_pass_a_quota(t: &Subject) {
         writers.into_iter().map(|writer| writer.join().unwrap()).sum::<usize>()
     });
     assert_eq!(written, 20);
-    holds(t, "w", 100, 20);
+    assert_usage(t, "w", 100, 20);
 }

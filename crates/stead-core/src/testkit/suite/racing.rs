@@ -7,7 +7,7 @@ use super::subject::*;
 use crate::store::{NodePath, Parents, Precondition, PutOptions, Replace, StoreError};
 
 /// Runs `act` in so many threads at once and waits for all of them.
-fn at_once(threads: usize, act: impl Fn(usize) + Sync) {
+fn run_threads(threads: usize, act: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for number in 0..threads {
             let act = &act;
@@ -20,9 +20,9 @@ pub fn appends_at_once_are_all_there(t: &Subject) {
     const ROUNDS: usize = 10;
     let line =
         |thread: usize, round: usize| format!("{thread:02} {round:02} {}\n", "x".repeat(100 + 7 * thread));
-    at_once(20, |thread| {
+    run_threads(20, |thread| {
         for round in 0..ROUNDS {
-            t.one(append("log", line(thread, round)));
+            t.apply_one(append("log", line(thread, round)));
         }
     });
     let text = String::from_utf8(t.read("log")).unwrap();
@@ -39,8 +39,8 @@ pub fn appends_at_once_are_all_there(t: &Subject) {
 pub fn edits_at_once_of_different_lines_all_survive(t: &Subject) {
     let text: String = (0..10).map(|number| format!("line {number} is old\n")).collect();
     t.write("file", &text);
-    at_once(10, |number| {
-        t.one(edit("file", &format!("line {number} is old"), &format!("line {number} is new")));
+    run_threads(10, |number| {
+        t.apply_one(edit("file", &format!("line {number} is old"), &format!("line {number} is new")));
     });
     assert_eq!(t.read("file"), text.replace("old", "new").into_bytes());
 }
@@ -52,7 +52,7 @@ pub fn a_reader_sees_the_old_or_the_new_content(t: &Subject) {
     let is_whole = |bytes: &[u8]| (0..8).any(|number| bytes == content(number));
     let done = AtomicBool::new(false);
     let writers = AtomicUsize::new(4);
-    at_once(8, |number| {
+    run_threads(8, |number| {
         if number < 4 {
             for round in 0..12 {
                 t.write("file", content((number + 4 * (round % 2)) % 8));
@@ -64,7 +64,7 @@ pub fn a_reader_sees_the_old_or_the_new_content(t: &Subject) {
             while !done.load(Ordering::SeqCst) {
                 assert!(is_whole(&t.read("file")), "a torn read");
                 let open = t.open("file");
-                let bytes = whole(&*open);
+                let bytes = read_all(&*open);
                 assert_eq!(bytes.len() as u64, open.attr().size);
                 assert!(is_whole(&bytes), "a torn open file");
             }
@@ -76,9 +76,9 @@ pub fn one_of_many_creators_wins(t: &Subject) {
     for round in 0..10 {
         let path = format!("dir{round}/file");
         let winner = AtomicUsize::new(usize::MAX);
-        at_once(8, |number| {
+        run_threads(8, |number| {
             let put = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
-            match t.try_one(write_with(at(&path), number.to_string().into_bytes(), put)) {
+            match t.try_apply_one(write_with(at(&path), number.to_string().into_bytes(), put)) {
                 Ok(outcome) => {
                     assert!(outcome.created);
                     assert_eq!(winner.swap(number, Ordering::SeqCst), usize::MAX, "two winners");
@@ -93,13 +93,13 @@ pub fn one_of_many_creators_wins(t: &Subject) {
 
 pub fn no_update_is_lost_where_a_state_is_expected(t: &Subject) {
     t.write("counter", "0");
-    at_once(6, |_| {
+    run_threads(6, |_| {
         let mut done = 0;
         while done < 8 {
             let whole = t.store.read(&at("counter"), 99).unwrap();
             let count: usize = String::from_utf8(whole.bytes).unwrap().parse().unwrap();
             let put = PutOptions { expect: Precondition::Tag(whole.attr.tag), ..PutOptions::default() };
-            match t.try_one(write_with(at("counter"), (count + 1).to_string().into_bytes(), put)) {
+            match t.try_apply_one(write_with(at("counter"), (count + 1).to_string().into_bytes(), put)) {
                 Ok(_) => done += 1,
                 Err(StoreError::Conflict) => {}
                 Err(other) => panic!("{other:?}"),
@@ -113,9 +113,9 @@ pub fn one_of_many_movers_wins(t: &Subject) {
     for round in 0..10 {
         t.write("source/file", "1");
         let winners = AtomicUsize::new(0);
-        at_once(6, |number| {
+        run_threads(6, |number| {
             let to = at(&format!("moved/{round}/{number}"));
-            match t.try_one(rename_with(
+            match t.try_apply_one(rename_with(
                 at("source"),
                 to,
                 Replace::Refuse,
@@ -137,7 +137,7 @@ pub fn one_of_many_movers_wins(t: &Subject) {
 }
 
 pub fn directories_made_at_once_are_shared(t: &Subject) {
-    at_once(8, |number| {
+    run_threads(8, |number| {
         for round in 0..8 {
             t.write(&format!("a/{round}/b/{number}"), "1");
         }
@@ -148,7 +148,7 @@ pub fn directories_made_at_once_are_shared(t: &Subject) {
 }
 
 pub fn writers_of_different_files_do_not_disturb_each_other(t: &Subject) {
-    at_once(8, |number| {
+    run_threads(8, |number| {
         let own = format!("dir/{number}");
         for round in 0..10 {
             let text = format!("{number} {round}");

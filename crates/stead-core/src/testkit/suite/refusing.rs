@@ -11,11 +11,11 @@ use crate::store::{
 
 pub fn missing_parents_are_made(t: &Subject) {
     t.write("a/b/c/file", "1");
-    t.one(append("d/e/log", "1"));
+    t.apply_one(append("d/e/log", "1"));
     t.link("f/g/link", "anywhere");
     t.mkdir("h/i/j");
-    t.one(rename("a/b/c/file", "k/l/file", Refuse));
-    t.one(copy("k/l/file", "m/n/file", Refuse));
+    t.apply_one(rename("a/b/c/file", "k/l/file", Refuse));
+    t.apply_one(copy("k/l/file", "m/n/file", Refuse));
     for directory in ["a", "a/b", "a/b/c", "d/e", "f/g", "h/i", "h/i/j", "k", "k/l", "m", "m/n"] {
         let attr = t.stat(directory);
         assert_eq!((attr.kind, attr.mode, attr.size), (NodeKind::Directory, 0o755, 0), "{directory}");
@@ -39,7 +39,7 @@ pub fn a_required_parent_that_is_missing_is_not_found(t: &Subject) {
         assert!(matches!(t.refused(step), StoreError::NotFound));
     }
     t.mkdir("missing");
-    t.one(write_with(below(), b"1".to_vec(), required()));
+    t.apply_one(write_with(below(), b"1".to_vec(), required()));
     assert_eq!(t.read("missing/name"), b"1");
 }
 

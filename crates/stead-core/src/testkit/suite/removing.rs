@@ -11,11 +11,11 @@ use crate::store::{
 
 pub fn a_file_is_removed(t: &Subject) {
     t.write("dir/file", "1");
-    assert_eq!(t.one(remove("dir/file", Subtree::File)), StepOutcome::default());
+    assert_eq!(t.apply_one(remove("dir/file", Subtree::File)), StepOutcome::default());
     assert!(!t.exists("dir/file") && t.exists("dir"));
     assert_refused!(t.store.read(&at("dir/file"), 9), StoreError::NotFound);
     t.write("dir/file", "2");
-    t.one(remove("dir/file", Subtree::Any));
+    t.apply_one(remove("dir/file", Subtree::Any));
     assert!(t.names("dir").is_empty());
 }
 
@@ -24,7 +24,7 @@ pub fn a_directory_is_removed_with_all_it_holds(t: &Subject) {
         t.write(path, path);
     }
     t.link("dir/link", "../other");
-    t.one(remove("dir", Subtree::Directory));
+    t.apply_one(remove("dir", Subtree::Directory));
     assert_eq!(t.names(""), ["directory", "other"]);
     assert_eq!(t.read("other/a"), b"other/a", "a link's target is not its content");
     t.mkdir("dir");
@@ -34,8 +34,8 @@ pub fn a_directory_is_removed_with_all_it_holds(t: &Subject) {
 pub fn an_empty_directory_is_removed_as_such(t: &Subject) {
     t.mkdir("a/b");
     assert!(matches!(t.refused(remove("a", Subtree::EmptyDirectory)), StoreError::NotEmpty));
-    t.one(remove("a/b", Subtree::EmptyDirectory));
-    t.one(remove("a", Subtree::EmptyDirectory));
+    t.apply_one(remove("a/b", Subtree::EmptyDirectory));
+    t.apply_one(remove("a", Subtree::EmptyDirectory));
     assert!(t.names("").is_empty());
 }
 
@@ -48,24 +48,24 @@ pub fn only_the_kind_that_was_meant_is_removed(t: &Subject) {
             assert!(matches!(t.refused(remove(path, subtree)), StoreError::NotADirectory), "{path}");
         }
     }
-    t.one(remove("link", Subtree::File));
+    t.apply_one(remove("link", Subtree::File));
     assert_eq!(t.names("dir"), ["file"]);
 }
 
 pub fn nothing_to_remove_can_be_fine(t: &Subject) {
     t.write("file", "1");
     let fine = |path| remove_with(at(path), Subtree::Any, Precondition::Any, IfMissing::Fine);
-    assert_eq!(t.one(fine("missing")), StepOutcome::default());
-    assert_eq!(t.one(fine("missing/deeper")), StepOutcome::default());
+    assert_eq!(t.apply_one(fine("missing")), StepOutcome::default());
+    assert_eq!(t.apply_one(fine("missing/deeper")), StepOutcome::default());
     assert!(matches!(t.refused(fine("file/x")), StoreError::NotADirectory), "that is another matter");
-    t.one(fine("file"));
+    t.apply_one(fine("file"));
     assert!(!t.exists("file"));
 }
 
 pub fn the_root_stays(t: &Subject) {
     t.write("file", "1");
     let root = t.store.stat(&NodePath::root()).unwrap().node;
-    for place in [NodePath::root(), NodePath::node(root)] {
+    for place in [NodePath::root(), NodePath::of_node(root)] {
         let steps = [
             remove_with(place.clone(), Subtree::Any, Precondition::Any, IfMissing::Fails),
             remove_with(place.clone(), Subtree::Directory, Precondition::Any, IfMissing::Fine),
@@ -78,19 +78,19 @@ pub fn the_root_stays(t: &Subject) {
     }
 }
 
-fn spare(at: &str) -> Option<ProtectedNames> {
+fn protected_names(at: &str) -> Option<ProtectedNames> {
     let globs = PathGlobs::new([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
     Some(ProtectedNames { globs: Arc::new(globs), at: vec![at.to_owned()], on: Side::From })
 }
 
-fn remove_sparing(path: &str) -> Step {
+fn remove_unless_protected(path: &str) -> Step {
     let (subtree, expect) = (Subtree::Any, Precondition::Any);
     Step::Remove {
         at: at(path),
         subtree,
         expect,
         missing: IfMissing::Fails,
-        spare: spare(path),
+        spare: protected_names(path),
         keep: DisplacedContent::History,
     }
 }
@@ -98,17 +98,17 @@ fn remove_sparing(path: &str) -> Step {
 pub fn a_directory_with_a_protected_name_is_not_removed(t: &Subject) {
     t.write("project/src/main.rs", "1");
     t.write("project/.git/hooks/pre-commit", "1");
-    match t.refused(remove_sparing("project")) {
+    match t.refused(remove_unless_protected("project")) {
         StoreError::Spared { path } => assert_eq!(path, ".git/hooks/pre-commit"),
         other => panic!("{other:?}"),
     }
-    match t.refused(remove_sparing("project/.git")) {
+    match t.refused(remove_unless_protected("project/.git")) {
         StoreError::Spared { path } => assert_eq!(path, "hooks/pre-commit"),
         other => panic!("{other:?}"),
     }
-    t.one(remove_sparing("project/src"));
+    t.apply_one(remove_unless_protected("project/src"));
     t.remove("project/.git/hooks/pre-commit");
-    t.one(remove_sparing("project"));
+    t.apply_one(remove_unless_protected("project"));
     assert!(!t.exists("project"));
 }
 
@@ -122,9 +122,9 @@ pub fn a_directory_with_a_protected_name_does_not_leave(t: &Subject) {
         expect: Precondition::Any,
         spare,
     };
-    let leaves = rename("project", "moved", [spare("project"), None]);
+    let leaves = rename("project", "moved", [protected_names("project"), None]);
     assert!(matches!(t.refused(leaves), StoreError::Spared { path } if path == ".git/config"));
-    t.one(rename("project", "moved", [None, None]));
+    t.apply_one(rename("project", "moved", [None, None]));
     assert_eq!(t.read("moved/.git/config"), b"1");
 }
 
@@ -137,7 +137,7 @@ pub fn a_directory_does_not_bring_a_protected_name(t: &Subject) {
         replace: Replace::Refuse,
         parents: Parents::Create,
         expect: Precondition::Any,
-        spare: [spare("work"), spare("project/.git")],
+        spare: [protected_names("work"), protected_names("project/.git")],
     };
     assert!(matches!(t.refused(rename), StoreError::Spared { path } if path == "config"));
     let copy = |spare| Step::Copy {
@@ -149,8 +149,8 @@ pub fn a_directory_does_not_bring_a_protected_name(t: &Subject) {
         keep: DisplacedContent::History,
     };
     assert!(
-        matches!(t.refused(copy(spare("project/.git"))), StoreError::Spared { path } if path == "config")
+        matches!(t.refused(copy(protected_names("project/.git"))), StoreError::Spared { path } if path == "config")
     );
-    t.one(copy(None));
+    t.apply_one(copy(None));
     assert_eq!(t.read("project/.git/config"), b"planted");
 }

@@ -7,9 +7,9 @@ use crate::store::{NodeKind, NodePath, Parents, Precondition, Step, StoreError};
 
 pub fn a_file_gets_another_name(t: &Subject) {
     t.write("a", "content");
-    t.one(chmod(at("a"), 0o600));
+    t.apply_one(chmod(at("a"), 0o600));
     let before = t.stat("a");
-    let after = t.one(rename("a", "dir/b", Refuse)).attr.unwrap();
+    let after = t.apply_one(rename("a", "dir/b", Refuse)).attr.unwrap();
     assert!(!t.exists("a"));
     assert_eq!(t.stat("dir/b"), after);
     assert_eq!((after.node, after.mode, after.modified), (before.node, 0o600, before.modified));
@@ -128,20 +128,20 @@ pub fn a_directory_does_not_go_into_itself(t: &Subject) {
 pub fn a_copy_is_a_file_of_its_own(t: &Subject) {
     let then = Timestamp(1_500_000_000_000_000_001);
     t.write("from", "content");
-    t.one(Step::SetAttr { at: at("from"), mode: Some(0o750), modified: Some(then) });
-    let outcome = t.one(copy("from", "dir/to", Refuse));
+    t.apply_one(Step::SetAttr { at: at("from"), mode: Some(0o750), modified: Some(then) });
+    let outcome = t.apply_one(copy("from", "dir/to", Refuse));
     assert!(outcome.created);
     let (from, to) = (t.stat("from"), t.stat("dir/to"));
     assert_eq!(outcome.attr.unwrap(), to);
     assert_eq!((to.kind, to.size, to.mode, to.modified), (NodeKind::File, 7, 0o750, then));
     assert_ne!(to.node, from.node);
     t.write("from", "changed");
-    t.one(append("dir/to", " and more"));
+    t.apply_one(append("dir/to", " and more"));
     assert_eq!((t.read("from"), t.read("dir/to")), (b"changed".to_vec(), b"content and more".to_vec()));
 
-    let large = pattern(900_000);
+    let large = aperiodic_bytes(900_000);
     t.write("large", &large);
-    t.one(copy("large", "large copy", Refuse));
+    t.apply_one(copy("large", "large copy", Refuse));
     t.remove("large");
     assert!(t.read("large copy") == large);
 }
@@ -149,18 +149,18 @@ pub fn a_copy_is_a_file_of_its_own(t: &Subject) {
 pub fn a_copy_takes_the_place_of_a_file(t: &Subject) {
     t.write("from", "1");
     t.write("to", "2");
-    t.one(chmod(at("to"), 0o700));
+    t.apply_one(chmod(at("to"), 0o700));
     let then = Timestamp::from_secs(1_300_000_000);
-    t.one(Step::SetAttr { at: at("from"), mode: None, modified: Some(then) });
-    let outcome = t.one(copy("from", "to", Over));
+    t.apply_one(Step::SetAttr { at: at("from"), mode: None, modified: Some(then) });
+    let outcome = t.apply_one(copy("from", "to", Over));
     assert!(!outcome.created);
     assert_eq!(t.stat("to"), outcome.attr.unwrap());
     assert_eq!((t.read("to"), t.stat("to").mode, t.stat("to").modified), (b"1".to_vec(), 0o700, then));
     assert_eq!(t.read("from"), b"1");
     t.link("link", "from");
-    t.one(copy("link", "to", Over));
+    t.apply_one(copy("link", "to", Over));
     assert_eq!(t.store.read_link(&at("to")).unwrap(), b"from");
-    t.one(copy("from", "to", Over));
+    t.apply_one(copy("from", "to", Over));
     assert_eq!((t.stat("to").kind, t.read("to")), (NodeKind::File, b"1".to_vec()));
     assert_eq!(t.store.read_link(&at("link")).unwrap(), b"from");
 }
@@ -168,17 +168,17 @@ pub fn a_copy_takes_the_place_of_a_file(t: &Subject) {
 pub fn a_whole_directory_is_copied(t: &Subject) {
     let then = Timestamp::from_secs(1_400_000_000);
     t.write("a/b/file", "1");
-    t.write("a/large", pattern(700_000));
+    t.write("a/large", aperiodic_bytes(700_000));
     t.link("a/link", "b/file");
     t.mkdir("a/empty");
-    t.one(Step::SetAttr { at: at("a/b/file"), mode: Some(0o755), modified: Some(then) });
-    t.one(Step::SetAttr { at: at("a/empty"), mode: Some(0o700), modified: Some(then) });
-    let outcome = t.one(copy("a", "x/y", Refuse));
+    t.apply_one(Step::SetAttr { at: at("a/b/file"), mode: Some(0o755), modified: Some(then) });
+    t.apply_one(Step::SetAttr { at: at("a/empty"), mode: Some(0o700), modified: Some(then) });
+    let outcome = t.apply_one(copy("a", "x/y", Refuse));
     assert!(outcome.created);
     assert_eq!(outcome.attr.unwrap().kind, NodeKind::Directory);
     assert_eq!(t.walked(&at("x/y"), &Default::default()), ["b", "b/file", "empty", "large", "link"]);
     assert_eq!(t.read("x/y/b/file"), b"1");
-    assert!(t.read("x/y/large") == pattern(700_000));
+    assert!(t.read("x/y/large") == aperiodic_bytes(700_000));
     assert_eq!(t.store.read_link(&at("x/y/link")).unwrap(), b"b/file");
     assert_eq!((t.stat("x/y/b/file").mode, t.stat("x/y/b/file").modified), (0o755, then));
     assert_eq!((t.stat("x/y/empty").mode, t.stat("x/y/empty").modified), (0o700, then));
@@ -215,7 +215,7 @@ pub fn a_rename_checks_the_state_of_its_source(t: &Subject) {
     t.write("from", "11");
     let with = |tag| rename_with(at("from"), at("to"), Over, Parents::Create, Precondition::Tag(tag));
     assert!(matches!(t.refused(with(old)), StoreError::Conflict));
-    t.one(with(t.stat("from").tag));
+    t.apply_one(with(t.stat("from").tag));
     assert_eq!(t.read("to"), b"11");
     let missing = rename_with(at("from"), at("to"), Over, Parents::Create, Precondition::Tag(old));
     assert!(matches!(t.refused(missing), StoreError::NotFound));

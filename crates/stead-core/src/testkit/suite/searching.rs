@@ -21,7 +21,7 @@ fn found(t: &Subject, place: &NodePath, grep: &Grep) -> BTreeMap<String, Hits> {
     let mut all = BTreeMap::new();
     let visit = &mut |FileHits { path, hits, attr }: FileHits| {
         if let Some(attr) = attr {
-            let place = if path.is_here() { place.clone() } else { place.join(path.as_bytes()) };
+            let place = if path.is_empty() { place.clone() } else { place.join(path.as_bytes()) };
             assert_eq!(attr, t.store.stat(&place).unwrap());
         }
         assert!(all.insert(path.to_string(), hits).is_none(), "{path} came twice");
@@ -105,7 +105,7 @@ pub fn a_search_skips_subtrees(t: &Subject) {
 
 pub fn a_search_looks_into_one_file(t: &Subject) {
     some_files(t);
-    for place in [at("notes.md"), NodePath::node(t.node("notes.md"))] {
+    for place in [at("notes.md"), NodePath::of_node(t.node("notes.md"))] {
         assert_eq!(paths(t, &place, &grep("needle", |_| ())), [""]);
     }
     assert!(paths(t, &at("empty"), &grep("needle", |_| ())).is_empty());

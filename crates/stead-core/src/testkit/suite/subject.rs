@@ -38,7 +38,7 @@ impl<S: Store + 'static, T> Fixture for (Arc<S>, T) {
 pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
     let fixture = make();
     let store = fixture.store();
-    let begun = store.version().unwrap_or(RevisionNumber(0));
+    let begun = store.latest_revision().unwrap_or(RevisionNumber(0));
     let subject = Subject { store, begun };
     test(&subject);
     let verified = subject.store.verify(&mut |_| ()).expect("a Store can be verified");
@@ -59,41 +59,41 @@ impl Subject {
     }
 
     /// What the only step did, or why it didn't.
-    pub(crate) fn try_one(&self, step: Step) -> StoreResult<StepOutcome> {
+    pub(crate) fn try_apply_one(&self, step: Step) -> StoreResult<StepOutcome> {
         let applied = self.apply(vec![step])?;
         assert_eq!(applied.outcomes.len(), 1, "one step has one outcome");
         Ok(applied.outcomes[0])
     }
 
     #[track_caller]
-    pub(crate) fn one(&self, step: Step) -> StepOutcome {
+    pub(crate) fn apply_one(&self, step: Step) -> StepOutcome {
         let shown = format!("{step:?}");
-        self.try_one(step).unwrap_or_else(|error| panic!("{shown}: {error:?}"))
+        self.try_apply_one(step).unwrap_or_else(|error| panic!("{shown}: {error:?}"))
     }
 
     #[track_caller]
     pub(crate) fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> Attr {
-        self.one(write(path, bytes)).attr.expect("a written file is there")
+        self.apply_one(write(path, bytes)).attr.expect("a written file is there")
     }
 
     #[track_caller]
     pub(crate) fn mkdir(&self, path: &str) -> Attr {
-        self.one(mkdir(path)).attr.expect("a directory that was made is there")
+        self.apply_one(mkdir(path)).attr.expect("a directory that was made is there")
     }
 
     #[track_caller]
     pub(crate) fn link(&self, path: &str, target: &str) -> Attr {
-        self.one(symlink(path, target)).attr.expect("a symlink that was made is there")
+        self.apply_one(symlink(path, target)).attr.expect("a symlink that was made is there")
     }
 
     #[track_caller]
     pub(crate) fn rename(&self, from: &str, to: &str, replace: Replace) {
-        self.one(rename(from, to, replace));
+        self.apply_one(rename(from, to, replace));
     }
 
     #[track_caller]
     pub(crate) fn remove(&self, path: &str) {
-        self.one(remove(path, Subtree::Any));
+        self.apply_one(remove(path, Subtree::Any));
     }
 
     #[track_caller]
@@ -168,7 +168,7 @@ impl Subject {
 
     /// Runs something that is to be refused, and sees that it left everything as it was.
     #[track_caller]
-    pub(crate) fn leaves_all<T>(&self, act: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+    pub(crate) fn assert_unchanged<T>(&self, act: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
         let before = self.snapshot();
         let result = act();
         assert!(result.is_err(), "this has to be refused");
@@ -179,12 +179,12 @@ impl Subject {
     /// A step that is to be refused, and to leave everything as it was.
     #[track_caller]
     pub(crate) fn refused(&self, step: Step) -> crate::StoreError {
-        self.leaves_all(|| self.try_one(step)).expect_err("it was refused")
+        self.assert_unchanged(|| self.try_apply_one(step)).expect_err("it was refused")
     }
 }
 
 /// The whole of an open content.
-pub(crate) fn whole(content: &dyn OpenContent) -> Vec<u8> {
+pub(crate) fn read_all(content: &dyn OpenContent) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 70_000];
     loop {
@@ -197,7 +197,7 @@ pub(crate) fn whole(content: &dyn OpenContent) -> Vec<u8> {
 }
 
 /// Bytes that repeat nowhere near a chunk's or a page's length.
-pub(crate) fn pattern(size: usize) -> Vec<u8> {
+pub(crate) fn aperiodic_bytes(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ (at >> 13)) as u8).collect()
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn change(steps: Vec<Step>) -> Change {
 
 /// The place that this text names from the root.
 pub(crate) fn at(path: &str) -> NodePath {
-    NodePath::path(StorePath::from_checked(path))
+    NodePath::from_root(StorePath::from_checked(path))
 }
 
 pub(crate) fn write(path: &str, bytes: impl AsRef<[u8]>) -> Step {

@@ -9,12 +9,12 @@ use crate::store::{
 fn some_tree(t: &Subject) {
     t.write("file", "file");
     t.write("other", "other");
-    t.write("large", pattern(600_000));
+    t.write("large", aperiodic_bytes(600_000));
     t.write("dir/a", "a");
     t.write("dir/sub/b", "b");
     t.mkdir("empty");
     t.link("link", "file");
-    t.one(chmod(at("file"), 0o755));
+    t.apply_one(chmod(at("file"), 0o755));
 }
 
 pub fn steps_happen_in_order_and_see_each_other(t: &Subject) {
@@ -53,7 +53,7 @@ fn each_step() -> Vec<Step> {
         write("large", "overwritten"),
         append("new", "1"),
         append("file", "more"),
-        append("large", pattern(300_000)),
+        append("large", aperiodic_bytes(300_000)),
         edit("file", "file", "edited"),
         mkdir("made"),
         mkdir("made/deep"),
@@ -96,7 +96,7 @@ pub fn a_failing_last_step_undoes_the_one_before(t: &Subject) {
 pub fn each_of_these_steps_succeeds_alone(t: &Subject) {
     for number in 0..each_step().len() {
         some_tree(t);
-        t.one(each_step().swap_remove(number));
+        t.apply_one(each_step().swap_remove(number));
         for name in t.names("") {
             t.remove(&name);
         }
@@ -128,7 +128,7 @@ pub fn many_steps_are_undone_together(t: &Subject) {
         let expect = Precondition::Absent;
         write_with(at("other2"), b"1".to_vec(), PutOptions { expect, ..PutOptions::default() })
     };
-    let result = t.leaves_all(|| t.apply(steps().into_iter().chain([failing()]).collect()));
+    let result = t.assert_unchanged(|| t.apply(steps().into_iter().chain([failing()]).collect()));
     assert_refused!(result, StoreError::IsADirectory);
     t.apply(steps()).unwrap();
     assert_eq!(t.read("moved/a"), b"changed");
@@ -150,9 +150,9 @@ pub fn a_failed_change_can_be_made_again(t: &Subject) {
 
 pub fn a_draft_in_a_failed_change_leaves_nothing(t: &Subject) {
     some_tree(t);
-    let node = NodePath::node(t.node("large"));
+    let node = NodePath::of_node(t.node("large"));
     let mut new = t.draft();
-    new.write_at(0, &pattern(500_000)).unwrap();
+    new.write_at(0, &aperiodic_bytes(500_000)).unwrap();
     let mut old = t.draft_of(&node);
     old.write_at(100_000, b"changed").unwrap();
     let put = |place, mut draft: Box<dyn crate::store::Draft>| {
@@ -160,5 +160,5 @@ pub fn a_draft_in_a_failed_change_leaves_nothing(t: &Subject) {
         write_with(place, Content::Sealed(draft.seal().unwrap()), put)
     };
     let steps = vec![put(at("new"), new), put(node, old), remove("missing", Subtree::File)];
-    assert_refused!(t.leaves_all(|| t.apply(steps)), StoreError::NotFound);
+    assert_refused!(t.assert_unchanged(|| t.apply(steps)), StoreError::NotFound);
 }

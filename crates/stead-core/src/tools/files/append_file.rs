@@ -1,6 +1,9 @@
 //! `append_file`: more at the end of a file.
 
-use super::{CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, bytes, content, options, written};
+use super::{
+    CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, decode_content, format_bytes, write_options,
+    write_reply,
+};
 use crate::scope::Access;
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
@@ -20,8 +23,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 };
 
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let (content, options) = (content(arguments)?, options(arguments)?);
+    let (content, options) = (decode_content(arguments)?, write_options(arguments)?);
     let size = content.len() as u64;
     let done = desk.vfs.append_with(arguments.text("path"), content, &options)?;
-    Ok(written(format!("Appended {} to {}.", bytes(size), done.path), &done))
+    Ok(write_reply(format!("Appended {} to {}.", format_bytes(size), done.path), &done))
 }

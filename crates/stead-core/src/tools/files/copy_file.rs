@@ -1,6 +1,6 @@
 //! `copy_file`: the same once more, elsewhere.
 
-use super::{DESTINATION, OVERWRITE, SOURCE, TRANSFER_OUTPUT, carried, overwrite};
+use super::{DESTINATION, OVERWRITE, SOURCE, TRANSFER_OUTPUT, overwrite_option, transfer_reply};
 use crate::scope::Access;
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
@@ -12,7 +12,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     needs: &[Access::Read, Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::DESTRUCTIVE.once(),
+    hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[SOURCE, DESTINATION, OVERWRITE],
     output: &TRANSFER_OUTPUT,
     longest: None,
@@ -21,6 +21,6 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (source, destination) = (arguments.text("source"), arguments.text("destination"));
-    let copied = desk.vfs.copy(source, destination, overwrite(arguments))?;
-    Ok(carried("Copied", &copied))
+    let copied = desk.vfs.copy(source, destination, overwrite_option(arguments))?;
+    Ok(transfer_reply("Copied", &copied))
 }

@@ -1,6 +1,6 @@
 //! `create_directory`: a directory, with missing parents.
 
-use super::{OUT_CREATED, OUT_OPERATION, OUT_PATH, OUT_VERSION, PATH, changed};
+use super::{OUT_CREATED, OUT_OPERATION, OUT_PATH, OUT_VERSION, PATH, change_reply};
 use crate::scope::Access;
 use crate::store::Parents;
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -13,7 +13,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     needs: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::ADDITIVE.once(),
+    hints: Hints::ADDITIVE.idempotent(),
     input: &[PATH],
     output: &[OUT_PATH, OUT_CREATED, OUT_VERSION, OUT_OPERATION],
     longest: None,
@@ -28,5 +28,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         Some(false) => format!("{path} is there already."),
         None => format!("{path} is a directory now, unless something else has that name."),
     };
-    Ok(changed(words, path, done.version, done.operation).maybe("created", done.created))
+    Ok(change_reply(words, path, done.version, done.operation).optional_fact("created", done.created))
 }

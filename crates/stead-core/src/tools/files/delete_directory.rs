@@ -1,6 +1,6 @@
 //! `delete_directory`: a directory goes, empty or with all that it holds.
 
-use super::{PATH, REMOVE_OUTPUT, removed};
+use super::{PATH, REMOVE_OUTPUT, remove_reply};
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -14,7 +14,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     needs: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::DESTRUCTIVE.once(),
+    hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[
         PATH,
         Field::optional("recursive", FieldType::Flag, "With all that is in it."),
@@ -32,5 +32,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         if_match: None,
     };
     let what = if options.recursive { "a directory" } else { "an empty directory" };
-    Ok(removed(&desk.vfs.remove_directory(arguments.text("path"), options)?, what))
+    Ok(remove_reply(&desk.vfs.remove_directory(arguments.text("path"), options)?, what))
 }

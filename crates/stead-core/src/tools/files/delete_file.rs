@@ -1,6 +1,6 @@
 //! `delete_file`: a file or a symlink goes.
 
-use super::{IF_MATCH, PATH, REMOVE_OUTPUT, removed};
+use super::{IF_MATCH, PATH, REMOVE_OUTPUT, remove_reply};
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -13,7 +13,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     needs: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::DESTRUCTIVE.once(),
+    hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[PATH, Field::optional("force", FieldType::Flag, "No error if it is missing."), IF_MATCH],
     output: &REMOVE_OUTPUT,
     longest: None,
@@ -26,5 +26,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         force: arguments.flag("force"),
         if_match: arguments.tag("if_match"),
     };
-    Ok(removed(&desk.vfs.remove_file(arguments.text("path"), options)?, "a file"))
+    Ok(remove_reply(&desk.vfs.remove_file(arguments.text("path"), options)?, "a file"))
 }

@@ -1,6 +1,6 @@
 //! `edit_file`: a text inside a file, replaced.
 
-use super::{IF_MATCH, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH, tagged};
+use super::{IF_MATCH, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH, with_tag};
 use crate::edit::Occurrences;
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
@@ -17,14 +17,14 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     hints: Hints::DESTRUCTIVE,
     input: &[
         PATH,
-        Field::needed("old_string", FieldType::Text, "The text as it is in the file."),
-        Field::needed("new_string", FieldType::Text, "The text to put there."),
+        Field::required("old_string", FieldType::Text, "The text as it is in the file."),
+        Field::required("new_string", FieldType::Text, "The text to put there."),
         Field::optional("replace_all", FieldType::Flag, "Replace every occurrence."),
         IF_MATCH,
     ],
     output: &[
         OUT_PATH,
-        Field::needed("replaced", FieldType::from(0), "How many replacements were made."),
+        Field::required("replaced", FieldType::integer_from(0), "How many replacements were made."),
         OUT_TAG,
         OUT_VERSION,
         OUT_OPERATION,
@@ -40,9 +40,9 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         desk.vfs.edit_with(arguments.text("path"), old, new, occurrences, arguments.tag("if_match"))?;
     let (done, replaced) = (edited.written, edited.replaced);
     let times = if replaced == 1 { "1 replacement".to_owned() } else { format!("{replaced} replacements") };
-    Ok(tagged(Reply::text(format!("Made {times} in {}.", done.path)), done.tag)
+    Ok(with_tag(Reply::text(format!("Made {times} in {}.", done.path)), done.tag)
         .fact("path", done.path.to_string())
         .fact("replaced", replaced)
-        .maybe("version", done.version.map(|version| version.0))
+        .optional_fact("version", done.version.map(|version| version.0))
         .fact("operation", done.operation.to_string()))
 }

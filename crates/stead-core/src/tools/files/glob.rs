@@ -1,6 +1,6 @@
 //! `glob`: paths by their names.
 
-use super::{OUT_TRUNCATED, from, more, or_nothing, unread};
+use super::{OUT_TRUNCATED, append_more, append_unreadable, start_path, text_or};
 use crate::scope::Access;
 use crate::store::NodeKind;
 use crate::tools::page::{MAX_REPLY_CHARACTERS, PAGE_LINES, PagedText, ReplyBounds};
@@ -21,7 +21,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("pattern", FieldType::Text, "The glob, such as **/*.rs."),
+        Field::required("pattern", FieldType::Text, "The glob, such as **/*.rs."),
         Field::optional("path", FieldType::Path, "Where to begin; all Workspaces if absent."),
         Field::optional(
             "limit",
@@ -29,7 +29,10 @@ pub(in crate::tools) static TOOL: Tool = Tool {
             "At most so many; 800 if absent.",
         ),
     ],
-    output: &[Field::needed("count", FieldType::from(0), "How many paths were returned."), OUT_TRUNCATED],
+    output: &[
+        Field::required("count", FieldType::integer_from(0), "How many paths were returned."),
+        OUT_TRUNCATED,
+    ],
     longest: Some(MAX_REPLY_CHARACTERS),
     run,
 };
@@ -37,18 +40,18 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let limit = arguments.number("limit");
     let most = limit.unwrap_or(DEFAULT_LIMIT) as usize;
-    let result = desk.vfs.glob(arguments.text("pattern"), from(arguments), most)?;
-    let mut page = PagedText::new(ReplyBounds::of(limit, DEFAULT_LIMIT));
+    let result = desk.vfs.glob(arguments.text("pattern"), start_path(arguments), most)?;
+    let mut page = PagedText::new(ReplyBounds::for_limit(limit, DEFAULT_LIMIT));
     let mut fits = |found: &&PathEntry| match found.kind {
-        NodeKind::Directory => page.line(&format!("{}/", found.path)),
-        _ => page.line(&found.path),
+        NodeKind::Directory => page.push_line(&format!("{}/", found.path)),
+        _ => page.push_line(&found.path),
     };
     let count = result.found.iter().take_while(|found| fits(found)).count();
     let truncated = result.truncated || count < result.found.len();
-    let mut text = or_nothing(page.into_text(), "Nothing matches.\n");
-    unread(&mut text, &result.unread);
+    let mut text = text_or(page.into_text(), "Nothing matches.\n");
+    append_unreadable(&mut text, &result.unread);
     if truncated {
-        more(&mut text, "narrow the pattern or the path, or raise limit");
+        append_more(&mut text, "narrow the pattern or the path, or raise limit");
     }
     Ok(Reply::text(text).fact("count", count).fact("truncated", truncated))
 }

@@ -1,6 +1,6 @@
 //! `grep`: files by their content.
 
-use super::{OUT_TRUNCATED, from, more, or_nothing, unread};
+use super::{OUT_TRUNCATED, append_more, append_unreadable, start_path, text_or};
 use crate::scope::Access;
 use crate::search::{CaseSensitivity, GrepOutput, GrepQuery, LineRole, PatternSyntax};
 use crate::tools::page::{MAX_REPLY_CHARACTERS, PagedText, ReplyBounds};
@@ -21,7 +21,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("pattern", FieldType::Text, "The regular expression."),
+        Field::required("pattern", FieldType::Text, "The regular expression."),
         Field::optional("path", FieldType::Path, "A directory or file; all Workspaces if absent."),
         Field::optional("literal", FieldType::Flag, "The pattern is plain text, not a regular expression."),
         Field::optional(
@@ -54,10 +54,10 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ),
     ],
     output: &[
-        Field::needed("files", FieldType::from(0), "How many files match, of those returned."),
-        Field::needed("matches", FieldType::from(0), "How many lines match, of those returned."),
+        Field::required("files", FieldType::integer_from(0), "How many files match, of those returned."),
+        Field::required("matches", FieldType::integer_from(0), "How many lines match, of those returned."),
         OUT_TRUNCATED,
-        Field::needed("timed_out", FieldType::Flag, "Whether time ran out before everything was searched."),
+        Field::required("timed_out", FieldType::Flag, "Whether time ran out before everything was searched."),
     ],
     longest: Some(MAX_REPLY_CHARACTERS),
     run,
@@ -85,14 +85,19 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         },
         ..GrepQuery::new(arguments.text("pattern"))
     };
-    let result = desk.vfs.grep(&query, from(arguments))?;
-    let (text, cut) =
-        told(&result, query.output, ReplyBounds::of(arguments.number("max_results"), DEFAULT_LIMIT));
-    let mut text = or_nothing(text, "Nothing matches.\n");
-    unread(&mut text, &result.unread);
+    let result = desk.vfs.grep(&query, start_path(arguments))?;
+    let (text, cut) = format_hits(
+        &result,
+        query.output,
+        ReplyBounds::for_limit(arguments.number("max_results"), DEFAULT_LIMIT),
+    );
+    let mut text = text_or(text, "Nothing matches.\n");
+    append_unreadable(&mut text, &result.unread);
     match (result.timed_out, result.truncated || cut) {
-        (true, _) => more(&mut text, "time ran out; narrow the path or the globs"),
-        (false, true) => more(&mut text, "narrow the pattern, the path or the globs, or raise max_results"),
+        (true, _) => append_more(&mut text, "time ran out; narrow the path or the globs"),
+        (false, true) => {
+            append_more(&mut text, "narrow the pattern, the path or the globs, or raise max_results")
+        }
         (false, false) => {}
     }
     Ok(Reply::text(text)
@@ -103,15 +108,15 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
 }
 
 /// The hits as lines, and whether they were too many for one call.
-fn told(result: &GrepResult, output: GrepOutput, bounds: ReplyBounds) -> (String, bool) {
+fn format_hits(result: &GrepResult, output: GrepOutput, bounds: ReplyBounds) -> (String, bool) {
     let mut page = PagedText::new(bounds);
     for FileMatch { path, count, lines } in &result.files {
         let fits = match output {
-            GrepOutput::Files => page.line(path),
-            GrepOutput::Counts => page.line(&format!("{path}:{count}")),
+            GrepOutput::Files => page.push_line(path),
+            GrepOutput::Counts => page.push_line(&format!("{path}:{count}")),
             GrepOutput::Lines => lines.iter().all(|line| {
                 let mark = if line.role == LineRole::Match { ':' } else { '-' };
-                page.line(&format!("{path}{mark}{}{mark}{}", line.number, line.text))
+                page.push_line(&format!("{path}{mark}{}{mark}{}", line.number, line.text))
             }),
         };
         if !fits {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{OUT_PATH, more, or_nothing};
+use super::{OUT_PATH, append_more, text_or};
 use crate::scope::Access;
 use crate::store::NodeKind;
 use crate::tools::page::{MAX_REPLY_CHARACTERS, PAGE_LINES, PagedText, ReplyBounds};
@@ -25,7 +25,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("path", FieldType::Path, "The directory; / for the Workspaces."),
+        Field::required("path", FieldType::Path, "The directory; / for the Workspaces."),
         Field::optional("cursor", FieldType::Text, "From the last line of the page before."),
         Field::optional(
             "limit",
@@ -36,8 +36,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     ],
     output: &[
         OUT_PATH,
-        Field::needed("entries", FieldType::from(0), "How many entries were returned."),
-        Field::needed("total", FieldType::from(0), "How many entries the directory has."),
+        Field::required("entries", FieldType::integer_from(0), "How many entries were returned."),
+        Field::required("total", FieldType::integer_from(0), "How many entries the directory has."),
         Field::optional(
             "cursor",
             FieldType::Text,
@@ -56,28 +56,29 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     };
     let details = arguments.flag("details");
     let mut directory = desk.vfs.list(arguments.text("path"), &page)?;
-    let mut page = PagedText::new(ReplyBounds::of(limit, DEFAULT_LIMIT));
-    let shown = directory.entries.iter().take_while(|entry| page.line(&line(entry, details))).count();
-    directory.keep(shown);
-    let mut text = or_nothing(page.into_text(), "(empty)\n");
+    let mut page = PagedText::new(ReplyBounds::for_limit(limit, DEFAULT_LIMIT));
+    let shown =
+        directory.entries.iter().take_while(|entry| page.push_line(&entry_line(entry, details))).count();
+    directory.truncate(shown);
+    let mut text = text_or(page.into_text(), "(empty)\n");
     if let Some(cursor) = &directory.cursor {
-        more(&mut text, &format!("cursor {cursor}; {shown} of {} entries", directory.total));
+        append_more(&mut text, &format!("cursor {cursor}; {shown} of {} entries", directory.total));
     }
     Ok(Reply::text(text)
         .fact("path", directory.path.to_string())
         .fact("entries", shown)
         .fact("total", directory.total)
-        .maybe("cursor", directory.cursor))
+        .optional_fact("cursor", directory.cursor))
 }
 
-fn line(entry: &DirEntry, details: bool) -> String {
+fn entry_line(entry: &DirEntry, details: bool) -> String {
     let DirEntry { name, kind, size, modified, tag, workspace, .. } = entry;
     let mut text = match (kind, workspace) {
         (NodeKind::Directory, Some(scope)) => format!("{name}/\t-\tWorkspace, {scope}"),
         (NodeKind::Directory, None) => format!("{name}/\t-"),
         (NodeKind::File, _) => format!("{name}\t{size}"),
         (NodeKind::Symlink, _) => format!("{name}@\t-"),
-        (other, _) => format!("{name}\t{}", other.word()),
+        (other, _) => format!("{name}\t{}", other.as_str()),
     };
     if let Some(modified) = modified {
         text.push('\t');

@@ -25,34 +25,34 @@ use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Failure, Note, Reply};
 use crate::vfs::{CopyResult, Overwrite, RemoveResult, Unreadable, WriteOptions, WriteResult};
 
-const PATH: Field = Field::needed("path", FieldType::Path, "The path.");
+const PATH: Field = Field::required("path", FieldType::Path, "The path.");
 const IF_MATCH: Field =
     Field::optional("if_match", FieldType::Tag, "Only if the file still has this version_tag.");
-const SOURCE: Field = Field::needed("source", FieldType::Path, "The path now.");
-const DESTINATION: Field = Field::needed("destination", FieldType::Path, "The new path.");
+const SOURCE: Field = Field::required("source", FieldType::Path, "The path now.");
+const DESTINATION: Field = Field::required("destination", FieldType::Path, "The new path.");
 const OVERWRITE: Field = Field::optional("overwrite", FieldType::Flag, "Replace a file at the destination.");
 
-const OUT_PATH: Field = Field::needed("path", FieldType::Path, "The path, symlinks resolved.");
+const OUT_PATH: Field = Field::required("path", FieldType::Path, "The path, symlinks resolved.");
 const OUT_TAG: Field = Field::optional(
     "version_tag",
     FieldType::Tag,
     "The state of the file; pass it as if_match to change just that state.",
 );
-const OUT_SIZE: Field = Field::needed("size", FieldType::from(0), "The file's size in bytes.");
+const OUT_SIZE: Field = Field::required("size", FieldType::integer_from(0), "The file's size in bytes.");
 const OUT_VERSION: Field = Field::optional(
     "version",
-    FieldType::from(0),
+    FieldType::integer_from(0),
     "The version that the change made, where the Store keeps history.",
 );
 const OUT_OPERATION: Field =
-    Field::needed("operation", FieldType::Text, "The operation that the change belongs to; undo takes it.");
+    Field::required("operation", FieldType::Text, "The operation that the change belongs to; undo takes it.");
 const OUT_CREATED: Field = Field::optional(
     "created",
     FieldType::Flag,
     "Whether it was not there before; absent in a WRITE_ONLY Workspace.",
 );
 const OUT_TRUNCATED: Field =
-    Field::needed("truncated", FieldType::Flag, "Whether there is more than was returned.");
+    Field::required("truncated", FieldType::Flag, "Whether there is more than was returned.");
 
 /// What a change of one file answers with.
 const WRITE_OUTPUT: [Field; 5] = [OUT_PATH, OUT_CREATED, OUT_TAG, OUT_VERSION, OUT_OPERATION];
@@ -60,54 +60,59 @@ const WRITE_OUTPUT: [Field; 5] = [OUT_PATH, OUT_CREATED, OUT_TAG, OUT_VERSION, O
 const REMOVE_OUTPUT: [Field; 3] = [OUT_PATH, OUT_VERSION, OUT_OPERATION];
 /// What a copy or a move answers with.
 const TRANSFER_OUTPUT: [Field; 5] = [
-    Field::needed("source", FieldType::Path, "Where it came from, symlinks resolved."),
-    Field::needed("destination", FieldType::Path, "Where it is now."),
+    Field::required("source", FieldType::Path, "Where it came from, symlinks resolved."),
+    Field::required("destination", FieldType::Path, "Where it is now."),
     OUT_TAG,
     OUT_VERSION,
     OUT_OPERATION,
 ];
 
-fn written(words: String, written: &WriteResult) -> Reply {
-    let reply = changed(words, written.path.to_string(), written.version, written.operation);
-    tagged(reply.maybe("created", written.created), written.tag)
+fn write_reply(words: String, written: &WriteResult) -> Reply {
+    let reply = change_reply(words, written.path.to_string(), written.version, written.operation);
+    with_tag(reply.optional_fact("created", written.created), written.tag)
 }
 
-fn removed(removed: &RemoveResult, what: &str) -> Reply {
+fn remove_reply(removed: &RemoveResult, what: &str) -> Reply {
     let path = removed.path.to_string();
     let words = match removed.is_told {
         true => format!("Deleted {path}."),
         // The same words whatever was there, and true in each case.
         false => format!("If {what} was at {path} that may be deleted, it is gone."),
     };
-    changed(words, path, removed.version, removed.operation)
+    change_reply(words, path, removed.version, removed.operation)
 }
 
 /// The same answer with the file's version tag, if the caller may have it.
-fn tagged(reply: Reply, tag: Option<VersionTag>) -> Reply {
-    reply.maybe("version_tag", tag.map(String::from)).note(tag.map(|tag| Note::Tag(tag.short())))
+fn with_tag(reply: Reply, tag: Option<VersionTag>) -> Reply {
+    reply.optional_fact("version_tag", tag.map(String::from)).note(tag.map(|tag| Note::Tag(tag.short())))
 }
 
-fn changed(words: String, path: String, version: Option<RevisionNumber>, operation: OperationId) -> Reply {
+fn change_reply(
+    words: String,
+    path: String,
+    version: Option<RevisionNumber>,
+    operation: OperationId,
+) -> Reply {
     Reply::text(words)
         .fact("path", path)
-        .maybe("version", version.map(|version| version.0))
+        .optional_fact("version", version.map(|version| version.0))
         .fact("operation", operation.to_string())
 }
 
-fn carried(verb: &str, copied: &CopyResult) -> Reply {
+fn transfer_reply(verb: &str, copied: &CopyResult) -> Reply {
     let CopyResult { from, to, tag, version, operation, .. } = copied;
-    tagged(Reply::text(format!("{verb} {from} to {to}.")), *tag)
+    with_tag(Reply::text(format!("{verb} {from} to {to}.")), *tag)
         .fact("source", from.to_string())
         .fact("destination", to.to_string())
-        .maybe("version", version.map(|version| version.0))
+        .optional_fact("version", version.map(|version| version.0))
         .fact("operation", operation.to_string())
 }
 
-fn overwrite(arguments: &Arguments) -> Overwrite {
+fn overwrite_option(arguments: &Arguments) -> Overwrite {
     if arguments.flag("overwrite") { Overwrite::Replace } else { Overwrite::Refuse }
 }
 
-fn options(arguments: &Arguments) -> Result<WriteOptions, Failure> {
+fn write_options(arguments: &Arguments) -> Result<WriteOptions, Failure> {
     let options = WriteOptions::new();
     match (arguments.tag("if_match"), arguments.flag("create_only")) {
         (Some(_), true) => {
@@ -120,7 +125,7 @@ fn options(arguments: &Arguments) -> Result<WriteOptions, Failure> {
 }
 
 /// The content to be written, as the caller encoded it. It is taken rather than copied.
-fn content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
+fn decode_content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
     let text = arguments.take_text("content");
     match arguments.optional_text("encoding") {
         Some("base64") => BASE64
@@ -130,7 +135,7 @@ fn content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
     }
 }
 
-const CONTENT: Field = Field::needed("content", FieldType::Text, "The text.");
+const CONTENT: Field = Field::required("content", FieldType::Text, "The text.");
 const ENCODING_IN: Field = Field::optional(
     "encoding",
     FieldType::OneOf(&["utf-8", "base64"]),
@@ -138,7 +143,7 @@ const ENCODING_IN: Field = Field::optional(
 );
 
 /// A line for what could not be looked into.
-fn unread(lines: &mut String, unread: &[Unreadable]) {
+fn append_unreadable(lines: &mut String, unread: &[Unreadable]) {
     const SHOWN: usize = 5;
     for Unreadable { path, reason } in unread.iter().take(SHOWN) {
         lines.push_str(&format!("(could not look into {path}: {reason})\n"));
@@ -149,20 +154,20 @@ fn unread(lines: &mut String, unread: &[Unreadable]) {
 }
 
 /// The end of a list that is cut, where there is a way to get more.
-fn more(lines: &mut String, how: &str) {
+fn append_more(lines: &mut String, how: &str) {
     lines.push_str(&format!("[{}]\n", Note::More(how.to_owned())));
 }
 
 /// What a model reads where nothing was found.
-fn or_nothing(text: String, nothing: &str) -> String {
+fn text_or(text: String, nothing: &str) -> String {
     if text.is_empty() { nothing.to_owned() } else { text }
 }
 
-fn bytes(count: u64) -> String {
+fn format_bytes(count: u64) -> String {
     if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
 }
 
 /// The path to begin at, or everything.
-fn from(arguments: &Arguments) -> String {
+fn start_path(arguments: &Arguments) -> String {
     arguments.optional_text("path").map_or_else(|| VfsPath::root().to_string(), str::to_owned)
 }

@@ -1,6 +1,6 @@
 //! `move_file`: another name, another place.
 
-use super::{DESTINATION, IF_MATCH, OVERWRITE, SOURCE, TRANSFER_OUTPUT, carried, overwrite};
+use super::{DESTINATION, IF_MATCH, OVERWRITE, SOURCE, TRANSFER_OUTPUT, overwrite_option, transfer_reply};
 use crate::scope::Access;
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
@@ -12,7 +12,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     needs: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::DESTRUCTIVE.once(),
+    hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[SOURCE, DESTINATION, OVERWRITE, IF_MATCH],
     output: &TRANSFER_OUTPUT,
     longest: None,
@@ -22,8 +22,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (source, destination) = (arguments.text("source"), arguments.text("destination"));
     let moved = match arguments.tag("if_match") {
-        Some(tag) => desk.vfs.rename_if(source, destination, overwrite(arguments), tag)?,
-        None => desk.vfs.rename(source, destination, overwrite(arguments))?,
+        Some(tag) => desk.vfs.rename_if(source, destination, overwrite_option(arguments), tag)?,
+        None => desk.vfs.rename(source, destination, overwrite_option(arguments))?,
     };
-    Ok(carried("Moved", &moved))
+    Ok(transfer_reply("Moved", &moved))
 }

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 
-use super::{OUT_PATH, OUT_SIZE, OUT_TRUNCATED, PATH, bytes};
+use super::{OUT_PATH, OUT_SIZE, OUT_TRUNCATED, PATH, format_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::scope::Access;
 use crate::tools::page::{MAX_REPLY_BYTES, MAX_REPLY_CHARACTERS, PAGE_BYTES, PAGE_LINES, ReplyBounds};
@@ -32,13 +32,17 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     hints: Hints::READ_ONLY,
     input: &[
         PATH,
-        Field::optional("offset", FieldType::from(1), "The first line, from 1."),
+        Field::optional("offset", FieldType::integer_from(1), "The first line, from 1."),
         Field::optional(
             "limit",
             FieldType::Integer { least: 1, most: 100_000 },
             "At most so many lines; 800 if absent. More of them make a longer page, up to 256 KiB.",
         ),
-        Field::optional("byte_offset", FieldType::from(0), "The first byte, from 0, instead of a line."),
+        Field::optional(
+            "byte_offset",
+            FieldType::integer_from(0),
+            "The first byte, from 0, instead of a line.",
+        ),
         Field::optional(
             "byte_limit",
             FieldType::Integer { least: 1, most: MAX_REPLY_BYTES as u64 },
@@ -52,22 +56,22 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     ],
     output: &[
         OUT_PATH,
-        Field::needed(
+        Field::required(
             "version_tag",
             FieldType::Tag,
             "The state that was read; pass it as if_match to change just that.",
         ),
         OUT_SIZE,
         OUT_TRUNCATED,
-        Field::optional("first_line", FieldType::from(1), "The number of the first line returned."),
-        Field::optional("lines", FieldType::from(0), "How many lines were returned."),
+        Field::optional("first_line", FieldType::integer_from(1), "The number of the first line returned."),
+        Field::optional("lines", FieldType::integer_from(0), "How many lines were returned."),
         Field::optional(
             "total_lines",
-            FieldType::from(0),
+            FieldType::integer_from(0),
             "How many lines the file has, where its end was reached.",
         ),
-        Field::optional("next_offset", FieldType::from(1), "The offset to go on with."),
-        Field::optional("next_byte_offset", FieldType::from(0), "The byte_offset to go on with."),
+        Field::optional("next_offset", FieldType::integer_from(1), "The offset to go on with."),
+        Field::optional("next_byte_offset", FieldType::integer_from(0), "The byte_offset to go on with."),
         Field::optional("encoding", FieldType::OneOf(&["utf-8", "base64"]), "How the text block is encoded."),
         Field::optional("mime", FieldType::Text, "The media type of what is no text."),
     ],
@@ -95,22 +99,22 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
             offset: arguments.number("byte_offset").unwrap_or(0),
             length: arguments.number("byte_limit").unwrap_or(page),
         };
-        return piece(desk, path, range, encoding);
+        return read_bytes(desk, path, range, encoding);
     }
-    match desk.vfs.read_lines(path, lines(arguments)) {
-        Err(Error::Binary { .. }) => no_text(desk, path),
+    match desk.vfs.read_lines(path, line_range(arguments)) {
+        Err(Error::Binary { .. }) => read_binary(desk, path),
         read => {
             let read = read?;
-            let tag = desk.tag(&read.path, read.tag);
-            Ok(as_lines(read).note(tag))
+            let tag = desk.tag_note(&read.path, read.tag);
+            Ok(lines_reply(read).note(tag))
         }
     }
 }
 
 /// Which lines are asked for: a page of them, or more where the limit says so.
-pub(in crate::tools) fn lines(arguments: &Arguments) -> LineRange {
+pub(in crate::tools) fn line_range(arguments: &Arguments) -> LineRange {
     let limit = arguments.number("limit");
-    let bounds = ReplyBounds::of(limit, PAGE_LINES as u64);
+    let bounds = ReplyBounds::for_limit(limit, PAGE_LINES as u64);
     LineRange {
         offset: arguments.number("offset").unwrap_or(1),
         limit: limit.unwrap_or(PAGE_LINES as u64),
@@ -119,8 +123,8 @@ pub(in crate::tools) fn lines(arguments: &Arguments) -> LineRange {
 }
 
 /// Lines of a text, and what is needed to go on.
-pub(in crate::tools) fn as_lines(read: TextRead) -> Reply {
-    let more = rest(&read);
+pub(in crate::tools) fn lines_reply(read: TextRead) -> Reply {
+    let more = continuation_note(&read);
     let is_whole_line = read.text.ends_with('\n') || more.is_some();
     let reply = Reply::content(read.text)
         .fact("path", read.path.to_string())
@@ -137,7 +141,7 @@ pub(in crate::tools) fn as_lines(read: TextRead) -> Reply {
 }
 
 /// How to get what comes after some lines, if anything does.
-pub(super) fn rest(read: &TextRead) -> Option<Note> {
+pub(super) fn continuation_note(read: &TextRead) -> Option<Note> {
     match read.rest {
         Continuation::End { .. } => None,
         Continuation::More { next } => Some(Note::More(format!("offset {next}"))),
@@ -148,7 +152,7 @@ pub(super) fn rest(read: &TextRead) -> Option<Note> {
     }
 }
 
-fn piece(
+fn read_bytes(
     desk: &ToolContext<'_>,
     path: &str,
     range: ByteRange,
@@ -160,7 +164,7 @@ fn piece(
         "base64" => BASE64.encode(&read.bytes),
         _ => {
             let end = range.offset + read.bytes.len() as u64;
-            cut_at_a_character(&mut read.bytes, end < size);
+            drop_partial_char(&mut read.bytes, end < size);
             std::str::from_utf8(&read.bytes).map(str::to_owned).map_err(|_| {
                 Failure::new(
                     ErrorKind::Unsupported,
@@ -172,20 +176,20 @@ fn piece(
     let next = range.offset + read.bytes.len() as u64;
     let truncated = next < size;
     let more = truncated.then(|| Note::More(format!("byte_offset {next} of {size}")));
-    let tag = desk.tag(&read.path, read.tag);
+    let tag = desk.tag_note(&read.path, read.tag);
     Ok(Reply::content(text)
         .fact("path", read.path.to_string())
         .fact("version_tag", String::from(read.tag))
         .fact("size", size)
         .fact("truncated", truncated)
         .fact("encoding", encoding)
-        .maybe("next_byte_offset", truncated.then_some(next))
+        .optional_fact("next_byte_offset", truncated.then_some(next))
         .note(more)
         .note(tag))
 }
 
 /// Leaves a character that the range has cut in two to the next call.
-fn cut_at_a_character(bytes: &mut Vec<u8>, more: bool) {
+fn drop_partial_char(bytes: &mut Vec<u8>, more: bool) {
     if let Err(error) = std::str::from_utf8(bytes)
         && error.error_len().is_none()
         && more
@@ -196,34 +200,34 @@ fn cut_at_a_character(bytes: &mut Vec<u8>, more: bool) {
 }
 
 /// A file that isn't text: an image, or a description of it with the way to read its bytes.
-fn no_text(desk: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> {
+fn read_binary(desk: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> {
     let read = desk.vfs.read_range(path, ByteRange { offset: 0, length: MAX_IMAGE_BYTES })?;
     let mime = crate::vfs::media_type(&read.path);
     let image = mime.filter(|mime| mime.starts_with("image/"));
-    let tag = desk.tag(&read.path, read.tag);
+    let tag = desk.tag_note(&read.path, read.tag);
     let reply = match image {
-        Some(mime) if read.size <= MAX_IMAGE_BYTES => picture(read, mime),
-        _ => described(read, mime),
+        Some(mime) if read.size <= MAX_IMAGE_BYTES => image_reply(read, mime),
+        _ => binary_reply(read, mime),
     };
-    Ok(reply.maybe("mime", mime).note(tag))
+    Ok(reply.optional_fact("mime", mime).note(tag))
 }
 
 /// A picture after a line of text: some hosts show nothing at all where there is no text.
-fn picture(read: BytesRead, mime: &'static str) -> Reply {
-    let words = format!("{}: {mime}, {}", read.path, bytes(read.size));
-    let mut reply = facts(Reply::text(words), &read, false);
+fn image_reply(read: BytesRead, mime: &'static str) -> Reply {
+    let words = format!("{}: {mime}, {}", read.path, format_bytes(read.size));
+    let mut reply = with_file_facts(Reply::text(words), &read, false);
     reply.blocks.push(Block::Image { bytes: read.bytes, mime });
     reply
 }
 
 /// What a binary file is. Its bytes are of no use to a model that has not asked for them.
-fn described(read: BytesRead, mime: Option<&'static str>) -> Reply {
+fn binary_reply(read: BytesRead, mime: Option<&'static str>) -> Reply {
     let kind = mime.unwrap_or("unknown type");
-    let words = format!("{} is binary: {kind}, {}; {BASE64_HINT}", read.path, bytes(read.size));
-    facts(Reply::text(words), &read, true)
+    let words = format!("{} is binary: {kind}, {}; {BASE64_HINT}", read.path, format_bytes(read.size));
+    with_file_facts(Reply::text(words), &read, true)
 }
 
-fn facts(reply: Reply, read: &BytesRead, truncated: bool) -> Reply {
+fn with_file_facts(reply: Reply, read: &BytesRead, truncated: bool) -> Reply {
     reply
         .fact("path", read.path.to_string())
         .fact("version_tag", String::from(read.tag))

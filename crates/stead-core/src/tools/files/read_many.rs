@@ -25,24 +25,28 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("paths", FieldType::Texts { most: MAX_FILES }, "The paths, at most 100."),
+        Field::required("paths", FieldType::Texts { most: MAX_FILES }, "The paths, at most 100."),
         Field::optional(
             "byte_limit",
             FieldType::Integer { least: 1, most: MAX_REPLY_BYTES as u64 },
             "At most so many bytes together.",
         ),
     ],
-    output: &[Field::needed(
+    output: &[Field::required(
         "files",
         FieldType::List(&[
-            Field::needed("path", FieldType::Path, "The path as it was asked for."),
+            Field::required("path", FieldType::Path, "The path as it was asked for."),
             Field::optional("version_tag", FieldType::Tag, "The state that was read."),
-            Field::optional("size", FieldType::from(0), "The file's size in bytes."),
+            Field::optional("size", FieldType::integer_from(0), "The file's size in bytes."),
             Field::optional("truncated", FieldType::Flag, "Whether there is more than was returned."),
-            Field::optional("next_offset", FieldType::from(1), "The offset to go on with in read_file."),
+            Field::optional(
+                "next_offset",
+                FieldType::integer_from(1),
+                "The offset to go on with in read_file.",
+            ),
             Field::optional(
                 "next_byte_offset",
-                FieldType::from(0),
+                FieldType::integer_from(0),
                 "The byte_offset to go on with in read_file, in a line too long for one call.",
             ),
             Field::optional("error", FieldType::Text, "Why it can't be read."),
@@ -55,16 +59,16 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 };
 
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    if desk.vfs.is_asking() {
+    if desk.vfs.will_ask_approval() {
         // A person is asked about all of them at once, before any is read. What else is wrong is told file by file.
         let paths: Vec<_> = arguments.texts("paths").filter_map(|path| VfsPath::parse(path).ok()).collect();
-        if let Err(ask @ Error::Ask { .. }) = desk.vfs.ask_about(&paths, Access::Read) {
+        if let Err(ask @ Error::Ask { .. }) = desk.vfs.request_approval(&paths, Access::Read) {
             return Err(ask.into());
         }
     }
     let limit = arguments.number("byte_limit");
     let mut left = limit.map_or(PAGE_BYTES, |most| most as usize);
-    let mut lines = ReplyBounds::of(limit, PAGE_BYTES as u64).lines;
+    let mut lines = ReplyBounds::for_limit(limit, PAGE_BYTES as u64).lines;
     let (mut blocks, mut files) = (Vec::new(), Vec::new());
     for path in arguments.texts("paths") {
         // With no room left, a line still tells whether the file is there and can be read.
@@ -87,7 +91,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
                     _ => None,
                 };
                 let head = format!("==> {} <==\n", read.path);
-                blocks.push(Block::Text(format!("{head}{}", told(text, more))));
+                blocks.push(Block::Text(format!("{head}{}", format_file(text, more))));
                 left = left.saturating_sub(head.len() + text.len());
                 lines = lines.saturating_sub(1 + read.count as usize);
                 let mut file = json!({
@@ -105,7 +109,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
                 files.push(file);
             }
             // A symlink has led to where a person has to agree.
-            Err(ask @ Error::Ask { .. }) if desk.vfs.is_asking() => return Err(ask.into()),
+            Err(ask @ Error::Ask { .. }) if desk.vfs.will_ask_approval() => return Err(ask.into()),
             Err(error) => {
                 let failure = Failure::from(error);
                 let (message, code) = (&failure.message, failure.kind.code());
@@ -118,7 +122,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
 }
 
 /// A file's text, and how to go on where it is cut.
-fn told(text: &str, more: Option<Note>) -> String {
+fn format_file(text: &str, more: Option<Note>) -> String {
     let mut told = match (text.is_empty(), &more) {
         (true, None) => "(empty file)".to_owned(),
         _ => text.to_owned(),

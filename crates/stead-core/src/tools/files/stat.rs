@@ -17,13 +17,13 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     input: &[PATH],
     output: &[
         OUT_PATH,
-        Field::needed(
+        Field::required(
             "kind",
             FieldType::Text,
             "file, directory, symlink, or another kind that can't be read.",
         ),
-        Field::needed("size", FieldType::from(0), "The size in bytes; 0 for a directory."),
-        Field::needed("mode", FieldType::Text, "Permission bits, octal."),
+        Field::required("size", FieldType::integer_from(0), "The size in bytes; 0 for a directory."),
+        Field::required("mode", FieldType::Text, "Permission bits, octal."),
         Field::optional("created", FieldType::Text, "When it came to be, where that is known."),
         Field::optional("modified", FieldType::Text, "When it was last changed, where that is known."),
         Field::optional("version_tag", FieldType::Tag, "Its state."),
@@ -36,7 +36,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let stat = desk.vfs.stat(arguments.text("path"))?;
-    let mut words = format!("{}: {}, {} bytes", stat.path, stat.kind.word(), stat.size);
+    let mut words = format!("{}: {}, {} bytes", stat.path, stat.kind.as_str(), stat.size);
     if let Some(modified) = stat.modified {
         words.push_str(&format!(", modified {modified}"));
     }
@@ -47,16 +47,16 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         words.push_str(&format!(", {mime}"));
     }
     let tag = stat.tag.filter(|_| stat.kind == NodeKind::File);
-    let tag = tag.and_then(|tag| desk.tag(&stat.path, tag));
+    let tag = tag.and_then(|tag| desk.tag_note(&stat.path, tag));
     Ok(Reply::text(words)
         .note(tag)
         .fact("path", stat.path.to_string())
-        .fact("kind", stat.kind.word())
+        .fact("kind", stat.kind.as_str())
         .fact("size", stat.size)
         .fact("mode", format!("{:04o}", stat.mode))
-        .maybe("created", stat.created.map(|time| time.to_string()))
-        .maybe("modified", stat.modified.map(|time| time.to_string()))
-        .maybe("version_tag", stat.tag.map(String::from))
-        .maybe("mime", stat.mime)
-        .maybe("scope", stat.scope.map(|scope| scope.name())))
+        .optional_fact("created", stat.created.map(|time| time.to_string()))
+        .optional_fact("modified", stat.modified.map(|time| time.to_string()))
+        .optional_fact("version_tag", stat.tag.map(String::from))
+        .optional_fact("mime", stat.mime)
+        .optional_fact("scope", stat.scope.map(|scope| scope.name())))
 }

@@ -1,6 +1,9 @@
 //! `write_file`: a whole file.
 
-use super::{CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, bytes, content, options, written};
+use super::{
+    CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, decode_content, format_bytes, write_options,
+    write_reply,
+};
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -13,7 +16,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     needs: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::DESTRUCTIVE.once(),
+    hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[
         PATH,
         CONTENT,
@@ -27,9 +30,9 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 };
 
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let (content, options) = (content(arguments)?, options(arguments)?);
+    let (content, options) = (decode_content(arguments)?, write_options(arguments)?);
     let size = content.len() as u64;
     let done = desk.vfs.write_with(arguments.text("path"), content, &options)?;
     let verb = if done.created == Some(true) { "Created" } else { "Wrote" };
-    Ok(written(format!("{verb} {} ({}).", done.path, bytes(size)), &done))
+    Ok(write_reply(format!("{verb} {} ({}).", done.path, format_bytes(size)), &done))
 }

@@ -26,7 +26,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("path", FieldType::Path, "A file or directory; it may be gone."),
+        Field::required("path", FieldType::Path, "A file or directory; it may be gone."),
         Field::optional(
             "limit",
             FieldType::Integer { least: 1, most: MAX_LIMIT },
@@ -34,8 +34,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ),
     ],
     output: &[
-        Field::needed("count", FieldType::from(0), "How many changes were returned."),
-        Field::needed("truncated", FieldType::Flag, "Whether there may be older ones."),
+        Field::required("count", FieldType::integer_from(0), "How many changes were returned."),
+        Field::required("truncated", FieldType::Flag, "Whether there may be older ones."),
     ],
     longest: Some(MAX_REPLY_CHARACTERS),
     run,
@@ -46,8 +46,8 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let limit = arguments.number("limit").unwrap_or(DEFAULT_LIMIT) as usize;
     let path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
     let entries = desk.vfs.log(&LogQuery { path: Some(path), limit, ..LogQuery::default() })?;
-    let mut page = PagedText::new(ReplyBounds::of(arguments.number("limit"), DEFAULT_LIMIT));
-    let shown = entries.iter().take_while(|entry| page.line(told(entry).trim_end())).count();
+    let mut page = PagedText::new(ReplyBounds::for_limit(arguments.number("limit"), DEFAULT_LIMIT));
+    let shown = entries.iter().take_while(|entry| page.push_line(format_entry(entry).trim_end())).count();
     let truncated = entries.len() == limit || shown < entries.len();
     let mut text = page.into_text();
     if text.is_empty() {
@@ -58,7 +58,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
 }
 
 /// One change: a line for it, and one for each of its paths.
-fn told(entry: &LogEntry) -> String {
+fn format_entry(entry: &LogEntry) -> String {
     let operation = &entry.operation;
     let (agent, tool, at) = (&operation.identity.agent, &operation.tool, operation.at);
     let undone = if entry.undone { ", taken back" } else { "" };
@@ -70,7 +70,7 @@ fn told(entry: &LogEntry) -> String {
     );
     for change in entry.changes.iter().take(MAX_PATHS_PER_CHANGE) {
         let from = change.from.as_ref().map(|from| format!(" from {from}")).unwrap_or_default();
-        let _ = writeln!(text, "  {} {}{from}", change.did.word(), change.path);
+        let _ = writeln!(text, "  {} {}{from}", change.did.as_str(), change.path);
     }
     if entry.changes.len() > MAX_PATHS_PER_CHANGE {
         let _ = writeln!(text, "  and {} more", entry.changes.len() - MAX_PATHS_PER_CHANGE);

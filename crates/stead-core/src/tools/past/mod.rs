@@ -25,10 +25,10 @@ use crate::vfs::{PathChange, PathConflict, RevertResult, Vfs};
 /// Moments of the past that have a name. Whoever keeps the Stores keeps them.
 pub trait Snapshots: fmt::Debug + Send + Sync {
     /// The version that a text names, for a path: a snapshot, a version's number or a time.
-    fn moment(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure>;
+    fn resolve_revision(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure>;
 
     /// Keeps the present version of a Workspace, or of everything, under a name.
-    fn snapshot(
+    fn create_snapshot(
         &self,
         vfs: &Vfs,
         path: Option<&str>,
@@ -48,7 +48,7 @@ pub struct CreatedSnapshot {
 }
 
 impl ToolContext<'_> {
-    fn moments(&self) -> Result<&dyn Snapshots, Failure> {
+    fn require_snapshots(&self) -> Result<&dyn Snapshots, Failure> {
         self.moments.ok_or_else(|| {
             Failure::new(
                 ErrorKind::Unsupported,
@@ -58,16 +58,16 @@ impl ToolContext<'_> {
     }
 
     /// Judges what is about to be done at a path, before anything is looked up for it.
-    fn judge(&self, path: &str, access: Access) -> Result<(), Failure> {
+    fn authorize(&self, path: &str, access: Access) -> Result<(), Failure> {
         let path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
-        Ok(self.vfs.judge(Some(&path), access)?)
+        Ok(self.vfs.authorize(Some(&path), access)?)
     }
 
     /// The version that a text names: a number needs nobody to look it up.
-    fn version(&self, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
+    fn resolve_revision(&self, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
         match (self.moments, text.parse::<i64>()) {
             (None, Ok(number)) if number >= 0 => Ok(RevisionNumber(number)),
-            _ => self.moments()?.moment(self.vfs, path, text),
+            _ => self.require_snapshots()?.resolve_revision(self.vfs, path, text),
         }
     }
 }
@@ -76,31 +76,35 @@ const DRY_RUN: Field = Field::optional("dry_run", FieldType::Flag, "Only say wha
 
 /// What taking back answers with.
 const REVERT_OUTPUT: [Field; 7] = [
-    Field::needed("done", FieldType::Flag, "Whether it was really done."),
-    Field::needed("operations", FieldType::from(0), "How many operations were taken back, or would be."),
-    Field::needed("changes", FieldType::from(0), "How many paths were changed, or would be."),
-    Field::needed(
+    Field::required("done", FieldType::Flag, "Whether it was really done."),
+    Field::required(
+        "operations",
+        FieldType::integer_from(0),
+        "How many operations were taken back, or would be.",
+    ),
+    Field::required("changes", FieldType::integer_from(0), "How many paths were changed, or would be."),
+    Field::required(
         "conflicts",
         FieldType::List(&[
-            Field::needed("path", FieldType::Path, "The path."),
-            Field::needed("why", FieldType::Text, "Why it stays as it is."),
+            Field::required("path", FieldType::Path, "The path."),
+            Field::required("why", FieldType::Text, "Why it stays as it is."),
         ]),
         "What was changed since, or may not be undone; nothing was changed because of it.",
     ),
-    Field::needed(
+    Field::required(
         "left_out",
-        FieldType::from(0),
+        FieldType::integer_from(0),
         "How many paths stay as they are since you may not change them.",
     ),
     Field::optional("operation", FieldType::Text, "The operation that took it back; undo takes it in turn."),
-    Field::needed("truncated", FieldType::Flag, "Whether the text leaves paths out."),
+    Field::required("truncated", FieldType::Flag, "Whether the text leaves paths out."),
 ];
 
 /// How many paths one answer tells of.
 const MAX_SHOWN: usize = 200;
 
 /// What was taken back, or would be, or could not be.
-fn taken_back(undone: &RevertResult, put_back: &str) -> Reply {
+fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
     let RevertResult { operation, undone: operations, changes, conflicts, left_out, done } = undone;
     let mut lines = vec![match (done, conflicts.is_empty()) {
         (true, true) if changes.is_empty() => format!("{put_back}: nothing had to be changed."),
@@ -115,7 +119,7 @@ fn taken_back(undone: &RevertResult, put_back: &str) -> Reply {
     for operation in operations.iter().take(MAX_SHOWN) {
         lines.push(format!("operation {}: {} at {}", operation.id, operation.tool, operation.at));
     }
-    lines.extend(changes.iter().take(MAX_SHOWN).map(change));
+    lines.extend(changes.iter().take(MAX_SHOWN).map(change_line));
     lines.extend(
         conflicts.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("conflict {path}: {why}")),
     );
@@ -133,7 +137,7 @@ fn taken_back(undone: &RevertResult, put_back: &str) -> Reply {
     let told = |count: usize| count.min(MAX_SHOWN);
     let told = told(operations.len()) + told(changes.len()) + told(conflicts.len()) + told(left_out.len());
     let mut page = PagedText::new(ReplyBounds::PAGE);
-    let fits = lines.iter().take_while(|line| page.line(line)).count();
+    let fits = lines.iter().take_while(|line| page.push_line(line)).count();
     let untold = count - told + (lines.len() - fits);
     let mut text = page.into_text();
     if untold > 0 {
@@ -151,16 +155,16 @@ fn taken_back(undone: &RevertResult, put_back: &str) -> Reply {
         .fact("conflicts", conflicts_told)
         .fact("left_out", left_out.len())
         .fact("truncated", untold > 0)
-        .maybe("operation", operation.as_ref().map(OperationId::to_string));
+        .optional_fact("operation", operation.as_ref().map(OperationId::to_string));
     if *done || conflicts.is_empty() {
         return reply;
     }
     // Nothing was done, and that is no success.
-    let words = reply.words();
+    let words = reply.joined_text();
     Reply { failure: Some(Failure::new(ErrorKind::Conflict, words)), ..reply }
 }
 
-fn change(change: &PathChange) -> String {
+fn change_line(change: &PathChange) -> String {
     let PathChange { path, from, fate } = change;
     match (fate, from) {
         (RevertAction::Restored, _) => format!("restored {path}"),
@@ -174,6 +178,6 @@ fn change(change: &PathChange) -> String {
 }
 
 /// Logical paths, as a caller gave them.
-fn paths<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<VfsPath>, Failure> {
+fn parse_paths<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<VfsPath>, Failure> {
     texts.map(|text| VfsPath::parse(text).map_err(|error| Failure::invalid(error.to_string()))).collect()
 }

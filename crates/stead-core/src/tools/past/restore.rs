@@ -1,6 +1,6 @@
 //! `restore`: things as they were.
 
-use super::{DRY_RUN, REVERT_OUTPUT, paths, taken_back};
+use super::{DRY_RUN, REVERT_OUTPUT, parse_paths, revert_reply};
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -14,10 +14,10 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     needs: &[Access::Restore],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::DESTRUCTIVE.once(),
+    hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[
-        Field::needed("path", FieldType::Path, "The Workspace."),
-        Field::needed("snapshot", FieldType::Text, "A snapshot's name, a version number, or a time."),
+        Field::required("path", FieldType::Path, "The Workspace."),
+        Field::required("snapshot", FieldType::Text, "A snapshot's name, a version number, or a time."),
         Field::optional("paths", FieldType::Texts { most: 1_000 }, "Only these, with all below them."),
         DRY_RUN,
     ],
@@ -28,8 +28,9 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (path, snapshot) = (arguments.text("path"), arguments.text("snapshot"));
-    let what = RestoreOptions { paths: paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
-    desk.judge(path, Access::Restore)?;
-    let undone = desk.vfs.restore(path, desk.version(path, snapshot)?, &what)?;
-    Ok(taken_back(&undone, "Restored"))
+    let what =
+        RestoreOptions { paths: parse_paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
+    desk.authorize(path, Access::Restore)?;
+    let undone = desk.vfs.restore(path, desk.resolve_revision(path, snapshot)?, &what)?;
+    Ok(revert_reply(&undone, "Restored"))
 }

@@ -18,8 +18,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("label", FieldType::Text, "The name; a number if absent."),
     ],
     output: &[
-        Field::needed("snapshot", FieldType::Text, "The name to pass to restore and read_version."),
-        Field::needed("version", FieldType::from(0), "The version that it names."),
+        Field::required("snapshot", FieldType::Text, "The name to pass to restore and read_version."),
+        Field::required("version", FieldType::integer_from(0), "The version that it names."),
     ],
     longest: None,
     run,
@@ -28,10 +28,10 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (path, label) = (arguments.optional_text("path"), arguments.optional_text("label"));
     match path {
-        Some(path) => desk.judge(path, Access::History)?,
-        None => desk.vfs.judge(None, Access::History)?,
+        Some(path) => desk.authorize(path, Access::History)?,
+        None => desk.vfs.authorize(None, Access::History)?,
     }
-    let made = desk.moments()?.snapshot(desk.vfs, path, label)?;
+    let made = desk.require_snapshots()?.create_snapshot(desk.vfs, path, label)?;
     Ok(Reply::text(format!("The state at {} is now called {}.", made.at, made.name.escape_debug()))
         .fact("snapshot", made.name)
         .fact("version", made.version.0))

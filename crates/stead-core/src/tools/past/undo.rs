@@ -1,6 +1,6 @@
 //! `undo`: the caller's own operations, taken back.
 
-use super::{DRY_RUN, REVERT_OUTPUT, taken_back};
+use super::{DRY_RUN, REVERT_OUTPUT, revert_reply};
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -40,5 +40,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     };
     let on_conflict = if arguments.flag("skip_conflicts") { OnConflict::Skip } else { OnConflict::Refuse };
     let options = UndoOptions { dry_run: arguments.flag("dry_run"), on_conflict };
-    Ok(taken_back(&desk.vfs.undo(what, options)?, "Taken back"))
+    Ok(revert_reply(&desk.vfs.undo(what, options)?, "Taken back"))
 }

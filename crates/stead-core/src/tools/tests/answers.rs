@@ -229,7 +229,7 @@ fn in_a_write_only_workspace_no_answer_tells_what_is_there() {
     ];
     for (name, arguments) in calls {
         let reply = call(&tools, name, arguments);
-        let told = format!("{} {}", reply.words(), Value::from(reply.structured()));
+        let told = format!("{} {}", reply.joined_text(), Value::from(reply.structured()));
         for part in ["secret", "xyzzy", "24", "23", "25"] {
             let in_ids = reply.facts.values().filter_map(Value::as_str).any(|id| id.contains(part));
             assert!(!told.contains(part) || in_ids, "{name}: {told}");

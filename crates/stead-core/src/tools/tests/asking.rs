@@ -12,8 +12,8 @@ fn world() -> Toolbox {
     };
     toolbox([
         workspace("/free", ReadWrite, &store("free")),
-        workspace("/prod", ReadWrite, &store("prod")).with_ask(ApprovalPolicy::Changes),
-        workspace("/vault", ReadWrite, &store("vault")).with_ask(ApprovalPolicy::Everything),
+        workspace("/prod", ReadWrite, &store("prod")).with_approval_policy(ApprovalPolicy::Changes),
+        workspace("/vault", ReadWrite, &store("vault")).with_approval_policy(ApprovalPolicy::Everything),
     ])
 }
 
@@ -31,7 +31,7 @@ fn question(tools: &Toolbox, name: &str, arguments: Value) -> String {
 }
 
 fn text(tools: &Toolbox, path: &str) -> String {
-    String::from_utf8(tools.vfs().agreed().read(path).unwrap().bytes).unwrap()
+    String::from_utf8(tools.vfs().with_approval().read(path).unwrap().bytes).unwrap()
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn an_agreement_to_one_path_is_none_to_another() {
     let tools = world();
     let (vfs, edit) = (tools.vfs(), json!({ "path": "/free/link", "old_string": "t", "new_string": "T" }));
     vfs.symlink("/free/link", "/prod/x").unwrap();
-    vfs.agreed().write("/prod/x", "t").unwrap();
-    let agreed = ask(&tools, "edit_file", &edit, ApprovalAnswer::NotAsked).unwrap_err().agreed();
+    vfs.with_approval().write("/prod/x", "t").unwrap();
+    let agreed = ask(&tools, "edit_file", &edit, ApprovalAnswer::NotAsked).unwrap_err().approve();
     // While the person thinks about it, the symlink comes to lead elsewhere.
     vfs.symlink("/free/other", "/vault/x").unwrap();
     vfs.rename("/free/other", "/free/link", Overwrite::Replace).unwrap();
@@ -99,7 +99,7 @@ fn an_agreement_to_one_path_is_none_to_another() {
 fn an_agreement_holds_for_the_end_that_does_not_ask_as_well() {
     let tools = world();
     let copy = json!({ "source": "/vault/x", "destination": "/free/y" });
-    let agreed = ask(&tools, "copy_file", &copy, ApprovalAnswer::NotAsked).unwrap_err().agreed();
+    let agreed = ask(&tools, "copy_file", &copy, ApprovalAnswer::NotAsked).unwrap_err().approve();
     tools.vfs().mkdir("/free/d", crate::store::Parents::Create).unwrap();
     tools.vfs().symlink("/free/y", "/free/d/elsewhere").unwrap();
     let reply = ask(&tools, "copy_file", &copy, agreed);
@@ -119,9 +119,9 @@ fn what_is_read_and_what_is_written_are_not_exchanged() {
     let agreed = loop {
         match ask(&tools, "copy_file", &copy, answer) {
             Err(question) if question.text.contains("`/vault/x`") && question.text.contains("`/prod/x`") => {
-                break question.agreed();
+                break question.approve();
             }
-            Err(question) => answer = question.agreed(),
+            Err(question) => answer = question.approve(),
             Ok(reply) => panic!("{reply:?}"),
         }
     };
@@ -163,9 +163,13 @@ fn where_nobody_can_be_asked_the_other_files_are_still_read() {
     let paths = json!({ "paths": ["/free/x", "/vault/x"] });
     let reply = ask(&tools, "read_many", &paths, ApprovalAnswer::Nobody).unwrap();
     assert_eq!(reply.facts["files"][1]["code"], "denied");
-    assert!(reply.words().contains("free") && !reply.words().contains("vault\n"), "{}", reply.words());
-    let all = ask(&tools, "read_many", &paths, ApprovalAnswer::NotAsked).unwrap_err().agreed();
-    assert!(ask(&tools, "read_many", &paths, all).unwrap().words().contains("==> /vault/x <==\nvault"));
+    assert!(
+        reply.joined_text().contains("free") && !reply.joined_text().contains("vault\n"),
+        "{}",
+        reply.joined_text()
+    );
+    let all = ask(&tools, "read_many", &paths, ApprovalAnswer::NotAsked).unwrap_err().approve();
+    assert!(ask(&tools, "read_many", &paths, all).unwrap().joined_text().contains("==> /vault/x <==\nvault"));
 }
 
 #[test]
@@ -173,17 +177,17 @@ fn a_call_that_was_asked_about_has_one_record() {
     let notes = Arc::new(MemoryAuditLog::new());
     let store = Arc::new(ModelStore::new());
     let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
-    let workspace = workspace("/prod", ReadWrite, &store).with_ask(ApprovalPolicy::Changes);
+    let workspace = workspace("/prod", ReadWrite, &store).with_approval_policy(ApprovalPolicy::Changes);
     let tools = Toolbox::new(builder.workspace(workspace).build().unwrap());
     let write = json!({ "path": "/prod/x", "content": "1" });
     let records = || {
         let told = |record: crate::audit::AuditRecord| {
             (record.outcome != crate::audit::AuditOutcome::Begun)
-                .then(|| format!("{} {} {:?}", record.call, record.outcome.word(), record.paths))
+                .then(|| format!("{} {} {:?}", record.call, record.outcome.as_str(), record.paths))
         };
         notes.take().into_iter().filter_map(told).collect::<Vec<_>>()
     };
-    let agreed = ask(&tools, "write_file", &write, ApprovalAnswer::NotAsked).unwrap_err().agreed();
+    let agreed = ask(&tools, "write_file", &write, ApprovalAnswer::NotAsked).unwrap_err().approve();
     assert_eq!(records(), Vec::<String>::new(), "nothing has come of it yet");
     ask(&tools, "write_file", &write, agreed).unwrap();
     let path = VfsPath::parse("/prod/x").unwrap();

@@ -86,7 +86,7 @@ fn each_tool_does_what_its_hints_say() {
 #[test]
 fn every_change_is_one_operation_with_the_tools_name() {
     let notes = Arc::new(MemoryAuditLog::new());
-    for (name, arguments) in examples().into_iter().filter(|(name, _)| tool(name).unwrap().changes()) {
+    for (name, arguments) in examples().into_iter().filter(|(name, _)| tool(name).unwrap().is_mutating()) {
         let store = Arc::new(ModelStore::new());
         let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
         let tools = Toolbox::new(builder.workspace(workspace("/rw", ReadWrite, &store)).build().unwrap());

@@ -54,7 +54,7 @@ fn call(tools: &Toolbox, name: &str, arguments: Value) -> Reply {
 fn done(tools: &Toolbox, name: &str, arguments: Value) -> (String, Map<String, Value>) {
     let reply = call(tools, name, arguments);
     assert_eq!(reply.failure, None, "{name}");
-    (reply.words(), reply.facts)
+    (reply.joined_text(), reply.facts)
 }
 
 fn failure(tools: &Toolbox, name: &str, arguments: Value) -> Failure {

@@ -222,7 +222,7 @@ fn what_stands_for_nothing_is_not_given() {
             FieldType::Texts { .. } => json!([]),
             _ => json!(""),
         };
-        if tool(name).unwrap().changes() {
+        if tool(name).unwrap().is_mutating() {
             done(&tools, name, filled(of_kind));
         } else {
             let plain = done(&tools, name, arguments.clone());

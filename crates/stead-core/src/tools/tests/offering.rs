@@ -48,8 +48,8 @@ fn the_scopes_decide_what_is_offered() {
 
 #[test]
 fn read_only_workspaces_offer_nothing_that_changes_and_write_only_ones_nothing_that_reads() {
-    assert!(of(&[ReadOnly]).offered().all(|tool| !tool.changes()));
-    assert!(of(&[WriteOnly]).offered().all(|tool| tool.changes()));
+    assert!(of(&[ReadOnly]).offered().all(|tool| !tool.is_mutating()));
+    assert!(of(&[WriteOnly]).offered().all(|tool| tool.is_mutating()));
     let history = ToolChoice { history: true, ..ToolChoice::default() };
     let of = |scope| names(&of(&[scope]).with_choice(history.clone()));
     assert_eq!(of(WriteOnly), WRITING);
@@ -89,7 +89,7 @@ fn what_is_not_offered_is_refused_and_written_down() {
     assert!(!unknown.message.contains('\u{1b}'), "{unknown}");
     failure(&tools, "read_file", json!({}));
     let records: Vec<_> =
-        notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.word())).collect();
+        notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.as_str())).collect();
     assert_eq!(records, ["write_file denied", "rm\\u{1b}[31m -rf denied", "read_file failed"]);
 }
 
@@ -109,7 +109,7 @@ fn what_never_comes_to_the_door_is_on_record_as_well() {
     tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::NotAsked).unwrap_err();
     tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::Nobody).unwrap();
     let records: Vec<_> =
-        notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.word())).collect();
+        notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.as_str())).collect();
     assert_eq!(
         records,
         [
@@ -214,8 +214,10 @@ fn a_person_is_asked_first_where_that_is_set() {
     let store = Arc::new(ModelStore::new());
     let tools = toolbox([
         workspace("/free", ReadWrite, &store),
-        workspace("/asks", ReadWrite, &Arc::new(ModelStore::new())).with_ask(ApprovalPolicy::Changes),
-        workspace("/secret", ReadWrite, &Arc::new(ModelStore::new())).with_ask(ApprovalPolicy::Everything),
+        workspace("/asks", ReadWrite, &Arc::new(ModelStore::new()))
+            .with_approval_policy(ApprovalPolicy::Changes),
+        workspace("/secret", ReadWrite, &Arc::new(ModelStore::new()))
+            .with_approval_policy(ApprovalPolicy::Everything),
     ])
     .with_choice(ToolChoice { ask: ["delete_file".to_owned()].into(), ..ToolChoice::default() });
     done(&tools, "write_file", json!({ "path": "/free/x", "content": "1" }));
@@ -230,13 +232,13 @@ fn a_person_is_asked_first_where_that_is_set() {
         assert_eq!(denied.kind, ErrorKind::Denied);
     }
     assert!(tools.vfs().exists("/free/x").unwrap());
-    assert_eq!(ask("delete_file", delete, question.agreed()).unwrap().failure, None);
+    assert_eq!(ask("delete_file", delete, question.approve()).unwrap().failure, None);
 
     // A Workspace, also where a symlink leads there.
     let write = json!({ "path": "/asks/x", "content": "1" });
     let question = ask("write_file", write.clone(), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `write_file` on `/asks/x`?");
-    assert_eq!(ask("write_file", write, question.agreed()).unwrap().failure, None);
+    assert_eq!(ask("write_file", write, question.approve()).unwrap().failure, None);
     done(&tools, "read_file", json!({ "path": "/asks/x" }));
     tools.vfs().symlink("/free/link", "/asks/x").unwrap();
     ask("append_file", json!({ "path": "/free/link", "content": "2" }), ApprovalAnswer::NotAsked)
@@ -245,10 +247,10 @@ fn a_person_is_asked_first_where_that_is_set() {
         .unwrap_err();
 
     // Reading, too; and a search from above passes it by.
-    tools.vfs().agreed().write("/secret/x", "needle").unwrap();
+    tools.vfs().with_approval().write("/secret/x", "needle").unwrap();
     ask("read_file", json!({ "path": "/secret/x" }), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(done(&tools, "grep", json!({ "pattern": "needle" })).0, "Nothing matches.\n");
-    let everything = ApprovalAnswer::Agreed(ApprovalGrant::to_everything());
+    let everything = ApprovalAnswer::Agreed(ApprovalGrant::everything());
     let found = ask("grep", json!({ "pattern": "needle" }), everything).unwrap();
-    assert_eq!(found.words(), "/secret/x:1:needle\n");
+    assert_eq!(found.joined_text(), "/secret/x:1:needle\n");
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result, Visibility};
 use crate::history::blame;
-use crate::history::diff::{ContentDiff, MAX_DIFF_SIZE, compare};
+use crate::history::diff::{ContentDiff, MAX_DIFF_SIZE, diff_content};
 use crate::identity::Operation;
 use crate::path::VfsPath;
 use crate::scope::Access;
@@ -13,8 +13,8 @@ use crate::store::{
     StoreResult,
 };
 use crate::vfs::call::Call;
-use crate::vfs::history::restore::still_kept;
-use crate::vfs::history::{StoreGroup, read_past};
+use crate::vfs::history::restore::check_retained;
+use crate::vfs::history::{StoreGroup, read_content};
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
 
@@ -67,7 +67,7 @@ pub enum DifferenceKind {
 
 impl DifferenceKind {
     /// In a word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             DifferenceKind::Added => "added",
             DifferenceKind::Changed => "changed",
@@ -115,19 +115,19 @@ impl Call<'_> {
         to: RevisionNumber,
         options: DiffOptions,
     ) -> Result<Vec<Difference>> {
-        let mut places = self.places(prefix, Access::History)?;
-        places.count_as_one();
+        let mut places = self.history_targets(prefix, Access::History)?;
+        places.retain_one_sequence();
         let mut differences = Vec::new();
         for (workspace, below) in places.inside {
             let failed = |cause| Error::Store { path: prefix.clone(), sight: Visibility::Sees, cause };
-            differences.extend(self.diff_of(workspace, &below, (from, to), options).map_err(failed)?);
+            differences.extend(self.diff_workspace(workspace, &below, (from, to), options).map_err(failed)?);
         }
         differences.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(differences)
     }
 
     /// What differs in one Workspace at a place in its Store or below, without what lies in Workspaces nested in it.
-    fn diff_of(
+    fn diff_workspace(
         &self,
         workspace: &Workspace,
         top: &StorePath,
@@ -136,8 +136,8 @@ impl Call<'_> {
     ) -> StoreResult<Vec<Difference>> {
         let store = workspace.mount().store();
         let (older, newer) = (from.min(to), from.max(to));
-        still_kept(&**store, older)?;
-        let deeds = store.between(older, newer, std::slice::from_ref(top))?;
+        check_retained(&**store, older)?;
+        let deeds = store.changes_between(older, newer, std::slice::from_ref(top))?;
         // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
         let mut nodes: HashMap<NodeId, (Option<&NodeState>, Option<&NodeState>)> = HashMap::new();
         for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
@@ -150,7 +150,7 @@ impl Call<'_> {
             let (old, new) = if from <= to { (old, new) } else { (new, old) };
             // What lay in a Workspace inside this one was not here.
             let inside = |state: &&NodeState| {
-                state.path.is_at_or_below(top) && self.logical(&ground, &state.path).is_some()
+                state.path.is_at_or_below(top) && self.logical_path(&ground, &state.path).is_some()
             };
             let (old, new) = (old.filter(inside), new.filter(inside));
             differences.extend(self.difference(&ground, old, new, options)?);
@@ -176,9 +176,9 @@ impl Call<'_> {
             (Some(_), Some(_)) => DifferenceKind::Changed,
         };
         let state = new.or(old).expect("one of them is there");
-        let Some(path) = self.logical(ground, &state.path) else { return Ok(None) };
+        let Some(path) = self.logical_path(ground, &state.path) else { return Ok(None) };
         let from = match old {
-            Some(old) if differs == DifferenceKind::Moved => self.logical(ground, &old.path),
+            Some(old) if differs == DifferenceKind::Moved => self.logical_path(ground, &old.path),
             _ => None,
         };
         let size = |state: Option<&NodeState>| state.map_or(0, |state| state.size);
@@ -220,10 +220,10 @@ impl Call<'_> {
         let sizes = [&before, &after].into_iter().flatten().map(ContentRef::size);
         let _memory = self.reserve(sizes.sum::<u64>() * 4)?;
         let bytes = |past: &Option<ContentRef>| match past {
-            Some(past) => read_past(store, past),
+            Some(past) => read_content(store, past),
             None => Ok(Vec::new()),
         };
-        Ok(Some(compare(&bytes(&before)?, &bytes(&after)?, context)))
+        Ok(Some(diff_content(&bytes(&before)?, &bytes(&after)?, context)))
     }
 
     fn blame(&self, path: &VfsPath) -> Result<Vec<BlameLine>> {
@@ -235,10 +235,10 @@ impl Call<'_> {
             return Err(failed(StoreError::IsADirectory));
         }
         let query = RevisionQuery { at: Some(spot.place.clone()), ..RevisionQuery::all() };
-        let deeds = store.deeds(&query).map_err(failed)?;
+        let deeds = store.revisions(&query).map_err(failed)?;
         let ground = StoreGroup { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
         // Who wrote something where the caller may not look is not told.
-        let is_here = |state: &NodeState| self.logical(&ground, &state.path).is_some();
+        let is_here = |state: &NodeState| self.logical_path(&ground, &state.path).is_some();
         // All states of the file are compared with each other.
         let states = deeds.deeds.iter().flat_map(|deed| &deed.lines).filter_map(|line| line.after.as_ref());
         let size = states.filter_map(|state| state.content.as_ref()).map(ContentRef::size).sum();
@@ -253,11 +253,11 @@ impl Call<'_> {
                 if let (true, Some(NodeState { content: Some(before), .. })) =
                     (contents.is_empty(), &line.before)
                 {
-                    contents.push(read_past(store, before).map_err(failed)?);
+                    contents.push(read_content(store, before).map_err(failed)?);
                     writers.push(None);
                 }
                 if let Some(state @ NodeState { content: Some(after), .. }) = &line.after {
-                    contents.push(read_past(store, after).map_err(failed)?);
+                    contents.push(read_content(store, after).map_err(failed)?);
                     writers.push(is_here(state).then(|| (deed.version, deed.operation.clone())));
                 }
             }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::history::{NodeConflict, RevertMode, RevertPlan, RevertSteps, StoreView, ordered, plan};
+use crate::history::{
+    NodeConflict, RevertMode, RevertPlan, RevertSteps, StoreView, order_steps, plan_revert,
+};
 use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
@@ -12,10 +14,10 @@ use crate::store::{
     RevisionNumber, RevisionQuery, RevisionSet, Store, StoreError, StorePath, StoreResult,
 };
 use crate::vfs::call::{Call, ChangeStage};
-use crate::vfs::history::restore::since;
+use crate::vfs::history::restore::revisions_since;
 use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, RevertResult, UndoOptions};
-use crate::vfs::history::{StoreGroup, read_past};
-use crate::watch::check_wanted;
+use crate::vfs::history::{StoreGroup, read_content};
+use crate::watch::check_not_stopped;
 
 /// How often a plan is made anew because something changed while it was made.
 const MAX_ATTEMPTS: usize = 8;
@@ -70,24 +72,24 @@ impl RevertSummary {
 
 impl StoreRevert<'_> {
     /// Asks for the same once more: what has become by now of what was done.
-    fn renew(&mut self) -> Result<()> {
+    fn reload(&mut self) -> Result<()> {
         let deeds = match &self.asked {
-            RevertSource::Since(version, below) => since(&self.ground, *version, below),
-            RevertSource::Deeds => self.those_again(),
+            RevertSource::Since(version, below) => revisions_since(&self.ground, *version, below),
+            RevertSource::Deeds => self.reload_revisions(),
         };
         self.deeds = match deeds {
-            Err(cause) if is_race(&cause) => return Err(self.ground.failed(StoreError::Conflict)),
-            deeds => deeds.map_err(|cause| self.ground.failed(cause))?,
+            Err(cause) if is_race(&cause) => return Err(self.ground.store_error(StoreError::Conflict)),
+            deeds => deeds.map_err(|cause| self.ground.store_error(cause))?,
         };
         // Where someone else was quicker, it is not to be undone twice.
         if self.how == RevertMode::Merged && self.deeds.deeds.iter().any(|deed| deed.undone) {
-            return Err(self.ground.failed(StoreError::Conflict));
+            return Err(self.ground.store_error(StoreError::Conflict));
         }
         Ok(())
     }
 
     /// These very deeds, asked for with few others.
-    fn those_again(&self) -> StoreResult<RevisionSet> {
+    fn reload_revisions(&self) -> StoreResult<RevisionSet> {
         let known: HashSet<RevisionNumber> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
         let (Some(first), Some(last)) = (known.iter().min(), known.iter().max()) else {
             return Ok(RevisionSet::default());
@@ -95,7 +97,7 @@ impl StoreRevert<'_> {
         let operations: HashSet<OperationId> =
             self.deeds.deeds.iter().map(|deed| deed.operation.id).collect();
         let few = operations.len() <= MAX_OPERATIONS_BY_ID;
-        let mut deeds = self.ground.store.deeds(&RevisionQuery {
+        let mut deeds = self.ground.store.revisions(&RevisionQuery {
             operations: few.then(|| operations.into_iter().collect()),
             ..RevisionQuery::between(RevisionNumber(first.0 - 1), *last)
         })?;
@@ -115,7 +117,7 @@ impl StoreRevert<'_> {
 
 impl PlannedRevert<'_> {
     /// The operations of which something stays as it is.
-    pub(super) fn unfinished(&self) -> Vec<OperationId> {
+    pub(super) fn incomplete_operations(&self) -> Vec<OperationId> {
         let stays = |node: &NodeId| {
             self.refused.contains_key(node) || self.steps.conflicts.iter().any(|one| one.node == *node)
         };
@@ -131,7 +133,7 @@ impl PlannedRevert<'_> {
 
 impl Call<'_> {
     /// Carries out plans if nothing stands against them: one change per Store.
-    pub(super) fn carry_out(
+    pub(super) fn execute_reverts(
         &self,
         planned: Vec<PlannedRevert<'_>>,
         outcome: RevertSummary,
@@ -148,13 +150,13 @@ impl Call<'_> {
         };
         for part in &planned {
             result.changes.extend(part.changes.iter().cloned());
-            let refused = self.refusals(part);
+            let refused = self.refused_paths(part);
             if restores {
                 result.left_out.extend(refused)
             } else {
                 result.conflicts.extend(refused)
             }
-            result.conflicts.extend(self.conflicts(part));
+            result.conflicts.extend(self.conflicting_paths(part));
         }
         if !restores && result.undone.is_empty() && result.conflicts.is_empty() {
             return Ok(result);
@@ -162,20 +164,21 @@ impl Call<'_> {
         if self.vfs.consent.is_strict() && result.changes.is_empty() {
             // That it was undone is written down also where nothing has to be changed for it.
             for workspace in planned.iter().flat_map(|part| &part.part.ground.workspaces) {
-                self.enter(workspace.prefix(), Access::Restore)?;
+                self.authorize(workspace.prefix(), Access::Restore)?;
             }
         }
         let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
         let stays = result.conflicts.iter().map(|conflict| conflict.path.clone());
-        self.names(result.changes.iter().map(|change| change.path.clone()).chain(stays).collect());
+        self.set_paths(result.changes.iter().map(|change| change.path.clone()).chain(stays).collect());
         if refused {
-            self.was_refused(ErrorKind::Conflict);
+            self.set_refused(ErrorKind::Conflict);
         }
         if options.dry_run || refused {
             return Ok(result);
         }
         // An operation of which something stays as it is has not been undone.
-        let stays: HashSet<OperationId> = planned.iter().flat_map(PlannedRevert::unfinished).collect();
+        let stays: HashSet<OperationId> =
+            planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
         let complete = result.undone.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
         let complete: Vec<OperationId> = complete.collect();
         let records: &[CompanionRecord] =
@@ -223,24 +226,25 @@ impl Call<'_> {
     }
 
     /// Plans a part, and again where what the plan looked at has changed meanwhile.
-    pub(super) fn plan_part<'a>(&self, mut part: StoreRevert<'a>) -> Result<PlannedRevert<'a>> {
+    pub(super) fn plan_with_retries<'a>(&self, mut part: StoreRevert<'a>) -> Result<PlannedRevert<'a>> {
         for _ in 0..MAX_ATTEMPTS {
-            check_wanted(self.stoppable().as_ref()).map_err(|cause| part.ground.failed(cause))?;
-            self.forget_out_of_sight(&mut part);
+            check_not_stopped(self.cancellation_monitor().as_ref())
+                .map_err(|cause| part.ground.store_error(cause))?;
+            self.drop_invisible_nodes(&mut part);
             match self.plan_once(&part) {
-                Err(Error::Store { cause, .. }) if is_race(&cause) => part.renew()?,
+                Err(Error::Store { cause, .. }) if is_race(&cause) => part.reload()?,
                 Err(error) => return Err(error),
                 Ok((steps, changes, refused)) => return Ok(PlannedRevert { part, steps, changes, refused }),
             }
         }
-        Err(part.ground.failed(StoreError::Conflict))
+        Err(part.ground.store_error(StoreError::Conflict))
     }
 
     /// What lies where the caller may not restore is gone, as far as a plan goes: whatever others do to it there, the answer
     /// is the same.
-    fn forget_out_of_sight(&self, part: &mut StoreRevert<'_>) {
+    fn drop_invisible_nodes(&self, part: &mut StoreRevert<'_>) {
         let StoreRevert { ground, deeds, how, withheld, .. } = part;
-        let is_seen = |path: &StorePath| self.logical(ground, path).is_some();
+        let is_seen = |path: &StorePath| self.logical_path(ground, path).is_some();
         deeds.now.retain(|_, now| is_seen(&now.path));
         if *how == RevertMode::Exactly {
             return;
@@ -265,18 +269,18 @@ impl Call<'_> {
     ) -> Result<(RevertSteps, Vec<PathChange>, BTreeMap<NodeId, String>)> {
         let StoreRevert { ground, deeds, how, .. } = part;
         let store = &**ground.store;
-        let failed = |cause| ground.failed(cause);
+        let failed = |cause| ground.store_error(cause);
         // A merge has three sides and a result. What follows is mostly no larger.
         let mut memory = None;
         let mut read = |past: &ContentRef| {
-            check_wanted(self.stoppable().as_ref())?;
+            check_not_stopped(self.cancellation_monitor().as_ref())?;
             if memory.is_none() {
                 memory = Some(self.reserve(past.size().saturating_mul(4))?);
             }
-            read_past(store, past)
+            read_content(store, past)
         };
-        let mut arrangement = plan(deeds, *how, &mut read).map_err(failed)?;
-        let mut refused = self.refused_places(part, &arrangement)?;
+        let mut arrangement = plan_revert(deeds, *how, &mut read).map_err(failed)?;
+        let mut refused = self.unauthorized_nodes(part, &arrangement)?;
         loop {
             for node in refused.keys() {
                 arrangement.targets.remove(node);
@@ -285,14 +289,14 @@ impl Call<'_> {
             arrangement.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
             // A Workspace may begin at a path where nothing is yet.
             let is_there = |path: &&StorePath| {
-                let there = store.stat(&NodePath::path((*path).clone()));
+                let there = store.stat(&NodePath::from_root((*path).clone()));
                 there.is_ok_and(|attr| attr.kind == NodeKind::Directory)
             };
             let mut tops = ground.workspaces.iter().map(|workspace| workspace.mount().path());
             let aside = tops.find(is_there).unwrap_or_else(|| ground.workspaces[0].mount().path());
             let steps =
-                ordered(arrangement.clone(), deeds, aside, &mut LiveStoreView(store)).map_err(failed)?;
-            let (changes, more) = self.authorized(ground, &steps)?;
+                order_steps(arrangement.clone(), deeds, aside, &mut LiveStoreView(store)).map_err(failed)?;
+            let (changes, more) = self.authorize_changes(ground, &steps)?;
             if more.is_empty() {
                 return Ok((steps, changes, refused));
             }
@@ -302,14 +306,14 @@ impl Call<'_> {
 
     /// The nodes that the caller may not change, by what the operations themselves did: so the answer tells nothing of what
     /// has become of a file where the caller may not look.
-    fn refused_places(
+    fn unauthorized_nodes(
         &self,
         part: &StoreRevert<'_>,
         arrangement: &RevertPlan,
     ) -> Result<BTreeMap<NodeId, String>> {
         let (mut refused, mut asks) = (BTreeMap::new(), None);
         let mut refuse = |node: NodeId, path: &StorePath| {
-            if let Err(why) = self.may_restore(&part.ground, path, &mut asks) {
+            if let Err(why) = self.authorize_restore(&part.ground, path, &mut asks) {
                 refused.entry(node).or_insert(why);
             }
         };
@@ -339,7 +343,7 @@ impl Call<'_> {
     }
 
     /// The changes in logical paths, and the nodes whose change the caller may not make.
-    fn authorized(
+    fn authorize_changes(
         &self,
         ground: &StoreGroup<'_>,
         steps: &RevertSteps,
@@ -347,8 +351,9 @@ impl Call<'_> {
         let (mut changes, mut refused) = (Vec::with_capacity(steps.changes.len()), BTreeMap::new());
         let mut asks = None;
         for change in &steps.changes {
-            let path = self.may_restore(ground, &change.path, &mut asks);
-            let from = change.from.as_ref().map(|from| self.may_restore(ground, from, &mut asks)).transpose();
+            let path = self.authorize_restore(ground, &change.path, &mut asks);
+            let from =
+                change.from.as_ref().map(|from| self.authorize_restore(ground, from, &mut asks)).transpose();
             match (path, from) {
                 (Ok(path), Ok(from)) => changes.push(PathChange { path, from, fate: change.fate }),
                 (Err(why), _) | (_, Err(why)) => drop(refused.insert(change.node, why)),
@@ -363,16 +368,16 @@ impl Call<'_> {
 
     /// The logical path of a place in a Store, if the caller may restore it; else why not. That a person has to be asked
     /// first is no refusal: it is put into `asks`, so that they are asked about everything at once.
-    fn may_restore(
+    fn authorize_restore(
         &self,
         ground: &StoreGroup<'_>,
         path: &StorePath,
         asks: &mut Option<Error>,
     ) -> Result<VfsPath, String> {
-        let Some(logical) = self.logical(ground, path) else {
+        let Some(logical) = self.logical_path(ground, path) else {
             return Err("it is not in a Workspace that you may restore".to_owned());
         };
-        match self.enter(&logical, Access::Restore) {
+        match self.authorize(&logical, Access::Restore) {
             Ok(_) => Ok(logical),
             Err(ask @ Error::Ask { .. }) => {
                 asks.get_or_insert(ask);
@@ -384,31 +389,33 @@ impl Call<'_> {
 
     /// What the caller may not change, by paths that it may see. A node that never had such a path is not spoken of by a
     /// restore; an undo, which is about the caller's own operations, names the Workspace instead.
-    fn refusals(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
+    fn refused_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let refused = planned.refused.iter();
-        let named = refused.filter_map(|(&node, why)| self.named(&planned.part, node, None, why));
+        let named = refused.filter_map(|(&node, why)| self.path_conflict(&planned.part, node, None, why));
         let withheld = (!planned.part.withheld.is_empty()).then(|| withheld(&planned.part));
-        merged(withheld.into_iter().chain(named))
+        one_per_path(withheld.into_iter().chain(named))
     }
 
     /// What stays as it is because something else changed, by paths that the caller may see.
-    fn conflicts(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
+    fn conflicting_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let named = planned.steps.conflicts.iter().filter_map(|NodeConflict { node, path, why }| {
             let path = StorePath::from_checked(path.clone());
-            self.named(&planned.part, *node, Some(&path), why)
+            self.path_conflict(&planned.part, *node, Some(&path), why)
         });
-        merged(named)
+        one_per_path(named)
     }
 
-    fn named(
+    fn path_conflict(
         &self,
         part: &StoreRevert<'_>,
         node: NodeId,
         path: Option<&StorePath>,
         why: &str,
     ) -> Option<PathConflict> {
-        let visible =
-            path.into_iter().chain(part.paths_of(node)).find_map(|path| self.logical(&part.ground, path));
+        let visible = path
+            .into_iter()
+            .chain(part.paths_of(node))
+            .find_map(|path| self.logical_path(&part.ground, path));
         let path = match (visible, part.how) {
             (Some(path), _) => path,
             (None, RevertMode::Exactly) => return None,
@@ -434,22 +441,22 @@ impl Call<'_> {
             });
             match applied {
                 Err(cause) if is_race(&cause) => {}
-                Err(cause) => return Err(part.ground.failed(cause)),
+                Err(cause) => return Err(part.ground.store_error(cause)),
                 Ok(_) => return Ok(()),
             }
-            part.renew()?;
+            part.reload()?;
             if part.deeds.deeds.is_empty() {
                 return Ok(());
             }
-            let again = self.plan_part(part)?;
+            let again = self.plan_with_retries(part)?;
             // Nothing of it can be undone any more: someone has put something into the directory that was to go.
             let is_held = again.steps.effective.is_empty() && !again.steps.staying.is_empty();
             if is_held || !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
-                return Err(again.part.ground.failed(StoreError::Conflict));
+                return Err(again.part.ground.store_error(StoreError::Conflict));
             }
             (part, steps) = (again.part, again.steps);
         }
-        Err(part.ground.failed(StoreError::Conflict))
+        Err(part.ground.store_error(StoreError::Conflict))
     }
 }
 
@@ -460,7 +467,7 @@ fn withheld(part: &StoreRevert<'_>) -> PathConflict {
 }
 
 /// One entry per path, sorted.
-fn merged(conflicts: impl Iterator<Item = PathConflict>) -> Vec<PathConflict> {
+fn one_per_path(conflicts: impl Iterator<Item = PathConflict>) -> Vec<PathConflict> {
     let by_path: BTreeMap<VfsPath, String> = conflicts.map(|one| (one.path, one.why)).collect();
     by_path.into_iter().map(|(path, why)| PathConflict { path, why }).collect()
 }
@@ -482,8 +489,8 @@ fn is_race(cause: &StoreError) -> bool {
 struct LiveStoreView<'s>(&'s dyn Store);
 
 impl StoreView for LiveStoreView<'_> {
-    fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
-        match self.0.stat(&NodePath::path(path.clone())) {
+    fn stat(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
+        match self.0.stat(&NodePath::from_root(path.clone())) {
             Ok(attr) => Ok(Some(attr)),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
             // In a directory that the host has closed. The plan may open it, and then its steps meet what is there: none
@@ -493,8 +500,8 @@ impl StoreView for LiveStoreView<'_> {
         }
     }
 
-    fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
-        let listing = match self.0.list(&NodePath::path(path.clone()), &Page::ALL) {
+    fn child_names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
+        let listing = match self.0.list(&NodePath::from_root(path.clone()), &Page::ALL) {
             // The same: only an empty directory is removed.
             Err(StoreError::HostDenied) => return Ok(Vec::new()),
             listing => listing?,
@@ -503,6 +510,6 @@ impl StoreView for LiveStoreView<'_> {
     }
 
     fn read(&mut self, past: &ContentRef) -> StoreResult<Vec<u8>> {
-        read_past(self.0, past)
+        read_content(self.0, past)
     }
 }

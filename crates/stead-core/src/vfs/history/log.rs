@@ -9,7 +9,7 @@ use crate::store::{NodeChange, NodeKind, NodeState, Revision, RevisionNumber, Re
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::history::order::newest_first;
-use crate::vfs::history::{StoreGroup, some};
+use crate::vfs::history::{StoreGroup, require_groups};
 
 /// How many times as many deeds are asked for where too few of them may be told.
 const MORE: usize = 4;
@@ -82,7 +82,7 @@ pub enum LogAction {
 
 impl LogAction {
     /// In a word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             LogAction::Created => "created",
             LogAction::Written => "written",
@@ -92,12 +92,14 @@ impl LogAction {
         }
     }
 
-    fn of(line: &NodeChange) -> Option<LogAction> {
+    fn from_change(line: &NodeChange) -> Option<LogAction> {
         Some(match (&line.before, &line.after) {
             (None, None) => return None,
             (None, Some(_)) => LogAction::Created,
             (Some(_), None) => LogAction::Removed,
-            (Some(before), Some(after)) if place(before) != place(after) => LogAction::Moved,
+            (Some(before), Some(after)) if directory_and_name(before) != directory_and_name(after) => {
+                LogAction::Moved
+            }
             (Some(before), Some(after)) if before.content == after.content && after.content.is_some() => {
                 LogAction::Attributes
             }
@@ -107,7 +109,7 @@ impl LogAction {
     }
 }
 
-fn place(state: &NodeState) -> (crate::store::NodeId, &[u8]) {
+fn directory_and_name(state: &NodeState) -> (crate::store::NodeId, &[u8]) {
     (state.parent, &state.name)
 }
 
@@ -126,24 +128,24 @@ impl Call<'_> {
         let mut told = Vec::new();
         match &query.path {
             Some(path) => {
-                let spot = self.enter(path, Access::History)?;
+                let spot = self.authorize(path, Access::History)?;
                 let store = spot.workspace.mount().store();
-                if !store.about().history {
+                if !store.info().history {
                     let cause = StoreError::Unsupported("this Store keeps no history");
                     return Err(Error::Store { path: path.clone(), sight: Visibility::Sees, cause });
                 }
                 let ground = StoreGroup { store, workspaces: vec![spot.workspace] };
                 let at = Some(spot.place.clone());
-                told.push((&**store, self.log_of(&ground, query, at, path)?));
+                told.push((&**store, self.log_of_group(&ground, query, at, path)?));
             }
             None => {
-                for mut ground in some(self.grounds(Access::History), Access::History)? {
+                for mut ground in require_groups(self.store_groups(Access::History), Access::History)? {
                     // Like a search from above, it passes by what a person would have to be asked about.
-                    ground.workspaces.retain(|workspace| !self.vfs.consent.passes_by(workspace));
+                    ground.workspaces.retain(|workspace| !self.vfs.consent.skips(workspace));
                     if ground.workspaces.is_empty() {
                         continue;
                     }
-                    told.push((&**ground.store, self.log_of(&ground, query, None, &VfsPath::root())?));
+                    told.push((&**ground.store, self.log_of_group(&ground, query, None, &VfsPath::root())?));
                 }
             }
         }
@@ -153,7 +155,7 @@ impl Call<'_> {
     }
 
     /// What was done to one Store.
-    fn log_of(
+    fn log_of_group(
         &self,
         ground: &StoreGroup<'_>,
         query: &LogQuery,
@@ -169,7 +171,7 @@ impl Call<'_> {
             ..RevisionQuery::all()
         };
         loop {
-            let deeds = ground.store.deeds(&wanted).map_err(|cause| Error::Store {
+            let deeds = ground.store.revisions(&wanted).map_err(|cause| Error::Store {
                 path: asked.clone(),
                 sight: Visibility::Sees,
                 cause,
@@ -201,11 +203,11 @@ impl Call<'_> {
     }
 
     fn log_change(&self, ground: &StoreGroup<'_>, line: &NodeChange) -> Option<LogChange> {
-        let did = LogAction::of(line)?;
+        let did = LogAction::from_change(line)?;
         let state = line.after.as_ref().or(line.before.as_ref())?;
-        let path = self.logical(ground, &state.path)?;
+        let path = self.logical_path(ground, &state.path)?;
         let from = match (&line.before, did) {
-            (Some(before), LogAction::Moved) => self.logical(ground, &before.path),
+            (Some(before), LogAction::Moved) => self.logical_path(ground, &before.path),
             _ => None,
         };
         Some(LogChange { path, from, did, kind: state.kind, size: state.size })

@@ -22,7 +22,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{ContentRef, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::call::Call;
-use crate::vfs::looking_back::count_together;
+use crate::vfs::looking_back::share_sequence;
 use crate::vfs::resolve::Resolution;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
@@ -39,20 +39,20 @@ struct StoreGroup<'a> {
 
 impl StoreGroup<'_> {
     /// The Store's answer, about the first of its Workspaces.
-    fn failed(&self, cause: StoreError) -> Error {
+    fn store_error(&self, cause: StoreError) -> Error {
         Error::Store { path: self.workspaces[0].prefix().clone(), sight: Visibility::Sees, cause }
     }
 }
 
 impl Call<'_> {
     /// The Stores with history that some Workspace gives this access to.
-    fn grounds(&self, access: Access) -> Vec<StoreGroup<'_>> {
+    fn store_groups(&self, access: Access) -> Vec<StoreGroup<'_>> {
         let mut grounds: Vec<StoreGroup<'_>> = Vec::new();
         for workspace in self.vfs.workspaces().filter(|workspace| workspace.scope().allows(access)) {
             let store = workspace.mount().store();
             match grounds.iter_mut().find(|ground| same_store(&**ground.store, &**store)) {
                 Some(ground) => ground.workspaces.push(workspace),
-                None if store.about().history => {
+                None if store.info().history => {
                     grounds.push(StoreGroup { store, workspaces: vec![workspace] })
                 }
                 None => {}
@@ -63,15 +63,15 @@ impl Call<'_> {
 
     /// The places that something is about which is done at a path and below it: the Workspace that the path lies in, and
     /// those nested below. Nested ones that don't allow it come with the reason instead.
-    fn places(&self, path: &VfsPath, access: Access) -> Result<HistoryTargets<'_>> {
+    fn history_targets(&self, path: &VfsPath, access: Access) -> Result<HistoryTargets<'_>> {
         let mut places = HistoryTargets { main: None, inside: Vec::new(), refused: Vec::new() };
-        if let Resolution::Spot(spot) = self.lead(path, access)? {
+        if let Resolution::Spot(spot) = self.route_and_authorize(path, access)? {
             check_history(spot.workspace)?;
             places.main = Some(spot.workspace);
             places.inside.push((spot.workspace, spot.place.path));
         }
         for workspace in self.shared().router.nested(path) {
-            let judged = self.enter(workspace.prefix(), access).and_then(|_| check_history(workspace));
+            let judged = self.authorize(workspace.prefix(), access).and_then(|_| check_history(workspace));
             match judged {
                 Ok(()) => places.inside.push((workspace, workspace.mount().path().clone())),
                 // A person is asked about everything at once.
@@ -79,20 +79,20 @@ impl Call<'_> {
                 Err(error) => places.refused.push((workspace.prefix().clone(), error)),
             }
         }
-        if places.inside.is_empty() { Err(no_ground(access)) } else { Ok(places) }
+        if places.inside.is_empty() { Err(no_history_error(access)) } else { Ok(places) }
     }
 
     /// The logical path of a path in a Store, if one of the Workspaces leads there.
-    fn logical(&self, ground: &StoreGroup<'_>, path: &StorePath) -> Option<VfsPath> {
+    fn logical_path(&self, ground: &StoreGroup<'_>, path: &StorePath) -> Option<VfsPath> {
         let mut found: Option<(usize, VfsPath)> = None;
         for workspace in &ground.workspaces {
             let mount = workspace.mount().path();
             let logical = path
-                .below(mount)
+                .strip_prefix(mount)
                 .and_then(|below| std::str::from_utf8(below).ok())
                 .and_then(|below| workspace.prefix().join(below).ok());
             if let Some(logical) = logical
-                && self.leads_into(&logical, workspace)
+                && self.routes_to(&logical, workspace)
                 && found.as_ref().is_none_or(|(depth, _)| mount.depth() >= *depth)
             {
                 found = Some((mount.depth(), logical));
@@ -102,7 +102,7 @@ impl Call<'_> {
     }
 
     /// Whether a path is this Workspace's, rather than one's nested in it.
-    fn leads_into(&self, path: &VfsPath, workspace: &Workspace) -> bool {
+    fn routes_to(&self, path: &VfsPath, workspace: &Workspace) -> bool {
         self.shared().router.route(path).is_some_and(|route| route.workspace.prefix() == workspace.prefix())
     }
 }
@@ -119,15 +119,15 @@ struct HistoryTargets<'a> {
 impl HistoryTargets<'_> {
     /// Takes out the Workspaces in which the number of a version means another moment. It is counted as the Store counts
     /// that the path lies in; above several, as the first one does that lasts longer than the process.
-    fn count_as_one(&mut self) {
+    fn retain_one_sequence(&mut self) {
         let lasting = |(workspace, _): &&(&Workspace, StorePath)| {
-            self.main.is_some() || workspace.mount().store().about().outlives_the_process()
+            self.main.is_some() || workspace.mount().store().info().is_persistent()
         };
         let first = self.inside.iter().find(lasting).or(self.inside.first());
         let Some(meant) = first.map(|(workspace, _)| Arc::clone(workspace.mount().store())) else { return };
         let (refused, inside) = (&mut self.refused, &mut self.inside);
         inside.retain(|(workspace, _)| {
-            let together = count_together(&**workspace.mount().store(), &*meant);
+            let together = share_sequence(&**workspace.mount().store(), &*meant);
             if !together {
                 let why = "its Store counts its versions apart; name it by itself".to_owned();
                 refused.push((workspace.prefix().clone(), Error::Invalid(why)));
@@ -139,7 +139,7 @@ impl HistoryTargets<'_> {
 
 /// Refuses a Workspace whose Store keeps no history.
 fn check_history(workspace: &Workspace) -> Result<()> {
-    if workspace.mount().store().about().history {
+    if workspace.mount().store().info().history {
         return Ok(());
     }
     let cause = StoreError::Unsupported("this Store keeps no history");
@@ -147,11 +147,11 @@ fn check_history(workspace: &Workspace) -> Result<()> {
 }
 
 /// Kept content, whole.
-fn read_past(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
+fn read_content(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
     if past.size() > MAX_CONTENT_SIZE {
         return Err(StoreError::TooLarge { size: past.size(), limit: MAX_CONTENT_SIZE });
     }
-    let content = store.open_past(past)?;
+    let content = store.open_content(past)?;
     let mut bytes = vec![0; usize::try_from(past.size()).expect("it is below the limit")];
     let mut done = 0;
     while done < bytes.len() {
@@ -164,12 +164,12 @@ fn read_past(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
 }
 
 /// There is no such thing in the history.
-fn unknown(what: impl std::fmt::Display) -> Error {
+fn not_in_history(what: impl std::fmt::Display) -> Error {
     Error::NoHistory(what.to_string())
 }
 
 /// The answer where no Workspace of the stead keeps a history that may be used so.
-fn no_ground(access: Access) -> Error {
+fn no_history_error(access: Access) -> Error {
     let what = match access {
         Access::Restore => {
             "none of your Workspaces can be restored: that takes READ_WRITE and a Store with history"
@@ -180,6 +180,6 @@ fn no_ground(access: Access) -> Error {
 }
 
 /// Makes sure that there is a ground to stand on.
-fn some<T>(grounds: Vec<T>, access: Access) -> Result<Vec<T>> {
-    if grounds.is_empty() { Err(no_ground(access)) } else { Ok(grounds) }
+fn require_groups<T>(grounds: Vec<T>, access: Access) -> Result<Vec<T>> {
+    if grounds.is_empty() { Err(no_history_error(access)) } else { Ok(grounds) }
 }

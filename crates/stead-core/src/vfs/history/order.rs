@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::clock::Timestamp;
 use crate::store::{RevisionNumber, Store};
-use crate::vfs::looking_back::count_together;
+use crate::vfs::looking_back::share_sequence;
 
 /// Makes one list, newest first, of what several Stores told. `key` tells the version and the time of an item.
 pub(super) fn newest_first<T>(
@@ -17,7 +17,7 @@ pub(super) fn newest_first<T>(
 ) -> Vec<T> {
     let mut counts: Vec<(&dyn Store, Vec<T>)> = Vec::new();
     for (store, items) in told.into_iter().filter(|(_, items)| !items.is_empty()) {
-        match counts.iter_mut().find(|(other, _)| count_together(*other, store)) {
+        match counts.iter_mut().find(|(other, _)| share_sequence(*other, store)) {
             Some((_, together)) => together.extend(items),
             None => counts.push((store, items)),
         }

@@ -12,7 +12,7 @@ use crate::store::{
 use crate::vfs::call::Call;
 use crate::vfs::history::execute::{RevertSource, RevertSummary, StoreRevert};
 use crate::vfs::history::undo::{OnConflict, PathConflict, RevertResult, UndoOptions};
-use crate::vfs::history::{StoreGroup, unknown};
+use crate::vfs::history::{StoreGroup, not_in_history};
 use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
@@ -49,24 +49,24 @@ impl Call<'_> {
         version: RevisionNumber,
         what: &RestoreOptions,
     ) -> Result<RevertResult> {
-        self.is_dry_run(what.dry_run);
-        let mut places = self.places(prefix, Access::Restore)?;
+        self.set_dry_run(what.dry_run);
+        let mut places = self.history_targets(prefix, Access::Restore)?;
         if !what.paths.is_empty() {
             let main = places.main;
             (places.inside, places.refused) = (Vec::new(), Vec::new());
             for path in &what.paths {
-                let inside = path.below(prefix).is_some()
-                    || main.is_some_and(|workspace| path.below(workspace.prefix()).is_some());
+                let inside = path.strip_prefix(prefix).is_some()
+                    || main.is_some_and(|workspace| path.strip_prefix(workspace.prefix()).is_some());
                 if !inside {
                     return Err(Error::Invalid(format!("`{path}` is not in the Workspace of `{prefix}`")));
                 }
-                let more = self.places(path, Access::Restore)?;
+                let more = self.history_targets(path, Access::Restore)?;
                 places.inside.extend(more.inside);
                 places.refused.extend(more.refused);
             }
         }
         if version != RevisionNumber::NOW {
-            places.count_as_one();
+            places.retain_one_sequence();
         }
         let mut parts: Vec<(StoreGroup<'_>, Vec<StorePath>)> = Vec::new();
         for (workspace, below) in places.inside {
@@ -86,34 +86,34 @@ impl Call<'_> {
         let mut planned = Vec::new();
         for (ground, below) in parts {
             let failed = |cause| Error::Store { path: prefix.clone(), sight: Visibility::Sees, cause };
-            if version != RevisionNumber::NOW && version > ground.store.version().map_err(failed)? {
-                return Err(unknown(format!("version {version}")));
+            if version != RevisionNumber::NOW && version > ground.store.latest_revision().map_err(failed)? {
+                return Err(not_in_history(format!("version {version}")));
             }
-            still_kept(&**ground.store, version).map_err(failed)?;
-            let deeds = since(&ground, version, &below).map_err(failed)?;
+            check_retained(&**ground.store, version).map_err(failed)?;
+            let deeds = revisions_since(&ground, version, &below).map_err(failed)?;
             let asked = RevertSource::Since(version, below);
             let (how, withheld) = (RevertMode::Exactly, BTreeSet::new());
-            planned.push(self.plan_part(StoreRevert { ground, deeds, how, asked, withheld })?);
+            planned.push(self.plan_with_retries(StoreRevert { ground, deeds, how, asked, withheld })?);
         }
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
-        self.carry_out(planned, RevertSummary::restore(left_out), options)
+        self.execute_reverts(planned, RevertSummary::restore(left_out), options)
     }
 }
 
 /// What has happened since a version at these places or below.
-pub(super) fn since(
+pub(super) fn revisions_since(
     ground: &StoreGroup<'_>,
     version: RevisionNumber,
     below: &[StorePath],
 ) -> StoreResult<RevisionSet> {
-    let mut deeds = ground.store.between(version, RevisionNumber::NOW, below)?;
-    keep_below(&mut deeds, below);
-    leave_scratch(&mut deeds, &ground.workspaces);
+    let mut deeds = ground.store.changes_between(version, RevisionNumber::NOW, below)?;
+    retain_below(&mut deeds, below);
+    remove_scratch(&mut deeds, &ground.workspaces);
     Ok(deeds)
 }
 
 /// Refuses a version that is no longer kept. A Store that can't be looked at as of a version tells what it has.
-pub(super) fn still_kept(store: &dyn Store, version: RevisionNumber) -> StoreResult<()> {
+pub(super) fn check_retained(store: &dyn Store, version: RevisionNumber) -> StoreResult<()> {
     match store.as_of(version) {
         Err(cause @ StoreError::Expired(_)) => Err(cause),
         // A fork was not there before it was made, and then what it tells is all that it did.
@@ -122,7 +122,7 @@ pub(super) fn still_kept(store: &dyn Store, version: RevisionNumber) -> StoreRes
 }
 
 /// Leaves only what is at one of these paths or below, now or then, and the directories that it needs to come back.
-fn keep_below(deeds: &mut RevisionSet, below: &[StorePath]) {
+fn retain_below(deeds: &mut RevisionSet, below: &[StorePath]) {
     let inside = |path: &StorePath| below.iter().any(|top| path.is_at_or_below(top));
     let leads = |state: &NodeState| {
         state.kind == NodeKind::Directory && below.iter().any(|top| top.is_at_or_below(&state.path))
@@ -145,10 +145,10 @@ fn keep_below(deeds: &mut RevisionSet, below: &[StorePath]) {
 }
 
 /// What has no history stays as it is.
-fn leave_scratch(deeds: &mut RevisionSet, workspaces: &[&Workspace]) {
+fn remove_scratch(deeds: &mut RevisionSet, workspaces: &[&Workspace]) {
     let is_scratch = |state: &NodeState| {
         workspaces.iter().any(|workspace| {
-            let below = state.path.below(workspace.mount().path());
+            let below = state.path.strip_prefix(workspace.mount().path());
             below.is_some_and(|below| workspace.scratch().matches_bytes(below))
         })
     };

@@ -13,7 +13,7 @@ use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::history::execute::{PlannedRevert, RevertSource, RevertSummary, StoreRevert};
 use crate::vfs::history::order::newest_first;
-use crate::vfs::history::{StoreGroup, some, unknown};
+use crate::vfs::history::{StoreGroup, not_in_history, require_groups};
 
 /// How often operations are chosen anew because someone else undid some of them meanwhile.
 const MAX_ATTEMPTS: usize = 8;
@@ -98,10 +98,10 @@ impl Vfs {
 
 /// Makes a conflict of each directory that stays because something else is in it, where nothing else of its operation
 /// can be undone: such an operation has an effect, and must not be passed over.
-fn hold(chosen: &[Operation], planned: &mut [PlannedRevert<'_>]) {
+fn report_kept_directories(chosen: &[Operation], planned: &mut [PlannedRevert<'_>]) {
     let effective: HashSet<OperationId> = planned
         .iter()
-        .flat_map(|part| part.steps.effective.iter().copied().chain(part.unfinished()))
+        .flat_map(|part| part.steps.effective.iter().copied().chain(part.incomplete_operations()))
         .collect();
     let held = |id: &OperationId| !effective.contains(id) && chosen.iter().any(|one| one.id == *id);
     for part in planned {
@@ -113,47 +113,47 @@ fn hold(chosen: &[Operation], planned: &mut [PlannedRevert<'_>]) {
 
 impl Call<'_> {
     fn undo(&self, what: UndoTarget, options: UndoOptions) -> Result<RevertResult> {
-        self.is_dry_run(options.dry_run);
-        let grounds = some(self.grounds(Access::Restore), Access::Restore)?;
+        self.set_dry_run(options.dry_run);
+        let grounds = require_groups(self.store_groups(Access::Restore), Access::Restore)?;
         let mut idle = HashSet::new();
         for _ in 0..MAX_PASSES {
-            let (mut chosen, all) = self.chosen_deeds(&grounds, what, &mut idle)?;
+            let (mut chosen, all) = self.choose_revisions(&grounds, what, &mut idle)?;
             let mut planned = Vec::new();
             for (ground, deeds) in grounds.iter().zip(all) {
                 if !deeds.deeds.is_empty() {
                     let (ground, how, withheld) = (ground.clone(), RevertMode::Merged, BTreeSet::new());
                     let part = StoreRevert { ground, deeds, how, asked: RevertSource::Deeds, withheld };
-                    planned.push(self.plan_part(part)?);
+                    planned.push(self.plan_with_retries(part)?);
                 }
             }
-            hold(&chosen, &mut planned);
+            report_kept_directories(&chosen, &mut planned);
             let mut wanted: HashSet<OperationId> =
-                planned.iter().flat_map(PlannedRevert::unfinished).collect();
+                planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
             wanted.extend(planned.iter().flat_map(|part| &part.steps.effective));
             let without_effect: Vec<_> =
                 chosen.iter().map(|one| one.id).filter(|id| !wanted.contains(id)).collect();
             if without_effect.is_empty() || !matches!(what, UndoTarget::Last(_)) {
                 chosen.retain(|operation| wanted.contains(&operation.id));
-                return self.carry_out(planned, RevertSummary::undo(chosen), options);
+                return self.execute_reverts(planned, RevertSummary::undo(chosen), options);
             }
             // The last operations are the last ones that have an effect: nobody is stuck at one that has none.
             idle.extend(without_effect);
         }
-        Err(grounds[0].failed(StoreError::Conflict))
+        Err(grounds[0].store_error(StoreError::Conflict))
     }
 
     /// The operations that are to be undone, and what they did on each Store.
     ///
     /// Operations are chosen without what they did, which may be much.
-    fn chosen_deeds(
+    fn choose_revisions(
         &self,
         grounds: &[StoreGroup<'_>],
         what: UndoTarget,
         idle: &mut HashSet<OperationId>,
     ) -> Result<(Vec<Operation>, Vec<RevisionSet>)> {
         for _ in 0..MAX_ATTEMPTS {
-            let mut chosen = self.chosen(grounds, what, idle)?;
-            let mut all = self.deeds_of(grounds, &chosen)?;
+            let mut chosen = self.choose_operations(grounds, what, idle)?;
+            let mut all = self.revisions_of(grounds, &chosen)?;
             let ids = |all: &[RevisionSet]| -> HashSet<OperationId> {
                 all.iter().flat_map(|deeds| &deeds.deeds).map(|deed| deed.operation.id).collect()
             };
@@ -171,11 +171,11 @@ impl Call<'_> {
             // What came to nothing is none of the last ones.
             idle.extend(nothing);
         }
-        Err(grounds[0].failed(StoreError::Conflict))
+        Err(grounds[0].store_error(StoreError::Conflict))
     }
 
     /// The operations that are to be undone, newest first; those that are known to be `idle` are passed over.
-    fn chosen(
+    fn choose_operations(
         &self,
         grounds: &[StoreGroup<'_>],
         what: UndoTarget,
@@ -183,7 +183,7 @@ impl Call<'_> {
     ) -> Result<Vec<Operation>> {
         let (since, count) = match what {
             UndoTarget::Operation(id) => {
-                return self.one_of_ones_own(grounds, id).map(|operation| vec![operation]);
+                return self.own_operation(grounds, id).map(|operation| vec![operation]);
             }
             UndoTarget::Since(since) => (since, usize::MAX),
             UndoTarget::Last(count) => (Timestamp(i64::MIN), count),
@@ -191,8 +191,8 @@ impl Call<'_> {
         let mut told = Vec::with_capacity(grounds.len());
         for ground in grounds {
             let limit = count.saturating_add(idle.len());
-            let standing = ground.store.standing(&self.shared().identity.agent, since, limit);
-            told.push((&**ground.store, standing.map_err(|cause| ground.failed(cause))?));
+            let standing = ground.store.undoable_operations(&self.shared().identity.agent, since, limit);
+            told.push((&**ground.store, standing.map_err(|cause| ground.store_error(cause))?));
         }
         let ordered = newest_first(told, |(version, operation)| (*version, operation.at));
         let mut operations: Vec<Operation> = ordered.into_iter().map(|(_, operation)| operation).collect();
@@ -203,12 +203,12 @@ impl Call<'_> {
     }
 
     /// An operation of the caller's that has not been undone on every Store.
-    fn one_of_ones_own(&self, grounds: &[StoreGroup<'_>], id: OperationId) -> Result<Operation> {
+    fn own_operation(&self, grounds: &[StoreGroup<'_>], id: OperationId) -> Result<Operation> {
         let agent = Some(self.shared().identity.agent.clone());
         let query = RevisionQuery { agent, operations: Some(vec![id]), limit: 1, ..RevisionQuery::all() };
         let mut known = false;
         for ground in grounds {
-            let found = ground.store.deeds(&query).map_err(|cause| ground.failed(cause))?;
+            let found = ground.store.revisions(&query).map_err(|cause| ground.store_error(cause))?;
             if let Some(deed) = found.deeds.into_iter().next() {
                 known = true;
                 if !deed.undone {
@@ -216,20 +216,20 @@ impl Call<'_> {
                 }
             }
         }
-        Err(unknown(match known {
+        Err(not_in_history(match known {
             true => format!("operation {id} of yours that has not been taken back already"),
             false => format!("operation {id} of yours"),
         }))
     }
 
     /// What these operations did, on one Store after the other.
-    fn deeds_of(&self, grounds: &[StoreGroup<'_>], operations: &[Operation]) -> Result<Vec<RevisionSet>> {
+    fn revisions_of(&self, grounds: &[StoreGroup<'_>], operations: &[Operation]) -> Result<Vec<RevisionSet>> {
         let ids = operations.iter().map(|operation| operation.id).collect();
         let agent = Some(self.shared().identity.agent.clone());
         let query = RevisionQuery { agent, operations: Some(ids), ..RevisionQuery::all() };
         grounds
             .iter()
-            .map(|ground| ground.store.deeds(&query).map_err(|cause| ground.failed(cause)))
+            .map(|ground| ground.store.revisions(&query).map_err(|cause| ground.store_error(cause)))
             .collect()
     }
 }

@@ -6,7 +6,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Content, NodeId, Precondition, PutOptions, Step, StoreError, SyncPolicy};
 use crate::vfs::call::Call;
-use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, path_in, stale, still};
+use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, child_path, expected_nodes, symlink_as_conflict};
 use crate::vfs::open::HostRights;
 use crate::vfs::own_files::PriorContent;
 use crate::vfs::resolve::ResolvedPath;
@@ -15,10 +15,10 @@ use crate::vfs::{OpenFile, OpenOptions};
 impl NodeApi {
     /// Opens a file that was found before.
     pub fn open(&self, path: &VfsPath, node: NodeId, options: OpenOptions) -> Result<OpenFile> {
-        let (file, _) = self.vfs.part("open", [Ok(path.clone())], |call, [path]| {
-            let spot = call.to_open(path, options)?;
+        let (file, _) = self.vfs.subcall("open", [Ok(path.clone())], |call, [path]| {
+            let spot = call.authorize_open(path, options)?;
             let rights = if options.read { HostRights::Read } else { HostRights::Write };
-            call.open_here(&spot, Some(node), rights, options)
+            call.open_resolved(&spot, Some(node), rights, options)
         })?;
         if options.truncate {
             file.set_size(0)?;
@@ -28,9 +28,9 @@ impl NodeApi {
 
     /// Opens a file once more that has no name any more: the same file, for what is asked now.
     pub fn reopen(&self, file: &OpenFile, options: OpenOptions) -> Result<OpenFile> {
-        let (again, _) = self.vfs.part("open", [Ok(file.path().clone())], |call, [path]| {
-            let spot = call.to_open(path, options)?;
-            call.opened(file.open_node(), &spot, options)
+        let (again, _) = self.vfs.subcall("open", [Ok(file.path().clone())], |call, [path]| {
+            let spot = call.authorize_open(path, options)?;
+            call.open_file(file.open_node(), &spot, options)
         })?;
         if options.truncate {
             again.set_size(0)?;
@@ -47,57 +47,66 @@ impl NodeApi {
         expect: Precondition,
         options: OpenOptions,
     ) -> Result<(OpenFile, Lookup)> {
-        let ((file, looked), changed) = self.vfs.part("open", [path_in(seat, name)], |call, [path]| {
-            let spot = call.to_open(path, options)?;
-            spot.check_not_leading()?;
-            let put = PutOptions {
-                expect: Precondition::Absent,
-                parents: call.parents_of(seat),
-                mode: Some(mode),
-                keep: spot.keep(),
-                ..PutOptions::default()
-            };
-            self.specials.check_free(seat.node, &spot)?;
-            let is_new = options.truncate || expect == Precondition::Absent;
-            call.leaves(&spot, if is_new { PriorContent::Nothing } else { PriorContent::Something });
-            let write =
-                |put| Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
-            let change = |put| call.change_at(&spot, vec![write(put)], still(&[(&spot, seat)]));
-            let over = PutOptions { expect: Precondition::Any, mode: None, ..put.clone() };
-            let (made, rights) = match change(put) {
-                // Where the caller may not look, opening a file that is there makes as many versions as making one does, in the
-                // same operation.
-                Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                    if expect == Precondition::Any && spot.sight() == Visibility::Blind =>
-                {
-                    if options.truncate {
-                        change(over)?;
-                    } else {
-                        call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.failed(cause))?;
+        let ((file, looked), changed) =
+            self.vfs.subcall("open", [child_path(seat, name)], |call, [path]| {
+                let spot = call.authorize_open(path, options)?;
+                spot.check_not_protected_ancestor()?;
+                let put = PutOptions {
+                    expect: Precondition::Absent,
+                    parents: call.parents_policy(seat),
+                    mode: Some(mode),
+                    keep: spot.displaced_content(),
+                    ..PutOptions::default()
+                };
+                self.specials.check_free(seat.node, &spot)?;
+                let is_new = options.truncate || expect == Precondition::Absent;
+                call.note_prior_content(
+                    &spot,
+                    if is_new { PriorContent::Nothing } else { PriorContent::Something },
+                );
+                let write =
+                    |put| Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
+                let change = |put| call.change_at(&spot, vec![write(put)], expected_nodes(&[(&spot, seat)]));
+                let over = PutOptions { expect: Precondition::Any, mode: None, ..put.clone() };
+                let (made, rights) = match change(put) {
+                    // Where the caller may not look, opening a file that is there makes as many versions as making one does, in the
+                    // same operation.
+                    Err(Error::Store { cause: StoreError::AlreadyExists, .. })
+                        if expect == Precondition::Any && spot.visibility() == Visibility::Blind =>
+                    {
+                        if options.truncate {
+                            change(over)?;
+                        } else {
+                            call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.store_error(cause))?;
+                        }
+                        let there = spot
+                            .store()
+                            .stat(&spot.place)
+                            .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
+                        (Some(there.node), HostRights::Write)
                     }
-                    let there = spot.store().stat(&spot.place).map_err(|cause| spot.failed(stale(cause)))?;
-                    (Some(there.node), HostRights::Write)
+                    Err(Error::Store { cause: StoreError::AlreadyExists, .. })
+                        if expect == Precondition::Any && options.read =>
+                    {
+                        (None, HostRights::Read)
+                    }
+                    Err(Error::Store { cause: StoreError::AlreadyExists, .. })
+                        if expect == Precondition::Any =>
+                    {
+                        (None, HostRights::Write)
+                    }
+                    // The program that makes a file may read and write it, whatever mode it gives the file.
+                    made => (Some(made?.node), HostRights::Write),
+                };
+                let file = call.open_resolved(&spot, None, rights, options)?;
+                if made == Some(file.node()) {
+                    file.mark_created_by(call);
                 }
-                Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                    if expect == Precondition::Any && options.read =>
-                {
-                    (None, HostRights::Read)
-                }
-                Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Precondition::Any => {
-                    (None, HostRights::Write)
-                }
-                // The program that makes a file may read and write it, whatever mode it gives the file.
-                made => (Some(made?.node), HostRights::Write),
-            };
-            let file = call.open_here(&spot, None, rights, options)?;
-            if made == Some(file.node()) {
-                file.was_created_by(call);
-            }
-            let looked = self.made(&spot, file.attr());
-            Ok((file, looked))
-        })?;
+                let looked = self.created_lookup(&spot, file.attr());
+                Ok((file, looked))
+            })?;
         if changed {
-            file.is_recorded();
+            file.mark_recorded();
         } else if options.truncate {
             file.set_size(0)?;
         }
@@ -107,25 +116,26 @@ impl NodeApi {
 
 impl<'v> Call<'v> {
     /// Judges a path for all that it is opened for.
-    fn to_open(&self, path: &VfsPath, options: OpenOptions) -> Result<ResolvedPath<'v>> {
-        let spot = self.enter(path, if options.read { Access::Read } else { Access::Write })?;
+    fn authorize_open(&self, path: &VfsPath, options: OpenOptions) -> Result<ResolvedPath<'v>> {
+        let spot = self.authorize(path, if options.read { Access::Read } else { Access::Write })?;
         if options.read && options.write {
-            return self.enter(path, Access::Write);
+            return self.authorize(path, Access::Write);
         }
         Ok(spot)
     }
 
-    fn open_here(
+    fn open_resolved(
         &self,
         spot: &ResolvedPath<'_>,
         meant: Option<NodeId>,
         rights: HostRights,
         options: OpenOptions,
     ) -> Result<OpenFile> {
-        let node = self.open_node(spot, rights).map_err(|cause| spot.failed(stale(cause)))?;
+        let node =
+            self.open_node(spot, rights).map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
         if meant.is_some_and(|meant| meant != node.node()) {
-            return Err(spot.failed(StoreError::Conflict));
+            return Err(spot.store_error(StoreError::Conflict));
         }
-        self.opened(node, spot, options)
+        self.open_file(node, spot, options)
     }
 }

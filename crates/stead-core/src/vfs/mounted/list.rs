@@ -5,7 +5,7 @@ use crate::name::Name;
 use crate::scope::Access;
 use crate::store::{Listing, NodeKind, Page, StoreError};
 use crate::vfs::call::Call;
-use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, path_in, stale};
+use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, child_path, symlink_as_conflict};
 use crate::vfs::resolve::Resolution;
 
 /// A page of a directory.
@@ -22,25 +22,25 @@ impl NodeApi {
     /// the same, it holds the same names.
     pub fn begin_list(&self, seat: &DirectoryRef) -> Result<Lookup> {
         self.vfs.call("list", [Ok(seat.path.clone())], |call, [path]| {
-            call.lead(path, Access::Read)?;
-            let looked = self.looked(call, path);
-            call.check_seat(seat)?;
+            call.route_and_authorize(path, Access::Read)?;
+            let looked = self.lookup_in_call(call, path);
+            call.check_directory(seat)?;
             looked
         })
     }
 
     /// The first page of a directory.
     pub fn list(&self, seat: &DirectoryRef, limit: usize) -> Result<DirectoryPage> {
-        self.vfs.unrecorded("list", [Ok(seat.path.clone())], |call, _| {
+        self.vfs.unaudited_call("list", [Ok(seat.path.clone())], |call, _| {
             let mut listed = self.page(call, seat, None, limit)?;
             let mut levels = Vec::new();
-            for name in call.shared().router.names_below(&seat.path) {
+            for name in call.shared().router.child_names(&seat.path) {
                 let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
-                levels.push((name.clone(), self.look(seat, &name)?));
+                levels.push((name.clone(), self.lookup(seat, &name)?));
             }
             for name in self.specials.names_in(seat.node) {
                 // What a Store holds under the name goes before.
-                let looked = self.look(seat, &name).ok();
+                let looked = self.lookup(seat, &name).ok();
                 levels.extend(
                     looked
                         .filter(|looked| matches!(looked.attr.kind, NodeKind::Special(_)))
@@ -53,9 +53,9 @@ impl NodeApi {
     }
 
     /// The next page.
-    pub fn list_on(&self, seat: &DirectoryRef, after: &Name, limit: usize) -> Result<DirectoryPage> {
+    pub fn list_next(&self, seat: &DirectoryRef, after: &Name, limit: usize) -> Result<DirectoryPage> {
         let path = [Ok(seat.path.clone())];
-        self.vfs.unrecorded("list", path, |call, _| self.page(call, seat, Some(after.clone()), limit))
+        self.vfs.unaudited_call("list", path, |call, _| self.page(call, seat, Some(after.clone()), limit))
     }
 
     fn page(
@@ -65,28 +65,28 @@ impl NodeApi {
         after: Option<Name>,
         limit: usize,
     ) -> Result<DirectoryPage> {
-        let Resolution::Spot(spot) = call.lead(&seat.path, Access::Read)? else {
+        let Resolution::Spot(spot) = call.route_and_authorize(&seat.path, Access::Read)? else {
             return Ok(DirectoryPage { entries: Vec::new(), next: None });
         };
         let page = Page { after, limit: limit.max(1) };
-        let since = self.vfs.shared.open.moment();
+        let since = self.vfs.shared.open.commit_mark();
         let listing = match spot.store().list(&spot.place, &page) {
-            Err(StoreError::NotFound) if call.is_level(&spot) => {
+            Err(StoreError::NotFound) if call.is_synthetic_directory(&spot) => {
                 Listing { entries: Vec::new(), total: 0, more: false }
             }
-            listing => listing.map_err(|cause| spot.failed(stale(cause)))?,
+            listing => listing.map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?,
         };
-        call.check_seat(seat)?;
+        call.check_directory(seat)?;
         let next = listing.entries.last().filter(|_| listing.more).map(|entry| entry.name.clone());
-        let levels = call.shared().router.names_below(&seat.path);
+        let levels = call.shared().router.child_names(&seat.path);
         let mut entries = Vec::with_capacity(listing.entries.len());
         for entry in listing.entries {
             // A name that no path can hold can't be asked for either; one that leads to a Workspace is told as that.
-            let Ok(path) = path_in(seat, &entry.name) else { continue };
-            if entry.name.as_plain().is_some_and(|name| levels.contains(name)) {
+            let Ok(path) = child_path(seat, &entry.name) else { continue };
+            if entry.name.as_path_component().is_some_and(|name| levels.contains(name)) {
                 continue;
             }
-            entries.push((entry.name, Lookup { path, ..self.shown(&spot, entry.attr, since) }));
+            entries.push((entry.name, Lookup { path, ..self.visible_lookup(&spot, entry.attr, since) }));
         }
         Ok(DirectoryPage { entries, next })
     }

@@ -6,7 +6,7 @@ use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{Attr, NodeId, NodeKind, StoreError, VersionTag};
 use crate::vfs::call::Call;
-use crate::vfs::mounted::{DirectoryRef, NodeApi, path_in, stale};
+use crate::vfs::mounted::{DirectoryRef, NodeApi, child_path, symlink_as_conflict};
 use crate::vfs::open::CommitMark;
 use crate::vfs::resolve::{Resolution, ResolvedPath};
 use crate::workspace::Workspace;
@@ -29,26 +29,26 @@ pub struct Lookup {
     pub attr: Attr,
 }
 
-fn missing(path: &VfsPath) -> Error {
+fn not_found(path: &VfsPath) -> Error {
     Error::Store { path: path.clone(), sight: Visibility::Blind, cause: StoreError::NotFound }
 }
 
 impl NodeApi {
     /// What has that name.
-    pub fn look(&self, seat: &DirectoryRef, name: &Name) -> Result<Lookup> {
+    pub fn lookup(&self, seat: &DirectoryRef, name: &Name) -> Result<Lookup> {
         // Nothing can have a name that no path can hold.
         let missing = |_| Error::Store {
             path: seat.path.clone(),
             sight: Visibility::Sees,
             cause: StoreError::NotFound,
         };
-        let path = path_in(seat, name).map_err(missing)?;
-        self.vfs.unrecorded("look", [Ok(path)], |call, [path]| {
-            let looked = self.looked(call, path);
-            call.check_seat(seat)?;
+        let path = child_path(seat, name).map_err(missing)?;
+        self.vfs.unaudited_call("look", [Ok(path)], |call, [path]| {
+            let looked = self.lookup_in_call(call, path);
+            call.check_directory(seat)?;
             match looked {
                 Err(Error::Store { cause: StoreError::NotFound, .. }) => {
-                    self.special_in(call, seat, path).map_or(looked, Ok)
+                    self.find_special(call, seat, path).map_or(looked, Ok)
                 }
                 looked => looked,
             }
@@ -56,63 +56,64 @@ impl NodeApi {
     }
 
     /// What is at a path.
-    pub fn look_at(&self, path: &VfsPath) -> Result<Lookup> {
-        self.vfs.unrecorded("look", [Ok(path.clone())], |call, [path]| self.looked(call, path))
+    pub fn lookup_path(&self, path: &VfsPath) -> Result<Lookup> {
+        self.vfs.unaudited_call("look", [Ok(path.clone())], |call, [path]| self.lookup_in_call(call, path))
     }
 
     /// Where the symlink at a path leads, as it was written.
     pub fn link_target(&self, path: &VfsPath) -> Result<Vec<u8>> {
-        self.vfs.unrecorded("read_link", [Ok(path.clone())], |call, [path]| {
-            let spot = call.enter(path, Access::Read)?;
-            spot.store().read_link(&spot.place).map_err(|cause| spot.failed(stale(cause)))
+        self.vfs.unaudited_call("read_link", [Ok(path.clone())], |call, [path]| {
+            let spot = call.authorize(path, Access::Read)?;
+            spot.store().read_link(&spot.place).map_err(|cause| spot.store_error(symlink_as_conflict(cause)))
         })
     }
 
-    pub(super) fn looked(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
+    pub(super) fn lookup_in_call(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
         let router = &call.shared().router;
         let Some(route) = router.route(path) else {
-            call.lead(path, Access::Read)?;
-            return Ok(self.level(path, None));
+            call.route_and_authorize(path, Access::Read)?;
+            return Ok(self.synthetic_lookup(path, None));
         };
         let leads = route.below.is_empty() || router.nested(path).next().is_some();
         if route.workspace.barrier().is_some() {
             // Its own name is shown, and what leads to Workspaces inside it.
             return if leads {
-                Ok(self.level(path, None))
+                Ok(self.synthetic_lookup(path, None))
             } else {
-                call.lead(path, Access::Read).and(Err(missing(path)))
+                call.route_and_authorize(path, Access::Read).and(Err(not_found(path)))
             };
         }
         let found = match route.workspace.scope() {
-            AccessScope::WriteOnly => self.felt(path, route.workspace, route.below),
-            _ => self.seen(call, path),
+            AccessScope::WriteOnly => self.lookup_write_only(path, route.workspace, route.below),
+            _ => self.lookup_visible(call, path),
         };
         match found {
             Ok(looked) => Ok(Lookup { is_level: looked.attr.kind == NodeKind::Directory && leads, ..looked }),
             // A Workspace is shown also where its Store has nothing yet, or can't be looked into.
-            Err(_) if route.below.is_empty() => Ok(self.level(path, Some(route.workspace))),
+            Err(_) if route.below.is_empty() => Ok(self.synthetic_lookup(path, Some(route.workspace))),
             Err(Error::Store { cause: StoreError::NotFound, .. }) if leads => {
-                Ok(self.level(path, Some(route.workspace)))
+                Ok(self.synthetic_lookup(path, Some(route.workspace)))
             }
             Err(error) => Err(error),
         }
     }
 
-    fn seen(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
-        let Resolution::Spot(spot) = call.lead(path, Access::Read)? else {
+    fn lookup_visible(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
+        let Resolution::Spot(spot) = call.route_and_authorize(path, Access::Read)? else {
             unreachable!("the path was routed into a Workspace")
         };
-        let since = self.vfs.shared.open.moment();
-        let attr = spot.store().stat(&spot.place).map_err(|cause| spot.failed(stale(cause)))?;
-        Ok(self.shown(&spot, attr, since))
+        let since = self.vfs.shared.open.commit_mark();
+        let attr =
+            spot.store().stat(&spot.place).map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
+        Ok(self.visible_lookup(&spot, attr, since))
     }
 
     /// What is at a spot that the caller may look at, read after that moment.
-    pub(super) fn shown(&self, spot: &ResolvedPath<'_>, attr: Attr, since: CommitMark) -> Lookup {
-        let attr = self.vfs.shared.open.over(spot.workspace.mount().store(), attr, since);
+    pub(super) fn visible_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr, since: CommitMark) -> Lookup {
+        let attr = self.vfs.shared.open.overlay_attr(spot.workspace.mount().store(), attr, since);
         Lookup {
             path: spot.path.clone(),
-            workspace: Some(self.number(spot.workspace)),
+            workspace: Some(self.workspace_index(spot.workspace)),
             is_level: false,
             is_blind: false,
             node: Some(attr.node),
@@ -121,47 +122,47 @@ impl NodeApi {
     }
 
     /// In a WRITE_ONLY Workspace only the kind is told, and only of what was made here.
-    fn felt(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Lookup> {
+    fn lookup_write_only(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Lookup> {
         let failed = |cause| Error::Store { path: path.clone(), sight: Visibility::Sees, cause };
         let mount = workspace.mount();
-        let attr = mount.store().stat(&mount.place(below)).map_err(|cause| match cause {
+        let attr = mount.store().stat(&mount.node_path(below)).map_err(|cause| match cause {
             cause @ (StoreError::Unavailable { .. } | StoreError::Corrupt(_)) => failed(cause),
             // Whatever else is there or not, nothing was made here.
             _ => failed(StoreError::NotFound),
         })?;
-        let number = self.number(workspace);
+        let number = self.workspace_index(workspace);
         if !below.is_empty() && !self.made.lock().contains(&(number, attr.node)) {
             return Err(failed(StoreError::NotFound));
         }
-        Ok(self.blind(path, number, attr))
+        Ok(self.hidden_lookup(path, number, attr))
     }
 
     /// What was made where the caller may not look.
-    pub(super) fn made(&self, spot: &ResolvedPath<'_>, attr: Attr) -> Lookup {
-        if spot.sight() == Visibility::Sees {
-            return self.shown(spot, attr, self.vfs.shared.open.moment());
+    pub(super) fn created_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr) -> Lookup {
+        if spot.visibility() == Visibility::Sees {
+            return self.visible_lookup(spot, attr, self.vfs.shared.open.commit_mark());
         }
-        let number = self.number(spot.workspace);
+        let number = self.workspace_index(spot.workspace);
         self.made.lock().insert((number, attr.node));
-        self.blind(&spot.path, number, attr)
+        self.hidden_lookup(&spot.path, number, attr)
     }
 
-    fn blind(&self, path: &VfsPath, workspace: usize, attr: Attr) -> Lookup {
+    fn hidden_lookup(&self, path: &VfsPath, workspace: usize, attr: Attr) -> Lookup {
         let mode = if attr.kind == NodeKind::Directory { 0o300 } else { 0o200 };
         let node = attr.node;
-        let attr = Attr { node, mode, ..self.nothing(attr.kind) };
+        let attr = Attr { node, mode, ..self.placeholder_attr(attr.kind) };
         let (path, workspace) = (path.clone(), Some(workspace));
         Lookup { path, workspace, is_level: false, is_blind: true, node: Some(node), attr }
     }
 
-    fn level(&self, path: &VfsPath, workspace: Option<&Workspace>) -> Lookup {
-        let attr = self.nothing(NodeKind::Directory);
-        let workspace = workspace.map(|workspace| self.number(workspace));
+    fn synthetic_lookup(&self, path: &VfsPath, workspace: Option<&Workspace>) -> Lookup {
+        let attr = self.placeholder_attr(NodeKind::Directory);
+        let workspace = workspace.map(|workspace| self.workspace_index(workspace));
         Lookup { path: path.clone(), workspace, is_level: true, is_blind: false, node: None, attr }
     }
 
     /// Attributes that tell nothing but the kind.
-    fn nothing(&self, kind: NodeKind) -> Attr {
+    fn placeholder_attr(&self, kind: NodeKind) -> Attr {
         let (node, modified, tag) = (NodeId::ROOT, self.since, VersionTag(0));
         Attr { node, kind, size: 0, mode: 0o755, created: None, modified, changed: modified, tag }
     }

@@ -91,40 +91,40 @@ impl NodeApi {
     }
 
     /// Remembers from now on which versions are made through this door, for [`Mounted::others`].
-    pub fn follow(&self) {
-        self.vfs.shared.own.follow();
+    pub fn track_own_revisions(&self) {
+        self.vfs.shared.own.start_tracking();
     }
 
     /// What others have changed, of all that a Store's feed tells. It has to be asked in the feed's order.
-    pub fn others(&self, store: &dyn Store, feed: Feed) -> Vec<FeedEntry> {
+    pub fn foreign_changes(&self, store: &dyn Store, feed: Feed) -> Vec<FeedEntry> {
         let own = &self.vfs.shared.own;
         // The feed may tell of a change before whoever makes it knows.
-        own.settle();
+        own.wait_for_pending();
         let mut changes = feed.changes;
-        changes.retain(|changed| !own.includes(store, changed.version));
-        own.forget(store, feed.cursor);
+        changes.retain(|changed| !own.contains(store, changed.version));
+        own.forget_up_to(store, feed.cursor);
         changes
     }
 
     /// The allowance that a path counts against and how much of it is used: the one of which least is left.
-    pub fn allowance(&self, path: &VfsPath) -> Result<Option<(QuotaLimits, Usage)>> {
-        self.vfs.unrecorded("statfs", [Ok(path.clone())], |call, [path]| {
+    pub fn tightest_quota(&self, path: &VfsPath) -> Result<Option<(QuotaLimits, Usage)>> {
+        self.vfs.unaudited_call("statfs", [Ok(path.clone())], |call, [path]| {
             let Some(route) = call.shared().router.route(path) else { return Ok(None) };
             if route.workspace.barrier().is_some() {
                 return Ok(None);
             }
             let store = &**route.workspace.mount().store();
-            let place = route.workspace.mount().place(route.below);
-            let failed = |cause| call.about(path, route.workspace, cause);
+            let place = route.workspace.mount().node_path(route.below);
+            let failed = |cause| call.store_error(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
-            let quotas = call.quotas_on(store, DraftCounting::Counted).map_err(failed)?;
-            let withheld = call.withheld_limits(store, &quotas);
+            let quotas = call.quotas_for(store, DraftCounting::Counted).map_err(failed)?;
+            let withheld = call.undisclosed_limits(store, &quotas);
             for quota in quotas {
-                if !quota.places().any(|root| place.path.is_at_or_below(root)) {
+                if !quota.roots().any(|root| place.path.is_at_or_below(root)) {
                     continue;
                 }
                 let mut usage = quota.elsewhere;
-                for root in quota.places() {
+                for root in quota.roots() {
                     usage = usage.plus(store.usage(root).map_err(failed)?);
                 }
                 // Where something counts that may not be looked at, the limit alone is told.
@@ -145,14 +145,14 @@ impl NodeApi {
         })
     }
 
-    fn number(&self, workspace: &Workspace) -> usize {
+    fn workspace_index(&self, workspace: &Workspace) -> usize {
         let found = self.workspaces.iter().position(|known| known.prefix() == workspace.prefix());
         found.expect("a door has the same Workspaces as long as it is there")
     }
 }
 
 /// The path of a name in a directory.
-fn path_in(seat: &DirectoryRef, name: &Name) -> ParsedPath {
+fn child_path(seat: &DirectoryRef, name: &Name) -> ParsedPath {
     let text = std::str::from_utf8(name.as_bytes()).map_err(|_| PathError::NotText(name.to_string()))?;
     VfsPath::parse(text)?;
     seat.path.join(text)
@@ -160,40 +160,40 @@ fn path_in(seat: &DirectoryRef, name: &Name) -> ParsedPath {
 
 impl Call<'_> {
     /// A Store's answer about a path.
-    fn about(&self, path: &VfsPath, workspace: &Workspace, cause: StoreError) -> Error {
+    fn store_error(&self, path: &VfsPath, workspace: &Workspace, cause: StoreError) -> Error {
         Error::Store { path: path.clone(), sight: crate::error::Visibility::of(workspace.scope()), cause }
     }
 
     /// Makes sure that a directory is still where the caller takes it to be. What was found by its path is in it then.
-    fn check_seat(&self, seat: &DirectoryRef) -> Result<()> {
+    fn check_directory(&self, seat: &DirectoryRef) -> Result<()> {
         let Some(route) = self.shared().router.route(&seat.path) else { return Ok(()) };
         let Some(node) = seat.node.filter(|_| !route.below.is_empty()) else { return Ok(()) };
         let mount = route.workspace.mount();
-        match mount.store().stat(&mount.place(route.below)) {
+        match mount.store().stat(&mount.node_path(route.below)) {
             Ok(attr) if attr.node == node => Ok(()),
             Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {
-                Err(self.about(&seat.path, route.workspace, StoreError::Conflict))
+                Err(self.store_error(&seat.path, route.workspace, StoreError::Conflict))
             }
-            Err(cause) => Err(self.about(&seat.path, route.workspace, cause)),
+            Err(cause) => Err(self.store_error(&seat.path, route.workspace, cause)),
         }
     }
 
     /// Whether missing parents of a spot are made: only those that are shown although they are not there.
-    fn parents_of(&self, seat: &DirectoryRef) -> Parents {
+    fn parents_policy(&self, seat: &DirectoryRef) -> Parents {
         if seat.node.is_none() { Parents::Create } else { Parents::Required }
     }
 }
 
 /// The directories that a change is meant for.
-fn still(spots: &[(&ResolvedPath<'_>, &DirectoryRef)]) -> Vec<(StorePath, NodeId)> {
+fn expected_nodes(spots: &[(&ResolvedPath<'_>, &DirectoryRef)]) -> Vec<(StorePath, NodeId)> {
     let held = |(spot, seat): &(&ResolvedPath<'_>, &DirectoryRef)| {
-        let (parent, _) = spot.place.path.split()?;
+        let (parent, _) = spot.place.path.parent_and_name()?;
         Some((StorePath::from_checked(parent), seat.node?))
     };
     spots.iter().filter_map(held).collect()
 }
 
 /// A symlink where a directory was: it is another one by now.
-fn stale(cause: StoreError) -> StoreError {
+fn symlink_as_conflict(cause: StoreError) -> StoreError {
     if let StoreError::Link(_) = cause { StoreError::Conflict } else { cause }
 }

@@ -10,48 +10,48 @@ use crate::store::{
     SyncPolicy, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage};
-use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, path_in, stale, still};
+use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, child_path, expected_nodes, symlink_as_conflict};
 use crate::vfs::resolve::ResolvedPath;
 
 impl NodeApi {
     /// Makes a directory.
     pub fn mkdir(&self, seat: &DirectoryRef, name: &Name, mode: u32) -> Result<Lookup> {
-        self.vfs.call("mkdir", [path_in(seat, name)], |call, [path]| {
-            let spot = call.enter(path, Access::Write)?;
+        self.vfs.call("mkdir", [child_path(seat, name)], |call, [path]| {
+            let spot = call.authorize(path, Access::Write)?;
             self.specials.check_free(seat.node, &spot)?;
             let step =
-                Step::Mkdir { at: spot.place.clone(), parents: call.parents_of(seat), mode: Some(mode) };
-            match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
+                Step::Mkdir { at: spot.place.clone(), parents: call.parents_policy(seat), mode: Some(mode) };
+            match call.change_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
                 // Where the caller may not look, a directory that is there is as good as a new one.
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                    if spot.sight() == Visibility::Blind =>
+                    if spot.visibility() == Visibility::Blind =>
                 {
                     match spot.store().stat(&spot.place) {
                         Ok(attr) if attr.kind == NodeKind::Directory => {
-                            call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.failed(cause))?;
-                            Ok(self.made(&spot, attr))
+                            call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.store_error(cause))?;
+                            Ok(self.created_lookup(&spot, attr))
                         }
-                        _ => Err(spot.failed(StoreError::HostDenied)),
+                        _ => Err(spot.store_error(StoreError::HostDenied)),
                     }
                 }
-                made => made.map(|attr| self.made(&spot, attr)),
+                made => made.map(|attr| self.created_lookup(&spot, attr)),
             }
         })
     }
 
     /// Makes a symlink.
     pub fn symlink(&self, seat: &DirectoryRef, name: &Name, target: &[u8]) -> Result<Lookup> {
-        self.vfs.call("symlink", [path_in(seat, name)], |call, [path]| {
+        self.vfs.call("symlink", [child_path(seat, name)], |call, [path]| {
             if target.is_empty() || target.contains(&0) || target.len() > crate::path::MAX_PATH {
                 return Err(Error::Invalid("a symlink's target is a path of 1 to 4096 bytes".into()));
             }
-            let spot = call.enter(path, Access::Write)?;
-            spot.check_not_leading()?;
+            let spot = call.authorize(path, Access::Write)?;
+            spot.check_not_protected_ancestor()?;
             self.specials.check_free(seat.node, &spot)?;
-            let (at, parents) = (spot.place.clone(), call.parents_of(seat));
+            let (at, parents) = (spot.place.clone(), call.parents_policy(seat));
             let step = Step::Symlink { at, target: target.to_vec(), parents, expect: Precondition::Absent };
-            let attr = call.change_at(&spot, vec![step], still(&[(&spot, seat)]))?;
-            Ok(self.made(&spot, attr))
+            let attr = call.change_at(&spot, vec![step], expected_nodes(&[(&spot, seat)]))?;
+            Ok(self.created_lookup(&spot, attr))
         })
     }
 
@@ -66,8 +66,8 @@ impl NodeApi {
     }
 
     fn remove(&self, seat: &DirectoryRef, name: &Name, subtree: Subtree) -> Result<()> {
-        self.vfs.call("remove", [path_in(seat, name)], |call, [path]| {
-            let spot = call.enter(path, Access::Write)?;
+        self.vfs.call("remove", [child_path(seat, name)], |call, [path]| {
+            let spot = call.authorize(path, Access::Write)?;
             call.check_movable(&spot)?;
             if self.remove_special(call, &spot, seat, subtree)? {
                 return Ok(());
@@ -77,16 +77,16 @@ impl NodeApi {
                 subtree,
                 expect: Precondition::Any,
                 missing: IfMissing::Fails,
-                spare: spot.spare(Side::From),
-                keep: spot.keep(),
+                spare: spot.protected_names(Side::From),
+                keep: spot.displaced_content(),
             };
-            match call.steps_at(&spot, vec![step], still(&[(&spot, seat)])) {
+            match call.apply_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
                 // Where the caller may not look, what has to stay is as good as gone: it is not shown any more.
-                Err(error) if error.tells_what_is_there() => {
+                Err(error) if error.reveals_existence() => {
                     if let Ok(attr) = spot.store().stat(&spot.place) {
-                        self.made.lock().remove(&(self.number(spot.workspace), attr.node));
+                        self.made.lock().remove(&(self.workspace_index(spot.workspace), attr.node));
                     }
-                    call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.failed(cause))
+                    call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.store_error(cause))
                 }
                 removed => removed.map(drop),
             }
@@ -100,9 +100,9 @@ impl NodeApi {
         (to_seat, to): (&DirectoryRef, &Name),
         replace: Replace,
     ) -> Result<()> {
-        let paths = [path_in(from_seat, from), path_in(to_seat, to)];
+        let paths = [child_path(from_seat, from), child_path(to_seat, to)];
         self.vfs.call("move", paths, |call, [from, to]| {
-            let (from, to) = (call.enter(from, Access::Write)?, call.enter(to, Access::Write)?);
+            let (from, to) = (call.authorize(from, Access::Write)?, call.authorize(to, Access::Write)?);
             call.check_movable(&from)?;
             call.check_movable(&to)?;
             if from.workspace.prefix() != to.workspace.prefix() {
@@ -111,32 +111,32 @@ impl NodeApi {
             if self.rename_special(call, (&from, from_seat), (&to, to_seat), replace)? {
                 return Ok(());
             }
-            call.check_reach(&from, &to)?;
-            let mut expect = call.check_arrival(&from, &to)?;
-            if from.sight() == Visibility::Blind {
-                expect = Precondition::Tag(call.check_own(&from)?);
+            call.check_path_limits(&from, &to)?;
+            let mut expect = call.check_destination(&from, &to)?;
+            if from.visibility() == Visibility::Blind {
+                expect = Precondition::Tag(call.check_own_file(&from)?);
             }
             if replace == Replace::Exchange {
-                if to.sight() == Visibility::Blind {
+                if to.visibility() == Visibility::Blind {
                     // Something has to be there for it, so whether it succeeds tells whether that is so.
-                    call.check_own(&to)?;
+                    call.check_own_file(&to)?;
                 }
-                call.check_reach(&to, &from)?;
-                call.check_arrival(&to, &from)?;
+                call.check_path_limits(&to, &from)?;
+                call.check_destination(&to, &from)?;
                 call.check_exchange(&from, &to)?;
             }
             let step = Step::Rename {
                 from: from.place.clone(),
                 to: to.place.clone(),
                 replace,
-                parents: call.parents_of(to_seat),
+                parents: call.parents_policy(to_seat),
                 expect,
-                spare: [from.spare(Side::From), to.spare(Side::To)],
+                spare: [from.protected_names(Side::From), to.protected_names(Side::To)],
             };
-            let still = still(&[(&from, from_seat), (&to, to_seat)]);
-            call.joins_creation_at(&from);
-            call.steps_at(&from, vec![step], still)?;
-            self.specials.take_name(to_seat.node, &to);
+            let still = expected_nodes(&[(&from, from_seat), (&to, to_seat)]);
+            call.join_creating_operation_at(&from);
+            call.apply_at(&from, vec![step], still)?;
+            self.specials.release_name(to_seat.node, &to);
             Ok(())
         })
     }
@@ -150,20 +150,20 @@ impl NodeApi {
         modified: Option<Timestamp>,
     ) -> Result<(Lookup, VersionTag)> {
         self.vfs.call("set_attributes", [Ok(path.clone())], |call, [path]| {
-            let spot = call.enter(path, Access::Write)?;
-            if let Some(looked) = self.dress_special(path, node, mode, modified) {
+            let spot = call.authorize(path, Access::Write)?;
+            if let Some(looked) = self.set_special_attributes(path, node, mode, modified) {
                 // It has no content.
                 let tag = looked.attr.tag;
                 return Ok((looked, tag));
             }
-            let before = call.check_is(&spot, node)?;
-            call.joins_creation(spot.workspace.mount().store(), node);
+            let before = call.check_node(&spot, node)?;
+            call.join_creating_operation(spot.workspace.mount().store(), node);
             call.sets_attributes(&spot);
             let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
             let attr = call.change_at(&spot, vec![step], Vec::new())?;
             let store = spot.workspace.mount().store();
-            self.vfs.shared.open.follow(store, node, before.tag, attr.tag);
-            Ok((self.made(&spot, attr), before.tag))
+            self.vfs.shared.open.move_edit_base(store, node, before.tag, attr.tag);
+            Ok((self.created_lookup(&spot, attr), before.tag))
         })
     }
 }
@@ -176,11 +176,11 @@ impl Call<'_> {
         steps: Vec<Step>,
         still: Vec<(StorePath, NodeId)>,
     ) -> Result<Attr> {
-        let attr = self.steps_at(spot, steps, still)?;
-        attr.ok_or_else(|| spot.failed(StoreError::NotFound))
+        let attr = self.apply_at(spot, steps, still)?;
+        attr.ok_or_else(|| spot.store_error(StoreError::NotFound))
     }
 
-    pub(super) fn steps_at(
+    pub(super) fn apply_at(
         &self,
         spot: &ResolvedPath<'_>,
         steps: Vec<Step>,
@@ -190,24 +190,25 @@ impl Call<'_> {
             change.still = still;
             change.lasts = SyncPolicy::Soon;
         });
-        let applied = applied.map_err(|cause| spot.failed(stale(cause)))?;
+        let applied = applied.map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
         self.shared().seen.forget(&spot.path);
         Ok(applied.outcomes.first().and_then(|outcome| outcome.attr))
     }
 
     /// Makes sure that the node is at the spot that the caller means.
-    pub(super) fn check_is(&self, spot: &ResolvedPath<'_>, node: NodeId) -> Result<Attr> {
+    pub(super) fn check_node(&self, spot: &ResolvedPath<'_>, node: NodeId) -> Result<Attr> {
         match spot.store().stat(&spot.place) {
             Ok(attr) if attr.node == node => Ok(attr),
-            Ok(_) => Err(spot.failed(StoreError::Conflict)),
-            Err(cause) => Err(spot.failed(stale(cause))),
+            Ok(_) => Err(spot.store_error(StoreError::Conflict)),
+            Err(cause) => Err(spot.store_error(symlink_as_conflict(cause))),
         }
     }
 
     /// Only a directory may take a name that leads to something protected. Says what has to be true of it then.
-    fn check_arrival(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<Precondition> {
-        let Err(refused) = to.check_not_leading() else { return Ok(Precondition::Any) };
-        let attr = from.store().stat(&from.place).map_err(|cause| from.failed(stale(cause)))?;
+    fn check_destination(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<Precondition> {
+        let Err(refused) = to.check_not_protected_ancestor() else { return Ok(Precondition::Any) };
+        let attr =
+            from.store().stat(&from.place).map_err(|cause| from.store_error(symlink_as_conflict(cause)))?;
         if attr.kind == NodeKind::Directory { Ok(Precondition::Tag(attr.tag)) } else { Err(refused) }
     }
 
@@ -215,7 +216,10 @@ impl Call<'_> {
     /// directory changes places with another only where nothing is protected.
     fn check_exchange(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
         for spot in [from, to] {
-            let attr = spot.store().stat(&spot.place).map_err(|cause| spot.failed(stale(cause)))?;
+            let attr = spot
+                .store()
+                .stat(&spot.place)
+                .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
             if attr.kind == NodeKind::Directory && !spot.workspace.protect().is_empty() {
                 let workspace = spot.workspace.prefix().clone();
                 return Err(Error::Protected { path: spot.path.clone(), workspace });

@@ -17,7 +17,7 @@ use crate::store::{
     SpecialKind, Step, StoreError, StorePath, Subtree, VersionTag,
 };
 use crate::vfs::call::Call;
-use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, path_in, still};
+use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, child_path, expected_nodes};
 use crate::vfs::resolve::ResolvedPath;
 
 /// How many a mount may have.
@@ -64,23 +64,23 @@ impl SpecialFile {
 
 /// The name that a spot has in the directory with that node. The node of a directory that was shown before it was made is
 /// not known; then it is looked up.
-fn slot(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFileKey> {
+fn key_of(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFileKey> {
     let name = Name::new(spot.path.name()?.as_bytes())?;
     let parent = match parent {
         Some(node) => node,
-        None => spot.store().stat(&parent_of(spot)?).ok()?.node,
+        None => spot.store().stat(&parent_path(spot)?).ok()?.node,
     };
-    Some((store_number(spot), parent, name))
+    Some((store_key(spot), parent, name))
 }
 
 /// The directory that a spot is in.
-fn parent_of(spot: &ResolvedPath<'_>) -> Option<NodePath> {
-    let (parent, _) = spot.place.path.split()?;
-    Some(NodePath::path(StorePath::from_checked(parent)))
+fn parent_path(spot: &ResolvedPath<'_>) -> Option<NodePath> {
+    let (parent, _) = spot.place.path.parent_and_name()?;
+    Some(NodePath::from_root(StorePath::from_checked(parent)))
 }
 
 /// Tells the Stores of a door from each other.
-fn store_number(spot: &ResolvedPath<'_>) -> usize {
+fn store_key(spot: &ResolvedPath<'_>) -> usize {
     std::ptr::from_ref(spot.store()).cast::<()>() as usize
 }
 
@@ -89,7 +89,7 @@ impl SpecialFiles {
         if self.0.lock().by_name.is_empty() {
             return None;
         }
-        let slot = slot(parent, spot)?;
+        let slot = key_of(parent, spot)?;
         let table = self.0.lock();
         let node = *table.by_name.get(&slot)?;
         Some((node, table.by_node.get(&node)?.clone()))
@@ -98,13 +98,13 @@ impl SpecialFiles {
     /// Makes sure that none has the name of a spot.
     pub(super) fn check_free(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Result<()> {
         match self.find(parent, spot) {
-            Some(_) => Err(spot.failed(StoreError::AlreadyExists)),
+            Some(_) => Err(spot.store_error(StoreError::AlreadyExists)),
             None => Ok(()),
         }
     }
 
     /// Something else has the name of a spot now.
-    pub(super) fn take_name(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) {
+    pub(super) fn release_name(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) {
         if let Some((node, _)) = self.find(parent, spot) {
             self.remove(node);
         }
@@ -142,7 +142,7 @@ impl SpecialFiles {
         }
     }
 
-    fn give(&self, node: NodeId, name: SpecialFileKey, now: Timestamp) {
+    fn rename(&self, node: NodeId, name: SpecialFileKey, now: Timestamp) {
         let mut table = self.0.lock();
         let table = &mut *table;
         if let Some(made) = table.by_node.get_mut(&node) {
@@ -163,54 +163,59 @@ impl NodeApi {
         kind: SpecialKind,
         mode: u32,
     ) -> Result<Lookup> {
-        self.vfs.call("make_special", [path_in(seat, name)], |call, [path]| {
-            let spot = call.enter(path, Access::Write)?;
-            spot.check_not_leading()?;
-            if spot.sight() == Visibility::Blind || kind == SpecialKind::Device {
+        self.vfs.call("make_special", [child_path(seat, name)], |call, [path]| {
+            let spot = call.authorize(path, Access::Write)?;
+            spot.check_not_protected_ancestor()?;
+            if spot.visibility() == Visibility::Blind || kind == SpecialKind::Device {
                 return Err(Error::NotOffered("only a pipe or a socket can be made, and not here".into()));
             }
             if call.shared().router.nested(path).next().is_some() {
-                return Err(spot.failed(StoreError::AlreadyExists));
+                return Err(spot.store_error(StoreError::AlreadyExists));
             }
-            call.check_seat(seat)?;
+            call.check_directory(seat)?;
             match spot.store().stat(&spot.place) {
-                Ok(_) => return Err(spot.failed(StoreError::AlreadyExists)),
+                Ok(_) => return Err(spot.store_error(StoreError::AlreadyExists)),
                 Err(StoreError::NotFound) => {}
-                Err(cause) => return Err(spot.failed(cause)),
+                Err(cause) => return Err(spot.store_error(cause)),
             }
             let parent = match seat.node {
                 Some(node) => node,
-                None => call.made_level(&spot)?,
+                None => call.ensure_parent(&spot)?,
             };
-            let slot = slot(Some(parent), &spot).ok_or_else(|| spot.failed(StoreError::NotFound))?;
+            let slot = key_of(Some(parent), &spot).ok_or_else(|| spot.store_error(StoreError::NotFound))?;
             self.specials.check_free(Some(parent), &spot)?;
             let now = call.shared().clock.now();
             let made = SpecialFile { slot, kind, mode, modified: now, changed: now };
             let attr = made.clone();
             let full = StoreError::AtLimit { on: QuotaResource::Files, allowed: MAX_SPECIAL_FILES as u64 };
-            let node = self.specials.add(made).ok_or_else(|| spot.failed(full))?;
-            Ok(self.shown(&spot, attr.attr(node), call.shared().open.moment()))
+            let node = self.specials.add(made).ok_or_else(|| spot.store_error(full))?;
+            Ok(self.visible_lookup(&spot, attr.attr(node), call.shared().open.commit_mark()))
         })
     }
 
     /// What a node is that no Store holds, at the path that it has.
-    pub fn look_at_special(&self, path: &VfsPath, node: NodeId) -> Option<Lookup> {
+    pub fn lookup_special(&self, path: &VfsPath, node: NodeId) -> Option<Lookup> {
         let made = self.specials.0.lock().by_node.get(&node)?.clone();
-        let workspace = self.vfs.shared.router.route(path).map(|route| self.number(route.workspace));
+        let workspace = self.vfs.shared.router.route(path).map(|route| self.workspace_index(route.workspace));
         let attr = made.attr(node);
         let node = Some(node);
         Some(Lookup { path: path.clone(), workspace, is_level: false, is_blind: false, node, attr })
     }
 
     /// What has a name in a directory that no Store holds.
-    pub(super) fn special_in(&self, call: &Call<'_>, seat: &DirectoryRef, path: &VfsPath) -> Option<Lookup> {
-        let spot = call.enter(path, Access::Read).ok()?;
+    pub(super) fn find_special(
+        &self,
+        call: &Call<'_>,
+        seat: &DirectoryRef,
+        path: &VfsPath,
+    ) -> Option<Lookup> {
+        let spot = call.authorize(path, Access::Read).ok()?;
         let (node, _) = self.specials.find(seat.node, &spot)?;
-        self.look_at_special(path, node)
+        self.lookup_special(path, node)
     }
 
     /// Sets attributes of what no Store holds.
-    pub(super) fn dress_special(
+    pub(super) fn set_special_attributes(
         &self,
         path: &VfsPath,
         node: NodeId,
@@ -224,7 +229,7 @@ impl NodeApi {
             made.modified = modified.unwrap_or(made.modified);
             made.changed = self.vfs.shared.clock.now();
         }
-        self.look_at_special(path, node)
+        self.lookup_special(path, node)
     }
 
     /// Removes what no Store holds, if that is at a spot. Says whether it was. A directory that holds one is not empty.
@@ -243,15 +248,15 @@ impl NodeApi {
             && let Ok(attr) = &there
             && !self.specials.names_in(Some(attr.node)).is_empty()
         {
-            return Err(spot.failed(StoreError::NotEmpty));
+            return Err(spot.store_error(StoreError::NotEmpty));
         }
         let Some((node, _)) = self.specials.find(seat.node, spot) else { return Ok(false) };
-        call.check_seat(seat)?;
+        call.check_directory(seat)?;
         if there.is_ok() {
             return Ok(false);
         }
         if subtree == Subtree::EmptyDirectory {
-            return Err(spot.failed(StoreError::NotADirectory));
+            return Err(spot.store_error(StoreError::NotADirectory));
         }
         self.specials.remove(node);
         Ok(true)
@@ -274,45 +279,45 @@ impl NodeApi {
             && let Ok(attr) = to.store().stat(&to.place)
             && !self.specials.names_in(Some(attr.node)).is_empty()
         {
-            return Err(to.failed(StoreError::NotEmpty));
+            return Err(to.store_error(StoreError::NotEmpty));
         }
         let there = self.specials.find(to_seat.node, to);
         if there.is_some() && replace == Replace::Refuse {
-            return Err(to.failed(StoreError::AlreadyExists));
+            return Err(to.store_error(StoreError::AlreadyExists));
         }
         let moved = self.specials.find(from_seat.node, from);
         if (moved.is_some() || there.is_some()) && replace == Replace::Exchange {
-            return Err(from.failed(StoreError::Unsupported("a pipe or a socket can't change places")));
+            return Err(from.store_error(StoreError::Unsupported("a pipe or a socket can't change places")));
         }
         let Some((node, _)) = moved.filter(|_| from.store().stat(&from.place).is_err()) else {
             return Ok(false);
         };
-        to.check_not_leading()?;
-        call.check_seat(from_seat)?;
-        call.check_seat(to_seat)?;
+        to.check_not_protected_ancestor()?;
+        call.check_directory(from_seat)?;
+        call.check_directory(to_seat)?;
         match to.store().stat(&to.place) {
-            Ok(_) if replace == Replace::Refuse => return Err(to.failed(StoreError::AlreadyExists)),
+            Ok(_) if replace == Replace::Refuse => return Err(to.store_error(StoreError::AlreadyExists)),
             Ok(_) => {
                 let step = Step::Remove {
                     at: to.place.clone(),
                     subtree: Subtree::File,
                     expect: Precondition::Any,
                     missing: IfMissing::Fails,
-                    spare: to.spare(Side::From),
-                    keep: to.keep(),
+                    spare: to.protected_names(Side::From),
+                    keep: to.displaced_content(),
                 };
-                call.steps_at(to, vec![step], still(&[(to, to_seat)]))?;
+                call.apply_at(to, vec![step], expected_nodes(&[(to, to_seat)]))?;
             }
             Err(StoreError::NotFound) => {}
-            Err(cause) => return Err(to.failed(cause)),
+            Err(cause) => return Err(to.store_error(cause)),
         }
         let parent = match to_seat.node {
             Some(parent) => parent,
-            None => call.made_level(to)?,
+            None => call.ensure_parent(to)?,
         };
-        self.specials.take_name(Some(parent), to);
-        if let Some(slot) = slot(Some(parent), to) {
-            self.specials.give(node, slot, call.shared().clock.now());
+        self.specials.release_name(Some(parent), to);
+        if let Some(slot) = key_of(Some(parent), to) {
+            self.specials.rename(node, slot, call.shared().clock.now());
         }
         Ok(true)
     }
@@ -320,12 +325,12 @@ impl NodeApi {
 
 impl Call<'_> {
     /// The directory of a spot, made where it was shown only because of the Workspaces.
-    fn made_level(&self, spot: &ResolvedPath<'_>) -> Result<NodeId> {
-        let place = parent_of(spot).ok_or_else(|| spot.failed(StoreError::NotFound))?;
+    fn ensure_parent(&self, spot: &ResolvedPath<'_>) -> Result<NodeId> {
+        let place = parent_path(spot).ok_or_else(|| spot.store_error(StoreError::NotFound))?;
         if let Err(StoreError::NotFound) = spot.store().stat(&place) {
             let step = Step::Mkdir { at: place.clone(), parents: Parents::Create, mode: None };
-            self.steps_at(spot, vec![step], Vec::new())?;
+            self.apply_at(spot, vec![step], Vec::new())?;
         }
-        spot.store().stat(&place).map(|attr| attr.node).map_err(|cause| spot.failed(cause))
+        spot.store().stat(&place).map(|attr| attr.node).map_err(|cause| spot.store_error(cause))
     }
 }

@@ -55,14 +55,14 @@ fn subject() -> Subject {
 
 impl Subject {
     fn seat(&self, at: &str) -> DirectoryRef {
-        let looked = self.door.look_at(&path(at)).unwrap();
+        let looked = self.door.lookup_path(&path(at)).unwrap();
         DirectoryRef { path: looked.path, node: looked.node }
     }
 
     fn records(&self) -> Vec<String> {
         let shown = |record: &crate::audit::AuditRecord| {
             let paths: Vec<_> = record.paths.iter().map(ToString::to_string).collect();
-            format!("{} {} {}", record.call, paths.join(","), record.outcome.word())
+            format!("{} {} {}", record.call, paths.join(","), record.outcome.as_str())
         };
         let records = self.notes.take();
         records.iter().filter(|record| record.outcome != AuditOutcome::Begun).map(shown).collect()
@@ -84,15 +84,15 @@ fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
 fn a_lookup_is_not_written_down_and_a_change_of_a_name_is() {
     let t = subject();
     let (rw, dir) = (t.seat("/rw"), t.seat("/rw/dir"));
-    assert_eq!(t.door.look(&dir, &name("b")).unwrap().attr.size, 3);
-    assert_eq!(kind(t.door.look(&dir, &name("none"))), ErrorKind::NotFound);
+    assert_eq!(t.door.lookup(&dir, &name("b")).unwrap().attr.size, 3);
+    assert_eq!(kind(t.door.lookup(&dir, &name("none"))), ErrorKind::NotFound);
     assert!(t.records().is_empty());
     t.door.mkdir(&rw, &name("new"), 0o700).unwrap();
     t.door.symlink(&rw, &name("link"), b"a").unwrap();
     t.door.rename((&rw, &name("a")), (&dir, &name("c")), Replace::Over).unwrap();
     t.door.unlink(&dir, &name("c")).unwrap();
     t.door.rmdir(&rw, &name("new")).unwrap();
-    let node = t.door.look_at(&path("/rw/dir/b")).unwrap().node.unwrap();
+    let node = t.door.lookup_path(&path("/rw/dir/b")).unwrap().node.unwrap();
     t.door.set_attributes((&path("/rw/dir/b"), node), Some(0o600), None).unwrap();
     assert_eq!(kind(t.door.mkdir(&t.seat("/ro"), &name("x"), 0o755)), ErrorKind::Denied);
     assert_eq!(t.names("/rw"), ["deep", "dir", "link"]);
@@ -121,7 +121,7 @@ fn an_open_file_is_one_record_and_one_change() {
         file.write_at(piece * 5, b"12345").unwrap();
     }
     // Whoever looks here sees what is written, and whoever comes by path does not yet.
-    assert_eq!(t.door.look(&rw, &name("f")).unwrap().attr.size, 50);
+    assert_eq!(t.door.lookup(&rw, &name("f")).unwrap().attr.size, 50);
     assert_eq!(t.vfs.stat("/rw/f").unwrap().size, 0);
     t.notes.take();
     file.flush().unwrap();
@@ -138,21 +138,21 @@ fn an_open_file_is_one_record_and_one_change() {
 #[test]
 fn times_that_are_set_before_the_change_are_the_changes() {
     let t = subject();
-    let looked = t.door.look_at(&path("/rw/a")).unwrap();
+    let looked = t.door.lookup_path(&path("/rw/a")).unwrap();
     let file = t.door.open(&looked.path, looked.node.unwrap(), OpenOptions::write()).unwrap();
     assert!(!file.set_modified(Timestamp(5)), "nothing is written yet");
     file.append(b"more").unwrap();
     assert!(file.set_modified(Timestamp(7)));
-    assert_eq!(t.door.look_at(&looked.path).unwrap().attr.modified, Timestamp(7));
+    assert_eq!(t.door.lookup_path(&looked.path).unwrap().attr.modified, Timestamp(7));
     drop(file);
-    let after = t.door.look_at(&looked.path).unwrap().attr;
+    let after = t.door.lookup_path(&looked.path).unwrap().attr;
     assert_eq!((after.modified, after.size), (Timestamp(7), 7));
 }
 
 #[test]
 fn what_is_meant_is_a_node_and_not_whatever_has_its_path() {
     let t = subject();
-    let (dir, file) = (t.seat("/rw/dir"), t.door.look_at(&path("/rw/dir/b")).unwrap());
+    let (dir, file) = (t.seat("/rw/dir"), t.door.lookup_path(&path("/rw/dir/b")).unwrap());
     t.vfs.rename("/rw/dir", "/rw/elsewhere", crate::vfs::Overwrite::Refuse).unwrap();
     t.vfs.write("/rw/dir/b", "another").unwrap();
     let node = file.node.unwrap();
@@ -171,7 +171,7 @@ fn what_is_meant_is_a_node_and_not_whatever_has_its_path() {
 fn a_write_only_workspace_shows_the_kind_of_what_was_made_here() {
     let t = subject();
     let wo = t.seat("/wo");
-    assert_eq!(kind(t.door.look(&wo, &name("old"))), ErrorKind::NotFound);
+    assert_eq!(kind(t.door.lookup(&wo, &name("old"))), ErrorKind::NotFound);
     assert_eq!(kind(t.door.begin_list(&wo)), ErrorKind::Denied);
     assert_eq!(kind(t.door.list(&wo, 10)), ErrorKind::Denied);
     let options = OpenOptions::write();
@@ -179,7 +179,7 @@ fn a_write_only_workspace_shows_the_kind_of_what_was_made_here() {
     file.append(b"secret").unwrap();
     file.close().unwrap();
     assert_eq!((looked.attr.kind, looked.attr.size), (NodeKind::File, 0));
-    let looked = t.door.look(&wo, &name("new")).unwrap();
+    let looked = t.door.lookup(&wo, &name("new")).unwrap();
     assert_eq!((looked.attr.kind, looked.attr.size, looked.attr.mode), (NodeKind::File, 0, 0o200));
     let node = looked.node.unwrap();
     assert_eq!(kind(t.door.open(&looked.path, node, OpenOptions::read())), ErrorKind::Denied);
@@ -188,10 +188,10 @@ fn a_write_only_workspace_shows_the_kind_of_what_was_made_here() {
     old.append(b" and two").unwrap();
     old.close().unwrap();
     t.vfs.mkdir("/wo/d", Parents::Create).unwrap();
-    assert_eq!(kind(t.door.look(&wo, &name("d"))), ErrorKind::NotFound);
+    assert_eq!(kind(t.door.lookup(&wo, &name("d"))), ErrorKind::NotFound);
     assert_eq!(t.door.mkdir(&wo, &name("d"), 0o755).unwrap().attr.kind, NodeKind::Directory);
     assert_eq!(kind(t.door.mkdir(&wo, &name("old"), 0o755)), ErrorKind::Denied);
-    assert_eq!(t.door.look(&wo, &name("d")).unwrap().attr.kind, NodeKind::Directory);
+    assert_eq!(t.door.lookup(&wo, &name("d")).unwrap().attr.kind, NodeKind::Directory);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn workspaces_in_workspaces_are_levels() {
     let t = subject();
     assert!(t.seat("/").node.is_none());
     assert_eq!(t.names("/"), ["ro", "rw", "wo"]);
-    let deep = t.door.look(&t.seat("/rw"), &name("deep")).unwrap();
+    let deep = t.door.lookup(&t.seat("/rw"), &name("deep")).unwrap();
     assert!(deep.is_level && deep.node.is_none());
     // It is made where something is put into it.
     let seat = DirectoryRef { path: deep.path, node: None };
@@ -211,7 +211,7 @@ fn workspaces_in_workspaces_are_levels() {
     assert!(matches!(t.door.rmdir(&t.seat("/rw/deep"), &name("far")), Err(Error::IsWorkspace { .. })));
     assert!(matches!(t.door.rmdir(&rw, &name("deep")), Err(Error::HoldsWorkspace { .. })));
     assert_eq!(kind(t.door.mkdir(&t.seat("/"), &name("x"), 0o755)), ErrorKind::Denied);
-    assert_eq!(kind(t.door.look(&t.seat("/"), &name("x"))), ErrorKind::Denied);
+    assert_eq!(kind(t.door.lookup(&t.seat("/"), &name("x"))), ErrorKind::Denied);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn names_that_no_path_can_hold_are_refused_and_not_found() {
     let rw = t.seat("/rw");
     for odd in [&b"a\nb"[..], b"a\\b", b"a\xff"] {
         let odd = Name::new(odd).unwrap();
-        assert_eq!(kind(t.door.look(&rw, &odd)), ErrorKind::NotFound);
+        assert_eq!(kind(t.door.lookup(&rw, &odd)), ErrorKind::NotFound);
         assert_eq!(kind(t.door.mkdir(&rw, &odd, 0o755)), ErrorKind::Invalid);
     }
 }
@@ -254,7 +254,7 @@ fn a_directory_is_listed_page_by_page() {
     let mut page = t.door.list(&dir, 10).unwrap();
     let mut names: Vec<_> = page.entries.iter().map(|(name, _)| name.to_string()).collect();
     while let Some(next) = page.next {
-        page = t.door.list_on(&dir, &next, 10).unwrap();
+        page = t.door.list_next(&dir, &next, 10).unwrap();
         names.extend(page.entries.iter().map(|(name, _)| name.to_string()));
     }
     assert_eq!(names.len(), 26);
@@ -268,7 +268,7 @@ fn a_directory_is_listed_page_by_page() {
 #[test]
 fn who_reads_sees_what_another_has_changed_once_that_is_told() {
     let t = subject();
-    let looked = t.door.look_at(&path("/rw/a")).unwrap();
+    let looked = t.door.lookup_path(&path("/rw/a")).unwrap();
     let node = looked.node.unwrap();
     let file = t.door.open(&looked.path, node, OpenOptions::read()).unwrap();
     t.vfs.write("/rw/a", "three").unwrap();

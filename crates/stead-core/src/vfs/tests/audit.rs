@@ -35,7 +35,7 @@ fn shown(record: &AuditRecord) -> String {
     let paths: Vec<_> = record.paths.iter().map(ToString::to_string).collect();
     let code = record.outcome.code().map_or(String::new(), |code| format!(":{code}"));
     let bytes = record.bytes.map_or(String::new(), |bytes| format!(" {bytes}"));
-    format!("{} {} {}{code}{bytes}", record.call, paths.join(","), record.outcome.word())
+    format!("{} {} {}{code}{bytes}", record.call, paths.join(","), record.outcome.as_str())
 }
 
 /// The records since the last look; those that only say that something has begun apart.
@@ -177,7 +177,7 @@ impl Vfs {
         let path = path(at);
         let route = self.router().route(&path).unwrap();
         let mount = route.workspace.mount();
-        mount.store().stat(&mount.place(route.below)).unwrap().tag
+        mount.store().stat(&mount.node_path(route.below)).unwrap().tag
     }
 }
 
@@ -362,7 +362,7 @@ fn an_open_file_is_one_record_for_what_is_read_and_one_for_each_change() {
 fn another_log_is_not_taken_for_this_one() {
     let store = Arc::new(ModelStore::recording(Arc::new(MemoryAuditLog::new())));
     let notes = Arc::new(MemoryAuditLog::new());
-    assert_ne!(store.about().records, Some(notes.id()));
+    assert_ne!(store.info().records, Some(notes.id()));
     let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     vfs.write("/a", "1").unwrap();
@@ -379,7 +379,7 @@ fn many(vfs: &Vfs, ends: Result<()>) -> Result<()> {
     batch.apply()?;
     vfs.operation("another").write("/rw/in/2", "1")?;
     std::io::copy(&mut vfs.reader("/rw/b")?, &mut std::io::sink()).unwrap();
-    vfs.tell_files(2);
+    vfs.set_file_count(2);
     ends
 }
 
@@ -387,7 +387,7 @@ fn many(vfs: &Vfs, ends: Result<()>) -> Result<()> {
 fn an_act_of_many_calls_is_one_record_and_one_for_each_change() {
     let kind = |error: &Error| Some(error.kind());
     let (vfs, notes) = audited(true);
-    vfs.as_one("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
+    vfs.compound("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
     let records = notes.take();
     let told: Vec<_> = records.iter().map(shown).collect();
     let expected =
@@ -396,9 +396,9 @@ fn an_act_of_many_calls_is_one_record_and_one_for_each_change() {
     assert_eq!((records[3].files, records[3].scope), (Some(2), Some(ReadWrite)));
     assert!(records.iter().all(|record| record.operation == records[0].operation));
 
-    vfs.as_one("import", "/rw/in", kind, |vfs| many(vfs, Err(Error::Invalid("no".into())))).unwrap_err();
+    vfs.compound("import", "/rw/in", kind, |vfs| many(vfs, Err(Error::Invalid("no".into())))).unwrap_err();
     assert_eq!(ended(&notes), ["import /rw/in failed:invalid 22"]);
-    let wrong = vfs.as_one("import", "/../x", kind, |_| -> Result<()> { unreachable!("there is no path") });
+    let wrong = vfs.compound("import", "/../x", kind, |_| -> Result<()> { unreachable!("there is no path") });
     assert_eq!(
         (kind(&wrong.unwrap_err()), ended(&notes)),
         (Some(ErrorKind::Invalid), vec!["import  failed:invalid".into()])
@@ -406,9 +406,9 @@ fn an_act_of_many_calls_is_one_record_and_one_for_each_change() {
 
     // A Store that writes nothing down is spoken for once, however many changes there are.
     let (vfs, notes) = audited(false);
-    vfs.as_one("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
+    vfs.compound("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
     let told: Vec<_> = notes.take().iter().map(shown).collect();
-    let outlives = vfs.workspaces().next().unwrap().mount().store().about().outlives_the_process();
+    let outlives = vfs.workspaces().next().unwrap().mount().store().info().is_persistent();
     let mut expected = vec!["import /rw/in begun"; 1 + usize::from(outlives)];
     expected.push("import /rw/in ok 22");
     assert_eq!(told, expected);
@@ -418,7 +418,7 @@ fn an_act_of_many_calls_is_one_record_and_one_for_each_change() {
 fn what_is_denied_within_an_act_is_told_once() {
     let kind = |error: &Error| Some(error.kind());
     let (vfs, notes) = audited(true);
-    vfs.as_one("cat", "/wo/a", kind, |vfs| vfs.read("/wo/a")).unwrap_err();
+    vfs.compound("cat", "/wo/a", kind, |vfs| vfs.read("/wo/a")).unwrap_err();
     assert_eq!(ended(&notes), ["cat /wo/a denied:denied"]);
     let all = |vfs: &Vfs| {
         vfs.read("/wo").unwrap_err();
@@ -426,7 +426,7 @@ fn what_is_denied_within_an_act_is_told_once() {
         vfs.read("/wo").unwrap_err();
         Ok(())
     };
-    vfs.as_one("export", "/wo", kind, all).unwrap();
+    vfs.compound("export", "/wo", kind, all).unwrap();
     let denied = ["export /wo/a denied:denied", "export /wo denied:denied", "export /wo denied:denied"];
     assert_eq!(ended(&notes), [&denied[..], &["export /wo ok"]].concat());
 }
@@ -436,7 +436,7 @@ fn an_act_that_can_not_be_written_down_is_not_begun() {
     let (vfs, notes) = audited(true);
     notes.set_full(true);
     let kind = |error: &Error| Some(error.kind());
-    let begun = vfs.as_one("export", "/rw", kind, |_| -> Result<()> { unreachable!("nothing is done") });
+    let begun = vfs.compound("export", "/rw", kind, |_| -> Result<()> { unreachable!("nothing is done") });
     assert!(matches!(begun, Err(Error::Unrecorded(_))));
 }
 
@@ -448,7 +448,7 @@ fn a_record_tells_the_stead() {
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     vfs.write("/a", "1").unwrap();
     vfs.read("/a").unwrap();
-    vfs.as_one("cat", "/a", |_: &Error| None, |vfs| vfs.read("/a")).unwrap();
+    vfs.compound("cat", "/a", |_: &Error| None, |vfs| vfs.read("/a")).unwrap();
     let records = notes.take();
     assert_eq!(records.len(), 4);
     assert!(records.iter().all(|record| record.stead.as_deref() == Some("tester/t")));
@@ -482,16 +482,16 @@ fn a_record_tells_where_a_symlink_led() {
 #[test]
 fn a_call_of_a_surface_has_one_record_however_often_it_comes_to_the_door() {
     use crate::vfs::CallEnd;
-    let ends = |error: &Error| CallEnd::Outcome(AuditOutcome::of(error.kind()));
+    let ends = |error: &Error| CallEnd::Outcome(AuditOutcome::from_error_kind(error.kind()));
     for along in [true, false] {
         let (vfs, notes) = audited(along);
-        let make = |act: fn(&Vfs) -> Result<()>| drop(vfs.one_record("tool", Some("/rw/a"), ends, act));
+        let make = |act: fn(&Vfs) -> Result<()>| drop(vfs.single_record("tool", Some("/rw/a"), ends, act));
         make(|_| Ok(()));
         make(|_| Err(Error::Invalid("no".into())));
         make(|vfs| vfs.read("/rw/none").map(drop).or_else(|_| vfs.read("/rw/b").map(drop)));
         make(|vfs| vfs.stat("/rw/a").and_then(|_| vfs.read("/wo/x")).map(drop));
         make(|vfs| vfs.stat("/rw/a").and_then(|_| vfs.write("/rw/c", "1")).map(drop));
-        make(|vfs| vfs.as_one("other", "/rw", |_| None, |vfs| vfs.read("/rw/a").map(drop)));
+        make(|vfs| vfs.compound("other", "/rw", |_| None, |vfs| vfs.read("/rw/a").map(drop)));
         let expected = [
             "tool /rw/a ok",
             "tool /rw/a failed:invalid",
@@ -502,7 +502,7 @@ fn a_call_of_a_surface_has_one_record_however_often_it_comes_to_the_door() {
         ];
         assert_eq!(ended(&notes), expected, "along: {along}");
         let again = |_: &Error| CallEnd::NotYet;
-        drop(vfs.one_record("tool", None, again, |vfs| vfs.read("/rw/none").map(drop)));
+        drop(vfs.single_record("tool", None, again, |vfs| vfs.read("/rw/none").map(drop)));
         assert_eq!(ended(&notes), [""; 0]);
     }
 }

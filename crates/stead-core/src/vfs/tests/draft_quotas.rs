@@ -15,7 +15,7 @@ fn create(vfs: &Vfs, path: &str) -> OpenFile {
 }
 
 fn used(vfs: &Vfs) -> Usage {
-    NodeApi::new(vfs).allowance(&path("/w")).unwrap().unwrap().1
+    NodeApi::new(vfs).tightest_quota(&path("/w")).unwrap().unwrap().1
 }
 
 #[test]

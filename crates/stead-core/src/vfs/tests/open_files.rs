@@ -107,9 +107,9 @@ fn whoever_looks_at_a_node_does_not_keep_its_last_close_from_making_a_change() {
         let looking = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let _ = vfs.stat("/a");
-                if let Ok(attr) = store.stat(&NodePath::path(StorePath::from_checked("a"))) {
+                if let Ok(attr) = store.stat(&NodePath::from_root(StorePath::from_checked("a"))) {
                     let open = &vfs.shared.open;
-                    open.over(&store, attr, open.moment());
+                    open.overlay_attr(&store, attr, open.commit_mark());
                 }
             }
         });

@@ -26,7 +26,7 @@ impl CallMonitor for Patience {
         self.told.lock().push((done, total));
     }
 
-    fn stop(&self) -> Option<StopReason> {
+    fn stop_reason(&self) -> Option<StopReason> {
         let left = self.steps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         left.is_err().then_some(StopReason::Cancelled)
     }
@@ -40,7 +40,7 @@ fn two() -> Vfs {
 #[test]
 fn a_copy_tells_how_far_it_has_come() {
     let patience = Patience::of(u64::MAX);
-    two().watched(patience.clone()).copy("/a/t", "/b/t", Overwrite::Refuse).unwrap();
+    two().with_monitor(patience.clone()).copy("/a/t", "/b/t", Overwrite::Refuse).unwrap();
     let told = patience.told.lock();
     assert_eq!(*told, [0, 1, 2, 3, 4].map(|done| (done, Some(4))));
 }
@@ -51,7 +51,7 @@ fn a_call_that_is_stopped_leaves_everything_as_it_was() {
     let mut stopped = 0;
     for steps in 0..64 {
         let vfs = two();
-        let watched = vfs.watched(Patience::of(steps));
+        let watched = vfs.with_monitor(Patience::of(steps));
         match watched.rename("/a/t", "/b/t", Overwrite::Refuse) {
             Err(error) => {
                 assert_eq!(error.to_string(), "the call was cancelled, and nothing has changed");
@@ -71,7 +71,7 @@ fn a_call_that_is_stopped_leaves_everything_as_it_was() {
 #[test]
 fn walks_and_searches_can_be_stopped() {
     let query = GrepQuery { output: GrepOutput::Files, ..GrepQuery::new("o") };
-    let vfs = two().watched(Patience::of(0));
+    let vfs = two().with_monitor(Patience::of(0));
     assert!(matches!(vfs.walk("/", &WalkQuery::default()), Err(Error::Stopped(StopReason::Cancelled))));
     assert!(matches!(vfs.glob("**", "/", 10), Err(Error::Stopped(StopReason::Cancelled))));
     assert!(matches!(vfs.grep(&query, "/"), Err(Error::Stopped(StopReason::Cancelled))));

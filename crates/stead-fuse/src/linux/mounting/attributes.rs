@@ -24,10 +24,10 @@ impl FuseAdapter {
         if is_other && (self.options.strict_owner || request.uid() != 0) {
             return Err(Errno::EPERM);
         }
-        let changing = self.changing();
+        let changing = self.begin_change();
         if let Some(size) = wanted.size {
             if let Some(pages) = self.inodes.pages(ino.0) {
-                pages.nobody_writes();
+                pages.note_no_writers();
             }
             self.set_size(ino, size, handle)?;
         }
@@ -59,20 +59,20 @@ impl FuseAdapter {
             return Ok(());
         }
         let names = self.names.read();
-        let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
+        let (seat, node) = (self.directory_ref(ino)?, self.file_node(ino)?);
         let file = self.door.open(&seat.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
         drop(names);
         file.cut_under_readers(size).map_err(|error| errno(&error))?;
-        self.put(ino.0, &file, SyncPolicy::Soon).map(drop)
+        self.commit(ino.0, &file, SyncPolicy::Soon).map(drop)
     }
 
     fn set_attributes(&self, ino: INodeNo, mode: Option<u32>, modified: Option<Timestamp>) -> FuseResult<()> {
         let _names = self.names.read();
         let mode = mode.map(|mode| mode & 0o7777);
-        let Some(seat) = self.inodes.seat(ino.0) else {
+        let Some(seat) = self.inodes.directory_ref(ino.0) else {
             // It has no name any more: those see it who have it open.
-            let open = self.handles.file_of(ino.0).ok_or(Errno::ESTALE)?;
-            open.file.set_nameless_attributes(mode, modified);
+            let open = self.handles.any_file_of(ino.0).ok_or(Errno::ESTALE)?;
+            open.file.set_unlinked_attributes(mode, modified);
             return Ok(());
         };
         let node = seat.node.ok_or(Errno::EPERM)?;
@@ -80,7 +80,7 @@ impl FuseAdapter {
             self.door.set_attributes((&seat.path, node), mode, modified).map_err(|error| errno(&error))?;
         if looked.attr.kind == NodeKind::File {
             // The content is what it was.
-            self.inodes.followed(ino.0, Some(before), looked.attr.tag);
+            self.inodes.advance_cached_tag(ino.0, Some(before), looked.attr.tag);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use stead_core::{Name, Timestamp};
 
 use super::{EntryReply, FuseAdapter, FuseResult, TTL_WITHOUT_FEED};
 use crate::linux::attributes::{LINK_COUNT, file_attr};
-use crate::linux::errno::{errno, of_store};
+use crate::linux::errno::{errno, store_errno};
 use crate::linux::handles::{DirectoryBuffer, OpenedDirectory};
 use crate::linux::inodes::DirectoryState;
 
@@ -40,9 +40,9 @@ enum EntrySource<'a> {
 impl FuseAdapter {
     pub(crate) fn opendir(&self, ino: INodeNo) -> FuseResult<(u64, FopenFlags)> {
         let _names = self.names.read();
-        let begun = self.door.begin_list(&self.seat(ino)?).map_err(|error| errno(&error))?;
+        let begun = self.door.begin_list(&self.directory_ref(ino)?).map_err(|error| errno(&error))?;
         let mut reply = FopenFlags::empty();
-        if let Some(now) = self.lasting(&begun) {
+        if let Some(now) = self.cacheable_state(&begun) {
             reply |= FopenFlags::FOPEN_CACHE_DIR;
             if self
                 .inodes
@@ -57,7 +57,7 @@ impl FuseAdapter {
 
     /// What a directory is, where the kernel may keep its names. Where the kernel can't be told what others change, it
     /// would have to ask for each of them again soon, and one listing tells all.
-    fn lasting(&self, directory: &Lookup) -> Option<DirectoryState> {
+    fn cacheable_state(&self, directory: &Lookup) -> Option<DirectoryState> {
         let Attr { modified, changed, .. } = directory.attr;
         let node = directory.node.filter(|_| self.ttl(directory) > TTL_WITHOUT_FEED)?;
         Some(DirectoryState { node, modified, changed })
@@ -66,10 +66,10 @@ impl FuseAdapter {
     fn first_page(&self, ino: INodeNo) -> FuseResult<DirectoryBuffer> {
         let (changes, since) = (self.changes.load(Ordering::SeqCst), Some(Instant::now()));
         let _names = self.names.read();
-        let seat = self.seat(ino)?;
-        let before = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
+        let seat = self.directory_ref(ino)?;
+        let before = self.door.lookup_path(&seat.path).map_err(|error| errno(&error))?;
         let listed = self.door.list(&seat, PAGE_SIZE).map_err(|error| errno(&error))?;
-        self.inodes.list(ino.0, self.lasting(&before));
+        self.inodes.set_listed(ino.0, self.cacheable_state(&before));
         Ok(DirectoryBuffer { entries: listed.entries, next: listed.next, changes, since })
     }
 
@@ -105,7 +105,7 @@ impl FuseAdapter {
                     if index >= read.entries.len() {
                         let Some(next) = read.next.take() else { break };
                         let _names = self.names.read();
-                        let more = self.door.list_on(&self.seat(ino)?, &next, PAGE_SIZE);
+                        let more = self.door.list_next(&self.directory_ref(ino)?, &next, PAGE_SIZE);
                         let more = more.map_err(|error| errno(&error))?;
                         read.entries.extend(more.entries);
                         read.next = more.next;
@@ -126,34 +126,40 @@ impl FuseAdapter {
     }
 
     /// The number and the kind of an entry. The kernel learns no more, so it remembers nothing.
-    pub(crate) fn told_of(&self, directory: INodeNo, entry: &ListedEntry<'_>) -> (u64, NodeKind) {
+    pub(crate) fn entry_ino_and_kind(&self, directory: INodeNo, entry: &ListedEntry<'_>) -> (u64, NodeKind) {
         match entry.found {
             EntrySource::Dot(number) => (number, NodeKind::Directory),
             EntrySource::Named { name, looked, .. } => {
-                (self.inodes.found(directory.0, name, looked, false), looked.attr.kind)
+                (self.inodes.record_found(directory.0, name, looked, false), looked.attr.kind)
             }
         }
     }
 
     /// All that is to be known of an entry: the kernel remembers it. Nothing, if it is gone meanwhile.
-    pub(crate) fn told_all_of(&self, directory: INodeNo, entry: &ListedEntry<'_>) -> Option<EntryReply> {
+    pub(crate) fn listed_entry_reply(
+        &self,
+        directory: INodeNo,
+        entry: &ListedEntry<'_>,
+    ) -> Option<EntryReply> {
         match entry.found {
             // The kernel takes these two for names alone, and reads no more than the kind.
             EntrySource::Dot(number) => {
-                Some(EntryReply { ttl: Duration::ZERO, attr: self.dot(number), outdated: None })
+                Some(EntryReply { ttl: Duration::ZERO, attr: self.dot_attr(number), outdated: None })
             }
-            EntrySource::Named { name, looked, old: false } => Some(self.entry(directory.0, name, looked)),
+            EntrySource::Named { name, looked, old: false } => {
+                Some(self.record_entry(directory.0, name, looked))
+            }
             // The kernel would take an older size for the newest, and a name that is gone for one that is there.
             EntrySource::Named { name, old: true, .. } => {
                 let _names = self.names.read();
-                let looked = self.door.look(&self.seat(directory).ok()?, name).ok()?;
-                Some(self.entry(directory.0, name, &looked))
+                let looked = self.door.lookup(&self.directory_ref(directory).ok()?, name).ok()?;
+                Some(self.record_entry(directory.0, name, &looked))
             }
         }
     }
 
     /// What `.` and `..` are: directories.
-    fn dot(&self, ino: u64) -> FileAttr {
+    fn dot_attr(&self, ino: u64) -> FileAttr {
         let (node, modified, tag) = (NodeId::ROOT, Timestamp(0), VersionTag(0));
         let (kind, size, mode, created) = (NodeKind::Directory, 0, 0o755, None);
         let attr = Attr { node, kind, size, mode, created, modified, changed: modified, tag };
@@ -161,7 +167,7 @@ impl FuseAdapter {
     }
 
     /// The kernel was told of an entry, and had no room for it.
-    pub(crate) fn told_in_vain(&self, entry: &ListedEntry<'_>, told: &EntryReply) {
+    pub(crate) fn undo_lookup(&self, entry: &ListedEntry<'_>, told: &EntryReply) {
         if let EntrySource::Named { .. } = entry.found {
             self.inodes.forget(told.attr.ino.0, 1);
         }
@@ -170,11 +176,11 @@ impl FuseAdapter {
     /// What was done to a directory is on the disk.
     pub(crate) fn fsync_directory(&self, ino: INodeNo) -> FuseResult<()> {
         let Some(workspace) = self.workspace_of(ino) else { return Ok(()) };
-        self.door.store(workspace).settle().map_err(|cause| of_store(&cause))
+        self.door.store(workspace).sync().map_err(|cause| store_errno(&cause))
     }
 
     fn workspace_of(&self, ino: INodeNo) -> Option<usize> {
-        let path = self.inodes.seat(ino.0)?.path;
+        let path = self.inodes.directory_ref(ino.0)?.path;
         let prefix = self.router.route(&path)?.workspace.prefix();
         self.door.workspaces().iter().position(|workspace| workspace.prefix() == prefix)
     }

@@ -8,7 +8,7 @@ use stead_core::store::{Precondition, SyncPolicy, VersionTag};
 use stead_core::vfs::{OpenFile, OpenOptions};
 use stead_core::{Error, ErrorKind};
 
-use super::{EntryReply, FuseAdapter, FuseResult, name};
+use super::{EntryReply, FuseAdapter, FuseResult, parse_name};
 use crate::linux::cache::DirectWriteGuard;
 use crate::linux::errno::errno;
 use crate::linux::handles::{OpenedFile, UsingThreads};
@@ -45,17 +45,17 @@ pub(crate) enum WriteReply {
 
 impl FuseAdapter {
     pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> FuseResult<OpenReply> {
-        let (_names, _changing) = (self.names.read(), self.changing());
+        let (_names, _changing) = (self.names.read(), self.begin_change());
         let options = open_options(flags);
         // By `/proc/self/fd/N`, say.
-        if let Some(open) = self.handles.file_of(ino.0).filter(|_| self.inodes.has_ended(ino.0)) {
+        if let Some(open) = self.handles.any_file_of(ino.0).filter(|_| self.inodes.is_removed(ino.0)) {
             if !self.retries.comes_back(request.pid(), ino.0) {
                 return Err(Errno::ESTALE);
             }
             let file = self.door.reopen(&open.file, options).map_err(|error| errno(&error))?;
             return Ok(self.add_file(request, ino, file, flags));
         }
-        let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
+        let (seat, node) = (self.directory_ref(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:
         // then a program that may create the file does, instead of being told that what it creates is missing.
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
@@ -66,17 +66,17 @@ impl FuseAdapter {
 
     /// Hands out a file that was opened.
     fn add_file(&self, request: &Request, ino: INodeNo, file: OpenFile, flags: OpenFlags) -> OpenReply {
-        let is_blind = self.is_blind(ino);
+        let is_blind = self.is_write_only(ino);
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
         let appends = flags.0 & O_APPEND != 0;
-        let stale = if is_blind { None } else { self.opened(ino, file.tag()) };
+        let stale = if is_blind { None } else { self.note_opened(ino, file.tag()) };
         // The kernel cuts what it has in pages where those end. What goes past them comes in one piece, so that another's
         // line can't get into the middle of it.
         let comes_in_one_piece = writes && appends;
         // It cuts what it reads where it takes the end to be, and forgets what it was told of that while anything changes. And
         // a program that waits for a page takes that page, also one that was dropped when the file grew past the pages, and
         // shows zeros up to the new end.
-        let ends_elsewhere = !writes && (stale.is_some() || self.inodes.is_shared(ino.0));
+        let ends_elsewhere = !writes && (stale.is_some() || self.inodes.was_changed_elsewhere(ino.0));
         let is_mappable =
             flags.acc_mode() == OpenAccMode::O_WRONLY || self.maps_directly.load(Ordering::Relaxed);
         let is_direct = is_blind || is_mappable && (comes_in_one_piece || ends_elsewhere);
@@ -102,13 +102,13 @@ impl FuseAdapter {
         mode: u32,
         flags: i32,
     ) -> FuseResult<(EntryReply, OpenReply)> {
-        let (_names, _changing) = (self.names.read(), self.changing());
-        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
         let expect = if flags & O_EXCL == 0 { Precondition::Any } else { Precondition::Absent };
         let options = open_options(OpenFlags(flags));
         let made = self.door.create(&seat, &name, mode & 0o7777, expect, options);
         let (file, looked) = made.map_err(|error| errno(&error))?;
-        let told = self.entry(parent.0, &name, &looked);
+        let told = self.record_entry(parent.0, &name, &looked);
         let opened = self.add_file(request, told.attr.ino, file, OpenFlags(flags));
         Ok((told, opened))
     }
@@ -122,19 +122,19 @@ impl FuseAdapter {
         flags: WriteFlags,
     ) -> FuseResult<(u32, WriteReply)> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
-        let _changing = self.changing();
+        let _changing = self.begin_change();
         open.users.add(request.pid());
         open.is_unfinished.store(true, Ordering::SeqCst);
         let ino = INodeNo(open.ino);
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             // From memory, by any file that is open: it goes where it came from.
             let count = open.file.write_some_at(offset, data).map_err(|error| errno(&error))?;
-            return Ok((counted(count), WriteReply::Done));
+            return Ok((reply_count(count), WriteReply::Done));
         }
         // The kernel has heard of every cut: it lets nobody write before. What it read of the content from before a cut after
         // it had heard of it has to go.
         let stale = open.file.forget_cut_off();
-        let until = open.is_direct.then(|| open.pages.directly());
+        let until = open.is_direct.then(|| open.pages.begin_direct_write());
         if until.is_some() {
             self.inodes.written_directly(open.ino);
         }
@@ -153,28 +153,28 @@ impl FuseAdapter {
         let written = match until {
             Some(until) if open.pages.has_pages() => WriteReply::Directly { ino, from, until },
             Some(_) => WriteReply::Done,
-            None if open.pages.written(&touched) || stale.is_some() && !is_behind => {
+            None if open.pages.note_write(&touched) || stale.is_some() && !is_behind => {
                 WriteReply::Again { ino, from }
             }
             None if is_behind => WriteReply::Behind { ino, from: touched.end },
             None => WriteReply::Done,
         };
-        Ok((counted(count), written))
+        Ok((reply_count(count), written))
     }
 
     /// The kernel has heard of every cut of a file. Says from where on it has to drop what it may have read since.
     pub(crate) fn forget_cut_off(&self, ino: INodeNo) -> Option<u64> {
-        self.handles.file_of(ino.0)?.file.forget_cut_off()
+        self.handles.any_file_of(ino.0)?.file.forget_cut_off()
     }
 
     /// Makes what was written a change, and says whether there was something. The kernel has the content of that already,
     /// unless it holds what another wrote as well.
-    pub(super) fn put(&self, ino: u64, file: &OpenFile, lasts: SyncPolicy) -> FuseResult<bool> {
-        let _changing = self.changing();
+    pub(super) fn commit(&self, ino: u64, file: &OpenFile, lasts: SyncPolicy) -> FuseResult<bool> {
+        let _changing = self.begin_change();
         let mut changed = false;
-        let put = file.put(lasts, |made| {
+        let put = file.commit_draft(lasts, |made| {
             changed = true;
-            self.inodes.followed(ino, made.from, made.tag);
+            self.inodes.advance_cached_tag(ino, made.from, made.tag);
         });
         put.map_err(|error| errno(&error))?;
         Ok(changed)
@@ -183,13 +183,13 @@ impl FuseAdapter {
     /// Makes what was written a change because the program that wrote through this file says that it has finished.
     fn finish(&self, open: &OpenedFile, lasts: SyncPolicy) -> FuseResult<bool> {
         open.is_unfinished.store(false, Ordering::SeqCst);
-        let put = self.put(open.ino, &open.file, lasts);
+        let put = self.commit(open.ino, &open.file, lasts);
         put.inspect_err(|_| open.is_unfinished.store(true, Ordering::SeqCst))
     }
 
     /// What the kernel has to drop of a file after a change.
-    fn stale(&self, ino: u64, file: &OpenFile) -> Vec<(INodeNo, VersionTag)> {
-        let now = Some(file.tag()).filter(|now| self.inodes.is_outdated(ino, *now));
+    fn stale_inodes(&self, ino: u64, file: &OpenFile) -> Vec<(INodeNo, VersionTag)> {
+        let now = Some(file.tag()).filter(|now| self.inodes.is_stale(ino, *now));
         now.map(|now| (INodeNo(ino), now)).into_iter().collect()
     }
 
@@ -201,8 +201,8 @@ impl FuseAdapter {
         let is_unfinished = open.is_unfinished.load(Ordering::SeqCst);
         if is_unfinished || !self.handles.files_of(open.ino).iter().any(|other| other.writes) {
             // What a mapping wrote after the last close comes to its change here.
-            if let Ok(true) = self.put(open.ino, &open.file, SyncPolicy::Soon) {
-                return self.stale(open.ino, &open.file);
+            if let Ok(true) = self.commit(open.ino, &open.file, SyncPolicy::Soon) {
+                return self.stale_inodes(open.ino, &open.file);
             }
         }
         Vec::new()
@@ -215,7 +215,7 @@ impl FuseAdapter {
         handle: FileHandle,
     ) -> FuseResult<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
-        if !open.file.is_written() || !open.users.include(request.pid()) {
+        if !open.file.has_uncommitted_writes() || !open.users.includes_process_of(request.pid()) {
             return Ok(Vec::new());
         }
         // A shell opens a file anew, passes it on and closes its own before anything is written. A file that stays
@@ -224,16 +224,16 @@ impl FuseAdapter {
             return Ok(Vec::new());
         }
         self.finish(&open, SyncPolicy::Soon)?;
-        Ok(self.stale(open.ino, &open.file))
+        Ok(self.stale_inodes(open.ino, &open.file))
     }
 
     /// What was written is on the disk, and so is all that was done before. Says what the kernel has to drop.
     pub(crate) fn fsync(&self, handle: FileHandle) -> FuseResult<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         if !self.finish(&open, SyncPolicy::Now)? {
-            open.file.settle().map_err(|error| errno(&error))?;
+            open.file.sync_store().map_err(|error| errno(&error))?;
         }
-        Ok(self.stale(open.ino, &open.file))
+        Ok(self.stale_inodes(open.ino, &open.file))
     }
 
     /// Makes all that was written a change, and closes everything: the mount is about to end.
@@ -257,7 +257,7 @@ impl FuseAdapter {
             KEEP_SIZE => Ok(()),
             0 if end <= open.file.size() => Ok(()),
             0 => {
-                let _changing = self.changing();
+                let _changing = self.begin_change();
                 open.file.set_size(end).map_err(|error| errno(&error))
             }
             _ => Err(Errno::EOPNOTSUPP),
@@ -276,6 +276,6 @@ fn open_options(flags: OpenFlags) -> OpenOptions {
 }
 
 /// How much was written, as the kernel is told.
-fn counted(count: usize) -> u32 {
+fn reply_count(count: usize) -> u32 {
     u32::try_from(count).expect("the kernel writes less at once")
 }

@@ -85,7 +85,7 @@ pub(super) struct EntryReply {
 
 impl EntryReply {
     /// What the kernel has to drop, if anything.
-    pub(super) fn stale(&self) -> Vec<(INodeNo, VersionTag)> {
+    pub(super) fn stale_inodes(&self) -> Vec<(INodeNo, VersionTag)> {
         self.outdated.map(|now| (self.attr.ino, now)).into_iter().collect()
     }
 }
@@ -103,14 +103,14 @@ impl FuseAdapter {
     pub(super) fn new(vfs: &Vfs, at: &Path, options: MountOptions) -> Result<Self, stead_core::Error> {
         let door = NodeApi::new(vfs);
         let believed =
-            (0..door.workspaces().len()).map(|workspace| match door.store(workspace).about().feed {
+            (0..door.workspaces().len()).map(|workspace| match door.store(workspace).info().feed {
                 _ if options.past => TTL_IMMUTABLE,
                 true => TTL_WITH_FEED,
                 false => TTL_WITHOUT_FEED,
             });
         Ok(FuseAdapter {
             believed: believed.collect(),
-            inodes: Inodes::new(&door.look_at(&VfsPath::root())?),
+            inodes: Inodes::new(&door.lookup_path(&VfsPath::root())?),
             handles: Handles::default(),
             retries: Retries::default(),
             notifier: OnceLock::new(),
@@ -127,17 +127,17 @@ impl FuseAdapter {
     }
 
     /// To be held while something is changed.
-    fn changing(&self) -> ChangeCountGuard<'_> {
+    fn begin_change(&self) -> ChangeCountGuard<'_> {
         ChangeCountGuard(&self.changes)
     }
 
     /// Another has changed something: what was read before may be old.
-    pub(super) fn was_changed(&self) {
-        drop(self.changing());
+    pub(super) fn note_foreign_change(&self) {
+        drop(self.begin_change());
     }
 
     /// To be held while names are taken away, and never while the kernel is told: it waits for answers that go by names.
-    pub(super) fn hold_names(&self) -> RwLockWriteGuard<'_, ()> {
+    pub(super) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
         self.names.write()
     }
 
@@ -145,51 +145,51 @@ impl FuseAdapter {
         looked.workspace.map_or(TTL_WITH_FEED, |workspace| self.believed[workspace])
     }
 
-    fn seat(&self, ino: INodeNo) -> FuseResult<DirectoryRef> {
+    fn directory_ref(&self, ino: INodeNo) -> FuseResult<DirectoryRef> {
         // On the first the kernel looks for it again, and asks again.
-        let missing = || if self.inodes.is_elsewhere(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
-        let seat = self.inodes.seat(ino.0).ok_or_else(missing)?;
+        let missing = || if self.inodes.should_look_up_again(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
+        let seat = self.inodes.directory_ref(ino.0).ok_or_else(missing)?;
         if seat.node.is_some() || ino.0 == ROOT_INO {
             return Ok(seat);
         }
         // A directory that is shown because of the Workspaces may have been made since: from then on it is known by its
         // node, which is what others' changes in it are told by.
-        let node = self.door.look_at(&seat.path).ok().and_then(|looked| looked.node);
+        let node = self.door.lookup_path(&seat.path).ok().and_then(|looked| looked.node);
         if let Some(node) = node {
-            self.inodes.learn(ino.0, node);
+            self.inodes.set_node(ino.0, node);
         }
         Ok(DirectoryRef { node, ..seat })
     }
 
-    fn told(&self, ino: u64, looked: &Lookup) -> EntryReply {
+    fn entry_reply(&self, ino: u64, looked: &Lookup) -> EntryReply {
         EntryReply {
             ttl: self.ttl(looked),
             attr: file_attr(ino, &looked.attr, LINK_COUNT, self.options.owner),
-            outdated: Some(looked.attr.tag).filter(|now| self.inodes.is_outdated(ino, *now)),
+            outdated: Some(looked.attr.tag).filter(|now| self.inodes.is_stale(ino, *now)),
         }
     }
 
     /// Something was found under a name, and the kernel is told.
-    fn entry(&self, parent: u64, name: &Name, looked: &Lookup) -> EntryReply {
-        let ino = self.inodes.found(parent, name, looked, true);
-        self.told(ino, looked)
+    fn record_entry(&self, parent: u64, name: &Name, looked: &Lookup) -> EntryReply {
+        let ino = self.inodes.record_found(parent, name, looked, true);
+        self.entry_reply(ino, looked)
     }
 
     /// Makes the kernel drop what it has of a file's content: it is of another state than this one.
     ///
     /// It waits for reads that are under way, so this must not be asked by who has to answer those.
-    pub(super) fn drop_content(&self, ino: INodeNo, now: VersionTag) {
+    pub(super) fn invalidate_content(&self, ino: INodeNo, now: VersionTag) {
         if let Some((workspace, node)) = self.inodes.node(ino.0) {
             self.door.refresh(workspace, node);
         }
-        self.drop_pages(ino, 0, ConcurrentWrites::MayBeUnderWay);
-        self.inodes.changed_elsewhere(ino.0, now);
+        self.invalidate_pages(ino, 0, ConcurrentWrites::MayBeUnderWay);
+        self.inodes.note_changed_elsewhere(ino.0, now);
     }
 
     /// Makes the kernel drop what it has of a file's content from an offset on. It waits, as [`Mounting::drop_content`].
-    pub(super) fn drop_pages(&self, ino: INodeNo, from: u64, writes: ConcurrentWrites) {
+    pub(super) fn invalidate_pages(&self, ino: INodeNo, from: u64, writes: ConcurrentWrites) {
         let pages = self.inodes.pages(ino.0);
-        let _dropping = pages.as_ref().map(|pages| pages.dropping(writes));
+        let _dropping = pages.as_ref().map(|pages| pages.begin_invalidation(writes));
         if let Some(notifier) = self.notifier.get() {
             // Where it refuses, it knows the file no longer.
             let _ = notifier.inval_inode(ino, from.cast_signed(), 0);
@@ -198,12 +198,12 @@ impl FuseAdapter {
 
     /// A file is open, and in this state. Which state the kernel has to be told of before it goes on, if it has content of
     /// another.
-    fn opened(&self, ino: INodeNo, tag: VersionTag) -> Option<VersionTag> {
+    fn note_opened(&self, ino: INodeNo, tag: VersionTag) -> Option<VersionTag> {
         let has_pages = self.inodes.pages(ino.0).is_some_and(|pages| pages.has_pages());
         if has_pages {
-            return Some(tag).filter(|now| self.inodes.is_outdated(ino.0, *now));
+            return Some(tag).filter(|now| self.inodes.is_stale(ino.0, *now));
         }
-        if !self.inodes.opens(ino.0, tag)
+        if !self.inodes.set_cached_tag(ino.0, tag)
             && let Some(notifier) = self.notifier.get()
         {
             // The size that the kernel knows may be of another state.
@@ -214,23 +214,23 @@ impl FuseAdapter {
 
     pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> FuseResult<EntryReply> {
         let _names = self.names.read();
-        let (seat, name) = (self.seat(parent)?, self::name(name)?);
-        let looked = self.door.look(&seat, &name).map_err(|error| match error {
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
+        let looked = self.door.lookup(&seat, &name).map_err(|error| match error {
             // Where there is no Workspace there is nothing.
             stead_core::Error::Outside { .. } => Errno::ENOENT,
             error => errno(&error),
         })?;
-        Ok(self.entry(parent.0, &name, &looked))
+        Ok(self.record_entry(parent.0, &name, &looked))
     }
 
     pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> FuseResult<EntryReply> {
         let names = self.names.read();
-        let found = self.seat(ino).and_then(|seat| {
+        let found = self.directory_ref(ino).and_then(|seat| {
             let node = self.inodes.node(ino.0).map(|(_, node)| node);
-            if let Some(special) = node.and_then(|node| self.door.look_at_special(&seat.path, node)) {
+            if let Some(special) = node.and_then(|node| self.door.lookup_special(&seat.path, node)) {
                 return Ok(special);
             }
-            let looked = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
+            let looked = self.door.lookup_path(&seat.path).map_err(|error| errno(&error))?;
             match node {
                 Some(node) if looked.node != Some(node) => Err(Errno::ESTALE),
                 _ => Ok(looked),
@@ -238,13 +238,13 @@ impl FuseAdapter {
         });
         drop(names);
         match found {
-            Ok(looked) => Ok(self.told(ino.0, &looked)),
+            Ok(looked) => Ok(self.entry_reply(ino.0, &looked)),
             // Its name is gone, and someone has it open.
             Err(error) => {
                 let open = handle.and_then(|handle| self.handles.file(handle.0));
-                let open = open.or_else(|| self.handles.file_of(ino.0)).ok_or(error)?;
+                let open = open.or_else(|| self.handles.any_file_of(ino.0)).ok_or(error)?;
                 let mut attr = open.file.attr();
-                if self.is_blind(ino) {
+                if self.is_write_only(ino) {
                     // As it would be told of a file that has its name.
                     let modified = Timestamp(0);
                     attr = Attr { size: 0, mode: 0o200, created: None, modified, changed: modified, ..attr };
@@ -256,7 +256,7 @@ impl FuseAdapter {
     }
 
     /// What is told of something once the kernel has dropped what it had: with all that was written by then.
-    pub(super) fn told_anew(&self, told: EntryReply) -> EntryReply {
+    pub(super) fn refreshed_reply(&self, told: EntryReply) -> EntryReply {
         if told.outdated.is_none() {
             return told;
         }
@@ -268,13 +268,13 @@ impl FuseAdapter {
     }
 
     /// Whether a file lies where nothing may be looked at: then the kernel keeps nothing of it.
-    fn is_blind(&self, ino: INodeNo) -> bool {
+    fn is_write_only(&self, ino: INodeNo) -> bool {
         let scope = |workspace: usize| self.door.workspaces()[workspace].scope();
         self.inodes.node(ino.0).is_some_and(|(workspace, _)| scope(workspace) == AccessScope::WriteOnly)
     }
 }
 
-fn name(name: &OsStr) -> FuseResult<Name> {
+fn parse_name(name: &OsStr) -> FuseResult<Name> {
     if name.len() > MAX_COMPONENT {
         return Err(Errno::ENAMETOOLONG);
     }

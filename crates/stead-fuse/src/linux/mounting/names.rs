@@ -8,7 +8,7 @@ use fuser::{Errno, INodeNo, RenameFlags};
 use stead_core::store::{NodeKind, Replace, SpecialKind};
 use stead_core::{Error, ErrorKind};
 
-use super::{EntryReply, FuseAdapter, FuseResult, name};
+use super::{EntryReply, FuseAdapter, FuseResult, parse_name};
 use crate::linux::errno::errno;
 use crate::linux::{links, programs};
 
@@ -18,23 +18,23 @@ const RENAME_ATTEMPTS: usize = 16;
 impl FuseAdapter {
     pub(crate) fn readlink(&self, ino: INodeNo) -> FuseResult<Vec<u8>> {
         let _names = self.names.read();
-        let seat = self.seat(ino)?;
+        let seat = self.directory_ref(ino)?;
         let target = self.door.link_target(&seat.path).map_err(|error| errno(&error))?;
-        let Some(shown) = links::shown(&self.router, &seat.path, &target) else {
+        let Some(shown) = links::kernel_target(&self.router, &seat.path, &target) else {
             // Where the kernel goes then is outside of the mount, and bounded by what the program may do there itself.
             return if programs::is_program(&target) { Ok(target) } else { Err(Errno::EACCES) };
         };
-        if links::climb(&shown) > self.inodes.climbs(ino.0) {
+        if links::leading_parents(&shown) > self.inodes.max_climb(ino.0) {
             return Err(Errno::EACCES);
         }
         Ok(shown)
     }
 
     pub(crate) fn mkdir(&self, parent: INodeNo, name: &OsStr, mode: u32) -> FuseResult<EntryReply> {
-        let (_names, _changing) = (self.names.read(), self.changing());
-        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
         let looked = self.door.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
-        Ok(self.entry(parent.0, &name, &looked))
+        Ok(self.record_entry(parent.0, &name, &looked))
     }
 
     pub(crate) fn make_special(
@@ -43,30 +43,30 @@ impl FuseAdapter {
         kind: SpecialKind,
         mode: u32,
     ) -> FuseResult<EntryReply> {
-        let (_names, _changing) = (self.names.read(), self.changing());
-        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
         let made =
             self.door.make_special(&seat, &name, kind, mode & 0o7777).map_err(|error| errno(&error))?;
-        Ok(self.entry(parent.0, &name, &made))
+        Ok(self.record_entry(parent.0, &name, &made))
     }
 
     pub(crate) fn symlink(&self, parent: INodeNo, name: &OsStr, target: &Path) -> FuseResult<EntryReply> {
-        let (_names, _changing) = (self.names.read(), self.changing());
-        let (seat, name) = (self.seat(parent)?, self::name(name)?);
-        let target = links::kept(&self.at, target.as_os_str().as_bytes());
+        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
+        let target = links::stored_target(&self.at, target.as_os_str().as_bytes());
         let looked = self.door.symlink(&seat, &name, &target).map_err(|error| errno(&error))?;
-        Ok(self.entry(parent.0, &name, &looked))
+        Ok(self.record_entry(parent.0, &name, &looked))
     }
 
     pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, kind: NodeKind) -> FuseResult<()> {
-        let (_names, _changing) = (self.names.write(), self.changing());
-        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let (_names, _changing) = (self.names.write(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
         let removed = match kind {
             NodeKind::Directory => self.door.rmdir(&seat, &name),
             _ => self.door.unlink(&seat, &name),
         };
         removed.map_err(|error| errno(&error))?;
-        self.inodes.ended(parent.0, &name);
+        self.inodes.remove(parent.0, &name);
         Ok(())
     }
 
@@ -82,9 +82,9 @@ impl FuseAdapter {
             flags if flags.is_empty() => Replace::Over,
             _ => return Err(Errno::EINVAL),
         };
-        let (_names, _changing) = (self.names.write(), self.changing());
-        let (from_seat, from_name) = (self.seat(from.0)?, self::name(from.1)?);
-        let (to_seat, to_name) = (self.seat(to.0)?, self::name(to.1)?);
+        let (_names, _changing) = (self.names.write(), self.begin_change());
+        let (from_seat, from_name) = (self.directory_ref(from.0)?, self::parse_name(from.1)?);
+        let (to_seat, to_name) = (self.directory_ref(to.0)?, self::parse_name(to.1)?);
         let rename = || self.door.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
         // A program of the host may replace what has the name at the same moment: that goes as well.
         let is_again = |renamed: &Result<(), Error>| {
@@ -94,9 +94,9 @@ impl FuseAdapter {
         renamed.unwrap_or_else(rename).map_err(|error| errno(&error))?;
         let (from, to) = ((from.0.0, &from_name), (to.0.0, &to_name));
         if replace == Replace::Exchange {
-            self.inodes.exchanged(from, to);
+            self.inodes.exchange(from, to);
         } else if from != to {
-            self.inodes.moved(from, to);
+            self.inodes.rename(from, to);
         }
         Ok(())
     }

@@ -19,8 +19,8 @@ impl FuseAdapter {
                 files_free: host.f_favail,
             };
         }
-        let seat = self.seat(ino)?;
-        if let Some((limits, usage)) = self.door.allowance(&seat.path).map_err(|error| errno(&error))? {
+        let seat = self.directory_ref(ino)?;
+        if let Some((limits, usage)) = self.door.tightest_quota(&seat.path).map_err(|error| errno(&error))? {
             if let Some(bytes) = limits.bytes {
                 space.blocks = bytes / BLOCK;
                 space.free = space.free.min(bytes.saturating_sub(usage.bytes) / BLOCK);

@@ -13,7 +13,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, ServiceError};
 use serde_json::{Value, json};
 
-use super::{finished, plain, typed};
+use super::{complete_result, from_json, plain};
 
 /// Between two messages, so that they arrive one by one.
 const MESSAGE_PAUSE: Duration = Duration::from_millis(50);
@@ -49,12 +49,12 @@ pub(super) async fn call(
             }});
             elicit(context, &argument("message").unwrap_or_default(), schema).await
         }
-        "test_elicitation_sep1034_defaults" => elicit(context, "Check these", defaults()).await,
-        "test_elicitation_sep1330_enums" => elicit(context, "Choose", choices()).await,
+        "test_elicitation_sep1034_defaults" => elicit(context, "Check these", defaults_schema()).await,
+        "test_elicitation_sep1330_enums" => elicit(context, "Choose", choices_schema()).await,
         name => return Err(ErrorData::invalid_params(format!("there is no fixture `{name}`"), None)),
     };
     let said = said.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    Ok(finished(plain::text(&said)))
+    Ok(complete_result(plain::text_result(&said)))
 }
 
 async fn log(
@@ -87,7 +87,7 @@ async fn progress(context: &RequestContext<RoleServer>) -> Result<String, Servic
 }
 
 async fn sample(context: &RequestContext<RoleServer>, prompt: String) -> Result<String, ServiceError> {
-    let params: CreateMessageRequestParams = typed(json!({
+    let params: CreateMessageRequestParams = from_json(json!({
         "messages": [{ "role": "user", "content": { "type": "text", "text": prompt } }],
         "maxTokens": 100,
     }));
@@ -100,7 +100,7 @@ async fn elicit(
     message: &str,
     schema: Value,
 ) -> Result<String, ServiceError> {
-    let form = typed(json!({ "message": message, "requestedSchema": schema }));
+    let form = from_json(json!({ "message": message, "requestedSchema": schema }));
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     Ok(match context.peer.send_request(request).await? {
         ClientResult::ElicitResult(answer) => format!(
@@ -112,7 +112,7 @@ async fn elicit(
     })
 }
 
-fn defaults() -> Value {
+fn defaults_schema() -> Value {
     json!({ "type": "object", "required": [], "properties": {
         "name": { "type": "string", "default": "John Doe" },
         "age": { "type": "integer", "default": 30 },
@@ -122,7 +122,7 @@ fn defaults() -> Value {
     }})
 }
 
-fn choices() -> Value {
+fn choices_schema() -> Value {
     let titled = |what: &str| {
         json!([
             { "const": "value1", "title": format!("First {what}") },

@@ -4,7 +4,7 @@ use rmcp::model::{GetPromptResult, JsonObject, Prompt, ReadResourceResult, Resou
 use serde_json::{Value, json};
 
 use super::plain::PNG;
-use super::{finished, typed};
+use super::{complete_result, from_json};
 
 /// The prompts, with their arguments: each is required.
 const PROMPTS: [(&str, &[&str]); 5] = [
@@ -29,7 +29,7 @@ pub(super) fn prompts() -> impl Iterator<Item = Prompt> {
             .map(|name| json!({ "name": name, "description": "An argument.", "required": true }))
             .collect();
         let description = "A fixture of the conformance suite.";
-        typed(json!({ "name": name, "description": description, "arguments": arguments }))
+        from_json(json!({ "name": name, "description": description, "arguments": arguments }))
     })
 }
 
@@ -60,20 +60,20 @@ pub(super) fn prompt(name: &str, arguments: &JsonObject) -> Option<GetPromptResu
     };
     let messages: Vec<_> =
         contents.into_iter().map(|content| json!({ "role": "user", "content": content })).collect();
-    Some(finished(json!({ "messages": messages })))
+    Some(complete_result(json!({ "messages": messages })))
 }
 
 /// The resources, as a client lists them.
 pub(super) fn resources() -> impl Iterator<Item = Resource> {
     RESOURCES.iter().map(|(uri, mime)| {
         let description = "A fixture of the conformance suite.";
-        typed(json!({ "uri": uri, "name": uri, "description": description, "mimeType": mime }))
+        from_json(json!({ "uri": uri, "name": uri, "description": description, "mimeType": mime }))
     })
 }
 
 /// The resources that a template stands for.
-pub(super) fn template() -> ResourceTemplate {
-    typed(json!({
+pub(super) fn resource_template() -> ResourceTemplate {
+    from_json(json!({
         "uriTemplate": "test://template/{id}/data",
         "name": "template",
         "description": "A fixture of the conformance suite.",
@@ -82,7 +82,7 @@ pub(super) fn template() -> ResourceTemplate {
 }
 
 /// What a resource holds.
-pub(super) fn read(uri: &str) -> Option<ReadResourceResult> {
+pub(super) fn read_resource(uri: &str) -> Option<ReadResourceResult> {
     let contents = match uri {
         "test://static-text" | "test://watched-resource" => json!({
             "uri": uri,
@@ -96,5 +96,5 @@ pub(super) fn read(uri: &str) -> Option<ReadResourceResult> {
             json!({ "uri": uri, "mimeType": "application/json", "text": data.to_string() })
         }
     };
-    Some(finished(json!({ "contents": [contents] })))
+    Some(complete_result(json!({ "contents": [contents] })))
 }

@@ -46,48 +46,51 @@ impl ConformanceHandler {
         ConformanceHandler { handler: McpHandler::new(Arc::clone(&served)), served, level: Arc::default() }
     }
 
-    async fn fixture(
+    async fn call_fixture(
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if let Some(result) = plain::result(&request.name) {
-            return Ok(finished::<CallToolResult>(result).into());
+        if let Some(result) = plain::static_result(&request.name) {
+            return Ok(complete_result::<CallToolResult>(result).into());
         }
-        if let Some(rounds) = rounds::of(&request.name) {
+        if let Some(rounds) = rounds::rounds_of(&request.name) {
             let capabilities = context.client_capabilities().unwrap_or_default();
             let answers = request.input_responses.as_ref();
-            return Ok(match rounds.next(answers, request.request_state.as_deref(), &capabilities)? {
-                Some(asks) => asks.into(),
-                None => {
-                    finished::<CallToolResult>(plain::text("All questions are answered: state-ok.")).into()
-                }
-            });
+            return Ok(
+                match rounds.next_request(answers, request.request_state.as_deref(), &capabilities)? {
+                    Some(asks) => asks.into(),
+                    None => complete_result::<CallToolResult>(plain::text_result(
+                        "All questions are answered: state-ok.",
+                    ))
+                    .into(),
+                },
+            );
         }
         match &*request.name {
-            "test_trigger_tool_change" => self.served.say_changed(),
+            "test_trigger_tool_change" => self.served.announce_change(),
             "test_missing_capability" => {
                 let declared = context.client_capabilities().unwrap_or_default();
                 if declared.sampling.is_none() {
-                    let required: ClientCapabilities = typed(json!({ "sampling": {} }));
+                    let required: ClientCapabilities = from_json(json!({ "sampling": {} }));
                     return Err(ErrorData::missing_required_client_capability(required));
                 }
             }
             _ => return live::call(request, context, &self.level).await.map(Into::into),
         }
-        Ok(finished::<CallToolResult>(plain::text("Done.")).into())
+        Ok(complete_result::<CallToolResult>(plain::text_result("Done.")).into())
     }
 }
 
 /// Fixtures are written as the JSON that the suite's own documentation shows.
-fn typed<T: DeserializeOwned>(json: Value) -> T {
+fn from_json<T: DeserializeOwned>(json: Value) -> T {
     serde_json::from_value(json).expect("a fixture is what the protocol has")
 }
 
 /// The same, for a result that nothing is asked after.
-fn finished<T: DeserializeOwned>(mut json: Value) -> T {
+fn complete_result<T: DeserializeOwned>(mut json: Value) -> T {
     json["resultType"] = "complete".into();
-    typed(json)
+    from_json(json)
 }
 
 impl ServerHandler for ConformanceHandler {
@@ -129,7 +132,7 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if plain::tools().any(|tool| tool.name == request.name) {
-            return self.fixture(&request, &context).await;
+            return self.call_fixture(&request, &context).await;
         }
         self.handler.call_tool(request, context).await
     }
@@ -149,10 +152,10 @@ impl ServerHandler for ConformanceHandler {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        if let Some(rounds) = rounds::of(&request.name) {
+        if let Some(rounds) = rounds::rounds_of(&request.name) {
             let capabilities = context.client_capabilities().unwrap_or_default();
             let (answers, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
-            if let Some(asks) = rounds.next(answers, state, &capabilities)? {
+            if let Some(asks) = rounds.next_request(answers, state, &capabilities)? {
                 return Ok(asks.into());
             }
         }
@@ -178,7 +181,7 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut result = self.handler.list_resource_templates(request, context).await?;
-        result.resource_templates.push(material::template());
+        result.resource_templates.push(material::resource_template());
         Ok(result)
     }
 
@@ -187,7 +190,7 @@ impl ServerHandler for ConformanceHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        match material::read(&request.uri) {
+        match material::read_resource(&request.uri) {
             Some(read) => Ok(read.into()),
             None => self.handler.read_resource(request, context).await,
         }
@@ -199,7 +202,7 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         // It never changes, so there is nothing to remember.
-        if material::read(&request.uri).is_some() {
+        if material::read_resource(&request.uri).is_some() {
             return Ok(());
         }
         self.handler.subscribe(request, context).await

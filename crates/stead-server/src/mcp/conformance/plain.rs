@@ -3,7 +3,7 @@
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
-use super::typed;
+use super::from_json;
 
 /// One red pixel.
 pub(super) const PNG: &str =
@@ -44,7 +44,7 @@ pub(super) fn tools() -> impl Iterator<Item = Tool> {
     TOOLS.iter().map(|(name, arguments)| {
         let properties: serde_json::Map<_, _> =
             arguments.iter().map(|argument| ((*argument).to_owned(), json!({ "type": "string" }))).collect();
-        typed(json!({
+        from_json(json!({
             "name": name,
             "description": "A fixture of the conformance suite.",
             "inputSchema": { "type": "object", "properties": properties, "required": arguments },
@@ -53,15 +53,15 @@ pub(super) fn tools() -> impl Iterator<Item = Tool> {
 }
 
 /// A result that is one text.
-pub(super) fn text(text: &str) -> Value {
+pub(super) fn text_result(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
 /// What a tool answers, if it is always the same.
-pub(super) fn result(tool: &str) -> Option<Value> {
+pub(super) fn static_result(tool: &str) -> Option<Value> {
     let image = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
     Some(match tool {
-        "test_simple_text" => text("This is a simple text response for testing."),
+        "test_simple_text" => text_result("This is a simple text response for testing."),
         "test_image_content" => json!({ "content": [image] }),
         "test_audio_content" => {
             json!({ "content": [{ "type": "audio", "data": WAV, "mimeType": "audio/wav" }] })
@@ -81,7 +81,7 @@ pub(super) fn result(tool: &str) -> Option<Value> {
             }},
         ]}),
         "test_error_handling" => {
-            let mut result = text("This tool intentionally returns an error for testing");
+            let mut result = text_result("This tool intentionally returns an error for testing");
             result["isError"] = true.into();
             result
         }

@@ -7,7 +7,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use super::typed;
+use super::from_json;
 
 /// What a client can't make up: the name of a round is sealed with it.
 static STATE_KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
@@ -25,9 +25,9 @@ pub(super) struct InputRounds {
 }
 
 /// What a tool or prompt asks, if it asks.
-pub(super) fn of(name: &str) -> Option<InputRounds> {
-    let user_name = json!({ "user_name": form("What is your name?", "name", "string") });
-    let confirm = json!({ "confirm": form("Please confirm", "ok", "boolean") });
+pub(super) fn rounds_of(name: &str) -> Option<InputRounds> {
+    let user_name = json!({ "user_name": elicitation("What is your name?", "name", "string") });
+    let confirm = json!({ "confirm": elicitation("Please confirm", "ok", "boolean") });
     let roots = json!({ "method": "roots/list", "params": {} });
     let (has_state, rounds) = match name {
         "test_input_required_result_elicitation" | "test_streaming_elicitation" => (false, vec![user_name]),
@@ -47,8 +47,8 @@ pub(super) fn of(name: &str) -> Option<InputRounds> {
         "test_input_required_result_multi_round" => (
             true,
             vec![
-                json!({ "step1": form("Step 1: What is your name?", "name", "string") }),
-                json!({ "step2": form("Step 2: What is your favorite color?", "color", "string") }),
+                json!({ "step1": elicitation("Step 1: What is your name?", "name", "string") }),
+                json!({ "step2": elicitation("Step 2: What is your favorite color?", "color", "string") }),
             ],
         ),
         "test_input_required_result_capabilities" => {
@@ -58,14 +58,20 @@ pub(super) fn of(name: &str) -> Option<InputRounds> {
         }
         "test_input_required_result_prompt" => (
             false,
-            vec![json!({ "user_context": form("What context should the prompt use?", "context", "string") })],
+            vec![
+                json!({ "user_context": elicitation("What context should the prompt use?", "context", "string") }),
+            ],
         ),
         _ => return None,
     };
-    Some(InputRounds { name: name.to_owned(), rounds: rounds.into_iter().map(typed).collect(), has_state })
+    Some(InputRounds {
+        name: name.to_owned(),
+        rounds: rounds.into_iter().map(from_json).collect(),
+        has_state,
+    })
 }
 
-fn form(message: &str, field: &str, kind: &str) -> Value {
+fn elicitation(message: &str, field: &str, kind: &str) -> Value {
     json!({ "method": "elicitation/create", "params": { "message": message, "requestedSchema": {
         "type": "object", "properties": { field: { "type": kind } }, "required": [field],
     }}})
@@ -80,7 +86,7 @@ fn sampling(prompt: &str) -> Value {
 
 impl InputRounds {
     /// What is asked next, or nothing if everything is answered.
-    pub(super) fn next(
+    pub(super) fn next_request(
         &self,
         answers: Option<&InputResponses>,
         state: Option<&str>,
@@ -89,24 +95,25 @@ impl InputRounds {
         let round = match state {
             None => 0,
             Some(state) => {
-                (0..self.rounds.len()).find(|round| self.state(*round) == state).ok_or_else(|| {
+                (0..self.rounds.len()).find(|round| self.state_token(*round) == state).ok_or_else(|| {
                     ErrorData::invalid_params("`requestState` is none that this server has given", None)
                 })?
             }
         };
         let is_answered =
             |name: &String| answers.is_some_and(|answers| answers.get(name).is_some_and(Value::is_object));
-        let round = if self.asks(round, client).keys().all(is_answered) { round + 1 } else { round };
+        let round =
+            if self.supported_requests(round, client).keys().all(is_answered) { round + 1 } else { round };
         if round == self.rounds.len() {
             return Ok(None);
         }
-        let mut result = InputRequiredResult::from_input_requests(self.asks(round, client));
-        result.request_state = self.has_state.then(|| self.state(round));
+        let mut result = InputRequiredResult::from_input_requests(self.supported_requests(round, client));
+        result.request_state = self.has_state.then(|| self.state_token(round));
         Ok(Some(result))
     }
 
     /// The questions of a round that the client has an answer to.
-    fn asks(&self, round: usize, client: &ClientCapabilities) -> InputRequests {
+    fn supported_requests(&self, round: usize, client: &ClientCapabilities) -> InputRequests {
         let can = |request: &InputRequest| match request {
             InputRequest::CreateMessage(_) => client.sampling.is_some(),
             InputRequest::Elicitation(_) => client.elicitation.is_some(),
@@ -116,7 +123,7 @@ impl InputRounds {
         self.rounds[round].clone().into_iter().filter(|(_, request)| can(request)).collect()
     }
 
-    fn state(&self, round: usize) -> String {
+    fn state_token(&self, round: usize) -> String {
         let sealed = blake3::keyed_hash(&STATE_KEY, format!("{} {round}", self.name).as_bytes());
         format!("{round}-{}", sealed.to_hex())
     }

@@ -14,7 +14,7 @@ use super::super::act::PhysicalChange;
 use super::super::undo::UndoRecord;
 use super::super::workshop::StagingArea;
 use super::PhysicalHistory;
-use super::count::{UsageChange, deltas, judge_files};
+use super::count::{UsageChange, check_file_sizes, usage_deltas};
 use super::face::LedgerEvent;
 use crate::Durability;
 use crate::virtual_store::books::{
@@ -67,9 +67,9 @@ pub(in super::super) struct UnwrittenPosition(usize, usize, usize);
 
 impl LedgerTransaction {
     /// Opens the book of a change.
-    pub(in super::super) fn open(shop: &StagingArea, change: &Change) -> StoreResult<Self> {
+    pub(in super::super) fn begin(shop: &StagingArea, change: &Change) -> StoreResult<Self> {
         Ok(LedgerTransaction {
-            books: shop.keeping.begun()?,
+            books: shop.keeping.ledger_or_begin()?,
             operation: change.operation.clone(),
             quotas: change.quotas.clone(),
             records: change.records.clone(),
@@ -77,7 +77,7 @@ impl LedgerTransaction {
             blind_at: change.blind_at.clone(),
             recorded: false,
             keep: DisplacedContent::History,
-            past: steps_from_the_past(change),
+            past: restoring_steps(change),
             puts_back: false,
             returning: change.returning.clone(),
             returns: None,
@@ -106,7 +106,7 @@ impl LedgerTransaction {
     }
 
     /// Adds to what is counted.
-    pub(super) fn count(&mut self, leaves: Vec<UsageChange>) {
+    pub(super) fn add_usage_changes(&mut self, leaves: Vec<UsageChange>) {
         self.unwritten.leaves.extend(leaves);
     }
 
@@ -118,38 +118,40 @@ impl LedgerTransaction {
     }
 
     /// Adds an action, as the ledger will have it. The first row is of what it displaces.
-    fn note(&mut self, how: &UndoRecord, journal: Option<u64>, said: &[LedgerEvent]) {
-        let outline = journal.map(|_| how.outline());
+    fn add_action(&mut self, how: &UndoRecord, journal: Option<u64>, said: &[LedgerEvent]) {
+        let outline = journal.map(|_| how.ledger_summary());
         let undo = serde_json::to_string(outline.as_ref().unwrap_or(how));
         let undo = undo.expect("actions hold numbers, text and bytes");
         self.unwritten.intents.push(LedgerIntent { seq: self.next, journal, undo });
-        if let Some(stash) = how.displaces() {
+        if let Some(stash) = how.displaced_name() {
             self.stashes.insert(stash.to_owned(), (self.next, said[0].stashed));
         }
         for said in said {
-            self.unwritten.rows.push(said.row(self.next));
+            self.unwritten.rows.push(said.to_row(self.next));
             self.next += 1;
         }
     }
 
     /// The version that the change makes, once the ledger has been told of it.
-    pub(in super::super) fn version(&self) -> Option<i64> {
+    pub(in super::super) fn revision(&self) -> Option<i64> {
         self.version
     }
 
     /// Whether the present step puts back what was kept.
-    pub(super) fn puts_back(&self) -> bool {
+    pub(super) fn is_restoring(&self) -> bool {
         self.puts_back
     }
 
     /// The node that comes back with the present step.
-    pub(super) fn returns(&self) -> Option<NodeId> {
+    pub(super) fn revived_node(&self) -> Option<NodeId> {
         self.returns
     }
 
     /// Whether something of that size is kept if the present step displaces it.
-    pub(super) fn keeps(&self, keeping: &PhysicalHistory, size: u64) -> bool {
-        self.keep == DisplacedContent::History && keeping.keeps_content() && size <= keeping.largest()
+    pub(super) fn keeps_displaced(&self, keeping: &PhysicalHistory, size: u64) -> bool {
+        self.keep == DisplacedContent::History
+            && keeping.keeps_displaced()
+            && size <= keeping.max_file_bytes()
     }
 
     /// Writes what is not written yet.
@@ -160,15 +162,15 @@ impl LedgerTransaction {
         if rows.is_empty() && records.is_empty() && self.begun.is_empty() && unchanged_at.is_none() {
             return Ok(());
         }
-        judge_files(&self.quotas, leaves)?;
+        check_file_sizes(&self.quotas, leaves)?;
         let roots = self.roots.as_deref().unwrap_or_default();
-        let counted = deltas(roots, leaves);
+        let counted = usage_deltas(roots, leaves);
         shop.life.pass("entry")?;
         let entry = PlannedChange {
             operation: self.operation.clone(),
             version: self.version,
             unchanged_at,
-            room: shop.name().to_owned(),
+            room: shop.staging_dir_name().to_owned(),
             rows: std::mem::take(rows),
             intents: std::mem::take(intents),
             begun: std::mem::take(&mut self.begun),
@@ -178,36 +180,36 @@ impl LedgerTransaction {
             lasts: self.lasts,
         };
         leaves.clear();
-        self.version = self.books.enter(entry)?;
+        self.version = self.books.begin_change(entry)?;
         self.recorded = true;
         self.counted.extend(counted);
         Ok(())
     }
 
     /// Takes back what was written. Should the change try again, that is another version: others may have come between.
-    fn withdraw(&mut self, reason: &StoreError) -> StoreResult<()> {
+    fn roll_back(&mut self, reason: &StoreError) -> StoreResult<()> {
         let Some(version) = self.version.take() else { return Ok(()) };
         let records = if self.recorded { self.records.clone() } else { Vec::new() };
         self.recorded = false;
         self.roots = None;
-        let outcome = AuditOutcome::of(reason.kind());
+        let outcome = AuditOutcome::from_error_kind(reason.kind());
         let deltas = std::mem::take(&mut self.counted);
         let operation = self.operation.id;
-        self.books.withdraw(RolledBackChange { version, operation, deltas, records, outcome })
+        self.books.roll_back_change(RolledBackChange { version, operation, deltas, records, outcome })
     }
 }
 
 impl PhysicalChange<'_> {
     /// Has the ledger know of an action before it happens.
-    pub(in super::super) fn enter(&mut self, how: &UndoRecord) -> StoreResult<UnwrittenPosition> {
+    pub(in super::super) fn log_action(&mut self, how: &UndoRecord) -> StoreResult<UnwrittenPosition> {
         let UnwrittenEvents { rows, intents, leaves } = &self.book.unwritten;
         let mark = UnwrittenPosition(rows.len(), intents.len(), leaves.len());
-        let said = self.said(how)?;
+        let said = self.ledger_events(how)?;
         self.count_action(&said)?;
-        let journal = self.journal_epoch();
-        self.book.note(how, journal, &said);
+        let journal = self.intent_log_epoch();
+        self.book.add_action(how, journal, &said);
         // Of several actions the journal is the intent; the ledger is told before the journal's last word.
-        if self.is_several() {
+        if self.is_multi_action() {
             return Ok(mark);
         }
         self.book.write(self.shop)?;
@@ -215,9 +217,13 @@ impl PhysicalChange<'_> {
     }
 
     /// Takes an entry back whose action did not happen, for this reason; the change may go on.
-    pub(in super::super) fn left(&mut self, mark: UnwrittenPosition, reason: &StoreError) -> StoreResult<()> {
-        if !self.is_several() {
-            return self.book.withdraw(reason);
+    pub(in super::super) fn withdraw_action(
+        &mut self,
+        mark: UnwrittenPosition,
+        reason: &StoreError,
+    ) -> StoreResult<()> {
+        if !self.is_multi_action() {
+            return self.book.roll_back(reason);
         }
         let (UnwrittenEvents { rows, intents, leaves }, UnwrittenPosition(row, intent, leaf)) =
             (&mut self.book.unwritten, mark);
@@ -228,17 +234,17 @@ impl PhysicalChange<'_> {
     }
 
     /// Writes what is left to write, before the change is done.
-    pub(in super::super) fn close_book(&mut self) -> StoreResult<()> {
+    pub(in super::super) fn write_ledger(&mut self) -> StoreResult<()> {
         self.book.write(self.shop)
     }
 
     /// Takes back what the ledger was told of a change that failed.
-    pub(in super::super) fn withdraw(&mut self, reason: &StoreError) -> StoreResult<()> {
-        self.book.withdraw(reason)
+    pub(in super::super) fn roll_back_ledger(&mut self, reason: &StoreError) -> StoreResult<()> {
+        self.book.roll_back(reason)
     }
 
     /// Keeps what the change has displaced, or throws it away, and says which version it made.
-    pub(in super::super) fn settle(&mut self, trash: Vec<String>) -> Option<i64> {
+    pub(in super::super) fn keep_or_discard_displaced(&mut self, trash: Vec<String>) -> Option<i64> {
         let durability = self.durability();
         let (book, keeping) = (&mut self.book, &self.shop.keeping);
         let Some(version) = book.version else {
@@ -248,36 +254,38 @@ impl PhysicalChange<'_> {
         let (mut kept, mut moved, mut lost) = (0, false, Vec::new());
         for stash in trash {
             match book.stashes.remove(&stash) {
-                Some((seq, true)) => match keeping.keep(self.shop, &stash, (version, seq), &book.books) {
-                    Ok(bytes) => (kept, moved) = (kept + bytes, true),
-                    Err(_) => {
-                        self.shop.discard(&stash);
-                        lost.push((version, seq));
+                Some((seq, true)) => {
+                    match keeping.keep_displaced(self.shop, &stash, (version, seq), &book.books) {
+                        Ok(bytes) => (kept, moved) = (kept + bytes, true),
+                        Err(_) => {
+                            self.shop.discard(&stash);
+                            lost.push((version, seq));
+                        }
                     }
-                },
+                }
                 _ => self.shop.discard(&stash),
             }
         }
         // Where the host can't exchange names, what was there is gone.
         lost.extend(book.stashes.values().filter(|(_, kept)| *kept).map(|(seq, _)| (version, *seq)));
         if !lost.is_empty() {
-            let _ = book.books.dropped(lost);
+            let _ = book.books.mark_content_dropped(lost);
         }
         let displaced = (moved && durability == Durability::Full)
-            .then(|| keeping.own_pasts().next()?.as_fd().try_clone_to_owned().ok())
+            .then(|| keeping.own_displaced_dirs().next()?.as_fd().try_clone_to_owned().ok())
             .flatten();
-        book.books.made(version, displaced);
-        if self.shop.noted.done(version).is_err() {
+        book.books.finish_change(version, displaced);
+        if self.shop.noted.note_done(version).is_err() {
             // Then the ledger is told at once; where that fails too, with the next change.
-            let _ = book.books.flush();
+            let _ = book.books.write_finished();
         }
-        keeping.prune_if_much(kept, &book.books);
+        keeping.prune_if_needed(kept, &book.books);
         Some(version)
     }
 }
 
 /// Which steps of a change write what was kept.
-fn steps_from_the_past(change: &Change) -> HashSet<usize> {
+fn restoring_steps(change: &Change) -> HashSet<usize> {
     let past = |step: &Step| matches!(step, Step::Write { content: Content::Past(_), .. });
     change.steps.iter().enumerate().filter(|(_, step)| past(step)).map(|(index, _)| index).collect()
 }

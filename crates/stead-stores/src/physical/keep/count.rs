@@ -30,28 +30,28 @@ pub(super) struct UsageChange {
 }
 
 impl UsageChange {
-    fn gone(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
-        let bytes = bytes(face)?;
+    fn removed(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
+        let bytes = counted_bytes(face)?;
         Some(UsageChange { path, bytes: -bytes.cast_signed(), files: -1, arrives: None, from: None })
     }
 
-    fn arrived(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
-        let bytes = bytes(face)?;
+    fn added(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
+        let bytes = counted_bytes(face)?;
         Some(UsageChange { path, bytes: bytes.cast_signed(), files: 1, arrives: Some(bytes), from: None })
     }
 
     fn moved(from: Vec<u8>, to: Vec<u8>, face: &Fingerprint) -> Option<Self> {
-        Some(UsageChange { from: Some(from), ..UsageChange::arrived(to, face)? })
+        Some(UsageChange { from: Some(from), ..UsageChange::added(to, face)? })
     }
 
     /// The same, where it was there before, so that its size is not judged.
-    fn returned(self) -> Self {
+    fn as_revived(self) -> Self {
         UsageChange { arrives: None, ..self }
     }
 }
 
 /// What something counts; `None` for a directory.
-fn bytes(face: &Fingerprint) -> Option<u64> {
+fn counted_bytes(face: &Fingerprint) -> Option<u64> {
     match face.kind {
         NodeKind::Directory => None,
         NodeKind::File => Some(face.size),
@@ -65,7 +65,7 @@ fn is_below(path: &[u8], root: &[u8]) -> bool {
 }
 
 /// What the leaves come to at each root.
-pub(super) fn deltas(roots: &[Vec<u8>], leaves: &[UsageChange]) -> Vec<UsageDelta> {
+pub(super) fn usage_deltas(roots: &[Vec<u8>], leaves: &[UsageChange]) -> Vec<UsageDelta> {
     let sum = |root: &Vec<u8>| {
         let here = leaves.iter().filter(|leaf| is_below(&leaf.path, root));
         let (bytes, files) =
@@ -76,12 +76,12 @@ pub(super) fn deltas(roots: &[Vec<u8>], leaves: &[UsageChange]) -> Vec<UsageDelt
 }
 
 /// Judges the sizes of single files.
-pub(super) fn judge_files(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> StoreResult<()> {
+pub(super) fn check_file_sizes(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> StoreResult<()> {
     for quota in quotas {
-        let inside = |path: &[u8]| quota.places().any(|place| is_below(path, place.as_bytes()));
+        let inside = |path: &[u8]| quota.roots().any(|place| is_below(path, place.as_bytes()));
         for leaf in leaves.iter().filter(|leaf| inside(&leaf.path)) {
             if !leaf.from.as_deref().is_some_and(inside) {
-                quota.limits.check_file(leaf.arrives.unwrap_or(0))?;
+                quota.limits.check_file_size(leaf.arrives.unwrap_or(0))?;
             }
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn judge_files(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> Store
 impl PhysicalChange<'_> {
     /// Begins the counters that a change needs. What is not counted yet is scanned, and nobody changes anything
     /// meanwhile.
-    pub(in super::super) fn begin_counting(&mut self) -> StoreResult<()> {
+    pub(in super::super) fn begin_usage_counters(&mut self) -> StoreResult<()> {
         let book = &self.book;
         if book.quotas.is_empty() {
             return Ok(());
@@ -102,14 +102,14 @@ impl PhysicalChange<'_> {
         let uncounted: Vec<StorePath> = book
             .quotas
             .iter()
-            .flat_map(QuotaRoot::places)
+            .flat_map(QuotaRoot::roots)
             .filter(|path| !counted(path.as_bytes()))
             .cloned()
             .collect();
         if uncounted.is_empty() {
             return Ok(());
         }
-        self.becomes_several()?;
+        self.make_multi_action()?;
         let mut begun = Vec::with_capacity(uncounted.len());
         for path in uncounted {
             begun.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
@@ -129,46 +129,48 @@ impl PhysicalChange<'_> {
             let path = || said.path.clone();
             match said.what {
                 LedgerEventKind::Placed => {
-                    leaves.extend(after.and_then(|face| UsageChange::arrived(path(), face)))
+                    leaves.extend(after.and_then(|face| UsageChange::added(path(), face)))
                 }
                 LedgerEventKind::Replaced | LedgerEventKind::Patched => {
-                    leaves.extend(before.and_then(|face| UsageChange::gone(path(), face)));
-                    leaves.extend(after.and_then(|face| UsageChange::arrived(path(), face)));
+                    leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)));
+                    leaves.extend(after.and_then(|face| UsageChange::added(path(), face)));
                 }
                 LedgerEventKind::Removed if said.stashed => {
-                    self.tree_leaves(&said.path, before, |below, face| {
-                        leaves.extend(UsageChange::gone(join(&said.path, below), face));
+                    self.each_entry_below(&said.path, before, |below, face| {
+                        leaves.extend(UsageChange::removed(join(&said.path, below), face));
                     })?
                 }
                 // Each thing below it has a row of its own.
                 LedgerEventKind::Removed => {
-                    leaves.extend(before.and_then(|face| UsageChange::gone(path(), face)))
+                    leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)))
                 }
                 LedgerEventKind::Moved | LedgerEventKind::Crossed => {
                     let other = said.other.as_deref().unwrap_or_default();
                     let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Fingerprint| {
-                        leaves.extend(UsageChange::gone(join(from, below), face));
+                        leaves.extend(UsageChange::removed(join(from, below), face));
                         leaves.extend(UsageChange::moved(join(from, below), join(to, below), face));
                     };
-                    self.tree_leaves(&said.path, before, |below, face| {
+                    self.each_entry_below(&said.path, before, |below, face| {
                         moves(&said.path, other, below, face)
                     })?;
                     if said.what == LedgerEventKind::Crossed {
-                        self.tree_leaves(other, after, |below, face| moves(other, &said.path, below, face))?;
+                        self.each_entry_below(other, after, |below, face| {
+                            moves(other, &said.path, below, face)
+                        })?;
                     }
                 }
                 LedgerEventKind::Dressed => {}
             }
         }
-        if self.book.puts_back() {
-            leaves = leaves.into_iter().map(UsageChange::returned).collect();
+        if self.book.is_restoring() {
+            leaves = leaves.into_iter().map(UsageChange::as_revived).collect();
         }
-        self.book.count(leaves);
+        self.book.add_usage_changes(leaves);
         Ok(())
     }
 
     /// What is at a path, and all below it that can be seen.
-    fn tree_leaves(
+    fn each_entry_below(
         &self,
         path: &[u8],
         face: Option<&Fingerprint>,
@@ -179,7 +181,7 @@ impl PhysicalChange<'_> {
             each(b"", face);
             return Ok(());
         }
-        let place = NodePath::path(StorePath::from_checked(path));
+        let place = NodePath::from_root(StorePath::from_checked(path));
         self.store.walk_below(&place, &WalkOptions::default(), &mut |found| {
             let face = Fingerprint { kind: found.attr.kind, size: found.attr.size, ..*face };
             each(found.path.as_bytes(), &face);
@@ -192,7 +194,7 @@ impl PhysicalStore {
     /// How much lies below a path: by its counter if there is one, which is compared with the disk now and then.
     pub(in super::super) fn counted_usage(&self, at: &StorePath) -> StoreResult<Usage> {
         // Where nothing can be written, nothing is counted.
-        let Some(books) = self.books().ok().flatten() else { return usage_below(self, at) };
+        let Some(books) = self.ledger().ok().flatten() else { return usage_below(self, at) };
         let counters = books.counters()?;
         let Some((_, counter)) = counters.iter().find(|(path, _)| **path == *at.as_bytes()) else {
             return usage_below(self, at);
@@ -202,7 +204,7 @@ impl PhysicalStore {
             return Ok(counter.usage);
         }
         let found = usage_below(self, at)?;
-        books.recounted(at.as_bytes().to_vec(), counter.usage, found, now)?;
+        books.correct_counter(at.as_bytes().to_vec(), counter.usage, found, now)?;
         Ok(found)
     }
 }
@@ -214,7 +216,7 @@ fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
         usage.count(&found.attr);
         ControlFlow::Continue(())
     };
-    match store.walk_below(&NodePath::path(at.clone()), &WalkOptions::default(), count) {
+    match store.walk_below(&NodePath::from_root(at.clone()), &WalkOptions::default(), count) {
         Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {}
         walked => walked?,
     }
@@ -233,7 +235,7 @@ mod tests {
     fn what_happens_below_a_root_counts_there_and_above() {
         let roots = [b"".to_vec(), b"w".to_vec(), b"w/in".to_vec(), b"x".to_vec()];
         let leaves = [leaf("w/a", 5, 1), leaf("w/in/b", -3, -1), leaf("wx", 7, 1), leaf("x", 100, 1)];
-        let found: Vec<_> = deltas(&roots, &leaves)
+        let found: Vec<_> = usage_deltas(&roots, &leaves)
             .into_iter()
             .map(|delta| (String::from_utf8(delta.path).unwrap(), delta.bytes, delta.files))
             .collect();

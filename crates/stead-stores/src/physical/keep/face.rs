@@ -35,7 +35,7 @@ impl Fingerprint {
     }
 
     /// What something looked like that was found below a directory of the Store.
-    pub(super) fn found(attr: &Attr) -> Self {
+    pub(super) fn of_attr(attr: &Attr) -> Self {
         let size = match attr.kind {
             NodeKind::File | NodeKind::Symlink => attr.size,
             NodeKind::Directory | NodeKind::Special(_) => 0,
@@ -45,7 +45,7 @@ impl Fingerprint {
     }
 
     /// Whether it is the same thing with the same content.
-    pub(super) fn holds_same(&self, other: &Fingerprint) -> bool {
+    pub(super) fn has_same_content(&self, other: &Fingerprint) -> bool {
         (self.kind, self.ino, self.size, self.modified) == (other.kind, other.ino, other.size, other.modified)
     }
 }
@@ -100,7 +100,7 @@ pub(super) struct LedgerEvent {
 }
 
 impl LedgerEvent {
-    pub(super) fn row(&self, seq: i64) -> LedgerRow {
+    pub(super) fn to_row(&self, seq: i64) -> LedgerRow {
         LedgerRow {
             seq,
             what: self.what as i64,
@@ -112,7 +112,7 @@ impl LedgerEvent {
     }
 
     /// Understands a row that was written earlier.
-    pub(super) fn of(told: &StoredLedgerRow) -> StoreResult<Self> {
+    pub(super) fn from_row(told: &StoredLedgerRow) -> StoreResult<Self> {
         let LedgerRow { what, path, other, detail, stashed, .. } = &told.row;
         let what = match what {
             1 => LedgerEventKind::Placed,
@@ -122,18 +122,18 @@ impl LedgerEvent {
             5 => LedgerEventKind::Crossed,
             6 => LedgerEventKind::Patched,
             7 => LedgerEventKind::Dressed,
-            _ => return Err(damaged()),
+            _ => return Err(damaged_row()),
         };
-        let detail = serde_json::from_str(detail).map_err(|_| damaged())?;
+        let detail = serde_json::from_str(detail).map_err(|_| damaged_row())?;
         let (path, other) = (path.clone(), other.clone());
         if matches!(what, LedgerEventKind::Moved | LedgerEventKind::Crossed) && other.is_none() {
-            return Err(damaged());
+            return Err(damaged_row());
         }
         Ok(LedgerEvent { what, path, other, detail, stashed: *stashed })
     }
 }
 
-fn damaged() -> StoreError {
+fn damaged_row() -> StoreError {
     StoreError::Corrupt("an entry of the ledger can't be understood".into())
 }
 
@@ -154,10 +154,10 @@ mod tests {
         let detail = LedgerEventDetail { before: Some(face), after: None, patch, returns: Some(1 << 63) };
         let (path, other) = (b"a/b".to_vec(), Some(b"c".to_vec()));
         let said = LedgerEvent { what: LedgerEventKind::Crossed, path, other, detail, stashed: true };
-        let told = StoredLedgerRow { version: 3, row: said.row(4), hash: None };
-        let read = LedgerEvent::of(&told).unwrap();
+        let told = StoredLedgerRow { version: 3, row: said.to_row(4), hash: None };
+        let read = LedgerEvent::from_row(&told).unwrap();
         assert_eq!((read.what, &read.detail, read.stashed), (said.what, &said.detail, true));
         let broken = LedgerRow { what: 99, ..told.row.clone() };
-        assert!(LedgerEvent::of(&StoredLedgerRow { row: broken, ..told }).is_err());
+        assert!(LedgerEvent::from_row(&StoredLedgerRow { row: broken, ..told }).is_err());
     }
 }

@@ -37,7 +37,7 @@ impl DirectoryIdentity {
         let in_root = root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Base).ok().and_then(shop);
         let shops = in_state.into_iter().chain(in_root).collect();
         let (id, place, state, others) =
-            (id(&root.stat), place(path, state), state.to_owned(), others.to_vec());
+            (directory_id(&root.stat), location_key(path, state), state.to_owned(), others.to_vec());
         DirectoryIdentity { id, place, state, others, shops }
     }
 
@@ -47,17 +47,21 @@ impl DirectoryIdentity {
     }
 
     /// The books of the directory.
-    pub(super) fn books(&self, database: &Database, need: LedgerOpenMode) -> StoreResult<Option<Ledger>> {
+    pub(super) fn open_ledger(
+        &self,
+        database: &Database,
+        need: LedgerOpenMode,
+    ) -> StoreResult<Option<Ledger>> {
         let is_elsewhere = |before: &str| {
             let of = |path: &PathBuf| host::stat(host::open_ambient(path).ok()?).ok();
-            self.others.iter().filter_map(of).any(|stat| id(&stat) == before)
+            self.others.iter().filter_map(of).any(|stat| directory_id(&stat) == before)
         };
         let directory = LedgerDirectory { id: &self.id, place: &self.place, is_elsewhere: &is_elsewhere };
-        database.books(&directory, need == LedgerOpenMode::InAnyCase)
+        database.ledger(&directory, need == LedgerOpenMode::InAnyCase)
     }
 
     /// Where things lie that were displaced in these directories, other than `own`.
-    pub(super) fn earlier(&self, directories: &[String], own: &[&Dir]) -> Vec<Dir> {
+    pub(super) fn earlier_displaced_dirs(&self, directories: &[String], own: &[&Dir]) -> Vec<Dir> {
         let who = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
         let own: Vec<_> = own.iter().map(|own| who(own)).collect();
         let all = self.shops.iter().flat_map(|shop| {
@@ -70,28 +74,28 @@ impl DirectoryIdentity {
 }
 
 /// What a directory is called: always the same, for as long as it is there.
-pub(in super::super) fn id(stat: &HostStat) -> String {
-    short(&[stat.dev.to_le_bytes(), stat.ino.to_le_bytes()].concat())
+pub(in super::super) fn directory_id(stat: &HostStat) -> String {
+    short_hash(&[stat.dev.to_le_bytes(), stat.ino.to_le_bytes()].concat())
 }
 
 /// What the place of a directory is called. What lies beside the state directory, or around it, may be moved or copied
 /// along with it.
-fn place(path: &Path, state: &Path) -> String {
+fn location_key(path: &Path, state: &Path) -> String {
     let beside = state.parent().unwrap_or(state);
     let text = match (path.strip_prefix(beside), beside.strip_prefix(path)) {
-        (Ok(below), _) => [b"below ", bytes(below)].concat(),
-        (_, Ok(above)) => [b"above ", bytes(above)].concat(),
-        _ => [b"at ", bytes(path)].concat(),
+        (Ok(below), _) => [b"below ", path_bytes(below)].concat(),
+        (_, Ok(above)) => [b"above ", path_bytes(above)].concat(),
+        _ => [b"at ", path_bytes(path)].concat(),
     };
-    short(&text)
+    short_hash(&text)
 }
 
-fn bytes(path: &Path) -> &[u8] {
+fn path_bytes(path: &Path) -> &[u8] {
     use std::os::unix::ffi::OsStrExt;
     path.as_os_str().as_bytes()
 }
 
-fn short(bytes: &[u8]) -> String {
+fn short_hash(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
@@ -101,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_place_is_the_same_after_it_was_moved_together_with_the_state() {
-        let place = |path: &str, state: &str| place(Path::new(path), Path::new(state));
+        let place = |path: &str, state: &str| location_key(Path::new(path), Path::new(state));
         assert_eq!(place("/a/site", "/a/.stead"), place("/b/c/site", "/b/c/.stead"));
         assert_eq!(place("/a", "/a/.stead"), place("/b", "/b/.stead"));
         assert_eq!(place("/a", "/a/in/.stead"), place("/b", "/b/in/.stead"));

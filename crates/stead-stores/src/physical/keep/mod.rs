@@ -38,7 +38,7 @@ use crate::virtual_store::books::Ledger;
 use crate::virtual_store::shadow::CaptureVolume;
 
 pub(super) use book::LedgerTransaction;
-pub(super) use home::{DISPLACED_DIR_NAMES, DirectoryIdentity, id};
+pub(super) use home::{DISPLACED_DIR_NAMES, DirectoryIdentity, directory_id};
 pub(super) use reconcile::DeadProcessState;
 pub(super) use stash::TreeFingerprint;
 
@@ -81,40 +81,42 @@ impl PhysicalHistory {
     }
 
     /// Says where displaced things lie, now that there is a staging area.
-    pub(super) fn settle_in(&self, pasts: DisplacedDirs) {
+    pub(super) fn set_displaced_dirs(&self, pasts: DisplacedDirs) {
         // Where it could be read before, it is the same.
         let _ = self.pasts.set(pasts);
     }
 
     /// Whether displaced content is kept at all.
-    pub(super) fn keeps_content(&self) -> bool {
+    pub(super) fn keeps_displaced(&self) -> bool {
         self.options.is_some()
     }
 
     /// How large a file may be whose content is kept, or held by a snapshot: also where nothing else is kept.
-    fn largest(&self) -> u64 {
+    fn max_file_bytes(&self) -> u64 {
         self.options.unwrap_or_default().file_bytes
     }
 
     /// The books, if there are any yet.
-    pub(super) fn books(&self) -> StoreResult<Option<Arc<Ledger>>> {
-        self.opened(LedgerOpenMode::IfThere)
+    pub(super) fn ledger(&self) -> StoreResult<Option<Arc<Ledger>>> {
+        self.open_ledger(LedgerOpenMode::IfThere)
     }
 
     /// The books, which are begun if there are none.
-    pub(super) fn begun(&self) -> StoreResult<Arc<Ledger>> {
-        Ok(self.opened(LedgerOpenMode::InAnyCase)?.expect("books that are needed in any case are opened"))
+    pub(super) fn ledger_or_begin(&self) -> StoreResult<Arc<Ledger>> {
+        Ok(self
+            .open_ledger(LedgerOpenMode::InAnyCase)?
+            .expect("books that are needed in any case are opened"))
     }
 
-    fn opened(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<Ledger>>> {
+    fn open_ledger(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<Ledger>>> {
         let mut books = self.books.lock();
         if books.is_none()
             && let Some(database) = self.ledger.0.open(need, self.home.state(), self.ledger.1)?
         {
-            *books = self.home.books(&database, need)?.map(Arc::new);
+            *books = self.home.open_ledger(&database, need)?.map(Arc::new);
             if let Some(books) = &*books {
-                let own: Vec<_> = self.own_pasts().collect();
-                let found = self.home.earlier(&books.directories()?, &own);
+                let own: Vec<_> = self.own_displaced_dirs().collect();
+                let found = self.home.earlier_displaced_dirs(&books.directories()?, &own);
                 self.earlier.get_or_init(|| found);
             }
         }
@@ -122,42 +124,42 @@ impl PhysicalHistory {
     }
 
     /// What snapshots hold of the directory, if there is a shadow.
-    fn shadow(&self) -> StoreResult<Option<CaptureVolume>> {
-        match self.books()? {
-            Some(books) => books.shadow(),
+    fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>> {
+        match self.ledger()? {
+            Some(books) => books.capture_volume(),
             None => Ok(None),
         }
     }
 
     /// Writes what is left to be written, at the end.
     pub(super) fn close(&self) -> StoreResult<()> {
-        self.books.lock().as_ref().map_or(Ok(()), |books| books.flush())
+        self.books.lock().as_ref().map_or(Ok(()), |books| books.write_finished())
     }
 
     /// Where the things lie that were displaced in this directory.
-    fn own_pasts(&self) -> impl Iterator<Item = &Dir> {
+    fn own_displaced_dirs(&self) -> impl Iterator<Item = &Dir> {
         let own = self.pasts.get();
         own.into_iter().flat_map(|own| [Some(&own.past), own.more.as_ref()].into_iter().flatten())
     }
 
     /// Where the things lie that were displaced, of this directory and of those that had its place before.
-    fn pasts(&self) -> impl Iterator<Item = &Dir> {
-        self.own_pasts().chain(self.earlier.get().into_iter().flatten())
+    fn displaced_dirs(&self) -> impl Iterator<Item = &Dir> {
+        self.own_displaced_dirs().chain(self.earlier.get().into_iter().flatten())
     }
 
     /// Where what a row displaced lies; not found where it is not kept.
-    fn past_of(&self, (version, seq): (i64, i64)) -> StoreResult<&Dir> {
-        let name = stash_name(version, seq);
+    fn displaced_dir_of(&self, (version, seq): (i64, i64)) -> StoreResult<&Dir> {
+        let name = displaced_name(version, seq);
         let has = |past: &&Dir| host::stat_at(past.as_fd(), name.as_bytes()).is_ok();
-        self.pasts().find(has).ok_or(StoreError::NotFound)
+        self.displaced_dirs().find(has).ok_or(StoreError::NotFound)
     }
 
     /// What a row displaced, if it is there.
-    fn stashed(&self, row: (i64, i64), below: &[u8]) -> Option<HostStat> {
-        let name = stash_name(row.0, row.1);
+    fn stat_displaced(&self, row: (i64, i64), below: &[u8]) -> Option<HostStat> {
+        let name = displaced_name(row.0, row.1);
         let path = super::mask::join(name.as_bytes(), below);
         let (parent, name) = super::mask::split(&path);
-        let past = self.past_of(row).ok()?;
+        let past = self.displaced_dir_of(row).ok()?;
         match past.enter(parent, OpenMode::Base).and_then(|dir| dir.stat_at(name)) {
             Err(Errno::ACCESS) => owner::enter(past, parent).ok()?.stat_at(name).ok(),
             stat => stat.ok(),
@@ -166,18 +168,18 @@ impl PhysicalHistory {
 }
 
 /// The name in `past/` of what a row displaced.
-fn stash_name(version: i64, seq: i64) -> String {
+fn displaced_name(version: i64, seq: i64) -> String {
     format!("{version}-{seq}")
 }
 
 impl PhysicalStore {
     /// The books, if there are any yet.
-    pub(super) fn books(&self) -> StoreResult<Option<Arc<Ledger>>> {
-        self.keeping.books()
+    pub(super) fn ledger(&self) -> StoreResult<Option<Arc<Ledger>>> {
+        self.keeping.ledger()
     }
 
     /// The log that the ledger writes into; none before there is a ledger.
-    pub(super) fn log(&self) -> Option<AuditLogId> {
-        self.books().ok().flatten().and_then(|books| books.log())
+    pub(super) fn audit_log(&self) -> Option<AuditLogId> {
+        self.ledger().ok().flatten().and_then(|books| books.audit_log())
     }
 }

@@ -12,15 +12,15 @@ use stead_core::store::{
 };
 
 use super::super::PhysicalStore;
-use super::super::draft::{DraftContent, fill};
-use super::super::host::{self, HostStat, OpenMode, failed, refused};
+use super::super::draft::{DraftContent, read_full};
+use super::super::host::{self, HostStat, OpenMode, errno_to_store_error, io_to_store_error};
 use super::super::mask::{join, split};
 use super::super::owner;
 use super::super::root::{self, Root};
 use super::super::workshop::{StagingArea, TempFile};
 use super::face::{Fingerprint, LedgerEvent, ReplacedBytes};
 use super::rows::LedgerRows;
-use super::{PhysicalHistory, stash_name};
+use super::{PhysicalHistory, displaced_name};
 use crate::virtual_store::shadow::{CaptureVolume, ContentHasher};
 
 /// How many entries are looked through for content that was displaced after someone was told of it.
@@ -83,12 +83,12 @@ enum OpenBase {
 
 impl ContentSource {
     /// What is at a path now.
-    pub(super) fn there(path: Vec<u8>, face: Fingerprint) -> Self {
+    pub(super) fn in_tree(path: Vec<u8>, face: Fingerprint) -> Self {
         ContentSource::new(BaseContent::There { path, face }, face.size)
     }
 
     /// What a row displaced, or something below it.
-    pub(super) fn stashed(row: (i64, i64), below: Vec<u8>, face: &Fingerprint) -> Self {
+    pub(super) fn displaced(row: (i64, i64), below: Vec<u8>, face: &Fingerprint) -> Self {
         ContentSource::new(BaseContent::Stash { row, below }, face.size)
     }
 
@@ -97,14 +97,14 @@ impl ContentSource {
     }
 
     /// The same before something was written into it.
-    pub(super) fn before(mut self, row: (i64, i64), replaced: &ReplacedBytes) -> Self {
+    pub(super) fn before_patch(mut self, row: (i64, i64), replaced: &ReplacedBytes) -> Self {
         self.plain = false;
         self.length = replaced.length;
         self.shows = self.shows.min(replaced.length);
-        self.clear(replaced.length, u64::MAX);
+        self.clear_overlays(replaced.length, u64::MAX);
         let mut filled = 0;
         for &(start, length) in &replaced.pieces {
-            self.clear(start, start + length);
+            self.clear_overlays(start, start + length);
             self.over.insert(start, (start + length, row, filled));
             filled += length;
         }
@@ -112,7 +112,7 @@ impl ContentSource {
     }
 
     /// Takes a stretch away from what lies over the base.
-    fn clear(&mut self, start: u64, end: u64) {
+    fn clear_overlays(&mut self, start: u64, end: u64) {
         let touching: Vec<_> = self
             .over
             .range(..end)
@@ -132,7 +132,7 @@ impl ContentSource {
     }
 
     /// The row whose stash is the content, if it is as simple as that.
-    fn row(&self) -> Option<(i64, i64)> {
+    fn displaced_row(&self) -> Option<(i64, i64)> {
         match &self.base {
             BaseContent::Stash { row, below } if below.is_empty() && self.plain => Some(*row),
             BaseContent::Stash { .. } | BaseContent::There { .. } => None,
@@ -152,7 +152,7 @@ impl ContentSource {
 
     /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
     /// leaves a trace.
-    fn comparing(&self) -> OpenedFor {
+    fn opened_for_comparison(&self) -> OpenedFor {
         match self.base {
             BaseContent::Stash { .. } => OpenedFor::Stead,
             BaseContent::There { .. } => OpenedFor::Caller,
@@ -160,7 +160,7 @@ impl ContentSource {
     }
 
     /// What tells it from other content by where its bytes are.
-    fn location(&self) -> [u8; 32] {
+    fn location_hash(&self) -> [u8; 32] {
         let base = match &self.base {
             BaseContent::There { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
             BaseContent::Stash { row, below } => format!("{row:?} {}", below.escape_ascii()),
@@ -169,7 +169,7 @@ impl ContentSource {
     }
 
     /// The attributes of the file that it is, where it is still there.
-    fn stat_there(&self, root: &Root) -> Option<HostStat> {
+    fn stat_in_tree(&self, root: &Root) -> Option<HostStat> {
         let BaseContent::There { path, .. } = &self.base else { return None };
         let (parent, name) = split(path);
         root::enter(&root.dir, parent, OpenMode::Base).ok()?.stat_at(name).ok()
@@ -178,13 +178,13 @@ impl ContentSource {
     /// The content's BLAKE3 hash.
     pub(super) fn hash(&self, root: &Root, keeping: &Arc<PhysicalHistory>) -> StoreResult<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
-        self.open(root, keeping, self.comparing())?.each_piece(|piece| {
+        self.open(root, keeping, self.opened_for_comparison())?.each_piece(|piece| {
             hasher.update(piece);
         })?;
         Ok(*hasher.finalize().as_bytes())
     }
 
-    fn kept(&self, store: &PhysicalStore, hash: Option<[u8; 32]>) -> PhysicalContentRef {
+    fn to_physical_ref(&self, store: &PhysicalStore, hash: Option<[u8; 32]>) -> PhysicalContentRef {
         PhysicalContentRef {
             root: store.root.clone(),
             keeping: Arc::clone(&store.keeping),
@@ -194,15 +194,15 @@ impl ContentSource {
     }
 
     /// The content as the port names it, to be compared with what a snapshot holds.
-    pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<ContentRef> {
-        let kept = || self.kept(store, None);
+    pub(super) fn content_ref_beside_capture(&self, store: &PhysicalStore, size: u64) -> Option<ContentRef> {
+        let kept = || self.to_physical_ref(store, None);
         if size == 0 {
             return Some(ContentRef::new(ContentId::Empty, 0, kept()));
         }
         let finder = kept();
-        Some(ContentRef::unhashed(size, kept(), move || {
+        Some(ContentRef::with_lazy_id(size, kept(), move || {
             let mut hasher = ContentHasher::default();
-            let reader = finder.origin.comparing();
+            let reader = finder.origin.opened_for_comparison();
             let open = finder.origin.open(&finder.root, &finder.keeping, reader).ok()?;
             open.each_piece(|piece| hasher.update(piece)).ok()?;
             Some(ContentId::Hash(hasher.finish()))
@@ -210,13 +210,13 @@ impl ContentSource {
     }
 
     /// The content as the port names it. The hash is remembered where it was asked for before.
-    pub(super) fn past(
+    pub(super) fn content_ref(
         &self,
         store: &PhysicalStore,
         hash: Option<[u8; 32]>,
         size: u64,
     ) -> Option<ContentRef> {
-        let kept = || self.kept(store, hash);
+        let kept = || self.to_physical_ref(store, hash);
         if size == 0 {
             return Some(ContentRef::new(ContentId::Empty, 0, kept()));
         }
@@ -224,8 +224,8 @@ impl ContentSource {
             return Some(ContentRef::new(ContentId::Hash(hash), size, kept()));
         }
         let finder = kept();
-        Some(ContentRef::unhashed(size, kept(), move || {
-            let location = || ContentId::Location(finder.origin.location());
+        Some(ContentRef::with_lazy_id(size, kept(), move || {
+            let location = || ContentId::Location(finder.origin.location_hash());
             Some(finder.hash().map_or_else(|_| location(), ContentId::Hash))
         }))
     }
@@ -233,17 +233,17 @@ impl ContentSource {
 
 impl PhysicalContentRef {
     fn open(&self, reader: OpenedFor) -> StoreResult<OpenContentSource> {
-        let hash = self.hash.filter(|_| self.origin.row().is_some());
+        let hash = self.hash.filter(|_| self.origin.displaced_row().is_some());
         Ok(OpenContentSource { hash, ..self.origin.open(&self.root, &self.keeping, reader)? })
     }
 
     fn hash(&self) -> StoreResult<[u8; 32]> {
         let hash = self.origin.hash(&self.root, &self.keeping)?;
-        if let Some((version, seq)) = self.origin.row()
-            && let Some(books) = self.keeping.books()?
+        if let Some((version, seq)) = self.origin.displaced_row()
+            && let Some(books) = self.keeping.ledger()?
         {
             // For the next time, and for whoever verifies.
-            let _ = books.hashed(version, seq, hash);
+            let _ = books.set_content_hash(version, seq, hash);
         }
         Ok(hash)
     }
@@ -263,40 +263,44 @@ impl BaseContent {
                 let (parent, name) = split(path);
                 let found = match reader {
                     OpenedFor::Caller => root::enter(&root.dir, parent, OpenMode::Base),
-                    OpenedFor::Stead => owner::enter(&root.dir, parent).map_err(refused).map(|entered| {
-                        let dir = entered.clone();
-                        reached = Some(entered);
-                        dir
-                    }),
+                    OpenedFor::Stead => {
+                        owner::enter(&root.dir, parent).map_err(errno_to_store_error).map(|entered| {
+                            let dir = entered.clone();
+                            reached = Some(entered);
+                            dir
+                        })
+                    }
                 };
                 let found = found.and_then(|dir| {
-                    let stat = dir.stat_at(name).map_err(refused)?;
+                    let stat = dir.stat_at(name).map_err(errno_to_store_error)?;
                     Ok((dir, stat))
                 });
                 match found {
-                    Ok((dir, stat)) if Fingerprint::of(&stat).holds_same(face) => (dir, name.to_vec()),
+                    Ok((dir, stat)) if Fingerprint::of(&stat).has_same_content(face) => (dir, name.to_vec()),
                     // It has been displaced since.
                     _ => {
-                        let base = keeping.displaced(face)?.ok_or(StoreError::NotFound)?;
+                        let base = keeping.find_displaced(face)?.ok_or(StoreError::NotFound)?;
                         return base.open(root, keeping, reader);
                     }
                 }
             }
             BaseContent::Stash { row, below } => {
-                let path = join(stash_name(row.0, row.1).as_bytes(), below);
+                let path = join(displaced_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
-                let past = keeping.past_of(*row)?;
+                let past = keeping.displaced_dir_of(*row)?;
                 let dir = match reader {
                     OpenedFor::Caller => root::enter(past, parent, OpenMode::Base)?,
-                    OpenedFor::Stead => reached.insert(owner::enter(past, parent).map_err(refused)?).clone(),
+                    OpenedFor::Stead => {
+                        reached.insert(owner::enter(past, parent).map_err(errno_to_store_error)?).clone()
+                    }
                 };
                 (dir, name.to_vec())
             }
         };
-        let stat = dir.stat_at(&name).map_err(refused)?;
+        let stat = dir.stat_at(&name).map_err(errno_to_store_error)?;
         match stat.kind {
             NodeKind::Symlink => {
-                let target = host::read_link(dir.as_fd(), &name).map_err(refused)?;
+                let target = host::read_link(dir.as_fd(), &name).map_err(errno_to_store_error)?;
                 let size = target.len() as u64;
                 Ok((OpenBase::Target(target), stat.kind, size))
             }
@@ -305,8 +309,8 @@ impl BaseContent {
                     OpenedFor::Caller => dir.open(&name, OpenMode::Read),
                     OpenedFor::Stead => owner::open(&dir, &name, OpenMode::Read).map(|(file, _)| file),
                 };
-                let file = File::from(file.map_err(refused)?);
-                let size = host::stat(&file).map_err(refused)?.size;
+                let file = File::from(file.map_err(errno_to_store_error)?);
+                let size = host::stat(&file).map_err(errno_to_store_error)?.size;
                 Ok((OpenBase::File(file), stat.kind, size))
             }
             NodeKind::Directory => Err(StoreError::IsADirectory),
@@ -317,13 +321,13 @@ impl BaseContent {
 
 impl PhysicalHistory {
     /// Where something is kept that had this face.
-    fn displaced(&self, face: &Fingerprint) -> StoreResult<Option<BaseContent>> {
-        let Some(books) = self.books()? else { return Ok(None) };
+    fn find_displaced(&self, face: &Fingerprint) -> StoreResult<Option<BaseContent>> {
+        let Some(books) = self.ledger()? else { return Ok(None) };
         let mut rows = LedgerRows::new(&books);
         for _ in 0..MAX_ROWS_SEARCHED {
             let Some(told) = rows.next()? else { break };
-            let said = LedgerEvent::of(&told)?;
-            let same = said.detail.before.is_some_and(|before| before.holds_same(face));
+            let said = LedgerEvent::from_row(&told)?;
+            let same = said.detail.before.is_some_and(|before| before.has_same_content(face));
             if same && told.row.stashed && said.detail.patch.is_none() {
                 let row = (told.version, told.row.seq);
                 return Ok(Some(BaseContent::Stash { row, below: Vec::new() }));
@@ -347,7 +351,7 @@ struct OpenContentSource {
 
 impl OpenContentSource {
     /// Refuses content that is not what it was, where its hash is known.
-    fn check(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
+    fn check_hash(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
         match self.hash {
             Some(known) if hash()? != known => Err(StoreError::Corrupt(
                 "what was kept of it is not what its hash says; `stead verify` tells what else is damaged"
@@ -358,9 +362,14 @@ impl OpenContentSource {
     }
 
     /// The stash of a row, open for reading.
-    fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
-        let name = stash_name(row.0, row.1);
-        Ok(self.keeping.past_of(row)?.open(name.as_bytes(), OpenMode::Read).map_err(refused)?.into())
+    fn open_displaced(&self, row: (i64, i64)) -> StoreResult<File> {
+        let name = displaced_name(row.0, row.1);
+        Ok(self
+            .keeping
+            .displaced_dir_of(row)?
+            .open(name.as_bytes(), OpenMode::Read)
+            .map_err(errno_to_store_error)?
+            .into())
     }
 
     /// Hands all of it over, piece by piece.
@@ -379,24 +388,25 @@ impl OpenContentSource {
     }
 
     /// Copies it into a file, inside the kernel where that can be done.
-    fn copy(&self, to: &File) -> StoreResult<()> {
+    fn copy_to(&self, to: &File) -> StoreResult<()> {
         match &self.base {
             OpenBase::File(file) => {
-                host::copy(file, 0, to, 0, self.shows).map_err(failed)?;
+                host::copy_range(file, 0, to, 0, self.shows).map_err(io_to_store_error)?;
             }
             OpenBase::Target(target) => {
                 use std::os::unix::fs::FileExt;
-                to.write_all_at(target, 0).map_err(failed)?;
+                to.write_all_at(target, 0).map_err(io_to_store_error)?;
             }
         }
-        to.set_len(self.length).map_err(failed)?;
+        to.set_len(self.length).map_err(io_to_store_error)?;
         for (&start, &(end, row, offset)) in &self.over {
-            host::copy(&self.stash(row)?, offset, to, start, end - start).map_err(failed)?;
+            host::copy_range(&self.open_displaced(row)?, offset, to, start, end - start)
+                .map_err(io_to_store_error)?;
         }
-        self.check(|| {
+        self.check_hash(|| {
             let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE_SIZE], 0);
             loop {
-                match fill(to, done, &mut piece)? {
+                match read_full(to, done, &mut piece)? {
                     0 => return Ok(*hasher.finalize().as_bytes()),
                     count => {
                         hasher.update(&piece[..count]);
@@ -433,7 +443,7 @@ impl OpenContent for OpenContentSource {
                 Some((&first, &(last, row, start))) => {
                     let until = last.min(end);
                     let piece = &mut buffer[index(at)..index(until)];
-                    (until, fill(&self.stash(row)?, start + (at - first), piece)?)
+                    (until, read_full(&self.open_displaced(row)?, start + (at - first), piece)?)
                 }
                 None => {
                     let next = self.over.range(at..).next().map_or(end, |(&first, _)| first).min(end);
@@ -441,7 +451,7 @@ impl OpenContent for OpenContentSource {
                     let piece = &mut buffer[index(at)..index(until)];
                     let filled = match &self.base {
                         _ if at >= self.shows => 0,
-                        OpenBase::File(file) => fill(file, at, piece)?,
+                        OpenBase::File(file) => read_full(file, at, piece)?,
                         OpenBase::Target(target) => {
                             let start = usize::try_from(at).unwrap_or(target.len()).min(target.len());
                             let count = piece.len().min(target.len() - start);
@@ -457,32 +467,32 @@ impl OpenContent for OpenContentSource {
         }
         let wanted = usize::try_from(wanted).expect("within the buffer");
         if offset == 0 && end == self.length {
-            self.check(|| Ok(*blake3::hash(&buffer[..wanted]).as_bytes()))?;
+            self.check_hash(|| Ok(*blake3::hash(&buffer[..wanted]).as_bytes()))?;
         }
         Ok(wanted)
     }
 }
 
 impl PhysicalStore {
-    pub(in super::super) fn open_kept(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        match self.own(past)? {
+    pub(in super::super) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        match self.locate_content(past)? {
             ContentLocation::Kept(kept) => Ok(Box::new(kept.open(OpenedFor::Caller)?)),
             ContentLocation::Held(shadow) => shadow.open(past),
         }
     }
 
     /// Where content is that this Store has told of.
-    fn own<'p>(&self, past: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
+    fn locate_content<'p>(&self, past: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
         let foreign = || StoreError::Invalid("the content was kept by another Store".into());
         match past.inner::<PhysicalContentRef>() {
             Some(kept) if Arc::ptr_eq(&kept.keeping, &self.keeping) => Ok(ContentLocation::Kept(kept)),
             Some(_) => Err(foreign()),
-            None => Ok(ContentLocation::Held(self.keeping.shadow()?.ok_or_else(foreign)?)),
+            None => Ok(ContentLocation::Held(self.keeping.capture_volume()?.ok_or_else(foreign)?)),
         }
     }
 
     /// Copies kept content that a change puts back, before the change itself displaces anything.
-    pub(in super::super) fn unpacked(
+    pub(in super::super) fn stage_restored_content(
         &self,
         shop: &Arc<StagingArea>,
         mut steps: Vec<Step>,
@@ -493,18 +503,18 @@ impl PhysicalStore {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
                 && let Content::Past(past) = &*content
             {
-                let temp: TempFile = shop.temp()?;
-                match self.own(past)? {
+                let temp: TempFile = shop.new_temp_file()?;
+                match self.locate_content(past)? {
                     ContentLocation::Kept(kept) => {
-                        let before = kept.origin.stat_there(&kept.root);
-                        kept.open(OpenedFor::Stead)?.copy(&temp.file)?;
-                        if let (Some(before), Some(now)) = (before, kept.origin.stat_there(&kept.root))
-                            && before.holds_same(&now)
+                        let before = kept.origin.stat_in_tree(&kept.root);
+                        kept.open(OpenedFor::Stead)?.copy_to(&temp.file)?;
+                        if let (Some(before), Some(now)) = (before, kept.origin.stat_in_tree(&kept.root))
+                            && before.has_same_content(&now)
                         {
                             retagged.insert(before.tag(), now.tag());
                         }
                     }
-                    ContentLocation::Held(shadow) => copy_out(&*shadow.open(past)?, &temp.file)?,
+                    ContentLocation::Held(shadow) => copy_content(&*shadow.open(past)?, &temp.file)?,
                 }
                 *content = Content::Sealed(SealedContent::new(past.size(), DraftContent::Whole(temp)));
             }
@@ -521,7 +531,7 @@ impl PhysicalStore {
 }
 
 /// Copies content into a file.
-fn copy_out(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
+fn copy_content(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
     use std::os::unix::fs::FileExt;
     let mut buffer = vec![0; PIECE_SIZE];
     let mut done = 0;
@@ -529,7 +539,7 @@ fn copy_out(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
         match content.read_at(done, &mut buffer)? {
             0 => return Ok(()),
             count => {
-                to.write_all_at(&buffer[..count], done).map_err(failed)?;
+                to.write_all_at(&buffer[..count], done).map_err(io_to_store_error)?;
                 done += count as u64;
             }
         }
@@ -548,15 +558,16 @@ mod tests {
     fn what_was_written_is_undone_layer_by_layer() {
         let origin = ContentSource::new(BaseContent::Stash { row: (9, 0), below: Vec::new() }, 100);
         // An append of 20 bytes, before which a write replaced 10..30.
-        let origin = origin.before((8, 0), &ReplacedBytes { length: 80, pieces: Vec::new() });
+        let origin = origin.before_patch((8, 0), &ReplacedBytes { length: 80, pieces: Vec::new() });
         assert_eq!((origin.shows, origin.length), (80, 80));
-        let origin = origin.before((7, 0), &ReplacedBytes { length: 80, pieces: vec![(10, 20)] });
+        let origin = origin.before_patch((7, 0), &ReplacedBytes { length: 80, pieces: vec![(10, 20)] });
         assert_eq!(over(&origin), [(10, 30, 7, 0)]);
         // An older write replaced the middle of that, and two more bytes at the end, which was further out.
-        let origin = origin.before((6, 0), &ReplacedBytes { length: 90, pieces: vec![(15, 5), (80, 10)] });
+        let origin =
+            origin.before_patch((6, 0), &ReplacedBytes { length: 90, pieces: vec![(15, 5), (80, 10)] });
         assert_eq!(over(&origin), [(10, 15, 7, 0), (15, 20, 6, 0), (20, 30, 7, 10), (80, 90, 6, 5)]);
         assert_eq!((origin.shows, origin.length), (80, 90));
-        let origin = origin.before((5, 0), &ReplacedBytes { length: 12, pieces: Vec::new() });
+        let origin = origin.before_patch((5, 0), &ReplacedBytes { length: 12, pieces: Vec::new() });
         assert_eq!((over(&origin), origin.length), (vec![(10, 12, 7, 0)], 12));
     }
 }

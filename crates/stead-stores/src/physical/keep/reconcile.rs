@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 
 use stead_core::store::{StoreError, StoreResult};
 
-use super::super::host::refused;
+use super::super::host::errno_to_store_error;
 use super::super::journal::IntentLogOutcomes;
 use super::super::recover::NotedRevisions;
 use super::super::root::{Dir, Root};
-use super::super::undo::{UndoContext, UndoRecord, UndoTime, happened, undo};
+use super::super::undo::{UndoContext, UndoRecord, UndoTime, has_happened, undo};
 use super::PhysicalHistory;
 use crate::sync;
 use crate::virtual_store::books::PendingIntent;
@@ -34,9 +34,9 @@ impl PhysicalHistory {
         dead: &[DeadProcessState<'_>],
         alive: &HashSet<String>,
     ) -> StoreResult<()> {
-        let Some(books) = self.books()? else { return Ok(()) };
+        let Some(books) = self.ledger()? else { return Ok(()) };
         let mut changes: BTreeMap<i64, Vec<PendingIntent>> = BTreeMap::new();
-        for pending in books.pending()? {
+        for pending in books.pending_intents()? {
             if !alive.contains(&pending.room) {
                 changes.entry(pending.version).or_default().push(pending);
             }
@@ -51,7 +51,7 @@ impl PhysicalHistory {
                 .map_err(|_| StoreError::Corrupt("an intent of the ledger can't be understood".into()))?;
             let stands = match room {
                 None => true,
-                Some(room) => self.stands(root, kept, room, &intents, &actions)?,
+                Some(room) => self.has_happened(root, kept, room, &intents, &actions)?,
             };
             if !stands {
                 undone.push(version);
@@ -62,31 +62,31 @@ impl PhysicalHistory {
             for (pending, action) in intents.iter().zip(&actions) {
                 let row = (version, pending.intent.seq);
                 let wanted = rows.iter().any(|told| told.row.seq == row.1 && told.row.stashed);
-                let Some(stash) = action.displaces().filter(|_| wanted) else { continue };
+                let Some(stash) = action.displaced_name().filter(|_| wanted) else { continue };
                 if let Some(room) = room {
                     // It may be there already.
-                    let _ = self.take_in(room.dir, stash, row);
+                    let _ = self.move_displaced(room.dir, stash, row);
                 }
-                if self.stashed(row, b"").is_none() {
+                if self.stat_displaced(row, b"").is_none() {
                     lost.push(row);
                 }
             }
         }
         if !lost.is_empty() {
-            books.dropped(lost)?;
+            books.mark_content_dropped(lost)?;
         }
         if made.is_empty() && undone.is_empty() {
             return Ok(());
         }
-        for past in self.own_pasts() {
-            sync::all(sync::SyncPoint::DisplacedContent, past).map_err(refused)?;
+        for past in self.own_displaced_dirs() {
+            sync::sync_all(sync::SyncPoint::DisplacedContent, past).map_err(errno_to_store_error)?;
         }
         books.reconcile(made, undone)
     }
 
     /// Whether what a change intended has happened. What one action has left in part is completed or taken back; what several
     /// have left is the journal's ([`super::super::journal::repair`]).
-    fn stands(
+    fn has_happened(
         &self,
         root: &Root,
         kept: &Dir,
@@ -105,13 +105,13 @@ impl PhysicalHistory {
         let acted = room.noted.acted.contains(&version);
         let site = UndoContext { root, room: room.dir.as_fd(), kept, moment: UndoTime::Later, acted };
         for (pending, action) in intents.iter().zip(actions) {
-            let taken = action.displaces().is_some()
-                && self.stashed((pending.version, pending.intent.seq), b"").is_some();
+            let taken = action.displaced_name().is_some()
+                && self.stat_displaced((pending.version, pending.intent.seq), b"").is_some();
             if taken {
                 continue;
             }
-            let happened = happened(&site, action)?;
-            if action.is_alone() {
+            let happened = has_happened(&site, action)?;
+            if action.is_only_action() {
                 undo(&site, action)?;
             }
             if !happened {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use stead_core::store::{NodeKind, StoreResult};
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::super::host::{self, Errno, refused};
+use super::super::host::{self, Errno, errno_to_store_error};
 use super::super::mask::{join, split};
 use super::super::owner;
 use super::super::root::Dir;
@@ -14,51 +14,56 @@ use super::super::tree;
 use super::super::workshop::StagingArea;
 use super::face::{Fingerprint, LedgerEvent, LedgerEventDetail, LedgerEventKind};
 use super::prune::footprint;
-use super::{PhysicalHistory, stash_name};
+use super::{PhysicalHistory, displaced_name};
 use crate::sync;
 use crate::virtual_store::books::Ledger;
 
 impl PhysicalHistory {
     /// Moves something from a room to where it is kept, and says how large it is.
-    pub(super) fn keep(
+    pub(super) fn keep_displaced(
         &self,
         shop: &StagingArea,
         stash: &str,
         row: (i64, i64),
         books: &Ledger,
     ) -> StoreResult<u64> {
-        self.take_in(shop.room_dir(), stash, row).map_err(refused)?;
-        self.leave_out_large(row, books)
+        self.move_displaced(shop.staging_dir(), stash, row).map_err(errno_to_store_error)?;
+        self.drop_large_files(row, books)
     }
 
     /// Moves something from a room to where it is kept.
-    pub(super) fn take_in(&self, room: &Dir, stash: &str, (version, seq): (i64, i64)) -> Result<(), Errno> {
-        let name = stash_name(version, seq);
+    pub(super) fn move_displaced(
+        &self,
+        room: &Dir,
+        stash: &str,
+        (version, seq): (i64, i64),
+    ) -> Result<(), Errno> {
+        let name = displaced_name(version, seq);
         let take =
             |past: &Dir| owner::rename_new((room.as_fd(), stash.as_bytes()), (past.as_fd(), name.as_bytes()));
-        let mut pasts = self.own_pasts();
+        let mut pasts = self.own_displaced_dirs();
         let taken = pasts.next().map_or(Err(Errno::NOENT), take);
         match (taken, pasts.next()) {
             // A full disk may have no block for one more name in a directory.
             (Err(Errno::NOSPC | Errno::DQUOT), Some(more)) => {
                 take(more)?;
-                sync::all(sync::SyncPoint::DisplacedContent, more)
+                sync::sync_all(sync::SyncPoint::DisplacedContent, more)
             }
             (taken, _) => taken,
         }
     }
 
     /// Lets go of files in a kept tree that are too large to be kept, and says how large the rest is.
-    pub(super) fn leave_out_large(&self, (version, seq): (i64, i64), books: &Ledger) -> StoreResult<u64> {
-        let name = stash_name(version, seq);
-        let past = self.past_of((version, seq))?;
-        let top = host::stat_at(past.as_fd(), name.as_bytes()).map_err(refused)?;
+    pub(super) fn drop_large_files(&self, (version, seq): (i64, i64), books: &Ledger) -> StoreResult<u64> {
+        let name = displaced_name(version, seq);
+        let past = self.displaced_dir_of((version, seq))?;
+        let top = host::stat_at(past.as_fd(), name.as_bytes()).map_err(errno_to_store_error)?;
         if !top.is_dir() {
             return Ok(footprint(&Fingerprint::of(&top)));
         }
-        let found = below(past, name.as_bytes())?;
+        let found = entries_below(past, name.as_bytes())?;
         let (large, small): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|(_, face)| face.size > self.largest());
+            found.into_iter().partition(|(_, face)| face.size > self.max_file_bytes());
         let mut rows = Vec::new();
         if !large.is_empty() {
             let told = books.rows_of(version)?;
@@ -67,15 +72,15 @@ impl PhysicalHistory {
             let first = told.iter().map(|told| told.row.seq).min().unwrap_or(0).min(0);
             for ((path, face), seq) in large.iter().zip((i64::MIN..first).rev()) {
                 let (parent, last) = split(path);
-                let dir = owner::enter(past, &join(name.as_bytes(), parent)).map_err(refused)?;
-                host::unlink(dir.as_fd(), last).map_err(refused)?;
+                let dir = owner::enter(past, &join(name.as_bytes(), parent)).map_err(errno_to_store_error)?;
+                host::unlink(dir.as_fd(), last).map_err(errno_to_store_error)?;
                 let path = join(at.as_deref().unwrap_or_default(), path);
                 let detail = LedgerEventDetail { before: Some(*face), ..LedgerEventDetail::default() };
                 let said =
                     LedgerEvent { what: LedgerEventKind::Removed, path, other: None, detail, stashed: false };
-                rows.push(said.row(seq));
+                rows.push(said.to_row(seq));
             }
-            books.add(version, rows)?;
+            books.add_rows(version, rows)?;
         }
         Ok(small.iter().map(|(_, face)| footprint(face)).sum())
     }
@@ -95,7 +100,7 @@ pub(in super::super) struct TreeFingerprint {
 
 impl TreeFingerprint {
     pub(in super::super) fn of(dir: &Dir, name: &[u8]) -> StoreResult<Self> {
-        let found = below(dir, name)?;
+        let found = entries_below(dir, name)?;
         let mut hasher = blake3::Hasher::new();
         for (path, face) in &found {
             let changes = (face.kind != NodeKind::Directory).then_some((face.size, face.modified));
@@ -115,24 +120,24 @@ impl TreeFingerprint {
 
     /// Whether what has this print now has not been changed by others since the earlier one was taken. A power cut may
     /// have taken some of it: then it is less, and no newer.
-    pub(in super::super) fn is_as_left(&self, earlier: &TreeFingerprint) -> bool {
+    pub(in super::super) fn is_unchanged_since(&self, earlier: &TreeFingerprint) -> bool {
         self.hash == earlier.hash
             || self.entries <= earlier.entries && self.bytes <= earlier.bytes && self.newest <= earlier.at
     }
 }
 
 /// Something in one of Stead's own directories and all below it, parents first, with paths counted from it.
-pub(super) fn below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Fingerprint)>> {
-    let top = host::stat_at(dir.as_fd(), name).map_err(refused)?;
+pub(super) fn entries_below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Fingerprint)>> {
+    let top = host::stat_at(dir.as_fd(), name).map_err(errno_to_store_error)?;
     let mut found = vec![(Vec::new(), Fingerprint::of(&top))];
     if !top.is_dir() {
         return Ok(found);
     }
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
-        let here = owner::enter(dir, &join(name, &path)).map_err(refused)?;
-        for (name, _) in tree::names(&here).map_err(refused)? {
-            let stat = here.stat_at(&name).map_err(refused)?;
+        let here = owner::enter(dir, &join(name, &path)).map_err(errno_to_store_error)?;
+        for (name, _) in tree::names(&here).map_err(errno_to_store_error)? {
+            let stat = here.stat_at(&name).map_err(errno_to_store_error)?;
             let path = join(&path, &name);
             if stat.is_dir() {
                 open.push(path.clone());
@@ -160,7 +165,7 @@ mod tests {
         std::fs::write(&path, "content").unwrap();
         let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
         let left = TreeFingerprint::of(&dir, b"file").unwrap();
-        let is_as_left = || TreeFingerprint::of(&dir, b"file").unwrap().is_as_left(&left);
+        let is_as_left = || TreeFingerprint::of(&dir, b"file").unwrap().is_unchanged_since(&left);
         assert!(is_as_left());
         let file = std::fs::File::options().append(true).open(&path).unwrap();
         file.set_len(0).unwrap();

@@ -30,8 +30,8 @@ impl AuditAccess {
     /// into the database first, unless a table is gone that it belongs into: that is for [`AuditAccess::verify`] to tell.
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
         let (shared, place) = (Arc::clone(&database.0), AuditDirectory::at(directory));
-        let whole = verify::missing(&*shared.reader()?)?.is_empty();
-        let wrong = match (whole, database.is_read_only(), place.known_key()?) {
+        let whole = verify::missing_tables(&*shared.reader()?)?.is_empty();
+        let wrong = match (whole, database.is_read_only(), place.existing_key()?) {
             (true, false, Some(key)) => recover(&shared, &place, &key)?,
             _ => Vec::new(),
         };
@@ -39,13 +39,13 @@ impl AuditAccess {
     }
 
     /// What was wrong with what killed processes had left, a sentence each.
-    pub fn wrong_at_open(&self) -> &[String] {
+    pub fn problems_at_open(&self) -> &[String] {
         &self.wrong
     }
 
     /// The public half of the key that signs here, in hexadecimal; `None` where nothing was signed yet.
     pub fn key(&self) -> StoreResult<Option<String>> {
-        Ok(self.place.known_key()?.map(|key| hex::text(&key.public())))
+        Ok(self.place.existing_key()?.map(|key| hex::text(&key.public())))
     }
 
     /// The newest records that a query asks for, or, with the cursor of a page, those before it.
@@ -64,7 +64,7 @@ impl AuditAccess {
         query: &AuditQuery,
         visit: &mut dyn FnMut(&AuditEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        query::each(&self.shared, query, visit)
+        query::each_entry(&self.shared, query, visit)
     }
 
     /// Records as they come in, after the one with this id, or from now on.
@@ -85,7 +85,7 @@ impl AuditAccess {
     /// Moves records of calls before a moment into a file that is made in `directory`, as far as they are signed
     /// with this log's own key.
     pub fn archive(&self, before: Timestamp, directory: &Path) -> StoreResult<Archived> {
-        match self.place.known_key()? {
+        match self.place.existing_key()? {
             Some(key) => archive::archive(&self.shared, &self.place, &key, before, directory),
             None => Ok(Archived { records: 0, file: None }),
         }

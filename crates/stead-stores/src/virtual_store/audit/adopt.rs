@@ -16,11 +16,15 @@ use super::head::AuditKey;
 use super::place::{AuditDirectory, HeadsLine};
 
 /// Signs the chains of the database that nothing outside tells of.
-pub(super) fn adopt(shared: &Arc<DatabaseInner>, place: &AuditDirectory, key: &AuditKey) -> StoreResult<()> {
+pub(super) fn sign_restored_chains(
+    shared: &Arc<DatabaseInner>,
+    place: &AuditDirectory,
+    key: &AuditKey,
+) -> StoreResult<()> {
     // In this order: an instance that ends meanwhile is among one of them.
     let mut outside: HashSet<Uuid> = place.running_instances()?;
-    outside.extend(place.ended()?.into_iter().map(|head| head.instance));
-    let mut brought = instances(&*shared.reader()?)?;
+    outside.extend(place.ended_heads()?.into_iter().map(|head| head.instance));
+    let mut brought = instance_ids(&*shared.reader()?)?;
     brought.retain(|uuid| !outside.contains(uuid));
     if brought.is_empty() {
         return Ok(());
@@ -38,10 +42,10 @@ pub(super) fn adopt(shared: &Arc<DatabaseInner>, place: &AuditDirectory, key: &A
         }
         Ok(heads)
     })?;
-    place.keep(&heads)
+    place.append_lines(&heads)
 }
 
-fn instances(conn: &Connection) -> Result<Vec<Uuid>> {
+fn instance_ids(conn: &Connection) -> Result<Vec<Uuid>> {
     let mut statement = conn.prepare("SELECT uuid FROM audit_instance ORDER BY id")?;
     let texts =
         statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;

@@ -19,13 +19,13 @@ use uuid::Uuid;
 use super::super::database::DatabaseInner;
 use super::super::fault::{DatabaseError, Result, corrupt};
 use super::super::queue::CommitSync;
-use super::archives::{ArchiveRow, prune};
+use super::archives::{ArchiveRow, forget_archived_instances};
 use super::body::{AuditEntry, time_text};
 use super::chain::{CHAIN_START, RecordHash};
 use super::head::{AuditKey, SignedHead, hex};
 use super::place::{AuditDirectory, HeadsLine, RememberedArchive};
-use super::spool::unwritable;
-use super::verify::{AuditVerified, ChainCheck, named};
+use super::spool::unwritable_error;
+use super::verify::{AuditVerified, ChainCheck, describe_record};
 use super::versions::RevisionCheck;
 use crate::sync::{self, SyncPoint};
 
@@ -74,8 +74,8 @@ pub(super) fn archive(
 ) -> StoreResult<Archived> {
     let reader = shared.reader()?;
     let transaction = reader.unchecked_transaction().map_err(DatabaseError::from)?;
-    let segments = segments(&transaction, key, before)?;
-    let done = archived(&transaction)?;
+    let segments = archivable_segments(&transaction, key, before)?;
+    let done = archived_positions(&transaction)?;
     let now = SystemClock.now();
     let unique = &Uuid::now_v7().simple().to_string()[20..];
     let name = format!("audit-{}-{unique}.jsonl", &now.to_string()[..10]);
@@ -83,9 +83,9 @@ pub(super) fn archive(
     let (records, ids, whole) = match segments.is_empty() {
         true => (0, leftovers(&transaction, &done)?, CHAIN_START),
         false => {
-            let made = sync::make_private(SyncPoint::AuditArchiveName, directory);
-            made.map_err(|error| unwritable(&error))?;
-            let written = write(&transaction, &segments, &done, &partial);
+            let made = sync::make_private_dir(SyncPoint::AuditArchiveName, directory);
+            made.map_err(|error| unwritable_error(&error))?;
+            let written = write_archive(&transaction, &segments, &done, &partial);
             if written.is_err() {
                 let _ = fs::remove_file(&partial);
             }
@@ -97,15 +97,15 @@ pub(super) fn archive(
     if !segments.is_empty() {
         let finish = || {
             fs::rename(&partial, directory.join(&name))?;
-            sync::directory(SyncPoint::AuditArchiveName, directory)
+            sync::sync_directory(SyncPoint::AuditArchiveName, directory)
         };
-        finish().map_err(|error| unwritable(&error))?;
+        finish().map_err(|error| unwritable_error(&error))?;
         let (segments, file) = (segments.clone(), name.clone());
         let remembered =
             RememberedArchive { archive: name.clone(), at: time_text(now).to_string(), records, hash: whole };
         let archive = ArchiveRow {
             file: name.clone(),
-            directory: place.remembered(directory)?,
+            directory: place.archive_directory_key(directory)?,
             at: time_text(now).to_string(),
             records,
             hash: whole.to_vec(),
@@ -128,7 +128,7 @@ pub(super) fn archive(
             }
             Ok(())
         })?;
-        place.keep(&[HeadsLine::Archive(remembered)])?;
+        place.append_lines(&[HeadsLine::Archive(remembered)])?;
     }
     for stretch in ids.chunks(RECORDS_PER_TRANSACTION) {
         let stretch = stretch.to_vec();
@@ -140,12 +140,12 @@ pub(super) fn archive(
             Ok(())
         })?;
     }
-    prune(shared, place)?;
+    forget_archived_instances(shared, place)?;
     Ok(Archived { records, file: (!segments.is_empty()).then_some(name) })
 }
 
 /// The last position of each instance that lies in an archive.
-fn archived(conn: &Connection) -> Result<HashMap<i64, i64>> {
+fn archived_positions(conn: &Connection) -> Result<HashMap<i64, i64>> {
     let mut statement = conn.prepare("SELECT instance, max(last) FROM audit_segment GROUP BY instance")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -153,7 +153,11 @@ fn archived(conn: &Connection) -> Result<HashMap<i64, i64>> {
 
 /// What can be moved: of each chain of our own, up to the last head that was signed before that moment. By then every
 /// record that it covers was there.
-fn segments(conn: &Connection, key: &AuditKey, before: Timestamp) -> Result<Vec<(i64, ChainSegment)>> {
+fn archivable_segments(
+    conn: &Connection,
+    key: &AuditKey,
+    before: Timestamp,
+) -> Result<Vec<(i64, ChainSegment)>> {
     let mut statement = conn.prepare(
         "SELECT h.seq, h.hash, h.at, h.key, h.signature, i.id, i.uuid, s.last, b.hash
          FROM audit_instance i
@@ -166,7 +170,7 @@ fn segments(conn: &Connection, key: &AuditKey, before: Timestamp) -> Result<Vec<
     let mut rows = statement.query([time_text(before).to_string()])?;
     let mut segments = Vec::new();
     while let Some(row) = rows.next()? {
-        let uuid = Uuid::parse_str(&row.get::<_, String>(6)?).map_err(|_| broken())?;
+        let uuid = Uuid::parse_str(&row.get::<_, String>(6)?).map_err(|_| broken_chain_error())?;
         let head = SignedHead::from_row(uuid, row)?;
         if head.key != key.public() {
             continue;
@@ -174,28 +178,28 @@ fn segments(conn: &Connection, key: &AuditKey, before: Timestamp) -> Result<Vec<
         let last: Option<i64> = row.get(7)?;
         let before = match last {
             None => CHAIN_START,
-            Some(_) => row.get::<_, Vec<u8>>(8)?.try_into().map_err(|_| broken())?,
+            Some(_) => row.get::<_, Vec<u8>>(8)?.try_into().map_err(|_| broken_chain_error())?,
         };
         if !head.is_signed() {
-            return Err(broken());
+            return Err(broken_chain_error());
         }
         segments.push((row.get(5)?, ChainSegment { first: last.unwrap_or(0) + 1, before, head }));
     }
     Ok(segments)
 }
 
-fn broken() -> DatabaseError {
+fn broken_chain_error() -> DatabaseError {
     corrupt("the audit is not as it was written; run `stead audit verify`")
 }
 
 /// Writes the file; returns how many records are in it, the ids of all that may go, and the hash of the file.
-fn write(
+fn write_archive(
     conn: &Connection,
     segments: &[(i64, ChainSegment)],
     done: &HashMap<i64, i64>,
     path: &Path,
 ) -> StoreResult<(u64, Vec<i64>, RecordHash)> {
-    let failed = |error: io::Error| unwritable(&error);
+    let failed = |error: io::Error| unwritable_error(&error);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     let mut out = BufWriter::with_capacity(256 << 10, HashingFile { file, hasher: blake3::Hasher::new() });
     for (_, segment) in segments {
@@ -203,36 +207,37 @@ fn write(
     }
     let mut walks: HashMap<i64, (ChainCheck, i64)> = HashMap::new();
     for (row, segment) in segments {
-        walks.insert(*row, (segment.walk(), segment.head.seq));
+        walks.insert(*row, (segment.chain_check(), segment.head.seq));
     }
     let (mut count, mut ids) = (0, Vec::new());
-    each(conn, |id, row, seq, hash, body| {
+    each_record(conn, |id, row, seq, hash, body| {
         if done.get(&row).is_some_and(|last| seq <= *last) {
             ids.push(id);
             return Ok(());
         }
         let Some((walk, _)) = walks.get_mut(&row).filter(|(_, last)| seq <= *last) else { return Ok(()) };
-        if !walk.step(seq, &hash, body).is_empty() {
-            return Err(broken().into());
+        if !walk.check_record(seq, &hash, body).is_empty() {
+            return Err(broken_chain_error().into());
         }
-        let record: &RawValue = serde_json::from_str(body).map_err(|_| StoreError::from(broken()))?;
+        let record: &RawValue =
+            serde_json::from_str(body).map_err(|_| StoreError::from(broken_chain_error()))?;
         write_line(&mut out, &RecordLine { hash, record }).map_err(failed)?;
         ids.push(id);
         count += 1;
         Ok(())
     })?;
     if walks.into_values().any(|(walk, _)| !walk.finish(0).is_empty()) {
-        return Err(broken().into());
+        return Err(broken_chain_error().into());
     }
     let HashingFile { file, hasher } = out.into_inner().map_err(|error| failed(error.into_error()))?;
-    sync::all(SyncPoint::AuditArchive, &file).map_err(|error| failed(error.into()))?;
+    sync::sync_all(SyncPoint::AuditArchive, &file).map_err(|error| failed(error.into()))?;
     Ok((count, ids, *hasher.finalize().as_bytes()))
 }
 
 /// What an interrupted archiving has left in the database.
 fn leftovers(conn: &Connection, done: &HashMap<i64, i64>) -> StoreResult<Vec<i64>> {
     let mut ids = Vec::new();
-    each(conn, |id, row, seq, _, _| {
+    each_record(conn, |id, row, seq, _, _| {
         if done.get(&row).is_some_and(|last| seq <= *last) {
             ids.push(id);
         }
@@ -242,7 +247,7 @@ fn leftovers(conn: &Connection, done: &HashMap<i64, i64>) -> StoreResult<Vec<i64
 }
 
 /// Every record, in order: id, instance, position, hash, body.
-fn each(
+fn each_record(
     conn: &Connection,
     mut visit: impl FnMut(i64, i64, i64, RecordHash, &str) -> StoreResult<()>,
 ) -> StoreResult<()> {
@@ -252,7 +257,7 @@ fn each(
         while let Some(row) = rows.next()? {
             let hash = row.get_ref(3)?.as_blob().ok().and_then(|hash| hash.try_into().ok());
             let body = row.get_ref(4)?.as_str().ok();
-            let (hash, body) = hash.zip(body).ok_or_else(broken)?;
+            let (hash, body) = hash.zip(body).ok_or_else(broken_chain_error)?;
             visit(row.get(0)?, row.get(1)?, row.get(2)?, hash, body)?;
         }
         Ok(())
@@ -284,7 +289,7 @@ fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
 }
 
 impl ChainSegment {
-    fn walk(&self) -> ChainCheck {
+    fn chain_check(&self) -> ChainCheck {
         let heads = BTreeMap::from([(self.head.seq, vec![self.head.clone()])]);
         ChainCheck::new(self.head.instance, self.first, self.before, heads)
     }
@@ -293,7 +298,7 @@ impl ChainSegment {
 /// Checks a file of archived records, by itself. Returns what was found, and the public keys that signed it, in
 /// hexadecimal.
 pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
-    let CheckedArchive { verified, keys, .. } = check(file, None)?;
+    let CheckedArchive { verified, keys, .. } = check_archive(file, None)?;
     Ok((verified, keys))
 }
 
@@ -306,7 +311,7 @@ pub(super) struct CheckedArchive {
 }
 
 /// Checks a file of archived records, and the versions that they tell of.
-pub(super) fn check(file: &Path, versions: Option<&RevisionCheck<'_>>) -> io::Result<CheckedArchive> {
+pub(super) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -> io::Result<CheckedArchive> {
     let mut parts = Vec::new();
     let mut verified = AuditVerified::default();
     let mut keys = Vec::new();
@@ -322,52 +327,55 @@ pub(super) fn check(file: &Path, versions: Option<&RevisionCheck<'_>>) -> io::Re
             let SignedHead { instance, seq, key, .. } = &segment.head;
             let key = hex::text(key);
             if !segment.head.is_signed() {
-                verified.problem(format!("the signature of record {seq} of instance {instance} is wrong"));
+                verified
+                    .add_problem(format!("the signature of record {seq} of instance {instance} is wrong"));
             } else {
                 verified.heads += 1;
             }
             if segment.first == 1 && segment.before != CHAIN_START {
-                verified.problem(format!("the chain of instance {instance} does not begin at its beginning"));
+                verified
+                    .add_problem(format!("the chain of instance {instance} does not begin at its beginning"));
             }
             if !keys.contains(&key) {
                 keys.push(key);
             }
             verified.instances += 1;
-            walks.insert(*instance, segment.walk());
+            walks.insert(*instance, segment.chain_check());
             parts.push((segment.first, segment.head));
             continue;
         }
         let record = serde_json::from_str::<RecordLine<'_>>(&line).ok();
         let entry = record.as_ref().and_then(|line| AuditEntry::parse(0, line.record.get()).ok());
         let (Some(record), Some(entry)) = (record, entry) else {
-            verified.problem(format!("line {number} holds no record"));
+            verified.add_problem(format!("line {number} holds no record"));
             continue;
         };
         let Some(walk) = walks.get_mut(&entry.instance) else {
-            verified.problem(format!(
+            verified.add_problem(format!(
                 "line {number} holds a record of an instance that the file does not tell of"
             ));
             continue;
         };
         verified.records += 1;
         let body = record.record.get();
-        let wrong = walk.step(entry.seq, &record.hash, body);
+        let wrong = walk.check_record(entry.seq, &record.hash, body);
         let differs = match versions.filter(|_| wrong.is_empty()) {
             Some(versions) => {
-                versions.differs(body).map_err(|fault| io::Error::other(StoreError::from(fault)))?
+                versions.compare_record(body).map_err(|fault| io::Error::other(StoreError::from(fault)))?
             }
             None => None,
         };
-        let differs = differs.map(|differs| format!("{}: {differs}", named(entry.instance, entry.seq, body)));
-        wrong.into_iter().chain(differs).for_each(|problem| verified.problem(problem));
+        let differs =
+            differs.map(|differs| format!("{}: {differs}", describe_record(entry.instance, entry.seq, body)));
+        wrong.into_iter().chain(differs).for_each(|problem| verified.add_problem(problem));
     }
     for walk in walks.into_values() {
         for problem in walk.finish(0) {
-            verified.problem(problem);
+            verified.add_problem(problem);
         }
     }
     if verified.instances == 0 {
-        verified.problem("the file holds no archived records".into());
+        verified.add_problem("the file holds no archived records".into());
     }
     Ok(CheckedArchive { verified, keys, parts })
 }

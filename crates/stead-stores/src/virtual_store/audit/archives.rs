@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::super::database::DatabaseInner;
 use super::super::fault::Result;
 use super::super::queue::CommitSync;
-use super::archive::{CheckedArchive, check};
+use super::archive::{CheckedArchive, check_archive};
 use super::head::SignedHead;
 use super::place::AuditDirectory;
 use super::verify::AuditVerified;
@@ -84,7 +84,7 @@ pub(super) struct ArchivedSegment {
 }
 
 /// Checks that every archive is there, whole, and holds what the database says it does.
-pub(super) fn verify(
+pub(super) fn verify_archives(
     archives: &[ArchiveRow],
     parts: &[ArchivedSegment],
     place: &AuditDirectory,
@@ -95,25 +95,26 @@ pub(super) fn verify(
     let mut held: HashMap<&str, Vec<(i64, SignedHead)>> = HashMap::new();
     for archive in archives {
         let file = &archive.file;
-        let directories = [place.archives(&archive.directory)].into_iter().chain(elsewhere.iter().cloned());
+        let directories =
+            [place.archive_directory(&archive.directory)].into_iter().chain(elsewhere.iter().cloned());
         let found = directories.map(|directory| directory.join(file)).find(|path| path.exists());
         let Some(path) = found else {
             let ArchiveRow { records, at, .. } = archive;
-            verified.problem(format!(
+            verified.add_problem(format!(
                 "the archive {file} with {records} records, written at {at}, is not where it was written; say where it \
                  is, or find a copy of it"
             ));
             continue;
         };
         verified.archives += 1;
-        match look(&path, archive, versions) {
+        match check_one(&path, archive, versions) {
             Ok(checked) => {
                 for problem in checked.verified.problems {
-                    verified.problem(format!("{file}: {problem}"));
+                    verified.add_problem(format!("{file}: {problem}"));
                 }
                 held.insert(file, checked.parts);
             }
-            Err(error) => verified.problem(format!("the archive {file} can't be read: {}", error.kind())),
+            Err(error) => verified.add_problem(format!("the archive {file} can't be read: {}", error.kind())),
         }
     }
     for ArchivedSegment { instance, first, last, file } in parts {
@@ -126,7 +127,7 @@ pub(super) fn verify(
         };
         // One that is missing was told above.
         if !named || held.get(&**file).is_some_and(|parts| !holds(parts)) {
-            verified.problem(format!(
+            verified.add_problem(format!(
                 "records {first} to {last} of instance {instance} are said to be in the archive {file}, and are not"
             ));
         }
@@ -134,7 +135,7 @@ pub(super) fn verify(
 }
 
 /// Checks an archive by itself, and that it is the one that was written.
-fn look(
+fn check_one(
     path: &Path,
     archive: &ArchiveRow,
     versions: Option<&RevisionCheck<'_>>,
@@ -142,9 +143,9 @@ fn look(
     let mut hasher = blake3::Hasher::new();
     io::copy(&mut File::open(path)?, &mut hasher)?;
     let same = archive.hash.is_empty() || hasher.finalize().as_bytes()[..] == archive.hash[..];
-    let mut checked = check(path, versions.filter(|_| same))?;
+    let mut checked = check_archive(path, versions.filter(|_| same))?;
     if checked.verified.problems.is_empty() && !same {
-        checked.verified.problem("it is not the file that was written".to_owned());
+        checked.verified.add_problem("it is not the file that was written".to_owned());
     }
     Ok(checked)
 }
@@ -153,22 +154,25 @@ fn look(
 /// kept outside.
 ///
 /// The archives say the same, signed, and the database goes on to remember those.
-pub(super) fn prune(shared: &Arc<DatabaseInner>, place: &AuditDirectory) -> StoreResult<()> {
+pub(super) fn forget_archived_instances(
+    shared: &Arc<DatabaseInner>,
+    place: &AuditDirectory,
+) -> StoreResult<()> {
     // In this order: what does not run when it is looked for has ended, and the database says where.
     let running = place.running_instances()?;
     let mut ended: HashMap<Uuid, i64> = HashMap::new();
-    for head in place.ended()? {
+    for head in place.ended_heads()? {
         let end = ended.entry(head.instance).or_default();
         *end = head.seq.max(*end);
     }
-    let mut gone = over(&*shared.reader()?, &ended)?;
+    let mut gone = fully_archived(&*shared.reader()?, &ended)?;
     gone.retain(|(_, uuid)| !running.contains(uuid));
     if gone.is_empty() {
         return Ok(());
     }
     let rows: Vec<i64> = gone.iter().map(|(row, _)| *row).collect();
     // First outside: a head without its row would look as if records were missing.
-    place.forget(&gone.into_iter().map(|(_, uuid)| uuid).collect())?;
+    place.forget_heads(&gone.into_iter().map(|(_, uuid)| uuid).collect())?;
     shared.write(CommitSync::Seal, move |writing| {
         for row in rows {
             for sql in [
@@ -187,7 +191,7 @@ pub(super) fn prune(shared: &Arc<DatabaseInner>, place: &AuditDirectory) -> Stor
 }
 
 /// The instances that have ended, and of which no record is left outside of archives.
-fn over(conn: &Connection, ended: &HashMap<Uuid, i64>) -> Result<Vec<(i64, Uuid)>> {
+fn fully_archived(conn: &Connection, ended: &HashMap<Uuid, i64>) -> Result<Vec<(i64, Uuid)>> {
     let mut statement = conn.prepare(
         "SELECT i.id, i.uuid, max(s.last) FROM audit_instance i JOIN audit_segment s ON s.instance = i.id
          GROUP BY i.id HAVING max(s.last) >= i.seq",

@@ -37,11 +37,11 @@ pub(super) fn time_text(at: Timestamp) -> impl fmt::Display {
 
 impl RecordBody {
     pub(in super::super) fn of(record: &AuditRecord) -> Self {
-        RecordBody::with(record, record.version, record.took, None)
+        RecordBody::of_change(record, record.version, record.took, None)
     }
 
     /// A record of what made this version, took so long, and did this.
-    pub(in super::super) fn with(
+    pub(in super::super) fn of_change(
         record: &AuditRecord,
         version: Option<RevisionNumber>,
         took: Duration,
@@ -53,11 +53,11 @@ impl RecordBody {
         text.0.push_str("{\"at\":\"");
         text.time(record.at);
         text.0.push('"');
-        text.optional("stead", record.stead.as_deref());
+        text.text_if_some("stead", record.stead.as_deref());
         text.text("agent", &identity.agent);
-        text.optional("thread", identity.thread.as_deref());
-        text.optional("organization", identity.organization.as_deref());
-        text.optional("team", identity.team.as_deref());
+        text.text_if_some("thread", identity.thread.as_deref());
+        text.text_if_some("organization", identity.organization.as_deref());
+        text.text_if_some("team", identity.team.as_deref());
         text.text("call", &record.call);
         text.0.push_str(",\"paths\":[");
         for (index, path) in record.paths.iter().enumerate() {
@@ -67,9 +67,9 @@ impl RecordBody {
             text.quoted(path.as_str());
         }
         text.0.push(']');
-        text.optional("scope", record.scope.map(|scope| scope.name()));
-        text.text("outcome", record.outcome.word());
-        text.optional("code", record.outcome.code());
+        text.text_if_some("scope", record.scope.map(|scope| scope.name()));
+        text.text("outcome", record.outcome.as_str());
+        text.text_if_some("code", record.outcome.code());
         if record.dry_run {
             text.key("dry_run");
             text.0.push_str("true");
@@ -83,19 +83,19 @@ impl RecordBody {
             text.text("operation", uuid.hyphenated().encode_lower(&mut buffer));
         }
         text.number("version", version.map(|version| version.0));
-        text.optional("did", did.map(|did| &*did.digest));
+        text.text_if_some("did", did.map(|did| &*did.digest));
         text.number("unrecorded", did.map(|did| did.unrecorded).filter(|count| *count != 0));
         text.0.push('}');
         RecordBody(text.0)
     }
 
     /// Puts the whole text of the record at this place in a chain into `text`, in place of what is there.
-    pub(super) fn place(&self, instance: &Uuid, seq: i64, text: &mut String) {
+    pub(super) fn write_at(&self, instance: &Uuid, seq: i64, text: &mut String) {
         text.clear();
         text.push_str("{\"instance\":\"");
         text.push_str(instance.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
         text.push_str("\",\"seq\":");
-        number(text, seq);
+        append_number(text, seq);
         text.push(',');
         // Everything but the brace that opens it.
         text.push_str(self.0.get(1..).unwrap_or_default());
@@ -117,7 +117,7 @@ impl JsonText {
         self.quoted(value);
     }
 
-    fn optional(&mut self, key: &'static str, value: Option<&str>) {
+    fn text_if_some(&mut self, key: &'static str, value: Option<&str>) {
         if let Some(value) = value {
             self.text(key, value);
         }
@@ -128,7 +128,7 @@ impl JsonText {
             self.key(key);
             let value: i128 = value.into();
             match i64::try_from(value) {
-                Ok(value) => number(&mut self.0, value),
+                Ok(value) => append_number(&mut self.0, value),
                 Err(_) => write!(self.0, "{value}").expect("a String takes everything"),
             }
         }
@@ -163,7 +163,7 @@ impl JsonText {
             Some(text) if text.ends_with('.') => {
                 self.0.push_str(text);
                 let start = self.0.len();
-                number(&mut self.0, micros);
+                append_number(&mut self.0, micros);
                 // Only the leading one goes, which has kept the zeros after it.
                 self.0.remove(start);
                 self.0.push('Z');
@@ -174,7 +174,7 @@ impl JsonText {
 }
 
 /// Appends a number in digits.
-fn number(text: &mut String, value: i64) {
+fn append_number(text: &mut String, value: i64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     let mut rest = value.unsigned_abs();
@@ -198,7 +198,7 @@ const BEGUN_OUTCOME: &str = "\"outcome\":\"begun\"";
 
 /// Leaves out what has begun and is over by now: one record tells all of it. They are the same call if they are alike in
 /// all that was known when it began.
-pub(super) fn without_the_begun(entries: Vec<(i64, RecordBody)>) -> Vec<(i64, RecordBody)> {
+pub(super) fn drop_superseded_begun(entries: Vec<(i64, RecordBody)>) -> Vec<(i64, RecordBody)> {
     let begun = |facts: &RecordBody| facts.0.contains(BEGUN_OUTCOME);
     if !entries.iter().any(|(_, facts)| begun(facts)) {
         return entries;
@@ -332,7 +332,7 @@ mod tests {
             version: Some(RevisionNumber(5)),
         };
         let mut body = "what was there before".to_owned();
-        RecordBody::of(&record).place(&Uuid::nil(), 3, &mut body);
+        RecordBody::of(&record).write_at(&Uuid::nil(), 3, &mut body);
         assert_eq!(
             body,
             "{\"instance\":\"00000000-0000-0000-0000-000000000000\",\"seq\":3,\"at\":\"2023-11-14T22:13:20.123456Z\",\
@@ -385,9 +385,10 @@ mod tests {
             (3, record(2, "/a", Ok)),
             (4, record(1, "/a", Ok)),
         ];
-        let left: Vec<_> = without_the_begun(entries.clone()).into_iter().map(|(number, _)| number).collect();
+        let left: Vec<_> =
+            drop_superseded_begun(entries.clone()).into_iter().map(|(number, _)| number).collect();
         // One of two that began at once has ended, and one of another file has not.
         assert_eq!(left, [0, 1, 3, 4]);
-        assert_eq!(without_the_begun(entries[3..].to_vec()), entries[3..]);
+        assert_eq!(drop_superseded_begun(entries[3..].to_vec()), entries[3..]);
     }
 }

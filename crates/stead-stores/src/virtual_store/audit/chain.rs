@@ -13,7 +13,7 @@ pub(super) type RecordHash = [u8; 32];
 pub(super) const CHAIN_START: RecordHash = [0; 32];
 
 /// The hash of a record that follows another.
-pub(super) fn hash(before: &RecordHash, body: &str) -> RecordHash {
+pub(super) fn record_hash(before: &RecordHash, body: &str) -> RecordHash {
     *blake3::Hasher::new().update(before).update(body.as_bytes()).finalize().as_bytes()
 }
 
@@ -62,7 +62,7 @@ impl Chain {
     }
 
     /// Its row, made if there is none.
-    pub(super) fn row(&mut self, conn: &Connection) -> Result<i64> {
+    pub(super) fn ensure_row(&mut self, conn: &Connection) -> Result<i64> {
         if let Some(row) = self.row {
             return Ok(row);
         }
@@ -101,10 +101,10 @@ impl ChainAppender {
         };
         // By time, so that what is asked for by time lies together; and always after all that is there.
         let id = (newest + 1).max(SystemClock.now().0 / 1_000);
-        let row = chain.row(conn)?;
+        let row = chain.ensure_row(conn)?;
         let seq = chain.seq + 1;
-        facts.place(&chain.uuid, seq, &mut self.body);
-        let (body, hash) = (&self.body, hash(&chain.hash, &self.body));
+        facts.write_at(&chain.uuid, seq, &mut self.body);
+        let (body, hash) = (&self.body, record_hash(&chain.hash, &self.body));
         conn.prepare_cached("INSERT INTO audit(id, instance, seq, hash, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![id, row, seq, hash, body])?;
         self.newest = Some(id);
@@ -113,7 +113,7 @@ impl ChainAppender {
     }
 
     /// What was added is void: it is asked for anew what the newest is.
-    pub(in super::super) fn rolled_back(&mut self) {
+    pub(in super::super) fn forget_newest(&mut self) {
         self.newest = None;
     }
 }

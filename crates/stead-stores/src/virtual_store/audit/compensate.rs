@@ -52,7 +52,7 @@ fn taken_back(entry: AuditEntry) -> Option<AuditRecord> {
         call: entry.call.into(),
         paths,
         scope: entry.scope.as_deref().and_then(|scope| scope.parse().ok()),
-        outcome: AuditOutcome::of(ErrorKind::Unavailable),
+        outcome: AuditOutcome::from_error_kind(ErrorKind::Unavailable),
         dry_run: entry.dry_run,
         bytes: entry.bytes,
         files: entry.files,

@@ -41,31 +41,31 @@ impl ChangeDigest {
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query([volume, version])?;
             while let Some(row) = rows.next()? {
-                add(&mut hasher, row)?;
+                hash_row(&mut hasher, row)?;
             }
         }
         let unrecorded = conn
             .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
             .query_row([UNRECORDED], |row| row.get(0))?;
-        Ok(ChangeDigest { digest: text(&hasher), unrecorded })
+        Ok(ChangeDigest { digest: hex_digest(&hasher), unrecorded })
     }
 }
 
 /// The digests of all versions that have rows.
-pub(super) fn digests(conn: &Connection) -> Result<HashMap<i64, String>> {
+pub(super) fn all_digests(conn: &Connection) -> Result<HashMap<i64, String>> {
     let mut hashers: HashMap<i64, Hasher> = HashMap::new();
     for sql in ROWS_OF_ALL_REVISIONS {
         let mut statement = conn.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            add(hashers.entry(row.get(0)?).or_default(), row)?;
+            hash_row(hashers.entry(row.get(0)?).or_default(), row)?;
         }
     }
-    Ok(hashers.into_iter().map(|(version, hasher)| (version, text(&hasher))).collect())
+    Ok(hashers.into_iter().map(|(version, hasher)| (version, hex_digest(&hasher))).collect())
 }
 
 /// Adds the columns of a row after its version, each with its kind and length.
-fn add(hasher: &mut Hasher, row: &Row<'_>) -> Result<()> {
+fn hash_row(hasher: &mut Hasher, row: &Row<'_>) -> Result<()> {
     for column in 1..row.as_ref().column_count() {
         match row.get_ref(column)? {
             ValueRef::Integer(number) => hasher.update(b"i").update(&number.to_le_bytes()),
@@ -80,7 +80,7 @@ fn add(hasher: &mut Hasher, row: &Row<'_>) -> Result<()> {
 }
 
 /// Half of the hash is enough: whoever looks for a second set of rows with the same one needs 2^64 tries and more.
-fn text(hasher: &Hasher) -> String {
+fn hex_digest(hasher: &Hasher) -> String {
     let mut text = String::with_capacity(32);
     for byte in &hasher.finalize().as_bytes()[..16] {
         write!(text, "{byte:02x}").expect("a String takes everything");

@@ -11,8 +11,8 @@ use stead_core::{AuditLog, AuditLogId, AuditRecord, Clock, StoreError, StoreResu
 use super::super::Database;
 use super::super::database::DatabaseInner;
 use super::super::queue::CommitSync;
-use super::adopt::adopt;
-use super::body::{RecordBody, without_the_begun};
+use super::adopt::sign_restored_chains;
+use super::body::{RecordBody, drop_superseded_begun};
 use super::chain::Chain;
 use super::head::{AuditKey, SignedHead};
 use super::place::{AuditDirectory, InstanceDirectory};
@@ -69,9 +69,9 @@ impl Audit {
     pub fn open_as(id: AuditLogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         match (Audit::open_once(id, database, directory), &database.0.reserve) {
             // A directory and a lock need a little room, too.
-            (Err(StoreError::NoSpace), Some(reserve)) if reserve.lend() => {
+            (Err(StoreError::NoSpace), Some(reserve)) if reserve.release_to_host() => {
                 let opened = Audit::open_once(id, database, directory);
-                reserve.take_back();
+                reserve.reclaim();
                 opened
             }
             (opened, _) => opened,
@@ -83,9 +83,9 @@ impl Audit {
         let place = AuditDirectory::make(directory)?;
         let key = place.key()?;
         let wrong = recover(shared, &place, &key)?;
-        let (running, tail, count) = place.begin(&key)?;
-        if !shared.begin_log(id, Chain::new(running.uuid), tail) {
-            place.end(running, &[], &[])?;
+        let (running, tail, count) = place.begin_instance(&key)?;
+        if !shared.begin_audit_log(id, Chain::new(running.uuid), tail) {
+            place.end_instance(running, &[], &[])?;
             return Err(StoreError::Invalid("the audit of this database is open already".into()));
         }
         let (patience, reserve) = (shared.options.patience, shared.reserve.clone());
@@ -94,22 +94,22 @@ impl Audit {
         let keeper = AuditWorker { inner: Arc::clone(&inner), running, head: None, sifted: None };
         let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
         let worker = worker.map_err(|_| {
-            shared.end_log();
+            shared.end_audit_log();
             StoreError::unavailable("the host starts no more threads")
         })?;
         Ok(Arc::new(Audit { inner, worker: Some(worker) }))
     }
 
     /// What was wrong with what killed processes had left when the log was opened, a sentence each.
-    pub fn wrong_at_open(&self) -> &[String] {
+    pub fn problems_at_open(&self) -> &[String] {
         &self.inner.wrong
     }
 
     /// Signs the chains that a backup has brought into the database and that nothing outside of it tells of.
     ///
     /// Only for someone who has just restored a backup: from now on these chains are held to what they are now.
-    pub fn adopt(&self) -> StoreResult<()> {
-        adopt(&self.inner.shared, &self.inner.place, &self.inner.key)
+    pub fn sign_restored_chains(&self) -> StoreResult<()> {
+        sign_restored_chains(&self.inner.shared, &self.inner.place, &self.inner.key)
     }
 }
 
@@ -118,13 +118,13 @@ impl AuditLog for Audit {
         self.inner.id
     }
 
-    fn note(&self, record: &AuditRecord) -> StoreResult<()> {
+    fn append(&self, record: &AuditRecord) -> StoreResult<()> {
         self.inner.spool.put(&RecordBody::of(record))
     }
 
     fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
         let facts = RecordBody::of(record);
-        self.inner.shared.write_reserved(CommitSync::Change, move |writing| writing.append(&facts))
+        self.inner.shared.write_reserved(CommitSync::Change, move |writing| writing.append_body(&facts))
     }
 }
 
@@ -135,7 +135,7 @@ impl Drop for Audit {
             // A panic there has been told on stderr, and the spool is still there for the next one who opens the log.
             let _ = worker.join();
         }
-        self.inner.shared.end_log();
+        self.inner.shared.end_audit_log();
     }
 }
 
@@ -161,16 +161,16 @@ impl AuditWorker {
                 std::thread::sleep(BATCH_DELAY);
             }
             if sealed.elapsed() >= MAX_UNSIGNED_TIME {
-                let _ = self.seal();
+                let _ = self.sign_head();
                 sealed = Instant::now();
             }
-            self.sift();
+            self.make_filters();
         }
         let Ok(()) = self.drain_all() else { return };
-        self.sift();
-        if self.seal().is_ok() {
+        self.make_filters();
+        if self.sign_head().is_ok() {
             // Where this fails, whoever opens the log next ends the instance once more.
-            let _ = self.inner.place.end(self.running, self.head.as_slice(), &[]);
+            let _ = self.inner.place.end_instance(self.running, self.head.as_slice(), &[]);
         }
     }
 
@@ -181,25 +181,26 @@ impl AuditWorker {
 
     /// Puts the records of one file into the database, without waiting for the disk; says whether there were any.
     fn drain(&self) -> StoreResult<bool> {
-        let Some(bin) = self.inner.spool.fetch() else { return Ok(false) };
-        let entries = without_the_begun(bin.entries());
+        let Some(bin) = self.inner.spool.take_oldest() else { return Ok(false) };
+        let entries = drop_superseded_begun(bin.entries());
         let drained = self
             .inner
             .shared
             .write_reserved(CommitSync::Staging, move |writing| writing.append_spooled(&entries));
         let emptied = if drained.is_ok() { DrainResult::Yes } else { DrainResult::No };
-        self.inner.spool.give_back(bin, emptied);
+        self.inner.spool.return_file(bin, emptied);
         drained.map(|()| true)
     }
 
     /// Makes sieves, where there are records enough for one. Those of other instances count, too, so it is looked at now
     /// and then; what fails is tried again, and until then records are looked at one by one.
-    fn sift(&mut self) {
+    fn make_filters(&mut self) {
         let Some(chain) = self.inner.shared.chain() else { return };
         if self.sifted.is_some_and(|sifted| chain.seq - sifted < sieve::RECORDS_PER_FILTER as i64) {
             return;
         }
-        let all = (0..MAX_FILTERS_AT_ONCE).all(|_| matches!(sieve::make_next(&self.inner.shared), Ok(true)));
+        let all =
+            (0..MAX_FILTERS_AT_ONCE).all(|_| matches!(sieve::make_next_filter(&self.inner.shared), Ok(true)));
         self.sifted = (!all).then_some(chain.seq);
     }
 
@@ -207,7 +208,7 @@ impl AuditWorker {
     ///
     /// The head goes into the database in a transaction that is synced, so all that it speaks of is on the disk before
     /// it is kept outside: no power cut can make it speak of records that are gone.
-    fn seal(&mut self) -> StoreResult<()> {
+    fn sign_head(&mut self) -> StoreResult<()> {
         let signed = self.head.as_ref().map_or(0, |head| head.seq);
         if self.inner.shared.chain().is_none_or(|chain| chain.seq == signed) {
             return Ok(());
@@ -223,7 +224,7 @@ impl AuditWorker {
             Ok(Some(head))
         })?;
         if let Some(head) = head {
-            self.running.keep(&head)?;
+            self.running.write_head(&head)?;
             self.head = Some(head);
         }
         Ok(())

@@ -26,12 +26,12 @@ impl ExternalState {
         // In this order: an instance that ends meanwhile is among one of them.
         let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
         let mut at_least: HashMap<Uuid, i64> = at_least.collect();
-        let marks = place.running_marks()?;
+        let marks = place.running_chain_ends()?;
         let exact = marks.iter().filter(|(_, marks)| marks.same_boot);
         at_least.extend(exact.map(|(uuid, marks)| (*uuid, marks.confirmed.seq)));
         let running = place.running_heads()?;
         let (mut ended, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
-        for line in place.kept()? {
+        for line in place.lines()? {
             match line {
                 HeadsLine::Head(head) => ended.push(head),
                 HeadsLine::Finding(found) => {
@@ -40,14 +40,14 @@ impl ExternalState {
                 HeadsLine::Archive(archive) => archives.push(archive),
             }
         }
-        let key = place.known_key()?.map(|key| key.public());
+        let key = place.existing_key()?.map(|key| key.public());
         let without_key = marks.iter().filter(|(_, marks)| Some(marks.key) != key).map(|(uuid, _)| *uuid);
         let without_key = without_key.collect();
         Ok(ExternalState { key, ended, running, at_least, without_key, findings, archives })
     }
 
     /// Whether something tells of an instance.
-    pub(super) fn tells_of(&self, uuid: &Uuid) -> bool {
+    pub(super) fn knows_instance(&self, uuid: &Uuid) -> bool {
         self.at_least.contains_key(uuid) || self.ended.iter().any(|head| head.instance == *uuid)
     }
 }

@@ -24,7 +24,7 @@ use stead_core::{StoreError, StoreResult};
 use uuid::Uuid;
 
 use super::head::{AuditKey, SignedHead, hex};
-use super::spool::{FILE_NAMES, unwritable};
+use super::spool::{FILE_NAMES, unwritable_error};
 use super::tail::{self, ChainEndFile, ChainEndState, SpooledCount};
 use crate::sync::{self, SyncPoint};
 
@@ -82,8 +82,8 @@ impl AuditDirectory {
     /// The log in this directory, which is made if it is missing.
     pub(super) fn make(directory: &Path) -> StoreResult<Self> {
         let running = directory.join("running");
-        let made = sync::make_private(SyncPoint::AuditDirectory, &running);
-        made.map_err(|error| unwritable(&error))?;
+        let made = sync::make_private_dir(SyncPoint::AuditDirectory, &running);
+        made.map_err(|error| unwritable_error(&error))?;
         Ok(AuditDirectory { directory: directory.to_owned() })
     }
 
@@ -92,43 +92,43 @@ impl AuditDirectory {
         AuditDirectory { directory: directory.to_owned() }
     }
 
-    fn running(&self) -> PathBuf {
+    fn running_dir(&self) -> PathBuf {
         self.directory.join("running")
     }
 
     /// The key, made if there is none.
     pub(super) fn key(&self) -> StoreResult<AuditKey> {
-        if let Some(key) = self.known_key()? {
+        if let Some(key) = self.existing_key()? {
             return Ok(key);
         }
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)
             .map_err(|_| StoreError::unavailable("the host has no random numbers to make a key of"))?;
-        let made = self.keep_key(&secret);
-        made.map_err(|error| unwritable(&error))?;
+        let made = self.write_key(&secret);
+        made.map_err(|error| unwritable_error(&error))?;
         // Whoever was first has made it: all sign with one key.
-        self.known_key()?.ok_or_else(|| StoreError::unavailable("the key of the audit has gone again"))
+        self.existing_key()?.ok_or_else(|| StoreError::unavailable("the key of the audit has gone again"))
     }
 
-    fn keep_key(&self, secret: &[u8; 32]) -> io::Result<()> {
+    fn write_key(&self, secret: &[u8; 32]) -> io::Result<()> {
         let own = self.directory.join(format!("key-{}", Uuid::now_v7()));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
         file.write_all(format!("{}\n", hex::text(secret)).as_bytes())?;
-        sync::all(SyncPoint::AuditKey, &file)?;
+        sync::sync_all(SyncPoint::AuditKey, &file)?;
         let linked = fs::hard_link(&own, self.directory.join("key"));
         fs::remove_file(&own)?;
         match linked {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            _ => sync::directory(SyncPoint::AuditKeyName, &self.directory),
+            _ => sync::sync_directory(SyncPoint::AuditKeyName, &self.directory),
         }
     }
 
     /// The key, if there is one.
-    pub(super) fn known_key(&self) -> StoreResult<Option<AuditKey>> {
+    pub(super) fn existing_key(&self) -> StoreResult<Option<AuditKey>> {
         let text = match fs::read_to_string(self.directory.join("key")) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(unwritable(&error)),
+            Err(error) => return Err(unwritable_error(&error)),
         };
         let secret = hex::bytes(text.trim_end());
         let secret = secret.ok_or_else(|| StoreError::Corrupt("the key of the audit is none".into()))?;
@@ -136,36 +136,36 @@ impl AuditDirectory {
     }
 
     /// A directory for an instance that begins, with what tells in it where its chain ends.
-    pub(super) fn begin(
+    pub(super) fn begin_instance(
         &self,
         key: &AuditKey,
     ) -> StoreResult<(InstanceDirectory, ChainEndFile, SpooledCount)> {
         let begin = || -> io::Result<_> {
             let _changing = self.lock(RUNNING_LOCK)?;
             let uuid = Uuid::now_v7();
-            let directory = self.running().join(uuid.to_string());
+            let directory = self.running_dir().join(uuid.to_string());
             DirBuilder::new().mode(0o700).create(&directory)?;
             let lock = File::create_new(directory.join("lock"))?;
             lock.lock()?;
-            let (tail, count) = tail::make(&directory, &key.public())?;
+            let (tail, count) = tail::create_file(&directory, &key.public())?;
             // Before the database tells of the instance: one that only the database knew would look as if its trace outside
             // had been removed.
-            sync::directory(SyncPoint::AuditInstance, &directory)?;
-            sync::directory(SyncPoint::AuditInstanceName, &self.running())?;
+            sync::sync_directory(SyncPoint::AuditInstance, &directory)?;
+            sync::sync_directory(SyncPoint::AuditInstanceName, &self.running_dir())?;
             Ok((InstanceDirectory { uuid, directory, _lock: lock }, tail, count))
         };
-        begin().map_err(|error| unwritable(&error))
+        begin().map_err(|error| unwritable_error(&error))
     }
 
     /// The instances that run no longer and have not been put in order, locked. Others may be after them, too.
-    pub(super) fn abandoned(&self) -> StoreResult<Vec<InstanceDirectory>> {
+    pub(super) fn abandoned_instances(&self) -> StoreResult<Vec<InstanceDirectory>> {
         let abandoned = || -> io::Result<Vec<InstanceDirectory>> {
-            if !self.running().exists() {
+            if !self.running_dir().exists() {
                 return Ok(Vec::new());
             }
             let _changing = self.lock(RUNNING_LOCK)?;
             let mut abandoned = Vec::new();
-            for directory in self.instances()? {
+            for directory in self.instance_dirs()? {
                 let lock = OpenOptions::new().read(true).write(true).open(directory.join("lock"));
                 match (uuid_of(&directory), lock) {
                     (Some(uuid), Ok(lock)) => match lock.try_lock() {
@@ -177,17 +177,17 @@ impl AuditDirectory {
                     (_, Err(error)) if error.kind() == ErrorKind::NotFound => fs::remove_dir_all(directory)?,
                     (_, Err(error)) => return Err(error),
                     // Whoever removed it was killed at it.
-                    (None, Ok(_)) if is_over(&directory) => fs::remove_dir_all(directory)?,
+                    (None, Ok(_)) if is_ended(&directory) => fs::remove_dir_all(directory)?,
                     (None, Ok(_)) => {}
                 }
             }
             Ok(abandoned)
         };
-        abandoned().map_err(|error| unwritable(&error))
+        abandoned().map_err(|error| unwritable_error(&error))
     }
 
-    fn instances(&self) -> io::Result<Vec<PathBuf>> {
-        match fs::read_dir(self.running()) {
+    fn instance_dirs(&self) -> io::Result<Vec<PathBuf>> {
+        match fs::read_dir(self.running_dir()) {
             Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -195,40 +195,40 @@ impl AuditDirectory {
     }
 
     /// Ends an instance: its last heads are kept, and what was found, and its directory goes.
-    pub(super) fn end(
+    pub(super) fn end_instance(
         &self,
         running: InstanceDirectory,
         heads: &[SignedHead],
         found: &[AuditFinding],
     ) -> StoreResult<()> {
         let heads = heads.iter().cloned().map(HeadsLine::Head);
-        self.keep(&heads.chain(found.iter().cloned().map(HeadsLine::Finding)).collect::<Vec<_>>())?;
+        self.append_lines(&heads.chain(found.iter().cloned().map(HeadsLine::Finding)).collect::<Vec<_>>())?;
         let end = || -> io::Result<()> {
             let _changing = self.lock(RUNNING_LOCK)?;
             // At once: what is half removed must not look like what someone has taken away.
-            let over = self.running().join(format!("{ENDED_PREFIX}{}", running.uuid));
+            let over = self.running_dir().join(format!("{ENDED_PREFIX}{}", running.uuid));
             fs::rename(&running.directory, &over)?;
             fs::remove_dir_all(over)
         };
-        end().map_err(|error| unwritable(&error))
+        end().map_err(|error| unwritable_error(&error))
     }
 
     /// Keeps lines outside of the database.
-    pub(super) fn keep(&self, lines: &[HeadsLine]) -> StoreResult<()> {
+    pub(super) fn append_lines(&self, lines: &[HeadsLine]) -> StoreResult<()> {
         if lines.is_empty() {
             return Ok(());
         }
         // The newline before them ends a line that a power cut may have torn.
-        let text: String = lines.iter().map(|line| format!("\n{}\n", text(line))).collect();
+        let text: String = lines.iter().map(|line| format!("\n{}\n", json_line(line))).collect();
         let keep = || -> io::Result<()> {
             let _changing = self.lock(HEADS_LOCK)?;
             let path = self.directory.join("heads");
             let mut heads = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
             heads.write_all(text.as_bytes())?;
-            sync::all(SyncPoint::AuditLastHead, &heads)?;
-            sync::directory(SyncPoint::AuditLastHeadName, &self.directory)
+            sync::sync_all(SyncPoint::AuditLastHead, &heads)?;
+            sync::sync_directory(SyncPoint::AuditLastHeadName, &self.directory)
         };
-        keep().map_err(|error| unwritable(&error))
+        keep().map_err(|error| unwritable_error(&error))
     }
 
     fn lock(&self, name: &str) -> io::Result<File> {
@@ -239,76 +239,80 @@ impl AuditDirectory {
     }
 
     /// Forgets the heads of instances that have ended.
-    pub(super) fn forget(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
-        let _changing = self.lock(HEADS_LOCK).map_err(|error| unwritable(&error))?;
+    pub(super) fn forget_heads(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
+        let _changing = self.lock(HEADS_LOCK).map_err(|error| unwritable_error(&error))?;
         let kept =
             |line: &HeadsLine| !matches!(line, HeadsLine::Head(head) if instances.contains(&head.instance));
-        let text: String =
-            self.kept()?.iter().filter(|line| kept(line)).map(|line| format!("{}\n", text(line))).collect();
+        let text: String = self
+            .lines()?
+            .iter()
+            .filter(|line| kept(line))
+            .map(|line| format!("{}\n", json_line(line)))
+            .collect();
         let write = || -> io::Result<()> {
             let new = self.directory.join("heads-new");
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(text.as_bytes())?;
-            sync::all(SyncPoint::AuditHeadsLeft, &file)?;
+            sync::sync_all(SyncPoint::AuditHeadsLeft, &file)?;
             fs::rename(new, self.directory.join("heads"))?;
-            sync::directory(SyncPoint::AuditHeadsLeftName, &self.directory)
+            sync::sync_directory(SyncPoint::AuditHeadsLeftName, &self.directory)
         };
-        write().map_err(|error| unwritable(&error))
+        write().map_err(|error| unwritable_error(&error))
     }
 
     /// How the database remembers a directory of archives: nothing, where it is the log's own.
-    pub(super) fn remembered(&self, directory: &Path) -> StoreResult<String> {
-        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| unwritable(&error));
+    pub(super) fn archive_directory_key(&self, directory: &Path) -> StoreResult<String> {
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| unwritable_error(&error));
         let directory = absolute(directory)?;
-        let own = directory == absolute(&self.archives(""))?;
+        let own = directory == absolute(&self.archive_directory(""))?;
         Ok(if own { String::new() } else { directory.to_string_lossy().into_owned() })
     }
 
     /// The directory of archives that the database remembers like this.
-    pub(super) fn archives(&self, remembered: &str) -> PathBuf {
+    pub(super) fn archive_directory(&self, remembered: &str) -> PathBuf {
         if remembered.is_empty() { self.directory.join("archive") } else { remembered.into() }
     }
 
     /// The instances that run, or have not been put in order.
     pub(super) fn running_instances(&self) -> StoreResult<HashSet<Uuid>> {
-        let directories = self.instances().map_err(|error| unwritable(&error))?;
+        let directories = self.instance_dirs().map_err(|error| unwritable_error(&error))?;
         Ok(directories.iter().filter_map(|directory| uuid_of(directory)).collect())
     }
 
     /// The last heads of instances that have ended.
-    pub(super) fn ended(&self) -> StoreResult<Vec<SignedHead>> {
+    pub(super) fn ended_heads(&self) -> StoreResult<Vec<SignedHead>> {
         let head = |line| match line {
             HeadsLine::Head(head) => Some(head),
             HeadsLine::Finding(_) | HeadsLine::Archive(_) => None,
         };
-        Ok(self.kept()?.into_iter().filter_map(head).collect())
+        Ok(self.lines()?.into_iter().filter_map(head).collect())
     }
 
     /// All that is kept of instances that have ended, and of archives.
-    pub(super) fn kept(&self) -> StoreResult<Vec<HeadsLine>> {
+    pub(super) fn lines(&self) -> StoreResult<Vec<HeadsLine>> {
         let text = match fs::read_to_string(self.directory.join("heads")) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(unwritable(&error)),
+            Err(error) => return Err(unwritable_error(&error)),
         };
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
     /// The newest heads of instances that run, or did.
     pub(super) fn running_heads(&self) -> StoreResult<Vec<SignedHead>> {
-        let directories = self.instances().map_err(|error| unwritable(&error))?;
+        let directories = self.instance_dirs().map_err(|error| unwritable_error(&error))?;
         let heads = directories.into_iter().filter_map(|directory| {
             uuid_of(&directory)?;
-            head_in(&directory)
+            read_head(&directory)
         });
         Ok(heads.collect())
     }
 
     /// Where the chains of instances that run, or did, end.
-    pub(super) fn running_marks(&self) -> StoreResult<Vec<(Uuid, ChainEndState)>> {
-        let directories = self.instances().map_err(|error| unwritable(&error))?;
-        let marks = |directory: PathBuf| Some((uuid_of(&directory)?, tail::read(&directory).ok()??));
+    pub(super) fn running_chain_ends(&self) -> StoreResult<Vec<(Uuid, ChainEndState)>> {
+        let directories = self.instance_dirs().map_err(|error| unwritable_error(&error))?;
+        let marks = |directory: PathBuf| Some((uuid_of(&directory)?, tail::read_state(&directory).ok()??));
         Ok(directories.into_iter().filter_map(marks).collect())
     }
 }
@@ -316,7 +320,7 @@ impl AuditDirectory {
 impl InstanceDirectory {
     /// The newest head that it has kept outside of the database.
     pub(super) fn head(&self) -> Option<SignedHead> {
-        head_in(&self.directory)
+        read_head(&self.directory)
     }
 
     /// Whether it has a spool.
@@ -325,28 +329,28 @@ impl InstanceDirectory {
     }
 
     /// Keeps the newest head outside of the database.
-    pub(super) fn keep(&self, head: &SignedHead) -> StoreResult<()> {
+    pub(super) fn write_head(&self, head: &SignedHead) -> StoreResult<()> {
         let keep = || -> io::Result<()> {
             let (new, kept) = (self.directory.join("head-new"), self.directory.join("head"));
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(text(head).as_bytes())?;
-            sync::all(SyncPoint::AuditHead, &file)?;
+            file.write_all(json_line(head).as_bytes())?;
+            sync::sync_all(SyncPoint::AuditHead, &file)?;
             fs::rename(new, kept)
         };
-        keep().map_err(|error| unwritable(&error))
+        keep().map_err(|error| unwritable_error(&error))
     }
 }
 
-fn head_in(directory: &Path) -> Option<SignedHead> {
+fn read_head(directory: &Path) -> Option<SignedHead> {
     serde_json::from_str(&fs::read_to_string(directory.join("head")).ok()?).ok()
 }
 
-fn text(line: &impl Serialize) -> String {
+fn json_line(line: &impl Serialize) -> String {
     serde_json::to_string(line).expect("texts and numbers can be written as JSON")
 }
 
-fn is_over(directory: &Path) -> bool {
+fn is_ended(directory: &Path) -> bool {
     directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(ENDED_PREFIX))
 }
 
@@ -363,23 +367,24 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = AuditDirectory::make(directory.path()).unwrap();
         let key = place.key().unwrap();
-        let (running, _, _) = place.begin(&key).unwrap();
-        let killed = place.begin(&key).unwrap().0.uuid;
+        let (running, _, _) = place.begin_instance(&key).unwrap();
+        let killed = place.begin_instance(&key).unwrap().0.uuid;
         for left in [".new-0", "0197c0de-0000-7000-8000-000000000000"] {
-            let left = place.running().join(left);
+            let left = place.running_dir().join(left);
             fs::create_dir(&left).unwrap();
             fs::write(left.join("spool-0"), "").unwrap();
         }
-        let over = place.running().join(format!("{ENDED_PREFIX}0197c0de-0000-7000-8000-000000000000"));
+        let over = place.running_dir().join(format!("{ENDED_PREFIX}0197c0de-0000-7000-8000-000000000000"));
         fs::create_dir(&over).unwrap();
         fs::write(over.join("lock"), "").unwrap();
 
-        let found: Vec<Uuid> = place.abandoned().unwrap().iter().map(|instance| instance.uuid).collect();
+        let found: Vec<Uuid> =
+            place.abandoned_instances().unwrap().iter().map(|instance| instance.uuid).collect();
 
         assert_eq!(found, [killed]);
         let mut left: Vec<Uuid> = place.running_instances().unwrap().into_iter().collect();
         left.sort();
         assert_eq!(left, [running.uuid, killed]);
-        assert_eq!(fs::read_dir(place.running()).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(place.running_dir()).unwrap().count(), 2);
     }
 }

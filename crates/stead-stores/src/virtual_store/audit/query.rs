@@ -168,7 +168,7 @@ impl AuditQuery {
         let mut search = RecordSearch::new(self, conn, from, limit)?;
         let terms = self.terms();
         if terms.is_empty() && self.until.is_none() {
-            search.rest()?;
+            search.search_rest()?;
             return Ok(search.ids());
         }
         let sql = match from {
@@ -184,13 +184,13 @@ impl AuditQuery {
         while let Some(row) = sieves.next()? {
             let sieve = BloomFilter::from_row(row)?;
             let in_time = self.until.is_none_or(|until| sieve.oldest <= micros(until));
-            let wanted = in_time && terms.iter().all(|term| sieve.lets_through(*term));
-            search.pass(&sieve, wanted)?;
-            if search.is_over() {
+            let wanted = in_time && terms.iter().all(|term| sieve.may_contain(*term));
+            search.pass_filter(&sieve, wanted)?;
+            if search.is_finished() {
                 return Ok(search.ids());
             }
         }
-        search.rest()?;
+        search.search_rest()?;
         Ok(search.ids())
     }
 
@@ -252,7 +252,7 @@ impl<'c> RecordSearch<'c> {
         })
     }
 
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.over
     }
 
@@ -277,20 +277,26 @@ impl<'c> RecordSearch<'c> {
     }
 
     /// Looks at what lies before a sieve, and at what is behind it if that is wanted.
-    fn pass(&mut self, sieve: &BloomFilter, wanted: bool) -> Result<()> {
+    fn pass_filter(&mut self, sieve: &BloomFilter, wanted: bool) -> Result<()> {
         match self.from {
             ScanFrom::Before(_) => {
-                self.look(sieve.last.max(self.low), self.high)?;
+                self.search_range(sieve.last.max(self.low), self.high)?;
                 self.over |= self.is_enough_before(sieve.last);
                 if wanted {
-                    self.look(self.low.max(sieve.first - 1), self.high.min(sieve.last.saturating_add(1)))?;
+                    self.search_range(
+                        self.low.max(sieve.first - 1),
+                        self.high.min(sieve.last.saturating_add(1)),
+                    )?;
                 }
                 self.high = self.high.min(sieve.first);
             }
             ScanFrom::After(_) => {
-                self.look(self.low, sieve.first.min(self.high))?;
+                self.search_range(self.low, sieve.first.min(self.high))?;
                 if wanted {
-                    self.look(self.low.max(sieve.first - 1), self.high.min(sieve.last.saturating_add(1)))?;
+                    self.search_range(
+                        self.low.max(sieve.first - 1),
+                        self.high.min(sieve.last.saturating_add(1)),
+                    )?;
                 }
                 self.low = self.low.max(sieve.last);
             }
@@ -299,13 +305,13 @@ impl<'c> RecordSearch<'c> {
     }
 
     /// Looks at all that is left.
-    fn rest(&mut self) -> Result<()> {
-        self.look(self.low, self.high)
+    fn search_rest(&mut self) -> Result<()> {
+        self.search_range(self.low, self.high)
     }
 
     /// Looks at what lies between two ids.
-    fn look(&mut self, low: i64, high: i64) -> Result<()> {
-        if self.is_over() || low >= high {
+    fn search_range(&mut self, low: i64, high: i64) -> Result<()> {
+        if self.is_finished() || low >= high {
             return Ok(());
         }
         (self.values[0], self.values[1]) = (low.into(), high.into());
@@ -354,7 +360,7 @@ pub(super) fn page(
 }
 
 /// Records, oldest first, a stretch at a time: for everything that there is.
-pub(super) fn each(
+pub(super) fn each_entry(
     shared: &DatabaseInner,
     query: &AuditQuery,
     visit: &mut dyn FnMut(&AuditEntry) -> std::ops::ControlFlow<()>,
@@ -386,17 +392,17 @@ impl<'a> AuditFollower<'a> {
     pub(super) fn new(shared: &'a DatabaseInner, query: AuditQuery, last: Option<i64>) -> StoreResult<Self> {
         let last = match last {
             Some(last) => last,
-            None => newest(&*shared.reader()?)?,
+            None => newest_id(&*shared.reader()?)?,
         };
         Ok(AuditFollower { shared, query, last })
     }
 
     /// Waits until there are some, and returns them, oldest first.
-    pub fn more(&mut self) -> StoreResult<Vec<AuditEntry>> {
+    pub fn wait_for_entries(&mut self) -> StoreResult<Vec<AuditEntry>> {
         loop {
             let reader = self.shared.reader()?;
             // Ids only grow, so the newest one tells whether anything has come, whatever it is.
-            let newest = newest(&reader)?;
+            let newest = newest_id(&reader)?;
             if newest > self.last {
                 let entries = self.query.entries(&reader, ScanFrom::After(self.last), 1_000)?;
                 self.last = if entries.len() < 1_000 { newest } else { entries[999].id };
@@ -410,6 +416,6 @@ impl<'a> AuditFollower<'a> {
     }
 }
 
-fn newest(conn: &Connection) -> Result<i64> {
+fn newest_id(conn: &Connection) -> Result<i64> {
     Ok(conn.prepare_cached("SELECT ifnull(max(id), 0) FROM audit")?.query_row([], |row| row.get(0))?)
 }

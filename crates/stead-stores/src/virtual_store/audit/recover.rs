@@ -13,11 +13,11 @@ use uuid::Uuid;
 use super::super::database::DatabaseInner;
 use super::super::fault::Result;
 use super::super::queue::CommitSync;
-use super::body::{RecordBody, time_text, without_the_begun};
+use super::body::{RecordBody, drop_superseded_begun, time_text};
 use super::chain::Chain;
 use super::head::{AuditKey, SignedHead};
 use super::place::{AuditDirectory, AuditFinding, InstanceDirectory};
-use super::spool::{left_in, unwritable};
+use super::spool::{read_abandoned, unwritable_error};
 use super::tail::{self, ChainEnd, ChainEndFile, ChainEndState};
 
 /// Puts in order what instances that run no longer have left; returns what is wrong with it, a sentence each.
@@ -27,16 +27,16 @@ pub(super) fn recover(
     key: &AuditKey,
 ) -> StoreResult<Vec<String>> {
     let mut wrong = Vec::new();
-    let abandoned = place.abandoned()?;
+    let abandoned = place.abandoned_instances()?;
     if abandoned.is_empty() {
         return Ok(wrong);
     }
-    let ended: HashSet<Uuid> = place.ended()?.into_iter().map(|head| head.instance).collect();
+    let ended: HashSet<Uuid> = place.ended_heads()?.into_iter().map(|head| head.instance).collect();
     for running in abandoned {
-        let marks = tail::read(&running.directory).map_err(|error| unwritable(&error))?;
+        let marks = tail::read_state(&running.directory).map_err(|error| unwritable_error(&error))?;
         if ended.contains(&running.uuid) && marks.is_none_or(|marks| !marks.same_boot) {
             // It came to its end, which is signed. A power cut may have kept a part of its directory from being removed.
-            place.end(running, &[], &[])?;
+            place.end_instance(running, &[], &[])?;
             continue;
         }
         match recover_one(shared, place, key, running) {
@@ -63,9 +63,9 @@ fn recover_one(
     running: InstanceDirectory,
 ) -> StoreResult<Vec<String>> {
     let left = AbandonedInstance {
-        marks: tail::read(&running.directory).map_err(|error| unwritable(&error))?,
+        marks: tail::read_state(&running.directory).map_err(|error| unwritable_error(&error))?,
         head: running.head(),
-        spool: left_in(&running.directory).map_err(|error| unwritable(&error))?,
+        spool: read_abandoned(&running.directory).map_err(|error| unwritable_error(&error))?,
         has_spool: running.has_spool(),
     };
     let (uuid, key) = (running.uuid, key.clone());
@@ -73,27 +73,27 @@ fn recover_one(
     // What is put into the database here is told there like everything else: this process may be killed, too.
     let exact = left.marks.as_ref().is_some_and(|marks| marks.same_boot);
     let tail = exact.then(|| ChainEndFile::reopen(&running.directory)).transpose();
-    let mut tail = tail.map_err(|error| unwritable(&error))?;
+    let mut tail = tail.map_err(|error| unwritable_error(&error))?;
     let (head, found, wrong, tail) = shared.write_reserved(CommitSync::Seal, move |writing| {
         let mut chain = Chain::load(writing.conn, uuid)?;
         let known = chain.row.is_some();
         let in_database = ChainEnd::of(&chain);
-        let end = left.end(in_database);
-        let mut found = left.gone(uuid, end.spooled, known);
-        found.extend(left.other_key(uuid, &key.public()));
+        let end = left.chain_end(in_database);
+        let mut found = left.missing_files(uuid, end.spooled, known);
+        found.extend(left.key_mismatch(uuid, &key.public()));
         let mut wrong = found.clone();
-        wrong.extend(difference(writing.conn, &chain, uuid, in_database, end)?);
+        wrong.extend(chain_end_difference(writing.conn, &chain, uuid, in_database, end)?);
         (chain.seq, chain.hash, chain.spooled) = (end.seq, end.hash, end.spooled);
         // A drained file is emptied after its records are in: what is in already is not put in again.
         let spool = left.spool.into_iter().filter(|(number, _)| *number >= end.spooled).collect();
-        for (number, facts) in without_the_begun(spool) {
+        for (number, facts) in drop_superseded_begun(spool) {
             writing.appending.append(writing.conn, &mut chain, &facts)?;
             chain.spooled = number + 1;
         }
         if chain.seq == 0 {
             return Ok((None, found, wrong, None));
         }
-        let row = chain.row(writing.conn)?;
+        let row = chain.ensure_row(writing.conn)?;
         chain.save(writing.conn)?;
         let head = key.sign(&chain, SystemClock.now());
         head.insert(writing.conn, row)?;
@@ -109,17 +109,17 @@ fn recover_one(
     let at = time_text(SystemClock.now()).to_string();
     let findings: Vec<_> =
         found.into_iter().map(|finding| AuditFinding { instance: uuid, at: at.clone(), finding }).collect();
-    place.end(running, &heads, &findings)?;
+    place.end_instance(running, &heads, &findings)?;
     Ok(wrong)
 }
 
 impl AbandonedInstance {
     /// Where the chain ends, whatever the database says.
-    fn end(&self, in_database: ChainEnd) -> ChainEnd {
+    fn chain_end(&self, in_database: ChainEnd) -> ChainEnd {
         match (&self.marks, &self.head) {
             (Some(marks), _) if marks.same_boot => {
                 // It was killed during a commit, and the commit was made.
-                if in_database.is_at(&marks.announced) { marks.announced } else { marks.confirmed }
+                if in_database.is_same_record(&marks.announced) { marks.announced } else { marks.confirmed }
             }
             (_, Some(head)) if in_database.seq <= head.seq => {
                 ChainEnd { seq: head.seq, hash: head.hash, spooled: in_database.spooled }
@@ -129,7 +129,7 @@ impl AbandonedInstance {
     }
 
     /// What is gone from beside the database.
-    fn gone(&self, uuid: Uuid, spooled: i64, known: bool) -> Vec<String> {
+    fn missing_files(&self, uuid: Uuid, spooled: i64, known: bool) -> Vec<String> {
         let Some(marks) = &self.marks else {
             // The file is made before the first record.
             let used = known || self.head.is_some() || !self.spool.is_empty();
@@ -152,14 +152,14 @@ impl AbandonedInstance {
     }
 
     /// Says so where the instance signed with another key than the one that is here now.
-    fn other_key(&self, uuid: Uuid, key: &[u8; 32]) -> Option<String> {
+    fn key_mismatch(&self, uuid: Uuid, key: &[u8; 32]) -> Option<String> {
         let other = self.marks.as_ref().is_some_and(|marks| marks.key != *key);
         other.then(|| format!("the key of instance {uuid} is gone; another one is in its place"))
     }
 }
 
 /// Says how the database differs from what is known of a chain's end outside of it.
-fn difference(
+fn chain_end_difference(
     conn: &Connection,
     chain: &Chain,
     uuid: Uuid,
@@ -215,24 +215,24 @@ mod tests {
     #[test]
     fn the_chain_ends_where_it_was_committed_whatever_the_database_says() {
         for cut in [0, 3, 6, 8, 20] {
-            assert_eq!(left(true, 7, 7, Some(5)).end(end(cut)), end(7), "{cut}");
+            assert_eq!(left(true, 7, 7, Some(5)).chain_end(end(cut)), end(7), "{cut}");
         }
         let forged = ChainEnd { hash: [9; 32], ..end(7) };
-        assert_eq!(left(true, 7, 7, None).end(forged), end(7));
+        assert_eq!(left(true, 7, 7, None).chain_end(forged), end(7));
     }
 
     #[test]
     fn a_commit_during_which_the_process_was_killed_was_made_or_not() {
-        assert_eq!(left(true, 7, 9, None).end(end(9)), end(9));
-        assert_eq!(left(true, 7, 9, None).end(end(7)), end(7));
-        assert_eq!(left(true, 7, 9, None).end(end(8)), end(7));
+        assert_eq!(left(true, 7, 9, None).chain_end(end(9)), end(9));
+        assert_eq!(left(true, 7, 9, None).chain_end(end(7)), end(7));
+        assert_eq!(left(true, 7, 9, None).chain_end(end(8)), end(7));
     }
 
     #[test]
     fn after_another_boot_the_signed_head_counts_and_what_is_behind_it_may_be_there() {
-        assert_eq!(left(false, 7, 7, Some(5)).end(end(6)), end(6));
-        assert_eq!(left(false, 7, 7, Some(5)).end(end(9)), end(9));
-        assert_eq!(left(false, 7, 7, Some(5)).end(end(4)), end(5));
-        assert_eq!(left(false, 7, 7, None).end(end(4)), end(4));
+        assert_eq!(left(false, 7, 7, Some(5)).chain_end(end(6)), end(6));
+        assert_eq!(left(false, 7, 7, Some(5)).chain_end(end(9)), end(9));
+        assert_eq!(left(false, 7, 7, Some(5)).chain_end(end(4)), end(5));
+        assert_eq!(left(false, 7, 7, None).chain_end(end(4)), end(4));
     }
 }

@@ -41,21 +41,21 @@ pub(super) enum TermField {
 
 impl FilterTerm {
     pub(super) fn new(part: TermField, text: &str) -> Self {
-        FilterTerm(text.bytes().fold(start(part), mix))
+        FilterTerm(text.bytes().fold(fnv_start(part), fnv_mix))
     }
 }
 
 /// FNV-1a: it is part of the format, and needs to be quick more than anything else.
-fn start(part: TermField) -> u64 {
-    mix(0xcbf2_9ce4_8422_2325, part as u8)
+fn fnv_start(part: TermField) -> u64 {
+    fnv_mix(0xcbf2_9ce4_8422_2325, part as u8)
 }
 
-fn mix(hash: u64, byte: u8) -> u64 {
+fn fnv_mix(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
 /// Spreads what FNV leaves in the low bits.
-fn spread(mut hash: u64) -> u64 {
+fn finish_hash(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
@@ -81,7 +81,7 @@ struct FilteredFields<'a> {
 }
 
 /// Hands over all that a record tells, and returns when its call began; `None` where the text is no record.
-pub(super) fn terms(body: &str, mut tell: impl FnMut(FilterTerm)) -> Option<Timestamp> {
+pub(super) fn each_term(body: &str, mut tell: impl FnMut(FilterTerm)) -> Option<Timestamp> {
     let told: FilteredFields<'_> = serde_json::from_str(body).ok()?;
     tell(FilterTerm::new(TermField::Agent, &told.agent));
     tell(FilterTerm::new(TermField::Call, &told.call));
@@ -93,12 +93,12 @@ pub(super) fn terms(body: &str, mut tell: impl FnMut(FilterTerm)) -> Option<Time
     }
     for path in &told.paths {
         // The path, and every directory that it is in.
-        let mut hash = start(TermField::Path);
+        let mut hash = fnv_start(TermField::Path);
         for (at, byte) in path.bytes().enumerate() {
             if byte == b'/' && at > 0 {
                 tell(FilterTerm(hash));
             }
-            hash = mix(hash, byte);
+            hash = fnv_mix(hash, byte);
         }
         tell(FilterTerm(hash));
     }
@@ -117,7 +117,7 @@ pub(super) struct BloomFilter {
 
 impl BloomFilter {
     /// The sieve of some records, which are not none: each with its id and its text.
-    fn over<'a>(records: impl IntoIterator<Item = (i64, &'a str)>) -> Option<BloomFilter> {
+    fn of_records<'a>(records: impl IntoIterator<Item = (i64, &'a str)>) -> Option<BloomFilter> {
         let mut found = HashSet::new();
         let (mut first, mut last, mut oldest, mut whole) = (None, 0, i64::MAX, true);
         for (id, body) in records {
@@ -126,7 +126,7 @@ impl BloomFilter {
             let tell = |term| {
                 found.insert(term);
             };
-            match terms(body, tell) {
+            match each_term(body, tell) {
                 Some(at) => oldest = oldest.min(micros(at)),
                 None => whole = false,
             }
@@ -138,7 +138,7 @@ impl BloomFilter {
         let words = (found.len() * BITS_PER_TERM).div_ceil(64).max(1);
         let mut sieve = BloomFilter { first: first?, last, oldest, bits: vec![0; words * 8] };
         for term in found {
-            for bit in sieve.places(term) {
+            for bit in sieve.bit_positions(term) {
                 sieve.bits[bit / 8] |= 1 << (bit % 8);
             }
         }
@@ -146,12 +146,13 @@ impl BloomFilter {
     }
 
     /// Whether a record there may tell this.
-    pub(super) fn lets_through(&self, term: FilterTerm) -> bool {
-        !self.bits.is_empty() && self.places(term).all(|bit| self.bits[bit / 8] & (1 << (bit % 8)) != 0)
+    pub(super) fn may_contain(&self, term: FilterTerm) -> bool {
+        !self.bits.is_empty()
+            && self.bit_positions(term).all(|bit| self.bits[bit / 8] & (1 << (bit % 8)) != 0)
     }
 
-    fn places(&self, term: FilterTerm) -> impl Iterator<Item = usize> + use<> {
-        let hash = spread(term.0);
+    fn bit_positions(&self, term: FilterTerm) -> impl Iterator<Item = usize> + use<> {
+        let hash = finish_hash(term.0);
         let (from, step) = (hash & 0xffff_ffff, (hash >> 32) | 1);
         let bits = self.bits.len() as u64 * 8;
         (0..HASHES_PER_TERM).map(move |index| ((from + index * step) % bits) as usize)
@@ -171,8 +172,8 @@ pub(super) fn micros(at: Timestamp) -> i64 {
 /// Makes the next sieve, if there are records enough that none covers; says whether it did.
 ///
 /// They are read before anything is written: no record ever comes in before one that is there.
-pub(super) fn make_next(shared: &Arc<DatabaseInner>) -> StoreResult<bool> {
-    let next = next(&*shared.reader()?)?;
+pub(super) fn make_next_filter(shared: &Arc<DatabaseInner>) -> StoreResult<bool> {
+    let next = next_filter(&*shared.reader()?)?;
     let Some(BloomFilter { first, last, oldest, bits }) = next else { return Ok(false) };
     shared.write(CommitSync::Staging, move |writing| {
         // Another process may have made the very same one meanwhile.
@@ -187,7 +188,7 @@ pub(super) fn make_next(shared: &Arc<DatabaseInner>) -> StoreResult<bool> {
     Ok(true)
 }
 
-fn next(conn: &Connection) -> Result<Option<BloomFilter>> {
+fn next_filter(conn: &Connection) -> Result<Option<BloomFilter>> {
     let covered: i64 = conn
         .prepare_cached("SELECT ifnull((SELECT last FROM audit_sieve ORDER BY first DESC LIMIT 1), 0)")?
         .query_row([], |row| row.get(0))?;
@@ -199,7 +200,7 @@ fn next(conn: &Connection) -> Result<Option<BloomFilter>> {
     if records.len() < RECORDS_PER_FILTER {
         return Ok(None);
     }
-    Ok(BloomFilter::over(records.iter().map(|(id, body)| (*id, &**body))))
+    Ok(BloomFilter::of_records(records.iter().map(|(id, body)| (*id, &**body))))
 }
 
 #[cfg(test)]
@@ -218,29 +219,29 @@ mod tests {
     #[test]
     fn a_sieve_lets_through_what_is_there_and_little_else() {
         let bodies: Vec<_> = (0..RECORDS_PER_FILTER).map(body).collect();
-        let sieve = BloomFilter::over((100..).zip(bodies.iter().map(String::as_str))).unwrap();
+        let sieve = BloomFilter::of_records((100..).zip(bodies.iter().map(String::as_str))).unwrap();
         assert_eq!((sieve.first, sieve.last), (100, 99 + RECORDS_PER_FILTER as i64));
         assert_eq!(Timestamp(sieve.oldest * 1_000).to_string(), "2026-11-15T08:30:00.000Z");
         for number in 0..RECORDS_PER_FILTER {
             for path in [format!("/x/{number}"), format!("/x/{number}/deep"), format!("/x/{number}/deep/y")] {
-                assert!(sieve.lets_through(FilterTerm::new(TermField::Path, &path)), "{path}");
+                assert!(sieve.may_contain(FilterTerm::new(TermField::Path, &path)), "{path}");
             }
         }
-        assert!(sieve.lets_through(FilterTerm::new(TermField::Path, "/x")));
-        assert!(sieve.lets_through(FilterTerm::new(TermField::Agent, "a\"2")));
-        assert!(sieve.lets_through(FilterTerm::new(TermField::Outcome, "ok")));
-        let through = |text: String| sieve.lets_through(FilterTerm::new(TermField::Path, &text));
+        assert!(sieve.may_contain(FilterTerm::new(TermField::Path, "/x")));
+        assert!(sieve.may_contain(FilterTerm::new(TermField::Agent, "a\"2")));
+        assert!(sieve.may_contain(FilterTerm::new(TermField::Outcome, "ok")));
+        let through = |text: String| sieve.may_contain(FilterTerm::new(TermField::Path, &text));
         let wrongly = (0..10_000).filter(|number| through(format!("/y/{number}"))).count();
         assert!(wrongly < 200, "{wrongly}");
         // The same text elsewhere in a record is something else.
-        assert!(!sieve.lets_through(FilterTerm::new(TermField::Agent, "ok")));
+        assert!(!sieve.may_contain(FilterTerm::new(TermField::Agent, "ok")));
     }
 
     #[test]
     fn what_is_no_record_is_never_kept_back() {
-        let sieve = BloomFilter::over([(1, &*body(1)), (2, "{}")]).unwrap();
-        assert!(sieve.lets_through(FilterTerm::new(TermField::Agent, "whoever")));
+        let sieve = BloomFilter::of_records([(1, &*body(1)), (2, "{}")]).unwrap();
+        assert!(sieve.may_contain(FilterTerm::new(TermField::Agent, "whoever")));
         assert_eq!(sieve.oldest, i64::MIN);
-        assert_eq!(BloomFilter::over([]), None);
+        assert_eq!(BloomFilter::of_records([]), None);
     }
 }

@@ -102,7 +102,7 @@ impl Spool {
         let mut until = None;
         while state.files.last().is_none_or(|bin| bin.used + size > bin.map.len()) {
             if state.made < FILE_NAMES.len() {
-                let bin = self.bin(state.made).map_err(|error| unwritable(&error))?;
+                let bin = self.open_file(state.made).map_err(|error| unwritable_error(&error))?;
                 state.made += 1;
                 // Behind a full one, which is fetched first.
                 state.files.push(bin);
@@ -125,10 +125,10 @@ impl Spool {
         }
         let SpoolState { files, next, count, since, .. } = &mut *state;
         let bin = files.last_mut().expect("one with room was just found");
-        bin.put(*next, body);
+        bin.append(*next, body);
         *next += 1;
         count.set(*next);
-        let plenty = bin.plenty();
+        let plenty = bin.hurry_threshold();
         let (first, plenty) = (since.is_none(), bin.used > plenty && bin.used - size <= plenty);
         if first {
             *since = Some(Instant::now());
@@ -140,7 +140,7 @@ impl Spool {
         Ok(())
     }
 
-    fn bin(&self, index: usize) -> io::Result<SpoolFile> {
+    fn open_file(&self, index: usize) -> io::Result<SpoolFile> {
         let path = self.directory.join(FILE_NAMES[index]);
         // One may be there that could not be made whole, since the disk was full. Nothing was ever put into it: the
         // directory is this instance's own.
@@ -150,9 +150,9 @@ impl Spool {
             Ok(SpoolFile { map: MappedFile::new(&file, size)?, used: 0, first: 0, count: 0 })
         };
         made(FILE_SIZE).or_else(|_: io::Error| made(SMALL_FILE_SIZE)).or_else(|error| match &self.reserve {
-            Some(reserve) if error.kind() == io::ErrorKind::StorageFull && reserve.lend() => {
+            Some(reserve) if error.kind() == io::ErrorKind::StorageFull && reserve.release_to_host() => {
                 let bin = made(SMALL_FILE_SIZE);
-                reserve.take_back();
+                reserve.reclaim();
                 bin
             }
             _ => Err(error),
@@ -167,7 +167,7 @@ impl Spool {
             if state.closing {
                 return WakeReason::Closing;
             }
-            let plenty = state.files.iter().any(|bin| bin.used > bin.plenty());
+            let plenty = state.files.iter().any(|bin| bin.used > bin.hurry_threshold());
             let due = state.since.map(|since| since + pause);
             if plenty || due.is_some_and(|due| due <= Instant::now()) {
                 return WakeReason::Due;
@@ -180,7 +180,7 @@ impl Spool {
     }
 
     /// Takes the oldest file that holds something.
-    pub(super) fn fetch(&self) -> Option<SpoolFile> {
+    pub(super) fn take_oldest(&self) -> Option<SpoolFile> {
         let mut state = self.state.lock();
         let oldest = state.files.iter().enumerate().filter(|(_, bin)| bin.used > 0);
         let (index, _) = oldest.min_by_key(|(_, bin)| bin.first)?;
@@ -190,7 +190,7 @@ impl Spool {
     }
 
     /// Gives a file back, empty if its entries are in the database.
-    pub(super) fn give_back(&self, mut bin: SpoolFile, emptied: DrainResult) {
+    pub(super) fn return_file(&self, mut bin: SpoolFile, emptied: DrainResult) {
         if emptied == DrainResult::Yes {
             bin.clear();
         }
@@ -219,7 +219,7 @@ pub(super) enum DrainResult {
 }
 
 impl SpoolFile {
-    fn put(&mut self, number: i64, body: &[u8]) {
+    fn append(&mut self, number: i64, body: &[u8]) {
         if self.count == 0 {
             self.first = number;
         }
@@ -236,13 +236,13 @@ impl SpoolFile {
     }
 
     /// Beyond this much, the other side is told to hurry.
-    fn plenty(&self) -> usize {
+    fn hurry_threshold(&self) -> usize {
         self.map.len() / 3
     }
 
     /// Its entries, oldest first.
     pub(super) fn entries(&self) -> Vec<(i64, RecordBody)> {
-        read(&self.map[..self.used])
+        read_entries(&self.map[..self.used])
     }
 
     fn clear(&mut self) {
@@ -259,7 +259,7 @@ fn checksum(number: &[u8; 8], body: &[u8]) -> u32 {
 }
 
 /// The entries of a file, as far as they are whole.
-fn read(mut bytes: &[u8]) -> Vec<(i64, RecordBody)> {
+fn read_entries(mut bytes: &[u8]) -> Vec<(i64, RecordBody)> {
     let mut entries = Vec::new();
     while let Some((head, rest)) = bytes.split_at_checked(HEADER_LENGTH) {
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
@@ -277,11 +277,11 @@ fn read(mut bytes: &[u8]) -> Vec<(i64, RecordBody)> {
 }
 
 /// What an instance that no longer runs has left in its spool, oldest first.
-pub(super) fn left_in(directory: &Path) -> io::Result<Vec<(i64, RecordBody)>> {
+pub(super) fn read_abandoned(directory: &Path) -> io::Result<Vec<(i64, RecordBody)>> {
     let mut entries = Vec::new();
     for name in FILE_NAMES {
         match fs::read(directory.join(name)) {
-            Ok(bytes) => entries.extend(read(&bytes)),
+            Ok(bytes) => entries.extend(read_entries(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -290,8 +290,8 @@ pub(super) fn left_in(directory: &Path) -> io::Result<Vec<(i64, RecordBody)>> {
     Ok(entries)
 }
 
-pub(super) fn unwritable(error: &io::Error) -> StoreError {
-    match super::super::fault::of_host(error) {
+pub(super) fn unwritable_error(error: &io::Error) -> StoreError {
+    match super::super::fault::from_io(error) {
         StoreError::Unavailable { source, .. } => {
             StoreError::Unavailable { what: "the files of the audit can't be written".into(), source }
         }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     fn spool(directory: &Path) -> Spool {
-        let (_, count) = crate::virtual_store::audit::tail::make(directory, &[0; 32]).unwrap();
+        let (_, count) = crate::virtual_store::audit::tail::create_file(directory, &[0; 32]).unwrap();
         Spool::new(directory, count, Duration::from_millis(20), None)
     }
 
@@ -321,14 +321,14 @@ mod tests {
         for number in 0..100_000 {
             spool.put(&facts(number)).unwrap();
             if number % 7_000 == 0 {
-                let bin = spool.fetch().unwrap();
+                let bin = spool.take_oldest().unwrap();
                 fetched.extend(bin.entries());
-                spool.give_back(bin, DrainResult::Yes);
+                spool.return_file(bin, DrainResult::Yes);
             }
         }
-        while let Some(bin) = spool.fetch() {
+        while let Some(bin) = spool.take_oldest() {
             fetched.extend(bin.entries());
-            spool.give_back(bin, DrainResult::Yes);
+            spool.return_file(bin, DrainResult::Yes);
         }
         let expected: Vec<_> = (0..100_000).map(|number| (number as i64, facts(number))).collect();
         assert!(fetched == expected);
@@ -339,12 +339,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spool = spool(dir.path());
         (0..10).for_each(|number| spool.put(&facts(number)).unwrap());
-        let bin = spool.fetch().unwrap();
+        let bin = spool.take_oldest().unwrap();
         spool.put(&facts(10)).unwrap();
         // One is being emptied, the other filled: both count.
-        assert_eq!(left_in(dir.path()).unwrap().len(), 11);
-        spool.give_back(bin, DrainResult::Yes);
-        assert_eq!(left_in(dir.path()).unwrap(), [(10, facts(10))]);
+        assert_eq!(read_abandoned(dir.path()).unwrap().len(), 11);
+        spool.return_file(bin, DrainResult::Yes);
+        assert_eq!(read_abandoned(dir.path()).unwrap(), [(10, facts(10))]);
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
         // What a full disk leaves of the first try.
         fs::write(dir.path().join(FILE_NAMES[0]), "").unwrap();
         spool.put(&facts(0)).unwrap();
-        assert_eq!(left_in(dir.path()).unwrap(), [(0, facts(0))]);
+        assert_eq!(read_abandoned(dir.path()).unwrap(), [(0, facts(0))]);
     }
 
     #[test]
@@ -366,9 +366,9 @@ mod tests {
         let mut bytes = fs::read(&path).unwrap();
         let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
         bytes[end] ^= 1;
-        assert_eq!(read(&bytes), [(0, facts(0)), (1, facts(1))]);
+        assert_eq!(read_entries(&bytes), [(0, facts(0)), (1, facts(1))]);
         bytes.truncate(end - 2);
-        assert_eq!(read(&bytes), [(0, facts(0)), (1, facts(1))]);
+        assert_eq!(read_entries(&bytes), [(0, facts(0)), (1, facts(1))]);
     }
 
     #[test]
@@ -385,9 +385,9 @@ mod tests {
         };
         assert!(matches!(full, StoreError::Unavailable { .. }), "{full}");
         assert_eq!(put, 4);
-        let bin = spool.fetch().unwrap();
+        let bin = spool.take_oldest().unwrap();
         assert_eq!(bin.entries()[0].0, 0);
-        spool.give_back(bin, DrainResult::Yes);
+        spool.return_file(bin, DrainResult::Yes);
         spool.put(&long).unwrap();
     }
 }

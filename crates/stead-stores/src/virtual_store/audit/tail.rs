@@ -43,7 +43,7 @@ impl ChainEnd {
     }
 
     /// Whether both name the same record.
-    pub(super) fn is_at(&self, other: &ChainEnd) -> bool {
+    pub(super) fn is_same_record(&self, other: &ChainEnd) -> bool {
         (self.seq, self.hash) == (other.seq, other.hash)
     }
 
@@ -71,7 +71,7 @@ pub(in super::super) struct ChainEndFile(MappedFile);
 pub(super) struct SpooledCount(MappedFile);
 
 /// Makes the file of an instance that begins, in its own directory.
-pub(super) fn make(directory: &Path, key: &[u8; 32]) -> io::Result<(ChainEndFile, SpooledCount)> {
+pub(super) fn create_file(directory: &Path, key: &[u8; 32]) -> io::Result<(ChainEndFile, SpooledCount)> {
     let path = directory.join(FILE_NAME);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     // Two views of one file: each side writes its own bytes.
@@ -82,9 +82,9 @@ pub(super) fn make(directory: &Path, key: &[u8; 32]) -> io::Result<(ChainEndFile
         first[BOOT_OFFSET..BOOT_OFFSET + BOOT_LENGTH].copy_from_slice(&boot);
     }
     first[KEY_OFFSET..KEY_OFFSET + key.len()].copy_from_slice(key);
-    SLOT_OFFSETS.into_iter().for_each(|slot| write(&mut first, slot, &ChainEnd::START));
+    SLOT_OFFSETS.into_iter().for_each(|slot| write_slot(&mut first, slot, &ChainEnd::START));
     file.write_all_at(&first, 0)?;
-    sync::all(SyncPoint::AuditInstance, &file)?;
+    sync::sync_all(SyncPoint::AuditInstance, &file)?;
     Ok((tail, put))
 }
 
@@ -97,16 +97,16 @@ impl ChainEndFile {
 
     /// The chain is about to end there: a transaction commits next.
     pub(in super::super) fn announce(&mut self, chain: &Chain) {
-        write(&mut self.0, SLOT_OFFSETS[0], &ChainEnd::of(chain));
+        write_slot(&mut self.0, SLOT_OFFSETS[0], &ChainEnd::of(chain));
     }
 
     /// The chain ends there.
     pub(in super::super) fn confirm(&mut self, chain: &Chain) {
-        write(&mut self.0, SLOT_OFFSETS[1], &ChainEnd::of(chain));
+        write_slot(&mut self.0, SLOT_OFFSETS[1], &ChainEnd::of(chain));
     }
 }
 
-fn write(bytes: &mut [u8], slot: usize, end: &ChainEnd) {
+fn write_slot(bytes: &mut [u8], slot: usize, end: &ChainEnd) {
     let end = end.bytes();
     bytes[slot..slot + SLOT_LENGTH].copy_from_slice(&end);
     bytes[slot + SLOT_LENGTH..slot + SLOT_LENGTH + 4].copy_from_slice(&crc32fast::hash(&end).to_le_bytes());
@@ -135,7 +135,7 @@ pub(super) struct ChainEndState {
 }
 
 /// Reads the file of an instance; `None` where there is none, or it holds nothing that can be read.
-pub(super) fn read(directory: &Path) -> io::Result<Option<ChainEndState>> {
+pub(super) fn read_state(directory: &Path) -> io::Result<Option<ChainEndState>> {
     match fs::read(directory.join(FILE_NAME)) {
         Ok(bytes) => Ok(parse(&bytes, boot::id())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -175,13 +175,13 @@ mod tests {
     }
 
     fn marks(directory: &Path) -> ChainEndState {
-        read(directory).unwrap().unwrap()
+        read_state(directory).unwrap().unwrap()
     }
 
     #[test]
     fn between_two_commits_both_slots_say_the_same_and_within_one_they_differ() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut tail, mut put) = make(directory.path(), &[7; 32]).unwrap();
+        let (mut tail, mut put) = create_file(directory.path(), &[7; 32]).unwrap();
         let at = marks(directory.path());
         assert_eq!((at.confirmed, at.announced, at.put), (ChainEnd::START, ChainEnd::START, 0));
         assert_eq!((at.key, at.same_boot), ([7; 32], boot::id().is_some()));
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_torn_slot_leaves_the_other_one() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut tail, _) = make(directory.path(), &[7; 32]).unwrap();
+        let (mut tail, _) = create_file(directory.path(), &[7; 32]).unwrap();
         tail.announce(&chain(5));
         let whole = fs::read(directory.path().join(FILE_NAME)).unwrap();
         for (slot, left) in [(SLOT_OFFSETS[0], ChainEnd::START), (SLOT_OFFSETS[1], ChainEnd::of(&chain(5)))] {
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn after_another_boot_it_is_not_exact() {
         let directory = tempfile::tempdir().unwrap();
-        make(directory.path(), &[7; 32]).unwrap();
+        create_file(directory.path(), &[7; 32]).unwrap();
         let bytes = fs::read(directory.path().join(FILE_NAME)).unwrap();
         assert!(!parse(&bytes, Some([b'x'; BOOT_LENGTH])).unwrap().same_boot);
     }

@@ -10,11 +10,11 @@ use super::super::database::DatabaseInner;
 use super::super::fault::Result;
 use super::archives::{self, ArchiveLookup, ArchiveRow, ArchivedSegment};
 use super::body::AuditEntry;
-use super::chain::{CHAIN_START, RecordHash, hash};
+use super::chain::{CHAIN_START, RecordHash, record_hash};
 use super::head::SignedHead;
 use super::outside::ExternalState;
 use super::place::AuditDirectory;
-use super::sieve::{BloomFilter, micros, terms};
+use super::sieve::{BloomFilter, each_term, micros};
 use super::versions::RevisionCheck;
 
 /// How many problems are told in detail; the rest would say no more.
@@ -44,7 +44,7 @@ pub struct AuditVerified {
 }
 
 impl AuditVerified {
-    pub(super) fn problem(&mut self, problem: String) {
+    pub(super) fn add_problem(&mut self, problem: String) {
         match self.problems.len() {
             count if count < MAX_PROBLEMS => self.problems.push(problem),
             MAX_PROBLEMS => self.problems.push("there is more that is wrong".into()),
@@ -101,9 +101,9 @@ impl ChainCheck {
     }
 
     /// Looks at the next record, and says what is wrong with it.
-    pub(super) fn step(&mut self, seq: i64, stored: &RecordHash, body: &str) -> Vec<String> {
+    pub(super) fn check_record(&mut self, seq: i64, stored: &RecordHash, body: &str) -> Vec<String> {
         let mut problems = Vec::new();
-        let name = || named(self.uuid, seq, body);
+        let name = || describe_record(self.uuid, seq, body);
         let before = if seq >= self.next {
             if seq > self.next {
                 self.gaps.push(Gap { first: self.next, last: seq - 1, before: self.before.take() });
@@ -137,7 +137,7 @@ impl ChainCheck {
                 }
                 _ => format!("{} is changed", name()),
             });
-        } else if before.is_some_and(|before| hash(&before, body) != *stored) {
+        } else if before.is_some_and(|before| record_hash(&before, body) != *stored) {
             problems.push(format!("{} is changed, or the one before it is", name()));
         }
         for head in self.heads.get(&seq).into_iter().flatten().filter(|head| head.hash != *stored) {
@@ -177,10 +177,10 @@ impl ChainCheck {
 }
 
 /// A record as a problem names it.
-pub(super) fn named(uuid: Uuid, seq: i64, body: &str) -> String {
+pub(super) fn describe_record(uuid: Uuid, seq: i64, body: &str) -> String {
     match AuditEntry::parse(0, body) {
         Ok(AuditEntry { at, call, .. }) => {
-            let call = stead_core::name::escaped(call.as_bytes()).to_string();
+            let call = stead_core::name::escape_name(call.as_bytes()).to_string();
             format!("record {seq} of instance {uuid} ({at}, {call})")
         }
         Err(_) => format!("record {seq} of instance {uuid}"),
@@ -195,7 +195,7 @@ struct FilterCursor {
 impl FilterCursor {
     fn load(conn: &Connection, verified: &mut AuditVerified) -> Result<Self> {
         let mut left = VecDeque::new();
-        each(
+        each_row(
             conn,
             "audit_sieve",
             "SELECT first, last, oldest, bits FROM audit_sieve ORDER BY first",
@@ -207,7 +207,7 @@ impl FilterCursor {
         let mut covered = i64::MIN;
         for sieve in &left {
             if sieve.first <= covered || sieve.last < sieve.first {
-                verified.problem(format!("the sieve from {} on is not where it was", sieve.first));
+                verified.add_problem(format!("the sieve from {} on is not where it was", sieve.first));
             }
             covered = sieve.last;
         }
@@ -215,13 +215,13 @@ impl FilterCursor {
     }
 
     /// Whether whoever asks for a record comes upon it. Records come in order.
-    fn let_through(&mut self, id: i64, body: &str) -> bool {
+    fn may_contain(&mut self, id: i64, body: &str) -> bool {
         while self.left.front().is_some_and(|sieve| sieve.last < id) {
             self.left.pop_front();
         }
         let Some(sieve) = self.left.front().filter(|sieve| sieve.first <= id) else { return true };
         let mut all = true;
-        let at = terms(body, |term| all &= sieve.lets_through(term));
+        let at = each_term(body, |term| all &= sieve.may_contain(term));
         all && at.is_none_or(|at| sieve.oldest <= micros(at))
     }
 }
@@ -237,24 +237,25 @@ pub(super) fn verify(
     let reader = shared.reader()?;
     let mut verified = AuditVerified::default();
     let transaction = reader.unchecked_transaction().map_err(super::super::fault::DatabaseError::from)?;
-    let gone = missing(&transaction)?;
+    let gone = missing_tables(&transaction)?;
     for table in &gone {
-        verified.problem(format!("the table {table} is missing, with all that was in it"));
+        verified.add_problem(format!("the table {table} is missing, with all that was in it"));
     }
     for uuid in &outside.without_key {
-        verified.problem(format!("the key with which instance {uuid} signs is not in the audit's directory"));
+        verified
+            .add_problem(format!("the key with which instance {uuid} signs is not in the audit's directory"));
     }
     for finding in &outside.findings {
-        verified.problem(finding.clone());
+        verified.add_problem(finding.clone());
     }
-    let (mut known, parts) = known(&transaction, &outside, &mut verified)?;
+    let (mut known, parts) = load_chains(&transaction, &outside, &mut verified)?;
     // An instance that began after the first look is told of by now.
     let again = ExternalState::read(place)?;
     for (uuid, known) in &mut known.known {
-        known.outside |= again.tells_of(uuid);
+        known.outside |= again.knows_instance(uuid);
     }
-    let versions = versions(&transaction)?;
-    let mut is_whole = walk(&transaction, known, versions.as_ref(), &mut verified, progress)?;
+    let versions = load_revision_check(&transaction)?;
+    let mut is_whole = check_records(&transaction, known, versions.as_ref(), &mut verified, progress)?;
     is_whole &= gone.is_empty();
     let known = match gone.contains(&"audit_archive") {
         true => Vec::new(),
@@ -263,7 +264,7 @@ pub(super) fn verify(
     for archive in &outside.archives {
         let told = |known: &&ArchiveRow| known.file == archive.archive && known.hash == archive.hash;
         if !known.iter().any(|known| told(&known)) {
-            verified.problem(format!(
+            verified.add_problem(format!(
                 "the archive {} with {} records, written at {}, is gone from the database, or is another there",
                 archive.archive, archive.records, archive.at
             ));
@@ -272,10 +273,10 @@ pub(super) fn verify(
     verified.archived = known.iter().map(|archive| archive.records).sum();
     if let ArchiveLookup::In(directories) = archives {
         let problems = verified.problems.len();
-        archives::verify(&known, &parts, place, directories, versions.as_ref(), &mut verified);
+        archives::verify_archives(&known, &parts, place, directories, versions.as_ref(), &mut verified);
         is_whole &= problems == verified.problems.len();
-        if let Some(too_many) = versions.as_ref().and_then(RevisionCheck::too_many_restores) {
-            verified.problem(too_many);
+        if let Some(too_many) = versions.as_ref().and_then(RevisionCheck::excess_restores_problem) {
+            verified.add_problem(too_many);
         }
     }
     // Only who has seen every record can say that there is none.
@@ -283,16 +284,16 @@ pub(super) fn verify(
         && is_whole
         && verified.archives == known.len() as u64
     {
-        versions.untold()?.into_iter().for_each(|problem| verified.problem(problem));
+        versions.unrecorded_problems()?.into_iter().for_each(|problem| verified.add_problem(problem));
     }
     Ok(verified)
 }
 
 /// The tables of the audit that are not there.
-pub(super) fn missing(conn: &Connection) -> Result<Vec<&'static str>> {
+pub(super) fn missing_tables(conn: &Connection) -> Result<Vec<&'static str>> {
     let mut missing = Vec::new();
     for table in ["audit", "audit_instance", "audit_head", "audit_segment", "audit_archive", "audit_sieve"] {
-        if !exists(conn, table)? {
+        if !table_exists(conn, table)? {
             missing.push(table);
         }
     }
@@ -300,19 +301,19 @@ pub(super) fn missing(conn: &Connection) -> Result<Vec<&'static str>> {
 }
 
 /// The versions, to be held to their records, if they are there.
-fn versions(conn: &Connection) -> Result<Option<RevisionCheck<'_>>> {
-    exists(conn, "version")?.then(|| RevisionCheck::new(conn)).transpose()
+fn load_revision_check(conn: &Connection) -> Result<Option<RevisionCheck<'_>>> {
+    table_exists(conn, "version")?.then(|| RevisionCheck::new(conn)).transpose()
 }
 
 /// Whether the database has a table.
-fn exists(conn: &Connection, table: &str) -> Result<bool> {
+fn table_exists(conn: &Connection, table: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
     Ok(conn.query_row(sql, [table], |row| row.get(0))?)
 }
 
 impl ExternalState {
     /// Takes a head into account.
-    fn weigh(&self, head: SignedHead, known: &mut ChainFacts, verified: &mut AuditVerified) {
+    fn check_head(&self, head: SignedHead, known: &mut ChainFacts, verified: &mut AuditVerified) {
         let same = known.heads.entry(head.seq).or_default();
         if self.key != Some(head.key) {
             known.foreign = Some(head.key);
@@ -322,7 +323,7 @@ impl ExternalState {
             verified.heads += 1;
             same.push(head);
         } else {
-            verified.problem(format!(
+            verified.add_problem(format!(
                 "the signature of record {} of instance {} is wrong",
                 head.seq, head.instance
             ));
@@ -338,28 +339,28 @@ struct KnownChains {
 }
 
 /// Gathers what is known of the chains, and which parts of them are said to be in archives.
-fn known(
+fn load_chains(
     conn: &Connection,
     outside: &ExternalState,
     verified: &mut AuditVerified,
 ) -> Result<(KnownChains, Vec<ArchivedSegment>)> {
     let KnownChains { mut rows, mut known } = KnownChains::default();
-    each(conn, "audit_instance", "SELECT id, uuid, seq FROM audit_instance", |row| {
+    each_row(conn, "audit_instance", "SELECT id, uuid, seq FROM audit_instance", |row| {
         let (id, text, told): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         match Uuid::parse_str(&text) {
             Ok(uuid) => {
                 rows.insert(id, uuid);
                 known.entry(uuid).or_default().told = told;
             }
-            Err(_) => verified.problem(format!("the instance in row {id} has no name")),
+            Err(_) => verified.add_problem(format!("the instance in row {id} has no name")),
         }
         Ok(())
     })?;
     verified.instances = rows.len() as u64;
     let heads = "SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq";
-    each(conn, "audit_head", heads, |row| {
+    each_row(conn, "audit_head", heads, |row| {
         if let Some(&uuid) = rows.get(&row.get(5)?) {
-            outside.weigh(SignedHead::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
+            outside.check_head(SignedHead::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
         }
         Ok(())
     })?;
@@ -375,10 +376,10 @@ fn known(
         if over {
             known.ended = known.ended.max(Some(head.seq));
         }
-        outside.weigh(head.clone(), known, verified);
+        outside.check_head(head.clone(), known, verified);
     }
     let mut parts = Vec::new();
-    each(conn, "audit_segment", "SELECT instance, first, last, file FROM audit_segment", |row| {
+    each_row(conn, "audit_segment", "SELECT instance, first, last, file FROM audit_segment", |row| {
         let (id, first, last): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if let Some((&instance, known)) = rows.get(&id).and_then(|uuid| Some((uuid, known.get_mut(uuid)?))) {
             known.archived = known.archived.max(last);
@@ -390,13 +391,13 @@ fn known(
 }
 
 /// Looks at all that a statement finds in a table, if that is there.
-fn each(
+fn each_row(
     conn: &Connection,
     table: &str,
     sql: &str,
     mut look: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
 ) -> Result<()> {
-    if !exists(conn, table)? {
+    if !table_exists(conn, table)? {
         return Ok(());
     }
     let mut statement = conn.prepare(sql)?;
@@ -408,7 +409,7 @@ fn each(
 }
 
 /// Looks at every record, and says whether all of them are there, as they were.
-fn walk(
+fn check_records(
     conn: &Connection,
     KnownChains { rows, known }: KnownChains,
     versions: Option<&RevisionCheck<'_>>,
@@ -426,7 +427,7 @@ fn walk(
             Some(head) => head.hash,
             None => {
                 is_whole = false;
-                verified.problem(format!(
+                verified.add_problem(format!(
                     "records up to {} of instance {uuid} are said to be archived, and no signature says so",
                     known.archived
                 ));
@@ -447,23 +448,24 @@ fn walk(
     for (key, chains) in lost_keys {
         let key = super::head::hex::text(&key);
         let chains = if chains == 1 { "a chain".to_owned() } else { format!("{chains} chains") };
-        verified.problem(format!(
+        verified.add_problem(format!(
             "the key {key}, which has signed {chains} here, is not in the audit's directory"
         ));
     }
     unknown.sort();
     for uuid in unknown {
-        verified.problem(format!("nothing outside the database tells of instance {uuid}: its head is gone"));
+        verified
+            .add_problem(format!("nothing outside the database tells of instance {uuid}: its head is gone"));
     }
     let mut homeless = HashSet::new();
     let mut sieves = FilterCursor::load(conn, verified)?;
-    each(conn, "audit", "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id", |row| {
+    each_row(conn, "audit", "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id", |row| {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
         let chain = rows.get(&id).and_then(|uuid| chains.get_mut(uuid));
         let Some((walk, known)) = chain else {
             is_whole = false;
             if homeless.insert(id) {
-                verified.problem(format!("there are records of an instance that is gone: row {id}"));
+                verified.add_problem(format!("there are records of an instance that is gone: row {id}"));
             }
             return Ok(());
         };
@@ -472,32 +474,34 @@ fn walk(
             return Ok(());
         }
         let body = row.get_ref(3)?.as_str().unwrap_or_default();
-        if !sieves.let_through(row.get(4)?, body) {
-            verified.problem(format!(
+        if !sieves.may_contain(row.get(4)?, body) {
+            verified.add_problem(format!(
                 "{} is kept back by a sieve: who asks for it does not see it",
-                named(walk.uuid, seq, body)
+                describe_record(walk.uuid, seq, body)
             ));
         }
         let stored = row.get_ref(2)?.as_blob().ok().and_then(|hash| hash.try_into().ok()).unwrap_or_default();
-        let wrong = walk.step(seq, &stored, body);
+        let wrong = walk.check_record(seq, &stored, body);
         if let (true, Some(versions)) = (wrong.is_empty(), versions)
-            && let Some(differs) = versions.differs(body)?
+            && let Some(differs) = versions.compare_record(body)?
         {
-            verified.problem(format!("{}: {differs}", named(walk.uuid, seq, body)));
+            verified.add_problem(format!("{}: {differs}", describe_record(walk.uuid, seq, body)));
         }
         is_whole &= wrong.is_empty();
-        wrong.into_iter().for_each(|problem| verified.problem(problem));
+        wrong.into_iter().for_each(|problem| verified.add_problem(problem));
         // Queries by time go by the number that it is filed under, and that is never before its own time.
         let at = row.get_ref(5)?.as_str().ok().and_then(|at| at.parse::<Timestamp>().ok());
         if at.is_some_and(|at| row.get::<_, i64>(4).is_ok_and(|filed| filed < at.0.div_euclid(1_000))) {
-            verified.problem(format!(
+            verified.add_problem(format!(
                 "{} is filed under an earlier time than its own",
-                named(walk.uuid, seq, body)
+                describe_record(walk.uuid, seq, body)
             ));
         }
         if known.ended.is_some_and(|ended| seq > ended) {
-            verified
-                .problem(format!("{} was added after its instance had ended", named(walk.uuid, seq, body)));
+            verified.add_problem(format!(
+                "{} was added after its instance had ended",
+                describe_record(walk.uuid, seq, body)
+            ));
         }
         verified.unsigned += u64::from(seq > known.signed && known.foreign.is_none());
         verified.records += 1;
@@ -511,7 +515,7 @@ fn walk(
     for (_, (walk, known)) in chains {
         for problem in walk.finish(known.told) {
             is_whole = false;
-            verified.problem(problem);
+            verified.add_problem(problem);
         }
     }
     Ok(is_whole)

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension};
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use uuid::Uuid;
 
 use super::super::fault::Result;
@@ -66,7 +66,7 @@ impl<'c> RevisionCheck<'c> {
             restored: number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
             restores: number(&format!("SELECT count(*) {restores}"))?.cast_unsigned(),
             told_restores: RefCell::default(),
-            digests: did::digests(conn)?,
+            digests: did::all_digests(conn)?,
             unrecorded: meta(UNRECORDED)?,
             forgotten_unrecorded: meta(FORGOTTEN_UNRECORDED)?,
             recorded: RefCell::default(),
@@ -76,7 +76,7 @@ impl<'c> RevisionCheck<'c> {
 
     /// Says what the database tells that no record does: versions that the audit should have been told of, and that history
     /// was forgotten. Every record has to have been seen by then.
-    pub(super) fn untold(&self) -> Result<Vec<String>> {
+    pub(super) fn unrecorded_problems(&self) -> Result<Vec<String>> {
         let mut untold = Vec::new();
         let forgotten = self.forgotten_unrecorded.max(*self.forgotten.borrow()).max(self.restored);
         if self.history_from > forgotten {
@@ -105,8 +105,8 @@ impl<'c> RevisionCheck<'c> {
                 told += 1;
                 untold.push(format!(
                     "version {version}, said to be of `{}` by `{}`, has no record, and the audit was not off then",
-                    escaped(agent.as_bytes()),
-                    escaped(tool.as_bytes())
+                    escape_name(agent.as_bytes()),
+                    escape_name(tool.as_bytes())
                 ));
             }
         }
@@ -115,7 +115,7 @@ impl<'c> RevisionCheck<'c> {
 
     /// Says so where more versions are said to be a restored backup's than backups were restored. Every record has to
     /// have been seen by then.
-    pub(super) fn too_many_restores(&self) -> Option<String> {
+    pub(super) fn excess_restores_problem(&self) -> Option<String> {
         let told = self.told_restores.borrow().len() as u64;
         (self.restores > told).then(|| {
             format!(
@@ -126,7 +126,7 @@ impl<'c> RevisionCheck<'c> {
     }
 
     /// Says how the version that a record tells of differs from it.
-    pub(super) fn differs(&self, body: &str) -> Result<Option<String>> {
+    pub(super) fn compare_record(&self, body: &str) -> Result<Option<String>> {
         if body.contains(RESTORE_CALL)
             && let Ok(entry) = AuditEntry::parse(0, body)
         {
@@ -146,7 +146,7 @@ impl<'c> RevisionCheck<'c> {
         };
         self.recorded.borrow_mut().insert(version, entry.unrecorded);
         let operation = Uuid::from_bytes(*operation.as_bytes());
-        let row = self.row(version)?;
+        let row = self.load_row(version)?;
         let Some(row) = row.filter(|row| row.operation == Some(operation) || version > self.restored) else {
             let may_be_gone = version < self.history_from || version <= self.restored;
             return Ok((!may_be_gone).then(|| format!("version {version}, which it tells of, is gone")));
@@ -162,7 +162,7 @@ impl<'c> RevisionCheck<'c> {
         if row != recorded {
             return Ok(Some(format!(
                 "version {version}, which it tells of, is said to be another's: {}",
-                row.differing(&recorded)
+                row.differences(&recorded)
             )));
         }
         // What is older may be forgotten in part. Without any rows, its volume is gone, or it was taken back.
@@ -176,7 +176,7 @@ impl<'c> RevisionCheck<'c> {
         })
     }
 
-    fn row(&self, version: i64) -> Result<Option<RevisionRow>> {
+    fn load_row(&self, version: i64) -> Result<Option<RevisionRow>> {
         let sql = "SELECT operation, agent, thread, organization, team, tool FROM version WHERE id = ?1";
         let row = self.conn.prepare_cached(sql)?.query_row([version], |row| {
             let operation: Vec<u8> = row.get(0)?;
@@ -195,7 +195,7 @@ impl<'c> RevisionCheck<'c> {
 
 impl RevisionRow {
     /// What is not as it was recorded.
-    fn differing(&self, recorded: &RevisionRow) -> String {
+    fn differences(&self, recorded: &RevisionRow) -> String {
         let differing = [
             ("operation", self.operation != recorded.operation),
             ("agent", self.agent != recorded.agent),

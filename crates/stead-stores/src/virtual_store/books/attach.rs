@@ -32,8 +32,8 @@ enum LedgerMatch {
 
 impl Database {
     /// The books of a directory; `None` where it has none yet and none are to be begun.
-    pub(crate) fn books(&self, directory: &LedgerDirectory<'_>, begin: bool) -> StoreResult<Option<Ledger>> {
-        let found = find(&*self.0.reader()?, directory)?;
+    pub(crate) fn ledger(&self, directory: &LedgerDirectory<'_>, begin: bool) -> StoreResult<Option<Ledger>> {
+        let found = find_ledger(&*self.0.reader()?, directory)?;
         let (id, place) = (directory.id.to_owned(), directory.place.to_owned());
         let vol = match found {
             Some(LedgerMatch::Own(vol)) => vol,
@@ -55,7 +55,7 @@ impl Database {
             None if !begin => return Ok(None),
             None => self
                 .0
-                .write_reserved(CommitSync::Staging, move |writing| begin_books(writing, &id, &place))?,
+                .write_reserved(CommitSync::Staging, move |writing| begin_ledger(writing, &id, &place))?,
         };
         Ok(Some(Ledger::new(&self.0, vol)))
     }
@@ -75,7 +75,7 @@ impl Ledger {
     }
 }
 
-fn find(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Option<LedgerMatch>> {
+fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Option<LedgerMatch>> {
     let LedgerDirectory { id, place, is_elsewhere } = directory;
     let own = conn
         .prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?
@@ -115,7 +115,7 @@ fn attach(writing: &mut WriteTransaction<'_>, id: &str, place: &str, vol: i64) -
 }
 
 /// Begins books, unless someone else has meanwhile.
-fn begin_books(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Result<i64> {
+fn begin_ledger(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Result<i64> {
     let mut statement =
         writing.conn.prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?;
     if let Some(vol) = statement.query_row([id, place], |row| row.get(0)).optional()? {
@@ -146,7 +146,7 @@ mod tests {
     fn books(database: &Database, id: &str, place: &str, elsewhere: &[&str], begin: bool) -> Option<i64> {
         let is_elsewhere = |id: &str| elsewhere.contains(&id);
         let directory = LedgerDirectory { id, place, is_elsewhere: &is_elsewhere };
-        database.books(&directory, begin).unwrap().map(|books| books.vol)
+        database.ledger(&directory, begin).unwrap().map(|books| books.vol)
     }
 
     #[test]

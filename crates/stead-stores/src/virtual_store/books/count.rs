@@ -11,14 +11,14 @@ use super::{Ledger, UsageDelta};
 
 impl Ledger {
     /// Corrects a counter by what was found, unless it has changed while that was counted.
-    pub(crate) fn recounted(
+    pub(crate) fn correct_counter(
         &self,
         path: Vec<u8>,
         was: Usage,
         found: Usage,
         at: Timestamp,
     ) -> StoreResult<()> {
-        self.settling(CommitSync::Staging, move |writing, vol| {
+        self.write_with_finished(CommitSync::Staging, move |writing, vol| {
             writing
                 .conn
                 .prepare_cached(
@@ -39,7 +39,7 @@ impl Ledger {
     }
 }
 
-pub(super) fn count(
+pub(super) fn add_to_counter(
     writing: &mut WriteTransaction<'_>,
     vol: i64,
     path: &[u8],
@@ -55,7 +55,7 @@ pub(super) fn count(
     Ok(())
 }
 
-pub(super) fn judge(
+pub(super) fn check_quota(
     writing: &mut WriteTransaction<'_>,
     vol: i64,
     quota: &QuotaRoot,
@@ -64,7 +64,7 @@ pub(super) fn judge(
     let mut statement =
         writing.conn.prepare_cached("SELECT bytes, files FROM counted WHERE vol = ?1 AND path = ?2")?;
     let (mut before, mut after) = (Usage::default(), Usage::default());
-    for place in quota.places() {
+    for place in quota.roots() {
         let path = place.as_bytes();
         let held = statement
             .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
@@ -74,13 +74,13 @@ pub(super) fn judge(
             })?;
         let delta = deltas.iter().find(|delta| delta.path == path);
         let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));
-        before = before.plus(usage(held.0 - bytes, held.1 - files));
-        after = after.plus(usage(held.0, held.1));
+        before = before.plus(usage_of(held.0 - bytes, held.1 - files));
+        after = after.plus(usage_of(held.0, held.1));
     }
     Ok(quota.check(before, after)?)
 }
 
-pub(super) fn usage(bytes: i64, files: i64) -> Usage {
+pub(super) fn usage_of(bytes: i64, files: i64) -> Usage {
     let positive = |count: i64| u64::try_from(count).unwrap_or(0);
     Usage { bytes: positive(bytes), files: positive(files) }
 }

@@ -21,11 +21,11 @@ use stead_core::{
 use super::audit::compensating;
 use super::batch::WriteTransaction;
 use super::database::{DatabaseInner, remove_volume};
-use super::fault::{Result, of_host};
+use super::fault::{Result, from_io};
 use super::queue::CommitSync;
 use super::unchanged;
 use crate::sync::{self, SyncPoint};
-use count::{count, judge};
+use count::{add_to_counter, check_quota};
 
 pub(crate) use attach::LedgerDirectory;
 
@@ -138,7 +138,7 @@ impl Ledger {
         Ledger { shared: Arc::clone(shared), vol, settled: Mutex::default() }
     }
 
-    pub(super) fn shared(&self) -> &Arc<DatabaseInner> {
+    pub(super) fn database(&self) -> &Arc<DatabaseInner> {
         &self.shared
     }
 
@@ -148,29 +148,31 @@ impl Ledger {
     }
 
     /// Who counts the versions.
-    pub(crate) fn version_count(&self) -> RevisionSequence {
-        RevisionSequence::shared(&self.shared)
+    pub(crate) fn revision_sequence(&self) -> RevisionSequence {
+        RevisionSequence::shared_by(&self.shared)
     }
 
     /// The log that records go to.
-    pub(crate) fn log(&self) -> Option<AuditLogId> {
-        self.shared.log()
+    pub(crate) fn audit_log(&self) -> Option<AuditLogId> {
+        self.shared.audit_log()
     }
 
     /// Writes down what is about to happen, and returns the version that it makes, if it changes anything.
-    pub(crate) fn enter(&self, entry: PlannedChange) -> StoreResult<Option<i64>> {
-        self.settling(CommitSync::of(entry.lasts), move |writing, vol| enter(writing, vol, &entry))
+    pub(crate) fn begin_change(&self, entry: PlannedChange) -> StoreResult<Option<i64>> {
+        self.write_with_finished(CommitSync::of(entry.lasts), move |writing, vol| {
+            insert_change(writing, vol, &entry)
+        })
     }
 
     /// Puts on the disk what entries have made that could wait.
-    pub(crate) fn settle(&self) -> StoreResult<()> {
-        self.flush()?;
-        self.shared.settle()
+    pub(crate) fn sync(&self) -> StoreResult<()> {
+        self.write_finished()?;
+        self.shared.sync()
     }
 
     /// Says that a change was made. That is written along with the next entry, and not before the names in the
     /// directory with what it displaced are on the disk: only its intents tell where else that could be.
-    pub(crate) fn made(&self, version: i64, displaced: Option<OwnedFd>) {
+    pub(crate) fn finish_change(&self, version: i64, displaced: Option<OwnedFd>) {
         let mut settled = self.settled.lock();
         settled.made.push(version);
         if let Some(displaced) = displaced {
@@ -179,23 +181,23 @@ impl Ledger {
     }
 
     /// Takes an entry back. Where the database fails, it is tried again with the next entry.
-    pub(crate) fn withdraw(&self, withdrawal: RolledBackChange) -> StoreResult<()> {
+    pub(crate) fn roll_back_change(&self, withdrawal: RolledBackChange) -> StoreResult<()> {
         self.settled.lock().withdrawn.push(withdrawal);
-        self.settling(CommitSync::Change, |_, _| Ok(()))
+        self.write_with_finished(CommitSync::Change, |_, _| Ok(()))
     }
 
     /// Writes what is left to be written.
-    pub(crate) fn flush(&self) -> StoreResult<()> {
+    pub(crate) fn write_finished(&self) -> StoreResult<()> {
         let settled = self.settled.lock();
         if settled.made.is_empty() && settled.withdrawn.is_empty() {
             return Ok(());
         }
         drop(settled);
-        self.settling(CommitSync::Staging, |_, _| Ok(()))
+        self.write_with_finished(CommitSync::Staging, |_, _| Ok(()))
     }
 
     /// Has `work` done in a transaction, along with what has come to its end.
-    fn settling<T: Send + 'static>(
+    fn write_with_finished<T: Send + 'static>(
         &self,
         weight: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>, i64) -> Result<T> + Send + 'static,
@@ -203,8 +205,8 @@ impl Ledger {
         let settled = std::mem::take(&mut *self.settled.lock());
         let (vol, settles) = (self.vol, settled.clone());
         let synced = settled.displaced.as_ref().map_or(Ok(()), |displaced| {
-            let synced = sync::all(SyncPoint::DisplacedContent, displaced);
-            synced.map_err(|error| of_host(&error.into()))
+            let synced = sync::sync_all(SyncPoint::DisplacedContent, displaced);
+            synced.map_err(|error| from_io(&error.into()))
         });
         let done = synced.and_then(|()| {
             self.shared.write_reserved(weight, move |writing| {
@@ -224,14 +226,16 @@ impl Ledger {
     }
 
     /// More rows of a version, for what was found out about it later.
-    pub(crate) fn add(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
-        self.settling(CommitSync::Staging, move |writing, vol| insert(writing, vol, version, &rows))
+    pub(crate) fn add_rows(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Staging, move |writing, vol| {
+            insert_rows(writing, vol, version, &rows)
+        })
     }
 
     /// Ends the intents of dead rooms: those that were made, and those that were not. What was counted for the latter
     /// has to be counted again, and what is on record of them as done has a second record that says it is not.
     pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
-        self.settling(CommitSync::Change, move |writing, vol| {
+        self.write_with_finished(CommitSync::Change, move |writing, vol| {
             for version in made.iter().chain(&undone) {
                 forget_intents(writing, vol, *version)?;
             }
@@ -241,7 +245,7 @@ impl Ledger {
                 if writing.chain().is_some()
                     && let Some(facts) = compensating(writing.conn, *version)?
                 {
-                    writing.append(&facts)?;
+                    writing.append_body(&facts)?;
                 }
                 // What it was to take back has not been.
                 writing
@@ -259,8 +263,8 @@ impl Ledger {
     }
 
     /// Says that what these rows displaced is not kept any more.
-    pub(crate) fn dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
-        self.settling(CommitSync::Staging, move |writing, vol| {
+    pub(crate) fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Staging, move |writing, vol| {
             let mut statement = writing.conn.prepare_cached(
                 "UPDATE kept SET stashed = 0, hash = NULL WHERE vol = ?1 AND ver = ?2 AND seq = ?3",
             )?;
@@ -272,8 +276,8 @@ impl Ledger {
     }
 
     /// Remembers the hash of what a row displaced.
-    pub(crate) fn hashed(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
-        self.settling(CommitSync::Staging, move |writing, vol| {
+    pub(crate) fn set_content_hash(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Staging, move |writing, vol| {
             writing
                 .conn
                 .prepare_cached("UPDATE kept SET hash = ?4 WHERE vol = ?1 AND ver = ?2 AND seq = ?3")?
@@ -298,7 +302,7 @@ impl Ledger {
                     .optional()?;
                 if let Some(shadow) = shadow {
                     remove_volume(writing.conn, shadow)?;
-                    writing.move_directories()?;
+                    writing.invalidate_directories()?;
                 }
                 writing.conn.execute("DELETE FROM attached WHERE vol = ?1", [vol])?;
                 writing.conn.execute("DELETE FROM volume WHERE id = ?1", [vol])?;
@@ -320,20 +324,20 @@ impl FinishedChanges {
             forget_intents(writing, vol, *version)?;
             forget_rows(writing, vol, *version)?;
             for delta in deltas {
-                count(writing, vol, &delta.path, -delta.bytes, -delta.files)?;
+                add_to_counter(writing, vol, &delta.path, -delta.bytes, -delta.files)?;
             }
             for record in records {
-                take_back(writing, vol, record, operation, *outcome)?;
+                record_rollback(writing, vol, record, operation, *outcome)?;
             }
         }
         Ok(())
     }
 }
 
-fn enter(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedChange) -> Result<Option<i64>> {
+fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedChange) -> Result<Option<i64>> {
     let version = match entry.version {
         None if !entry.rows.is_empty() || entry.unchanged_at.is_some() => {
-            Some(writing.new_version(&entry.operation)?)
+            Some(writing.new_revision(&entry.operation)?)
         }
         version => version,
     };
@@ -341,7 +345,7 @@ fn enter(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedChange) ->
         unchanged::note(writing.conn, vol, version, path)?;
     }
     if let Some(version) = version {
-        insert(writing, vol, version, &entry.rows)?;
+        insert_rows(writing, vol, version, &entry.rows)?;
         if entry.version.is_none() {
             writing.count_unrecorded(vol, &entry.records)?;
         }
@@ -367,17 +371,17 @@ fn enter(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedChange) ->
             ])?;
     }
     for delta in &entry.deltas {
-        count(writing, vol, &delta.path, delta.bytes, delta.files)?;
+        add_to_counter(writing, vol, &delta.path, delta.bytes, delta.files)?;
     }
     for quota in &entry.quotas {
-        judge(writing, vol, quota, &entry.deltas)?;
+        check_quota(writing, vol, quota, &entry.deltas)?;
     }
-    writing.write_down(vol, &entry.records, &entry.operation, version)?;
+    writing.write_records(vol, &entry.records, &entry.operation, version)?;
     Ok(version)
 }
 
 /// Writes down that what was written down has not happened.
-fn take_back(
+fn record_rollback(
     writing: &mut WriteTransaction<'_>,
     vol: i64,
     record: &CompanionRecord,
@@ -387,7 +391,7 @@ fn take_back(
     match record {
         CompanionRecord::Audit { record, began } => {
             let took = began.elapsed();
-            writing.record(&AuditRecord { outcome, version: None, took, ..(**record).clone() })?;
+            writing.append_record(&AuditRecord { outcome, version: None, took, ..(**record).clone() })?;
         }
         CompanionRecord::Undoes(operations) => {
             for undone in operations {
@@ -401,7 +405,7 @@ fn take_back(
     Ok(())
 }
 
-fn insert(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows: &[LedgerRow]) -> Result<()> {
+fn insert_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows: &[LedgerRow]) -> Result<()> {
     let mut statement = writing.conn.prepare_cached(
         "INSERT INTO kept(vol, ver, seq, what, path, other, detail, stashed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;

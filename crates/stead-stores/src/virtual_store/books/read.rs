@@ -4,11 +4,13 @@ use rusqlite::params;
 use stead_core::store::{Revision, RevisionNumber, RevisionQuery};
 use stead_core::{Operation, OperationId, StoreResult, Timestamp};
 
-use super::super::database::newest;
+use super::super::database::newest_revision;
 use super::super::fault::Result;
-use super::super::history::{operation_of, standing, taken_back, version_before, versions_of};
+use super::super::history::{
+    operation_of, revision_before, revision_numbers_of, undo_links, undoable_operations,
+};
 use super::super::unchanged;
-use super::count::usage;
+use super::count::usage_of;
 use super::{Ledger, LedgerIntent, LedgerRow, PendingIntent, ROWS_PER_PAGE, StoredLedgerRow, UsageCounter};
 
 impl Ledger {
@@ -40,11 +42,11 @@ impl Ledger {
 
     /// The rows that have displaced something which is kept, newest first, and when that was: long ago where the version
     /// itself is forgotten.
-    pub(crate) fn stashed(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
-        Ok(self.read_stashed()?)
+    pub(crate) fn rows_with_content(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
+        Ok(self.read_rows_with_content()?)
     }
 
-    fn read_stashed(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
+    fn read_rows_with_content(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
         let reader = self.shared.reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT k.ver, k.seq, ifnull(v.at, 0) FROM kept k LEFT JOIN version v ON v.id = k.ver
@@ -72,18 +74,18 @@ impl Ledger {
     }
 
     /// The newest version that did something to the directory.
-    pub(crate) fn last(&self) -> StoreResult<i64> {
+    pub(crate) fn last_revision(&self) -> StoreResult<i64> {
         Ok(self.rows((i64::MAX, i64::MAX), 1)?.first().map_or(0, |told| told.version))
     }
 
     /// The newest version of the database.
-    pub(crate) fn version(&self) -> StoreResult<RevisionNumber> {
-        Ok(RevisionNumber(newest(&*self.shared.reader()?)?))
+    pub(crate) fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        Ok(RevisionNumber(newest_revision(&*self.shared.reader()?)?))
     }
 
     /// The version that was the newest at that time.
-    pub(crate) fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        Ok(version_before(&*self.shared.reader()?, time)?)
+    pub(crate) fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        Ok(revision_before(&*self.shared.reader()?, time)?)
     }
 
     /// The operation that made a version.
@@ -92,14 +94,14 @@ impl Ledger {
     }
 
     /// The oldest version of the operations that a query asks for.
-    pub(crate) fn oldest(&self, query: &RevisionQuery) -> StoreResult<Option<i64>> {
-        Ok(self.read_oldest(query)?)
+    pub(crate) fn oldest_revision(&self, query: &RevisionQuery) -> StoreResult<Option<i64>> {
+        Ok(self.read_oldest_revision(query)?)
     }
 
-    fn read_oldest(&self, query: &RevisionQuery) -> Result<Option<i64>> {
+    fn read_oldest_revision(&self, query: &RevisionQuery) -> Result<Option<i64>> {
         let reader = self.shared.reader()?;
         if let Some(operations) = &query.operations {
-            let versions = versions_of(&reader, operations)?;
+            let versions = revision_numbers_of(&reader, operations)?;
             let inside = |version: &i64| *version > query.after.0 && *version <= query.upto.0;
             return Ok(versions.into_iter().filter(inside).min());
         }
@@ -113,7 +115,7 @@ impl Ledger {
     }
 
     /// The operations of an agent that have changed the directory and stand, newest first.
-    pub(crate) fn standing(
+    pub(crate) fn undoable_operations(
         &self,
         agent: &str,
         since: Timestamp,
@@ -121,7 +123,7 @@ impl Ledger {
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
         let reader = self.shared.reader()?;
-        let found = standing(&reader, self.vol, agent, since, limit, |conn, version| {
+        let found = undoable_operations(&reader, self.vol, agent, since, limit, |conn, version| {
             Ok(conn.prepare_cached(did)?.exists([self.vol, version])?
                 || unchanged::is_one(conn, self.vol, version)?)
         });
@@ -134,16 +136,16 @@ impl Ledger {
     }
 
     /// What an operation took back, and whether it has been taken back itself.
-    pub(crate) fn taken_back(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
-        Ok(taken_back(&*self.shared.reader()?, self.vol, operation)?)
+    pub(crate) fn undo_links(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
+        Ok(undo_links(&*self.shared.reader()?, self.vol, operation)?)
     }
 
     /// All intents, of whatever room.
-    pub(crate) fn pending(&self) -> StoreResult<Vec<PendingIntent>> {
-        Ok(self.read_pending()?)
+    pub(crate) fn pending_intents(&self) -> StoreResult<Vec<PendingIntent>> {
+        Ok(self.read_pending_intents()?)
     }
 
-    fn read_pending(&self) -> Result<Vec<PendingIntent>> {
+    fn read_pending_intents(&self) -> Result<Vec<PendingIntent>> {
         let reader = self.shared.reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT ver, seq, room, journal, undo FROM intent WHERE vol = ?1 ORDER BY ver, seq",
@@ -166,7 +168,7 @@ impl Ledger {
         let mut statement =
             reader.prepare_cached("SELECT path, bytes, files, at, dirty FROM counted WHERE vol = ?1")?;
         let rows = statement.query_map([self.vol], |row| {
-            let usage = usage(row.get(1)?, row.get(2)?);
+            let usage = usage_of(row.get(1)?, row.get(2)?);
             Ok((row.get(0)?, UsageCounter { usage, at: Timestamp(row.get(3)?), dirty: row.get(4)? }))
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

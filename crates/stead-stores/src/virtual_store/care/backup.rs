@@ -8,8 +8,8 @@ use rusqlite::{Connection, OpenFlags, params};
 use stead_core::store::RevisionNumber;
 use stead_core::{Clock, Identity, OperationId, StoreError, StoreResult, SystemClock};
 
-use super::super::database::{MAX_LEASED_NODES, newest, skip_to};
-use super::super::fault::{Result, of_host};
+use super::super::database::{MAX_LEASED_NODES, advance_counters, newest_revision};
+use super::super::fault::{Result, from_io};
 use super::super::mark::{AcknowledgedRevisions, RevisionFile};
 use super::super::schema::{DIR_EPOCH, NEXT_NODE, check_copy, migrate_copy};
 use super::super::turn::WriterLock;
@@ -80,15 +80,15 @@ impl Database {
         if to.exists() {
             return Err(StoreError::AlreadyExists);
         }
-        let unfinished = beside(to, ".part");
+        let unfinished = sibling_path(to, ".part");
         let _ = std::fs::remove_file(&unfinished);
         let copied = self.copy_into(&unfinished, progress);
         let finished = copied.and_then(|version| {
             // SQLite has synced it, as it does for the database that it copies.
-            let bytes = std::fs::metadata(&unfinished).map_err(|error| of_host(&error))?.len();
-            std::fs::rename(&unfinished, to).map_err(|error| of_host(&error))?;
+            let bytes = std::fs::metadata(&unfinished).map_err(|error| from_io(&error))?.len();
+            std::fs::rename(&unfinished, to).map_err(|error| from_io(&error))?;
             if let Some(directory) = to.parent() {
-                sync::directory(SyncPoint::BackupName, directory).map_err(|error| of_host(&error))?;
+                sync::sync_directory(SyncPoint::BackupName, directory).map_err(|error| from_io(&error))?;
             }
             Ok(BackupReport { version, bytes })
         });
@@ -122,7 +122,7 @@ impl Database {
         let open = || -> Result<i64> {
             let conn = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
             check_copy(&conn)?;
-            newest(&conn)
+            newest_revision(&conn)
         };
         Ok(RevisionNumber(open()?))
     }
@@ -140,7 +140,7 @@ impl Database {
         };
         // Prepared aside, so that the database itself changes in one step.
         let aside = RestoredCopy::copy(from, live.parent().unwrap_or(Path::new(".")))?;
-        let version = self.alone(|conn| {
+        let version = self.with_exclusive_access(|conn| {
             let next = aside.prepare(conn, &live)?;
             let source = Connection::open_with_flags(&aside.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
             let backup = Backup::new(&source, conn)?;
@@ -153,7 +153,7 @@ impl Database {
         // What was lost before is no longer missed.
         RevisionFile::of(&live)
             .make(AcknowledgedRevisions { version, lost: (0, 0) })
-            .map_err(|error| of_host(&error))?;
+            .map_err(|error| from_io(&error))?;
         progress(1);
         Ok(RevisionNumber(version))
     }
@@ -172,21 +172,21 @@ impl Database {
         let known = RevisionFile::of(path).read().unwrap_or_default();
         let version = aside.prepare_alone(known.version)?;
         let turnstile = WriterLock::open(path)?;
-        let _turn = turnstile.take(options.patience)?;
+        let _turn = turnstile.acquire(options.patience)?;
         let replace = || -> std::io::Result<()> {
-            sync::all(SyncPoint::RestoredDatabase, std::fs::File::open(&aside.0)?)?;
-            let damaged = beside(path, "-damaged");
+            sync::sync_all(SyncPoint::RestoredDatabase, std::fs::File::open(&aside.0)?)?;
+            let damaged = sibling_path(path, "-damaged");
             for suffix in ["-wal", "-shm", ""] {
-                match std::fs::rename(beside(path, suffix), beside(&damaged, suffix)) {
+                match std::fs::rename(sibling_path(path, suffix), sibling_path(&damaged, suffix)) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }
             }
             std::fs::rename(&aside.0, path)?;
-            sync::directory(SyncPoint::RestoredDatabaseName, directory)?;
+            sync::sync_directory(SyncPoint::RestoredDatabaseName, directory)?;
             RevisionFile::of(path).make(AcknowledgedRevisions { version, lost: (0, 0) })
         };
-        replace().map_err(|error| of_host(&error))?;
+        replace().map_err(|error| from_io(&error))?;
         Ok(RevisionNumber(version))
     }
 }
@@ -197,7 +197,7 @@ struct RestoredCopy(PathBuf);
 impl RestoredCopy {
     fn copy(from: &Path, directory: &Path) -> StoreResult<Self> {
         let aside = RestoredCopy(directory.join(format!("restoring-{:016x}.db", fastrand::u64(..))));
-        std::fs::copy(from, &aside.0).map_err(|error| of_host(&error))?;
+        std::fs::copy(from, &aside.0).map_err(|error| from_io(&error))?;
         Ok(aside)
     }
 
@@ -216,8 +216,8 @@ impl RestoredCopy {
     /// Makes the copy ready to be the database by itself, with a version beyond all that were acknowledged.
     fn prepare_alone(&self, acknowledged: i64) -> Result<i64> {
         let conn = self.open()?;
-        let version = newest(&conn)?.max(acknowledged) + 1;
-        skip_to(&conn, version, "restore-backup")?;
+        let version = newest_revision(&conn)?.max(acknowledged) + 1;
+        advance_counters(&conn, version, "restore-backup")?;
         conn.execute_batch("PRAGMA journal_mode = DELETE")?;
         Ok(version)
     }
@@ -231,7 +231,7 @@ impl RestoredCopy {
         let epoch = counter(&conn, DIR_EPOCH)?.max(counter(current, DIR_EPOCH)?) + 1;
         let node = counter(&conn, NEXT_NODE)?.max(counter(current, NEXT_NODE)?) + MAX_LEASED_NODES;
         let known = RevisionFile::of(live).read().unwrap_or_default();
-        let version = newest(&conn)?.max(newest(current)?).max(known.version) + 1;
+        let version = newest_revision(&conn)?.max(newest_revision(current)?).max(known.version) + 1;
         conn.execute("ATTACH DATABASE ?1 AS live", [live.to_string_lossy()])?;
         let now = SystemClock.now();
         let transaction = conn.unchecked_transaction()?;
@@ -242,7 +242,7 @@ impl RestoredCopy {
             "INSERT INTO version(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, 'restore-backup', ?4)",
             params![version, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, now.0],
         )?;
-        let triggers = triggers(&conn)?;
+        let triggers = audit_triggers(&conn)?;
         for (name, _) in &triggers {
             conn.execute_batch(&format!("DROP TRIGGER {name}"))?;
         }
@@ -257,7 +257,7 @@ impl RestoredCopy {
 }
 
 /// What keeps the audit from being changed by the way, each by its name.
-fn triggers(conn: &Connection) -> Result<Vec<(String, String)>> {
+fn audit_triggers(conn: &Connection) -> Result<Vec<(String, String)>> {
     let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'";
     let mut statement = conn.prepare(sql)?;
     let triggers = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -267,12 +267,12 @@ fn triggers(conn: &Connection) -> Result<Vec<(String, String)>> {
 impl Drop for RestoredCopy {
     fn drop(&mut self) {
         for suffix in ["", "-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(beside(&self.0, suffix));
+            let _ = std::fs::remove_file(sibling_path(&self.0, suffix));
         }
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

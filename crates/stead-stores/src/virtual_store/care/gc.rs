@@ -61,14 +61,14 @@ impl Database {
         now: Timestamp,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<Collected> {
-        self.void_pins(now)?;
-        let mut unused = self.unused()?;
+        self.drop_expired_pins(now)?;
+        let mut unused = self.unused_contents()?;
         let fresh: Vec<i64> = unused
             .iter()
             .filter(|content| content.condemned_at.is_none())
             .map(|content| content.id)
             .collect();
-        for ids in fresh.chunks(self.at_once()) {
+        for ids in fresh.chunks(self.rows_per_transaction()) {
             let ids = ids.to_vec();
             self.0.write_reserved(CommitSync::Staging, move |writing| {
                 let mut condemn = writing.conn.prepare_cached(
@@ -80,7 +80,7 @@ impl Database {
         }
         if options.grace.is_zero() && !fresh.is_empty() {
             // Only what was condemned before a look can be judged by it.
-            unused = self.unused()?;
+            unused = self.unused_contents()?;
         }
         let grace = i64::try_from(options.grace.as_nanos()).unwrap_or(i64::MAX);
         let due = now.0.saturating_sub(grace);
@@ -90,7 +90,7 @@ impl Database {
             condemned: waiting.iter().map(|content| content.size.cast_unsigned()).sum(),
             ..Collected::default()
         };
-        for batch in due.chunks(self.at_once()) {
+        for batch in due.chunks(self.rows_per_transaction()) {
             let ids: Vec<(i64, i64)> = batch.iter().map(|content| (content.id, content.size)).collect();
             let (count, bytes) = self.0.write_reserved(CommitSync::Staging, move |writing| {
                 let (mut count, mut bytes) = (0, 0);
@@ -98,7 +98,7 @@ impl Database {
                     .conn
                     .prepare_cached("DELETE FROM content WHERE id = ?1 AND condemned_at <= ?2")?;
                 for (id, size) in ids {
-                    let gone = clear.execute(params![id, due_at(now, grace)])? as u64;
+                    let gone = clear.execute(params![id, grace_limit(now, grace)])? as u64;
                     count += gone;
                     bytes += gone * size.cast_unsigned();
                 }
@@ -114,13 +114,13 @@ impl Database {
         Ok(collected)
     }
 
-    fn at_once(&self) -> usize {
+    fn rows_per_transaction(&self) -> usize {
         let is_full = self.0.reserve.as_ref().is_some_and(|reserve| reserve.is_needed());
         if is_full { ROWS_PER_TRANSACTION_IF_FULL } else { ROWS_PER_TRANSACTION }
     }
 
     /// A draft that was not made a change within a day is nobody's any more.
-    fn void_pins(&self, now: Timestamp) -> StoreResult<()> {
+    fn drop_expired_pins(&self, now: Timestamp) -> StoreResult<()> {
         let day = 24 * 3600 * 1_000_000_000;
         self.0.write_reserved(CommitSync::Staging, move |writing| {
             writing.conn.prepare_cached("DELETE FROM pin WHERE at < ?1")?.execute([now.0 - day])?;
@@ -129,7 +129,7 @@ impl Database {
     }
 
     /// Content that nothing refers to at one moment. Lists hold their chunks; the size of a list is its chunks'.
-    fn unused(&self) -> StoreResult<Vec<UnusedContent>> {
+    fn unused_contents(&self) -> StoreResult<Vec<UnusedContent>> {
         let look = || -> Result<Vec<UnusedContent>> {
             let reader = self.0.reader()?;
             let _transaction = reader.unchecked_transaction()?;
@@ -167,10 +167,10 @@ impl Database {
 
     /// Rewrites the file without what is free in it.
     fn vacuum(&self) -> StoreResult<()> {
-        self.alone(|conn| Ok(conn.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?))
+        self.with_exclusive_access(|conn| Ok(conn.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?))
     }
 }
 
-fn due_at(now: Timestamp, grace: i64) -> i64 {
+fn grace_limit(now: Timestamp, grace: i64) -> i64 {
     now.0.saturating_sub(grace)
 }

@@ -10,4 +10,4 @@ pub use gc::{Collected, GcOptions};
 pub use retention::{ForgottenHistory, Retention};
 pub use snapshot::{NewSnapshot, Snapshot};
 
-pub(super) use retention::{PINNED_REVISIONS, readable};
+pub(super) use retention::{PINNED_REVISIONS, is_readable};

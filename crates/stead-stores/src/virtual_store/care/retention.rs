@@ -14,7 +14,7 @@ use super::super::batch::WriteTransaction;
 use super::super::fault::Result;
 use super::super::queue::CommitSync;
 use super::super::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM};
-use super::super::shadow::{forget_unheld, let_go};
+use super::super::shadow::{forget_unreadable_captures, revert_unfinished_capture};
 
 /// How many rows one transaction removes: others wait no longer than that takes.
 const ROWS_PER_TRANSACTION: i64 = 500;
@@ -53,7 +53,7 @@ pub(in super::super) const PINNED_REVISIONS: &str =
     "SELECT version FROM snapshot UNION SELECT base_ver AS version FROM volume WHERE base IS NOT NULL";
 
 /// Whether a version can still be read.
-pub(in super::super) fn readable(conn: &Connection, version: i64) -> Result<bool> {
+pub(in super::super) fn is_readable(conn: &Connection, version: i64) -> Result<bool> {
     let from: i64 = conn
         .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
         .query_row([HISTORY_FROM], |row| row.get(0))?;
@@ -92,19 +92,19 @@ impl Database {
                     }
                 }
             };
-            self.0.write_reserved(CommitSync::Staging, forget_unheld)?;
+            self.0.write_reserved(CommitSync::Staging, forget_unreadable_captures)?;
             forgotten.states = steps(forget_states)?;
-            forgotten.lines = steps(forget_lines)?;
+            forgotten.lines = steps(forget_changes)?;
             steps(forget_unchanged)?;
-            steps(forget_versions)?;
+            steps(forget_revisions)?;
         }
-        forgotten.states += self.let_shadows_go(now)?;
-        forgotten.contents = self.thin_out(retention.versions, progress)?;
+        forgotten.states += self.revert_unfinished_captures(now)?;
+        forgotten.contents = self.drop_excess_contents(retention.versions, progress)?;
         Ok(forgotten)
     }
 
     /// Lets go of what shadows hold that belongs to no snapshot: of one that is gone, or that was never finished.
-    fn let_shadows_go(&self, now: Timestamp) -> StoreResult<u64> {
+    fn revert_unfinished_captures(&self, now: Timestamp) -> StoreResult<u64> {
         let shadows = || -> Result<Vec<i64>> {
             let reader = self.0.reader()?;
             let mut statement = reader.prepare("SELECT vol FROM shadow")?;
@@ -113,9 +113,9 @@ impl Database {
         };
         let (mut all, idle_since) = (0, now.0.saturating_sub(UNFINISHED_TIMEOUT));
         for vol in shadows()? {
-            all += self
-                .0
-                .write_reserved(CommitSync::Staging, move |writing| let_go(writing, vol, idle_since))?;
+            all += self.0.write_reserved(CommitSync::Staging, move |writing| {
+                revert_unfinished_capture(writing, vol, idle_since)
+            })?;
         }
         Ok(all)
     }
@@ -134,7 +134,7 @@ impl Database {
     }
 
     /// Takes the oldest contents away from files that have had too many.
-    fn thin_out(&self, most: u64, progress: &mut dyn FnMut(u64)) -> StoreResult<u64> {
+    fn drop_excess_contents(&self, most: u64, progress: &mut dyn FnMut(u64)) -> StoreResult<u64> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let crowded = || -> Result<Vec<(i64, i64)>> {
             let reader = self.0.reader()?;
@@ -148,9 +148,9 @@ impl Database {
         let mut all = 0;
         for (vol, node) in crowded()? {
             loop {
-                let count = self
-                    .0
-                    .write_reserved(CommitSync::Staging, move |writing| thin_out(writing, vol, node, most))?;
+                let count = self.0.write_reserved(CommitSync::Staging, move |writing| {
+                    drop_contents_beyond(writing, vol, node, most)
+                })?;
                 all += count;
                 progress(all);
                 if count == 0 {
@@ -172,7 +172,7 @@ fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestam
         writing.conn.prepare_cached(raise)?.execute([FORGOTTEN_UNRECORDED, horizon])?;
         return Ok(());
     }
-    writing.record(&AuditRecord {
+    writing.append_record(&AuditRecord {
         at: now,
         stead: None,
         identity: Arc::new(Identity::agent("(operator)")),
@@ -201,7 +201,7 @@ fn forget_states(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64
 }
 
 /// The log is needed from the oldest version on that can be read: it tells what differs.
-fn forget_lines(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+fn forget_changes(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM change WHERE (vol, ver, seq) IN (
            SELECT vol, ver, seq FROM change WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
@@ -219,7 +219,7 @@ fn forget_unchanged(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
-fn forget_versions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+fn forget_revisions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM version WHERE id IN (
            SELECT id FROM version WHERE id < (SELECT max(id) FROM version) AND id NOT IN (SELECT ver FROM kept)
@@ -230,7 +230,7 @@ fn forget_versions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u
 }
 
 /// What is left of a state without its content: it is known to have been there.
-fn thin_out(writing: &mut WriteTransaction<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
+fn drop_contents_beyond(writing: &mut WriteTransaction<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
     let sql = format!(
         "UPDATE entry_history SET content = NULL WHERE (vol, parent, name, since) IN (
            SELECT vol, parent, name, since FROM entry_history h

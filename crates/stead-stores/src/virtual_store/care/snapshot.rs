@@ -7,11 +7,11 @@ use stead_core::store::{Captured, RevisionNumber, RevisionSequence};
 use stead_core::{StoreError, StoreResult, Timestamp};
 
 use super::super::Database;
-use super::super::database::newest;
+use super::super::database::newest_revision;
 use super::super::fault::{DatabaseError, Result};
 use super::super::queue::CommitSync;
 use super::super::schema::NEXT_SNAPSHOT;
-use super::super::shadow::{FinishedCapture, hold};
+use super::super::shadow::{FinishedCapture, record_capture};
 
 /// A version that is kept, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct NewSnapshot {
 
 const SELECT_SNAPSHOT: &str = "SELECT id, agent, prefix, label, version, at FROM snapshot";
 
-fn of(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
+fn snapshot_from_row(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
     Ok(Snapshot {
         id: row.get(0)?,
         agent: row.get(1)?,
@@ -59,21 +59,21 @@ fn of(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
 impl Database {
     /// Gives the newest version a name, and keeps it.
     pub fn snapshot(&self, new: NewSnapshot) -> StoreResult<Snapshot> {
-        self.snapshot_with(new, Vec::new())
+        self.snapshot_with_captures(new, Vec::new())
     }
 
     /// [`Database::snapshot`] that holds what Stores have taken in for it. Where someone has taken in the same since, it
     /// is a [`StoreError::Conflict`], and has to be taken in again.
-    pub fn snapshot_with(&self, new: NewSnapshot, taken: Vec<Captured>) -> StoreResult<Snapshot> {
+    pub fn snapshot_with_captures(&self, new: NewSnapshot, taken: Vec<Captured>) -> StoreResult<Snapshot> {
         let foreign = || StoreError::Invalid("it was taken in by a Store that knows no such database".into());
         let taken = taken.into_iter().map(|taken| taken.into_inner::<FinishedCapture>().ok_or_else(foreign));
         let taken = taken.collect::<StoreResult<Vec<_>>>()?;
         let shared = Arc::clone(&self.0);
         self.0.write(CommitSync::Change, move |writing| {
             let NewSnapshot { agent, prefix, label, at } = new;
-            let version = newest(writing.conn)?;
+            let version = newest_revision(writing.conn)?;
             for taken in &taken {
-                hold(writing, taken, &shared, version)?;
+                record_capture(writing, taken, &shared, version)?;
             }
             let id: i64 = writing
                 .conn
@@ -94,8 +94,8 @@ impl Database {
     }
 
     /// Who counts the versions that snapshots name.
-    pub fn version_count(&self) -> RevisionSequence {
-        RevisionSequence::shared(&self.0)
+    pub fn revision_sequence(&self) -> RevisionSequence {
+        RevisionSequence::shared_by(&self.0)
     }
 
     /// The snapshots of an agent, newest first.
@@ -104,7 +104,7 @@ impl Database {
             let reader = self.0.reader()?;
             let mut statement =
                 reader.prepare_cached(&format!("{SELECT_SNAPSHOT} WHERE agent = ?1 ORDER BY id DESC"))?;
-            let rows = statement.query_map([agent], of)?;
+            let rows = statement.query_map([agent], snapshot_from_row)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
         Ok(list()?)
@@ -116,7 +116,7 @@ impl Database {
             let reader = self.0.reader()?;
             let mut statement =
                 reader.prepare_cached(&format!("{SELECT_SNAPSHOT} WHERE agent = ?1 AND id = ?2"))?;
-            Ok(statement.query_row(params![agent, id], of).optional()?)
+            Ok(statement.query_row(params![agent, id], snapshot_from_row).optional()?)
         };
         Ok(find()?)
     }

@@ -17,12 +17,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use stead_core::store::{
     Applied, Change, ChangeKind, CompanionRecord, Content, DisplacedContent, NodeId, NodePath, Parents,
     RevisionNumber, Side, Step, StepOutcome, StorePath,
 };
-use stead_core::watch::{CallMonitor, check_wanted};
+use stead_core::watch::{CallMonitor, check_not_stopped};
 use stead_core::{Operation, StoreError, StoreResult};
 
 use super::VirtualStore;
@@ -42,13 +42,13 @@ use quota::{UsageAmount, UsageTally};
 
 impl VirtualStore {
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
-        self.apply_along(CommitSync::of(change.lasts), change, |_| Ok(()), |_, _| Ok(()))
+        self.apply_with(CommitSync::of(change.lasts), change, |_| Ok(()), |_, _| Ok(()))
     }
 
     /// Makes a change, and does something before and after it in the same transaction.
     ///
     /// Content is hashed, and staged if it is large, on the caller's own thread; the rest is one job in the queue.
-    pub(super) fn apply_along(
+    pub(super) fn apply_with(
         &self,
         weight: CommitSync,
         change: Change,
@@ -71,35 +71,35 @@ impl VirtualStore {
         let volume = Arc::clone(&self.volume);
         let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
         let make = move |writing: &mut WriteTransaction<'_>| {
-            volume.check_there(writing.conn)?;
+            volume.check_exists(writing.conn)?;
             before(writing)?;
             let mut changing = VirtualChange::new(writing, &volume, &operation, watch.as_ref());
-            changing.check_still(&still)?;
-            changing.check_free(&expect_free)?;
+            changing.check_expected_nodes(&still)?;
+            changing.check_absent(&expect_free)?;
             changing.begin_counting(&quotas)?;
             if blind_at.is_some() {
                 changing.writing.begin_lease_apart(steps.len())?;
             }
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
-                changing.check_wanted()?;
+                changing.check_cancelled()?;
                 changing.step = index;
                 changing.returning = returning.get(&index).map(|node| node.0.cast_signed());
-                outcomes.push(changing.make(step, content)?);
+                outcomes.push(changing.apply_step(step, content)?);
             }
             changing.finish_counting(&quotas)?;
             if let Some(path) = &blind_at {
                 changing.finish_blind(path)?;
             }
-            changing.record(records)?;
+            changing.write_records(records)?;
             let applied = changing.finish(outcomes);
             after(writing, &applied)?;
             Ok(applied)
         };
         if only_removes {
-            self.shared().write_reserved(weight, make)
+            self.database_inner().write_reserved(weight, make)
         } else {
-            self.shared().write(weight, make)
+            self.database_inner().write(weight, make)
         }
     }
 
@@ -113,7 +113,7 @@ impl VirtualStore {
                 if target.is_empty() || target.len() > CHUNK_SIZE {
                     return Err(StoreError::Invalid("a symlink can't lead there".into()));
                 }
-                PreparedContent::plain(std::mem::take(target))
+                PreparedContent::single(std::mem::take(target))
             }
             _ => PreparedContent::Empty,
         };
@@ -124,11 +124,11 @@ impl VirtualStore {
         match content {
             Content::Bytes(bytes) => self.prepare_bytes(bytes),
             Content::Sealed(sealed) => match sealed.into_inner::<SealedDraft>() {
-                Some(draft) if Arc::ptr_eq(&draft.shared, self.shared()) => Ok(draft.prepared),
+                Some(draft) if Arc::ptr_eq(&draft.shared, self.database_inner()) => Ok(draft.prepared),
                 _ => Err(StoreError::Invalid("the draft was made by another Store".into())),
             },
             Content::Past(past) => match past.inner::<VirtualContentRef>() {
-                Some(kept) if Arc::ptr_eq(&kept.shared, self.shared()) => {
+                Some(kept) if Arc::ptr_eq(&kept.shared, self.database_inner()) => {
                     Ok(PreparedContent::Known { id: kept.content, size: kept.size })
                 }
                 _ => Err(StoreError::Invalid("the content was kept by another Store".into())),
@@ -177,11 +177,11 @@ struct TransactionDirCache<'a> {
 }
 
 impl DirLookup for TransactionDirCache<'_> {
-    fn get(&self, path: &[u8]) -> Option<i64> {
+    fn node_at(&self, path: &[u8]) -> Option<i64> {
         self.learned.get(path).copied().or_else(|| self.dirs.get_at(self.epoch?, path))
     }
 
-    fn learn(&mut self, path: &[u8], node: i64) {
+    fn remember(&mut self, path: &[u8], node: i64) {
         self.learned.insert(path.into(), node);
     }
 }
@@ -212,34 +212,34 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// Fails if the change is to stop.
-    fn check_wanted(&self) -> Result<()> {
-        Ok(check_wanted(self.watch)?)
+    fn check_cancelled(&self) -> Result<()> {
+        Ok(check_not_stopped(self.watch)?)
     }
 
     /// Has what is to be written down along with the change written down.
-    fn record(&mut self, records: Vec<CompanionRecord>) -> Result<()> {
+    fn write_records(&mut self, records: Vec<CompanionRecord>) -> Result<()> {
         if self.version.is_some() {
             self.writing.count_unrecorded(self.volume.id, &records)?;
         }
-        self.writing.write_down(self.volume.id, &records, self.operation, self.version)
+        self.writing.write_records(self.volume.id, &records, self.operation, self.version)
     }
 
     /// Makes a version also where nothing has changed, and ends the lease that was taken for this change.
     fn finish_blind(&mut self, path: &StorePath) -> Result<()> {
         self.writing.end_lease_apart();
         if self.version.is_none() {
-            let version = self.version()?;
+            let version = self.revision()?;
             unchanged::note(self.conn(), self.volume.id, version, path)?;
         }
         Ok(())
     }
 
     fn finish(self, outcomes: Vec<StepOutcome>) -> Applied {
-        self.writing.learn(self.volume, self.learned);
+        self.writing.share_directories(self.volume, self.learned);
         Applied { version: self.version.map(RevisionNumber), outcomes }
     }
 
-    fn make(&mut self, step: Step, content: PreparedContent) -> Result<StepOutcome> {
+    fn apply_step(&mut self, step: Step, content: PreparedContent) -> Result<StepOutcome> {
         match step {
             Step::Write { at, put, .. } => self.write(&at, &content, &put),
             Step::Edit { at, edit, expect, keep } => self.edit(&at, &edit, expect, keep),
@@ -272,22 +272,22 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// The version that this change makes. Asking for it makes it.
-    fn version(&mut self) -> Result<i64> {
+    fn revision(&mut self) -> Result<i64> {
         if let Some(version) = self.version {
             return Ok(version);
         }
-        let version = self.writing.new_version(self.operation)?;
+        let version = self.writing.new_revision(self.operation)?;
         self.version = Some(version);
         Ok(version)
     }
 
     /// Finds a place; a link hit tells the step and the side.
-    fn spot<'p>(&mut self, place: &'p NodePath, parents: Parents, side: Side) -> Result<CatalogSlot<'p>> {
-        self.find_spot(place, parents).map_err(|fault| self.met(fault, side))
+    fn slot<'p>(&mut self, place: &'p NodePath, parents: Parents, side: Side) -> Result<CatalogSlot<'p>> {
+        self.find_slot(place, parents).map_err(|fault| self.with_step(fault, side))
     }
 
     /// The fault as met in the present step.
-    fn met(&self, fault: DatabaseError, side: Side) -> DatabaseError {
+    fn with_step(&self, fault: DatabaseError, side: Side) -> DatabaseError {
         match fault {
             DatabaseError::Store(error) => DatabaseError::Store(error.in_step(self.step, side)),
             fault => fault,
@@ -295,14 +295,14 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// The answer where a symlink at a spot would have to be followed.
-    fn link_hit<T>(&self, link: &EntryRow, spot: &CatalogSlot<'_>) -> Result<T> {
-        self.tree().link_hit(link, spot.depth).map_err(|fault| self.met(fault, Side::From))
+    fn symlink_hit<T>(&self, link: &EntryRow, spot: &CatalogSlot<'_>) -> Result<T> {
+        self.tree().symlink_hit(link, spot.depth).map_err(|fault| self.with_step(fault, Side::From))
     }
 
-    fn find_spot<'p>(&mut self, place: &'p NodePath, parents: Parents) -> Result<CatalogSlot<'p>> {
+    fn find_slot<'p>(&mut self, place: &'p NodePath, parents: Parents) -> Result<CatalogSlot<'p>> {
         let tree = self.tree();
-        let Some((directory, name)) = place.path.split() else {
-            let node = tree.id(place.from);
+        let Some((directory, name)) = place.path.parent_and_name() else {
+            let node = tree.node_number(place.from);
             let row = tree.node(node)?.ok_or(StoreError::NotFound)?;
             return Ok(CatalogSlot {
                 parent: row.parent,
@@ -311,7 +311,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                 depth: 0,
             });
         };
-        let start = tree.start(place.from)?;
+        let start = tree.start_node(place.from)?;
         let mut cache = TransactionDirCache {
             dirs: &self.volume.dirs,
             epoch: self.writing.epoch(),
@@ -328,7 +328,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// Makes sure that directories are the nodes that the caller means.
-    fn check_still(&mut self, still: &[(StorePath, NodeId)]) -> Result<()> {
+    fn check_expected_nodes(&mut self, still: &[(StorePath, NodeId)]) -> Result<()> {
         for (path, node) in still {
             let tree = self.tree();
             let mut cache = TransactionDirCache {
@@ -337,7 +337,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                 learned: &mut self.learned,
             };
             match tree.follow(&mut cache, tree.root, path.as_bytes()) {
-                Ok(reached) if reached.done == path.as_bytes().len() && reached.node == tree.id(*node) => {}
+                Ok(reached)
+                    if reached.done == path.as_bytes().len() && reached.node == tree.node_number(*node) => {}
                 Ok(_) | Err(DatabaseError::Store(_)) => return Err(StoreError::Conflict.into()),
                 Err(fault) => return Err(fault),
             }
@@ -346,9 +347,9 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// Makes sure that nothing has these names.
-    fn check_free(&mut self, names: &[StorePath]) -> Result<()> {
+    fn check_absent(&mut self, names: &[StorePath]) -> Result<()> {
         for path in names {
-            let Some((directory, name)) = path.split() else { continue };
+            let Some((directory, name)) = path.parent_and_name() else { continue };
             let tree = self.tree();
             let mut cache = TransactionDirCache {
                 dirs: &self.volume.dirs,
@@ -361,7 +362,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                 Err(fault) => return Err(fault),
             };
             if tree.child(parent, name)?.is_some() {
-                return Err(StoreError::NotFree { path: escaped(path.as_bytes()).to_string() }.into());
+                return Err(StoreError::NotFree { path: escape_name(path.as_bytes()).to_string() }.into());
             }
         }
         Ok(())
@@ -382,7 +383,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// The node that the present step brings back, if it can: it was there once, and is gone.
-    fn returned(&mut self) -> Result<Option<i64>> {
+    fn revived_node(&mut self) -> Result<Option<i64>> {
         let Some(node) = self.returning.take() else { return Ok(None) };
         let was_there = self
             .conn()
@@ -394,11 +395,11 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
 
     /// A new node with nothing in it, of now.
     fn new_row(&mut self, kind: EntryKind, mode: u32) -> Result<EntryRow> {
-        let node = match self.returned()? {
+        let node = match self.revived_node()? {
             Some(node) => node,
             None => self.writing.fresh_node()?,
         };
-        let (now, since) = (self.now(), self.version()?);
+        let (now, since) = (self.now(), self.revision()?);
         let (created, modified, changed) = (now, now, now);
         Ok(EntryRow {
             node,
@@ -417,11 +418,11 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     /// Puts a new node into a directory.
     fn create(&mut self, parent: i64, name: &[u8], row: EntryRow) -> Result<EntryRow> {
         let row = EntryRow { parent, ..row };
-        self.unhide(parent, name)?;
+        self.remove_whiteout(parent, name)?;
         self.insert(&row, name)?;
-        self.log(ChangeKind::Created, row.node, parent, name)?;
-        self.touch(parent)?;
-        self.arrives(parent, UsageAmount::of(&row))?;
+        self.log_change(ChangeKind::Created, row.node, parent, name)?;
+        self.touch_directory(parent)?;
+        self.add_usage(parent, UsageAmount::of(&row))?;
         Ok(row)
     }
 
@@ -439,10 +440,10 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         name: &[u8],
         keep: DisplacedContent,
     ) -> Result<EntryRow> {
-        self.retire(old, name, keep)?;
-        self.own(old, name)?;
+        self.move_to_history(old, name, keep)?;
+        self.copy_up(old, name)?;
         self.touched.remove(&old.node);
-        let new = EntryRow { since: self.version()?, changed: self.now(), ..new };
+        let new = EntryRow { since: self.revision()?, changed: self.now(), ..new };
         self.conn()
             .prepare_cached(
                 "UPDATE entry SET mode = ?4, size = ?5, modified = ?6, changed = ?7, content = ?8, since = ?9
@@ -459,36 +460,36 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                 new.content,
                 new.since
             ])?;
-        self.log(what, new.node, new.parent, name)?;
+        self.log_change(what, new.node, new.parent, name)?;
         if old.size != new.size {
-            self.leaves(old.parent, UsageAmount::of(old))?;
-            self.arrives(new.parent, UsageAmount::of(&new))?;
+            self.subtract_usage(old.parent, UsageAmount::of(old))?;
+            self.add_usage(new.parent, UsageAmount::of(&new))?;
         }
         Ok(new)
     }
 
     /// Takes a node away from its name; a directory has to be empty by now.
     fn delete(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
-        self.retire(row, name, keep)?;
-        self.leaves(row.parent, UsageAmount::of(row))?;
+        self.move_to_history(row, name, keep)?;
+        self.subtract_usage(row.parent, UsageAmount::of(row))?;
         if row.is_directory() {
-            self.move_directories()?;
+            self.invalidate_directories()?;
             self.forget_root(row.node)?;
         }
-        self.vacate(row.parent, name)?;
-        self.log(ChangeKind::Removed, row.node, row.parent, name)?;
-        self.touch(row.parent)
+        self.remove_or_hide(row.parent, name)?;
+        self.log_change(ChangeKind::Removed, row.node, row.parent, name)?;
+        self.touch_directory(row.parent)
     }
 
     /// Keeps a row as it is in history, until the version that this change makes. A state that this very change made
     /// was never there for anyone.
-    fn retire(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
-        let version = self.version()?;
+    fn move_to_history(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
+        let version = self.revision()?;
         if row.since == version {
             return Ok(());
         }
-        if row.since > self.kept_upto(keep)? {
-            return self.hide_in_history(row, name);
+        if row.since > self.history_limit(keep)? {
+            return self.write_history_whiteout(row, name);
         }
         self.conn()
             .prepare_cached(
@@ -501,28 +502,28 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// Writes a line of the log.
-    fn log(&mut self, what: ChangeKind, node: i64, parent: i64, name: &[u8]) -> Result<()> {
-        let version = self.version()?;
+    fn log_change(&mut self, what: ChangeKind, node: i64, parent: i64, name: &[u8]) -> Result<()> {
+        let version = self.revision()?;
         self.conn()
             .prepare_cached(
                 "INSERT INTO change(vol, ver, seq, what, node, parent, name) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
-            .execute(params![self.volume.id, version, self.logged, feed::code(what), node, parent, name])?;
+            .execute(params![self.volume.id, version, self.logged, feed::kind_code(what), node, parent, name])?;
         self.logged += 1;
         Ok(())
     }
 
     /// A directory's times follow what happens to its names. That makes no state of its own, in history or in its tag.
-    fn touch(&mut self, directory: i64) -> Result<()> {
+    fn touch_directory(&mut self, directory: i64) -> Result<()> {
         if !self.touched.insert(directory) {
             return Ok(());
         }
         if self.is_fork()
-            && let Some((row, name)) = self.tree().named(directory)?
+            && let Some((row, name)) = self.tree().node_with_name(directory)?
         {
-            self.own(&row, &name)?;
+            self.copy_up(&row, &name)?;
         }
-        self.keep_times(directory)?;
+        self.keep_directory_times(directory)?;
         self.conn()
             .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE vol = ?1 AND node = ?2")?
             .execute([self.volume.id, directory, self.now()])?;
@@ -530,14 +531,14 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// Forgets what is known of paths, here and everywhere.
-    fn move_directories(&mut self) -> Result<()> {
+    fn invalidate_directories(&mut self) -> Result<()> {
         self.learned.clear();
-        self.forget_above();
-        self.writing.move_directories()
+        self.forget_roots_above();
+        self.writing.invalidate_directories()
     }
 }
 
 /// An outcome where something is there now.
-fn there(row: &EntryRow, created: bool) -> StepOutcome {
+fn outcome_of(row: &EntryRow, created: bool) -> StepOutcome {
     StepOutcome { attr: Some(row.attr()), created, ..StepOutcome::default() }
 }

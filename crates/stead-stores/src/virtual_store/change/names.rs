@@ -10,7 +10,7 @@ use stead_core::store::{
 use super::super::fault::{DatabaseError, Result};
 use super::super::row::EntryRow;
 use super::quota::UsageAmount;
-use super::{CatalogSlot, VirtualChange, there};
+use super::{CatalogSlot, VirtualChange, outcome_of};
 
 impl VirtualChange<'_, '_> {
     pub(super) fn remove(
@@ -22,7 +22,7 @@ impl VirtualChange<'_, '_> {
         spare: Option<&ProtectedNames>,
         keep: DisplacedContent,
     ) -> Result<StepOutcome> {
-        let spot = match self.spot(at, Parents::Required, Side::From) {
+        let spot = match self.slot(at, Parents::Required, Side::From) {
             Ok(spot) => Some(spot),
             Err(DatabaseError::Store(StoreError::NotFound)) => None,
             Err(fault) => return Err(fault),
@@ -47,7 +47,7 @@ impl VirtualChange<'_, '_> {
             if subtree == Subtree::EmptyDirectory {
                 return Err(StoreError::NotEmpty.into());
             }
-            self.check_spared(row.node, spare)?;
+            self.check_protected(row.node, spare)?;
             self.delete_below(row.node, keep)?;
         }
         self.delete(&row, &spot.name, keep)?;
@@ -63,16 +63,16 @@ impl VirtualChange<'_, '_> {
         expect: Precondition,
         spare: &[Option<ProtectedNames>; 2],
     ) -> Result<StepOutcome> {
-        let from = self.spot(from, Parents::Required, Side::From)?;
+        let from = self.slot(from, Parents::Required, Side::From)?;
         let row = from.row.ok_or(StoreError::NotFound)?;
         self.refuse_root(&row)?;
         expect.check(Some(row.tag()))?;
-        let to = self.spot(to, parents, Side::To)?;
+        let to = self.slot(to, parents, Side::To)?;
         if let Some(other) = &to.row {
             self.refuse_root(other)?;
         }
         if to.row.is_some_and(|other| other.node == row.node) {
-            return Ok(there(&row, false));
+            return Ok(outcome_of(&row, false));
         }
         self.refuse_into_itself(&row, to.parent)?;
         match (replace, &to.row) {
@@ -81,22 +81,22 @@ impl VirtualChange<'_, '_> {
             (Replace::Exchange, Some(other)) => {
                 self.refuse_into_itself(other, from.parent)?;
                 for spare in spare.iter().flatten() {
-                    self.check_spared_in(&row, spare)?;
-                    self.check_spared_in(other, spare)?;
+                    self.check_protected_in(&row, spare)?;
+                    self.check_protected_in(other, spare)?;
                 }
                 return self.exchange(&from, &row, &to, other);
             }
-            (Replace::Over, Some(other)) => self.refuse_over(&row, other)?,
+            (Replace::Over, Some(other)) => self.refuse_replace(&row, other)?,
             (Replace::Refuse | Replace::Over, None) => {}
         }
         for spare in spare.iter().flatten() {
-            self.check_spared_in(&row, spare)?;
+            self.check_protected_in(&row, spare)?;
         }
         if let Some(other) = &to.row {
             self.delete(other, &to.name, DisplacedContent::History)?;
         }
         let moved = self.relocate(&row, &from, &to)?;
-        Ok(there(&moved, false))
+        Ok(outcome_of(&moved, false))
     }
 
     pub(super) fn copy(
@@ -111,9 +111,9 @@ impl VirtualChange<'_, '_> {
         if replace == Replace::Exchange {
             return Err(StoreError::Invalid("a copy can't change places with anything".into()).into());
         }
-        let from = self.spot(from, Parents::Required, Side::From)?;
+        let from = self.slot(from, Parents::Required, Side::From)?;
         let row = from.row.ok_or(StoreError::NotFound)?;
-        let to = self.spot(to, parents, Side::To)?;
+        let to = self.slot(to, parents, Side::To)?;
         match (replace, &to.row) {
             (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists.into()),
             (_, Some(other)) if other.node == row.node => {
@@ -123,44 +123,44 @@ impl VirtualChange<'_, '_> {
             (_, Some(other)) if other.is_directory() => return Err(StoreError::IsADirectory.into()),
             (_, Some(other)) if other.kind == row.kind => {
                 let new = EntryRow { content: row.content, size: row.size, modified: row.modified, ..*other };
-                return Ok(there(&self.update(other, new, ChangeKind::Written, &to.name, keep)?, false));
+                return Ok(outcome_of(&self.update(other, new, ChangeKind::Written, &to.name, keep)?, false));
             }
             (_, Some(other)) => self.delete(other, &to.name, keep)?,
             (_, None) => {}
         }
         self.refuse_into_itself(&row, to.parent)?;
         if row.is_directory() {
-            self.check_spared(row.node, spare)?;
+            self.check_protected(row.node, spare)?;
         }
         let new = self.new_row(row.kind, row.mode)?;
         let new = EntryRow { size: row.size, content: row.content, modified: row.modified, ..new };
         let mut amount = UsageAmount::default();
         if row.is_directory() {
-            amount = self.amount(&row)?;
+            amount = self.amount_of(&row)?;
             self.copy_below(row.node, new.node)?;
         }
         let new = self.create(to.parent, &to.name, new)?;
-        self.arrives(to.parent, amount)?;
-        Ok(there(&new, true))
+        self.add_usage(to.parent, amount)?;
+        Ok(outcome_of(&new, true))
     }
 
     /// Gives a node another name.
     fn relocate(&mut self, row: &EntryRow, from: &CatalogSlot<'_>, to: &CatalogSlot<'_>) -> Result<EntryRow> {
-        self.retire(row, &from.name, DisplacedContent::History)?;
-        let amount = self.amount(row)?;
-        self.leaves(from.parent, amount)?;
+        self.move_to_history(row, &from.name, DisplacedContent::History)?;
+        let amount = self.amount_of(row)?;
+        self.subtract_usage(from.parent, amount)?;
         if row.is_directory() {
-            self.move_directories()?;
+            self.invalidate_directories()?;
         }
-        self.own(row, &from.name)?;
-        self.unhide(to.parent, &to.name)?;
-        let moved = self.place(row, to)?;
-        self.vacate(from.parent, &from.name)?;
-        self.arrives_from(Some(from.parent), to.parent, amount)?;
-        self.log(ChangeKind::MovedFrom, row.node, from.parent, &from.name)?;
-        self.log(ChangeKind::MovedTo, row.node, to.parent, &to.name)?;
-        self.touch(from.parent)?;
-        self.touch(to.parent)?;
+        self.copy_up(row, &from.name)?;
+        self.remove_whiteout(to.parent, &to.name)?;
+        let moved = self.put_at(row, to)?;
+        self.remove_or_hide(from.parent, &from.name)?;
+        self.add_usage_from(Some(from.parent), to.parent, amount)?;
+        self.log_change(ChangeKind::MovedFrom, row.node, from.parent, &from.name)?;
+        self.log_change(ChangeKind::MovedTo, row.node, to.parent, &to.name)?;
+        self.touch_directory(from.parent)?;
+        self.touch_directory(to.parent)?;
         Ok(moved)
     }
 
@@ -172,36 +172,36 @@ impl VirtualChange<'_, '_> {
         to: &CatalogSlot<'_>,
         other: &EntryRow,
     ) -> Result<StepOutcome> {
-        self.retire(row, &from.name, DisplacedContent::History)?;
-        self.retire(other, &to.name, DisplacedContent::History)?;
-        let (ours, theirs) = (self.amount(row)?, self.amount(other)?);
-        self.leaves(from.parent, ours)?;
-        self.leaves(to.parent, theirs)?;
+        self.move_to_history(row, &from.name, DisplacedContent::History)?;
+        self.move_to_history(other, &to.name, DisplacedContent::History)?;
+        let (ours, theirs) = (self.amount_of(row)?, self.amount_of(other)?);
+        self.subtract_usage(from.parent, ours)?;
+        self.subtract_usage(to.parent, theirs)?;
         if row.is_directory() || other.is_directory() {
-            self.move_directories()?;
+            self.invalidate_directories()?;
         }
-        self.own(row, &from.name)?;
-        self.own(other, &to.name)?;
+        self.copy_up(row, &from.name)?;
+        self.copy_up(other, &to.name)?;
         // One has to be out of the way for a moment: no two entries have one name.
         self.conn()
             .prepare_cached("UPDATE entry SET parent = -1 WHERE vol = ?1 AND node = ?2")?
             .execute([self.volume.id, row.node])?;
-        self.place(other, from)?;
-        let moved = self.place(row, to)?;
-        self.arrives_from(Some(from.parent), to.parent, ours)?;
-        self.arrives_from(Some(to.parent), from.parent, theirs)?;
+        self.put_at(other, from)?;
+        let moved = self.put_at(row, to)?;
+        self.add_usage_from(Some(from.parent), to.parent, ours)?;
+        self.add_usage_from(Some(to.parent), from.parent, theirs)?;
         for (node, old, new) in [(row.node, from, to), (other.node, to, from)] {
-            self.log(ChangeKind::MovedFrom, node, old.parent, &old.name)?;
-            self.log(ChangeKind::MovedTo, node, new.parent, &new.name)?;
+            self.log_change(ChangeKind::MovedFrom, node, old.parent, &old.name)?;
+            self.log_change(ChangeKind::MovedTo, node, new.parent, &new.name)?;
         }
-        self.touch(from.parent)?;
-        self.touch(to.parent)?;
-        Ok(there(&moved, false))
+        self.touch_directory(from.parent)?;
+        self.touch_directory(to.parent)?;
+        Ok(outcome_of(&moved, false))
     }
 
     /// Puts a node at a name that is free.
-    fn place(&mut self, row: &EntryRow, to: &CatalogSlot<'_>) -> Result<EntryRow> {
-        let moved = EntryRow { parent: to.parent, changed: self.now(), since: self.version()?, ..*row };
+    fn put_at(&mut self, row: &EntryRow, to: &CatalogSlot<'_>) -> Result<EntryRow> {
+        let moved = EntryRow { parent: to.parent, changed: self.now(), since: self.revision()?, ..*row };
         self.conn()
             .prepare_cached(
                 "UPDATE entry SET parent = ?3, name = ?4, changed = ?5, since = ?6 WHERE vol = ?1 AND node = ?2",
@@ -228,7 +228,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Whether one thing may take the place of another.
-    fn refuse_over(&self, row: &EntryRow, other: &EntryRow) -> Result<()> {
+    fn refuse_replace(&self, row: &EntryRow, other: &EntryRow) -> Result<()> {
         match (row.is_directory(), other.is_directory()) {
             (false, true) => Err(StoreError::IsADirectory.into()),
             (true, false) => Err(StoreError::NotADirectory.into()),
@@ -237,7 +237,7 @@ impl VirtualChange<'_, '_> {
         }
     }
 
-    fn check_spared_in(&self, row: &EntryRow, spare: &ProtectedNames) -> Result<()> {
-        if row.is_directory() { self.check_spared(row.node, Some(spare)) } else { Ok(()) }
+    fn check_protected_in(&self, row: &EntryRow, spare: &ProtectedNames) -> Result<()> {
+        if row.is_directory() { self.check_protected(row.node, Some(spare)) } else { Ok(()) }
     }
 }

@@ -16,19 +16,19 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Has the row in the volume itself, where it can be changed. A row that is copied up is in the same state.
-    pub(super) fn own(&self, row: &EntryRow, name: &[u8]) -> Result<()> {
-        if self.is_fork() && matches!(self.tree().own(row.parent, name)?, LayerLookup::Silent) {
+    pub(super) fn copy_up(&self, row: &EntryRow, name: &[u8]) -> Result<()> {
+        if self.is_fork() && matches!(self.tree().lookup_own(row.parent, name)?, LayerLookup::Silent) {
             self.insert(row, name)?;
         }
         Ok(())
     }
 
     /// Frees a name where nothing is: what hid the base's there goes into history.
-    pub(super) fn unhide(&mut self, parent: i64, name: &[u8]) -> Result<()> {
+    pub(super) fn remove_whiteout(&mut self, parent: i64, name: &[u8]) -> Result<()> {
         if !self.is_fork() {
             return Ok(());
         }
-        let (vol, version) = (self.volume.id, self.version()?);
+        let (vol, version) = (self.volume.id, self.revision()?);
         self.conn()
             .prepare_cached(
                 "INSERT INTO entry_history
@@ -43,21 +43,21 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Takes the row at a name away. Where the base has something there, that is hidden.
-    pub(super) fn vacate(&mut self, parent: i64, name: &[u8]) -> Result<()> {
+    pub(super) fn remove_or_hide(&mut self, parent: i64, name: &[u8]) -> Result<()> {
         self.conn()
             .prepare_cached("DELETE FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3")?
             .execute(params![self.volume.id, parent, name])?;
         if let Some(base) = self.tree().base()
             && let Some(hidden) = base.child(parent, name)?
         {
-            let since = self.version()?;
-            hidden.hide(self.conn(), self.volume.id, name, since)?;
+            let since = self.revision()?;
+            hidden.insert_whiteout(self.conn(), self.volume.id, name, since)?;
         }
         Ok(())
     }
 
     /// Keeps nothing of a row that goes, but that a fork had one: otherwise its base would show through in the past.
-    pub(super) fn hide_in_history(&mut self, row: &EntryRow, name: &[u8]) -> Result<()> {
+    pub(super) fn write_history_whiteout(&mut self, row: &EntryRow, name: &[u8]) -> Result<()> {
         let (Some(base), Some(forked_at)) = (self.tree().base(), self.volume.forked_at()) else {
             return Ok(());
         };
@@ -65,7 +65,7 @@ impl VirtualChange<'_, '_> {
             return Ok(());
         }
         if let Some(hidden) = base.child(row.parent, name)? {
-            let until = self.version()?;
+            let until = self.revision()?;
             self.conn()
                 .prepare_cached(
                     "INSERT INTO entry_history
@@ -78,26 +78,26 @@ impl VirtualChange<'_, '_> {
     }
 
     /// The newest state that has to be kept whatever its change says: the one that the latest fork looks at.
-    pub(super) fn looked_at(&mut self) -> Result<i64> {
+    pub(super) fn newest_fork_revision(&mut self) -> Result<i64> {
         if let Some(known) = self.looked_at {
             return Ok(known);
         }
-        let newest = fork::newest_fork_of(self.conn(), self.volume.id)?.unwrap_or(-1);
+        let newest = fork::newest_fork_revision(self.conn(), self.volume.id)?.unwrap_or(-1);
         self.looked_at = Some(newest);
         Ok(newest)
     }
 
     /// The newest state that goes into history.
-    pub(super) fn kept_upto(&mut self, keep: DisplacedContent) -> Result<i64> {
+    pub(super) fn history_limit(&mut self, keep: DisplacedContent) -> Result<i64> {
         match keep {
-            DisplacedContent::History => Ok(self.version()? - 1),
-            DisplacedContent::Scratch => self.looked_at(),
+            DisplacedContent::History => Ok(self.revision()? - 1),
+            DisplacedContent::Scratch => self.newest_fork_revision(),
         }
     }
 
     /// Notes a directory's times before they change, if a fork looks at them and they have not been noted since.
-    pub(super) fn keep_times(&mut self, directory: i64) -> Result<()> {
-        let (forked_at, until) = (self.looked_at()?, self.version()?);
+    pub(super) fn keep_directory_times(&mut self, directory: i64) -> Result<()> {
+        let (forked_at, until) = (self.newest_fork_revision()?, self.revision()?);
         if forked_at < 0 {
             return Ok(());
         }

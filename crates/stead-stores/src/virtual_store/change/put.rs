@@ -9,7 +9,7 @@ use stead_core::{Edit, MAX_EDIT_SIZE, StoreError, Timestamp};
 use super::super::content::{self, CHUNK_SIZE, PreparedContent};
 use super::super::fault::Result;
 use super::super::row::{DIRECTORY_MODE, EntryKind, EntryRow, FILE_MODE, SYMLINK_MODE};
-use super::{CatalogSlot, VirtualChange, there};
+use super::{CatalogSlot, VirtualChange, outcome_of};
 
 /// What a mode can hold.
 const MODE_BITS: u32 = 0o7777;
@@ -21,11 +21,11 @@ impl VirtualChange<'_, '_> {
         content: &PreparedContent,
         put: &PutOptions,
     ) -> Result<StepOutcome> {
-        let spot = self.spot(at, put.parents, Side::From)?;
+        let spot = self.slot(at, put.parents, Side::From)?;
         let there = self.file_at(&spot)?;
         put.expect.check(there.map(|row| row.tag()))?;
         self.tally.returns = matches!(content, PreparedContent::Known { .. });
-        let outcome = self.put(&spot, there, content, put);
+        let outcome = self.put_content(&spot, there, content, put);
         self.tally.returns = false;
         outcome
     }
@@ -36,17 +36,17 @@ impl VirtualChange<'_, '_> {
         content: PreparedContent,
         put: &PutOptions,
     ) -> Result<StepOutcome> {
-        let spot = self.spot(at, put.parents, Side::From)?;
+        let spot = self.slot(at, put.parents, Side::From)?;
         let there = self.file_at(&spot)?;
         put.expect.check(there.map(|row| row.tag()))?;
         let whole = match &there {
             Some(row) => {
                 put.check_append(row.size.cast_unsigned(), content.size().cast_unsigned())?;
-                joined(self.conn(), row, content)?
+                append_content(self.conn(), row, content)?
             }
             None => content,
         };
-        self.put(&spot, there, &whole, put)
+        self.put_content(&spot, there, &whole, put)
     }
 
     pub(super) fn edit(
@@ -56,7 +56,7 @@ impl VirtualChange<'_, '_> {
         expect: Precondition,
         keep: DisplacedContent,
     ) -> Result<StepOutcome> {
-        let spot = self.spot(at, Parents::Required, Side::From)?;
+        let spot = self.slot(at, Parents::Required, Side::From)?;
         let row = self.file_at(&spot)?.ok_or(StoreError::NotFound)?;
         expect.check(Some(row.tag()))?;
         let size = row.size.cast_unsigned();
@@ -65,7 +65,8 @@ impl VirtualChange<'_, '_> {
         }
         let (edited, replaced) = edit.apply(&content::read_whole(self.conn(), row.content, row.size)?)?;
         let content = PreparedContent::stored(self.conn(), edited)?;
-        let outcome = self.put(&spot, Some(row), &content, &PutOptions { keep, ..PutOptions::default() })?;
+        let outcome =
+            self.put_content(&spot, Some(row), &content, &PutOptions { keep, ..PutOptions::default() })?;
         Ok(StepOutcome { replaced, ..outcome })
     }
 
@@ -75,13 +76,13 @@ impl VirtualChange<'_, '_> {
         parents: Parents,
         mode: Option<u32>,
     ) -> Result<StepOutcome> {
-        let spot = self.spot(at, parents, Side::From)?;
+        let spot = self.slot(at, parents, Side::From)?;
         match &spot.row {
-            Some(row) if row.is_directory() && parents == Parents::Create => Ok(there(row, false)),
+            Some(row) if row.is_directory() && parents == Parents::Create => Ok(outcome_of(row, false)),
             Some(_) => Err(StoreError::AlreadyExists.into()),
             None => {
                 let row = self.new_row(EntryKind::Directory, mode.unwrap_or(DIRECTORY_MODE) & MODE_BITS)?;
-                Ok(there(&self.create(spot.parent, &spot.name, row)?, true))
+                Ok(outcome_of(&self.create(spot.parent, &spot.name, row)?, true))
             }
         }
     }
@@ -93,23 +94,23 @@ impl VirtualChange<'_, '_> {
         parents: Parents,
         expect: Precondition,
     ) -> Result<StepOutcome> {
-        let spot = self.spot(at, parents, Side::From)?;
+        let spot = self.slot(at, parents, Side::From)?;
         if spot.row.is_some_and(|row| row.kind != EntryKind::Symlink) {
             return Err(StoreError::AlreadyExists.into());
         }
         expect.check(spot.row.map(|row| row.tag()))?;
-        let (content, size) = (target.put(self.conn())?, target.size());
+        let (content, size) = (target.store(self.conn())?, target.size());
         match &spot.row {
             Some(old) => {
                 let new = EntryRow { content, size, modified: self.now(), ..*old };
-                Ok(there(
+                Ok(outcome_of(
                     &self.update(old, new, ChangeKind::Written, &spot.name, DisplacedContent::History)?,
                     false,
                 ))
             }
             None => {
                 let row = EntryRow { content, size, ..self.new_row(EntryKind::Symlink, SYMLINK_MODE)? };
-                Ok(there(&self.create(spot.parent, &spot.name, row)?, true))
+                Ok(outcome_of(&self.create(spot.parent, &spot.name, row)?, true))
             }
         }
     }
@@ -120,7 +121,7 @@ impl VirtualChange<'_, '_> {
         mode: Option<u32>,
         modified: Option<Timestamp>,
     ) -> Result<StepOutcome> {
-        let spot = self.spot(at, Parents::Required, Side::From)?;
+        let spot = self.slot(at, Parents::Required, Side::From)?;
         let old = spot.row.ok_or(StoreError::NotFound)?;
         let new = EntryRow {
             mode: mode.map_or(old.mode, |mode| mode & MODE_BITS),
@@ -128,23 +129,23 @@ impl VirtualChange<'_, '_> {
             ..old
         };
         if (new.mode, new.modified) == (old.mode, old.modified) {
-            return Ok(StepOutcome { before: Some(old.tag()), ..there(&old, false) });
+            return Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&old, false) });
         }
         let now = self.update(&old, new, ChangeKind::Attributes, &spot.name, DisplacedContent::History)?;
-        Ok(StepOutcome { before: Some(old.tag()), ..there(&now, false) })
+        Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
     }
 
     /// The file at a spot, if something is there.
     fn file_at(&self, spot: &CatalogSlot<'_>) -> Result<Option<EntryRow>> {
         match spot.row {
-            Some(row) if row.kind == EntryKind::Symlink => self.link_hit(&row, spot),
+            Some(row) if row.kind == EntryKind::Symlink => self.symlink_hit(&row, spot),
             Some(row) if row.is_directory() => Err(StoreError::IsADirectory.into()),
             row => Ok(row),
         }
     }
 
     /// Puts content into a file, which is made if it is missing.
-    fn put(
+    fn put_content(
         &mut self,
         spot: &CatalogSlot<'_>,
         old: Option<EntryRow>,
@@ -152,27 +153,27 @@ impl VirtualChange<'_, '_> {
         put: &PutOptions,
     ) -> Result<StepOutcome> {
         let size = content.size();
-        let content = content.put(self.conn())?;
+        let content = content.store(self.conn())?;
         let modified = put.modified.map_or(self.now(), |time| time.0);
         let mode = put.mode.map(|mode| mode & MODE_BITS);
         match old {
             Some(old) => {
                 let new = EntryRow { content, size, modified, mode: mode.unwrap_or(old.mode), ..old };
                 let now = self.update(&old, new, ChangeKind::Written, &spot.name, put.keep)?;
-                Ok(StepOutcome { before: Some(old.tag()), ..there(&now, false) })
+                Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
             }
             None => {
                 let new = self.new_row(EntryKind::File, mode.unwrap_or(FILE_MODE))?;
                 let new =
                     self.create(spot.parent, &spot.name, EntryRow { content, size, modified, ..new })?;
-                Ok(there(&new, true))
+                Ok(outcome_of(&new, true))
             }
         }
     }
 }
 
 /// A file's content and then more. Only its last chunk is touched.
-fn joined(conn: &Connection, row: &EntryRow, more: PreparedContent) -> Result<PreparedContent> {
+fn append_content(conn: &Connection, row: &EntryRow, more: PreparedContent) -> Result<PreparedContent> {
     let mut chunks = content::chunks(conn, row.content, row.size)?;
     let size = row.size + more.size();
     let mut tail = Vec::new();
@@ -184,7 +185,7 @@ fn joined(conn: &Connection, row: &EntryRow, more: PreparedContent) -> Result<Pr
     let mut append = |piece: &[u8]| -> Result<()> {
         tail.extend_from_slice(piece);
         while tail.len() >= CHUNK_SIZE {
-            chunks.push(content::put_bytes(conn, &tail[..CHUNK_SIZE])?);
+            chunks.push(content::store_bytes(conn, &tail[..CHUNK_SIZE])?);
             tail.drain(..CHUNK_SIZE);
         }
         Ok(())
@@ -203,10 +204,10 @@ fn joined(conn: &Connection, row: &EntryRow, more: PreparedContent) -> Result<Pr
         }
     }
     if chunks.is_empty() {
-        return Ok(PreparedContent::plain(tail));
+        return Ok(PreparedContent::single(tail));
     }
     if !tail.is_empty() {
-        chunks.push(content::put_bytes(conn, &tail)?);
+        chunks.push(content::store_bytes(conn, &tail)?);
     }
     Ok(PreparedContent::Listed { chunks, size, _pins: None })
 }

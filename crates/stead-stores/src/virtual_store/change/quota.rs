@@ -42,7 +42,7 @@ impl UsageAmount {
     }
 
     /// This and that together.
-    fn and(self, other: UsageAmount) -> Self {
+    fn plus(self, other: UsageAmount) -> Self {
         UsageAmount {
             bytes: self.bytes + other.bytes,
             files: self.files + other.files,
@@ -82,11 +82,11 @@ struct GrownFile {
 struct NoDirCache;
 
 impl DirLookup for NoDirCache {
-    fn get(&self, _: &[u8]) -> Option<i64> {
+    fn node_at(&self, _: &[u8]) -> Option<i64> {
         None
     }
 
-    fn learn(&mut self, _: &[u8], _: i64) {}
+    fn remember(&mut self, _: &[u8], _: i64) {}
 }
 
 /// The directory of a quota root, if there is one at its path.
@@ -99,7 +99,7 @@ pub(in super::super) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Re
 }
 
 /// What a quota root is known to hold.
-pub(in super::super) fn counted(conn: &Connection, vol: i64, node: i64) -> Result<Option<Usage>> {
+pub(in super::super) fn counted_usage(conn: &Connection, vol: i64, node: i64) -> Result<Option<Usage>> {
     let counted = conn
         .prepare_cached("SELECT bytes, files FROM quota WHERE vol = ?1 AND node = ?2")?
         .query_row([vol, node], |row| Ok(UsageAmount { bytes: row.get(0)?, files: row.get(1)?, largest: 0 }))
@@ -108,10 +108,10 @@ pub(in super::super) fn counted(conn: &Connection, vol: i64, node: i64) -> Resul
 }
 
 /// What lies below a directory, counted now.
-pub(in super::super) fn total(tree: &VolumeTree<'_>, node: i64) -> Result<UsageAmount> {
+pub(in super::super) fn count_usage(tree: &VolumeTree<'_>, node: i64) -> Result<UsageAmount> {
     if !tree.below.is_empty() {
         let below = tree.below(node)?;
-        return Ok(below.iter().fold(UsageAmount::default(), |sum, (row, _)| sum.and(UsageAmount::of(row))));
+        return Ok(below.iter().fold(UsageAmount::default(), |sum, (row, _)| sum.plus(UsageAmount::of(row))));
     }
     let total = tree.conn.prepare_cached(COUNT_USAGE_SQL)?.query_row([tree.vol, node], |row| {
         Ok(UsageAmount { bytes: row.get(0)?, files: row.get(1)?, largest: row.get(2)? })
@@ -131,7 +131,7 @@ impl VirtualChange<'_, '_> {
             self.tally.roots.insert(row.get(0)?, (held, held));
         }
         for quota in quotas {
-            for place in quota.places() {
+            for place in quota.roots() {
                 if let Some(node) = root_node(&self.tree(), place)? {
                     self.begin_root(node)?;
                 }
@@ -147,7 +147,7 @@ impl VirtualChange<'_, '_> {
         if self.tally.roots.contains_key(&node) {
             return Ok(());
         }
-        let held = total(&self.tree(), node)?;
+        let held = count_usage(&self.tree(), node)?;
         self.conn()
             .prepare_cached("INSERT INTO quota(vol, node, bytes, files) VALUES (?1, ?2, ?3, ?4)")?
             .execute([self.volume.id, node, held.bytes, held.files])?;
@@ -157,12 +157,17 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Something arrives in a directory.
-    pub(super) fn arrives(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
-        self.arrives_from(None, parent, amount)
+    pub(super) fn add_usage(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
+        self.add_usage_from(None, parent, amount)
     }
 
     /// [`Changing::arrives`] for what was in another directory before.
-    pub(super) fn arrives_from(&mut self, from: Option<i64>, parent: i64, amount: UsageAmount) -> Result<()> {
+    pub(super) fn add_usage_from(
+        &mut self,
+        from: Option<i64>,
+        parent: i64,
+        amount: UsageAmount,
+    ) -> Result<()> {
         let UsageTally { grown, returns, .. } = &mut self.tally;
         if let Some(grown) = grown
             && amount.largest > 0
@@ -170,15 +175,15 @@ impl VirtualChange<'_, '_> {
         {
             grown.push(GrownFile { directory: parent, size: amount.largest, from });
         }
-        self.count(parent, amount.bytes, amount.files)
+        self.change_usage(parent, amount.bytes, amount.files)
     }
 
     /// Something leaves a directory.
-    pub(super) fn leaves(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
-        self.count(parent, -amount.bytes, -amount.files)
+    pub(super) fn subtract_usage(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
+        self.change_usage(parent, -amount.bytes, -amount.files)
     }
 
-    fn count(&mut self, parent: i64, bytes: i64, files: i64) -> Result<()> {
+    fn change_usage(&mut self, parent: i64, bytes: i64, files: i64) -> Result<()> {
         if self.tally.roots.is_empty() || (bytes, files) == (0, 0) {
             return Ok(());
         }
@@ -192,14 +197,14 @@ impl VirtualChange<'_, '_> {
     }
 
     /// What an entry holds, with all below it; nothing is counted where nobody asks.
-    pub(super) fn amount(&self, row: &EntryRow) -> Result<UsageAmount> {
+    pub(super) fn amount_of(&self, row: &EntryRow) -> Result<UsageAmount> {
         if !row.is_directory() {
             return Ok(UsageAmount::of(row));
         }
         if self.tally.roots.is_empty() && self.tally.grown.is_none() {
             return Ok(UsageAmount::default());
         }
-        total(&self.tree(), row.node)
+        count_usage(&self.tree(), row.node)
     }
 
     /// A directory goes: what was counted below it is no one's any more.
@@ -218,7 +223,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Directories have moved: what lies above what is to be looked up again.
-    pub(super) fn forget_above(&mut self) {
+    pub(super) fn forget_roots_above(&mut self) {
         self.tally.above.clear();
     }
 
@@ -245,7 +250,7 @@ impl VirtualChange<'_, '_> {
     pub(super) fn finish_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         for quota in quotas {
             let (mut before, mut after, mut nodes) = (Usage::default(), Usage::default(), Vec::new());
-            for place in quota.places() {
+            for place in quota.roots() {
                 let Some(node) = root_node(&self.tree(), place)? else { continue };
                 let held = match self.tally.roots.get(&node) {
                     Some(&counted) => counted,
@@ -265,7 +270,7 @@ impl VirtualChange<'_, '_> {
                 |directory| nodes.iter().any(|&node| tree.is_at_or_below(directory, node).unwrap_or(false));
             for &GrownFile { directory, size, from } in self.tally.grown.iter().flatten() {
                 if inside(directory) && !from.is_some_and(inside) {
-                    quota.limits.check_file(size.cast_unsigned())?;
+                    quota.limits.check_file_size(size.cast_unsigned())?;
                 }
             }
         }
@@ -283,12 +288,12 @@ impl VirtualChange<'_, '_> {
 impl super::super::VirtualStore {
     /// How much lies below a directory, by the counter if there is one.
     pub(in super::super) fn usage_at(&self, at: &StorePath) -> Result<Usage> {
-        self.snapshot(|snapshot| {
+        self.read_transaction(|snapshot| {
             let tree = snapshot.tree;
             let Some(node) = root_node(&tree, at)? else { return Ok(Usage::default()) };
-            match counted(tree.conn, tree.vol, node)? {
+            match counted_usage(tree.conn, tree.vol, node)? {
                 Some(usage) => Ok(usage),
-                None => Ok(total(&tree, node)?.usage()),
+                None => Ok(count_usage(&tree, node)?.usage()),
             }
         })
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::params;
 use stead_core::StoreError;
-use stead_core::name::escaped;
+use stead_core::name::escape_name;
 use stead_core::store::{ChangeKind, DisplacedContent, ProtectedNames};
 
 use super::super::fault::Result;
@@ -45,7 +45,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Refuses if an entry below `top` has to be left alone.
-    pub(super) fn check_spared(&self, top: i64, spare: Option<&ProtectedNames>) -> Result<()> {
+    pub(super) fn check_protected(&self, top: i64, spare: Option<&ProtectedNames>) -> Result<()> {
         let Some(spare) = spare.filter(|spare| !spare.globs.is_empty()) else { return Ok(()) };
         let mut directories: HashMap<i64, Vec<u8>> = HashMap::new();
         let mut check = |node: i64, parent: i64, name: &[u8], kind: EntryKind| -> Result<()> {
@@ -54,8 +54,8 @@ impl VirtualChange<'_, '_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
-            if spare.covers(&path, kind.port()) {
-                return Err(StoreError::Spared { path: escaped(&path).to_string() }.into());
+            if spare.covers(&path, kind.to_kind()) {
+                return Err(StoreError::Spared { path: escape_name(&path).to_string() }.into());
             }
             if kind == EntryKind::Directory {
                 directories.insert(node, path);
@@ -71,7 +71,7 @@ impl VirtualChange<'_, '_> {
         let mut rows = statement.query([self.volume.id, top])?;
         while let Some(row) = rows.next()? {
             let name = row.get_ref(2)?.as_blob().unwrap_or_default();
-            check(row.get(0)?, row.get(1)?, name, EntryKind::of(row.get(3)?)?)?;
+            check(row.get(0)?, row.get(1)?, name, EntryKind::from_code(row.get(3)?)?)?;
         }
         Ok(())
     }
@@ -81,11 +81,11 @@ impl VirtualChange<'_, '_> {
         if self.is_fork() {
             return self.delete_each_below(top, keep);
         }
-        let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
-        let count = self.collect(top)?;
-        self.check_wanted()?;
-        self.uncount(top)?;
-        let upto = self.kept_upto(keep)?;
+        let (conn, vol, version) = (self.conn(), self.volume.id, self.revision()?);
+        let count = self.collect_subtree(top)?;
+        self.check_cancelled()?;
+        self.subtract_collected(top)?;
+        let upto = self.history_limit(keep)?;
         conn.prepare_cached(
             "INSERT INTO entry_history
              SELECT vol, e.parent, e.name, e.node, kind, mode, size, created, modified, changed, content, since, ?2
@@ -93,28 +93,28 @@ impl VirtualChange<'_, '_> {
              WHERE since <= ?3",
         )?
         .execute([vol, version, upto])?;
-        self.check_wanted()?;
+        self.check_cancelled()?;
         // From the leaves upwards, as one would by hand.
         conn.prepare_cached(
             "INSERT INTO change(vol, ver, seq, what, node, parent, name)
              SELECT ?1, ?2, ?3 + ?4 - seq, ?5, node, parent, name FROM temp.subtree ORDER BY seq DESC",
         )?
-        .execute([vol, version, self.logged, count, feed::code(ChangeKind::Removed)])?;
+        .execute([vol, version, self.logged, count, feed::kind_code(ChangeKind::Removed)])?;
         self.logged += count;
-        self.check_wanted()?;
+        self.check_cancelled()?;
         conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND node IN (SELECT node FROM temp.subtree)")?
             .execute([vol])?;
-        self.scatter()
+        self.clear_subtree()
     }
 
     /// What was collected below a directory leaves it.
-    fn uncount(&mut self, top: i64) -> Result<()> {
+    fn subtract_collected(&mut self, top: i64) -> Result<()> {
         let roots = self.counted_roots();
         if roots.is_empty() {
             return Ok(());
         }
-        let amount = quota::total(&self.tree(), top)?;
-        self.leaves(top, amount)?;
+        let amount = quota::count_usage(&self.tree(), top)?;
+        self.subtract_usage(top, amount)?;
         for root in roots {
             let inside =
                 self.conn().prepare_cached("SELECT 1 FROM temp.subtree WHERE node = ?1")?.exists([root])?;
@@ -130,9 +130,9 @@ impl VirtualChange<'_, '_> {
         if self.is_fork() {
             return self.copy_each_below(top, copy);
         }
-        let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
-        let count = self.collect(top)?;
-        self.check_wanted()?;
+        let (conn, vol, version) = (self.conn(), self.volume.id, self.revision()?);
+        let count = self.collect_subtree(top)?;
+        self.check_cancelled()?;
         // The entry number n gets the n-th of these nodes, counted from 1.
         let before_first = self.writing.fresh_nodes(count)?.start - 1;
         conn.prepare_cached(
@@ -142,7 +142,7 @@ impl VirtualChange<'_, '_> {
              LEFT JOIN temp.subtree p ON p.node = s.parent",
         )?
         .execute(params![vol, version, before_first, copy, self.now()])?;
-        self.check_wanted()?;
+        self.check_cancelled()?;
         conn.prepare_cached(
             "INSERT INTO change(vol, ver, seq, what, node, parent, name)
              SELECT ?1, ?2, ?3 + s.seq - 1, ?4, ?5 + s.seq, coalesce(?5 + p.seq, ?6), s.name
@@ -152,23 +152,23 @@ impl VirtualChange<'_, '_> {
             vol,
             version,
             self.logged,
-            feed::code(ChangeKind::Created),
+            feed::kind_code(ChangeKind::Created),
             before_first,
             copy,
         ])?;
         self.logged += count;
-        self.scatter()
+        self.clear_subtree()
     }
 
     /// Removes everything below a directory of a fork, from the leaves upwards.
     fn delete_each_below(&mut self, top: i64, keep: DisplacedContent) -> Result<()> {
         for (row, name) in self.tree().below(top)?.into_iter().rev() {
-            self.check_wanted()?;
-            self.retire(&row, &name, keep)?;
-            self.leaves(row.parent, quota::UsageAmount::of(&row))?;
+            self.check_cancelled()?;
+            self.move_to_history(&row, &name, keep)?;
+            self.subtract_usage(row.parent, quota::UsageAmount::of(&row))?;
             self.forget_root(row.node)?;
-            self.vacate(row.parent, &name)?;
-            self.log(ChangeKind::Removed, row.node, row.parent, &name)?;
+            self.remove_or_hide(row.parent, &name)?;
+            self.log_change(ChangeKind::Removed, row.node, row.parent, &name)?;
         }
         Ok(())
     }
@@ -176,23 +176,23 @@ impl VirtualChange<'_, '_> {
     /// Copies everything below one directory of a fork into another, which is new.
     fn copy_each_below(&mut self, top: i64, copy: i64) -> Result<()> {
         let below = self.tree().below(top)?;
-        let (now, since) = (self.now(), self.version()?);
+        let (now, since) = (self.now(), self.revision()?);
         let nodes = self.writing.fresh_nodes(below.len() as i64)?;
         let mut copies = HashMap::from([(top, copy)]);
         for ((row, name), node) in below.iter().zip(nodes) {
-            self.check_wanted()?;
+            self.check_cancelled()?;
             copies.insert(row.node, node);
             let parent = copies.get(&row.parent).copied().unwrap_or(copy);
             let new = EntryRow { node, parent, created: now, changed: now, since, ..*row };
             self.insert(&new, name)?;
-            self.log(ChangeKind::Created, node, parent, name)?;
+            self.log_change(ChangeKind::Created, node, parent, name)?;
         }
         Ok(())
     }
 
     /// Notes what lies below a directory, numbered from 1, and counts it.
-    fn collect(&mut self, top: i64) -> Result<i64> {
-        self.scatter()?;
+    fn collect_subtree(&mut self, top: i64) -> Result<i64> {
+        self.clear_subtree()?;
         let count = self
             .conn()
             .prepare_cached(concat!(
@@ -204,7 +204,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Forgets the notes.
-    fn scatter(&mut self) -> Result<()> {
+    fn clear_subtree(&mut self) -> Result<()> {
         self.conn().prepare_cached("DELETE FROM temp.subtree")?.execute([])?;
         Ok(())
     }

@@ -10,7 +10,7 @@ use stead_core::store::{
 };
 
 use super::super::batch::WriteTransaction;
-use super::super::care::{PINNED_REVISIONS, readable};
+use super::super::care::{PINNED_REVISIONS, is_readable};
 use super::super::database::DatabaseInner;
 use super::super::fault::{Result, corrupt};
 use super::super::schema::HISTORY_FROM;
@@ -46,9 +46,9 @@ impl From<&CapturedParts> for StoredParts {
         // Workspaces begin at paths that are text.
         let text = |path: &StorePath| String::from_utf8_lossy(path.as_bytes()).into_owned();
         let extent = |extent: &CaptureScope| StoredExtent {
-            at: text(extent.at()),
-            from: text(extent.from()),
-            without: extent.without().patterns().to_vec(),
+            at: text(extent.root()),
+            from: text(extent.globs_base()),
+            without: extent.excluded().patterns().to_vec(),
         };
         let unread = parts.unread.iter().map(|path| path.as_bytes().to_vec()).collect();
         StoredParts { extents: parts.extents.into_iter().map(extent).collect(), unread }
@@ -56,12 +56,12 @@ impl From<&CapturedParts> for StoredParts {
 }
 
 impl StoredParts {
-    fn read(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|_| damaged())
+    fn parse(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|_| damaged_parts_error())
     }
 
     /// Both.
-    fn and(mut self, other: StoredParts) -> Self {
+    fn merged_with(mut self, other: StoredParts) -> Self {
         self.extents.extend(other.extents);
         self.unread.extend(other.unread);
         self.unread.sort();
@@ -75,9 +75,10 @@ impl StoredParts {
         StoredParts { extents: single, unread: self.unread }
     }
 
-    fn parts(self) -> Result<CapturedParts> {
+    fn into_parts(self) -> Result<CapturedParts> {
         let extent = |written: StoredExtent| {
-            let without = PathGlobs::new(&written.without, Anchor::AnyDirectory).map_err(|_| damaged())?;
+            let without =
+                PathGlobs::new(&written.without, Anchor::AnyDirectory).map_err(|_| damaged_parts_error())?;
             let path = |text: String| StorePath::from_checked(text);
             Ok(CaptureScope::new(path(written.at), path(written.from), without))
         };
@@ -86,7 +87,7 @@ impl StoredParts {
     }
 }
 
-fn damaged() -> super::super::fault::DatabaseError {
+fn damaged_parts_error() -> super::super::fault::DatabaseError {
     corrupt("what a snapshot holds of a directory can't be understood")
 }
 
@@ -100,20 +101,22 @@ pub(in super::super) struct FinishedCapture {
 
 impl CaptureVolume {
     /// Says that the directory has been taken in.
-    pub(crate) fn taken_in(&self, turn: CaptureTurn, parts: CapturedParts) -> Captured {
-        Captured::new(FinishedCapture { shared: Arc::clone(self.shared()), vol: self.vol, turn, parts })
+    pub(crate) fn finish_capture(&self, turn: CaptureTurn, parts: CapturedParts) -> Captured {
+        Captured::new(FinishedCapture { shared: Arc::clone(self.database()), vol: self.vol, turn, parts })
     }
 
     /// Which parts of the directory the shadow holds as of a version, if that can still be read.
-    pub(crate) fn held(&self, version: RevisionNumber) -> StoreResult<Option<CapturedParts>> {
+    pub(crate) fn parts_at(&self, version: RevisionNumber) -> StoreResult<Option<CapturedParts>> {
         let find = || -> Result<Option<CapturedParts>> {
-            let reader = self.shared().reader()?;
+            let reader = self.database().reader()?;
             let found: Option<String> = reader
                 .prepare_cached("SELECT parts FROM held WHERE vol = ?1 AND ver = ?2")?
                 .query_row([self.vol, version.0], |row| row.get(0))
                 .optional()?;
             match found {
-                Some(text) if readable(&reader, version.0)? => StoredParts::read(&text)?.parts().map(Some),
+                Some(text) if is_readable(&reader, version.0)? => {
+                    StoredParts::parse(&text)?.into_parts().map(Some)
+                }
                 _ => Ok(None),
             }
         };
@@ -123,7 +126,7 @@ impl CaptureVolume {
 
 /// Writes down, along with a snapshot, what a shadow holds as of its version. If someone else has begun to take the
 /// directory in meanwhile, it is a conflict.
-pub(in super::super) fn hold(
+pub(in super::super) fn record_capture(
     writing: &mut WriteTransaction<'_>,
     taken: &FinishedCapture,
     shared: &DatabaseInner,
@@ -143,8 +146,8 @@ pub(in super::super) fn hold(
         .query_row([*vol, version], |row| row.get(0))
         .optional()?;
     // The same state may be what two snapshots hold parts of.
-    let before = before.map(|text| StoredParts::read(&text)).transpose()?.unwrap_or_default();
-    let all = before.and(StoredParts::from(parts));
+    let before = before.map(|text| StoredParts::parse(&text)).transpose()?.unwrap_or_default();
+    let all = before.merged_with(StoredParts::from(parts));
     let text = serde_json::to_string(&all).expect("texts and numbers can be written as JSON");
     conn.prepare_cached("INSERT OR REPLACE INTO held(vol, ver, parts) VALUES (?1, ?2, ?3)")?
         .execute(params![vol, version, text])?;
@@ -152,7 +155,7 @@ pub(in super::super) fn hold(
 }
 
 /// Forgets which versions were a directory's that can't be read any more.
-pub(in super::super) fn forget_unheld(writing: &mut WriteTransaction<'_>) -> Result<()> {
+pub(in super::super) fn forget_unreadable_captures(writing: &mut WriteTransaction<'_>) -> Result<()> {
     let sql = format!(
         "DELETE FROM held WHERE ver < (SELECT value FROM meta WHERE id = ?1) AND ver NOT IN (SELECT version FROM ({PINNED_REVISIONS}))"
     );
@@ -162,7 +165,11 @@ pub(in super::super) fn forget_unheld(writing: &mut WriteTransaction<'_>) -> Res
 
 /// Makes a shadow again what it was at the newest version that is its directory's: what came after that belongs to no
 /// snapshot. Whoever has been taking the directory in since before `idle_since` does so no longer.
-pub(in super::super) fn let_go(writing: &mut WriteTransaction<'_>, vol: i64, idle_since: i64) -> Result<u64> {
+pub(in super::super) fn revert_unfinished_capture(
+    writing: &mut WriteTransaction<'_>,
+    vol: i64,
+    idle_since: i64,
+) -> Result<u64> {
     let conn = writing.conn;
     let mut statement = conn.prepare_cached("SELECT 1 FROM shadow WHERE vol = ?1 AND at <= ?2")?;
     if !statement.exists([vol, idle_since])? {
@@ -193,6 +200,6 @@ pub(in super::super) fn let_go(writing: &mut WriteTransaction<'_>, vol: i64, idl
            SELECT 1 FROM entry e WHERE e.vol = ?1 AND e.node = seen.node AND e.since = seen.since)",
     )?
     .execute([vol])?;
-    writing.move_directories()?;
+    writing.invalidate_directories()?;
     Ok((gone + passed - back) as u64)
 }

@@ -28,7 +28,9 @@ use super::row::{EntryKind, entries};
 
 pub(crate) use super::content::{CHUNK_SIZE, ContentHasher};
 pub(crate) use hold::CapturedParts;
-pub(super) use hold::{FinishedCapture, forget_unheld, hold, let_go};
+pub(super) use hold::{
+    FinishedCapture, forget_unreadable_captures, record_capture, revert_unfinished_capture,
+};
 pub(crate) use put::{CaptureNote, CaptureTurn};
 
 /// The shadow of a directory, as it is now or as of a version.
@@ -54,36 +56,36 @@ pub(crate) struct CapturedEntry {
 
 impl CapturedEntry {
     /// Whether its content is there, and not only its size.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn has_content(&self) -> bool {
         self.content.is_some() || self.size == 0
     }
 }
 
 impl Ledger {
     /// The shadow of the directory, if it has one.
-    pub(crate) fn shadow(&self) -> StoreResult<Option<CaptureVolume>> {
+    pub(crate) fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>> {
         let find = || -> Result<Option<i64>> {
-            let reader = self.shared().reader()?;
+            let reader = self.database().reader()?;
             let found = reader
                 .prepare_cached("SELECT vol FROM shadow WHERE ledger = ?1")?
                 .query_row([self.volume()], |row| row.get(0));
             Ok(found.optional()?)
         };
         let Some(vol) = find()? else { return Ok(None) };
-        let mut store = self.shadow_volume()?;
+        let mut store = self.open_capture_store()?;
         if store.volume.id != vol {
             // Another process has made it anew.
-            self.shared().forget_volumes();
-            store = self.shadow_volume()?;
+            self.database().forget_volumes();
+            store = self.open_capture_store()?;
         }
         Ok(Some(CaptureVolume { store, vol }))
     }
 
     /// The shadow of the directory, which is made if it has none.
-    pub(crate) fn begin_shadow(&self) -> StoreResult<CaptureVolume> {
-        let store = self.shadow_volume()?;
+    pub(crate) fn begin_capture_volume(&self) -> StoreResult<CaptureVolume> {
+        let store = self.open_capture_store()?;
         let (ledger, vol) = (self.volume(), store.volume.id);
-        self.shared().write(CommitSync::Staging, move |writing| {
+        self.database().write(CommitSync::Staging, move |writing| {
             writing
                 .conn
                 .prepare_cached("INSERT OR IGNORE INTO shadow(ledger, vol, turn, at) VALUES (?1, ?2, 0, ?3)")?
@@ -93,8 +95,8 @@ impl Ledger {
         Ok(CaptureVolume { store, vol })
     }
 
-    fn shadow_volume(&self) -> StoreResult<VirtualStore> {
-        Database(Arc::clone(self.shared())).volume(format!("{{\"shadow\":{}}}", self.volume()))
+    fn open_capture_store(&self) -> StoreResult<VirtualStore> {
+        Database(Arc::clone(self.database())).volume(format!("{{\"shadow\":{}}}", self.volume()))
     }
 }
 
@@ -109,8 +111,8 @@ impl CaptureVolume {
         &self.store
     }
 
-    fn shared(&self) -> &Arc<DatabaseInner> {
-        self.store.shared()
+    fn database(&self) -> &Arc<DatabaseInner> {
+        self.store.database_inner()
     }
 
     /// What is in a directory, sorted by name; nothing where there is no directory.
@@ -120,7 +122,7 @@ impl CaptureVolume {
                (SELECT s.tag FROM seen s WHERE s.vol = ?1 AND s.node = e.node AND s.since = e.since)",
             "e.parent = ?3 ORDER BY e.name"
         );
-        let known = self.store.snapshot(|snapshot| {
+        let known = self.store.read_transaction(|snapshot| {
             let directory = match snapshot.directory(place) {
                 Err(DatabaseError::Store(
                     StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_),
@@ -130,7 +132,7 @@ impl CaptureVolume {
                 found => found?,
             };
             let tree = snapshot.tree;
-            let mut statement = tree.conn.prepare_cached(tree.pick(SQL))?;
+            let mut statement = tree.conn.prepare_cached(tree.select_sql(SQL))?;
             let mut rows = statement.query(params![tree.vol, tree.as_of, directory])?;
             let mut known = Vec::new();
             while let Some(row) = rows.next()? {
@@ -138,7 +140,7 @@ impl CaptureVolume {
                 known.push(CapturedEntry {
                     name: row.get(0)?,
                     node: NodeId(row.get::<_, i64>(1)?.cast_unsigned()),
-                    kind: EntryKind::of(row.get(2)?)?.port(),
+                    kind: EntryKind::from_code(row.get(2)?)?.to_kind(),
                     mode: row.get(3)?,
                     size: row.get::<_, i64>(4)?.cast_unsigned(),
                     modified: Timestamp(row.get(5)?),
@@ -154,35 +156,38 @@ impl CaptureVolume {
     /// The hash of what it holds, if it is kept.
     pub(crate) fn hash(&self, known: &CapturedEntry) -> StoreResult<Option<[u8; 32]>> {
         match known.content {
-            Some(content) => Ok(Some(hash_of(self.shared(), content)?)),
+            Some(content) => Ok(Some(hash_of(self.database(), content)?)),
             None => Ok(None),
         }
     }
 
     /// What it holds, as the port names it.
-    pub(crate) fn past(&self, known: &CapturedEntry) -> Option<ContentRef> {
-        let (shared, size) = (Arc::clone(self.shared()), known.size.cast_signed());
+    pub(crate) fn content_ref(&self, known: &CapturedEntry) -> Option<ContentRef> {
+        let (shared, size) = (Arc::clone(self.database()), known.size.cast_signed());
         let kept = VirtualContentRef { shared, content: known.content, size };
         match known.content {
             _ if known.size == 0 => Some(ContentRef::new(ContentId::Empty, 0, kept)),
             None => None,
             Some(content) => {
-                let shared = Arc::clone(self.shared());
+                let shared = Arc::clone(self.database());
                 let find = move || hash_of(&shared, content).ok().map(ContentId::Hash);
-                Some(ContentRef::unhashed(known.size, kept, find))
+                Some(ContentRef::with_lazy_id(known.size, kept, find))
             }
         }
     }
 
     /// Opens content that a shadow holds.
     pub(crate) fn open(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.store.open_past(past)
+        self.store.open_content(past)
     }
 
     /// Content of which only the size is known.
-    pub(crate) fn unkept(&self, size: u64) -> Content {
-        let kept =
-            VirtualContentRef { shared: Arc::clone(self.shared()), content: None, size: size.cast_signed() };
+    pub(crate) fn size_only_content(&self, size: u64) -> Content {
+        let kept = VirtualContentRef {
+            shared: Arc::clone(self.database()),
+            content: None,
+            size: size.cast_signed(),
+        };
         Content::Past(ContentRef::new(ContentId::Empty, size, kept))
     }
 }
@@ -191,5 +196,5 @@ fn hash_of(shared: &DatabaseInner, content: i64) -> Result<[u8; 32]> {
     let reader = shared.reader()?;
     let mut statement = reader.prepare_cached("SELECT hash FROM content WHERE id = ?1")?;
     let hash = statement.query_row([content], |row| row.get(0)).optional()?;
-    hash.ok_or_else(content::missing)
+    hash.ok_or_else(content::missing_content_error)
 }

@@ -24,9 +24,9 @@ pub(crate) enum CaptureNote {
 
 impl CaptureVolume {
     /// Begins to take the directory in.
-    pub(crate) fn begin(&self) -> StoreResult<CaptureTurn> {
+    pub(crate) fn begin_capture(&self) -> StoreResult<CaptureTurn> {
         let vol = self.vol;
-        self.shared().write(CommitSync::Staging, move |writing| {
+        self.database().write(CommitSync::Staging, move |writing| {
             let turn = writing
                 .conn
                 .prepare_cached("UPDATE shadow SET turn = turn + 1, at = ?2 WHERE vol = ?1 RETURNING turn")?
@@ -37,7 +37,7 @@ impl CaptureVolume {
     }
 
     /// Notes what differs. Nothing of it is synced before the snapshot itself is.
-    pub(crate) fn put(
+    pub(crate) fn write_batch(
         &self,
         turn: CaptureTurn,
         operation: &Operation,
@@ -55,8 +55,8 @@ impl CaptureVolume {
             }
         }
         let change = Change::new(operation.clone(), steps);
-        let go_on = move |writing: &mut WriteTransaction<'_>| go_on(writing, vol, turn);
-        self.store.apply_along(CommitSync::Staging, change, go_on, move |writing, applied| {
+        let go_on = move |writing: &mut WriteTransaction<'_>| check_turn(writing, vol, turn);
+        self.store.apply_with(CommitSync::Staging, change, go_on, move |writing, applied| {
             let written = applied.outcomes.iter().zip(tags).filter_map(|(outcome, tag)| {
                 let (attr, tag) = (outcome.attr?, tag?);
                 Some((attr.node, tag))
@@ -75,7 +75,7 @@ impl CaptureVolume {
 }
 
 /// Makes sure that the turn is not over.
-fn go_on(writing: &mut WriteTransaction<'_>, vol: i64, turn: CaptureTurn) -> Result<()> {
+fn check_turn(writing: &mut WriteTransaction<'_>, vol: i64, turn: CaptureTurn) -> Result<()> {
     let goes_on = writing
         .conn
         .prepare_cached("UPDATE shadow SET at = ?3 WHERE vol = ?1 AND turn = ?2")?

@@ -23,8 +23,8 @@ use super::super::mask::{is_at_or_below, join, split};
 use super::face::{Fingerprint, LedgerEvent, LedgerEventKind};
 use super::past::ContentSource;
 use super::rows::LedgerRows;
-use super::stash::below;
-use super::{PhysicalHistory, stash_name};
+use super::stash::entries_below;
+use super::{PhysicalHistory, displaced_name};
 use crate::virtual_store::books::{Ledger, StoredLedgerRow};
 use top::QuerySubject;
 use track::{PassedMove, TrackedNode};
@@ -35,47 +35,47 @@ pub(super) use track::FIRST_REMOVED_NODE;
 const MAX_TRIES: usize = 4;
 
 impl PhysicalStore {
-    pub(in super::super) fn deeds_of(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
+    pub(in super::super) fn revisions_of(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         let keeping = &*self.keeping;
-        let Some(books) = keeping.books()? else {
+        let Some(books) = keeping.ledger()? else {
             return match &query.at {
                 Some(place) => self.stat_at(place).map(|_| RevisionSet::default()),
                 None => Ok(RevisionSet::default()),
             };
         };
-        books.flush()?;
+        books.write_finished()?;
         for _ in 1..MAX_TRIES {
-            let last = books.last()?;
-            if !books.pending()?.is_empty() {
+            let last = books.last_revision()?;
+            if !books.pending_intents()?.is_empty() {
                 // What is entered may not have happened yet. Whoever could have everything alone has waited for it.
-                drop(self.alone_if_staged()?);
+                drop(self.lock_tree_if_staged()?);
             }
-            let deeds = LedgerReplay::new(self, keeping, &books, query).deeds();
-            if books.last()? == last {
+            let deeds = LedgerReplay::new(self, keeping, &books, query).revisions();
+            if books.last_revision()? == last {
                 return deeds;
             }
         }
-        let _alone = self.alone_if_staged()?;
-        LedgerReplay::new(self, keeping, &books, query).deeds()
+        let _alone = self.lock_tree_if_staged()?;
+        LedgerReplay::new(self, keeping, &books, query).revisions()
     }
 
     /// Holds everything alone, if this process has a staging area: without one it can't wait for the others.
-    fn alone_if_staged(&self) -> StoreResult<Option<TreeLock<'_>>> {
-        self.staged().map_or(Ok(None), |shop| shop.locks.alone())
+    fn lock_tree_if_staged(&self) -> StoreResult<Option<TreeLock<'_>>> {
+        self.staging_if_open().map_or(Ok(None), |shop| shop.locks.lock_tree())
     }
 }
 
 impl PhysicalStore {
-    pub(in super::super) fn standing_of(
+    pub(in super::super) fn undoable_operations_of(
         &self,
         agent: &str,
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        match self.books()? {
+        match self.ledger()? {
             Some(books) => {
-                books.flush()?;
-                books.standing(agent, since, limit)
+                books.write_finished()?;
+                books.undoable_operations(agent, since, limit)
             }
             None => Ok(Vec::new()),
         }
@@ -141,12 +141,12 @@ impl<'a> LedgerReplay<'a> {
         }
     }
 
-    fn deeds(mut self) -> StoreResult<RevisionSet> {
+    fn revisions(mut self) -> StoreResult<RevisionSet> {
         if let Some(place) = &self.query.at {
-            self.top = self.find_top(place)?;
+            self.top = self.find_subject(place)?;
         }
         let mut found = RevisionSet::default();
-        let Some(oldest) = self.books.oldest(self.query)? else { return Ok(found) };
+        let Some(oldest) = self.books.oldest_revision(self.query)? else { return Ok(found) };
         let mut sieve = PathFilter::new(&self.query.below);
         let mut rows = LedgerRows::new(self.books);
         let mut next = rows.next()?;
@@ -156,13 +156,13 @@ impl<'a> LedgerReplay<'a> {
                 break;
             }
             let operation = match version <= self.query.upto.0 {
-                true => self.books.operation(version)?.filter(|operation| self.query.wants(operation)),
+                true => self.books.operation(version)?.filter(|operation| self.query.matches(operation)),
                 false => None,
             };
             let mut lines = NodeChanges::default();
             let mut row = Some(told);
             while let Some(told) = row.take_if(|told| told.version == version) {
-                self.pass(&told, operation.is_some().then_some(&mut lines))?;
+                self.rewind_row(&told, operation.is_some().then_some(&mut lines))?;
                 row = rows.next()?;
             }
             next = row;
@@ -171,11 +171,11 @@ impl<'a> LedgerReplay<'a> {
             lines.retain(|line| line.before.is_some() || line.after.is_some());
             lines.retain(|line| {
                 sieve
-                    .takes(line, || Ok::<_, Infallible>(self.path_now(line.node)))
+                    .matches(line, || Ok::<_, Infallible>(self.path_now(line.node)))
                     .unwrap_or_else(|never| match never {})
             });
             if let Some(operation) = operation.filter(|_| !lines.is_empty()) {
-                let (undoes, undone) = self.books.taken_back(&operation)?;
+                let (undoes, undone) = self.books.undo_links(&operation)?;
                 let version = RevisionNumber(version);
                 found.deeds.push(Revision { version, operation, lines, blind_at: None, undoes, undone });
             }
@@ -188,13 +188,13 @@ impl<'a> LedgerReplay<'a> {
     /// Where a node is now, if it is anywhere.
     fn path_now(&self, node: NodeId) -> Option<StorePath> {
         let path = self.there.get(&node)?;
-        self.stat(path)?;
+        self.stat_now(path)?;
         Some(StorePath::from_checked(path.clone()))
     }
 
     /// Goes back over one entry.
-    fn pass(&mut self, told: &StoredLedgerRow, lines: Option<&mut NodeChanges>) -> StoreResult<()> {
-        let said = LedgerEvent::of(told)?;
+    fn rewind_row(&mut self, told: &StoredLedgerRow, lines: Option<&mut NodeChanges>) -> StoreResult<()> {
+        let said = LedgerEvent::from_row(told)?;
         let row = (told.version, told.row.seq);
         if let QuerySubject::Gone(at, path) = &self.top
             && *at == row
@@ -204,20 +204,20 @@ impl<'a> LedgerReplay<'a> {
         let mut ignored = NodeChanges::default();
         let lines = lines.unwrap_or(&mut ignored);
         match said.what {
-            LedgerEventKind::Placed => self.pass_placed(&said, row, lines),
-            LedgerEventKind::Removed => self.pass_removed(&said, row, told.hash, lines),
-            LedgerEventKind::Moved => self.pass_moved(&said, row, lines),
-            LedgerEventKind::Crossed => self.pass_crossed(&said, row, lines),
+            LedgerEventKind::Placed => self.rewind_placed(&said, row, lines),
+            LedgerEventKind::Removed => self.rewind_removed(&said, row, told.hash, lines),
+            LedgerEventKind::Moved => self.rewind_moved(&said, row, lines),
+            LedgerEventKind::Crossed => self.rewind_exchanged(&said, row, lines),
             LedgerEventKind::Replaced | LedgerEventKind::Patched | LedgerEventKind::Dressed => {
-                self.pass_written(&said, row, told.hash, lines);
+                self.rewind_written(&said, row, told.hash, lines);
             }
         }
         Ok(())
     }
 
-    fn pass_placed(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
-        let track = self.after(said, row);
-        let after = self.state(&track, &said.path);
+    fn rewind_placed(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
+        let track = self.tracked_after(said, row);
+        let after = self.state_of(&track, &said.path);
         if let Some(node) = said.detail.returns.filter(|node| *node >= FIRST_REMOVED_NODE) {
             self.returned.insert(NodeId(node), track.node);
         }
@@ -229,58 +229,59 @@ impl<'a> LedgerReplay<'a> {
         {
             self.top = QuerySubject::Before;
         }
-        self.take(&said.path);
+        self.take_subtree(&said.path);
         self.tracks.insert(said.path.clone(), None);
         if track.face.kind == NodeKind::Directory {
             self.passed.push(PassedMove::Placed(said.path.clone()));
         }
     }
 
-    fn pass_removed(
+    fn rewind_removed(
         &mut self,
         said: &LedgerEvent,
         row: (i64, i64),
         hash: Option<[u8; 32]>,
         lines: &mut NodeChanges,
     ) {
-        self.take(&said.path);
-        let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
+        self.take_subtree(&said.path);
+        let stash = self.keeping.stat_displaced(row, b"").filter(|_| said.stashed);
         if said.detail.before.is_none_or(|before| before.kind == NodeKind::Directory) {
             let stashed = stash.is_some();
             self.passed.push(PassedMove::Removed { path: said.path.clone(), row, stashed });
         }
         let mut paths = vec![said.path.clone()];
         if stash.is_some_and(|stat| stat.is_dir()) {
-            let name = stash_name(row.0, row.1);
+            let name = displaced_name(row.0, row.1);
             // It may be let go right now.
-            let past = self.keeping.past_of(row);
-            let found = past.and_then(|past| below(past, name.as_bytes())).unwrap_or_default();
+            let past = self.keeping.displaced_dir_of(row);
+            let found = past.and_then(|past| entries_below(past, name.as_bytes())).unwrap_or_default();
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
         }
         if let Some(before) = said.detail.before {
-            let same = stash.is_some_and(|stat| stat.is_dir() || Fingerprint::of(&stat).holds_same(&before));
-            let content = same.then(|| ContentSource::stashed(row, Vec::new(), &before));
-            let track = TrackedNode { node: self.gone(row, b""), face: before, content, hash };
+            let same =
+                stash.is_some_and(|stat| stat.is_dir() || Fingerprint::of(&stat).has_same_content(&before));
+            let content = same.then(|| ContentSource::displaced(row, Vec::new(), &before));
+            let track = TrackedNode { node: self.removed_node(row, b""), face: before, content, hash };
             self.tracks.insert(said.path.clone(), Some(track));
         }
         for path in paths {
             if self.wants(&path)
-                && let Some(track) = self.track(&path)
+                && let Some(track) = self.tracked_at(&path)
             {
-                let before = self.state(&track, &path);
+                let before = self.state_of(&track, &path);
                 lines.add(track.node, Some(before), None);
             }
         }
     }
 
-    fn pass_moved(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
+    fn rewind_moved(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
         let (from, to) = (said.path.clone(), said.other.clone().unwrap_or_default());
-        let track = self.left(&to, said.detail.before, row);
-        let after = self.state(&track, &to);
+        let track = self.tracked_left_at(&to, said.detail.before, row);
+        let after = self.state_of(&track, &to);
         let mut wanted = self.wants(&to);
-        let below_to = self.take(&to);
-        self.take(&from);
-        self.put(&from, below_to);
+        let below_to = self.take_subtree(&to);
+        self.take_subtree(&from);
+        self.put_subtree(&from, below_to);
         if let QuerySubject::At(top) = &mut self.top
             && is_at_or_below(top, &to)
         {
@@ -292,21 +293,21 @@ impl<'a> LedgerReplay<'a> {
         }
         wanted |= self.wants(&from);
         if wanted {
-            let before = self.state(&track, &from);
+            let before = self.state_of(&track, &from);
             lines.add(track.node, Some(before), Some(after));
         }
     }
 
-    fn pass_crossed(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
+    fn rewind_exchanged(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
         let (from, to) = (said.path.clone(), said.other.clone().unwrap_or_default());
         // What was at `from` is at `to` after it, and the other way round.
-        let one = self.left(&to, said.detail.before, row);
-        let other = self.left(&from, said.detail.after, (row.0, !row.1));
-        let after = [self.state(&one, &to), self.state(&other, &from)];
+        let one = self.tracked_left_at(&to, said.detail.before, row);
+        let other = self.tracked_left_at(&from, said.detail.after, (row.0, !row.1));
+        let after = [self.state_of(&one, &to), self.state_of(&other, &from)];
         let mut wanted = [self.wants(&to), self.wants(&from)];
-        let (below_to, below_from) = (self.take(&to), self.take(&from));
-        self.put(&from, below_to);
-        self.put(&to, below_from);
+        let (below_to, below_from) = (self.take_subtree(&to), self.take_subtree(&from));
+        self.put_subtree(&from, below_to);
+        self.put_subtree(&to, below_from);
         if let QuerySubject::At(top) = &mut self.top {
             if is_at_or_below(top, &to) {
                 *top = [&from, &top[to.len()..]].concat();
@@ -323,21 +324,21 @@ impl<'a> LedgerReplay<'a> {
             [(one, from), (other, to)].into_iter().zip(after.into_iter().zip(wanted))
         {
             if wanted {
-                let before = self.state(&track, &path);
+                let before = self.state_of(&track, &path);
                 lines.add(track.node, Some(before), Some(after));
             }
         }
     }
 
-    fn pass_written(
+    fn rewind_written(
         &mut self,
         said: &LedgerEvent,
         row: (i64, i64),
         hash: Option<[u8; 32]>,
         lines: &mut NodeChanges,
     ) {
-        let mut track = self.after(said, row);
-        let after = self.state(&track, &said.path);
+        let mut track = self.tracked_after(said, row);
+        let after = self.state_of(&track, &said.path);
         let Some(before) = said.detail.before else { return };
         let another = before.kind != track.face.kind;
         if another {
@@ -345,19 +346,20 @@ impl<'a> LedgerReplay<'a> {
             if self.wants(&said.path) {
                 lines.add(track.node, None, Some(after.clone()));
             }
-            track.node = self.gone(row, b"");
+            track.node = self.removed_node(row, b"");
         }
         match (said.what, &said.detail.patch) {
             (LedgerEventKind::Replaced, _) => {
-                let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
-                let same = stash.is_some_and(|stat| Fingerprint::of(&stat).holds_same(&before));
-                track.content = same.then(|| ContentSource::stashed(row, Vec::new(), &before));
+                let stash = self.keeping.stat_displaced(row, b"").filter(|_| said.stashed);
+                let same = stash.is_some_and(|stat| Fingerprint::of(&stat).has_same_content(&before));
+                track.content = same.then(|| ContentSource::displaced(row, Vec::new(), &before));
                 track.hash = hash;
             }
             (LedgerEventKind::Patched, Some(replaced)) => {
-                let known =
-                    replaced.pieces.is_empty() || (said.stashed && self.keeping.stashed(row, b"").is_some());
-                track.content = track.content.filter(|_| known).map(|content| content.before(row, replaced));
+                let known = replaced.pieces.is_empty()
+                    || (said.stashed && self.keeping.stat_displaced(row, b"").is_some());
+                track.content =
+                    track.content.filter(|_| known).map(|content| content.before_patch(row, replaced));
                 track.hash = None;
             }
             _ => {}
@@ -365,7 +367,7 @@ impl<'a> LedgerReplay<'a> {
         track.face = before;
         self.tracks.insert(said.path.clone(), Some(track.clone()));
         if self.wants(&said.path) {
-            let before = self.state(&track, &said.path);
+            let before = self.state_of(&track, &said.path);
             lines.add(track.node, Some(before), (!another).then_some(after));
         }
     }
@@ -383,20 +385,20 @@ impl<'a> LedgerReplay<'a> {
             }
             if node == NodeId::ROOT {
                 if let Ok(stat) = host::stat(&self.store.root.dir) {
-                    let now = CurrentNode { path: StorePath::here(), state: None, tag: stat.tag() };
+                    let now = CurrentNode { path: StorePath::empty(), state: None, tag: stat.tag() };
                     found.now.insert(node, now);
                 }
                 continue;
             }
             let Some(path) = self.there.get(&node) else { continue };
-            let Some(stat) = self.stat(path) else { continue };
+            let Some(stat) = self.stat_now(path) else { continue };
             let face = Fingerprint::of(&stat);
             let parent = match split(path).0 {
                 b"" => NodeId::ROOT,
-                parent => self.stat(parent).map_or(NodeId::ROOT, |stat| NodeId(stat.ino)),
+                parent => self.stat_now(parent).map_or(NodeId::ROOT, |stat| NodeId(stat.ino)),
             };
-            let content = Some(ContentSource::there(path.clone(), face));
-            let state = self.state_in(&TrackedNode { node, face, content, hash: None }, parent, path);
+            let content = Some(ContentSource::in_tree(path.clone(), face));
+            let state = self.state_in_parent(&TrackedNode { node, face, content, hash: None }, parent, path);
             let path = StorePath::from_checked(path.clone());
             found.now.insert(node, CurrentNode { path, state: Some(state), tag: stat.tag() });
         }

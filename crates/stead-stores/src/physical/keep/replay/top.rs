@@ -28,7 +28,7 @@ impl LedgerReplay<'_> {
     }
 
     /// What lies at a place, or lay there last.
-    pub(super) fn find_top(&self, place: &NodePath) -> StoreResult<QuerySubject> {
+    pub(super) fn find_subject(&self, place: &NodePath) -> StoreResult<QuerySubject> {
         let mut path = place.path.as_bytes().to_vec();
         if place.from != NodeId::ROOT {
             let from = self.store.nodes.path(place.from.0).ok_or(StoreError::NotFound)?;
@@ -37,13 +37,13 @@ impl LedgerReplay<'_> {
         if path.is_empty() {
             return Ok(QuerySubject::Everything);
         }
-        if self.stat(&path).is_some() {
+        if self.stat_now(&path).is_some() {
             return Ok(QuerySubject::At(path));
         }
         let mut rows = LedgerRows::new(self.books);
         let mut newer: Vec<(LedgerEvent, (i64, i64))> = Vec::new();
         while let Some(told) = rows.next()? {
-            let (said, row) = (LedgerEvent::of(&told)?, (told.version, told.row.seq));
+            let (said, row) = (LedgerEvent::from_row(&told)?, (told.version, told.row.seq));
             let ends = match said.what {
                 LedgerEventKind::Removed | LedgerEventKind::Moved => is_at_or_below(&path, &said.path),
                 LedgerEventKind::Crossed => {
@@ -57,7 +57,7 @@ impl LedgerReplay<'_> {
             };
             newer.push((said, row));
             if ends {
-                return Ok(follow(path, newer));
+                return Ok(follow_to_now(path, newer));
             }
         }
         Err(StoreError::NotFound)
@@ -65,7 +65,7 @@ impl LedgerReplay<'_> {
 }
 
 /// Where something is now that was at `path` before the last of these entries, which come newest first.
-fn follow(mut path: Vec<u8>, entries: Vec<(LedgerEvent, (i64, i64))>) -> QuerySubject {
+fn follow_to_now(mut path: Vec<u8>, entries: Vec<(LedgerEvent, (i64, i64))>) -> QuerySubject {
     for (said, row) in entries.iter().rev() {
         let other = said.other.as_deref().unwrap_or_default();
         match said.what {

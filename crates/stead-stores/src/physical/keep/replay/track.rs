@@ -47,21 +47,28 @@ enum TracedLocation {
 
 impl LedgerReplay<'_> {
     /// The track of what an entry put at its own path.
-    pub(super) fn after(&mut self, said: &LedgerEvent, row: (i64, i64)) -> TrackedNode {
-        self.left(&said.path, said.detail.after, row)
+    pub(super) fn tracked_after(&mut self, said: &LedgerEvent, row: (i64, i64)) -> TrackedNode {
+        self.tracked_left_at(&said.path, said.detail.after, row)
     }
 
     /// The track of what an entry left at a path, where it had this face.
-    pub(super) fn left(&mut self, at: &[u8], face: Option<Fingerprint>, row: (i64, i64)) -> TrackedNode {
-        let track = match (self.track(at), face) {
-            (Some(track), Some(face)) if track.face.holds_same(&face) || face.kind == NodeKind::Directory => {
+    pub(super) fn tracked_left_at(
+        &mut self,
+        at: &[u8],
+        face: Option<Fingerprint>,
+        row: (i64, i64),
+    ) -> TrackedNode {
+        let track = match (self.tracked_at(at), face) {
+            (Some(track), Some(face))
+                if track.face.has_same_content(&face) || face.kind == NodeKind::Directory =>
+            {
                 TrackedNode { face, ..track }
             }
             // Another program has been there since.
             (Some(track), Some(face)) => TrackedNode { node: track.node, face, content: None, hash: None },
             (Some(track), None) => track,
             (None, face) => TrackedNode {
-                node: self.gone(row, at),
+                node: self.removed_node(row, at),
                 face: face.unwrap_or(UNKNOWN_FINGERPRINT),
                 content: None,
                 hash: None,
@@ -72,23 +79,23 @@ impl LedgerReplay<'_> {
     }
 
     /// What is at a path at this time, if anything is known to be.
-    pub(super) fn track(&mut self, path: &[u8]) -> Option<TrackedNode> {
+    pub(super) fn tracked_at(&mut self, path: &[u8]) -> Option<TrackedNode> {
         if let Some(known) = self.tracks.get(path) {
             return known.clone();
         }
         let track = match self.trace(path) {
             TracedLocation::There(now) => {
-                let face = Fingerprint::of(&self.stat(&now)?);
-                let node = self.node_there(face.ino, &now);
-                TrackedNode { node, face, content: Some(ContentSource::there(now, face)), hash: None }
+                let face = Fingerprint::of(&self.stat_now(&now)?);
+                let node = self.present_node(face.ino, &now);
+                TrackedNode { node, face, content: Some(ContentSource::in_tree(now, face)), hash: None }
             }
             TracedLocation::Stashed(row, below) => {
-                let face = Fingerprint::of(&self.keeping.stashed(row, &below)?);
-                let node = self.gone(row, &below);
+                let face = Fingerprint::of(&self.keeping.stat_displaced(row, &below)?);
+                let node = self.removed_node(row, &below);
                 TrackedNode {
                     node,
                     face,
-                    content: Some(ContentSource::stashed(row, below, &face)),
+                    content: Some(ContentSource::displaced(row, below, &face)),
                     hash: None,
                 }
             }
@@ -124,7 +131,7 @@ impl LedgerReplay<'_> {
     }
 
     /// What is on the disk now.
-    pub(super) fn stat(&self, path: &[u8]) -> Option<HostStat> {
+    pub(super) fn stat_now(&self, path: &[u8]) -> Option<HostStat> {
         if self.store.mask.hides(path) {
             return None;
         }
@@ -142,25 +149,25 @@ impl LedgerReplay<'_> {
     }
 
     /// The node of something that is there: its inode, unless something else with that inode was named before.
-    fn node_there(&mut self, ino: u64, path: &[u8]) -> NodeId {
+    fn present_node(&mut self, ino: u64, path: &[u8]) -> NodeId {
         let node = NodeId(ino);
         let known = self.there.entry(node).or_insert_with(|| path.to_vec());
         if **known == *path {
             return node;
         }
-        let node = gone((i64::MAX, 0), path);
+        let node = removed_node_id((i64::MAX, 0), path);
         self.there.insert(node, path.to_vec());
         node
     }
 
     /// The node of something that went with an entry.
-    pub(super) fn gone(&self, row: (i64, i64), below: &[u8]) -> NodeId {
-        let node = gone(row, below);
+    pub(super) fn removed_node(&self, row: (i64, i64), below: &[u8]) -> NodeId {
+        let node = removed_node_id(row, below);
         self.returned.get(&node).copied().unwrap_or(node)
     }
 
     /// Takes all that is known at a path and below it.
-    pub(super) fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<TrackedNode>)> {
+    pub(super) fn take_subtree(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<TrackedNode>)> {
         // What lies below begins with `path/`, and `0` is what follows `/`.
         let below = [path, b"/"].concat()..[path, b"0"].concat();
         let keys = self.tracks.range(below).map(|(key, _)| key.clone());
@@ -169,30 +176,30 @@ impl LedgerReplay<'_> {
         taken.map(|(key, track)| (key[path.len()..].to_vec(), track)).collect()
     }
 
-    pub(super) fn put(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<TrackedNode>)>) {
+    pub(super) fn put_subtree(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<TrackedNode>)>) {
         self.tracks.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
     }
 
     /// The node of a directory at this time.
-    fn directory(&mut self, path: &[u8]) -> NodeId {
+    fn directory_node(&mut self, path: &[u8]) -> NodeId {
         if path.is_empty() {
             return NodeId::ROOT;
         }
-        self.track(path).map_or_else(|| gone((i64::MAX, 1), path), |track| track.node)
+        self.tracked_at(path).map_or_else(|| removed_node_id((i64::MAX, 1), path), |track| track.node)
     }
 
-    pub(super) fn state(&mut self, track: &TrackedNode, path: &[u8]) -> NodeState {
+    pub(super) fn state_of(&mut self, track: &TrackedNode, path: &[u8]) -> NodeState {
         let (parent, name) = split(path);
-        let parent = self.directory(parent);
+        let parent = self.directory_node(parent);
         debug_assert!(!name.is_empty(), "the root has no state");
-        self.state_in(track, parent, path)
+        self.state_in_parent(track, parent, path)
     }
 
-    pub(super) fn state_in(&self, track: &TrackedNode, parent: NodeId, path: &[u8]) -> NodeState {
+    pub(super) fn state_in_parent(&self, track: &TrackedNode, parent: NodeId, path: &[u8]) -> NodeState {
         let TrackedNode { face, content, hash, .. } = track;
         let content = match face.kind {
             NodeKind::File | NodeKind::Symlink => {
-                content.as_ref().and_then(|content| content.past(self.store, *hash, face.size))
+                content.as_ref().and_then(|content| content.content_ref(self.store, *hash, face.size))
             }
             NodeKind::Directory | NodeKind::Special(_) => None,
         };
@@ -210,7 +217,7 @@ impl LedgerReplay<'_> {
 }
 
 /// The node of something that is not there any more: always the same one for the same thing.
-fn gone((version, seq): (i64, i64), below: &[u8]) -> NodeId {
+fn removed_node_id((version, seq): (i64, i64), below: &[u8]) -> NodeId {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&version.to_le_bytes()).update(&seq.to_le_bytes()).update(below);
     let bytes = hasher.finalize();

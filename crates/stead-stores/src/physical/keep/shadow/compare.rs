@@ -17,7 +17,7 @@ use super::super::super::PhysicalStore;
 use super::super::face::Fingerprint;
 use super::super::past::ContentSource;
 use super::super::replay::FIRST_REMOVED_NODE;
-use super::{judge, pairs};
+use super::{coverage_of, pair_by_name};
 use crate::virtual_store::shadow::{CaptureVolume, CapturedEntry, CapturedParts};
 
 pub(super) struct CaptureComparison<'a> {
@@ -48,18 +48,22 @@ impl<'a> CaptureComparison<'a> {
     }
 
     /// What differs at these paths and below.
-    pub(super) fn deeds(mut self, version: RevisionNumber, below: &[StorePath]) -> StoreResult<RevisionSet> {
+    pub(super) fn revisions(
+        mut self,
+        version: RevisionNumber,
+        below: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
         let attr = self.store.stat(&NodePath::root())?;
         let then = Some((NodeId::ROOT, NodePath::root()));
         let now = Some((NodeId::ROOT, attr));
-        let root = DirectoryPair { path: StorePath::here(), then, now, above: None };
+        let root = DirectoryPair { path: StorePath::empty(), then, now, above: None };
         let inside = |path: &StorePath, index: usize| {
             let others = below.iter().enumerate().filter(|(other, _)| *other != index);
             others.into_iter().any(|(other, top)| path.is_at_or_below(top) && (path != top || other < index))
         };
         for (_, top) in below.iter().enumerate().filter(|(index, top)| !inside(top, *index)) {
             let way: Vec<&[u8]> = top.components().collect();
-            self.level(&root, &way)?;
+            self.compare_directory(&root, &way)?;
         }
         if self.lines.is_empty() {
             return Ok(RevisionSet::default());
@@ -76,9 +80,9 @@ impl<'a> CaptureComparison<'a> {
     }
 
     /// What is in a directory; only the first name of the way, where there is one.
-    fn level(&mut self, level: &DirectoryPair<'_>, way: &[&[u8]]) -> StoreResult<()> {
+    fn compare_directory(&mut self, level: &DirectoryPair<'_>, way: &[&[u8]]) -> StoreResult<()> {
         let there = match &level.now {
-            Some(_) => match self.store.list(&NodePath::path(level.path.clone()), &Page::ALL) {
+            Some(_) => match self.store.list(&NodePath::from_root(level.path.clone()), &Page::ALL) {
                 Ok(listing) => listing.entries,
                 Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
                 Err(error @ StoreError::Unavailable { .. }) => return Err(error),
@@ -91,24 +95,24 @@ impl<'a> CaptureComparison<'a> {
             Some((_, place)) => self.shadow.children(place)?,
             None => Vec::new(),
         };
-        for (name, known, there) in pairs(known, there) {
+        for (name, known, there) in pair_by_name(known, there) {
             if way.first().is_some_and(|wanted| **wanted != *name) {
                 continue;
             }
             let path = level.path.child(&name);
-            let covers = |kind| judge(self.parts, &path, kind);
+            let covers = |kind| coverage_of(self.parts, &path, kind);
             let on_the_way = way.len() > 1;
             let known = known.filter(|known| on_the_way || covers(known.kind) != Coverage::No);
             let there = there.filter(|attr| {
                 !matches!(attr.kind, NodeKind::Special(_))
                     && (on_the_way || covers(attr.kind) != Coverage::No)
             });
-            self.one(level, path, known, there, way.get(1..).unwrap_or_default())?;
+            self.compare_entry(level, path, known, there, way.get(1..).unwrap_or_default())?;
         }
         Ok(())
     }
 
-    fn one(
+    fn compare_entry(
         &mut self,
         level: &DirectoryPair<'_>,
         path: StorePath,
@@ -118,35 +122,35 @@ impl<'a> CaptureComparison<'a> {
     ) -> StoreResult<()> {
         match (known, there) {
             (Some(known), Some(attr)) if known.kind == attr.kind => {
-                let node = self.node(&attr, &path);
+                let node = self.present_node(&attr, &path);
                 if !is_same(&known, &attr) {
-                    let before = self.then(level, &path, &known);
-                    let after = self.after(level, &path, &attr, node);
+                    let before = self.captured_state(level, &path, &known);
+                    let after = self.current_state(level, &path, &attr, node);
                     self.lines.push(NodeChange { node, before: Some(before), after: Some(after) });
                 }
-                let then = Some((node, NodePath::node(known.node)));
-                self.deeper(level, path, attr.kind, then, Some((node, attr)), way)
+                let then = Some((node, NodePath::of_node(known.node)));
+                self.compare_below(level, path, attr.kind, then, Some((node, attr)), way)
             }
             (known, there) => {
                 if let Some(attr) = there {
-                    let node = self.node(&attr, &path);
-                    let after = self.after(level, &path, &attr, node);
+                    let node = self.present_node(&attr, &path);
+                    let after = self.current_state(level, &path, &attr, node);
                     self.lines.push(NodeChange { node, before: None, after: Some(after) });
-                    self.deeper(level, path.clone(), attr.kind, None, Some((node, attr)), way)?;
+                    self.compare_below(level, path.clone(), attr.kind, None, Some((node, attr)), way)?;
                 }
                 if let Some(known) = known {
-                    let node = gone(&known);
-                    let before = self.then(level, &path, &known);
+                    let node = removed_node_id(&known);
+                    let before = self.captured_state(level, &path, &known);
                     self.lines.push(NodeChange { node, before: Some(before), after: None });
-                    let then = Some((node, NodePath::node(known.node)));
-                    self.deeper(level, path, known.kind, then, None, way)?;
+                    let then = Some((node, NodePath::of_node(known.node)));
+                    self.compare_below(level, path, known.kind, then, None, way)?;
                 }
                 Ok(())
             }
         }
     }
 
-    fn deeper(
+    fn compare_below(
         &mut self,
         level: &DirectoryPair<'_>,
         path: StorePath,
@@ -155,25 +159,30 @@ impl<'a> CaptureComparison<'a> {
         now: Option<(NodeId, Attr)>,
         way: &[&[u8]],
     ) -> StoreResult<()> {
-        let covered = judge(self.parts, &path, kind);
+        let covered = coverage_of(self.parts, &path, kind);
         if kind != NodeKind::Directory || covered != Coverage::Yes && way.is_empty() {
             return Ok(());
         }
-        self.level(&DirectoryPair { path, then, now, above: Some(level) }, way)
+        self.compare_directory(&DirectoryPair { path, then, now, above: Some(level) }, way)
     }
 
     /// The node of something that is there: its inode, unless something else with that inode was named before.
-    fn node(&mut self, attr: &Attr, path: &StorePath) -> NodeId {
+    fn present_node(&mut self, attr: &Attr, path: &StorePath) -> NodeId {
         let known = self.there.entry(attr.node).or_insert_with(|| path.clone());
         if known == path {
             return attr.node;
         }
-        NodeId(FIRST_REMOVED_NODE | start_of(blake3::Hasher::new().update(b"there").update(path.as_bytes())))
+        NodeId(FIRST_REMOVED_NODE | first_u64(blake3::Hasher::new().update(b"there").update(path.as_bytes())))
     }
 
     /// A state as of the snapshot.
-    fn then(&mut self, level: &DirectoryPair<'_>, path: &StorePath, known: &CapturedEntry) -> NodeState {
-        self.name(level);
+    fn captured_state(
+        &mut self,
+        level: &DirectoryPair<'_>,
+        path: &StorePath,
+        known: &CapturedEntry,
+    ) -> NodeState {
+        self.note_directory_now(level);
         NodeState {
             parent: level.then.as_ref().map_or(NodeId::ROOT, |(node, _)| *node),
             name: known.name.clone(),
@@ -182,45 +191,52 @@ impl<'a> CaptureComparison<'a> {
             mode: known.mode,
             modified: known.modified,
             size: known.size,
-            content: if known.kind == NodeKind::Directory { None } else { self.shadow.past(known) },
+            content: if known.kind == NodeKind::Directory { None } else { self.shadow.content_ref(known) },
         }
     }
 
     /// A state of now, which is what has become of it as well.
-    fn after(&mut self, level: &DirectoryPair<'_>, path: &StorePath, attr: &Attr, node: NodeId) -> NodeState {
-        self.name(level);
+    fn current_state(
+        &mut self,
+        level: &DirectoryPair<'_>,
+        path: &StorePath,
+        attr: &Attr,
+        node: NodeId,
+    ) -> NodeState {
+        self.note_directory_now(level);
         let parent = level.now.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
-        let state = self.state(path, attr, parent);
+        let state = self.state_of(path, attr, parent);
         let now = CurrentNode { path: path.clone(), state: Some(state.clone()), tag: attr.tag };
         self.now.insert(node, now);
         state
     }
 
     /// Says what a directory is now that something is told of.
-    fn name(&mut self, level: &DirectoryPair<'_>) {
+    fn note_directory_now(&mut self, level: &DirectoryPair<'_>) {
         let Some((node, attr)) = level.now else { return };
         if self.now.contains_key(&node) {
             return;
         }
         let state = level.above.map(|above| {
             let parent = above.now.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
-            self.state(&level.path, &attr, parent)
+            self.state_of(&level.path, &attr, parent)
         });
         self.now.insert(node, CurrentNode { path: level.path.clone(), state, tag: attr.tag });
     }
 
-    fn state(&self, path: &StorePath, attr: &Attr, parent: NodeId) -> NodeState {
+    fn state_of(&self, path: &StorePath, attr: &Attr, parent: NodeId) -> NodeState {
         let content = match attr.kind {
             NodeKind::File | NodeKind::Symlink => {
                 let Attr { kind, size, mode, modified, .. } = *attr;
                 let face = Fingerprint { kind, ino: attr.node.0, size, mode, modified };
-                ContentSource::there(path.as_bytes().to_vec(), face).beside_shadow(self.store, size)
+                ContentSource::in_tree(path.as_bytes().to_vec(), face)
+                    .content_ref_beside_capture(self.store, size)
             }
             NodeKind::Directory | NodeKind::Special(_) => None,
         };
         NodeState {
             parent,
-            name: path.split().map(|(_, name)| name.to_vec()).unwrap_or_default(),
+            name: path.parent_and_name().map(|(_, name)| name.to_vec()).unwrap_or_default(),
             path: path.clone(),
             kind: attr.kind,
             mode: attr.mode,
@@ -237,7 +253,7 @@ fn is_same(known: &CapturedEntry, attr: &Attr) -> bool {
         NodeKind::Directory => known.mode == attr.mode,
         _ if known.tag == Some(attr.tag) => true,
         // Of what is not kept nothing more is known.
-        _ if !known.is_kept() => {
+        _ if !known.has_content() => {
             (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified)
         }
         _ => false,
@@ -245,13 +261,13 @@ fn is_same(known: &CapturedEntry, attr: &Attr) -> bool {
 }
 
 /// The node of something that is not there any more.
-fn gone(known: &CapturedEntry) -> NodeId {
+fn removed_node_id(known: &CapturedEntry) -> NodeId {
     NodeId(
         FIRST_REMOVED_NODE
-            | start_of(blake3::Hasher::new().update(b"held").update(&known.node.0.to_le_bytes())),
+            | first_u64(blake3::Hasher::new().update(b"held").update(&known.node.0.to_le_bytes())),
     )
 }
 
-fn start_of(hasher: &blake3::Hasher) -> u64 {
+fn first_u64(hasher: &blake3::Hasher) -> u64 {
     u64::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }

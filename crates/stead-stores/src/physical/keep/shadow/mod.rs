@@ -23,25 +23,25 @@ use view::SnapshotView;
 
 impl PhysicalStore {
     /// Takes in what the extents hold now.
-    pub(in super::super) fn take_in_extents(
+    pub(in super::super) fn capture_directory(
         &self,
         extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
         let keeping = &self.keeping;
-        let shadow = keeping.begun()?.begin_shadow()?;
+        let shadow = keeping.ledger_or_begin()?.begin_capture_volume()?;
         // One at a time: two would only end each other's turns. Where the disk can't be written, they may.
-        let _lock = self.staged().map(|shop| shop.snapshot_turn()).transpose()?;
-        let turn = shadow.begin()?;
+        let _lock = self.staging_if_open().map(|shop| shop.lock_snapshots()).transpose()?;
+        let turn = shadow.begin_capture()?;
         let mut syncing = CaptureUpdate::new(self, &shadow, turn, operation, extents, progress);
-        let unread = syncing.run(keeping.largest())?;
-        Ok(Some(shadow.taken_in(turn, CapturedParts { extents: extents.clone(), unread })))
+        let unread = syncing.run(keeping.max_file_bytes())?;
+        Ok(Some(shadow.finish_capture(turn, CapturedParts { extents: extents.clone(), unread })))
     }
 
     /// The directory as a snapshot holds it.
     pub(in super::super) fn as_of_snapshot(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        match self.held(version)? {
+        match self.captured_at(version)? {
             Some((shadow, parts)) => Ok(Arc::new(SnapshotView::new(&shadow.at(version), parts))),
             None => Err(StoreError::Unsupported(
                 "a host directory is not kept as it was at every version, only at those of snapshots that hold it; its \
@@ -51,28 +51,28 @@ impl PhysicalStore {
     }
 
     /// What has been done between two versions: by anyone, where snapshots hold both, and else by Stead.
-    pub(in super::super) fn deeds_between(
+    pub(in super::super) fn revisions_between(
         &self,
         older: RevisionNumber,
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        let holds = |parts: &CapturedParts| below.iter().all(|path| parts.extents.hold(path));
-        let ledger = || self.deeds_of(&RevisionQuery::between(older, newer));
+        let holds = |parts: &CapturedParts| below.iter().all(|path| parts.extents.contains(path));
+        let ledger = || self.revisions_of(&RevisionQuery::between(older, newer));
         if older == newer {
             return Ok(RevisionSet::default());
         }
-        let Some((shadow, before)) = self.held(older)?.filter(|(_, parts)| holds(parts)) else {
+        let Some((shadow, before)) = self.captured_at(older)?.filter(|(_, parts)| holds(parts)) else {
             return ledger();
         };
         if newer == RevisionNumber::NOW {
-            return CaptureComparison::new(self, &shadow.at(older), &before).deeds(older, below);
+            return CaptureComparison::new(self, &shadow.at(older), &before).revisions(older, below);
         }
-        match self.held(newer)?.filter(|(_, parts)| holds(parts)) {
+        match self.captured_at(newer)?.filter(|(_, parts)| holds(parts)) {
             Some((shadow, after)) => {
-                let mut deeds = shadow.store().deeds(&RevisionQuery::between(older, newer))?;
+                let mut deeds = shadow.store().revisions(&RevisionQuery::between(older, newer))?;
                 for deed in &mut deeds.deeds {
-                    deed.lines.retain(|line| is_held(line, &before) && is_held(line, &after));
+                    deed.lines.retain(|line| is_captured(line, &before) && is_captured(line, &after));
                 }
                 Ok(deeds)
             }
@@ -81,29 +81,29 @@ impl PhysicalStore {
     }
 
     /// The shadow, and what it holds as of a version that is a snapshot's.
-    fn held(&self, version: RevisionNumber) -> StoreResult<Option<(CaptureVolume, CapturedParts)>> {
-        let Some(shadow) = self.keeping.shadow()? else { return Ok(None) };
-        Ok(shadow.held(version)?.map(|parts| (shadow, parts)))
+    fn captured_at(&self, version: RevisionNumber) -> StoreResult<Option<(CaptureVolume, CapturedParts)>> {
+        let Some(shadow) = self.keeping.capture_volume()? else { return Ok(None) };
+        Ok(shadow.parts_at(version)?.map(|parts| (shadow, parts)))
     }
 }
 
 /// Whether what a line tells is about something that belongs to these parts.
-fn is_held(line: &NodeChange, parts: &CapturedParts) -> bool {
-    let is_held = |state: &NodeState| judge(parts, &state.path, state.kind) != Coverage::No;
+fn is_captured(line: &NodeChange, parts: &CapturedParts) -> bool {
+    let is_held = |state: &NodeState| coverage_of(parts, &state.path, state.kind) != Coverage::No;
     [&line.before, &line.after].into_iter().flatten().all(is_held)
 }
 
 /// Whether something belongs to these parts: also a directory that could not be looked into does, and nothing in it.
-fn judge(parts: &CapturedParts, path: &StorePath, kind: NodeKind) -> Coverage {
+fn coverage_of(parts: &CapturedParts, path: &StorePath, kind: NodeKind) -> Coverage {
     match parts.unread.iter().find(|unread| path.is_at_or_below(unread)) {
-        Some(unread) if path == unread => parts.extents.covers(path, kind).min(Coverage::Itself),
+        Some(unread) if path == unread => parts.extents.coverage(path, kind).min(Coverage::Itself),
         Some(_) => Coverage::No,
-        None => parts.extents.covers(path, kind),
+        None => parts.extents.coverage(path, kind),
     }
 }
 
 /// What has the same name on both sides, by name. Both are sorted.
-fn pairs(
+fn pair_by_name(
     known: Vec<CapturedEntry>,
     there: Vec<Entry>,
 ) -> impl Iterator<Item = (Vec<u8>, Option<CapturedEntry>, Option<Attr>)> {
@@ -141,7 +141,7 @@ mod tests {
             ("w/lockedin", NodeKind::File, Coverage::Yes),
             ("x", NodeKind::File, Coverage::No),
         ] {
-            assert_eq!(judge(&parts, &path(name), kind), covered, "{name}");
+            assert_eq!(coverage_of(&parts, &path(name), kind), covered, "{name}");
         }
     }
 }

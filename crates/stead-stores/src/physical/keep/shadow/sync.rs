@@ -12,11 +12,11 @@ use stead_core::store::{
 };
 
 use super::super::super::PhysicalStore;
-use super::super::super::draft::fill;
-use super::super::super::host::{self, refused};
+use super::super::super::draft::read_full;
+use super::super::super::host::{self, errno_to_store_error};
 use super::super::super::read::read_all;
 use super::super::super::spot::LookupPurpose;
-use super::pairs;
+use super::pair_by_name;
 use crate::virtual_store::shadow::{
     CHUNK_SIZE, CaptureNote, CaptureTurn, CaptureVolume, CapturedEntry, ContentHasher,
 };
@@ -73,8 +73,8 @@ impl<'a> CaptureUpdate<'a> {
     /// Takes everything in but the content of larger files, and returns the directories that could not be looked into.
     pub(super) fn run(&mut self, limit: u64) -> StoreResult<Vec<StorePath>> {
         self.limit = limit;
-        for top in self.extents.tops() {
-            self.top(top)?;
+        for top in self.extents.roots() {
+            self.capture_top(top)?;
         }
         self.flush()?;
         (self.progress)(self.looked_at)?;
@@ -82,17 +82,17 @@ impl<'a> CaptureUpdate<'a> {
     }
 
     /// Where an extent begins, with the directories on the way.
-    fn top(&mut self, top: &StorePath) -> StoreResult<()> {
-        if top.is_here() {
-            self.children(top, Some(NodePath::root()), Coverage::Yes)?;
+    fn capture_top(&mut self, top: &StorePath) -> StoreResult<()> {
+        if top.is_empty() {
+            self.capture_children(top, Some(NodePath::root()), Coverage::Yes)?;
             return Ok(());
         }
-        let mut parent = StorePath::here();
+        let mut parent = StorePath::empty();
         for name in top.components() {
             let path = parent.child(name);
-            let known = self.shadow.children(&NodePath::path(parent))?;
+            let known = self.shadow.children(&NodePath::from_root(parent))?;
             let known = known.into_iter().find(|known| known.name == name);
-            let there = match self.store.stat(&NodePath::path(path.clone())) {
+            let there = match self.store.stat(&NodePath::from_root(path.clone())) {
                 Ok(attr) => Some(attr),
                 Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => None,
                 Err(error) => return Err(error),
@@ -100,11 +100,11 @@ impl<'a> CaptureUpdate<'a> {
             let on_the_way = path != *top;
             match there.filter(|attr| on_the_way && attr.kind == NodeKind::Directory) {
                 Some(attr) => {
-                    self.directory(&path, &attr, known.as_ref());
+                    self.capture_directory(&path, &attr, known.as_ref());
                     self.flush()?;
                 }
                 None => {
-                    self.one(&path, there.filter(|_| !on_the_way), known.as_ref())?;
+                    self.capture_entry(&path, there.filter(|_| !on_the_way), known.as_ref())?;
                     return Ok(());
                 }
             }
@@ -114,14 +114,14 @@ impl<'a> CaptureUpdate<'a> {
     }
 
     /// What is in a directory, where the shadow has it at that place; whether names in it come or go.
-    fn children(
+    fn capture_children(
         &mut self,
         path: &StorePath,
         place: Option<NodePath>,
         covered: Coverage,
     ) -> StoreResult<bool> {
         let listed = match covered {
-            Coverage::Yes => self.store.list(&NodePath::path(path.clone()), &Page::ALL),
+            Coverage::Yes => self.store.list(&NodePath::from_root(path.clone()), &Page::ALL),
             Coverage::Itself | Coverage::No => Err(StoreError::NotFound),
         };
         let there = match listed {
@@ -139,54 +139,55 @@ impl<'a> CaptureUpdate<'a> {
             None => Vec::new(),
         };
         let mut touched = false;
-        for (name, known, there) in pairs(known, there) {
+        for (name, known, there) in pair_by_name(known, there) {
             self.looked_at += 1;
             if self.looked_at.is_multiple_of(NAMES_PER_PROGRESS) {
                 (self.progress)(self.looked_at)?;
             }
-            touched |= self.one(&path.child(&name), there, known.as_ref())?;
+            touched |= self.capture_entry(&path.child(&name), there, known.as_ref())?;
         }
         Ok(touched)
     }
 
     /// One name; whether something comes or goes there.
-    fn one(
+    fn capture_entry(
         &mut self,
         path: &StorePath,
         there: Option<Attr>,
         known: Option<&CapturedEntry>,
     ) -> StoreResult<bool> {
-        let judged = there.map(|attr| (attr, self.extents.covers(path, attr.kind)));
+        let judged = there.map(|attr| (attr, self.extents.coverage(path, attr.kind)));
         let wanted = judged.filter(|(attr, covered)| {
             *covered != Coverage::No
                 && matches!(attr.kind, NodeKind::File | NodeKind::Directory | NodeKind::Symlink)
         });
         let Some((attr, covered)) = wanted else {
-            return if known.is_some() { self.remove(path).map(|()| true) } else { Ok(false) };
+            return if known.is_some() { self.note_removal(path).map(|()| true) } else { Ok(false) };
         };
         let same_kind = known.filter(|known| known.kind == attr.kind);
         if known.is_some() && same_kind.is_none() {
-            self.remove(path)?;
+            self.note_removal(path)?;
         }
         let known = same_kind;
         match attr.kind {
             NodeKind::Directory => {
-                self.directory(path, &attr, known);
-                let touched = self.children(path, known.map(|known| NodePath::node(known.node)), covered)?;
+                self.capture_directory(path, &attr, known);
+                let touched =
+                    self.capture_children(path, known.map(|known| NodePath::of_node(known.node)), covered)?;
                 if touched || known.is_none_or(|known| known.modified != attr.modified) {
-                    let (at, modified) = (NodePath::path(path.clone()), Some(attr.modified));
-                    self.note(CaptureNote::Step(Step::SetAttr { at, mode: None, modified }, None), 0)?;
+                    let (at, modified) = (NodePath::from_root(path.clone()), Some(attr.modified));
+                    self.add_note(CaptureNote::Step(Step::SetAttr { at, mode: None, modified }, None), 0)?;
                 }
             }
-            NodeKind::File => self.file(path, &attr, known)?,
-            NodeKind::Symlink | NodeKind::Special(_) => self.symlink(path, &attr, known)?,
+            NodeKind::File => self.capture_file(path, &attr, known)?,
+            NodeKind::Symlink | NodeKind::Special(_) => self.capture_symlink(path, &attr, known)?,
         }
         Ok(known.is_none())
     }
 
     /// A directory itself.
-    fn directory(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) {
-        let (at, mode) = (NodePath::path(path.clone()), Some(attr.mode));
+    fn capture_directory(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) {
+        let (at, mode) = (NodePath::from_root(path.clone()), Some(attr.mode));
         let step = match known {
             Some(known) if known.kind == NodeKind::Directory && known.mode == attr.mode => return,
             Some(known) if known.kind == NodeKind::Directory => Step::SetAttr { at, mode, modified: None },
@@ -199,19 +200,24 @@ impl<'a> CaptureUpdate<'a> {
         self.notes.push(CaptureNote::Step(step, None));
     }
 
-    fn file(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) -> StoreResult<()> {
+    fn capture_file(
+        &mut self,
+        path: &StorePath,
+        attr: &Attr,
+        known: Option<&CapturedEntry>,
+    ) -> StoreResult<()> {
         if let Some(known) = known {
-            let complete = known.is_kept() || attr.size > self.limit;
+            let complete = known.has_content() || attr.size > self.limit;
             if complete && known.tag == Some(attr.tag) {
                 return Ok(());
             }
-            if let Some(tag) = self.unchanged(path, attr, known)? {
-                return self.note(CaptureNote::Seen(known.node, tag), 0);
+            if let Some(tag) = self.unchanged_tag(path, attr, known)? {
+                return self.add_note(CaptureNote::Seen(known.node, tag), 0);
             }
         }
-        let Some((content, attr)) = self.read(path, attr)? else {
+        let Some((content, attr)) = self.read_file(path, attr)? else {
             // It has gone meanwhile.
-            return if known.is_some() { self.remove(path) } else { Ok(()) };
+            return if known.is_some() { self.note_removal(path) } else { Ok(()) };
         };
         let bytes = if let Content::Bytes(bytes) = &content { bytes.len() } else { 0 };
         let put = PutOptions {
@@ -222,49 +228,54 @@ impl<'a> CaptureUpdate<'a> {
             keep: DisplacedContent::History,
             at_most: None,
         };
-        let step = Step::Write { at: NodePath::path(path.clone()), content, put };
-        self.note(CaptureNote::Step(step, Some(attr.tag)), bytes)
+        let step = Step::Write { at: NodePath::from_root(path.clone()), content, put };
+        self.add_note(CaptureNote::Step(step, Some(attr.tag)), bytes)
     }
 
-    fn symlink(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) -> StoreResult<()> {
+    fn capture_symlink(
+        &mut self,
+        path: &StorePath,
+        attr: &Attr,
+        known: Option<&CapturedEntry>,
+    ) -> StoreResult<()> {
         if known.is_some_and(|known| known.tag == Some(attr.tag)) {
             return Ok(());
         }
-        let at = NodePath::path(path.clone());
+        let at = NodePath::from_root(path.clone());
         let target = match self.store.link_target(&at) {
             Ok(target) => target,
             Err(error @ StoreError::Unavailable { .. }) => return Err(error),
-            Err(_) => return if known.is_some() { self.remove(path) } else { Ok(()) },
+            Err(_) => return if known.is_some() { self.note_removal(path) } else { Ok(()) },
         };
         if let Some(known) = known
             && self.shadow.hash(known)? == Some(*blake3::hash(&target).as_bytes())
         {
-            return self.note(CaptureNote::Seen(known.node, attr.tag), 0);
+            return self.add_note(CaptureNote::Seen(known.node, attr.tag), 0);
         }
         let bytes = target.len();
         let step = Step::Symlink { at, target, parents: Parents::Required, expect: Precondition::Any };
-        self.note(CaptureNote::Step(step, Some(attr.tag)), bytes)
+        self.add_note(CaptureNote::Step(step, Some(attr.tag)), bytes)
     }
 
     /// What the host tells of a file that looks the same as at the last time, but for its inode or its time of change, and
     /// holds the same; then the shadow has it already.
-    fn unchanged(
+    fn unchanged_tag(
         &mut self,
         path: &StorePath,
         attr: &Attr,
         known: &CapturedEntry,
     ) -> StoreResult<Option<VersionTag>> {
         let looks = (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified);
-        if !looks || !known.is_kept() || attr.size > self.limit {
+        if !looks || !known.has_content() || attr.size > self.limit {
             return Ok(None);
         }
-        let located = self.store.locate(&NodePath::path(path.clone()), LookupPurpose::Find)?;
+        let located = self.store.locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)?;
         let Ok((file, stat)) = self.store.open_file(&located) else { return Ok(None) };
         let mut hasher = ContentHasher::default();
         let mut buffer = vec![0; CHUNK_SIZE];
         let mut done = 0;
         loop {
-            match fill(&file, done, &mut buffer)? {
+            match read_full(&file, done, &mut buffer)? {
                 0 => break,
                 count => {
                     hasher.update(&buffer[..count]);
@@ -273,31 +284,33 @@ impl<'a> CaptureUpdate<'a> {
                 }
             }
         }
-        let still = host::stat(&file).map_err(refused)? == stat && stat.tag() == attr.tag;
+        let still = host::stat(&file).map_err(errno_to_store_error)? == stat && stat.tag() == attr.tag;
         let same = attr.size == 0 || self.shadow.hash(known)? == Some(hasher.finish());
         Ok((still && same).then_some(attr.tag))
     }
 
     /// The content of a file, and its attributes of the same moment; `None` if no file is there any more.
-    fn read(&mut self, path: &StorePath, attr: &Attr) -> StoreResult<Option<(Content, Attr)>> {
-        let located = self.store.locate(&NodePath::path(path.clone()), LookupPurpose::Find)?;
+    fn read_file(&mut self, path: &StorePath, attr: &Attr) -> StoreResult<Option<(Content, Attr)>> {
+        let located = self.store.locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)?;
         let mut last = None;
         for _ in 0..MAX_REREADS {
             let (file, stat) = match self.store.open_file(&located) {
                 Ok(opened) => opened,
-                Err(StoreError::HostDenied) => return Ok(Some((self.shadow.unkept(attr.size), *attr))),
+                Err(StoreError::HostDenied) => {
+                    return Ok(Some((self.shadow.size_only_content(attr.size), *attr)));
+                }
                 Err(error @ StoreError::Unavailable { .. }) => return Err(error),
                 Err(_) => return Ok(None),
             };
             if stat.size > self.limit {
-                return Ok(Some((self.shadow.unkept(stat.size), stat.attr())));
+                return Ok(Some((self.shadow.size_only_content(stat.size), stat.attr())));
             }
             let content = if stat.size <= CHUNK_SIZE as u64 {
                 Content::Bytes(read_all(&file, &stat, self.limit)?)
             } else {
-                self.staged(&file, stat.size)?
+                self.stage_large_content(&file, stat.size)?
             };
-            let now = host::stat(&file).map_err(refused)?;
+            let now = host::stat(&file).map_err(errno_to_store_error)?;
             // The one of before the reading: what was written meanwhile is read at the next time.
             last = Some((content, stat.attr()));
             if now == stat {
@@ -308,13 +321,13 @@ impl<'a> CaptureUpdate<'a> {
     }
 
     /// A large file's content, put into the database piece by piece.
-    fn staged(&mut self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
+    fn stage_large_content(&mut self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
         let mut draft: Box<dyn Draft> = self.shadow.store().draft(DraftBase::Nothing)?;
         let mut buffer = vec![0; CHUNK_SIZE];
         let mut done = 0;
         while done < size {
             let wanted = usize::try_from(size - done).unwrap_or(CHUNK_SIZE).min(CHUNK_SIZE);
-            match fill(file, done, &mut buffer[..wanted])? {
+            match read_full(file, done, &mut buffer[..wanted])? {
                 0 => break,
                 count => {
                     draft.write_at(done, &buffer[..count])?;
@@ -326,11 +339,11 @@ impl<'a> CaptureUpdate<'a> {
         Ok(Content::Sealed(draft.seal()?))
     }
 
-    fn remove(&mut self, path: &StorePath) -> StoreResult<()> {
-        self.note(removal(path), 0)
+    fn note_removal(&mut self, path: &StorePath) -> StoreResult<()> {
+        self.add_note(removal(path), 0)
     }
 
-    fn note(&mut self, note: CaptureNote, bytes: usize) -> StoreResult<()> {
+    fn add_note(&mut self, note: CaptureNote, bytes: usize) -> StoreResult<()> {
         self.notes.push(note);
         self.bytes += bytes;
         if self.notes.len() >= MAX_PENDING_NOTES || self.bytes >= MAX_PENDING_BYTES {
@@ -344,14 +357,14 @@ impl<'a> CaptureUpdate<'a> {
         self.bytes = 0;
         match std::mem::take(&mut self.notes) {
             notes if notes.is_empty() => Ok(()),
-            notes => self.shadow.put(self.turn, self.operation, notes),
+            notes => self.shadow.write_batch(self.turn, self.operation, notes),
         }
     }
 }
 
 fn removal(path: &StorePath) -> CaptureNote {
     let step = Step::Remove {
-        at: NodePath::path(path.clone()),
+        at: NodePath::from_root(path.clone()),
         subtree: Subtree::Any,
         expect: Precondition::Any,
         missing: IfMissing::Fine,

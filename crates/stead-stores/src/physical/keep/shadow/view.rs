@@ -25,9 +25,9 @@ impl SnapshotView {
     }
 
     /// The Store, if the place is one that the snapshot holds: beside it is what earlier snapshots have left.
-    fn at(&self, place: &NodePath) -> StoreResult<&VirtualStore> {
+    fn store_for(&self, place: &NodePath) -> StoreResult<&VirtualStore> {
         // Whoever has a node has come by it in here.
-        if place.from != NodeId::ROOT || self.parts.extents.hold(&place.path) {
+        if place.from != NodeId::ROOT || self.parts.extents.contains(&place.path) {
             return Ok(&self.store);
         }
         Err(StoreError::Unsupported("the snapshot does not hold this part of the directory"))
@@ -35,7 +35,7 @@ impl SnapshotView {
 }
 
 /// Says what it means that the content is not there.
-fn told<T>(result: StoreResult<T>) -> StoreResult<T> {
+fn explain_missing_content<T>(result: StoreResult<T>) -> StoreResult<T> {
     result.map_err(|error| match error {
         StoreError::Expired(_) => StoreError::Expired(
             "the snapshot knows that the file was there, and its size, but not its content: it was larger than \
@@ -50,28 +50,28 @@ const READ_ONLY_VIEW: StoreError =
     StoreError::Unsupported("this is a view of a past version, which can't be changed");
 
 impl Store for SnapshotView {
-    fn about(&self) -> StoreInfo {
+    fn info(&self) -> StoreInfo {
         StoreInfo { kind: "physical", history: false, keeps_content: false, feed: false, records: None }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
-        self.at(at)?.stat(at)
+        self.store_for(at)?.stat(at)
     }
 
     fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
-        told(self.at(at)?.read(at, limit))
+        explain_missing_content(self.store_for(at)?.read(at, limit))
     }
 
     fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        told(self.at(at)?.open(at))
+        explain_missing_content(self.store_for(at)?.open(at))
     }
 
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
-        self.at(at)?.read_link(at)
+        self.store_for(at)?.read_link(at)
     }
 
     fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
-        self.at(at)?.list(at, page)
+        self.store_for(at)?.list(at, page)
     }
 
     fn walk(
@@ -80,7 +80,7 @@ impl Store for SnapshotView {
         walk: &WalkOptions,
         visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.at(at)?.walk(at, walk, visit)
+        self.store_for(at)?.walk(at, walk, visit)
     }
 
     fn grep(
@@ -89,7 +89,7 @@ impl Store for SnapshotView {
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.at(at)?.grep(at, grep, visit)
+        self.store_for(at)?.grep(at, grep, visit)
     }
 
     fn draft(&self, _: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
@@ -101,7 +101,7 @@ impl Store for SnapshotView {
     }
 
     /// Nothing changes here, so there is nothing to wait for.
-    fn settle(&self) -> StoreResult<()> {
+    fn sync(&self) -> StoreResult<()> {
         Ok(())
     }
 
