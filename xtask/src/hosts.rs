@@ -37,9 +37,9 @@ const LONG_RUN_VENVS: [&str; 3] = ["openai-agents", "pydantic-ai", "google-adk"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostsPage {
     /// It stays as it is.
-    Left,
+    Unchanged,
     /// It gets the table of this run.
-    Written,
+    Updated,
 }
 
 /// How a host reaches the server.
@@ -79,8 +79,8 @@ pub(crate) fn run(
         }
     }
     match page {
-        HostsPage::Left => Ok(()),
-        HostsPage::Written => steps.run("docs/hosts.md", || write_page(peers, &places)),
+        HostsPage::Unchanged => Ok(()),
+        HostsPage::Updated => steps.run("docs/hosts.md", || write_page(peers, &places)),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::second_user::SecondUser;
 #[derive(Debug)]
 pub(crate) struct MountSetup<'u> {
     binary: PathBuf,
-    place: PathBuf,
+    directory: PathBuf,
     user: Option<&'u SecondUser>,
 }
 
@@ -30,7 +30,7 @@ impl<'u> MountSetup<'u> {
                 user.give_ownership(&place.join(name))?;
             }
         }
-        Ok(MountSetup { binary: binary.to_owned(), place, user })
+        Ok(MountSetup { binary: binary.to_owned(), directory: place, user })
     }
 
     /// A program, to be started by who uses it.
@@ -49,7 +49,7 @@ impl<'u> MountSetup<'u> {
 
     /// A directory of the host, beside what is mounted.
     pub(crate) fn directory(&self) -> &Path {
-        &self.place
+        &self.directory
     }
 
     /// Fails if something that is stored is wrong.
@@ -59,7 +59,7 @@ impl<'u> MountSetup<'u> {
 
     fn stead(&self) -> Command {
         let mut command = self.program(&self.binary);
-        command.current_dir(&self.place).arg("--config").arg(self.place.join("stead.toml"));
+        command.current_dir(&self.directory).arg("--config").arg(self.directory.join("stead.toml"));
         for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
             command.env_remove(name);
         }
@@ -70,16 +70,16 @@ impl<'u> MountSetup<'u> {
 /// A stead that is mounted; it is unmounted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct MountedStead<'s> {
-    setting: &'s MountSetup<'s>,
+    setup: &'s MountSetup<'s>,
     child: Child,
-    at: PathBuf,
+    mount_point: PathBuf,
 }
 
 impl<'s> MountedStead<'s> {
     /// Mounts it: for all users of the host, if root does.
     pub(crate) fn new(setting: &'s MountSetup<'s>) -> Result<Self> {
         let mut command = setting.stead();
-        let said = setting.place.join("said.txt");
+        let said = setting.directory.join("said.txt");
         command.args(["mount", "mnt"]);
         if setting.is_run_by_root() {
             command.arg("--allow-other");
@@ -90,24 +90,24 @@ impl<'s> MountedStead<'s> {
         if line.is_empty() {
             return Err(format!("it can't be mounted: {}", fs::read_to_string(said)?).into());
         }
-        Ok(MountedStead { setting, child, at: setting.place.join("mnt") })
+        Ok(MountedStead { setup: setting, child, mount_point: setting.directory.join("mnt") })
     }
 
     /// A Workspace on the mount.
     pub(crate) fn path(&self, workspace: &str) -> PathBuf {
-        self.at.join(workspace)
+        self.mount_point.join(workspace)
     }
 
     /// Unmounts it, and waits until all that was written is stored.
     pub(crate) fn unmount(mut self) -> Result {
-        let mut unmount = match self.setting.is_run_by_root() {
+        let mut unmount = match self.setup.is_run_by_root() {
             true => program("umount"),
-            false => self.setting.program("fusermount3"),
+            false => self.setup.program("fusermount3"),
         };
-        if !self.setting.is_run_by_root() {
+        if !self.setup.is_run_by_root() {
             unmount.arg("-u");
         }
-        capture(unmount.arg(&self.at))?;
+        capture(unmount.arg(&self.mount_point))?;
         let ended = self.child.wait()?;
         if ended.success() { Ok(()) } else { Err(format!("the mount ended with {ended}").into()) }
     }

@@ -15,7 +15,7 @@ use crate::peers::sources_directory;
 #[derive(Debug, Clone)]
 pub(crate) struct ServerSetup {
     binary: PathBuf,
-    place: PathBuf,
+    directory: PathBuf,
 }
 
 impl ServerSetup {
@@ -27,12 +27,12 @@ impl ServerSetup {
     /// Puts another configuration, and the files that it is about, into a place.
     pub(crate) fn from_example(example: &Path, binary: PathBuf, place: PathBuf) -> Result<Self> {
         copy_tree(example, &place)?;
-        Ok(ServerSetup { binary, place })
+        Ok(ServerSetup { binary, directory: place })
     }
 
     /// The configuration.
     pub(crate) fn config(&self) -> PathBuf {
-        self.place.join("stead.toml")
+        self.directory.join("stead.toml")
     }
 
     /// The binary that is tested.
@@ -51,7 +51,7 @@ impl ServerSetup {
     pub(crate) fn serve(&self) -> Result<RunningServer> {
         let mut command = self.stead();
         command.args(["serve", "--agent", "coder", "--listen", "127.0.0.1:0", "--json"]);
-        let said = self.place.join("said.txt");
+        let said = self.directory.join("said.txt");
         let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
         let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut served = RunningServer { child, url: String::new() };
@@ -66,7 +66,7 @@ impl ServerSetup {
 
     fn stead(&self) -> Command {
         let mut command = program(&self.binary);
-        command.current_dir(&self.place).arg("--config").arg(self.config());
+        command.current_dir(&self.directory).arg("--config").arg(self.config());
         for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
             command.env_remove(name);
         }

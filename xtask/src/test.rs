@@ -59,7 +59,7 @@ pub(crate) fn run(length: RunLength) -> Result {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }
     println!("The server against others' clients:");
-    outcomes.push(clients::run(length, hosts::HostsPage::Left));
+    outcomes.push(clients::run(length, hosts::HostsPage::Unchanged));
     println!("A mount under programs that are made to break it:");
     outcomes.push(torture::run(length));
     outcomes.into_iter().collect()

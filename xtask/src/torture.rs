@@ -42,7 +42,7 @@ pub(crate) fn run(length: RunLength) -> Result {
     let mut steps = StepRunner::default();
     for workspace in TESTED_WORKSPACES {
         for (name, config) in FSX_VARIANTS {
-            let setting = MountSetup::new(&binary, programs.peers.fresh_directory("fsx")?, None)?;
+            let setting = MountSetup::new(&binary, programs.clients.fresh_directory("fsx")?, None)?;
             let name = format!("{name}, {workspace}");
             let operations = match length {
                 RunLength::Short => "100000",
@@ -64,7 +64,7 @@ pub(crate) fn run(length: RunLength) -> Result {
     if host::is_root() {
         let user = SecondUser::nobody()?;
         for workspace in TESTED_WORKSPACES {
-            let setting = MountSetup::new(&binary, programs.peers.fresh_directory("fsx")?, Some(&user))?;
+            let setting = MountSetup::new(&binary, programs.clients.fresh_directory("fsx")?, Some(&user))?;
             let (name, config) = FSX_VARIANTS[0];
             let name = format!("{name}, {workspace}, another user");
             steps.run(&name, || programs.fsx(&setting, workspace, config, SECOND_USER_OPERATIONS))?;
@@ -79,23 +79,23 @@ fn sources_directory() -> PathBuf {
 
 /// The programs, in the versions that are written down.
 struct TorturePrograms {
-    peers: TestClients,
-    place: PathBuf,
+    clients: TestClients,
+    directory: PathBuf,
 }
 
 impl TorturePrograms {
     /// Builds what is missing.
     fn install() -> Result<Self> {
         let peers = TestClients::without_fetching()?;
-        let programs = TorturePrograms { place: peers.folder().join("cargo"), peers };
+        let programs = TorturePrograms { directory: peers.folder().join("cargo"), clients: peers };
         let pinned = sources_directory().join("programs.txt");
-        peers::unless_up_to_date(&programs.place.join("programs.txt"), &pinned, || {
+        peers::unless_up_to_date(&programs.directory.join("programs.txt"), &pinned, || {
             for line in fs::read_to_string(&pinned)?.lines() {
                 let (name, version) = line.split_once(' ').ok_or("a line is a name and a version")?;
                 eprintln!("building {name} {version}");
                 let mut install = cargo();
                 install.args(["install", "--locked", "--force", name, "--version", version, "--root"]);
-                capture(install.arg(&programs.place))?;
+                capture(install.arg(&programs.directory))?;
             }
             Ok(())
         })?;
@@ -104,7 +104,7 @@ impl TorturePrograms {
 
     fn fsx(&self, setting: &MountSetup<'_>, workspace: &str, config: &str, operations: &str) -> Result {
         let mounted = MountedStead::new(setting)?;
-        let mut fsx = setting.program(self.place.join("bin/fsx"));
+        let mut fsx = setting.program(self.directory.join("bin/fsx"));
         fsx.args(["-S", "1", "-N", operations, "-P"]).arg(setting.directory());
         fsx.arg("-f").arg(sources_directory().join(config)).arg(mounted.path(workspace).join("file"));
         capture(&mut fsx)?;
@@ -117,7 +117,7 @@ impl TorturePrograms {
         let mounted = MountedStead::new(setting)?;
         let second = setting.directory().join("second");
         fs::create_dir(&second)?;
-        let mut tests = program(self.place.join("bin/pjdfstest"));
+        let mut tests = program(self.directory.join("bin/pjdfstest"));
         tests.arg("--configuration-file").arg(sources_directory().join("pjdfstest.toml"));
         tests.arg("--path").arg(mounted.path(workspace)).arg("--secondary-fs").arg(second);
         // A suite that ran nothing found nothing: that must not pass for a clean result.

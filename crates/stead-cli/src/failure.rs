@@ -57,7 +57,7 @@ pub(crate) enum CommandError {
     /// The library said so.
     Stead(stead::Error),
     /// The command itself did.
-    Said(ErrorKind, String),
+    Message(ErrorKind, String),
     /// Whoever read the output has gone: nothing is left to say.
     ReaderGone,
 }
@@ -68,7 +68,7 @@ pub(crate) type CommandResult = Result<Exit, CommandError>;
 impl CommandError {
     /// The call makes no sense.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        CommandError::Said(ErrorKind::Invalid, message.into())
+        CommandError::Message(ErrorKind::Invalid, message.into())
     }
 
     /// What the host said of something that the user named, or of the output.
@@ -79,7 +79,7 @@ impl CommandError {
     /// Why the output can't be written. That is nobody's quota, also where the disk is full that it goes to.
     pub(crate) fn output_error(cause: io::Error) -> Self {
         match CommandError::host("the output can't be written", cause) {
-            CommandError::Stead(error) => CommandError::Said(ErrorKind::Unavailable, error.to_string()),
+            CommandError::Stead(error) => CommandError::Message(ErrorKind::Unavailable, error.to_string()),
             other => other,
         }
     }
@@ -88,7 +88,7 @@ impl CommandError {
     pub(crate) fn kind(&self) -> Option<ErrorKind> {
         match self {
             CommandError::Stead(error) => Some(error.kind()),
-            CommandError::Said(kind, _) => Some(*kind),
+            CommandError::Message(kind, _) => Some(*kind),
             CommandError::ReaderGone => None,
         }
     }
@@ -98,7 +98,7 @@ impl CommandError {
     /// What depends on what is stored is an answer; what is wrong whatever is stored is wrong usage.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            CommandError::Stead(stead::Error::Door(error)) if is_negative_answer(error) => Exit::NEGATIVE,
+            CommandError::Stead(stead::Error::Vfs(error)) if is_negative_answer(error) => Exit::NEGATIVE,
             _ => self.kind().map_or(Exit::OK, Exit::from),
         }
     }
@@ -107,21 +107,21 @@ impl CommandError {
     pub(crate) fn message(&self) -> String {
         match self {
             CommandError::Stead(error) => error.to_string(),
-            CommandError::Said(_, message) => message.clone(),
+            CommandError::Message(_, message) => message.clone(),
             CommandError::ReaderGone => String::new(),
         }
     }
 
     /// Whether the message says by itself where it comes from: `stead.toml:3:1: …`.
     pub(crate) fn has_location(&self) -> bool {
-        matches!(self, CommandError::Stead(stead::Error::Config(ConfigError::Wrong(_))))
+        matches!(self, CommandError::Stead(stead::Error::Config(ConfigError::Invalid(_))))
     }
 }
 
 /// Whether a call that makes sense got no for an answer, although its kind alone would not tell.
 fn is_negative_answer(error: &VfsError) -> bool {
     match error {
-        VfsError::TooManyLinks { .. } | VfsError::PastTheEnd { .. } | VfsError::Binary { .. } => true,
+        VfsError::TooManySymlinks { .. } | VfsError::LineOutOfRange { .. } | VfsError::Binary { .. } => true,
         VfsError::Store { cause, .. } => matches!(
             cause,
             StoreError::NoMatch

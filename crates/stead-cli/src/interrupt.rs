@@ -52,7 +52,7 @@ impl Interrupt {
     /// What made the command fail: the interruption, where there was one.
     pub(crate) fn or(&self, failure: impl Into<CommandError>, what_is_left: &str) -> CommandError {
         match self.stop_reason() {
-            Some(_) => CommandError::Said(ErrorKind::Unavailable, format!("interrupted; {what_is_left}")),
+            Some(_) => CommandError::Message(ErrorKind::Unavailable, format!("interrupted; {what_is_left}")),
             None => failure.into(),
         }
     }

@@ -74,7 +74,7 @@ pub(crate) fn written(written: &WriteResult) -> Value {
         "path": written.path.to_string(),
         "created": written.created,
         "tag": tag(written.tag),
-        "version": written.version.map(|version| version.0),
+        "version": written.revision.map(|version| version.0),
         "operation": written.operation.to_string(),
     })
 }
@@ -85,7 +85,7 @@ pub(crate) fn copied(copied: &CopyResult) -> Value {
         "from": copied.from.to_string(),
         "to": copied.to.to_string(),
         "tag": tag(copied.tag),
-        "version": copied.version.map(|version| version.0),
+        "version": copied.revision.map(|version| version.0),
         "operation": copied.operation.to_string(),
     })
 }
@@ -96,10 +96,10 @@ pub(crate) fn fork(fork: &Fork) -> Value {
         "fork": fork.name.as_str(),
         "path": format!("/forks/{}", fork.name),
         "owner": fork.owner,
-        "maker": fork.maker,
-        "of": fork.of.to_string(),
-        "left_out": fork.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "made": time(Some(fork.made)),
+        "maker": fork.created_by,
+        "of": fork.base_prefix.to_string(),
+        "left_out": fork.excluded.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "made": time(Some(fork.created)),
     })
 }
 
@@ -121,13 +121,13 @@ pub(crate) fn log_entry(entry: &LogEntry) -> Value {
         json!({
             "path": change.path.to_string(),
             "from": change.from.as_ref().map(ToString::to_string),
-            "did": change.did.as_str(),
+            "did": change.action.as_str(),
             "kind": change.kind.as_str(),
             "size": change.size,
         })
     };
     json!({
-        "version": entry.version.0,
+        "version": entry.revision.0,
         "operation": operation(&entry.operation),
         "changes": entry.changes.iter().map(change).collect::<Vec<_>>(),
         "undoes": entry.undoes.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -156,7 +156,7 @@ pub(crate) fn difference(one: &Difference) -> Value {
     json!({
         "path": one.path.to_string(),
         "from": one.from.as_ref().map(ToString::to_string),
-        "differs": one.differs.as_str(),
+        "differs": one.difference.as_str(),
         "kind": one.kind.as_str(),
         "modes": one.modes.map(|(before, after)| [mode(before), mode(after)]),
         "sizes": [one.sizes.0, one.sizes.1],
@@ -171,7 +171,7 @@ pub(crate) fn snapshot(snapshot: &Snapshot) -> Value {
         "id": snapshot.id,
         "label": snapshot.label,
         "prefix": snapshot.prefix,
-        "version": snapshot.version.0,
+        "version": snapshot.revision.0,
         "at": snapshot.at.to_string(),
     })
 }
@@ -182,7 +182,7 @@ pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
         json!({
             "path": change.path.to_string(),
             "from": change.from.as_ref().map(ToString::to_string),
-            "fate": format!("{:?}", change.fate).to_lowercase(),
+            "fate": format!("{:?}", change.action).to_lowercase(),
         })
     };
     let stays = |stays: &[PathConflict]| -> Vec<Value> {
@@ -204,7 +204,7 @@ pub(crate) fn blamed(number: usize, line: &BlameLine) -> Value {
     json!({
         "line": number,
         "text": String::from_utf8_lossy(&line.line),
-        "version": line.version.map(|version| version.0),
+        "version": line.revision.map(|version| version.0),
         "operation": line.operation.as_ref().map(operation),
     })
 }

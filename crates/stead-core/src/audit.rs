@@ -40,13 +40,13 @@ pub struct AuditRecord {
     /// How many bytes were read or written, where that is known.
     pub bytes: Option<u64>,
     /// How many files it was about, where it was about many: an import, an export.
-    pub files: Option<u64>,
+    pub file_count: Option<u64>,
     /// How long it took.
-    pub took: Duration,
+    pub duration: Duration,
     /// The operation that it belongs to, where it changed something or a tool has begun one.
     pub operation: Option<OperationId>,
     /// The version that a change made.
-    pub version: Option<RevisionNumber>,
+    pub revision: Option<RevisionNumber>,
 }
 
 /// How an operation went.

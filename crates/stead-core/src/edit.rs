@@ -17,7 +17,7 @@ pub struct Edit {
     new: Arc<[u8]>,
     occurrences: Occurrences,
     /// How large the result may be.
-    most: u64,
+    max_size: u64,
     /// How large it may be by the quotas, before it is counted with everything else.
     quota: Option<u64>,
 }
@@ -57,12 +57,12 @@ impl Edit {
         if old == new {
             return Err(EditError::Unchanged);
         }
-        Ok(Edit { old: old.into(), new: new.into(), occurrences, most: MAX_EDIT_SIZE, quota: None })
+        Ok(Edit { old: old.into(), new: new.into(), occurrences, max_size: MAX_EDIT_SIZE, quota: None })
     }
 
     /// The same, refused where its result would be larger. It is never larger than [`LARGEST_EDIT`].
     pub fn with_max_size(self, bytes: u64) -> Self {
-        Edit { most: self.most.min(bytes), ..self }
+        Edit { max_size: self.max_size.min(bytes), ..self }
     }
 
     /// The same, refused where its result alone would be more than such a quota allows.
@@ -80,7 +80,7 @@ impl Edit {
         };
         let largest = size.saturating_add(times.saturating_mul(new.saturating_sub(old)));
         let before = size.min(MAX_EDIT_SIZE);
-        before.saturating_add(largest.min(self.most))
+        before.saturating_add(largest.min(self.max_size))
     }
 
     /// The content after the edit, and how many replacements were made.
@@ -128,8 +128,8 @@ impl Edit {
                 allowed,
             });
         }
-        if size > self.most {
-            return Err(StoreError::TooLarge { size, limit: self.most });
+        if size > self.max_size {
+            return Err(StoreError::TooLarge { size, limit: self.max_size });
         }
         Ok(())
     }

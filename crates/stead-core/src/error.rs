@@ -78,7 +78,7 @@ pub enum Error {
     Path(#[from] PathError),
     /// The path lies under no Workspace; whether anything exists there is not said.
     #[error("`{path}` is in none of your Workspaces: you have {}", workspace_list(workspaces))]
-    Outside {
+    OutsideWorkspaces {
         /// The path.
         path: VfsPath,
         /// The Workspaces there are.
@@ -90,7 +90,7 @@ pub enum Error {
         access.gerund(),
         allowed_elsewhere(*access, allowed)
     )]
-    Scope {
+    ScopeDenied {
         /// The path.
         path: VfsPath,
         /// The Workspace it is in.
@@ -106,7 +106,7 @@ pub enum Error {
     #[error(
         "`{path}` is protected in the Workspace `{workspace}`: with it, git would take its directory for a repository and do what its configuration and hooks say; ask the person who runs it to change it, or choose another name"
     )]
-    Repository {
+    GitRepository {
         /// The path.
         path: VfsPath,
         /// Its Workspace.
@@ -124,7 +124,7 @@ pub enum Error {
     },
     /// The Workspace is a barrier: it can't be looked at as it was, or is not part of a fork.
     #[error("{}", barrier_message(path, workspace, *barrier))]
-    Withheld {
+    BehindBarrier {
         /// The path.
         path: VfsPath,
         /// The Workspace it is in.
@@ -138,7 +138,7 @@ pub enum Error {
         "`{path}` is in the Workspace `{workspace}`, which is WRITE_ONLY: only a file whose newest version you wrote \
          yourself can be edited or moved there"
     )]
-    NotYourOwn {
+    NotOwnFile {
         /// The path, as the caller wrote it.
         path: VfsPath,
         /// The Workspace it is in.
@@ -148,7 +148,7 @@ pub enum Error {
     #[error(
         "`{path}` is in the Workspace `{workspace}`, where a person has to agree first, and none was asked"
     )]
-    Ask {
+    ApprovalRequired {
         /// The path.
         path: VfsPath,
         /// The Workspace it is in.
@@ -156,24 +156,24 @@ pub enum Error {
     },
     /// The tool is not offered.
     #[error("{0}")]
-    NotOffered(String),
+    ToolNotOffered(String),
     /// A symlink's target is under no Workspace.
     #[error(
         "`{path}` is a symlink, or lies behind one, that leads outside your Workspaces; it can't be followed"
     )]
-    LeadsOutside {
+    SymlinkOutside {
         /// The path as it was written.
         path: VfsPath,
     },
     /// Symlinks lead in circles.
     #[error("`{path}` leads through too many symlinks, perhaps in a circle")]
-    TooManyLinks {
+    TooManySymlinks {
         /// The path as it was written.
         path: VfsPath,
     },
     /// A recursive operation would reach into another Workspace.
     #[error("`{path}` holds the Workspace `{nested}`, which can't be moved, copied or removed along with it")]
-    HoldsWorkspace {
+    ContainsWorkspace {
         /// The path.
         path: VfsPath,
         /// The Workspace below it.
@@ -187,13 +187,13 @@ pub enum Error {
     },
     /// A level that exists only because Workspaces lie below it.
     #[error("`{path}` only leads to Workspaces below it and has nothing of its own; name one of them")]
-    OnlyLeadsThere {
+    SyntheticDirectory {
         /// The path.
         path: VfsPath,
     },
     /// A rename leads into another Workspace, where only a copy can go.
     #[error("`{from}` and `{to}` are in different Workspaces; copy it, then remove it")]
-    OtherWorkspace {
+    AcrossWorkspaces {
         /// What was to be renamed.
         from: VfsPath,
         /// Where it was to go.
@@ -201,7 +201,7 @@ pub enum Error {
     },
     /// A whole-file write by someone who read an older version.
     #[error("`{path}` has changed since you read it; read it again, then write")]
-    ReadAgain {
+    LostUpdate {
         /// The path.
         path: VfsPath,
     },
@@ -216,7 +216,7 @@ pub enum Error {
     Glob(#[from] GlobError),
     /// There is no such line.
     #[error("`{path}` has {lines} {}; line {offset} is past its end", if *lines == 1 { "line" } else { "lines" })]
-    PastTheEnd {
+    LineOutOfRange {
         /// The path.
         path: VfsPath,
         /// How many lines it has.
@@ -232,7 +232,7 @@ pub enum Error {
     },
     /// The history holds no such thing.
     #[error("there is no {0} in the history")]
-    NoHistory(String),
+    NotInHistory(String),
     /// An argument makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -240,19 +240,19 @@ pub enum Error {
     #[error(
         "`{path}` did not arrive as it was read; the source is untouched, and what arrived was removed again"
     )]
-    Garbled {
+    CopyMismatch {
         /// The destination.
         path: VfsPath,
     },
     /// The call can't be written down in the audit, so it was not made.
     #[error("nothing was done, because it can't be written down in the audit: {0}; try again")]
-    Unrecorded(#[source] StoreError),
+    AuditUnavailable(#[source] StoreError),
     /// It was asked to stop, and did before anything had happened.
     #[error("{0}")]
     Stopped(StopReason),
     /// An undo or a restore of several Stores was made in some of them before another one failed.
     #[error("it is done in `{done}`, but not in `{left}`: {cause}. Do the same again for the rest")]
-    Partly {
+    PartiallyApplied {
         /// A Workspace on the Stores where it was made.
         done: VfsPath,
         /// A Workspace on the Store that failed.
@@ -262,12 +262,12 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// What a Store said of a path.
-    #[error("{}", store_error_message(path, *sight, cause))]
+    #[error("{}", store_error_message(path, *visibility, cause))]
     Store {
         /// The path, as the caller knows it.
         path: VfsPath,
         /// Whether the caller may look at what is there.
-        sight: Visibility,
+        visibility: Visibility,
         /// What the Store said.
         #[source]
         cause: StoreError,
@@ -279,33 +279,33 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Path(_)
-            | Error::TooManyLinks { .. }
+            | Error::TooManySymlinks { .. }
             | Error::Edit(_)
             | Error::Pattern(_)
             | Error::Glob(_)
-            | Error::PastTheEnd { .. }
+            | Error::LineOutOfRange { .. }
             | Error::Invalid(_) => ErrorKind::Invalid,
-            Error::Outside { .. }
-            | Error::Scope { .. }
+            Error::OutsideWorkspaces { .. }
+            | Error::ScopeDenied { .. }
             | Error::Protected { .. }
-            | Error::Withheld { .. }
-            | Error::NotYourOwn { .. }
-            | Error::Repository { .. }
-            | Error::Ask { .. }
-            | Error::NotOffered(_)
-            | Error::LeadsOutside { .. }
-            | Error::HoldsWorkspace { .. }
+            | Error::BehindBarrier { .. }
+            | Error::NotOwnFile { .. }
+            | Error::GitRepository { .. }
+            | Error::ApprovalRequired { .. }
+            | Error::ToolNotOffered(_)
+            | Error::SymlinkOutside { .. }
+            | Error::ContainsWorkspace { .. }
             | Error::IsWorkspace { .. }
-            | Error::OnlyLeadsThere { .. } => ErrorKind::Denied,
-            Error::ReadAgain { .. } => ErrorKind::Conflict,
-            Error::NoHistory(_) => ErrorKind::NotFound,
-            Error::Binary { .. } | Error::OtherWorkspace { .. } => ErrorKind::Unsupported,
-            Error::Garbled { .. } => ErrorKind::Corrupt,
+            | Error::SyntheticDirectory { .. } => ErrorKind::Denied,
+            Error::LostUpdate { .. } => ErrorKind::Conflict,
+            Error::NotInHistory(_) => ErrorKind::NotFound,
+            Error::Binary { .. } | Error::AcrossWorkspaces { .. } => ErrorKind::Unsupported,
+            Error::CopyMismatch { .. } => ErrorKind::Corrupt,
             // A full disk is a full disk, whatever is on it.
-            Error::Unrecorded(StoreError::NoSpace) => ErrorKind::Quota,
-            Error::Unrecorded(_) | Error::Stopped(_) => ErrorKind::Unavailable,
-            Error::Partly { cause, .. } => cause.kind(),
-            Error::Store { sight: Visibility::Blind, cause, .. } if reveals_existence(cause) => {
+            Error::AuditUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
+            Error::AuditUnavailable(_) | Error::Stopped(_) => ErrorKind::Unavailable,
+            Error::PartiallyApplied { cause, .. } => cause.kind(),
+            Error::Store { visibility: Visibility::Hidden, cause, .. } if reveals_existence(cause) => {
                 ErrorKind::Denied
             }
             Error::Store { cause, .. } => cause.kind(),
@@ -315,14 +315,14 @@ impl Error {
     /// Whether it would tell a caller who may not look what is there, if it were told.
     pub(crate) fn reveals_existence(&self) -> bool {
         match self {
-            Error::Store { sight: Visibility::Blind, cause, .. } => {
+            Error::Store { visibility: Visibility::Hidden, cause, .. } => {
                 reveals_existence(cause)
                     || matches!(
                         cause,
                         StoreError::AlreadyExists
                             | StoreError::Conflict
-                            | StoreError::Spared { .. }
-                            | StoreError::NotFree { .. }
+                            | StoreError::Protected { .. }
+                            | StoreError::NameTaken { .. }
                     )
             }
             _ => false,
@@ -342,25 +342,25 @@ impl Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
     /// It may.
-    Sees,
+    Visible,
     /// It may not.
-    Blind,
+    Hidden,
 }
 
 impl Visibility {
     /// What a scope allows.
     pub fn of(scope: AccessScope) -> Self {
-        if scope.allows(Access::Read) { Visibility::Sees } else { Visibility::Blind }
+        if scope.allows(Access::Read) { Visibility::Visible } else { Visibility::Hidden }
     }
 }
 
 /// Why nothing can be done in a Workspace that is a barrier.
 fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
     match barrier {
-        Barrier::NotThen(why) => {
+        Barrier::NotInPast(why) => {
             format!("`{path}` is in the Workspace `{workspace}`, which can't be looked at as it was: {why}")
         }
-        Barrier::LeftOut => format!(
+        Barrier::ExcludedFromFork => format!(
             "`{path}` is not part of the fork: `{workspace}` was a Workspace of its own where the fork was made, and was \
              left out"
         ),
@@ -390,8 +390,8 @@ fn workspace_list(workspaces: &[VfsPath]) -> String {
 /// A Store's answer as a sentence about a path, with what to do next where there is something to do.
 fn store_error_message(path: &VfsPath, sight: Visibility, cause: &StoreError) -> String {
     match sight {
-        Visibility::Sees => visible_message(path, cause),
-        Visibility::Blind => hidden_message(path, cause),
+        Visibility::Visible => visible_message(path, cause),
+        Visibility::Hidden => hidden_message(path, cause),
     }
 }
 
@@ -425,7 +425,10 @@ fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
             format!("`{path}` would be too large; at most {limit} bytes are allowed")
         }
         StoreError::OverQuota { on, allowed, .. } => {
-            format!("`{path}` was not written: {}", StoreError::AtLimit { on: *on, allowed: *allowed })
+            format!(
+                "`{path}` was not written: {}",
+                StoreError::OverQuotaUndisclosed { on: *on, allowed: *allowed }
+            )
         }
         other => visible_message(path, other),
     }
@@ -451,12 +454,12 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
         ),
         StoreError::Special(kind) => format!("`{path}` is a {kind}, which can be neither read nor written"),
         StoreError::IntoItself => format!("`{path}` can't be moved or copied into itself"),
-        StoreError::Spared { path: inner } => {
+        StoreError::Protected { path: inner } => {
             format!(
                 "`{path}` can't be moved, copied or removed as a whole: `{inner}` is protected and read-only for agents"
             )
         }
-        StoreError::NotFree { .. } => format!(
+        StoreError::NameTaken { .. } => format!(
             "`{path}` is protected: with it, git would take a directory for a repository and do what its configuration and hooks say; ask the person who runs it to change it, or choose another name"
         ),
         StoreError::TooLarge { size, limit } => {
@@ -470,7 +473,7 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
             "no space is left on the disk that holds `{path}` or Stead's own state, so nothing was done; delete something, or \
              ask for room: `stead gc` frees what is no longer needed"
         ),
-        StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => {
+        StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => {
             format!("`{path}` was not written: {cause}")
         }
         StoreError::Corrupt(what) => {
@@ -497,7 +500,7 @@ mod tests {
     #[test]
     fn a_refusal_says_where_it_would_be_allowed() {
         let path = |text: &str| VfsPath::parse(text).unwrap();
-        let error = Error::Scope {
+        let error = Error::ScopeDenied {
             path: path("/docs/a.md"),
             workspace: path("/docs"),
             scope: AccessScope::ReadOnly,
@@ -510,7 +513,7 @@ mod tests {
              you may write in `/notes`"
         );
         assert_eq!(error.kind().code(), "denied");
-        let outside = |workspaces| Error::Outside { path: path("/x"), workspaces }.to_string();
+        let outside = |workspaces| Error::OutsideWorkspaces { path: path("/x"), workspaces }.to_string();
         assert_eq!(outside(vec![]), "`/x` is in none of your Workspaces: you have none");
         let many = outside((0..10).map(|n| path(&format!("/w{n}"))).collect());
         assert!(

@@ -12,9 +12,9 @@ pub struct PathGlobs {
     patterns: Vec<String>,
     set: GlobSet,
     /// The patterns' own directories: `.git` and `.git/hooks` for `.git/hooks/**`.
-    leading: GlobSet,
+    ancestors: GlobSet,
     /// What the name of everything that matches ends with. Most names are told apart by that alone.
-    ending: Vec<u8>,
+    name_suffix: Vec<u8>,
     base: String,
     case: CaseMatching,
 }
@@ -23,7 +23,7 @@ pub struct PathGlobs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CaseMatching {
     /// They don't.
-    Told,
+    Sensitive,
     /// They do, and so does whatever a file system that does not tell case apart takes for the same name.
     Folded,
 }
@@ -51,7 +51,7 @@ impl PathGlobs {
         patterns: impl IntoIterator<Item = P>,
         anchor: Anchor,
     ) -> Result<Self, GlobError> {
-        PathGlobs::with_case(patterns, anchor, CaseMatching::Told)
+        PathGlobs::with_case(patterns, anchor, CaseMatching::Sensitive)
     }
 
     /// The same for names that are to be kept from someone: they match whatever some file system takes for the same name,
@@ -107,12 +107,19 @@ impl PathGlobs {
         };
         let (set, leading) = (build(set)?, build(leading)?);
         let ending = match case {
-            CaseMatching::Told => {
+            CaseMatching::Sensitive => {
                 common_suffix(kept.iter().map(|pattern| literal_suffix(pattern).as_bytes()))
             }
             CaseMatching::Folded => Vec::new(),
         };
-        Ok(PathGlobs { patterns: kept, set, leading, ending, base: String::new(), case })
+        Ok(PathGlobs {
+            patterns: kept,
+            set,
+            ancestors: leading,
+            name_suffix: ending,
+            base: String::new(),
+            case,
+        })
     }
 
     /// No pattern at all.
@@ -120,10 +127,10 @@ impl PathGlobs {
         PathGlobs {
             patterns: Vec::new(),
             set: GlobSet::empty(),
-            leading: GlobSet::empty(),
-            ending: Vec::new(),
+            ancestors: GlobSet::empty(),
+            name_suffix: Vec::new(),
             base: String::new(),
-            case: CaseMatching::Told,
+            case: CaseMatching::Sensitive,
         }
     }
 
@@ -156,19 +163,19 @@ impl PathGlobs {
 
     /// Whether some pattern matches this path, which may not be text.
     pub fn matches_bytes(&self, path: &[u8]) -> bool {
-        !self.is_empty() && path.ends_with(&self.ending) && self.matches(&String::from_utf8_lossy(path))
+        !self.is_empty() && path.ends_with(&self.name_suffix) && self.matches(&String::from_utf8_lossy(path))
     }
 
     /// What the name of every path that matches ends with; nothing where that is not known.
     pub fn name_suffix(&self) -> &[u8] {
-        &self.ending
+        &self.name_suffix
     }
 
     /// Whether this path is a directory that some pattern names on its way: `.git` for `.git/hooks/**`.
     ///
     /// What a pattern covers could be reached, or replaced, through something else that takes such a directory's name.
     pub fn is_ancestor_of_match(&self, path: &str) -> bool {
-        self.set_matches(&self.leading, path)
+        self.set_matches(&self.ancestors, path)
     }
 
     fn set_matches(&self, set: &GlobSet, path: &str) -> bool {

@@ -27,7 +27,7 @@ pub(crate) struct TextLines {
     /// How many lines these are; the last may be cut.
     pub(crate) count: u64,
     /// What comes after them.
-    pub(crate) rest: Continuation,
+    pub(crate) continuation: Continuation,
 }
 
 /// What comes after some lines.
@@ -52,23 +52,24 @@ pub enum Continuation {
 
 /// Reads `range` of an open text.
 pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreResult<TextLines> {
-    let mut scan = LineScanner { content, buffer: vec![0; 64 << 10], start: 0, at: 0, end: 0 };
+    let mut scan =
+        LineScanner { content, buffer: vec![0; 64 << 10], buffer_offset: 0, position: 0, filled: 0 };
     let mut line = 1;
     while line < range.offset {
         match scan.skip_line()? {
             SkipResult::Line => line += 1,
-            SkipResult::Last => {
+            SkipResult::UnterminatedLine => {
                 return Ok(TextLines {
                     bytes: Vec::new(),
                     count: 0,
-                    rest: Continuation::End { lines: line },
+                    continuation: Continuation::End { lines: line },
                 });
             }
-            SkipResult::Nothing => {
+            SkipResult::EndOfText => {
                 return Ok(TextLines {
                     bytes: Vec::new(),
                     count: 0,
-                    rest: Continuation::End { lines: line - 1 },
+                    continuation: Continuation::End { lines: line - 1 },
                 });
             }
         }
@@ -79,26 +80,26 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
         let before = bytes.len();
         let ended = scan.take_line(&mut bytes, range.max_bytes)?;
         if bytes.len() == before && scan.at_end()? {
-            return Ok(TextLines { bytes, count, rest: Continuation::End { lines: line - 1 } });
+            return Ok(TextLines { bytes, count, continuation: Continuation::End { lines: line - 1 } });
         }
         if !ended && !scan.at_end()? {
             // The line does not fit. Whole lines come first; a line that alone is too long is cut between characters.
             if before > 0 {
                 bytes.truncate(before);
-                return Ok(TextLines { bytes, count, rest: Continuation::More { next: line } });
+                return Ok(TextLines { bytes, count, continuation: Continuation::More { next: line } });
             }
             let cut = len_without_partial_char(&bytes);
             let at = scan.position() - (bytes.len() - cut) as u64;
             bytes.truncate(cut);
-            return Ok(TextLines { bytes, count: 1, rest: Continuation::Cut { at } });
+            return Ok(TextLines { bytes, count: 1, continuation: Continuation::Cut { at } });
         }
         count += 1;
         line += 1;
     }
     if scan.at_end()? {
-        return Ok(TextLines { bytes, count, rest: Continuation::End { lines: line - 1 } });
+        return Ok(TextLines { bytes, count, continuation: Continuation::End { lines: line - 1 } });
     }
-    Ok(TextLines { bytes, count, rest: Continuation::More { next: line } })
+    Ok(TextLines { bytes, count, continuation: Continuation::More { next: line } })
 }
 
 /// The length of `bytes` without a character that was cut off at their end.
@@ -120,9 +121,9 @@ enum SkipResult {
     /// A whole line.
     Line,
     /// A last line without an ending.
-    Last,
+    UnterminatedLine,
     /// Nothing was left.
-    Nothing,
+    EndOfText,
 }
 
 /// A buffer that moves over the content.
@@ -130,23 +131,23 @@ struct LineScanner<'a> {
     content: &'a dyn OpenContent,
     buffer: Vec<u8>,
     /// Where in the file the buffer starts.
-    start: u64,
-    at: usize,
-    end: usize,
+    buffer_offset: u64,
+    position: usize,
+    filled: usize,
 }
 
 impl LineScanner<'_> {
     fn position(&self) -> u64 {
-        self.start + self.at as u64
+        self.buffer_offset + self.position as u64
     }
 
     fn fill_buffer(&mut self) -> StoreResult<bool> {
-        if self.at == self.end {
-            self.start += self.end as u64;
-            self.at = 0;
-            self.end = self.content.read_at(self.start, &mut self.buffer)?;
+        if self.position == self.filled {
+            self.buffer_offset += self.filled as u64;
+            self.position = 0;
+            self.filled = self.content.read_at(self.buffer_offset, &mut self.buffer)?;
         }
-        Ok(self.at < self.end)
+        Ok(self.position < self.filled)
     }
 
     fn at_end(&mut self) -> StoreResult<bool> {
@@ -157,26 +158,26 @@ impl LineScanner<'_> {
         let mut any = false;
         while self.fill_buffer()? {
             any = true;
-            match memchr::memchr(b'\n', &self.buffer[self.at..self.end]) {
+            match memchr::memchr(b'\n', &self.buffer[self.position..self.filled]) {
                 Some(found) => {
-                    self.at += found + 1;
+                    self.position += found + 1;
                     return Ok(SkipResult::Line);
                 }
-                None => self.at = self.end,
+                None => self.position = self.filled,
             }
         }
-        Ok(if any { SkipResult::Last } else { SkipResult::Nothing })
+        Ok(if any { SkipResult::UnterminatedLine } else { SkipResult::EndOfText })
     }
 
     /// Takes the rest of a line, ending included, while `into` has room; says whether the line's end was reached.
     fn take_line(&mut self, into: &mut Vec<u8>, room: usize) -> StoreResult<bool> {
         while into.len() < room && self.fill_buffer()? {
-            let window = &self.buffer[self.at..self.end];
+            let window = &self.buffer[self.position..self.filled];
             let ending = memchr::memchr(b'\n', window);
             let wanted = ending.map_or(window.len(), |found| found + 1);
             let taken = wanted.min(room - into.len());
             into.extend_from_slice(&window[..taken]);
-            self.at += taken;
+            self.position += taken;
             if ending.is_some() && taken == wanted {
                 return Ok(true);
             }
@@ -219,7 +220,7 @@ mod tests {
 
     fn read(text: &str, offset: u64, limit: u64, max_bytes: usize) -> (String, u64, Continuation) {
         let lines = read_lines(&Text(text.into()), LineRange { offset, limit, max_bytes }).unwrap();
-        (String::from_utf8(lines.bytes).unwrap(), lines.count, lines.rest)
+        (String::from_utf8(lines.bytes).unwrap(), lines.count, lines.continuation)
     }
 
     #[test]

@@ -25,17 +25,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Memory that callers share.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
-    bytes: u64,
+    capacity: u64,
     /// How long a caller waits.
-    patience: Duration,
+    timeout: Duration,
     state: Mutex<BudgetState>,
-    changed: Condvar,
+    released: Condvar,
 }
 
 #[derive(Debug)]
 struct BudgetState {
     reserved: u64,
-    next: u64,
+    next_ticket: u64,
     /// Those that wait, in the order in which they came.
     waiting: VecDeque<u64>,
 }
@@ -43,14 +43,14 @@ struct BudgetState {
 /// A part of a [`Budget`], given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct MemoryReservation<'a> {
-    of: &'a MemoryBudget,
+    budget: &'a MemoryBudget,
     bytes: u64,
 }
 
 impl MemoryBudget {
-    pub(crate) const fn new(bytes: u64, patience: Duration) -> Self {
-        let state = BudgetState { reserved: 0, next: 0, waiting: VecDeque::new() };
-        MemoryBudget { bytes, patience, state: Mutex::new(state), changed: Condvar::new() }
+    pub(crate) const fn new(capacity: u64, timeout: Duration) -> Self {
+        let state = BudgetState { reserved: 0, next_ticket: 0, waiting: VecDeque::new() };
+        MemoryBudget { capacity, timeout, state: Mutex::new(state), released: Condvar::new() }
     }
 
     /// Reserves memory, having waited for it. `stop` is asked again and again whether the caller still wants it.
@@ -62,37 +62,37 @@ impl MemoryBudget {
         stop: impl Fn() -> Option<StopReason>,
     ) -> StoreResult<MemoryReservation<'_>> {
         if bytes <= UNCOUNTED_BYTES {
-            return Ok(MemoryReservation { of: self, bytes: 0 });
+            return Ok(MemoryReservation { budget: self, bytes: 0 });
         }
-        let bytes = bytes.min(self.bytes);
-        let until = Instant::now() + self.patience;
+        let bytes = bytes.min(self.capacity);
+        let until = Instant::now() + self.timeout;
         let mut state = self.state.lock();
-        let ticket = state.next;
-        state.next += 1;
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
         state.waiting.push_back(ticket);
-        while state.waiting.front() != Some(&ticket) || state.reserved + bytes > self.bytes {
+        while state.waiting.front() != Some(&ticket) || state.reserved + bytes > self.capacity {
             let gives_up =
                 if Instant::now() >= until { Some(budget_exhausted()) } else { stop().map(stopped) };
             if let Some(error) = gives_up {
                 state.waiting.retain(|waiting| *waiting != ticket);
-                self.changed.notify_all();
+                self.released.notify_all();
                 return Err(error);
             }
-            self.changed.wait_for(&mut state, POLL_INTERVAL);
+            self.released.wait_for(&mut state, POLL_INTERVAL);
         }
         state.waiting.pop_front();
         state.reserved += bytes;
         // There may be enough left for the next one.
-        self.changed.notify_all();
-        Ok(MemoryReservation { of: self, bytes })
+        self.released.notify_all();
+        Ok(MemoryReservation { budget: self, bytes })
     }
 }
 
 impl Drop for MemoryReservation<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.of.state.lock().reserved -= self.bytes;
-            self.of.changed.notify_all();
+            self.budget.state.lock().reserved -= self.bytes;
+            self.budget.released.notify_all();
         }
     }
 }

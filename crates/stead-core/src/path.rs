@@ -39,7 +39,7 @@ pub enum PathError {
     },
     /// A name from a host that is no UTF-8.
     #[error("`{0}` is no text; paths are written in UTF-8")]
-    NotText(String),
+    NotUtf8(String),
     /// Paths are `/`-separated on every host.
     #[error("`{0}` holds a backslash; separate components with `/`")]
     Backslash(String),

@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 pub struct Router {
     workspaces: Vec<Workspace>,
     by_prefix: HashMap<VfsPath, usize>,
-    sorted: BTreeMap<VfsPath, usize>,
+    by_prefix_sorted: BTreeMap<VfsPath, usize>,
     /// Bit `d` is set where some prefix has `d` components: other lengths need not be tried.
     depths: u128,
 }
@@ -30,7 +30,7 @@ pub struct Route<'a, 'p> {
     /// The Workspace.
     pub workspace: &'a Workspace,
     /// The path below its prefix, without a leading `/`; empty for the Workspace itself.
-    pub below: &'p str,
+    pub relative_path: &'p str,
 }
 
 impl Router {
@@ -42,7 +42,7 @@ impl Router {
             if router.by_prefix.insert(workspace.prefix().clone(), index).is_some() {
                 return Err(DuplicatePrefix(workspace.prefix().clone()));
             }
-            router.sorted.insert(workspace.prefix().clone(), index);
+            router.by_prefix_sorted.insert(workspace.prefix().clone(), index);
             router.depths |= 1 << workspace.prefix().depth();
             router.workspaces.push(workspace);
         }
@@ -56,7 +56,7 @@ impl Router {
 
     /// All Workspaces, those included that are barriers, sorted by prefix.
     pub fn workspaces_and_barriers(&self) -> impl Iterator<Item = &Workspace> {
-        self.sorted.values().map(|&index| &self.workspaces[index])
+        self.by_prefix_sorted.values().map(|&index| &self.workspaces[index])
     }
 
     /// The Workspace with the longest prefix of this path.
@@ -70,7 +70,7 @@ impl Router {
                 if let Some(&index) = self.by_prefix.get(prefix) {
                     let below = text[end.min(text.len())..].trim_start_matches('/');
                     let below = if depth == 0 { &text[1..] } else { below };
-                    return Some(Route { workspace: &self.workspaces[index], below });
+                    return Some(Route { workspace: &self.workspaces[index], relative_path: below });
                 }
             }
             if depth == 0 {
@@ -86,7 +86,7 @@ impl Router {
         // In byte order, everything below `/a` lies from `/a/` up to `/a0`, `0` being the byte after `/`.
         let below = if path.is_root() { String::new() } else { path.as_str().to_owned() };
         let (low, high) = (format!("{below}/"), format!("{below}0"));
-        let range = self.sorted.range::<str, _>((Bound::Excluded(&*low), Bound::Excluded(&*high)));
+        let range = self.by_prefix_sorted.range::<str, _>((Bound::Excluded(&*low), Bound::Excluded(&*high)));
         range.map(|(_, &index)| &self.workspaces[index])
     }
 
@@ -138,7 +138,7 @@ mod tests {
     fn routed(router: &Router, path: &str) -> Option<(String, String)> {
         let path = VfsPath::parse(path).unwrap();
         let route = router.route(&path)?;
-        Some((route.workspace.prefix().as_str().to_owned(), route.below.to_owned()))
+        Some((route.workspace.prefix().as_str().to_owned(), route.relative_path.to_owned()))
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             let route = router.route(&path);
             prop_assert_eq!(route.map(|route| route.workspace.prefix()), expected.as_ref());
             if let (Some(route), Some(prefix)) = (route, &expected) {
-                prop_assert_eq!(Some(route.below), path.strip_prefix(prefix));
+                prop_assert_eq!(Some(route.relative_path), path.strip_prefix(prefix));
             }
             let nested: Vec<_> = router.nested(&path).map(|nested| nested.prefix().clone()).collect();
             let mut below: Vec<_> = prefixes.iter().map(|prefix| VfsPath::parse(prefix).unwrap())

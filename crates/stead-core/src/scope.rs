@@ -25,7 +25,7 @@ pub enum Access {
     /// Write, edit, append, mkdir, delete, move within; the destination of a copy or a move.
     Write,
     /// Both at once: the source of a move to another Workspace.
-    Take,
+    MoveOut,
     /// Log, diff, read as of, snapshot, the base of a fork.
     History,
     /// Restore, undo, merge into.
@@ -42,7 +42,7 @@ impl AccessScope {
         match access {
             Access::Read | Access::History => matches!(self, ReadOnly | ReadWrite),
             Access::Write => matches!(self, ReadWrite | WriteOnly),
-            Access::Take | Access::Restore => matches!(self, ReadWrite),
+            Access::MoveOut | Access::Restore => matches!(self, ReadWrite),
         }
     }
 
@@ -71,7 +71,7 @@ impl Access {
         match self {
             Access::Read => "reading",
             Access::Write => "writing",
-            Access::Take => "moving out of it",
+            Access::MoveOut => "moving out of it",
             Access::History => "looking into its history",
             Access::Restore => "restoring",
         }
@@ -82,7 +82,7 @@ impl Access {
         match self {
             Access::Read => "read",
             Access::Write => "write",
-            Access::Take => "move things",
+            Access::MoveOut => "move things",
             Access::History => "look into history",
             Access::Restore => "restore",
         }
@@ -135,7 +135,7 @@ mod tests {
         let table = [
             (Access::Read, [true, true, false]),
             (Access::Write, [false, true, true]),
-            (Access::Take, [false, true, false]),
+            (Access::MoveOut, [false, true, false]),
             (Access::History, [true, true, false]),
             (Access::Restore, [false, true, false]),
         ];

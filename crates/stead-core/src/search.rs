@@ -37,20 +37,27 @@ pub struct WalkOptions {
     /// Subtrees that are left out, named below the place where the walk begins.
     pub skip: Vec<StorePath>,
     /// Only what matches; everything where `None`. Directories are entered whether or not they match.
-    pub only: Option<PathGlobs>,
+    pub include: Option<PathGlobs>,
     /// When to give up with [`crate::StoreError::Unavailable`].
     pub deadline: Option<Instant>,
     /// Where the Store notes what it had to pass by.
-    pub unread: UnreadablePaths,
+    pub unreadable: UnreadablePaths,
     /// Whether the Store also notes what it shows to nobody, such as another stead's state: for a copy, which would lack
     /// it. Its own state is not missed.
-    pub whole: bool,
+    pub report_hidden: bool,
 }
 
 impl Default for WalkOptions {
     fn default() -> Self {
         let unread = UnreadablePaths::default();
-        WalkOptions { depth: usize::MAX, skip: Vec::new(), only: None, deadline: None, unread, whole: false }
+        WalkOptions {
+            depth: usize::MAX,
+            skip: Vec::new(),
+            include: None,
+            deadline: None,
+            unreadable: unread,
+            report_hidden: false,
+        }
     }
 }
 
@@ -62,12 +69,12 @@ impl WalkOptions {
 
     /// Whether what lies at `path` is visited.
     pub fn matches(&self, path: &StorePath) -> bool {
-        self.only.as_ref().is_none_or(|globs| globs.matches_bytes(path.as_bytes()))
+        self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path.as_bytes()))
     }
 
     /// What the name of everything that is visited ends with: most names need no closer look.
     pub fn name_suffix(&self) -> &[u8] {
-        self.only.as_ref().map_or(&[], PathGlobs::name_suffix)
+        self.include.as_ref().map_or(&[], PathGlobs::name_suffix)
     }
 }
 
@@ -199,9 +206,9 @@ pub struct Grep {
     /// When to stop.
     pub deadline: Instant,
     /// Who waits for it, and may want it to stop earlier.
-    pub watch: Option<Arc<dyn CallMonitor>>,
+    pub monitor: Option<Arc<dyn CallMonitor>>,
     /// Where the Store notes what it had to pass by.
-    pub unread: UnreadablePaths,
+    pub unreadable: UnreadablePaths,
     before: usize,
     after: usize,
     output: GrepOutput,
@@ -234,8 +241,8 @@ impl Grep {
             exclude,
             skip: Vec::new(),
             deadline: Instant::now() + query.time_limit,
-            watch: None,
-            unread: UnreadablePaths::default(),
+            monitor: None,
+            unreadable: UnreadablePaths::default(),
             before: query.before,
             after: query.after,
             output: query.output,
@@ -253,7 +260,7 @@ impl Grep {
     /// Whether time is up.
     pub fn should_stop(&self) -> bool {
         Instant::now() >= self.deadline
-            || self.watch.as_ref().is_some_and(|watch| watch.stop_reason().is_some())
+            || self.monitor.as_ref().is_some_and(|watch| watch.stop_reason().is_some())
     }
 
     /// A searcher for one thread.
@@ -294,7 +301,7 @@ impl GrepSearcher<'_> {
     pub fn search_reader(&mut self, content: impl Read) -> Option<Hits> {
         let cuts = CutOffsets::default();
         let content =
-            LongLineSplitter { grep: self.grep, content, in_line: 0, passed: 0, cuts: Rc::clone(&cuts) };
+            LongLineSplitter { grep: self.grep, content, line_length: 0, offset: 0, cuts: Rc::clone(&cuts) };
         let mut collector = HitCollector { grep: self.grep, hits: Hits::default(), binary: false, cuts };
         // What was found before a failure still counts: a file that vanishes halfway is no error of the search.
         let _ = self.searcher.search_reader(&self.grep.matcher, content, &mut collector);
@@ -349,8 +356,8 @@ type CutOffsets = Rc<RefCell<Vec<u64>>>;
 struct LongLineSplitter<'a, R> {
     grep: &'a Grep,
     content: R,
-    in_line: usize,
-    passed: u64,
+    line_length: usize,
+    offset: u64,
     cuts: CutOffsets,
 }
 
@@ -359,19 +366,19 @@ impl<R: Read> Read for LongLineSplitter<'_, R> {
         if buffer.is_empty() || self.grep.should_stop() {
             return Ok(0);
         }
-        if self.in_line == MAX_SEARCHED_LINE {
-            self.cuts.borrow_mut().push(self.passed);
-            (buffer[0], self.in_line) = (b'\n', 0);
-            self.passed += 1;
+        if self.line_length == MAX_SEARCHED_LINE {
+            self.cuts.borrow_mut().push(self.offset);
+            (buffer[0], self.line_length) = (b'\n', 0);
+            self.offset += 1;
             return Ok(1);
         }
-        let room = buffer.len().min(MAX_SEARCHED_LINE - self.in_line);
+        let room = buffer.len().min(MAX_SEARCHED_LINE - self.line_length);
         let count = self.content.read(&mut buffer[..room])?;
-        self.in_line = match memchr::memrchr(b'\n', &buffer[..count]) {
+        self.line_length = match memchr::memrchr(b'\n', &buffer[..count]) {
             Some(end) => count - end - 1,
-            None => self.in_line + count,
+            None => self.line_length + count,
         };
-        self.passed += count as u64;
+        self.offset += count as u64;
         Ok(count)
     }
 }

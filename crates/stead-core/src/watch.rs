@@ -27,14 +27,14 @@ pub enum StopReason {
     /// Nobody wants its result any more.
     Cancelled,
     /// It takes longer than it may.
-    TooLong,
+    TimedOut,
 }
 
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             StopReason::Cancelled => "the call was cancelled, and nothing has changed",
-            StopReason::TooLong => {
+            StopReason::TimedOut => {
                 "the call took too long and was stopped; nothing has changed: ask for less at once"
             }
         })

@@ -99,7 +99,7 @@ pub struct Workspace {
     protect: Option<Arc<PathGlobs>>,
     scratch: Arc<PathGlobs>,
     quota: QuotaLimits,
-    ask: ApprovalPolicy,
+    approval_policy: ApprovalPolicy,
     barrier: Option<Barrier>,
 }
 
@@ -107,9 +107,9 @@ pub struct Workspace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Barrier {
     /// It can't be looked at as it was then, and this is why.
-    NotThen(&'static str),
+    NotInPast(&'static str),
     /// It is a place that was a Workspace of its own where a fork was made, and was left out of the fork.
-    LeftOut,
+    ExcludedFromFork,
 }
 
 /// Whether a person is asked before something is done in a Workspace.
@@ -129,7 +129,7 @@ impl ApprovalPolicy {
     pub fn requires_approval(self, access: Access) -> bool {
         match self {
             ApprovalPolicy::Never => false,
-            ApprovalPolicy::Changes => matches!(access, Access::Write | Access::Take | Access::Restore),
+            ApprovalPolicy::Changes => matches!(access, Access::Write | Access::MoveOut | Access::Restore),
             ApprovalPolicy::Everything => true,
         }
     }
@@ -163,19 +163,19 @@ impl Workspace {
             protect: None,
             scratch,
             quota: QuotaLimits::default(),
-            ask: ApprovalPolicy::Never,
+            approval_policy: ApprovalPolicy::Never,
             barrier: None,
         }
     }
 
     /// Has a person asked first.
     pub fn with_approval_policy(self, ask: ApprovalPolicy) -> Self {
-        Workspace { ask, ..self }
+        Workspace { approval_policy: ask, ..self }
     }
 
     /// Whether a person is asked first.
     pub fn approval_policy(&self) -> ApprovalPolicy {
-        self.ask
+        self.approval_policy
     }
 
     /// Says what it is for.

@@ -20,7 +20,7 @@ pub use unsupported::{Mount, Watched, clear_stale};
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     /// Nothing can be changed through it: it shows a time that has passed, so it never changes either.
-    pub past: bool,
+    pub immutable: bool,
     /// Other users of the host may use it, too, as far as the permission bits say.
     pub allow_other: bool,
     /// Whom everything belongs to.
@@ -30,7 +30,7 @@ pub struct MountOptions {
     /// Whose it is: `mount` and `df` show that as its source.
     pub name: String,
     /// A directory of the host on whose file system there has to be room for what is written, for `df`.
-    pub room: Option<PathBuf>,
+    pub space_directory: Option<PathBuf>,
 }
 
 /// Why a stead can't be mounted.
@@ -41,7 +41,7 @@ pub enum MountError {
     Unsupported(String),
     /// The place where it should go can't be used.
     #[error("it can't be mounted there: {0}")]
-    Place(String),
+    MountPoint(String),
     /// The host refused.
     #[error("the host refuses to mount it: {0}")]
     Refused(String),

@@ -10,31 +10,31 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 pub struct ServerLimits {
     /// How many calls of all identities together run at a time. Each holds a thread, so a runtime of one's own needs more
     /// threads for blocking work than this. Half of it is for identities that have no call running.
-    pub running: usize,
+    pub running_calls: usize,
     /// How many of its calls are made at a time. Further ones wait.
-    pub at_once: usize,
+    pub calls_per_identity: usize,
     /// How many may wait. Further ones are refused.
-    pub waiting: usize,
+    pub waiting_per_identity: usize,
     /// How long one call may take. One that can stop half way does, and nothing of it has happened.
-    pub call: Duration,
+    pub call_timeout: Duration,
     /// How long a person has time to answer.
-    pub answer: Duration,
+    pub answer_timeout: Duration,
     /// How many of its clients may listen for changes at a time, from 2026-07-28 on.
-    pub listening: usize,
+    pub listeners_per_identity: usize,
     /// How many sessions it may have open, over HTTP.
-    pub sessions: usize,
+    pub sessions_per_identity: usize,
 }
 
 impl Default for ServerLimits {
     fn default() -> Self {
         ServerLimits {
-            running: 128,
-            at_once: 8,
-            waiting: 256,
-            call: Duration::from_secs(120),
-            answer: Duration::from_secs(300),
-            listening: 64,
-            sessions: 64,
+            running_calls: 128,
+            calls_per_identity: 8,
+            waiting_per_identity: 256,
+            call_timeout: Duration::from_secs(120),
+            answer_timeout: Duration::from_secs(300),
+            listeners_per_identity: 64,
+            sessions_per_identity: 64,
         }
     }
 }

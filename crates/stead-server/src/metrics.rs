@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     calls: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
-    took: Mutex<BTreeMap<&'static str, (u64, Duration)>>,
+    durations: Mutex<BTreeMap<&'static str, (u64, Duration)>>,
     replies: Mutex<BTreeMap<u16, u64>>,
     connections: AtomicU64,
 }
@@ -20,7 +20,7 @@ impl Metrics {
     /// A tool was called, and this came of it.
     pub(crate) fn count_call(&self, tool: &'static str, outcome: &'static str, took: Duration) {
         *self.calls.lock().entry((tool, outcome)).or_default() += 1;
-        let mut all = self.took.lock();
+        let mut all = self.durations.lock();
         let (count, sum) = all.entry(tool).or_default();
         *count += 1;
         *sum += took;
@@ -52,7 +52,7 @@ impl Metrics {
             }
         });
         family("stead_call_seconds", "summary", "How long tool calls took.", &|text| {
-            for (tool, (count, sum)) in &*self.took.lock() {
+            for (tool, (count, sum)) in &*self.durations.lock() {
                 let sum = sum.as_secs_f64();
                 let _ = writeln!(text, "stead_call_seconds_sum{{tool=\"{tool}\"}} {sum:.6}");
                 let _ = writeln!(text, "stead_call_seconds_count{{tool=\"{tool}\"}} {count}");

@@ -19,9 +19,9 @@ const MAX_PENDING: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct PendingApprovals {
     /// Those that a call waits for.
-    waited_for: AtomicUsize,
+    waiting_calls: AtomicUsize,
     /// Those that a client takes with it.
-    taken_along: Mutex<VecDeque<PendingApproval>>,
+    deferred: Mutex<VecDeque<PendingApproval>>,
 }
 
 #[derive(Debug)]
@@ -30,13 +30,13 @@ struct PendingApproval {
     /// The call that it is about: its tool and its arguments.
     call: blake3::Hash,
     question: ApprovalQuestion,
-    until: Instant,
+    expires: Instant,
 }
 
 impl PendingApprovals {
     /// A place among those that a call waits for, while there is one.
     pub(crate) fn begin_waiting(&self) -> Option<CountGuard<'_>> {
-        CountGuard::acquire(&self.waited_for, MAX_PENDING)
+        CountGuard::acquire(&self.waiting_calls, MAX_PENDING)
     }
 
     /// Keeps a question about a call, and names it. Nobody can make up a name.
@@ -44,21 +44,21 @@ impl PendingApprovals {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).expect("the host has randomness");
         let name = format!("agree-{:032x}", u128::from_ne_bytes(secret));
-        let mut open = self.taken_along.lock();
+        let mut open = self.deferred.lock();
         let now = Instant::now();
-        open.retain(|one| one.until > now);
+        open.retain(|one| one.expires > now);
         while open.len() >= MAX_PENDING {
             open.pop_front();
         }
-        open.push_back(PendingApproval { name: name.clone(), call, question, until: now + time });
+        open.push_back(PendingApproval { name: name.clone(), call, question, expires: now + time });
         name
     }
 
     /// The question of that name, if it is about this call. It is open no more.
     pub(crate) fn take(&self, name: &str, call: blake3::Hash) -> Option<ApprovalQuestion> {
-        let mut open = self.taken_along.lock();
+        let mut open = self.deferred.lock();
         let now = Instant::now();
-        let at = open.iter().position(|one| one.name == name && one.call == call && one.until > now)?;
+        let at = open.iter().position(|one| one.name == name && one.call == call && one.expires > now)?;
         open.remove(at).map(|one| one.question)
     }
 }

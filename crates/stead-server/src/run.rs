@@ -23,7 +23,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Serves one identity over standard input and output, until the client closes its end or the process is asked to end.
 pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Result<()> {
     let served = steads.get(identity)?;
-    let runtime = build_runtime(served.limits().at_once).map_err(start_error)?;
+    let runtime = build_runtime(served.limits().calls_per_identity).map_err(start_error)?;
     let steads = Arc::clone(steads);
     let ended = runtime.block_on(async move {
         let mut signals = ShutdownSignals::new()?;
@@ -52,7 +52,7 @@ pub fn run_http(
     let cannot = |cause| stead::Error::Host { what: format!("`{listen}` can't be listened on"), cause };
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
-    let runtime = build_runtime(steads.limits().running).map_err(start_error)?;
+    let runtime = build_runtime(steads.limits().running_calls).map_err(start_error)?;
     let steads = Arc::clone(steads);
     runtime.block_on(async move {
         let over = CancellationToken::new();

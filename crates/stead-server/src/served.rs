@@ -18,16 +18,16 @@ use crate::turns::{CallScheduler, RunPermit, SchedulerClient};
 #[derive(Debug)]
 pub struct LiveStead {
     identity: Identity,
-    now: RwLock<Arc<SteadView>>,
+    current: RwLock<Arc<SteadView>>,
     limits: ServerLimits,
     metrics: Arc<Metrics>,
-    turns: Arc<CallScheduler>,
-    sharer: SchedulerClient,
-    places: Semaphore,
-    waiting: AtomicUsize,
-    listening: AtomicUsize,
-    questions: PendingApprovals,
-    changed: watch::Sender<u64>,
+    scheduler: Arc<CallScheduler>,
+    scheduler_client: SchedulerClient,
+    call_slots: Semaphore,
+    waiting_calls: AtomicUsize,
+    listeners: AtomicUsize,
+    pending_approvals: PendingApprovals,
+    list_changes: watch::Sender<u64>,
     results: ResultFormat,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct SteadView {
     pub(crate) toolbox: Toolbox,
     pub(crate) map: String,
     /// Everything that a client could have listed: if it differs, clients are told to list again.
-    shape: String,
+    list_signature: String,
 }
 
 impl SteadView {
@@ -49,17 +49,18 @@ impl SteadView {
         let tools: Vec<_> = toolbox.offered().map(|tool| tool.name).collect();
         let results = toolbox.results();
         // A fork that was discarded and made again is another one, under the same name.
-        let forks: Vec<_> = stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.made)).collect();
-        let shape = format!("{:?} {tools:?} {results:?} {forks:?}", workspaces.collect::<Vec<_>>());
+        let forks: Vec<_> =
+            stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.created)).collect();
+        let list_signature = format!("{:?} {tools:?} {results:?} {forks:?}", workspaces.collect::<Vec<_>>());
         let map = map::filesystem_map(&toolbox);
-        SteadView { map, shape, toolbox }
+        SteadView { map, list_signature, toolbox }
     }
 }
 
 impl LiveStead {
     /// Serves this stead.
     pub fn new(stead: &Stead, limits: ServerLimits) -> Self {
-        LiveStead::with_shared(stead, limits, Arc::default(), CallScheduler::new(limits.running))
+        LiveStead::with_shared(stead, limits, Arc::default(), CallScheduler::new(limits.running_calls))
     }
 
     /// The same, counted along with others, with whom it shares the turns.
@@ -67,20 +68,20 @@ impl LiveStead {
         stead: &Stead,
         limits: ServerLimits,
         metrics: Arc<Metrics>,
-        turns: Arc<CallScheduler>,
+        scheduler: Arc<CallScheduler>,
     ) -> Self {
         LiveStead {
             identity: stead.vfs().identity().clone(),
-            now: RwLock::new(Arc::new(SteadView::of(stead))),
+            current: RwLock::new(Arc::new(SteadView::of(stead))),
             limits,
             metrics,
-            sharer: turns.register(),
-            turns,
-            places: Semaphore::new(limits.at_once),
-            waiting: AtomicUsize::new(0),
-            listening: AtomicUsize::new(0),
-            questions: PendingApprovals::default(),
-            changed: watch::Sender::new(0),
+            scheduler_client: scheduler.register(),
+            scheduler,
+            call_slots: Semaphore::new(limits.calls_per_identity),
+            waiting_calls: AtomicUsize::new(0),
+            listeners: AtomicUsize::new(0),
+            pending_approvals: PendingApprovals::default(),
+            list_changes: watch::Sender::new(0),
             results: ResultFormat::Text,
         }
     }
@@ -92,7 +93,7 @@ impl LiveStead {
 
     /// What results are made of, unless a client's token asks for more.
     pub(crate) fn results(&self) -> ResultFormat {
-        self.results.or(self.now.read().toolbox.results())
+        self.results.or(self.current.read().toolbox.results())
     }
 
     /// Whose it is.
@@ -110,12 +111,12 @@ impl LiveStead {
 
     /// The stead as it is now.
     pub(crate) fn current(&self) -> Arc<SteadView> {
-        Arc::clone(&self.now.read())
+        Arc::clone(&self.current.read())
     }
 
     /// Tells when Workspaces or tools have changed.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+        self.list_changes.subscribe()
     }
 
     /// Serves another stead from now on. Calls that are under way end in the old one.
@@ -126,62 +127,63 @@ impl LiveStead {
     /// Serves this stead if it looks different. What was read through the old one is remembered otherwise.
     pub(crate) fn refresh(&self, stead: &Stead) {
         let now = SteadView::of(stead);
-        if now.shape != self.now.read().shape {
+        if now.list_signature != self.current.read().list_signature {
             self.set_current(now);
         }
     }
 
     fn set_current(&self, now: SteadView) {
-        let before = std::mem::replace(&mut *self.now.write(), Arc::new(now));
-        if before.shape != self.now.read().shape {
-            self.changed.send_modify(|generation| *generation += 1);
+        let before = std::mem::replace(&mut *self.current.write(), Arc::new(now));
+        if before.list_signature != self.current.read().list_signature {
+            self.list_changes.send_modify(|generation| *generation += 1);
         }
     }
 
     /// A place among those who listen for changes.
     pub(crate) fn begin_listening(&self) -> Option<CountGuard<'_>> {
-        CountGuard::acquire(&self.listening, self.limits.listening)
+        CountGuard::acquire(&self.listeners, self.limits.listeners_per_identity)
     }
 
     /// The questions to a person that are open.
     pub(crate) fn pending_approvals(&self) -> &PendingApprovals {
-        &self.questions
+        &self.pending_approvals
     }
 
     /// Says that lists have changed, though they have not.
     #[cfg(feature = "conformance")]
     pub(crate) fn announce_change(&self) {
-        self.changed.send_modify(|generation| *generation += 1);
+        self.list_changes.send_modify(|generation| *generation += 1);
     }
 
     /// Waits for a place among the calls of this identity, and then for a turn among those of all identities.
     pub(crate) async fn acquire_call_slot(&self) -> Result<CallSlot<'_>, Failure> {
         let own = self.acquire_identity_slot().await?;
-        Ok(CallSlot { _turn: self.turns.acquire(self.sharer).await, _own: own })
+        Ok(CallSlot { _run_permit: self.scheduler.acquire(self.scheduler_client).await, _identity_slot: own })
     }
 
     async fn acquire_identity_slot(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        if let Ok(place) = self.places.try_acquire() {
+        if let Ok(place) = self.call_slots.try_acquire() {
             return Ok(place);
         }
-        let _waiting = CountGuard::acquire(&self.waiting, self.limits.waiting).ok_or_else(|| {
-            Failure::new(
-                ErrorKind::Unavailable,
-                format!(
-                    "{} calls of yours are under way and {} wait: let some of them end, then call again",
-                    self.limits.at_once, self.limits.waiting
-                ),
-            )
-        })?;
-        Ok(self.places.acquire().await.expect("the places are never closed"))
+        let _waiting = CountGuard::acquire(&self.waiting_calls, self.limits.waiting_per_identity)
+            .ok_or_else(|| {
+                Failure::new(
+                    ErrorKind::Unavailable,
+                    format!(
+                        "{} calls of yours are under way and {} wait: let some of them end, then call again",
+                        self.limits.calls_per_identity, self.limits.waiting_per_identity
+                    ),
+                )
+            })?;
+        Ok(self.call_slots.acquire().await.expect("the places are never closed"))
     }
 }
 
 /// A call's place among those that are made at a time.
 #[derive(Debug)]
 pub(crate) struct CallSlot<'a> {
-    _turn: RunPermit,
-    _own: SemaphorePermit<'a>,
+    _run_permit: RunPermit,
+    _identity_slot: SemaphorePermit<'a>,
 }
 
 /// One of a limited number; no longer when it is dropped.

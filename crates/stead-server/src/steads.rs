@@ -20,14 +20,14 @@ pub struct SteadRegistry {
     config: RwLock<Arc<Config>>,
     limits: ServerLimits,
     metrics: Arc<Metrics>,
-    turns: Arc<CallScheduler>,
+    scheduler: Arc<CallScheduler>,
     results: ResultFormat,
 }
 
 #[derive(Debug)]
 struct RegistryState {
     stores: Stores,
-    served: HashMap<Identity, Arc<LiveStead>>,
+    live: HashMap<Identity, Arc<LiveStead>>,
 }
 
 impl SteadRegistry {
@@ -36,10 +36,10 @@ impl SteadRegistry {
         let stores = Stores::of(config);
         SteadRegistry {
             config: RwLock::new(Arc::clone(stores.config())),
-            state: Mutex::new(RegistryState { stores, served: HashMap::new() }),
+            state: Mutex::new(RegistryState { stores, live: HashMap::new() }),
             limits,
             metrics: Arc::default(),
-            turns: CallScheduler::new(limits.running),
+            scheduler: CallScheduler::new(limits.running_calls),
             results: ResultFormat::Text,
         }
     }
@@ -65,17 +65,21 @@ impl SteadRegistry {
     /// The stead of an identity.
     pub fn get(&self, identity: &Identity) -> Result<Arc<LiveStead>> {
         let mut state = self.state.lock();
-        if let Some(served) = state.served.get(identity)
+        if let Some(served) = state.live.get(identity)
             && state.stores.config().agents.contains_key(&identity.agent)
         {
             return Ok(Arc::clone(served));
         }
         state.stores.check_audit()?;
         let stead = Stead::open_in(&mut state.stores, identity)?;
-        let served =
-            LiveStead::with_shared(&stead, self.limits, Arc::clone(&self.metrics), Arc::clone(&self.turns));
+        let served = LiveStead::with_shared(
+            &stead,
+            self.limits,
+            Arc::clone(&self.metrics),
+            Arc::clone(&self.scheduler),
+        );
         let served = Arc::new(served.with_results(self.results));
-        state.served.insert(identity.clone(), Arc::clone(&served));
+        state.live.insert(identity.clone(), Arc::clone(&served));
         Ok(served)
     }
 
@@ -86,7 +90,7 @@ impl SteadRegistry {
         let mut stores = state.stores.reconfigured(config);
         stores.open_audit()?;
         let mut opened = Vec::new();
-        for (identity, served) in &state.served {
+        for (identity, served) in &state.live {
             let stead = match config.agents.contains_key(&identity.agent) {
                 true => Stead::open_in(&mut stores, identity)?,
                 false => Stead::builder(&identity.agent).build()?,
@@ -109,7 +113,7 @@ impl SteadRegistry {
     /// Looks for what changes without the configuration: forks that were made or discarded.
     pub fn refresh(&self) {
         let mut state = self.state.lock();
-        let RegistryState { stores, served } = &mut *state;
+        let RegistryState { stores, live: served } = &mut *state;
         for (identity, served) in served.iter() {
             // What can't be looked at now stays as it was.
             if stores.config().agents.contains_key(&identity.agent)

@@ -24,8 +24,8 @@ pub(crate) struct SchedulerClient(u64);
 struct SchedulerState {
     free: usize,
     /// How many turns are for sharers that have none.
-    first: usize,
-    sharers: u64,
+    reserved: usize,
+    last_client: u64,
     /// How many turns each sharer has. One without any is not in it.
     running: HashMap<SchedulerClient, usize>,
     waiting: VecDeque<(SchedulerClient, oneshot::Sender<RunPermit>)>,
@@ -35,7 +35,7 @@ struct SchedulerState {
 #[derive(Debug)]
 pub(crate) struct RunPermit {
     /// `None` if it was never handed out.
-    of: Option<(Arc<CallScheduler>, SchedulerClient)>,
+    owner: Option<(Arc<CallScheduler>, SchedulerClient)>,
 }
 
 impl CallScheduler {
@@ -44,8 +44,8 @@ impl CallScheduler {
         let (free, running, waiting) = (most.max(1), HashMap::new(), VecDeque::new());
         Arc::new(CallScheduler(Mutex::new(SchedulerState {
             free,
-            first: free / 2,
-            sharers: 0,
+            reserved: free / 2,
+            last_client: 0,
             running,
             waiting,
         })))
@@ -54,8 +54,8 @@ impl CallScheduler {
     /// Someone more who shares the turns.
     pub(crate) fn register(&self) -> SchedulerClient {
         let mut state = self.0.lock();
-        state.sharers += 1;
-        SchedulerClient(state.sharers)
+        state.last_client += 1;
+        SchedulerClient(state.last_client)
     }
 
     /// Waits for a turn. Dropping the future gives up the place in the queue.
@@ -64,7 +64,7 @@ impl CallScheduler {
             let mut state = self.0.lock();
             if state.may_run(sharer) {
                 state.begin(sharer);
-                return RunPermit { of: Some((Arc::clone(self), sharer)) };
+                return RunPermit { owner: Some((Arc::clone(self), sharer)) };
             }
             let (give, turn) = oneshot::channel();
             state.waiting.push_back((sharer, give));
@@ -78,9 +78,9 @@ impl CallScheduler {
         state.end(sharer);
         while let Some((next, give)) = state.next_waiting() {
             state.begin(next);
-            if let Err(mut turn) = give.send(RunPermit { of: Some((Arc::clone(self), next)) }) {
+            if let Err(mut turn) = give.send(RunPermit { owner: Some((Arc::clone(self), next)) }) {
                 // It does not wait any more. The turn must not come back here while the lock is held.
-                turn.of = None;
+                turn.owner = None;
                 state.end(next);
             }
         }
@@ -93,7 +93,7 @@ impl SchedulerState {
     }
 
     fn may_run(&self, sharer: SchedulerClient) -> bool {
-        self.free > if self.running(sharer) == 0 { 0 } else { self.first }
+        self.free > if self.running(sharer) == 0 { 0 } else { self.reserved }
     }
 
     fn begin(&mut self, sharer: SchedulerClient) {
@@ -120,7 +120,7 @@ impl SchedulerState {
 
 impl Drop for RunPermit {
     fn drop(&mut self) {
-        if let Some((turns, sharer)) = self.of.take() {
+        if let Some((turns, sharer)) = self.owner.take() {
             turns.release(sharer);
         }
     }

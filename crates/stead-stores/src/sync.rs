@@ -40,9 +40,9 @@ sites! {
     /// The name of that database.
     RestoredDatabaseName,
     /// The file beside the database that tells its newest version, when it is made.
-    NewestVersion,
+    NewestRevision,
     /// The name of that file.
-    NewestVersionName,
+    NewestRevisionName,
     /// The audit's own directory, in the directory that it lies in.
     AuditDirectory,
     /// The audit's key, before it gets its name.
@@ -60,9 +60,9 @@ sites! {
     /// The name of the file with the last heads.
     AuditLastHeadName,
     /// The file with the last heads without those that are archived, before it gets its name.
-    AuditHeadsLeft,
+    AuditRemainingHeads,
     /// The name of that file.
-    AuditHeadsLeftName,
+    AuditRemainingHeadsName,
     /// An archive of audit records, before it gets its name.
     AuditArchive,
     /// The name of an archive.
@@ -74,7 +74,7 @@ sites! {
     /// The directories of a Physical Store's staging area, when they are made.
     StagingArea,
     /// The directory in which one process prepares its changes, before the first of them.
-    StagingRoom,
+    StagingDirectory,
     /// New content of a Physical Store, before it gets its name.
     NewContent,
     /// A new tree of a Physical Store, before it gets its name.
@@ -92,7 +92,7 @@ sites! {
     /// The names of displaced content, before the intents that tell of it are forgotten.
     DisplacedContent,
     /// All actions of a change that has several.
-    SeveralActions,
+    MultipleActions,
     /// What a Physical Store has done that could wait until now.
     DeferredChanges,
     /// The name of an intent log.
@@ -100,7 +100,7 @@ sites! {
     /// A record in an intent log.
     Intent,
     /// A file that recovery has put back.
-    Reverted,
+    RevertedFile,
     /// What recovery could not decide.
     RecoveryReport,
     /// All that recovery has put back.

@@ -35,7 +35,7 @@ fn the_process_that_names_no_place() {
     drop(store);
     // The next one goes on with the same ledger, by whatever path it comes.
     let again = PhysicalStore::open(Path::new(&root).join("."), PhysicalOptions::default()).unwrap();
-    assert_eq!(again.revisions(&RevisionQuery::all()).unwrap().deeds.len(), 2);
+    assert_eq!(again.revisions(&RevisionQuery::all()).unwrap().revisions.len(), 2);
     println!("state: {}", state_folder_of(&[Path::new(&root)]).unwrap().display());
 }
 
@@ -59,7 +59,7 @@ fn the_ledger_lies_in_the_users_state_folder_and_is_the_users_alone() {
 
     let named = PhysicalOptions::new(folder.join(".stead"));
     let store = Arc::new(PhysicalStore::open(&root, named).unwrap());
-    assert_eq!(store.revisions(&RevisionQuery::all()).unwrap().deeds.len(), 2, "the same ledger, named");
+    assert_eq!(store.revisions(&RevisionQuery::all()).unwrap().revisions.len(), 2, "the same ledger, named");
     let below = ledger.strip_prefix(&root).unwrap();
     assert!(door(&store).read(format!("/{}", below.display())).is_err());
 }

@@ -149,7 +149,7 @@ fn what_goes_through_a_door_is_in_the_database() {
     expected.sort_unstable();
     assert_eq!(told, expected);
     let write = entries.iter().find(|entry| entry.call == "write_file").unwrap();
-    assert_eq!(write.version, written.version.map(|version| version.0));
+    assert_eq!(write.version, written.revision.map(|version| version.0));
     assert_eq!(write.operation, Some(written.operation));
     assert_eq!((&*write.agent, write.thread.as_deref(), write.bytes), ("coder", Some("t1"), Some(11)));
     for entry in &entries {
@@ -485,10 +485,10 @@ fn a_log_is_open_once_and_a_store_of_another_database_is_not_part_of_it() {
     let database = place.database();
     let audit = Audit::open(&database, &place.beside()).unwrap();
     assert!(Audit::open(&database, &place.beside()).is_err());
-    assert_eq!(database.store(["a"]).unwrap().info().records, Some(audit.id()));
-    assert_eq!(place.database().store(["a"]).unwrap().info().records, None);
+    assert_eq!(database.store(["a"]).unwrap().info().audit_log, Some(audit.id()));
+    assert_eq!(place.database().store(["a"]).unwrap().info().audit_log, None);
     drop(audit);
-    assert_eq!(database.store(["a"]).unwrap().info().records, None);
+    assert_eq!(database.store(["a"]).unwrap().info().audit_log, None);
     // An instance in which nothing happened leaves nothing behind.
     assert_eq!(std::fs::read_dir(place.beside().join("running")).unwrap().count(), 0);
     assert_eq!(place.verify().instances, 0);
@@ -553,7 +553,7 @@ fn an_archive_that_is_gone_or_another_is_found() {
     let told = |archives: ArchiveLookup| place.access().verify(&archives, &mut |_| ()).unwrap();
     let found = told(ArchiveLookup::In(vec![elsewhere.clone()]));
     assert_eq!((found.problems.len(), found.archives), (0, 1), "{found:?}");
-    let trusted = told(ArchiveLookup::Elsewhere);
+    let trusted = told(ArchiveLookup::Skip);
     assert_eq!((trusted.problems.len(), trusted.archives, trusted.archived), (0, 0, 11));
 
     // Another archive that is whole, under its name: the hash tells.

@@ -52,7 +52,7 @@ fn a_snapshot_is_a_version_with_a_name() {
     let door = door(&store, Arc::new(SystemClock));
     door.write("/w/f", "one").unwrap();
     let made = database.snapshot(named("first")).unwrap();
-    assert_eq!(made.version, store.latest_revision().unwrap());
+    assert_eq!(made.revision, store.latest_revision().unwrap());
     assert!(matches!(database.snapshot(named("first")), Err(StoreError::AlreadyExists)));
     database.snapshot(NewSnapshot { prefix: Some("/w".into()), ..named("first") }).unwrap();
     database.snapshot(NewSnapshot { agent: "b".into(), ..named("first") }).unwrap();
@@ -92,7 +92,7 @@ fn what_can_be_reached_is_never_cleared_away() {
             }
             states.push((store.latest_revision().unwrap(), clock.now(), snapshot_of(&store)));
             if random.u8(..10) == 0 {
-                kept.push(database.snapshot(named(&round.to_string())).unwrap().version);
+                kept.push(database.snapshot(named(&round.to_string())).unwrap().revision);
             }
         }
         let retention = Retention { age: Duration::from_secs(10 * DAY), ..Retention::default() };

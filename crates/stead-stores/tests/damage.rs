@@ -33,8 +33,8 @@ fn write(store: &VirtualStore, path: &str, bytes: &[u8]) -> RevisionNumber {
         at: Timestamp(1),
     };
     let content = Content::Bytes(bytes.to_vec());
-    let step = Step::Write { at: at(path), content, put: PutOptions::default() };
-    store.apply(Change::new(operation, vec![step])).unwrap().version.unwrap()
+    let step = Step::Write { at: at(path), content, options: PutOptions::default() };
+    store.apply(Change::new(operation, vec![step])).unwrap().revision.unwrap()
 }
 
 struct Written {

@@ -37,7 +37,7 @@ fn walked_store() -> (Arc<PhysicalStore>, TempDir) {
 
 /// One with a ledger that says what was displaced, and no content.
 fn physical_store_without_content() -> (Arc<PhysicalStore>, TempDir) {
-    physical_store_with(|options| options.keep = None)
+    physical_store_with(|options| options.displaced_retention = None)
 }
 
 fn physical_store_with(change: impl FnOnce(&mut PhysicalOptions)) -> (Arc<PhysicalStore>, TempDir) {
@@ -118,13 +118,13 @@ fn paths(known: &Known) -> TreeSnapshot {
 
 /// Takes one deed after the other back, the newest first, and sees that everything is as it was before it.
 fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]) {
-    let deeds = store.revisions(&RevisionQuery::all()).unwrap().deeds;
+    let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;
     let mut known = known(store);
-    assert!(deeds.is_sorted_by(|one, other| one.version > other.version));
+    assert!(deeds.is_sorted_by(|one, other| one.number > other.number));
     for deed in deeds {
-        for line in &deed.lines {
+        for line in &deed.changes {
             let Some(before) = &line.before else {
-                assert!(known.remove(&line.node).is_some(), "version {}: {line:?}", deed.version);
+                assert!(known.remove(&line.node).is_some(), "version {}: {line:?}", deed.number);
                 continue;
             };
             let holds = before.content.as_ref().map(|past| {
@@ -136,17 +136,18 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]
             let mode = if before.kind == NodeKind::Symlink { 0 } else { before.mode };
             // What is not kept is known by its size alone.
             let is_unknown = before.content.is_none() && before.kind != NodeKind::Directory;
-            assert!(!is_unknown || !store.info().keeps_content, "version {}: {line:?}", deed.version);
-            let thing = SnapshotEntry { kind: before.kind, mode, size: before.size, holds };
+            assert!(!is_unknown || !store.info().retains_content, "version {}: {line:?}", deed.number);
+            let thing = SnapshotEntry { kind: before.kind, mode, size: before.size, content_hash: holds };
             known.insert(line.node, (before.parent, before.name.clone(), thing));
         }
-        let last = earlier.iter().rev().find(|(version, _)| *version < deed.version);
+        let last = earlier.iter().rev().find(|(version, _)| *version < deed.number);
         let mut then = last.map(|(_, then)| then.clone()).unwrap_or_default();
         let told = paths(&known);
         for (path, thing) in &mut then {
-            thing.holds = thing.holds.filter(|_| told.get(path).is_none_or(|told| told.holds.is_some()));
+            thing.content_hash =
+                thing.content_hash.filter(|_| told.get(path).is_none_or(|told| told.content_hash.is_some()));
         }
-        assert_eq!(told, then, "before version {}", deed.version);
+        assert_eq!(told, then, "before version {}", deed.number);
     }
     assert!(known.is_empty());
 }

@@ -40,24 +40,24 @@ fn writing(path: &str, content: impl Into<Content>, keep: DisplacedContent) -> S
     Step::Write {
         at: place(path),
         content: content.into(),
-        put: PutOptions { keep, ..PutOptions::default() },
+        options: PutOptions { displaced: keep, ..PutOptions::default() },
     }
 }
 
 /// Writes a file, and returns the version that made.
 fn write(store: &dyn Store, path: &str, bytes: impl AsRef<[u8]>) -> RevisionNumber {
-    let step = writing(path, bytes.as_ref().to_vec(), DisplacedContent::History);
-    apply(store, vec![step]).unwrap().version.unwrap()
+    let step = writing(path, bytes.as_ref().to_vec(), DisplacedContent::Keep);
+    apply(store, vec![step]).unwrap().revision.unwrap()
 }
 
 fn renaming(from: &str, to: &str) -> Step {
     Step::Rename {
         from: place(from),
         to: place(to),
-        replace: Replace::Over,
+        replace: Replace::Overwrite,
         parents: Parents::Create,
         expect: Precondition::Any,
-        spare: [None, None],
+        protected: [None, None],
     }
 }
 
@@ -66,9 +66,9 @@ fn removing(path: &str) -> Step {
         at: place(path),
         subtree: Subtree::Any,
         expect: Precondition::Any,
-        missing: IfMissing::Fails,
-        spare: None,
-        keep: DisplacedContent::History,
+        if_missing: IfMissing::Fail,
+        protected: None,
+        displaced: DisplacedContent::Keep,
     }
 }
 
@@ -97,8 +97,8 @@ fn every_version_can_be_read_again() {
     let empty = store.latest_revision().unwrap();
     let first = write(&*store, "a/file", "one");
     let second = write(&*store, "a/file", "two");
-    let moved = apply(&*store, vec![renaming("a", "b/deep")]).unwrap().version.unwrap();
-    let gone = apply(&*store, vec![removing("b")]).unwrap().version.unwrap();
+    let moved = apply(&*store, vec![renaming("a", "b/deep")]).unwrap().revision.unwrap();
+    let gone = apply(&*store, vec![removing("b")]).unwrap().revision.unwrap();
     let back = write(&*store, "a", "a file now");
 
     assert_eq!(names(&store.at(empty), ""), Vec::<String>::new());
@@ -122,9 +122,9 @@ fn a_view_of_the_past_can_be_neither_changed_nor_changed_under_it() {
     let then = write(&*store, "d/f", "then");
     let view = store.at(then);
     assert_eq!(read(&view, "d/f").unwrap(), b"then");
-    let refused = apply(&view, vec![writing("d/f", b"x".to_vec(), DisplacedContent::History)]);
+    let refused = apply(&view, vec![writing("d/f", b"x".to_vec(), DisplacedContent::Keep)]);
     assert!(matches!(refused, Err(StoreError::Unsupported(_))));
-    assert!(matches!(view.draft(DraftBase::Nothing), Err(StoreError::Unsupported(_))));
+    assert!(matches!(view.draft(DraftBase::Empty), Err(StoreError::Unsupported(_))));
     one(&*store, renaming("d", "e"));
     assert_eq!(read(&view, "d/f").unwrap(), b"then");
     assert_eq!(view.changes_since(Some(RevisionNumber(0)), 10).unwrap().cursor, then);
@@ -133,16 +133,16 @@ fn a_view_of_the_past_can_be_neither_changed_nor_changed_under_it() {
 #[test]
 fn a_change_makes_one_version_and_nothing_makes_none() {
     let store = MemoryStore::new();
-    let step = |path| writing(path, b"x".to_vec(), DisplacedContent::History);
+    let step = |path| writing(path, b"x".to_vec(), DisplacedContent::Keep);
     let made = apply(&*store, vec![step("a/b"), step("a/c"), step("a/b"), removing("a/c")])
         .unwrap()
-        .version
+        .revision
         .unwrap();
     assert_eq!(made, store.latest_revision().unwrap());
     let mkdir = Step::Mkdir { at: place("a"), parents: Parents::Create, mode: None };
     let attr = store.stat(&place("a/b")).unwrap();
     let same = Step::SetAttr { at: place("a/b"), mode: Some(attr.mode), modified: None };
-    assert_eq!(apply(&*store, vec![mkdir, same]).unwrap().version, None);
+    assert_eq!(apply(&*store, vec![mkdir, same]).unwrap().revision, None);
     assert_eq!(store.latest_revision().unwrap(), made);
     // What came and went inside one change was never there.
     assert_eq!(names(&store.at(made), "a"), ["b"]);
@@ -153,7 +153,7 @@ fn a_change_makes_one_version_and_nothing_makes_none() {
 fn scratch_leaves_no_history() {
     let store = MemoryStore::new();
     let old = write(&*store, "target/out", "old");
-    one(&*store, writing("target/out", b"new".to_vec(), DisplacedContent::Scratch));
+    one(&*store, writing("target/out", b"new".to_vec(), DisplacedContent::Discard));
     assert!(matches!(read(&store.at(old), "target/out"), Err(StoreError::NotFound)));
     assert_eq!(read(&*store, "target/out").unwrap(), b"new");
 }
@@ -227,8 +227,8 @@ fn content_is_kept_once() {
         to: place("z"),
         replace: Replace::Refuse,
         parents: Parents::Create,
-        spare: None,
-        keep: DisplacedContent::History,
+        protected: None,
+        displaced: DisplacedContent::Keep,
     };
     one(&one_store, copy);
     assert_eq!(read(&one_store, "z").unwrap(), large);
@@ -251,7 +251,7 @@ fn a_large_file_is_touched_only_where_it_changes() {
     let append = Step::Append {
         at: place("f"),
         content: Content::Bytes(b"tail".to_vec()),
-        put: PutOptions::default(),
+        options: PutOptions::default(),
     };
     let appended = one(&store, append).attr.unwrap();
     large.extend_from_slice(b"tail");
@@ -262,7 +262,7 @@ fn a_large_file_is_touched_only_where_it_changes() {
     draft.write_at(2 * CHUNK as u64 + 7, b"patch").unwrap();
     large[2 * CHUNK + 7..][..5].copy_from_slice(b"patch");
     let content = Content::Sealed(draft.seal().unwrap());
-    let outcome = one(&store, Step::Write { at, content, put: PutOptions::default() });
+    let outcome = one(&store, Step::Write { at, content, options: PutOptions::default() });
     assert_eq!((outcome.attr.unwrap().node, outcome.created), (appended.node, false));
     assert_eq!(chunks(), before + 2);
     assert_eq!(read(&store, "f").unwrap(), large);
@@ -274,15 +274,15 @@ fn a_draft_is_protected_while_it_lasts_and_not_after() {
     let path = dir.path().join("db");
     let store = open(&path).store(["a"]).unwrap();
     let pins = || count(&path, "SELECT count(*) FROM pin");
-    let mut dropped = store.draft(DraftBase::Nothing).unwrap();
-    let mut used = store.draft(DraftBase::Nothing).unwrap();
+    let mut dropped = store.draft(DraftBase::Empty).unwrap();
+    let mut used = store.draft(DraftBase::Empty).unwrap();
     for index in 0..6 {
         dropped.write_at(index * CHUNK as u64, &[index as u8; CHUNK]).unwrap();
         used.write_at(index * CHUNK as u64, &[index as u8 + 10; CHUNK]).unwrap();
     }
     assert!(pins() >= 8);
     drop(dropped);
-    one(&store, writing("f", Content::Sealed(used.seal().unwrap()), DisplacedContent::History));
+    one(&store, writing("f", Content::Sealed(used.seal().unwrap()), DisplacedContent::Keep));
     drop(used);
     // The next change takes the pins of both away.
     write(&store, "g", "");
@@ -296,17 +296,17 @@ fn zeros_cost_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let store = open(&path).store(["a"]).unwrap();
-    let mut draft = store.draft(DraftBase::Nothing).unwrap();
+    let mut draft = store.draft(DraftBase::Empty).unwrap();
     draft.set_size(1 << 30).unwrap();
     draft.write_at((1 << 29) + 1, b"middle").unwrap();
-    one(&store, writing("sparse", Content::Sealed(draft.seal().unwrap()), DisplacedContent::History));
+    one(&store, writing("sparse", Content::Sealed(draft.seal().unwrap()), DisplacedContent::Keep));
     assert_eq!(count(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL"), 2);
     let file = store.open(&place("sparse")).unwrap();
     let mut buffer = [9; 8];
     assert_eq!(file.read_at(1 << 29, &mut buffer).unwrap(), 8);
     assert_eq!(&buffer, b"\0middle\0");
     assert!(matches!(store.read(&place("sparse"), 1 << 20), Err(StoreError::TooLarge { .. })));
-    let mut endless = store.draft(DraftBase::Nothing).unwrap();
+    let mut endless = store.draft(DraftBase::Empty).unwrap();
     assert!(matches!(endless.set_size(u64::MAX), Err(StoreError::TooLarge { .. })));
 }
 
@@ -359,7 +359,7 @@ fn a_cached_directory_is_not_believed_after_a_change_was_undone() {
     let store = MemoryStore::new();
     write(&*store, "d/f", "x");
     // Makes `new/dir`, then fails: the directory it would have remembered never was.
-    let failing = vec![writing("new/dir/f", b"x".to_vec(), DisplacedContent::History), removing("missing")];
+    let failing = vec![writing("new/dir/f", b"x".to_vec(), DisplacedContent::Keep), removing("missing")];
     assert!(matches!(apply(&*store, failing), Err(StoreError::NotFound)));
     assert!(matches!(store.stat(&place("new/dir")), Err(StoreError::NotFound)));
     write(&*store, "new/dir/g", "y");
@@ -387,7 +387,7 @@ fn many_callers_are_committed_together_and_failures_are_their_own() {
                     let exclusive = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
                     let content = Content::Bytes(Vec::new());
                     let refused =
-                        apply(store, vec![Step::Write { at: place("taken"), content, put: exclusive }]);
+                        apply(store, vec![Step::Write { at: place("taken"), content, options: exclusive }]);
                     assert!(matches!(refused, Err(StoreError::AlreadyExists)));
                 }
             });
@@ -397,7 +397,7 @@ fn many_callers_are_committed_together_and_failures_are_their_own() {
     assert_eq!(total, threads * 20);
     let feed = stores[1].changes_since(Some(RevisionNumber(0)), usize::MAX).unwrap();
     // Each change a version of its own, although they were committed together.
-    let versions: HashSet<_> = feed.changes.iter().map(|change| change.version).collect();
+    let versions: HashSet<_> = feed.changes.iter().map(|change| change.revision).collect();
     assert_eq!(versions.len(), threads * 20 + 1);
     assert_eq!(databases[0].verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
@@ -464,11 +464,11 @@ fn a_newer_or_foreign_database_is_refused_and_left_alone() {
 fn another_programs_lock_is_unavailable_and_not_a_raw_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
-    let options = DatabaseOptions { patience: Duration::from_millis(50), ..DatabaseOptions::default() };
+    let options = DatabaseOptions { wait_timeout: Duration::from_millis(50), ..DatabaseOptions::default() };
     let store = Database::open(&path, options).unwrap().store(["a"]).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = apply(&store, vec![writing("f", b"x".to_vec(), DisplacedContent::History)]).unwrap_err();
+    let refused = apply(&store, vec![writing("f", b"x".to_vec(), DisplacedContent::Keep)]).unwrap_err();
     assert!(matches!(refused, StoreError::Unavailable { .. }));
     assert!(!refused.to_string().contains("locked"), "{refused}");
     other.execute_batch("ROLLBACK").unwrap();
@@ -479,9 +479,9 @@ fn another_programs_lock_is_unavailable_and_not_a_raw_error() {
 fn the_feed_tells_whole_versions() {
     let store = MemoryStore::new();
     let start = store.changes_since(None, 10).unwrap().cursor;
-    let step = |path| writing(path, b"x".to_vec(), DisplacedContent::History);
-    let first = apply(&*store, vec![step("a"), step("b")]).unwrap().version.unwrap();
-    let second = apply(&*store, vec![step("c"), step("d"), step("e")]).unwrap().version.unwrap();
+    let step = |path| writing(path, b"x".to_vec(), DisplacedContent::Keep);
+    let first = apply(&*store, vec![step("a"), step("b")]).unwrap().revision.unwrap();
+    let second = apply(&*store, vec![step("c"), step("d"), step("e")]).unwrap().revision.unwrap();
     let told = |cursor, limit| {
         let feed = store.changes_since(Some(cursor), limit).unwrap();
         (feed.changes.len(), feed.cursor, feed.more)
@@ -498,7 +498,7 @@ fn the_feed_tells_whole_versions() {
     let before = store.latest_revision().unwrap();
     one(&*store, removing("d1"));
     let kinds: Vec<_> = store.changes_since(Some(before), 10).unwrap().changes;
-    let kinds: Vec<_> = kinds.iter().map(|change| (change.what, &*change.name)).collect();
+    let kinds: Vec<_> = kinds.iter().map(|change| (change.kind, &*change.name)).collect();
     let removed = ChangeKind::Removed;
     assert_eq!(kinds, [(removed, &b"f"[..]), (removed, b"d2"), (removed, b"d1")]);
 }

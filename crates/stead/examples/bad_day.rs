@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let undone = intern.vfs().undo(UndoTarget::Last(100), UndoOptions::default())?;
     assert!(undone.done, "{:?}", undone.conflicts);
     for change in &undone.changes {
-        println!("  {:?} {}", change.fate, change.path);
+        println!("  {:?} {}", change.action, change.path);
     }
 
     let holds = |path: &str, text: &str| -> Result<(), Box<dyn std::error::Error>> {

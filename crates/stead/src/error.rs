@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The door said no.
     #[error(transparent)]
-    Door(#[from] stead_core::Error),
+    Vfs(#[from] stead_core::Error),
     /// The configuration can't be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -34,7 +34,7 @@ pub enum Error {
     },
     /// The agent has no such fork.
     #[error("you have no fork `{}`{}", escape_name(.name.as_bytes()), forks_hint(.known))]
-    NoFork {
+    UnknownFork {
         /// The name that was asked for.
         name: String,
         /// The forks there are.
@@ -42,13 +42,13 @@ pub enum Error {
     },
     /// There is no such token.
     #[error("there is no token `{}`; `stead token list` shows those there are", escape_name(.id.as_bytes()))]
-    NoToken {
+    UnknownToken {
         /// The id that was asked for.
         id: String,
     },
     /// A Store can't be opened.
     #[error("the Store `{}` can't be opened: {}", escape_name(.store.as_bytes()), open_error_text(.cause))]
-    Open {
+    OpenStore {
         /// Its name in the configuration.
         store: String,
         /// What it said.
@@ -60,7 +60,7 @@ pub enum Error {
         "everything is to be written down in the audit, and it can't be opened: {cause}; {}",
         audit_hint(.cause)
     )]
-    Audit {
+    OpenAudit {
         /// What is in the way.
         #[source]
         cause: Box<Error>,
@@ -82,24 +82,26 @@ pub enum Error {
     Invalid(String),
     /// Something is in the way that would have to be overwritten.
     #[error("{0}")]
-    InTheWay(String),
+    AlreadyExists(String),
 }
 
 impl Error {
     /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Door(error) => error.kind(),
+            Error::Vfs(error) => error.kind(),
             Error::Config(_) | Error::DuplicatePrefix(_) | Error::UnknownAgent { .. } | Error::Invalid(_) => {
                 ErrorKind::Invalid
             }
-            Error::NoFork { .. } | Error::NoToken { .. } => ErrorKind::NotFound,
+            Error::UnknownFork { .. } | Error::UnknownToken { .. } => ErrorKind::NotFound,
             // A Store that is not where the configuration says is the configuration's mistake.
-            Error::Open { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => ErrorKind::Invalid,
-            Error::Open { cause, .. } | Error::Store(cause) => cause.kind(),
-            Error::Audit { cause } => cause.kind(),
+            Error::OpenStore { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => {
+                ErrorKind::Invalid
+            }
+            Error::OpenStore { cause, .. } | Error::Store(cause) => cause.kind(),
+            Error::OpenAudit { cause } => cause.kind(),
             Error::Host { cause, .. } => host_kind(cause),
-            Error::InTheWay(_) => ErrorKind::AlreadyExists,
+            Error::AlreadyExists(_) => ErrorKind::AlreadyExists,
         }
     }
 
@@ -125,7 +127,7 @@ fn audit_hint(cause: &Error) -> &'static str {
 
 impl From<PathError> for Error {
     fn from(error: PathError) -> Self {
-        Error::Door(error.into())
+        Error::Vfs(error.into())
     }
 }
 
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn who_meets_a_full_disk_is_told_to_make_room_and_not_to_turn_the_audit_off() {
-        let audit = |cause: StoreError| Error::Audit { cause: Box::new(cause.into()) }.to_string();
+        let audit = |cause: StoreError| Error::OpenAudit { cause: Box::new(cause.into()) }.to_string();
         let full = audit(StoreError::NoSpace);
         assert!(full.contains("make room on the disk") && !full.contains("turn the audit off"), "{full}");
         assert!(audit(StoreError::HostDenied).contains("turn the audit off"));

@@ -14,11 +14,11 @@ use crate::stores::Stores;
 /// The forks that a stead has.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forks {
-    known: Vec<(Fork, Arc<dyn Store>)>,
+    entries: Vec<(Fork, Arc<dyn Store>)>,
     /// The agents that a fork can be given to; any, where nothing is configured.
-    agents: Option<Arc<[String]>>,
+    known_agents: Option<Arc<[String]>>,
     /// Why it is not known which forks there are.
-    unread: Option<Arc<Error>>,
+    load_error: Option<Arc<Error>>,
 }
 
 impl Forks {
@@ -26,14 +26,16 @@ impl Forks {
     pub(crate) fn load(config: &Config, agent: &str, stores: &Stores) -> Self {
         let agents = Some(config.agents.keys().cloned().collect());
         match stores.forks(agent) {
-            Ok(known) => Forks { known, agents, unread: None },
-            Err(error) => Forks { known: Vec::new(), agents, unread: Some(Arc::new(error)) },
+            Ok(known) => Forks { entries: known, known_agents: agents, load_error: None },
+            Err(error) => {
+                Forks { entries: Vec::new(), known_agents: agents, load_error: Some(Arc::new(error)) }
+            }
         }
     }
 
     /// The Workspaces, and one for each fork. What is configured comes first where both claim one prefix.
     pub(crate) fn add_workspaces_to(&self, mut builder: SteadBuilder) -> Result<SteadBuilder> {
-        for (fork, store) in &self.known {
+        for (fork, store) in &self.entries {
             let prefix = fork_prefix(&fork.name);
             let is_taken = |builder: &SteadBuilder, prefix: &VfsPath| {
                 builder.workspaces.iter().any(|workspace| workspace.prefix() == prefix)
@@ -62,7 +64,7 @@ fn fork_workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>
     for prefix in excluded_prefixes(fork) {
         let mount = Mount::at(Arc::clone(store), &fork.path);
         let nested = Workspace::new(prefix, AccessScope::ReadOnly, mount);
-        workspaces.push(nested.as_barrier(Barrier::LeftOut));
+        workspaces.push(nested.as_barrier(Barrier::ExcludedFromFork));
     }
     Ok(workspaces)
 }
@@ -70,16 +72,16 @@ fn fork_workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>
 /// The places that were left out of a fork, as its owner sees them.
 fn excluded_prefixes(fork: &Fork) -> impl Iterator<Item = VfsPath> {
     let prefix = fork_prefix(&fork.name);
-    fork.left_out.iter().filter_map(move |place| prefix.join(&place.as_str()[1..]).ok())
+    fork.excluded.iter().filter_map(move |place| prefix.join(&place.as_str()[1..]).ok())
 }
 
 /// A fork as a Workspace, under the rules of the one that it was made of.
 fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
     let mount = Mount::at(store, &fork.path);
     let workspace = Workspace::new(fork_prefix(&fork.name), AccessScope::ReadWrite, mount)
-        .with_description(format!("a fork of {}", fork.of))
+        .with_description(format!("a fork of {}", fork.base_prefix))
         .with_quota(fork.quota)
-        .with_approval_policy(fork.ask)
+        .with_approval_policy(fork.approval_policy)
         .with_protect(&fork.protect)
         .map_err(stead_core::Error::from)?;
     Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)
@@ -120,8 +122,8 @@ impl Stead {
         let mut all: Vec<_> = self.vfs.router().workspaces_and_barriers().cloned().collect();
         all.extend(fork_workspaces(&fork, &store)?);
         let mut forks = self.forks.clone();
-        forks.known.push((fork, store));
-        forks.known.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        forks.entries.push((fork, store));
+        forks.entries.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         self.with_forks(all, forks)
     }
 
@@ -130,7 +132,7 @@ impl Stead {
         let of = of.into_path();
         let path = of.as_ref().ok().map(VfsPath::to_string);
         self.single_record("fork", path.as_deref(), error_kind, |stead| {
-            if let Some(known) = &stead.forks.agents
+            if let Some(known) = &stead.forks.known_agents
                 && !known.iter().any(|known| known == agent)
             {
                 return Err(Error::UnknownAgent { name: agent.to_owned(), known: known.to_vec() });
@@ -144,7 +146,7 @@ impl Stead {
             .parse()
             .map_err(|error: stead_core::store::InvalidForkName| Error::Invalid(error.to_string()))?;
         let own = owner == self.vfs.identity().agent;
-        let taken = || Error::InTheWay(format!("there is a fork `{name}` already; choose another name"));
+        let taken = || Error::AlreadyExists(format!("there is a fork `{name}` already; choose another name"));
         if own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == fork_prefix(&name)) {
             return Err(taken());
         }
@@ -156,9 +158,9 @@ impl Stead {
 
     /// The forks that the agent has, by name.
     pub fn forks(&self) -> Result<impl Iterator<Item = &Fork>> {
-        match &self.forks.unread {
+        match &self.forks.load_error {
             Some(error) => Err(Error::Store(StoreError::unavailable(error))),
-            None => Ok(self.forks.known.iter().map(|(fork, _)| fork)),
+            None => Ok(self.forks.entries.iter().map(|(fork, _)| fork)),
         }
     }
 
@@ -185,9 +187,9 @@ impl Stead {
             Ok(fork.clone())
         });
         let fork = &discarded.map_err(|error| match &error {
-            Error::Door(door) => match door.store_error() {
+            Error::Vfs(door) => match door.store_error() {
                 Some(StoreError::Invalid(what)) => {
-                    Error::InTheWay(format!("the fork `{name}` stays: {what}"))
+                    Error::AlreadyExists(format!("the fork `{name}` stays: {what}"))
                 }
                 _ => error,
             },
@@ -202,7 +204,7 @@ impl Stead {
         };
         let workspaces = self.vfs.router().workspaces_and_barriers().filter(kept).cloned().collect();
         let mut forks = self.forks.clone();
-        forks.known.retain(|(known, _)| known.name != *name);
+        forks.entries.retain(|(known, _)| known.name != *name);
         self.with_forks(workspaces, forks)
     }
 
@@ -213,10 +215,10 @@ impl Stead {
 
     fn fork_entry(&self, name: &str) -> Result<&(Fork, Arc<dyn Store>)> {
         let _ = self.forks()?;
-        let found = self.forks.known.iter().find(|(fork, _)| fork.name.as_str() == name);
-        found.ok_or_else(|| Error::NoFork {
+        let found = self.forks.entries.iter().find(|(fork, _)| fork.name.as_str() == name);
+        found.ok_or_else(|| Error::UnknownFork {
             name: name.to_owned(),
-            known: self.forks.known.iter().map(|(fork, _)| fork.name.to_string()).collect(),
+            known: self.forks.entries.iter().map(|(fork, _)| fork.name.to_string()).collect(),
         })
     }
 }

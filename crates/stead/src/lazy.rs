@@ -23,22 +23,22 @@ type OpenFn = dyn Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync;
 /// That it could not be opened is not remembered: the next call tries again, and finds it healed or not.
 pub(crate) struct LazyStore {
     name: String,
-    about: StoreInfo,
-    open: Box<OpenFn>,
+    info: StoreInfo,
+    open_fn: Box<OpenFn>,
     opened: RwLock<Option<Arc<dyn Store>>>,
     /// Held while it is opened: whoever comes meanwhile waits, rather than opening it twice.
-    opening: Mutex<()>,
+    open_lock: Mutex<()>,
 }
 
 impl LazyStore {
     /// A Store of this name, which says this of itself before it is open.
     pub(crate) fn new(
         name: impl Into<String>,
-        about: StoreInfo,
+        info: StoreInfo,
         open: impl Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
     ) -> Self {
-        let (opened, opening) = (RwLock::default(), Mutex::default());
-        LazyStore { name: name.into(), about, open: Box::new(open), opened, opening }
+        let (opened, open_lock) = (RwLock::default(), Mutex::default());
+        LazyStore { name: name.into(), info, open_fn: Box::new(open), opened, open_lock }
     }
 
     /// The Store, if it is open and of use.
@@ -53,12 +53,12 @@ impl LazyStore {
             return Ok(store);
         }
         // Nothing is kept under the lock that a panic could leave half done.
-        let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.open_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = self.if_open() {
             return Ok(store);
         }
-        let store = (self.open)().map_err(|error| match error {
-            Error::Store(cause) => Error::Open { store: self.name.clone(), cause },
+        let store = (self.open_fn)().map_err(|error| match error {
+            Error::Store(cause) => Error::OpenStore { store: self.name.clone(), cause },
             other => other,
         })?;
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&store));
@@ -73,10 +73,10 @@ impl LazyStore {
     fn open_error(&self, error: &Error) -> StoreError {
         match error {
             // Waiting does not help, and `stead verify` says more.
-            Error::Open { cause: StoreError::Corrupt(what), .. } => StoreError::Corrupt(what.clone()),
+            Error::OpenStore { cause: StoreError::Corrupt(what), .. } => StoreError::Corrupt(what.clone()),
             // One cause has one code, wherever it is met.
             full if full.kind() == ErrorKind::Quota => StoreError::NoSpace,
-            Error::Open { .. } => StoreError::unavailable(error),
+            Error::OpenStore { .. } => StoreError::unavailable(error),
             other => StoreError::unavailable(format_args!(
                 "the Store `{}` can't be opened: {other}",
                 escape_name(self.name.as_bytes())
@@ -109,7 +109,7 @@ impl fmt::Debug for LazyStore {
 #[deny(clippy::missing_trait_methods)]
 impl Store for LazyStore {
     fn info(&self) -> StoreInfo {
-        self.if_open().map_or(self.about, |store| store.info())
+        self.if_open().map_or(self.info, |store| store.info())
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -181,7 +181,7 @@ impl Store for LazyStore {
     }
 
     fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        if !self.about.history {
+        if !self.info.history {
             return Err(StoreError::Unsupported("this Store keeps no history"));
         }
         self.store()?.as_of(version)
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     const ABOUT: StoreInfo =
-        StoreInfo { kind: "memory", history: true, keeps_content: true, feed: true, records: None };
+        StoreInfo { kind: "memory", history: true, retains_content: true, feed: true, audit_log: None };
 
     #[test]
     fn a_store_is_opened_once_by_whoever_needs_it_first() {

@@ -58,7 +58,7 @@ fn to_store_result<T>(opened: Result<Option<T>>) -> StoreResult<T> {
     };
     match opened {
         Ok(log) => Ok(log.expect("where there is none, nobody has it")),
-        Err(Error::Audit { cause }) => Err(told(&cause)),
+        Err(Error::OpenAudit { cause }) => Err(told(&cause)),
         Err(other) => Err(told(&other)),
     }
 }

@@ -8,13 +8,13 @@ use stead_core::VfsPath;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostLocations {
     /// A prefix, and the directory behind it with its symlinks resolved.
-    places: Vec<(VfsPath, PathBuf)>,
+    directories: Vec<(VfsPath, PathBuf)>,
 }
 
 impl HostLocations {
     /// Notes that the Workspace at `prefix` is what lies at `path` in the directory `root`.
     pub(crate) fn add(&mut self, prefix: &VfsPath, root: &Path, path: &VfsPath) {
-        self.places.push((prefix.clone(), resolve_symlinks(&root.join(&path.as_str()[1..]))));
+        self.directories.push((prefix.clone(), resolve_symlinks(&root.join(&path.as_str()[1..]))));
     }
 
     /// Whether a directory of the host holds the place of `path`.
@@ -26,14 +26,14 @@ impl HostLocations {
     /// Whether a path of the host lies inside what `path` leads to, nested Workspaces included.
     pub(crate) fn is_inside(&self, directory: &Path, path: &VfsPath) -> bool {
         let directory = resolve_symlinks(directory);
-        let nested = self.places.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
+        let nested = self.directories.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
         let nested = nested.map(|(_, place)| place.clone());
         self.host_paths(path).chain(nested).any(|place| directory.starts_with(place))
     }
 
     /// Where a logical path may lie on the host, nested Workspaces aside.
     fn host_paths<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
-        self.places.iter().filter_map(|(prefix, place)| Some(place.join(path.strip_prefix(prefix)?)))
+        self.directories.iter().filter_map(|(prefix, place)| Some(place.join(path.strip_prefix(prefix)?)))
     }
 }
 

@@ -65,8 +65,8 @@ impl Stead {
             self.snapshot_with_retries(&database, &new, path.as_ref(), progress)
         });
         made.map_err(|error| match &error {
-            Error::Door(door) if matches!(door.store_error(), Some(StoreError::AlreadyExists)) => {
-                Error::InTheWay("there is a snapshot of that name already; choose another".to_owned())
+            Error::Vfs(door) if matches!(door.store_error(), Some(StoreError::AlreadyExists)) => {
+                Error::AlreadyExists("there is a snapshot of that name already; choose another".to_owned())
             }
             _ => error,
         })
@@ -139,8 +139,9 @@ impl Stead {
         act: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T> {
         let about = path.cloned().unwrap_or_else(VfsPath::root);
-        let sight = stead_core::Visibility::Sees;
-        let act = || act().map_err(|cause| stead_core::Error::Store { path: about, sight, cause });
+        let sight = stead_core::Visibility::Visible;
+        let act =
+            || act().map_err(|cause| stead_core::Error::Store { path: about, visibility: sight, cause });
         Ok(self.vfs().audited(call, path, act)?)
     }
 
@@ -165,7 +166,7 @@ impl Stead {
         let prefix = prefix.map(IntoPath::into_path).transpose()?;
         let found = self.find_snapshot(prefix.as_ref(), name)?;
         let found = found
-            .ok_or_else(|| stead_core::Error::NoHistory(format!("snapshot `{}`", name.escape_debug())))?;
+            .ok_or_else(|| stead_core::Error::NotInHistory(format!("snapshot `{}`", name.escape_debug())))?;
         let (database, agent) = (self.database()?, self.vfs().identity().agent.clone());
         let forget = || database.forget_snapshot(&agent, found.id);
         self.audited("forget_snapshot", prefix.as_ref(), forget)?;
@@ -208,12 +209,12 @@ impl Stead {
                     text.escape_debug()
                 )));
             }
-            return Ok(snapshot.version);
+            return Ok(snapshot.revision);
         }
         if let Ok(number) = text.strip_prefix('v').unwrap_or(text).parse::<i64>() {
             let version = RevisionNumber(number);
             if number < 0 || version > store.latest_revision()? {
-                return Err(stead_core::Error::NoHistory(format!("version {number}")).into());
+                return Err(stead_core::Error::NotInHistory(format!("version {number}")).into());
             }
             return Ok(version);
         }
@@ -221,7 +222,7 @@ impl Stead {
             Ok(time) => Ok(store.revision_at(time)?),
             Err(_) => {
                 let text = text.escape_debug();
-                Err(stead_core::Error::NoHistory(format!("snapshot, version or time `{text}`")).into())
+                Err(stead_core::Error::NotInHistory(format!("snapshot, version or time `{text}`")).into())
             }
         }
     }
@@ -233,8 +234,8 @@ impl Stead {
         let point = self.point_in_time(&path, text, version)?;
         if let Some(route) = self.vfs().router().route(&path) {
             let past = route.workspace.mount().store().as_of(version);
-            let sight = stead_core::Visibility::Sees;
-            past.map_err(|cause| stead_core::Error::Store { path, sight, cause })?;
+            let sight = stead_core::Visibility::Visible;
+            past.map_err(|cause| stead_core::Error::Store { path, visibility: sight, cause })?;
         }
         self.as_of(point)
     }
@@ -253,7 +254,7 @@ impl Stead {
             return Ok(time.into());
         }
         if self.vfs().router().route(path).is_some() {
-            return Ok(PointInTime::VersionAt(version, path.clone()));
+            return Ok(PointInTime::RevisionAt(version, path.clone()));
         }
         let counted = match snapshot {
             Some(_) => Some(self.database()?.revision_sequence()),
@@ -264,7 +265,7 @@ impl Stead {
             .workspaces()
             .find(|workspace| workspace.mount().store().revision_sequence() == counted);
         Ok(match in_snapshot {
-            Some(workspace) => PointInTime::VersionAt(version, workspace.prefix().clone()),
+            Some(workspace) => PointInTime::RevisionAt(version, workspace.prefix().clone()),
             None => version.into(),
         })
     }
@@ -296,7 +297,7 @@ impl Stead {
 
     /// The database that keeps the past.
     pub(crate) fn database(&self) -> Result<Database> {
-        match &self.keeper {
+        match &self.database_source {
             Some(keeper) => keeper.database(),
             None => Err(Error::Invalid("this stead has no database, so it has no snapshots".to_owned())),
         }

@@ -26,10 +26,10 @@ use crate::transfer::{
 #[derive(Debug, Clone)]
 pub struct Stead {
     pub(crate) vfs: Vfs,
-    on_host: HostLocations,
-    pub(crate) keeper: Option<DatabaseSource>,
+    host_locations: HostLocations,
+    pub(crate) database_source: Option<DatabaseSource>,
     pub(crate) forks: Forks,
-    pub(crate) choice: ToolChoice,
+    pub(crate) tool_choice: ToolChoice,
 }
 
 impl Stead {
@@ -49,14 +49,14 @@ impl Stead {
         SteadBuilder {
             identity: Identity::agent(agent),
             workspaces: Vec::new(),
-            wrong: None,
+            first_error: None,
             clock: None,
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
             audit: None,
             quota: QuotaLimits::default(),
             database: None,
-            choice: ToolChoice::default(),
+            tool_choice: ToolChoice::default(),
         }
     }
 
@@ -100,7 +100,12 @@ impl Stead {
         }
         let forks = Forks::load(&config, agent, stores);
         builder = forks.add_workspaces_to(builder)?;
-        Ok(Stead { on_host, forks, keeper: Some(stores.database_source()), ..builder.build()? })
+        Ok(Stead {
+            host_locations: on_host,
+            forks,
+            database_source: Some(stores.database_source()),
+            ..builder.build()?
+        })
     }
 
     /// The one door to its files.
@@ -173,7 +178,7 @@ impl Stead {
     ) -> Result<TransferTotals> {
         let to = to.into_path()?;
         if let ImportSource::Directory { path, name } = &source
-            && self.on_host.directory_contains(path, &to)
+            && self.host_locations.directory_contains(path, &to)
         {
             return Err(Error::Invalid(format!(
                 "`{to}` lies inside `{name}`, which can't be put into itself"
@@ -193,7 +198,7 @@ impl Stead {
     ) -> Result<TransferTotals> {
         let from = from.into_path()?;
         if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
-            && self.on_host.is_inside(path, &from)
+            && self.host_locations.is_inside(path, &from)
         {
             let place = escaped_path(path);
             return Err(Error::Invalid(format!(
@@ -230,14 +235,14 @@ pub struct SteadBuilder {
     identity: Identity,
     pub(crate) workspaces: Vec<Workspace>,
     /// The first thing that was wrong; it is told by [`SteadBuilder::build`].
-    wrong: Option<Error>,
+    first_error: Option<Error>,
     clock: Option<Arc<dyn Clock>>,
     limits: Limits,
     lost_updates: LostUpdates,
     audit: Option<Arc<dyn AuditLog>>,
     quota: QuotaLimits,
     database: Option<Database>,
-    choice: ToolChoice,
+    tool_choice: ToolChoice,
 }
 
 impl SteadBuilder {
@@ -246,7 +251,7 @@ impl SteadBuilder {
         match prefix.into_path() {
             Ok(prefix) => self.workspaces.push(Workspace::new(prefix, scope, mount.into())),
             Err(error) => {
-                self.wrong.get_or_insert(error.into());
+                self.first_error.get_or_insert(error.into());
             }
         }
         self
@@ -295,12 +300,12 @@ impl SteadBuilder {
 
     /// Chooses the tools that are offered, among those that the scopes allow.
     pub fn tools(self, choice: ToolChoice) -> Self {
-        SteadBuilder { choice, ..self }
+        SteadBuilder { tool_choice: choice, ..self }
     }
 
     /// Puts it together. What is no path, and two Workspaces with one prefix, are refused here.
     pub fn build(self) -> Result<Stead> {
-        if let Some(error) = self.wrong {
+        if let Some(error) = self.first_error {
             return Err(error);
         }
         let id = stead_id(&self.identity);
@@ -314,8 +319,14 @@ impl SteadBuilder {
         }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
-        let (keeper, forks) = (self.database.map(DatabaseSource::Open), Forks::default());
-        Ok(Stead { vfs: vfs.build()?, on_host: HostLocations::default(), keeper, forks, choice: self.choice })
+        let (keeper, forks) = (self.database.map(DatabaseSource::Opened), Forks::default());
+        Ok(Stead {
+            vfs: vfs.build()?,
+            host_locations: HostLocations::default(),
+            database_source: keeper,
+            forks,
+            tool_choice: self.tool_choice,
+        })
     }
 }
 

@@ -44,14 +44,14 @@ const DATABASE_FILE_SUFFIXES: [&str; 11] = [
 #[derive(Debug)]
 pub struct Stores {
     opener: Arc<StoreOpener>,
-    lazy: BTreeMap<StoreKey, Arc<LazyStore>>,
+    by_key: BTreeMap<StoreKey, Arc<LazyStore>>,
 }
 
 /// What makes two names one Store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum StoreKey {
     /// The same place.
-    Place(StoreConfig),
+    Location(StoreConfig),
     /// Memory is nowhere: each name has its own.
     Named(String),
 }
@@ -61,13 +61,13 @@ impl Stores {
     pub fn of(config: &Config) -> Self {
         let config = Arc::new(config.clone());
         let opener = StoreOpener {
-            log: config.audit.enabled.then(Audit::fresh_id),
+            log_id: config.audit.enabled.then(Audit::fresh_id),
             config,
             database: Mutex::default(),
             audit: OnceLock::new(),
-            opening: Mutex::default(),
+            audit_open_lock: Mutex::default(),
         };
-        Stores { opener: Arc::new(opener), lazy: BTreeMap::new() }
+        Stores { opener: Arc::new(opener), by_key: BTreeMap::new() }
     }
 
     /// The Stores of a configuration that takes the place of this one's: what is only in memory stays there.
@@ -75,10 +75,10 @@ impl Stores {
         let mut stores = Stores::of(config);
         let stays = |key: &StoreKey| match key {
             StoreKey::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
-            StoreKey::Place(_) => false,
+            StoreKey::Location(_) => false,
         };
-        let kept = self.lazy.iter().filter(|(key, _)| stays(key));
-        stores.lazy.extend(kept.map(|(key, lazy)| (key.clone(), Arc::clone(lazy))));
+        let kept = self.by_key.iter().filter(|(key, _)| stays(key));
+        stores.by_key.extend(kept.map(|(key, lazy)| (key.clone(), Arc::clone(lazy))));
         stores
     }
 
@@ -99,12 +99,12 @@ impl Stores {
             .clone();
         let key = match config {
             StoreConfig::Memory => StoreKey::Named(name.to_owned()),
-            ref place => StoreKey::Place(place.clone()),
+            ref place => StoreKey::Location(place.clone()),
         };
         let opener = &self.opener;
-        let lazy = self.lazy.entry(key).or_insert_with(|| {
+        let lazy = self.by_key.entry(key).or_insert_with(|| {
             // Where there is a log, it is in the database, and what is kept there writes down its own changes.
-            let (about, opener) = (store_info(&config, opener.log), Arc::clone(opener));
+            let (about, opener) = (store_info(&config, opener.log_id), Arc::clone(opener));
             Arc::new(LazyStore::new(name, about, move || opener.open(&config)))
         });
         Ok(Arc::clone(lazy))
@@ -112,7 +112,7 @@ impl Stores {
 
     /// The database, opened when it is first asked for.
     pub(crate) fn database_source(&self) -> DatabaseSource {
-        DatabaseSource::Configured(Arc::clone(&self.opener))
+        DatabaseSource::FromConfig(Arc::clone(&self.opener))
     }
 
     /// The database that Virtual Stores, snapshots, the audit and what Physical Stores keep are in.
@@ -122,7 +122,7 @@ impl Stores {
 
     /// The log of everything that is done, unless it is turned off. It is opened when something is first written down.
     pub fn audit(&mut self) -> Option<Arc<dyn AuditLog>> {
-        let id = self.opener.log?;
+        let id = self.opener.log_id?;
         Some(Arc::new(LazyAuditLog::new(id, Arc::clone(&self.opener))))
     }
 
@@ -137,7 +137,7 @@ impl Stores {
     /// Says what is wrong with the log as far as that can be told in no time: that its place can't be made, or that the
     /// database is there and can't be opened.
     pub fn check_audit(&mut self) -> Result<()> {
-        if self.opener.log.is_none() {
+        if self.opener.log_id.is_none() {
             return Ok(());
         }
         let check = || -> Result<()> {
@@ -150,7 +150,7 @@ impl Stores {
             }
             Ok(())
         };
-        check().map_err(|cause| Error::Audit { cause: Box::new(cause) })
+        check().map_err(|cause| Error::OpenAudit { cause: Box::new(cause) })
     }
 
     /// What the log holds, to be looked at; `None` where nothing was ever written down.
@@ -180,10 +180,10 @@ impl Stores {
             outcome: AuditOutcome::Begun,
             dry_run: false,
             bytes: None,
-            files: None,
-            took: began.elapsed(),
+            file_count: None,
+            duration: began.elapsed(),
             operation: None,
-            version: None,
+            revision: None,
         };
         log.append(&record)?;
         let done = act();
@@ -191,7 +191,7 @@ impl Stores {
             Ok(_) => AuditOutcome::Ok,
             Err(error) => AuditOutcome::from_error_kind(error.kind()),
         };
-        record.took = began.elapsed();
+        record.duration = began.elapsed();
         log.append(&record)?;
         done
     }
@@ -218,9 +218,10 @@ impl Stores {
         let database = self.opener.database()?;
         self.audited("backup", || {
             database.backup(to, progress).map_err(|cause| match cause {
-                StoreError::AlreadyExists => {
-                    Error::InTheWay(format!("`{}` is there already; choose another name", escaped_path(to)))
-                }
+                StoreError::AlreadyExists => Error::AlreadyExists(format!(
+                    "`{}` is there already; choose another name",
+                    escaped_path(to)
+                )),
                 cause => cause.into(),
             })
         })
@@ -262,7 +263,7 @@ impl Stores {
             return Ok(Vec::new());
         }
         let database = self.opener.database()?;
-        let about = store_info(&StoreConfig::Virtual { namespace: Vec::new() }, self.opener.log);
+        let about = store_info(&StoreConfig::Virtual { namespace: Vec::new() }, self.opener.log_id);
         let lazy = |fork: Fork| {
             let (database, owner, name) = (database.clone(), fork.owner.clone(), fork.name.clone());
             let opener = Arc::clone(&self.opener);
@@ -318,18 +319,18 @@ pub struct GcReport {
 /// What a Store says of itself, which its kind decides.
 fn store_info(config: &StoreConfig, log: Option<AuditLogId>) -> StoreInfo {
     match config {
-        StoreConfig::Physical { keep, .. } => StoreInfo {
+        StoreConfig::Physical { displaced_retention: keep, .. } => StoreInfo {
             kind: "physical",
             history: true,
-            keeps_content: keep.is_some(),
+            retains_content: keep.is_some(),
             feed: false,
-            records: log,
+            audit_log: log,
         },
         StoreConfig::Virtual { .. } => {
-            StoreInfo { kind: "virtual", history: true, keeps_content: true, feed: true, records: log }
+            StoreInfo { kind: "virtual", history: true, retains_content: true, feed: true, audit_log: log }
         }
         StoreConfig::Memory => {
-            StoreInfo { kind: "memory", history: true, keeps_content: true, feed: true, records: None }
+            StoreInfo { kind: "memory", history: true, retains_content: true, feed: true, audit_log: None }
         }
     }
 }
@@ -338,16 +339,16 @@ fn store_info(config: &StoreConfig, log: Option<AuditLogId>) -> StoreInfo {
 #[derive(Debug, Clone)]
 pub(crate) enum DatabaseSource {
     /// It was handed in.
-    Open(Database),
+    Opened(Database),
     /// It is opened when it is needed.
-    Configured(Arc<StoreOpener>),
+    FromConfig(Arc<StoreOpener>),
 }
 
 impl DatabaseSource {
     pub(crate) fn database(&self) -> Result<Database> {
         match self {
-            DatabaseSource::Open(database) => Ok(database.clone()),
-            DatabaseSource::Configured(opener) => opener.database(),
+            DatabaseSource::Opened(database) => Ok(database.clone()),
+            DatabaseSource::FromConfig(opener) => opener.database(),
         }
     }
 }
@@ -359,9 +360,9 @@ pub(crate) struct StoreOpener {
     /// One for all Stores that are kept in it.
     database: Mutex<Option<Database>>,
     /// The log that everything is written down in; `None` where it is turned off.
-    log: Option<AuditLogId>,
+    log_id: Option<AuditLogId>,
     audit: OnceLock<Arc<Audit>>,
-    opening: Mutex<()>,
+    audit_open_lock: Mutex<()>,
 }
 
 impl StoreOpener {
@@ -372,7 +373,9 @@ impl StoreOpener {
         Ok(match config {
             StoreConfig::Memory => Arc::new(MemoryStore::new()),
             StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
-            StoreConfig::Physical { path, keep } => Arc::new(self.open_physical(path, *keep)?),
+            StoreConfig::Physical { path, displaced_retention: keep } => {
+                Arc::new(self.open_physical(path, *keep)?)
+            }
         })
     }
 
@@ -395,9 +398,9 @@ impl StoreOpener {
         let options = PhysicalOptions {
             durability: self.config.database.durability,
             mask: masked_paths(&self.config),
-            hold: store_directories(&self.config),
+            pinned: store_directories(&self.config),
             ledger: self.ledger(),
-            keep,
+            displaced_retention: keep,
             ..PhysicalOptions::new(self.config.state_directory())
         };
         Ok(PhysicalStore::open(path, options)?)
@@ -408,7 +411,7 @@ impl StoreOpener {
         let mut seen = BTreeSet::new();
         let mut pruned = Vec::new();
         for (name, config) in &self.config.stores {
-            if let StoreConfig::Physical { path, keep } = config
+            if let StoreConfig::Physical { path, displaced_retention: keep } = config
                 && seen.insert(config)
             {
                 let store = self.open_physical(path, *keep);
@@ -423,7 +426,7 @@ impl StoreOpener {
     fn ledger(self: &Arc<Self>) -> LedgerSource {
         let opener = Arc::clone(self);
         LedgerSource::new(move |need| {
-            if need == LedgerOpenMode::IfThere && !opener.config.database.path.exists() {
+            if need == LedgerOpenMode::IfExists && !opener.config.database.path.exists() {
                 return Ok(None);
             }
             opener.database().map(Some).map_err(|error| match error {
@@ -461,15 +464,15 @@ impl StoreOpener {
 
     /// The log of everything that is done, unless it is turned off.
     pub(crate) fn audit(&self) -> Result<Option<&Arc<Audit>>> {
-        let Some(id) = self.log else { return Ok(None) };
+        let Some(id) = self.log_id else { return Ok(None) };
         if let Some(audit) = self.audit.get() {
             return Ok(Some(audit));
         }
-        let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.audit_open_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(audit) = self.audit.get() {
             return Ok(Some(audit));
         }
-        let audit = self.open_audit(id).map_err(|cause| Error::Audit { cause: Box::new(cause) })?;
+        let audit = self.open_audit(id).map_err(|cause| Error::OpenAudit { cause: Box::new(cause) })?;
         Ok(Some(self.audit.get_or_init(|| audit)))
     }
 

@@ -56,19 +56,19 @@ impl Token {
 /// The tokens of a configuration.
 #[derive(Debug)]
 pub struct Tokens {
-    state: PathBuf,
-    known: Mutex<TokenCache>,
+    state_directory: PathBuf,
+    cache: Mutex<TokenCache>,
 }
 
 #[derive(Debug, Default)]
 struct TokenCache {
     /// Which state of the file this is.
-    file: Option<TokenFileFingerprint>,
+    fingerprint: Option<TokenFileFingerprint>,
     by_hash: HashMap<String, Arc<Token>>,
     /// Whether there were any: then there are, for as long as this lives.
-    were_in_use: bool,
+    were_ever_created: bool,
     /// What has been used since it was last written down.
-    used: HashMap<String, Timestamp>,
+    unsaved_uses: HashMap<String, Timestamp>,
 }
 
 /// What tells one state of the file from another: it is only ever replaced.
@@ -88,7 +88,7 @@ struct TokenFile {
 impl Tokens {
     /// The tokens that are kept beside this configuration.
     pub fn of(config: &Config) -> Self {
-        Tokens { state: config.state_directory(), known: Mutex::default() }
+        Tokens { state_directory: config.state_directory(), cache: Mutex::default() }
     }
 
     /// Makes a token for an identity, and returns it with its secret, which can't be had again.
@@ -129,7 +129,7 @@ impl Tokens {
     pub fn revoke(&self, id: &str) -> Result<Token> {
         self.update_file(|kept| {
             let at = kept.tokens.iter().position(|token| token.id == id);
-            let at = at.ok_or_else(|| Error::NoToken { id: id.to_owned() })?;
+            let at = at.ok_or_else(|| Error::UnknownToken { id: id.to_owned() })?;
             Ok(kept.tokens.remove(at))
         })
     }
@@ -138,11 +138,11 @@ impl Tokens {
     /// gone: whoever took it away may be the one who comes without.
     pub fn were_ever_created(&self) -> Result<bool> {
         let mut known = self.refreshed_cache()?;
-        if !known.were_in_use {
-            known.were_in_use =
-                known.file.is_some() || self.in_use_marker().try_exists().map_err(read_error)?;
+        if !known.were_ever_created {
+            known.were_ever_created =
+                known.fingerprint.is_some() || self.in_use_marker().try_exists().map_err(read_error)?;
         }
-        Ok(known.were_in_use)
+        Ok(known.were_ever_created)
     }
 
     /// The token with this secret, unless it was revoked or its time is over.
@@ -153,7 +153,7 @@ impl Tokens {
         else {
             return Ok(None);
         };
-        known.used.insert(token.id.clone(), now);
+        known.unsaved_uses.insert(token.id.clone(), now);
         Ok(Some(token))
     }
 
@@ -167,7 +167,7 @@ impl Tokens {
 
     /// Writes down when tokens were last used. It is not done at every use: that would cost more than the use.
     pub fn save_last_used(&self) -> Result<()> {
-        let used = std::mem::take(&mut self.lock().used);
+        let used = std::mem::take(&mut self.lock().unsaved_uses);
         if used.is_empty() {
             return Ok(());
         }
@@ -181,29 +181,29 @@ impl Tokens {
 
     fn lock(&self) -> MutexGuard<'_, TokenCache> {
         // Nothing is kept under the lock that a panic could leave half done.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known, as the file has it now.
     fn refreshed_cache(&self) -> Result<MutexGuard<'_, TokenCache>> {
         let mut known = self.lock();
         let there = TokenFileFingerprint::of(&self.file()).map_err(read_error)?;
-        if there != known.file {
+        if there != known.fingerprint {
             let tokens = self.read()?.tokens;
             known.by_hash = tokens.into_iter().map(|token| (token.hash.clone(), Arc::new(token))).collect();
             // The state from before it was read: if it has changed since, it is read again.
-            known.file = there;
+            known.fingerprint = there;
         }
         Ok(known)
     }
 
     fn file(&self) -> PathBuf {
-        self.state.join("tokens.json")
+        self.state_directory.join("tokens.json")
     }
 
     /// Is there once tokens are: the file alone could be lost, or taken away.
     fn in_use_marker(&self) -> PathBuf {
-        self.state.join("tokens.in-use")
+        self.state_directory.join("tokens.in-use")
     }
 
     fn read(&self) -> Result<TokenFile> {
@@ -217,8 +217,8 @@ impl Tokens {
     /// Replaces the file, one who does so at a time.
     fn update_file<T>(&self, change: impl FnOnce(&mut TokenFile) -> Result<T>) -> Result<T> {
         let unwritable = |cause| Error::host("the tokens can't be written", cause);
-        create_private_directory(&self.state).map_err(unwritable)?;
-        let lock = open_private(&self.state.join("tokens.lock")).map_err(unwritable)?;
+        create_private_directory(&self.state_directory).map_err(unwritable)?;
+        let lock = open_private(&self.state_directory.join("tokens.lock")).map_err(unwritable)?;
         lock.lock().map_err(unwritable)?;
         let mut kept = self.read()?;
         let changed = change(&mut kept)?;
@@ -228,7 +228,7 @@ impl Tokens {
 
     fn replace_file(&self, kept: &TokenFile) -> io::Result<()> {
         open_private(&self.in_use_marker())?;
-        let fresh = self.state.join("tokens.json.new");
+        let fresh = self.state_directory.join("tokens.json.new");
         // What an interrupted change left behind may have been opened by nobody knows whom.
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -238,7 +238,7 @@ impl Tokens {
         file.write_all(&serde_json::to_vec_pretty(kept)?)?;
         sync::sync_all(SyncPoint::Tokens, &file)?;
         fs::rename(&fresh, self.file())?;
-        sync::sync_directory(SyncPoint::TokensName, &self.state)
+        sync::sync_directory(SyncPoint::TokensName, &self.state_directory)
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000_000_000);
 
     fn tokens(host: &Path) -> Tokens {
-        Tokens { state: host.join(".stead"), known: Mutex::default() }
+        Tokens { state_directory: host.join(".stead"), cache: Mutex::default() }
     }
 
     #[test]

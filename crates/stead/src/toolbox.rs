@@ -17,7 +17,7 @@ impl Stead {
     /// Everything that its agent can use, over the Workspaces that it has now.
     pub fn toolbox(&self) -> Toolbox {
         let moments = Arc::new(SteadSnapshots(self.clone()));
-        Toolbox::new(self.vfs().clone()).with_choice(self.choice.clone()).with_snapshots(moments)
+        Toolbox::new(self.vfs().clone()).with_choice(self.tool_choice.clone()).with_snapshots(moments)
     }
 
     /// The tools that are offered, sorted by name.
@@ -45,7 +45,7 @@ impl Stead {
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn call(&self, tool: &str, arguments: Value) -> Reply {
-        self.call_with_approval(tool, arguments, ApprovalAnswer::Nobody).expect("nobody is asked")
+        self.call_with_approval(tool, arguments, ApprovalAnswer::NobodyToAsk).expect("nobody is asked")
     }
 
     /// Uses a tool, unless a person has to be asked first and has not been.
@@ -85,14 +85,14 @@ impl Snapshots for SteadSnapshots {
     ) -> Result<CreatedSnapshot, Failure> {
         let made = self.0.with_vfs(vfs).snapshot(path, label)?;
         let name = made.label.unwrap_or_else(|| format!("#{}", made.id));
-        Ok(CreatedSnapshot { name, version: made.version, at: made.at })
+        Ok(CreatedSnapshot { name, revision: made.revision, at: made.at })
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Door(error) => error.into(),
+            Error::Vfs(error) => error.into(),
             other => Failure::new(other.kind(), other.to_string()),
         }
     }

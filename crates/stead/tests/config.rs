@@ -234,7 +234,7 @@ fn what_is_displaced_is_kept_as_long_as_the_file_says() {
         let text = format!("[stores.code]\nkind = \"physical\"\npath = \"code\"\nkeep = {text}\n");
         let config = Config::parse(&text, Path::new("stead.toml")).map_err(|error| error.to_string())?;
         match &config.stores["code"] {
-            StoreConfig::Physical { keep, .. } => Ok(*keep),
+            StoreConfig::Physical { displaced_retention: keep, .. } => Ok(*keep),
             other => panic!("{other:?}"),
         }
     };

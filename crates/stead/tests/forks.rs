@@ -59,7 +59,7 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
     let writer = Stead::open(&config, "writer").unwrap();
     writer.vfs().write("/all/part/f", "1").unwrap();
     writer.vfs().write("/all/outside", "1").unwrap();
-    let earlier = writer.vfs().write("/all/part/g", "1").unwrap().version.unwrap();
+    let earlier = writer.vfs().write("/all/part/g", "1").unwrap().revision.unwrap();
     writer.vfs().write("/all/part/g", "2").unwrap();
 
     // What can't be written can be forked, and the fork be written.
@@ -72,7 +72,7 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
         assert!(!stead.vfs().exists("/forks/draft/outside").unwrap());
         let fork = stead.find_fork("draft").unwrap();
         assert_eq!(
-            (fork.of.as_str(), fork.path.as_str(), &*fork.scratch),
+            (fork.base_prefix.as_str(), fork.path.as_str(), &*fork.scratch),
             ("/notes", "/part", &["tmp/**".to_owned()][..])
         );
         let differences = stead.diff_fork("draft", DiffOptions::default()).unwrap();

@@ -100,8 +100,8 @@ fn a_second_name_of_an_own_file_is_not_there_for_any_call() {
     let listed = vfs.list("/yard/dir", &ListPage::default()).unwrap();
     assert_eq!((listed.entries.len(), listed.total), (1, 1));
     let walked = vfs.walk("/yard", &WalkQuery::default()).unwrap();
-    assert_eq!(walked.found.len(), 3, "{walked:?}");
-    assert_eq!(vfs.glob("**/link-*", "/yard", 100).unwrap().found.len(), 0);
+    assert_eq!(walked.entries.len(), 3, "{walked:?}");
+    assert_eq!(vfs.glob("**/link-*", "/yard", 100).unwrap().entries.len(), 0);
     let found = vfs.grep(&GrepQuery::new("canary"), "/yard").unwrap();
     assert_eq!(found.files.len(), 1, "{found:?}");
 }

@@ -25,7 +25,7 @@ fn a_past_stead_has_what_may_be_looked_into_and_changes_nothing() {
         .build()
         .unwrap();
     let vfs = stead.vfs();
-    let first = vfs.write("/notes/a", "1").unwrap().version.unwrap();
+    let first = vfs.write("/notes/a", "1").unwrap().revision.unwrap();
     vfs.write("/notes/a", "2").unwrap();
     // The two databases count for themselves; this one has to have the version, too.
     vfs.write("/inbox/a", "1").unwrap();
@@ -86,7 +86,7 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
     let vfs = stead.vfs();
     vfs.symlink("/notes/beside", "/scratch").unwrap();
     vfs.write("/scratch/a", "unrelated").unwrap();
-    let version = vfs.write("/notes/a", "then").unwrap().version.unwrap();
+    let version = vfs.write("/notes/a", "then").unwrap().revision.unwrap();
     vfs.write("/scratch/a", "then").unwrap();
     let between = SystemClock.now();
     while SystemClock.now() == between {

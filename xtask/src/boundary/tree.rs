@@ -14,15 +14,15 @@ pub(super) struct Dependency {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DependencyRule {
     name: &'static str,
-    without: Option<&'static [&'static str]>,
+    features: Option<&'static [&'static str]>,
 }
 
 const fn forbidden(name: &'static str) -> DependencyRule {
-    DependencyRule { name, without: None }
+    DependencyRule { name, features: None }
 }
 
 const fn forbidden_features(name: &'static str, features: &'static [&'static str]) -> DependencyRule {
-    DependencyRule { name, without: Some(features) }
+    DependencyRule { name, features: Some(features) }
 }
 
 /// Below crates that hold files. An SQLite extension is foreign code, too.
@@ -69,7 +69,7 @@ pub(super) fn violations(dependencies: &[Dependency], rules: &[DependencyRule]) 
     for dependency in dependencies {
         let Some(rule) = rules.iter().find(|rule| rule.name == dependency.name) else { continue };
         let name = &dependency.name;
-        match rule.without {
+        match rule.features {
             None => problems.push(format!("{name} must not be among its dependencies")),
             Some(features) => {
                 let has =

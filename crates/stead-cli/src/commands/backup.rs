@@ -22,10 +22,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let report = Stores::of(&config).backup(&args.file, &mut |bytes| progress.show(|| human::size(bytes)))?;
     drop(progress);
     if session.wants_json() {
-        session.print_json(&json!({ "version": report.version.0, "bytes": report.bytes }))?;
+        session.print_json(&json!({ "version": report.revision.0, "bytes": report.bytes }))?;
     } else {
         let size = human::size(report.bytes);
-        session.print_line(format_args!("Copied version {} of the database: {size}.", report.version))?;
+        session.print_line(format_args!("Copied version {} of the database: {size}.", report.revision))?;
     }
     Ok(Exit::OK)
 }

@@ -46,8 +46,11 @@ struct CallLine {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let tools = session.stead_of_agent(args.thread.as_deref())?.toolbox();
-    let answer =
-        if args.yes { ApprovalAnswer::Agreed(ApprovalGrant::everything()) } else { ApprovalAnswer::Nobody };
+    let answer = if args.yes {
+        ApprovalAnswer::Approved(ApprovalGrant::everything())
+    } else {
+        ApprovalAnswer::NobodyToAsk
+    };
     let Some(tool) = &args.tool else { return call_lines(&tools, answer, session) };
     let text = match args.arguments.as_str() {
         "-" => {

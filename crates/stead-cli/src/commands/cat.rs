@@ -116,7 +116,7 @@ fn print_lines(vfs: &Vfs, path: &str, lines: LineSpan, session: &mut Session) ->
         let read = vfs.read_lines(path, LineRange { offset: next, limit: left, ..LineRange::default() })?;
         session.write_output(|out| out.write_all(read.text.as_bytes()))?;
         left -= read.count.min(left);
-        match read.rest {
+        match read.continuation {
             Continuation::End { .. } => return Ok(()),
             Continuation::More { next: line } => next = line,
             Continuation::Cut { at } => {
@@ -157,7 +157,7 @@ fn json_document(vfs: &Vfs, path: &str, part: Selection) -> Result<Value, Comman
         Selection::Lines(LineSpan { first, count }) => {
             let range = LineRange { offset: first, limit: count, max_bytes: 16 << 20 };
             let read = vfs.read_lines(path, range)?;
-            let (more, lines) = match read.rest {
+            let (more, lines) = match read.continuation {
                 Continuation::End { lines } => (json!(null), json!(lines)),
                 Continuation::More { next } => (json!({ "offset": next }), json!(null)),
                 Continuation::Cut { at } => (json!({ "byte": at }), json!(null)),

@@ -24,12 +24,12 @@ fn check(session: &mut Session) -> CommandResult {
     let shown = human::host_path(&file);
     let (problems, notes, sizes) = match Config::load(&file) {
         Ok(config) => {
-            let HostReport { problems, notes } = config.check_host();
+            let HostReport { problems, warnings: notes } = config.check_host();
             let mut notes = [config.warnings(), &notes].concat();
             notes.sort();
             (problems, notes, (config.stores.len() as u64, config.agents.len() as u64))
         }
-        Err(ConfigError::Wrong(wrong)) => (wrong.problems, Vec::new(), (0, 0)),
+        Err(ConfigError::Invalid(wrong)) => (wrong.problems, Vec::new(), (0, 0)),
         Err(other) => return Err(other.into()),
     };
     let fine = problems.is_empty();

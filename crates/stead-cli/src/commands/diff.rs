@@ -57,7 +57,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 }
 
 fn print_summary(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
-    let (letter, colour) = match one.differs {
+    let (letter, colour) = match one.difference {
         DifferenceKind::Added => ('A', Colour::Green),
         DifferenceKind::Changed => ('M', Colour::Blue),
         DifferenceKind::Moved => ('R', Colour::Magenta),
@@ -72,7 +72,7 @@ fn print_summary(one: &Difference, session: &mut Session) -> Result<(), CommandE
 fn print_difference(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
     let old = one.from.as_ref().unwrap_or(&one.path);
     let mark = human::kind_suffix(one.kind);
-    let head = match one.differs {
+    let head = match one.difference {
         DifferenceKind::Added => format!("added {}{mark}", one.path),
         DifferenceKind::Changed => format!("changed {}{mark}", one.path),
         DifferenceKind::Moved => format!("moved {old} -> {}{mark}", one.path),
@@ -92,8 +92,8 @@ fn print_difference(one: &Difference, session: &mut Session) -> Result<(), Comma
             let side = |there: bool, path: &stead::VfsPath, letter: char| {
                 if there { format!("{letter}{path}") } else { "/dev/null".to_owned() }
             };
-            let before = side(one.differs != DifferenceKind::Added, old, 'a');
-            let after = side(one.differs != DifferenceKind::Removed, &one.path, 'b');
+            let before = side(one.difference != DifferenceKind::Added, old, 'a');
+            let after = side(one.difference != DifferenceKind::Removed, &one.path, 'b');
             session.print_line(session.paint(Colour::Bold, format_args!("--- {before}")))?;
             session.print_line(session.paint(Colour::Bold, format_args!("+++ {after}")))?;
             for line in text.lines() {

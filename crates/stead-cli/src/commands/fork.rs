@@ -27,8 +27,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&json::fork(&fork))?;
     } else {
         let whose = args.to.map(|agent| format!(" of {agent}")).unwrap_or_default();
-        session.say(format_args!("Forked {} as /forks/{}{whose}", fork.of, fork.name));
-        if !fork.left_out.is_empty() {
+        session.say(format_args!("Forked {} as /forks/{}{whose}", fork.base_prefix, fork.name));
+        if !fork.excluded.is_empty() {
             let places = forks::excluded_paths(&fork);
             session.say(format_args!("Left out, since they are Workspaces of their own: {places}"));
         }

@@ -17,14 +17,18 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
         if session.wants_json() {
             session.print_json(&json::fork(fork))?;
         } else {
-            let by = if fork.maker == fork.owner { String::new() } else { format!(" by {}", fork.maker) };
-            let without = match fork.left_out.is_empty() {
+            let by = if fork.created_by == fork.owner {
+                String::new()
+            } else {
+                format!(" by {}", fork.created_by)
+            };
+            let without = match fork.excluded.is_empty() {
                 true => String::new(),
                 false => format!(", without {}", excluded_paths(fork)),
             };
             session.print_line(format_args!(
                 "/forks/{}  of {}, made {}{by}{without}",
-                fork.name, fork.of, fork.made
+                fork.name, fork.base_prefix, fork.created
             ))?;
         }
     }
@@ -33,6 +37,6 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
 
 /// The places that a fork was made without, counted from its top.
 pub(super) fn excluded_paths(fork: &Fork) -> String {
-    let places: Vec<_> = fork.left_out.iter().map(|place| place.as_str()[1..].to_owned()).collect();
+    let places: Vec<_> = fork.excluded.iter().map(|place| place.as_str()[1..].to_owned()).collect();
     places.join(", ")
 }

@@ -41,7 +41,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     if session.wants_json() {
         session.print_json(&json!({
-            "forgotten": { "states": forgotten.states, "lines": forgotten.lines, "contents": forgotten.contents },
+            "forgotten": { "states": forgotten.states, "lines": forgotten.changes, "contents": forgotten.contents },
             "freed": { "contents": collected.contents, "bytes": collected.bytes },
             "waiting": { "bytes": collected.condemned },
             "kept": kept.iter().map(|(store, pruned)| {

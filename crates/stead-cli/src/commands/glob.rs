@@ -25,18 +25,18 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         Ok(stead.vfs().glob(&args.pattern, &args.path, args.limit)?)
     })?;
     if session.wants_json() {
-        let entries: Vec<_> = result.found.iter().map(json::walked).collect();
-        let unread = json::unread(&result.unread);
+        let entries: Vec<_> = result.entries.iter().map(json::walked).collect();
+        let unread = json::unread(&result.unreadable);
         session
             .print_json(&json!({ "entries": entries, "truncated": result.truncated, "unread": unread }))?;
     } else {
-        for found in &result.found {
+        for found in &result.entries {
             session.print_line(&found.path)?;
         }
         if result.truncated {
             session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
         }
-        session.warn_unreadable(&result.unread);
+        session.warn_unreadable(&result.unreadable);
     }
-    Ok(if result.found.is_empty() { Exit::NEGATIVE } else { Exit::OK })
+    Ok(if result.entries.is_empty() { Exit::NEGATIVE } else { Exit::OK })
 }

@@ -98,7 +98,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if result.timed_out {
         session.say(format_args!("Stopped after {} s; raise --timeout to look further.", args.timeout));
     }
-    session.warn_unreadable(&result.unread);
+    session.warn_unreadable(&result.unreadable);
     Ok(if result.files.is_empty() { Exit::NEGATIVE } else { Exit::OK })
 }
 
@@ -136,6 +136,6 @@ fn json_document(result: &GrepResult) -> Value {
         "files": result.files.iter().map(file).collect::<Vec<_>>(),
         "truncated": result.truncated,
         "timed_out": result.timed_out,
-        "unread": json::unread(&result.unread),
+        "unread": json::unread(&result.unreadable),
     })
 }

@@ -28,7 +28,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let file = if args.dir.as_os_str() == "." { FILE_NAME.into() } else { args.dir.join(FILE_NAME) };
     let shown = human::host_path(&file);
     let failed = |error: std::io::Error| match error.kind() {
-        HostKind::AlreadyExists => CommandError::Said(
+        HostKind::AlreadyExists => CommandError::Message(
             ErrorKind::AlreadyExists,
             format!("`{shown}` exists already; say --force to replace it"),
         ),

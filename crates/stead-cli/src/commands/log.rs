@@ -60,14 +60,14 @@ fn print_entry(entry: &LogEntry, session: &mut Session) -> Result<(), CommandErr
     };
     session.print_line(format_args!(
         "{}  {}  {}  {}{undone}  {}",
-        session.paint(Colour::Yellow, format_args!("v{}", entry.version)),
+        session.paint(Colour::Yellow, format_args!("v{}", entry.revision)),
         human::time(Some(operation.at)),
         session.paint(Colour::Cyan, human::escape_text(&who)),
         human::escape_text(&operation.tool),
         session.paint(Colour::Dim, operation.id),
     ))?;
     for change in entry.changes.iter().take(MAX_SHOWN_PATHS) {
-        let (letter, colour) = match change.did {
+        let (letter, colour) = match change.action {
             LogAction::Created => ('A', Colour::Green),
             LogAction::Written => ('M', Colour::Blue),
             LogAction::Moved => ('R', Colour::Magenta),

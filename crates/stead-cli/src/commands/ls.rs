@@ -137,7 +137,7 @@ fn coloured_name(kind: NodeKind, name: &str, session: &Session) -> String {
 fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let limit = args.limit.unwrap_or(usize::MAX);
     let query = WalkQuery { limit: limit.saturating_add(1), ..WalkQuery::default() };
-    let WalkResult { mut found, unread } = vfs.walk(path, &query)?;
+    let WalkResult { entries: mut found, unreadable: unread } = vfs.walk(path, &query)?;
     let truncated = found.len() > limit;
     found.truncate(limit);
     if session.wants_json() {

@@ -62,7 +62,7 @@ fn identity(
     };
     let token = Tokens::of(config).check(secret, SystemClock.now())?.ok_or_else(|| {
         let message = "the token in STEAD_TOKEN is none, or is revoked, or its time is over";
-        CommandError::Said(ErrorKind::Denied, message.to_owned())
+        CommandError::Message(ErrorKind::Denied, message.to_owned())
     })?;
     let other_agent = session.named_agent().is_some_and(|agent| agent != token.identity.agent);
     if other_agent || thread.is_some_and(|thread| Some(thread) != token.identity.thread) {

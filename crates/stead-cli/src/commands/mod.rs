@@ -86,7 +86,7 @@ pub(crate) enum Command {
     Discard(discard::Args),
     Mount(mount::Args),
     #[command(hide = true)]
-    MountKeeper(mount::WatchdogArgs),
+    MountWatchdog(mount::WatchdogArgs),
     Mcp(mcp::Args),
     Serve(serve::Args),
     #[command(subcommand)]
@@ -134,7 +134,7 @@ impl Command {
             Command::Forks(args) => forks::run(args, session),
             Command::Discard(args) => discard::run(args, session),
             Command::Mount(args) => mount::run(args, session),
-            Command::MountKeeper(args) => mount::run_watchdog(&args),
+            Command::MountWatchdog(args) => mount::run_watchdog(&args),
             Command::Mcp(args) => mcp::run(args, session),
             Command::Serve(args) => serve::run(args, session),
             Command::Token(args) => token::run(args, session),

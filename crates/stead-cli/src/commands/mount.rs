@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct Args {
     /// An empty directory of this host
     #[arg(value_name = "DIR")]
-    at_directory: PathBuf,
+    mount_point: PathBuf,
     /// The thread that the agent works in
     #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
@@ -61,13 +61,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         return run_in_background(session);
     }
     let config = session.config()?;
-    check_no_overlap(&args.at_directory, &config)?;
+    check_no_overlap(&args.mount_point, &config)?;
     let stead = session.stead_of_agent(args.thread.as_deref())?;
     let past = args.at.is_some();
     let stead = args.at.apply_to(stead, "/")?;
     // Before anyone can know that it is there, and end it.
     let signals = MountSignals::new()?;
-    let mount = FuseMount::new(stead.vfs(), &args.at_directory, options(&args, &config, &stead, past))
+    let mount = FuseMount::new(stead.vfs(), &args.mount_point, options(&args, &config, &stead, past))
         .map_err(|error| to_command_error(&error))?;
     let mut keeper = spawn_watchdog(&mount);
     print_mounted(&mount, session)?;
@@ -106,12 +106,12 @@ fn check_no_overlap(at: &Path, config: &Config) -> Result<(), CommandError> {
 fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> MountOptions {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     MountOptions {
-        past,
+        immutable: past,
         allow_other: args.allow_other,
         owner: (args.uid.unwrap_or(uid), args.gid.unwrap_or(gid)),
         strict_owner: args.strict_owner,
         name: stead.vfs().identity().agent.clone(),
-        room: Some(config.state_directory()),
+        space_directory: Some(config.state_directory()),
     }
 }
 
@@ -131,7 +131,7 @@ fn print_mounted(mount: &FuseMount, session: &mut Session) -> Result<(), Command
 /// The signals that end it.
 struct MountSignals {
     runtime: Runtime,
-    ends: ShutdownSignals,
+    shutdown: ShutdownSignals,
 }
 
 impl MountSignals {
@@ -141,14 +141,14 @@ impl MountSignals {
             let entered = runtime.enter();
             let ends = ShutdownSignals::new()?;
             drop(entered);
-            Ok(MountSignals { runtime, ends })
+            Ok(MountSignals { runtime, shutdown: ends })
         };
         make().map_err(|error| CommandError::host("signals can't be waited for", error))
     }
 
     /// Waits for one of them, or for someone to unmount it.
     fn wait(self, mount: &FuseMount) {
-        let MountSignals { runtime, mut ends } = self;
+        let MountSignals { runtime, shutdown: mut ends } = self;
         runtime.block_on(async {
             let mut pace = tokio::time::interval(POLL_INTERVAL);
             loop {
@@ -166,7 +166,7 @@ fn spawn_watchdog(mount: &FuseMount) -> Option<Child> {
     let own = std::env::current_exe().ok()?;
     let mut keeper = Command::new(own);
     keeper
-        .arg("mount-keeper")
+        .arg("mount-watchdog")
         .arg(mount.device()?)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -239,8 +239,8 @@ fn run_in_background(session: &mut Session) -> CommandResult {
 fn to_command_error(error: &MountError) -> CommandError {
     let kind = match error {
         MountError::Unsupported(_) => ErrorKind::Unsupported,
-        MountError::Place(_) => ErrorKind::Invalid,
+        MountError::MountPoint(_) => ErrorKind::Invalid,
         MountError::Refused(_) => ErrorKind::Denied,
     };
-    CommandError::Said(kind, error.to_string())
+    CommandError::Message(kind, error.to_string())
 }

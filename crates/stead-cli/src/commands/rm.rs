@@ -27,7 +27,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         if session.wants_json() {
             session.print_json(&json!({
                 "path": removed.path.to_string(),
-                "version": removed.version.map(|version| version.0),
+                "version": removed.revision.map(|version| version.0),
                 "operation": removed.operation.to_string(),
             }))?;
         }
@@ -41,7 +41,7 @@ fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<RemoveResult,
         match vfs.remove_directory(path, options) {
             Err(VfsError::Store { cause: StoreError::NotADirectory, .. }) => {}
             // It may have been a file, which is not told.
-            Ok(removed) if !removed.is_told => {}
+            Ok(removed) if !removed.is_disclosed => {}
             removed => return Ok(removed?),
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&json::snapshot(&made))?;
     } else {
         let label = made.label.as_ref().map_or(String::new(), |label| format!(" `{label}`"));
-        session.print_line(format_args!("Snapshot #{}{label} keeps version {}.", made.id, made.version))?;
+        session.print_line(format_args!("Snapshot #{}{label} keeps version {}.", made.id, made.revision))?;
     }
     Ok(Exit::OK)
 }

@@ -39,7 +39,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_line(format_args!(
             "{id}  {}  v{:<8}  {}  {}",
             human::time(Some(snapshot.at)),
-            snapshot.version.to_string(),
+            snapshot.revision.to_string(),
             human::escape_text(of),
             human::escape_text(label)
         ))?;

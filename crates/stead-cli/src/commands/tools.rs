@@ -22,7 +22,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         if tools.is_empty() {
             let name = name.escape_debug();
             let message = format!("the agent is offered no tool `{name}`; `stead tools` shows which it is");
-            return Err(CommandError::Said(stead::ErrorKind::NotFound, message));
+            return Err(CommandError::Message(stead::ErrorKind::NotFound, message));
         }
     }
     if session.wants_json() {
@@ -52,8 +52,8 @@ fn print_tool(tool: &Tool, toolbox: &Toolbox, session: &mut Session) -> Result<(
         session.print_line(format_args!(
             "    {} ({}{optional}): {}",
             field.name,
-            field.takes.describe(),
-            field.about
+            field.field_type.describe(),
+            field.description
         ))?;
     }
     Ok(())

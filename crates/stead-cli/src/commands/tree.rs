@@ -32,7 +32,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let top = stead.vfs().stat(&args.path)?.path;
         Ok((stead.vfs().walk(&top, &query)?, top))
     });
-    let (WalkResult { mut found, unread }, top) = walked?;
+    let (WalkResult { entries: mut found, unreadable: unread }, top) = walked?;
     let truncated = found.len() > args.limit;
     found.truncate(args.limit);
     if session.wants_json() {

@@ -68,7 +68,7 @@ pub(super) fn report_undone(
         session.say(format_args!("{verb} {tool} of {time} ({})", operation.id));
     }
     for change in undone.changes.iter().filter(|_| !refused) {
-        let (word, colour) = match change.fate {
+        let (word, colour) = match change.action {
             RevertAction::Restored => ("restored", Colour::Green),
             RevertAction::Reverted => ("reverted", Colour::Blue),
             RevertAction::Merged => ("merged", Colour::Cyan),

@@ -193,7 +193,7 @@ fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
     let prefix = format!("/{workspace}");
     let walked = stead.vfs().walk(&*prefix, &WalkQuery::default()).map_err(|error| error.to_string())?;
     let mut found = Files::new();
-    for entry in walked.found.into_iter().filter(|entry| entry.kind == NodeKind::File) {
+    for entry in walked.entries.into_iter().filter(|entry| entry.kind == NodeKind::File) {
         let read = stead.vfs().read(&*entry.path).map_err(|error| format!("{}: {error}", entry.path))?;
         found.insert(entry.path[prefix.len() + 1..].to_owned(), read.bytes);
     }

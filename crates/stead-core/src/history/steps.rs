@@ -49,7 +49,7 @@ pub(crate) struct RevertChange {
     pub(crate) node: NodeId,
     pub(crate) path: StorePath,
     pub(crate) from: Option<StorePath>,
-    pub(crate) fate: RevertAction,
+    pub(crate) action: RevertAction,
 }
 
 /// An arrangement that can be carried out.
@@ -57,17 +57,17 @@ pub(crate) struct RevertChange {
 pub(crate) struct RevertSteps {
     pub(crate) steps: Vec<Step>,
     /// Which step brings which node back.
-    pub(crate) returning: BTreeMap<usize, NodeId>,
+    pub(crate) revive: BTreeMap<usize, NodeId>,
     pub(crate) changes: Vec<RevertChange>,
     pub(crate) conflicts: Vec<NodeConflict>,
     /// The operations of which something is undone by this.
-    pub(crate) effective: BTreeSet<OperationId>,
+    pub(crate) effective_operations: BTreeSet<OperationId>,
     /// Directories that are opened first.
-    opened: BTreeSet<NodeId>,
+    unlocked_directories: BTreeSet<NodeId>,
     /// Directories that are closed at last, and their modes then.
-    closing: Vec<(NodePath, u32)>,
+    mode_resets: Vec<(NodePath, u32)>,
     /// The directories that were to go and stay, because something else is in them, and the operations that made them.
-    pub(crate) staying: Vec<(NodeConflict, BTreeSet<OperationId>)>,
+    pub(crate) kept_directories: Vec<(NodeConflict, BTreeSet<OperationId>)>,
 }
 
 /// Why a directory stays that was to go.
@@ -81,39 +81,50 @@ pub(crate) fn order_steps(
     aside: &StorePath,
     sight: &mut dyn StoreView,
 ) -> StoreResult<RevertSteps> {
-    let RevertPlan { targets, conflicts, mut effects } = arrangement;
+    let RevertPlan { targets, conflicts, operations_by_node: mut effects } = arrangement;
     let (stand_ins, movers, staying) = (HashMap::new(), Vec::new(), Vec::new());
-    let mut ordering = StepPlanner { targets, conflicts, deeds, stand_ins, movers, staying };
+    let mut ordering = StepPlanner {
+        targets,
+        conflicts,
+        revisions: deeds,
+        replacements: stand_ins,
+        moved_directories: movers,
+        kept_directories: staying,
+    };
     while ordering.drop_impossible(sight)? {}
     for conflict in &ordering.conflicts {
         effects.remove(&conflict.node);
     }
     let mut staying = Vec::new();
-    for &node in &ordering.staying {
+    for &node in &ordering.kept_directories {
         if let (Some(operations), Some(now)) = (effects.remove(&node), ordering.current(node)) {
             let (path, why) = (now.path.as_bytes().to_vec(), DIRECTORY_NOT_EMPTY.to_owned());
             staying.push((NodeConflict { node, path, why }, operations));
         }
     }
     let effective = effects.into_values().flatten().collect();
-    Ok(RevertSteps { effective, staying, ..ordering.build_steps(aside, sight)? })
+    Ok(RevertSteps {
+        effective_operations: effective,
+        kept_directories: staying,
+        ..ordering.build_steps(aside, sight)?
+    })
 }
 
 struct StepPlanner<'d> {
     targets: BTreeMap<NodeId, PlannedNode>,
     conflicts: Vec<NodeConflict>,
-    deeds: &'d RevisionSet,
+    revisions: &'d RevisionSet,
     /// Directories that are to come back where another one is by now, which takes their place.
-    stand_ins: HashMap<NodeId, StorePath>,
+    replacements: HashMap<NodeId, StorePath>,
     /// Directories that move, by where they are.
-    movers: Vec<(StorePath, NodeId)>,
+    moved_directories: Vec<(StorePath, NodeId)>,
     /// Directories that were to go and stay, because something else is in them.
-    staying: Vec<NodeId>,
+    kept_directories: Vec<NodeId>,
 }
 
 impl StepPlanner<'_> {
     fn current(&self, node: NodeId) -> Option<&CurrentNode> {
-        self.deeds.now.get(&node)
+        self.revisions.current.get(&node)
     }
 
     /// Where a node will be; `None` if a directory on the way will not be there.
@@ -122,14 +133,14 @@ impl StepPlanner<'_> {
     }
 
     fn path_within(&self, node: NodeId, depth: usize) -> Option<StorePath> {
-        if let Some(path) = self.stand_ins.get(&node) {
+        if let Some(path) = self.replacements.get(&node) {
             return Some(path.clone());
         }
         match self.targets.get(&node) {
             // Directories that would lie in each other are nowhere.
             Some(_) if depth > crate::path::MAX_DEPTH => None,
-            Some(PlannedNode { to: None, .. }) => None,
-            Some(PlannedNode { to: Some(to), .. }) if self.is_revived(node) || self.is_moved(node) => {
+            Some(PlannedNode { desired: None, .. }) => None,
+            Some(PlannedNode { desired: Some(to), .. }) if self.is_revived(node) || self.is_moved(node) => {
                 Some(self.path_within(to.parent, depth + 1)?.child(&to.name))
             }
             // Another agent may have put it into a directory that none of the operations names.
@@ -144,7 +155,7 @@ impl StepPlanner<'_> {
             return None;
         }
         let above = |(path, _): &&(StorePath, NodeId)| *path != now.path && now.path.is_at_or_below(path);
-        match self.movers.iter().filter(above).max_by_key(|(path, _)| path.depth()) {
+        match self.moved_directories.iter().filter(above).max_by_key(|(path, _)| path.depth()) {
             None => Some(now.path.clone()),
             Some((path, mover)) => {
                 let rest = StorePath::from_checked(now.path.strip_prefix(path)?);
@@ -154,12 +165,12 @@ impl StepPlanner<'_> {
     }
 
     fn is_removed(&self, node: NodeId) -> bool {
-        self.current(node).is_some() && self.targets.get(&node).is_some_and(|target| target.to.is_none())
+        self.current(node).is_some() && self.targets.get(&node).is_some_and(|target| target.desired.is_none())
     }
 
     fn is_moved(&self, node: NodeId) -> bool {
         match (self.current(node).and_then(|now| now.state.as_ref()), self.targets.get(&node)) {
-            (Some(state), Some(PlannedNode { to: Some(to), .. })) => {
+            (Some(state), Some(PlannedNode { desired: Some(to), .. })) => {
                 (state.parent, &state.name) != (to.parent, &to.name)
             }
             _ => false,
@@ -167,13 +178,13 @@ impl StepPlanner<'_> {
     }
 
     fn is_revived(&self, node: NodeId) -> bool {
-        self.current(node).is_none() && self.targets.get(&node).is_some_and(|target| target.to.is_some())
+        self.current(node).is_none() && self.targets.get(&node).is_some_and(|target| target.desired.is_some())
     }
 
     fn add_conflict(&mut self, node: NodeId, why: &str) {
         let path = match (self.current(node), self.targets.get(&node)) {
             (Some(now), _) => now.path.as_bytes().to_vec(),
-            (None, Some(PlannedNode { to: Some(to), .. })) => match self.path(to.parent) {
+            (None, Some(PlannedNode { desired: Some(to), .. })) => match self.path(to.parent) {
                 Some(parent) => parent.child(&to.name).as_bytes().to_vec(),
                 None => to.name.clone(),
             },
@@ -186,7 +197,7 @@ impl StepPlanner<'_> {
     /// Takes out of the arrangement what can't be done; whether something was.
     fn drop_impossible(&mut self, sight: &mut dyn StoreView) -> StoreResult<bool> {
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
-        self.movers.clear();
+        self.moved_directories.clear();
         // The paths that become free.
         let mut leaving: HashMap<StorePath, NodeId> = HashMap::new();
         for &node in &nodes {
@@ -195,7 +206,7 @@ impl StepPlanner<'_> {
             {
                 let path = now.path.clone();
                 if self.is_moved(node) && self.is_directory_now(node) {
-                    self.movers.push((path.clone(), node));
+                    self.moved_directories.push((path.clone(), node));
                 }
                 leaving.insert(path, node);
             }
@@ -208,14 +219,14 @@ impl StepPlanner<'_> {
             {
                 // Others have put something into it: it stays for them.
                 self.targets.remove(&node);
-                self.staying.push(node);
+                self.kept_directories.push(node);
                 settled = false;
             }
         }
         // No two nodes may come to one path.
         let mut taken: HashMap<StorePath, NodeId> = HashMap::new();
         for &node in &nodes {
-            if !(self.is_revived(node) || self.is_moved(node)) || self.stand_ins.contains_key(&node) {
+            if !(self.is_revived(node) || self.is_moved(node)) || self.replacements.contains_key(&node) {
                 continue;
             }
             match self.path(node) {
@@ -238,7 +249,7 @@ impl StepPlanner<'_> {
         if settled {
             // What stays at its place has none only where a directory above it has none.
             for &node in &nodes {
-                let stays = self.targets.get(&node).is_some_and(|target| target.to.is_some());
+                let stays = self.targets.get(&node).is_some_and(|target| target.desired.is_some());
                 if stays && self.path(node).is_none() {
                     self.add_conflict(node, "the directory it is in is gone");
                     settled = false;
@@ -250,8 +261,8 @@ impl StepPlanner<'_> {
 
     /// The path, as things are now, of the name that a node is to get; `None` if its directory has yet to come back.
     fn target_path_now(&self, node: NodeId) -> Option<StorePath> {
-        let to = self.targets.get(&node)?.to.as_ref()?;
-        let directory = match self.stand_ins.get(&to.parent) {
+        let to = self.targets.get(&node)?.desired.as_ref()?;
+        let directory = match self.replacements.get(&to.parent) {
             Some(path) => path,
             None => &self.current(to.parent)?.path,
         };
@@ -267,13 +278,13 @@ impl StepPlanner<'_> {
         sight: &mut dyn StoreView,
     ) -> StoreResult<bool> {
         let Some(there) = sight.stat(path)? else { return Ok(true) };
-        let comes = self.targets.get(&node).and_then(|target| target.to.as_ref()).map(|to| to.kind);
+        let comes = self.targets.get(&node).and_then(|target| target.desired.as_ref()).map(|to| to.kind);
         let directories = comes == Some(NodeKind::Directory) && there.kind == NodeKind::Directory;
         match leaves {
             Some(_) => Ok(true),
             // Another directory has its name by now, and stands in for it.
             None if directories && self.is_revived(node) => {
-                self.stand_ins.insert(node, path.clone());
+                self.replacements.insert(node, path.clone());
                 Ok(false)
             }
             None => {
@@ -298,7 +309,7 @@ impl StepPlanner<'_> {
         let Some(now) = self.current(directory) else { return Ok(false) };
         let arrives = self.targets.keys().any(|&node| {
             (self.is_revived(node) || self.is_moved(node))
-                && self.targets[&node].to.as_ref().is_some_and(|to| to.parent == directory)
+                && self.targets[&node].desired.as_ref().is_some_and(|to| to.parent == directory)
         });
         let names = sight.child_names(&now.path)?;
         Ok(arrives || names.iter().any(|name| !leaving.contains_key(&now.path.child(name))))
@@ -314,14 +325,14 @@ impl StepPlanner<'_> {
         closed.sort_by_key(depth_now);
         // One that changes alone has nothing in it that does.
         for node in closed.into_iter().filter(|_| nodes.len() > 1) {
-            let now = &self.deeds.now[&node];
+            let now = &self.revisions.current[&node];
             let mode = now.state.as_ref().map(|state| state.mode | OWNER_ACCESS);
             steps.steps.push(Step::SetAttr {
                 at: NodePath::from_root(now.path.clone()),
                 mode,
                 modified: None,
             });
-            steps.opened.insert(node);
+            steps.unlocked_directories.insert(node);
         }
 
         let (mut directories, files): (Vec<NodeId>, Vec<NodeId>) = nodes
@@ -330,25 +341,25 @@ impl StepPlanner<'_> {
             .filter(|&node| self.is_removed(node))
             .partition(|&node| self.is_directory_now(node));
         for node in files {
-            let now = &self.deeds.now[&node];
+            let now = &self.revisions.current[&node];
             steps.steps.push(remove_step(&now.path, Subtree::File, Precondition::Tag(now.tag)));
             steps.changes.push(RevertChange {
                 node,
                 path: now.path.clone(),
                 from: None,
-                fate: RevertAction::Removed,
+                action: RevertAction::Removed,
             });
         }
 
         let mut moving: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.is_moved(node)).collect();
         moving.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         // One that moves alone is in nobody's way.
-        let comes_back = |node: &&NodeId| self.is_revived(**node) && !self.stand_ins.contains_key(*node);
+        let comes_back = |node: &&NodeId| self.is_revived(**node) && !self.replacements.contains_key(*node);
         let direct =
             moving.len() < 2 && directories.is_empty() && !nodes.iter().any(|node| comes_back(&node));
         let mut waits: HashMap<NodeId, StorePath> = HashMap::new();
         for (number, &node) in moving.iter().enumerate().filter(|_| !direct) {
-            let now = &self.deeds.now[&node];
+            let now = &self.revisions.current[&node];
             let place = aside.child(format!(".stead-aside-{number}-{:x}", now.tag.0 as u64).as_bytes());
             steps.steps.push(rename_step(&now.path, &place, self.precondition(node)));
             waits.insert(node, place);
@@ -356,21 +367,21 @@ impl StepPlanner<'_> {
 
         directories.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         for node in directories {
-            let now = &self.deeds.now[&node];
+            let now = &self.revisions.current[&node];
             steps.steps.push(remove_step(&now.path, Subtree::EmptyDirectory, Precondition::Any));
             steps.changes.push(RevertChange {
                 node,
                 path: now.path.clone(),
                 from: None,
-                fate: RevertAction::Removed,
+                action: RevertAction::Removed,
             });
         }
 
         let arriving = |node: NodeId| {
-            let to = self.targets.get(&node)?.to.as_ref()?;
+            let to = self.targets.get(&node)?.desired.as_ref()?;
             let made = self.is_revived(node)
                 && to.kind == NodeKind::Directory
-                && !self.stand_ins.contains_key(&node);
+                && !self.replacements.contains_key(&node);
             (made || self.is_moved(node)).then_some(to)
         };
         let mut arrivals: Vec<(StorePath, NodeId, &DesiredState)> = Vec::new();
@@ -384,7 +395,7 @@ impl StepPlanner<'_> {
         arrivals.sort_by_key(|(path, ..)| path.depth());
         for (path, node, to) in arrivals {
             if self.is_moved(node) {
-                let now = &self.deeds.now[&node];
+                let now = &self.revisions.current[&node];
                 let (from, expect) = match waits.get(&node) {
                     Some(place) => (place.clone(), Precondition::Any),
                     None => (now.path.clone(), self.precondition(node)),
@@ -394,22 +405,22 @@ impl StepPlanner<'_> {
                     node,
                     path,
                     from: Some(now.path.clone()),
-                    fate: RevertAction::Moved,
+                    action: RevertAction::Moved,
                 });
             } else {
                 let at = NodePath::from_root(path.clone());
-                steps.returning.insert(steps.steps.len(), node);
+                steps.revive.insert(steps.steps.len(), node);
                 let mode = Some(to.mode | OWNER_ACCESS);
                 steps.steps.push(Step::Mkdir { at: at.clone(), parents: Parents::Required, mode });
                 if to.mode & OWNER_ACCESS != OWNER_ACCESS {
-                    steps.closing.push((at, to.mode));
+                    steps.mode_resets.push((at, to.mode));
                 }
-                steps.changes.push(RevertChange { node, path, from: None, fate: RevertAction::Restored });
+                steps.changes.push(RevertChange { node, path, from: None, action: RevertAction::Restored });
             }
         }
 
         for &node in &nodes {
-            if let (Some(PlannedNode { to: Some(to), rewrites }), Some(path)) =
+            if let (Some(PlannedNode { desired: Some(to), rewrites_content: rewrites }), Some(path)) =
                 (self.targets.get(&node), self.path(node))
             {
                 self.add_content_steps(node, to, *rewrites, path, &mut steps, sight)?;
@@ -419,8 +430,8 @@ impl StepPlanner<'_> {
             // Nothing is to change, so nothing had to be opened.
             return Ok(RevertSteps { conflicts: steps.conflicts, ..RevertSteps::default() });
         }
-        steps.closing.sort_by_key(|(at, _)| std::cmp::Reverse(at.path.depth()));
-        for (at, mode) in std::mem::take(&mut steps.closing) {
+        steps.mode_resets.sort_by_key(|(at, _)| std::cmp::Reverse(at.path.depth()));
+        for (at, mode) in std::mem::take(&mut steps.mode_resets) {
             steps.steps.push(Step::SetAttr { at, mode: Some(mode), modified: None });
         }
         Ok(steps)
@@ -437,7 +448,7 @@ impl StepPlanner<'_> {
     /// Says that the next step brings a node back.
     fn mark_revived(&self, node: NodeId, steps: &mut RevertSteps) {
         if self.is_revived(node) {
-            steps.returning.insert(steps.steps.len(), node);
+            steps.revive.insert(steps.steps.len(), node);
         }
     }
 
@@ -481,11 +492,13 @@ impl StepPlanner<'_> {
                         node,
                         path,
                         from: None,
-                        fate: RevertAction::Attributes,
+                        action: RevertAction::Attributes,
                     });
                 }
-                if (changes || steps.opened.contains(&node)) && to.mode & OWNER_ACCESS != OWNER_ACCESS {
-                    steps.closing.push((at, to.mode));
+                if (changes || steps.unlocked_directories.contains(&node))
+                    && to.mode & OWNER_ACCESS != OWNER_ACCESS
+                {
+                    steps.mode_resets.push((at, to.mode));
                 } else if changes {
                     steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
                 }
@@ -503,19 +516,19 @@ impl StepPlanner<'_> {
                         node,
                         path,
                         from: None,
-                        fate: RevertAction::Attributes,
+                        action: RevertAction::Attributes,
                     });
                 }
                 return Ok(());
             }
-            (NodeKind::Symlink, PlannedContent::Past(past)) => {
+            (NodeKind::Symlink, PlannedContent::Stored(past)) => {
                 let target = sight.read(past)?;
                 self.mark_revived(node, steps);
                 steps.steps.push(Step::Symlink { at, target, parents: Parents::Required, expect });
             }
             (_, content) => {
                 let content = match content {
-                    PlannedContent::Past(past) => Content::Past(past.clone()),
+                    PlannedContent::Stored(past) => Content::Stored(past.clone()),
                     PlannedContent::Merged(bytes) => Content::Bytes(bytes.to_vec()),
                     PlannedContent::None => Content::Bytes(Vec::new()),
                 };
@@ -524,14 +537,14 @@ impl StepPlanner<'_> {
                     parents: Parents::Required,
                     mode: Some(to.mode),
                     modified: to.modified,
-                    keep: DisplacedContent::History,
-                    at_most: None,
+                    displaced: DisplacedContent::Keep,
+                    max_size: None,
                 };
                 self.mark_revived(node, steps);
-                steps.steps.push(Step::Write { at, content, put });
+                steps.steps.push(Step::Write { at, content, options: put });
             }
         }
-        steps.changes.push(RevertChange { node, path, from: None, fate });
+        steps.changes.push(RevertChange { node, path, from: None, action: fate });
         Ok(())
     }
 }
@@ -541,9 +554,9 @@ fn remove_step(path: &StorePath, subtree: Subtree, expect: Precondition) -> Step
         at: NodePath::from_root(path.clone()),
         subtree,
         expect,
-        missing: IfMissing::Fails,
-        spare: None,
-        keep: DisplacedContent::History,
+        if_missing: IfMissing::Fail,
+        protected: None,
+        displaced: DisplacedContent::Keep,
     }
 }
 
@@ -554,6 +567,6 @@ fn rename_step(from: &StorePath, to: &StorePath, expect: Precondition) -> Step {
         replace: Replace::Refuse,
         parents: Parents::Required,
         expect,
-        spare: [None, None],
+        protected: [None, None],
     }
 }

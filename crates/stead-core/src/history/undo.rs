@@ -17,16 +17,16 @@ use crate::store::{ContentRef, NodeChange, NodeId, NodeKind, NodeState, Revision
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RevertMode {
     /// The inverse of each deed, merged with what has happened since.
-    Merged,
+    Merge,
     /// Everything as it was before the first of them, whatever has happened since.
-    Exactly,
+    Exact,
 }
 
 /// Content that a plan puts somewhere.
 #[derive(Debug, Clone)]
 pub enum PlannedContent {
     /// What the Store has kept.
-    Past(ContentRef),
+    Stored(ContentRef),
     /// What came out of a merge.
     Merged(Arc<Vec<u8>>),
     /// A directory holds none.
@@ -54,9 +54,9 @@ pub struct DesiredState {
 #[derive(Debug, Clone)]
 pub struct PlannedNode {
     /// What it is to be; `None` if it is to go.
-    pub to: Option<DesiredState>,
+    pub desired: Option<DesiredState>,
     /// Whether its content changes.
-    pub rewrites: bool,
+    pub rewrites_content: bool,
 }
 
 /// Why something stays as it is.
@@ -79,7 +79,7 @@ pub struct RevertPlan {
     pub conflicts: Vec<NodeConflict>,
     /// For each node, the operations whose inverse changes it. An operation that stands at no node has no effect any
     /// more: what it did is gone already.
-    pub effects: BTreeMap<NodeId, BTreeSet<OperationId>>,
+    pub operations_by_node: BTreeMap<NodeId, BTreeSet<OperationId>>,
 }
 
 /// Makes out what taking back `deeds` comes to. `read` gives kept content.
@@ -91,24 +91,24 @@ pub fn plan_revert(
     let mut arrangement = RevertPlan::default();
     // Newest first: each inverse is applied to what the ones before it made.
     let mut lines: BTreeMap<NodeId, Vec<(OperationId, &NodeChange)>> = BTreeMap::new();
-    for deed in &deeds.deeds {
-        for line in &deed.lines {
+    for deed in &deeds.revisions {
+        for line in &deed.changes {
             lines.entry(line.node).or_default().push((deed.operation.id, line));
         }
     }
     for (node, lines) in lines {
-        let now = deeds.now.get(&node).and_then(|now| now.state.as_ref());
+        let now = deeds.current.get(&node).and_then(|now| now.state.as_ref());
         let mut effects = BTreeSet::new();
         let taken = match how {
-            RevertMode::Merged => invert_changes(now, &lines, &mut effects, read)?,
-            RevertMode::Exactly => state_before(lines.last().expect("a node is there for its lines").1),
+            RevertMode::Merge => invert_changes(now, &lines, &mut effects, read)?,
+            RevertMode::Exact => state_before(lines.last().expect("a node is there for its lines").1),
         };
         if !effects.is_empty() {
-            arrangement.effects.insert(node, effects);
+            arrangement.operations_by_node.insert(node, effects);
         }
         match taken {
             Err(why) => {
-                let path = deeds.now.get(&node).map(|now| now.path.as_bytes().to_vec());
+                let path = deeds.current.get(&node).map(|now| now.path.as_bytes().to_vec());
                 let path = path.unwrap_or_else(|| last_known_path(deeds, &lines));
                 arrangement.conflicts.push(NodeConflict { node, path, why });
             }
@@ -128,7 +128,8 @@ fn last_known_path(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) ->
     let Some(state) = lines.iter().find_map(|(_, line)| line.after.as_ref().or(line.before.as_ref())) else {
         return Vec::new();
     };
-    let mut path = deeds.now.get(&state.parent).map(|now| now.path.as_bytes().to_vec()).unwrap_or_default();
+    let mut path =
+        deeds.current.get(&state.parent).map(|now| now.path.as_bytes().to_vec()).unwrap_or_default();
     if !path.is_empty() {
         path.push(b'/');
     }
@@ -144,25 +145,27 @@ fn difference_to_current(
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Option<PlannedNode>> {
     let (Some(state), Some(wanted)) = (now, &to) else {
-        return Ok((now.is_some() || to.is_some()).then_some(PlannedNode { to, rewrites: true }));
+        return Ok(
+            (now.is_some() || to.is_some()).then_some(PlannedNode { desired: to, rewrites_content: true })
+        );
     };
     let rewrites = match (&wanted.content, &state.content) {
         (PlannedContent::None, _) => false,
-        (PlannedContent::Past(past), Some(held)) => past != held,
+        (PlannedContent::Stored(past), Some(held)) => past != held,
         (PlannedContent::Merged(bytes), Some(held)) => {
             held.size() != bytes.len() as u64 || read(held)? != **bytes
         }
-        (PlannedContent::Past(_) | PlannedContent::Merged(_), None) => true,
+        (PlannedContent::Stored(_) | PlannedContent::Merged(_), None) => true,
     };
     // A file that was only touched since gets its time back, too. A directory's time follows what happens to its names.
-    let keeps_time = how == RevertMode::Merged
+    let keeps_time = how == RevertMode::Merge
         || wanted.kind != NodeKind::File
         || wanted.modified.is_none_or(|modified| modified == state.modified);
     let same = !rewrites
         && keeps_time
         && (wanted.parent, &wanted.name, wanted.mode) == (state.parent, &state.name, state.mode)
         && wanted.kind == state.kind;
-    Ok((!same).then_some(PlannedNode { to, rewrites }))
+    Ok((!same).then_some(PlannedNode { desired: to, rewrites_content: rewrites }))
 }
 
 /// The state before the first of the deeds.
@@ -176,7 +179,7 @@ fn state_before(first: &NodeChange) -> Result<Option<DesiredState>, String> {
 fn desired_state(state: &NodeState) -> Option<DesiredState> {
     let content = match (&state.content, state.kind) {
         (_, NodeKind::Directory) => PlannedContent::None,
-        (Some(past), _) => PlannedContent::Past(past.clone()),
+        (Some(past), _) => PlannedContent::Stored(past.clone()),
         (None, _) => return None,
     };
     Some(DesiredState {
@@ -240,7 +243,7 @@ fn differs(
     Ok(match (&one.content, &other.content) {
         (PlannedContent::None, PlannedContent::None) => false,
         (PlannedContent::Merged(one), PlannedContent::Merged(other)) => one != other,
-        (content, PlannedContent::Past(past)) | (PlannedContent::Past(past), content) => {
+        (content, PlannedContent::Stored(past)) | (PlannedContent::Stored(past), content) => {
             is_same_content(content, Some(past), read)? != Some(true)
         }
         (PlannedContent::None, PlannedContent::Merged(_))
@@ -329,14 +332,14 @@ fn invert_modification(
     match is_same_content(&changed.content, after.content.as_ref(), read)? {
         None => return conflict("it has been changed by another program, and what was there is not known"),
         Some(true) => {
-            changed.content = PlannedContent::Past(wanted.clone());
+            changed.content = PlannedContent::Stored(wanted.clone());
             changed.modified = Some(before.modified);
         }
         Some(false) if changed.kind != NodeKind::File => return conflict("it has been changed since"),
         Some(false) => {
             let base = read(after.content.as_ref().expect("it is known, since it could be compared"))?;
             let ours = match &changed.content {
-                PlannedContent::Past(past) => read(past)?,
+                PlannedContent::Stored(past) => read(past)?,
                 PlannedContent::Merged(bytes) => bytes.to_vec(),
                 PlannedContent::None => Vec::new(),
             };
@@ -359,7 +362,7 @@ fn is_same_content(
     Ok(match (content, other) {
         (_, None) => None,
         (PlannedContent::None, Some(_)) => Some(false),
-        (PlannedContent::Past(past), Some(other)) => Some(past == other),
+        (PlannedContent::Stored(past), Some(other)) => Some(past == other),
         (PlannedContent::Merged(bytes), Some(other)) => {
             Some(other.size() == bytes.len() as u64 && read(other)? == **bytes)
         }

@@ -123,7 +123,7 @@ impl fmt::Debug for ShortTag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TagRef {
     /// The whole tag.
-    Whole(VersionTag),
+    Full(VersionTag),
     /// Its short form.
     Short(ShortTag),
 }
@@ -132,7 +132,7 @@ impl TagRef {
     /// Whether this state is the one that is meant.
     pub fn matches(self, tag: VersionTag) -> bool {
         match self {
-            TagRef::Whole(whole) => whole == tag,
+            TagRef::Full(whole) => whole == tag,
             TagRef::Short(short) => short == tag.short(),
         }
     }
@@ -140,7 +140,7 @@ impl TagRef {
 
 impl From<VersionTag> for TagRef {
     fn from(tag: VersionTag) -> Self {
-        TagRef::Whole(tag)
+        TagRef::Full(tag)
     }
 }
 
@@ -155,7 +155,7 @@ impl FromStr for TagRef {
     fn from_str(text: &str) -> Result<Self, InvalidVersionTag> {
         match parse_hex_digits(text, 12) {
             Some(short) => Ok(TagRef::Short(ShortTag(short as u64))),
-            None => text.parse().map(TagRef::Whole),
+            None => text.parse().map(TagRef::Full),
         }
     }
 }

@@ -29,10 +29,10 @@ pub struct Change {
     pub records: Vec<CompanionRecord>,
     /// What comes back: which step makes which node again. A Store that follows nodes lets what the step makes be that
     /// node, if it was there once and is gone.
-    pub returning: BTreeMap<usize, NodeId>,
+    pub revive: BTreeMap<usize, NodeId>,
     /// Directories that still have to be these nodes: whoever means a node has judged it by the path that it had. Where
     /// something else is there by now, nothing happens, and the answer is Conflict.
-    pub still: Vec<(StorePath, NodeId)>,
+    pub expect_nodes: Vec<(StorePath, NodeId)>,
     /// Names that still have to be free when the change is made: the caller has judged it by that. Where one is taken by
     /// now, nothing happens, and the answer is [`crate::StoreError::NotFree`].
     pub expect_free: Vec<StorePath>,
@@ -41,10 +41,10 @@ pub struct Change {
     /// can see, of a version or of a node, depends on what the steps found.
     pub blind_at: Option<StorePath>,
     /// Whether it has to be on the disk when it is acknowledged.
-    pub lasts: SyncPolicy,
+    pub sync: SyncPolicy,
     /// Who waits for it, if it may still be stopped. A Store asks before each step, and now and then within a long one;
     /// where the change is to stop, nothing of it happens.
-    pub watch: Option<Arc<dyn CallMonitor>>,
+    pub monitor: Option<Arc<dyn CallMonitor>>,
 }
 
 /// When a change is on the disk. The end of the process loses it in neither case.
@@ -54,7 +54,7 @@ pub enum SyncPolicy {
     #[default]
     Now,
     /// With the next change that has to be, or after [`crate::Store::settle`]: so programs expect it of a file system.
-    Soon,
+    Deferred,
 }
 
 impl Change {
@@ -65,12 +65,12 @@ impl Change {
             steps,
             quotas: Vec::new(),
             records: Vec::new(),
-            returning: BTreeMap::new(),
-            still: Vec::new(),
+            revive: BTreeMap::new(),
+            expect_nodes: Vec::new(),
             expect_free: Vec::new(),
             blind_at: None,
-            lasts: SyncPolicy::Now,
-            watch: None,
+            sync: SyncPolicy::Now,
+            monitor: None,
         }
     }
 }
@@ -94,7 +94,7 @@ impl CompanionRecord {
     pub fn into_audit_record(self, version: Option<RevisionNumber>) -> Option<AuditRecord> {
         match self {
             CompanionRecord::Audit { record, began } => {
-                Some(AuditRecord { version, took: began.elapsed(), ..*record })
+                Some(AuditRecord { revision: version, duration: began.elapsed(), ..*record })
             }
             CompanionRecord::Undoes(_) => None,
         }
@@ -113,7 +113,7 @@ pub enum Step {
         /// What.
         content: Content,
         /// How.
-        put: PutOptions,
+        options: PutOptions,
     },
     /// Replaces text inside a file.
     Edit {
@@ -124,7 +124,7 @@ pub enum Step {
         /// The state the file has to be in.
         expect: Precondition,
         /// Whether what was there is kept.
-        keep: DisplacedContent,
+        displaced: DisplacedContent,
     },
     /// Adds to the end of a file, or makes it.
     Append {
@@ -133,7 +133,7 @@ pub enum Step {
         /// What.
         content: Content,
         /// How.
-        put: PutOptions,
+        options: PutOptions,
     },
     /// Makes a directory.
     Mkdir {
@@ -164,11 +164,11 @@ pub enum Step {
         /// The state it has to be in.
         expect: Precondition,
         /// Whether it is fine if nothing is there.
-        missing: IfMissing,
+        if_missing: IfMissing,
         /// What must not be removed along with it.
-        spare: Option<ProtectedNames>,
+        protected: Option<ProtectedNames>,
         /// Whether what was there is kept.
-        keep: DisplacedContent,
+        displaced: DisplacedContent,
     },
     /// Gives something another name.
     Rename {
@@ -183,7 +183,7 @@ pub enum Step {
         /// The state `from` has to be in.
         expect: Precondition,
         /// What must not leave with it, and what must not arrive with it.
-        spare: [Option<ProtectedNames>; 2],
+        protected: [Option<ProtectedNames>; 2],
     },
     /// Copies a file, a symlink or a whole directory within the Store.
     Copy {
@@ -196,9 +196,9 @@ pub enum Step {
         /// Whether missing parents of `to` are made.
         parents: Parents,
         /// What must not arrive with it.
-        spare: Option<ProtectedNames>,
+        protected: Option<ProtectedNames>,
         /// Whether what was there is kept.
-        keep: DisplacedContent,
+        displaced: DisplacedContent,
     },
     /// Sets attributes.
     SetAttr {
@@ -223,16 +223,16 @@ pub struct PutOptions {
     /// When it was last modified; now, where `None`.
     pub modified: Option<Timestamp>,
     /// Whether what was there is kept.
-    pub keep: DisplacedContent,
+    pub displaced: DisplacedContent,
     /// How large an append may make the file; otherwise nothing happens, and it is [`crate::StoreError::TooLarge`].
-    pub at_most: Option<u64>,
+    pub max_size: Option<u64>,
 }
 
 impl PutOptions {
     /// Judges an append of `more` bytes to a file that has `size`. One of no bytes makes no file too large.
     pub fn check_append(&self, size: u64, more: u64) -> Result<(), crate::StoreError> {
         let size = size.saturating_add(more);
-        match self.at_most {
+        match self.max_size {
             Some(limit) if more > 0 && size > limit => Err(crate::StoreError::TooLarge { size, limit }),
             _ => Ok(()),
         }
@@ -258,7 +258,7 @@ pub enum Precondition {
 impl From<TagRef> for Precondition {
     fn from(tag: TagRef) -> Self {
         match tag {
-            TagRef::Whole(tag) => Precondition::Tag(tag),
+            TagRef::Full(tag) => Precondition::Tag(tag),
             TagRef::Short(tag) => Precondition::ShortTag(tag),
         }
     }
@@ -296,9 +296,9 @@ pub enum Parents {
 pub enum DisplacedContent {
     /// Yes.
     #[default]
-    History,
+    Keep,
     /// No: a `scratch` glob covers it.
-    Scratch,
+    Discard,
 }
 
 /// How much may be removed at once.
@@ -318,9 +318,9 @@ pub enum Subtree {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfMissing {
     /// An error: not found.
-    Fails,
+    Fail,
     /// Nothing to do.
-    Fine,
+    Ignore,
 }
 
 /// What happens to something that a rename or a copy would put something else over.
@@ -329,7 +329,7 @@ pub enum Replace {
     /// It stays; the step fails.
     Refuse,
     /// A file or symlink gives way to a file or symlink, an empty directory to a directory.
-    Over,
+    Overwrite,
     /// The two change places. Renames only.
     Exchange,
 }
@@ -340,9 +340,9 @@ pub struct ProtectedNames {
     /// The names, as globs below a Workspace's prefix.
     pub globs: Arc<PathGlobs>,
     /// The paths that the subtree's top has, or will have: below the Workspace's prefix, and in the Store.
-    pub at: Vec<String>,
+    pub roots: Vec<String>,
     /// Whether it leaves those paths, or arrives at them.
-    pub on: Side,
+    pub side: Side,
 }
 
 impl ProtectedNames {
@@ -350,14 +350,14 @@ impl ProtectedNames {
     /// arrive where it stands in for a directory that leads to what one covers.
     pub fn covers(&self, below: &[u8], kind: NodeKind) -> bool {
         let below = String::from_utf8_lossy(below);
-        self.at.iter().any(|at| {
+        self.roots.iter().any(|at| {
             let path = if at.is_empty() || below.is_empty() {
                 format!("{at}{below}")
             } else {
                 format!("{at}/{below}")
             };
             self.globs.matches(&path)
-                || (self.on == Side::To
+                || (self.side == Side::To
                     && kind != NodeKind::Directory
                     && self.globs.is_ancestor_of_match(&path))
         })
@@ -371,7 +371,7 @@ pub enum Content {
     /// A draft that this Store made and that is complete.
     Sealed(SealedContent),
     /// What this Store has kept.
-    Past(ContentRef),
+    Stored(ContentRef),
 }
 
 impl Content {
@@ -380,7 +380,7 @@ impl Content {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::Sealed(sealed) => sealed.size(),
-            Content::Past(past) => past.size(),
+            Content::Stored(past) => past.size(),
         }
     }
 }
@@ -401,7 +401,7 @@ impl From<Vec<u8>> for Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The version it made, on a Store with history.
-    pub version: Option<RevisionNumber>,
+    pub revision: Option<RevisionNumber>,
     /// What each step did.
     pub outcomes: Vec<StepOutcome>,
 }

@@ -35,7 +35,7 @@ pub trait OpenContent: Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub enum DraftBase<'a> {
     /// Nothing: content that is written from the start.
-    Nothing,
+    Empty,
     /// What is there now, to be written into here and there.
     ///
     /// Putting it back at its own node changes what was written and keeps the rest, and does not rewrite a large file.

@@ -51,13 +51,13 @@ pub enum StoreError {
     IntoItself,
     /// The step would touch a name that has to be left alone, `path` below the place.
     #[error("`{path}` in it is protected")]
-    Spared {
+    Protected {
         /// The name, below the place of the step, shown escaped.
         path: String,
     },
     /// A name that had to be free is taken ([`crate::store::Change::expect_free`]).
     #[error("`{path}` is there as well")]
-    NotFree {
+    NameTaken {
         /// The name, in the Store, shown escaped.
         path: String,
     },
@@ -86,7 +86,7 @@ pub enum StoreError {
     },
     /// A quota does not allow it, and how much is in use is not for the caller to know.
     #[error("at most {allowed} {on} are allowed. Remove something, or ask for more")]
-    AtLimit {
+    OverQuotaUndisclosed {
         /// What there would be too much of.
         on: QuotaResource,
         /// How much may be.
@@ -145,11 +145,11 @@ impl StoreError {
             | StoreError::Invalid(_) => ErrorKind::Invalid,
             StoreError::Conflict => ErrorKind::Conflict,
             StoreError::Special(_) | StoreError::Unsupported(_) => ErrorKind::Unsupported,
-            StoreError::Spared { .. } | StoreError::NotFree { .. } | StoreError::HostDenied => {
+            StoreError::Protected { .. } | StoreError::NameTaken { .. } | StoreError::HostDenied => {
                 ErrorKind::Denied
             }
             StoreError::TooLarge { .. } => ErrorKind::TooLarge,
-            StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => {
+            StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => {
                 ErrorKind::Quota
             }
             StoreError::Unavailable { .. } | StoreError::Stopped(_) => ErrorKind::Unavailable,

@@ -12,63 +12,63 @@ const UNNAMED_PATH: &str = "\u{1}stead/\u{1}stead";
 /// A part of a Store, without what has no history there.
 #[derive(Debug, Clone)]
 pub struct CaptureScope {
-    at: StorePath,
-    from: StorePath,
-    without: PathGlobs,
+    root: StorePath,
+    globs_base: StorePath,
+    excluded: PathGlobs,
 }
 
 /// Whether something belongs to an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Coverage {
     /// No.
-    No,
+    Excluded,
     /// A directory does, and nothing in it.
-    Itself,
+    DirectoryOnly,
     /// Yes; what is in a directory is judged by itself.
-    Yes,
+    Included,
 }
 
 impl CaptureScope {
     /// What lies at `at` and below, but not what the globs match, whose paths are counted from `from`.
-    pub fn new(at: StorePath, from: StorePath, without: PathGlobs) -> Self {
-        CaptureScope { at, from, without }
+    pub fn new(root: StorePath, globs_base: StorePath, excluded: PathGlobs) -> Self {
+        CaptureScope { root, globs_base, excluded }
     }
 
     /// Where it begins.
     pub fn root(&self) -> &StorePath {
-        &self.at
+        &self.root
     }
 
     /// What the paths of [`Extent::without`] are counted from.
     pub fn globs_base(&self) -> &StorePath {
-        &self.from
+        &self.globs_base
     }
 
     /// What does not belong to it.
     pub fn excluded(&self) -> &PathGlobs {
-        &self.without
+        &self.excluded
     }
 
     fn coverage(&self, path: &StorePath, kind: NodeKind) -> Coverage {
-        if !path.is_at_or_below(&self.at) {
+        if !path.is_at_or_below(&self.root) {
             // The way to it is needed, and nothing beside it.
-            let leads = kind == NodeKind::Directory && self.at.is_at_or_below(path);
-            return if leads { Coverage::Itself } else { Coverage::No };
+            let leads = kind == NodeKind::Directory && self.root.is_at_or_below(path);
+            return if leads { Coverage::DirectoryOnly } else { Coverage::Excluded };
         }
-        let Some(below) = path.strip_prefix(&self.from).filter(|_| !self.without.is_empty()) else {
-            return Coverage::Yes;
+        let Some(below) = path.strip_prefix(&self.globs_base).filter(|_| !self.excluded.is_empty()) else {
+            return Coverage::Included;
         };
         let below = String::from_utf8_lossy(below);
-        let matched = self.without.matches(&below);
+        let matched = self.excluded.matches(&below);
         if kind != NodeKind::Directory {
-            return if matched { Coverage::No } else { Coverage::Yes };
+            return if matched { Coverage::Excluded } else { Coverage::Included };
         }
         let inside =
             if below.is_empty() { UNNAMED_PATH.to_owned() } else { format!("{below}/{UNNAMED_PATH}") };
-        match (matched, self.without.matches(&inside)) {
-            (true, true) => Coverage::No,
-            (false, true) => Coverage::Itself,
-            (_, false) => Coverage::Yes,
+        match (matched, self.excluded.matches(&inside)) {
+            (true, true) => Coverage::Excluded,
+            (false, true) => Coverage::DirectoryOnly,
+            (_, false) => Coverage::Included,
         }
     }
 }
@@ -82,25 +82,30 @@ impl CaptureScopes {
     pub fn roots(&self) -> Vec<&StorePath> {
         let inside = |path: &StorePath, index: usize| {
             self.0.iter().enumerate().any(|(other, extent)| {
-                let same = extent.at == *path;
-                other != index && path.is_at_or_below(&extent.at) && (!same || other < index)
+                let same = extent.root == *path;
+                other != index && path.is_at_or_below(&extent.root) && (!same || other < index)
             })
         };
-        let tops = self.0.iter().enumerate().filter(|(index, extent)| !inside(&extent.at, *index));
-        tops.map(|(_, extent)| &extent.at).collect()
+        let tops = self.0.iter().enumerate().filter(|(index, extent)| !inside(&extent.root, *index));
+        tops.map(|(_, extent)| &extent.root).collect()
     }
 
     /// Whether everything at and below a path that has a history lies inside.
     pub fn contains(&self, path: &StorePath) -> bool {
-        self.0.iter().any(|extent| path.is_at_or_below(&extent.at))
+        self.0.iter().any(|extent| path.is_at_or_below(&extent.root))
     }
 
     /// Whether something belongs to one of them.
     pub fn coverage(&self, path: &StorePath, kind: NodeKind) -> Coverage {
-        let here = self.0.iter().map(|extent| extent.coverage(path, kind)).max().unwrap_or(Coverage::No);
+        let here =
+            self.0.iter().map(|extent| extent.coverage(path, kind)).max().unwrap_or(Coverage::Excluded);
         // What another one begins with lies in it.
-        let leads = || self.0.iter().any(|extent| extent.at != *path && extent.at.is_at_or_below(path));
-        if here == Coverage::Itself && leads() && self.contains(path) { Coverage::Yes } else { here }
+        let leads = || self.0.iter().any(|extent| extent.root != *path && extent.root.is_at_or_below(path));
+        if here == Coverage::DirectoryOnly && leads() && self.contains(path) {
+            Coverage::Included
+        } else {
+            here
+        }
     }
 }
 
@@ -165,17 +170,17 @@ mod tests {
         let extents: CaptureScopes =
             [extent("w", "w", &["target/**", "*.log", "cache"])].into_iter().collect();
         for (name, kind, covered) in [
-            ("w", NodeKind::Directory, Coverage::Yes),
-            ("w/a.rs", NodeKind::File, Coverage::Yes),
-            ("w/in/a.log", NodeKind::File, Coverage::No),
-            ("w/a.log", NodeKind::Directory, Coverage::Yes),
-            ("w/target", NodeKind::Directory, Coverage::Itself),
-            ("w/target/x", NodeKind::File, Coverage::No),
-            ("w/target/x", NodeKind::Directory, Coverage::No),
-            ("w/cache", NodeKind::Directory, Coverage::Yes),
-            ("w/cache/x", NodeKind::File, Coverage::Yes),
-            ("x", NodeKind::File, Coverage::No),
-            ("", NodeKind::Directory, Coverage::Itself),
+            ("w", NodeKind::Directory, Coverage::Included),
+            ("w/a.rs", NodeKind::File, Coverage::Included),
+            ("w/in/a.log", NodeKind::File, Coverage::Excluded),
+            ("w/a.log", NodeKind::Directory, Coverage::Included),
+            ("w/target", NodeKind::Directory, Coverage::DirectoryOnly),
+            ("w/target/x", NodeKind::File, Coverage::Excluded),
+            ("w/target/x", NodeKind::Directory, Coverage::Excluded),
+            ("w/cache", NodeKind::Directory, Coverage::Included),
+            ("w/cache/x", NodeKind::File, Coverage::Included),
+            ("x", NodeKind::File, Coverage::Excluded),
+            ("", NodeKind::Directory, Coverage::DirectoryOnly),
         ] {
             assert_eq!(extents.coverage(&path(name), kind), covered, "{name}");
         }
@@ -186,10 +191,10 @@ mod tests {
         let extents: CaptureScopes =
             [extent("", "", &["target/**"]), extent("target/doc", "target/doc", &[])].into_iter().collect();
         assert_eq!(extents.roots(), [&path("")]);
-        assert_eq!(extents.coverage(&path("target"), NodeKind::Directory), Coverage::Yes);
-        assert_eq!(extents.coverage(&path("target/debug"), NodeKind::Directory), Coverage::No);
-        assert_eq!(extents.coverage(&path("target/doc"), NodeKind::Directory), Coverage::Yes);
-        assert_eq!(extents.coverage(&path("target/doc/x"), NodeKind::File), Coverage::Yes);
+        assert_eq!(extents.coverage(&path("target"), NodeKind::Directory), Coverage::Included);
+        assert_eq!(extents.coverage(&path("target/debug"), NodeKind::Directory), Coverage::Excluded);
+        assert_eq!(extents.coverage(&path("target/doc"), NodeKind::Directory), Coverage::Included);
+        assert_eq!(extents.coverage(&path("target/doc/x"), NodeKind::File), Coverage::Included);
         let twice: CaptureScopes =
             [extent("a", "", &[]), extent("a", "", &[]), extent("b/c", "", &[])].into_iter().collect();
         assert_eq!(twice.roots(), [&path("a"), &path("b/c")]);

@@ -76,9 +76,9 @@ pub struct Fork {
     /// What it is called.
     pub name: ForkName,
     /// The agent that made it.
-    pub maker: String,
+    pub created_by: String,
     /// The prefix of the Workspace that it was made of, as its maker sees it.
-    pub of: VfsPath,
+    pub base_prefix: VfsPath,
     /// The path in the Store that it shows.
     pub path: VfsPath,
     /// What agents may not change in it.
@@ -88,11 +88,11 @@ pub struct Fork {
     /// How much may lie in it.
     pub quota: QuotaLimits,
     /// Whether a person is asked before something is done in it.
-    pub ask: ApprovalPolicy,
+    pub approval_policy: ApprovalPolicy,
     /// The places in it that were Workspaces of their own for its maker, counted from its top: they are no part of it.
-    pub left_out: Vec<VfsPath>,
+    pub excluded: Vec<VfsPath>,
     /// When it was made.
-    pub made: Timestamp,
+    pub created: Timestamp,
 }
 
 #[cfg(test)]

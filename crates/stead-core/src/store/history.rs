@@ -15,7 +15,7 @@ pub struct RevisionQuery {
     /// Only versions after this one.
     pub after: RevisionNumber,
     /// Only versions up to this one.
-    pub upto: RevisionNumber,
+    pub up_to: RevisionNumber,
     /// Only of this agent.
     pub agent: Option<String>,
     /// Only of these operations; of all, where it is `None`. Versions that changed nothing are told only where operations are
@@ -28,7 +28,7 @@ pub struct RevisionQuery {
     /// Only what was at one of these paths or below, or is now, and the directories that it needs to come back;
     /// everything, where it is empty. Of such a node, what was done before it first counted is always told, what was
     /// done later perhaps: enough to put it back.
-    pub below: Vec<StorePath>,
+    pub paths: Vec<StorePath>,
     /// At most so many deeds, the newest ones.
     pub limit: usize,
 }
@@ -38,19 +38,19 @@ impl RevisionQuery {
     pub fn all() -> Self {
         RevisionQuery {
             after: RevisionNumber(0),
-            upto: RevisionNumber(i64::MAX),
+            up_to: RevisionNumber(i64::MAX),
             agent: None,
             operations: None,
             since: None,
             at: None,
-            below: Vec::new(),
+            paths: Vec::new(),
             limit: usize::MAX,
         }
     }
 
     /// Everything between two versions: what made the second out of the first.
-    pub fn between(after: RevisionNumber, upto: RevisionNumber) -> Self {
-        RevisionQuery { after, upto, ..RevisionQuery::all() }
+    pub fn between(after: RevisionNumber, up_to: RevisionNumber) -> Self {
+        RevisionQuery { after, up_to, ..RevisionQuery::all() }
     }
 
     /// Whether deeds of this operation are wanted.
@@ -65,20 +65,20 @@ impl RevisionQuery {
 #[derive(Debug, Clone, Default)]
 pub struct RevisionSet {
     /// The deeds, newest first.
-    pub deeds: Vec<Revision>,
+    pub revisions: Vec<Revision>,
     /// Every node that a line names, itself or as a parent, as far as it is there now.
-    pub now: HashMap<NodeId, CurrentNode>,
+    pub current: HashMap<NodeId, CurrentNode>,
 }
 
 /// One change that was made.
 #[derive(Debug, Clone)]
 pub struct Revision {
     /// The version it made.
-    pub version: RevisionNumber,
+    pub number: RevisionNumber,
     /// The operation it belongs to.
     pub operation: Operation,
     /// What it did: one line per node, in no particular order. None, where it changed nothing.
-    pub lines: Vec<NodeChange>,
+    pub changes: Vec<NodeChange>,
     /// The path that it was about, where it changed nothing ([`crate::store::Change::blind_at`]).
     pub blind_at: Option<StorePath>,
     /// The operations that it took back.
@@ -133,7 +133,7 @@ pub struct CurrentNode {
 /// Content that a Store has kept. Two are equal if their bytes are, as far as the Store can tell.
 #[derive(Clone)]
 pub struct ContentRef {
-    identity: Arc<LazyContentId>,
+    id: Arc<LazyContentId>,
     size: u64,
     inner: Arc<dyn Any + Send + Sync>,
 }
@@ -153,15 +153,15 @@ pub enum ContentId {
 
 /// An identity, or a way to find it: hashing may mean to read all of it.
 struct LazyContentId {
-    known: OnceLock<Option<ContentId>>,
-    find: Option<Box<dyn Fn() -> Option<ContentId> + Send + Sync>>,
+    cached: OnceLock<Option<ContentId>>,
+    compute: Option<Box<dyn Fn() -> Option<ContentId> + Send + Sync>>,
 }
 
 impl ContentRef {
     /// Content that the Store finds again by `inner`.
     pub fn new(identity: ContentId, size: u64, inner: impl Any + Send + Sync) -> Self {
-        let identity = LazyContentId { known: OnceLock::from(Some(identity)), find: None };
-        ContentRef { identity: Arc::new(identity), size, inner: Arc::new(inner) }
+        let identity = LazyContentId { cached: OnceLock::from(Some(identity)), compute: None };
+        ContentRef { id: Arc::new(identity), size, inner: Arc::new(inner) }
     }
 
     /// Content whose identity is asked for when it is compared with other content of the same size. `None` means that
@@ -171,8 +171,8 @@ impl ContentRef {
         inner: impl Any + Send + Sync,
         find: impl Fn() -> Option<ContentId> + Send + Sync + 'static,
     ) -> Self {
-        let identity = LazyContentId { known: OnceLock::new(), find: Some(Box::new(find)) };
-        ContentRef { identity: Arc::new(identity), size, inner: Arc::new(inner) }
+        let identity = LazyContentId { cached: OnceLock::new(), compute: Some(Box::new(find)) };
+        ContentRef { id: Arc::new(identity), size, inner: Arc::new(inner) }
     }
 
     /// How many bytes it has.
@@ -182,7 +182,7 @@ impl ContentRef {
 
     /// What tells it from other content, where the Store can tell.
     pub fn id(&self) -> Option<ContentId> {
-        *self.identity.known.get_or_init(|| self.identity.find.as_ref().and_then(|find| find()))
+        *self.id.cached.get_or_init(|| self.id.compute.as_ref().and_then(|find| find()))
     }
 
     /// What the Store gave, if it is this Store's.
@@ -194,7 +194,7 @@ impl ContentRef {
 impl PartialEq for ContentRef {
     fn eq(&self, other: &Self) -> bool {
         self.size == other.size
-            && (Arc::ptr_eq(&self.identity, &other.identity)
+            && (Arc::ptr_eq(&self.id, &other.id)
                 || self.id().is_some_and(|identity| other.id() == Some(identity)))
     }
 }
@@ -203,7 +203,7 @@ impl Eq for ContentRef {}
 
 impl fmt::Debug for ContentRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.identity.known.get() {
+        match self.id.cached.get() {
             Some(Some(identity)) => write!(f, "Past({identity:?}, {} bytes)", self.size),
             Some(None) | None => write!(f, "Past({} bytes)", self.size),
         }

@@ -162,12 +162,12 @@ pub trait Store: Debug + Send + Sync {
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         let query =
             RevisionQuery { agent: Some(agent.to_owned()), since: Some(since), ..RevisionQuery::all() };
-        let mut deeds = self.revisions(&query)?.deeds;
+        let mut deeds = self.revisions(&query)?.revisions;
         deeds.retain(|deed| !deed.undone && deed.undoes.is_empty());
-        deeds.sort_by_key(|deed| std::cmp::Reverse(deed.version));
+        deeds.sort_by_key(|deed| std::cmp::Reverse(deed.number));
         let mut seen = HashSet::new();
         deeds.retain(|deed| seen.insert(deed.operation.id));
-        Ok(deeds.into_iter().map(|deed| (deed.version, deed.operation)).take(limit).collect())
+        Ok(deeds.into_iter().map(|deed| (deed.number, deed.operation)).take(limit).collect())
     }
 
     /// What makes the newer version out of the older one at and below some paths, whoever did it; up to
@@ -180,7 +180,7 @@ pub trait Store: Debug + Send + Sync {
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.revisions(&RevisionQuery { below: below.to_vec(), ..RevisionQuery::between(older, newer) })
+        self.revisions(&RevisionQuery { paths: below.to_vec(), ..RevisionQuery::between(older, newer) })
     }
 
     /// Makes sure that what is there now can be looked at later, as of the version that a snapshot is about to name.
@@ -249,11 +249,11 @@ pub struct StoreInfo {
     /// Whether every change makes a version that can be told of later.
     pub history: bool,
     /// Whether the content that changes replace or remove can be read later; without a history it can't.
-    pub keeps_content: bool,
+    pub retains_content: bool,
     /// Whether [`Store::changes_since`] answers.
     pub feed: bool,
     /// The log that it writes the records of its changes into; a change with a record is refused where there is none.
-    pub records: Option<AuditLogId>,
+    pub audit_log: Option<AuditLogId>,
 }
 
 impl StoreInfo {
@@ -294,9 +294,9 @@ pub struct Feed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedEntry {
     /// The version that the change made.
-    pub version: RevisionNumber,
+    pub revision: RevisionNumber,
     /// What happened.
-    pub what: ChangeKind,
+    pub kind: ChangeKind,
     /// To which node.
     pub node: NodeId,
     /// In which directory.

@@ -110,7 +110,7 @@ impl fmt::Debug for StorePath {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodePath {
     /// Where the path starts.
-    pub from: NodeId,
+    pub base: NodeId,
     /// The path.
     pub path: StorePath,
 }
@@ -118,7 +118,7 @@ pub struct NodePath {
 impl NodePath {
     /// A path from the Store's root.
     pub fn from_root(path: StorePath) -> Self {
-        NodePath { from: NodeId::ROOT, path }
+        NodePath { base: NodeId::ROOT, path }
     }
 
     /// The Store's root itself.
@@ -128,17 +128,17 @@ impl NodePath {
 
     /// A node, wherever it is.
     pub fn of_node(node: NodeId) -> Self {
-        NodePath { from: node, path: StorePath::empty() }
+        NodePath { base: node, path: StorePath::empty() }
     }
 
     /// A name in a directory node.
     pub fn child(parent: NodeId, name: &Name) -> Self {
-        NodePath { from: parent, path: StorePath(name.as_bytes().to_vec()) }
+        NodePath { base: parent, path: StorePath(name.as_bytes().to_vec()) }
     }
 
     /// The place one name further down.
     pub fn join(&self, name: &[u8]) -> Self {
-        NodePath { from: self.from, path: self.path.child(name) }
+        NodePath { base: self.base, path: self.path.child(name) }
     }
 }
 

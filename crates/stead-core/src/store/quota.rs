@@ -10,13 +10,13 @@ use crate::store::{Attr, NodeKind, StoreError, StorePath};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaRoot {
     /// The place, from the Store's root.
-    pub at: StorePath,
+    pub root: StorePath,
     /// Other places of the Store that count together with it. None of them lies in another.
-    pub beside: Vec<StorePath>,
+    pub other_roots: Vec<StorePath>,
     /// What is allowed below it.
     pub limits: QuotaLimits,
     /// What counts along, but lies in other Stores.
-    pub elsewhere: Usage,
+    pub usage_elsewhere: Usage,
 }
 
 /// What is allowed; whatever is `None` has no limit.
@@ -104,18 +104,18 @@ impl QuotaLimits {
 
 impl QuotaRoot {
     /// A place that counts alone.
-    pub fn new(at: StorePath, limits: QuotaLimits) -> Self {
-        QuotaRoot { at, beside: Vec::new(), limits, elsewhere: Usage::default() }
+    pub fn new(root: StorePath, limits: QuotaLimits) -> Self {
+        QuotaRoot { root, other_roots: Vec::new(), limits, usage_elsewhere: Usage::default() }
     }
 
     /// All places that count together.
     pub fn roots(&self) -> impl Iterator<Item = &StorePath> {
-        std::iter::once(&self.at).chain(&self.beside)
+        std::iter::once(&self.root).chain(&self.other_roots)
     }
 
     /// Judges what lies below the root before and after a change. What is over the limit already may shrink.
     pub fn check(&self, before: Usage, after: Usage) -> Result<(), StoreError> {
-        let (before, after) = (before.plus(self.elsewhere), after.plus(self.elsewhere));
+        let (before, after) = (before.plus(self.usage_elsewhere), after.plus(self.usage_elsewhere));
         let judge = |on, allowed: Option<u64>, used: u64, wanted: u64| match allowed {
             Some(allowed) if wanted > allowed && wanted > used => {
                 Err(StoreError::OverQuota { on, used, wanted, allowed })
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_lies_elsewhere_counts() {
-        let root = QuotaRoot { elsewhere: usage(8, 0), ..root(10, 2) };
+        let root = QuotaRoot { usage_elsewhere: usage(8, 0), ..root(10, 2) };
         assert!(root.check(usage(0, 0), usage(2, 1)).is_ok());
         assert!(root.check(usage(0, 0), usage(3, 1)).is_err());
     }

@@ -7,14 +7,14 @@ use crate::store::{NodeChange, NodeId, NodeKind, NodeState, StorePath};
 /// Picks the lines of [`crate::store::DeedQuery::below`] out of lines that come newest first.
 #[derive(Debug)]
 pub struct PathFilter<'q> {
-    below: &'q [StorePath],
+    paths: &'q [StorePath],
     nodes: HashMap<NodeId, NodeMatch>,
 }
 
 /// What is known of a node whose lines have been seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NodeMatch {
-    Wanted,
+    Matched,
     /// It is there now, elsewhere.
     Elsewhere,
     Gone,
@@ -22,8 +22,8 @@ enum NodeMatch {
 
 impl<'q> PathFilter<'q> {
     /// One for these paths; it lets everything through where there are none.
-    pub fn new(below: &'q [StorePath]) -> Self {
-        PathFilter { below, nodes: HashMap::new() }
+    pub fn new(paths: &'q [StorePath]) -> Self {
+        PathFilter { paths, nodes: HashMap::new() }
     }
 
     /// Whether a line is wanted. `now` says where its node is now, if it is anywhere.
@@ -32,27 +32,27 @@ impl<'q> PathFilter<'q> {
         line: &NodeChange,
         now: impl FnOnce() -> Result<Option<StorePath>, E>,
     ) -> Result<bool, E> {
-        if self.below.is_empty() {
+        if self.paths.is_empty() {
             return Ok(true);
         }
-        let inside = |path: &StorePath| self.below.iter().any(|top| path.is_at_or_below(top));
+        let inside = |path: &StorePath| self.paths.iter().any(|top| path.is_at_or_below(top));
         let leads = |state: &NodeState| {
-            state.kind == NodeKind::Directory && self.below.iter().any(|top| top.is_at_or_below(&state.path))
+            state.kind == NodeKind::Directory && self.paths.iter().any(|top| top.is_at_or_below(&state.path))
         };
         let seen = match self.nodes.get(&line.node) {
             Some(seen) => *seen,
             None => match now()? {
-                Some(path) if inside(&path) => NodeMatch::Wanted,
+                Some(path) if inside(&path) => NodeMatch::Matched,
                 Some(_) => NodeMatch::Elsewhere,
                 None => NodeMatch::Gone,
             },
         };
         let was_inside =
             || [&line.before, &line.after].into_iter().flatten().any(|state| inside(&state.path));
-        let wanted = seen == NodeMatch::Wanted
+        let wanted = seen == NodeMatch::Matched
             || was_inside()
             || (seen == NodeMatch::Gone && line.before.as_ref().is_some_and(leads));
-        self.nodes.insert(line.node, if wanted { NodeMatch::Wanted } else { seen });
+        self.nodes.insert(line.node, if wanted { NodeMatch::Matched } else { seen });
         Ok(wanted)
     }
 }

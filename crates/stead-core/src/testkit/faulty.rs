@@ -31,18 +31,18 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct FaultyStore {
     store: Arc<dyn Store>,
-    line: Arc<FaultyConnection>,
+    connection: Arc<FaultyConnection>,
 }
 
 impl FaultyStore {
     /// The Store, with one fault.
     pub fn new(store: Arc<dyn Store>, fault: Fault) -> Self {
-        FaultyStore { store, line: Arc::new(FaultyConnection { fault, calls: AtomicU64::new(0) }) }
+        FaultyStore { store, connection: Arc::new(FaultyConnection { fault, calls: AtomicU64::new(0) }) }
     }
 
     /// How many calls there were.
     pub fn calls(&self) -> u64 {
-        self.line.calls.load(Ordering::SeqCst)
+        self.connection.calls.load(Ordering::SeqCst)
     }
 }
 
@@ -79,39 +79,39 @@ impl Store for FaultyStore {
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
-        self.line.call(|| self.store.stat(at))
+        self.connection.call(|| self.store.stat(at))
     }
 
     fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
-        let answers = self.line.call(|| Ok(self.store.stat_many(at)));
+        let answers = self.connection.call(|| Ok(self.store.stat_many(at)));
         answers.unwrap_or_else(|_| at.iter().map(|_| Err(connection_lost())).collect())
     }
 
     fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
-        self.line.call(|| self.store.read(at, limit))
+        self.connection.call(|| self.store.read(at, limit))
     }
 
     fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
-        let answers = self.line.call(|| Ok(self.store.read_many(at, limit)));
+        let answers = self.connection.call(|| Ok(self.store.read_many(at, limit)));
         answers.unwrap_or_else(|_| at.iter().map(|_| Err(connection_lost())).collect())
     }
 
     fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        let content = self.line.call(|| self.store.open(at))?;
-        Ok(Box::new(FaultyContent { content, line: self.line.clone() }))
+        let content = self.connection.call(|| self.store.open(at))?;
+        Ok(Box::new(FaultyContent { content, connection: self.connection.clone() }))
     }
 
     fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        let content = self.line.call(|| self.store.open_to_write(at))?;
-        Ok(Box::new(FaultyContent { content, line: self.line.clone() }))
+        let content = self.connection.call(|| self.store.open_to_write(at))?;
+        Ok(Box::new(FaultyContent { content, connection: self.connection.clone() }))
     }
 
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
-        self.line.call(|| self.store.read_link(at))
+        self.connection.call(|| self.store.read_link(at))
     }
 
     fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
-        self.line.call(|| self.store.list(at, page))
+        self.connection.call(|| self.store.list(at, page))
     }
 
     fn walk(
@@ -120,7 +120,7 @@ impl Store for FaultyStore {
         walk: &WalkOptions,
         visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.line.call(|| self.store.walk(at, walk, visit))
+        self.connection.call(|| self.store.walk(at, walk, visit))
     }
 
     fn grep(
@@ -129,36 +129,36 @@ impl Store for FaultyStore {
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.line.call(|| self.store.grep(at, grep, visit))
+        self.connection.call(|| self.store.grep(at, grep, visit))
     }
 
     fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
-        let draft = self.line.call(|| self.store.draft(of))?;
-        Ok(Box::new(FaultyDraft { draft, line: self.line.clone() }))
+        let draft = self.connection.call(|| self.store.draft(of))?;
+        Ok(Box::new(FaultyDraft { draft, connection: self.connection.clone() }))
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
-        self.line.call(|| self.store.apply(change))
+        self.connection.call(|| self.store.apply(change))
     }
 
     fn sync(&self) -> StoreResult<()> {
-        self.line.call(|| self.store.sync())
+        self.connection.call(|| self.store.sync())
     }
 
     fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        self.line.call(|| self.store.as_of(version))
+        self.connection.call(|| self.store.as_of(version))
     }
 
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
-        self.line.call(|| self.store.changes_since(cursor, limit))
+        self.connection.call(|| self.store.changes_since(cursor, limit))
     }
 
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        self.line.call(|| self.store.latest_revision())
+        self.connection.call(|| self.store.latest_revision())
     }
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        self.line.call(|| self.store.revision_at(time))
+        self.connection.call(|| self.store.revision_at(time))
     }
 
     fn revision_sequence(&self) -> Option<RevisionSequence> {
@@ -166,7 +166,7 @@ impl Store for FaultyStore {
     }
 
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        self.line.call(|| self.store.revisions(query))
+        self.connection.call(|| self.store.revisions(query))
     }
 
     fn undoable_operations(
@@ -175,7 +175,7 @@ impl Store for FaultyStore {
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        self.line.call(|| self.store.undoable_operations(agent, since, limit))
+        self.connection.call(|| self.store.undoable_operations(agent, since, limit))
     }
 
     fn changes_between(
@@ -184,7 +184,7 @@ impl Store for FaultyStore {
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.line.call(|| self.store.changes_between(older, newer, below))
+        self.connection.call(|| self.store.changes_between(older, newer, below))
     }
 
     fn capture(
@@ -193,23 +193,23 @@ impl Store for FaultyStore {
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        self.line.call(|| self.store.capture(extents, operation, progress))
+        self.connection.call(|| self.store.capture(extents, operation, progress))
     }
 
     fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.line.call(|| self.store.open_content(past))
+        self.connection.call(|| self.store.open_content(past))
     }
 
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
-        self.line.call(|| self.store.fork(fork))
+        self.connection.call(|| self.store.fork(fork))
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        self.line.call(|| self.store.usage(at))
+        self.connection.call(|| self.store.usage(at))
     }
 
     fn destroy(&self) -> StoreResult<()> {
-        self.line.call(|| self.store.destroy())
+        self.connection.call(|| self.store.destroy())
     }
 
     fn forget_node(&self, node: NodeId) {
@@ -221,13 +221,13 @@ impl Store for FaultyStore {
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
-        self.line.call(|| self.store.verify(progress))
+        self.connection.call(|| self.store.verify(progress))
     }
 }
 
 struct FaultyContent {
     content: Box<dyn OpenContent>,
-    line: Arc<FaultyConnection>,
+    connection: Arc<FaultyConnection>,
 }
 
 impl OpenContent for FaultyContent {
@@ -236,23 +236,24 @@ impl OpenContent for FaultyContent {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        self.line.call(|| self.content.read_at(offset, buffer))
+        self.connection.call(|| self.content.read_at(offset, buffer))
     }
 
     fn reopen(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
-        let content = self.line.call(|| self.content.reopen())?;
-        Ok(content.map(|content| Box::new(FaultyContent { content, line: self.line.clone() }) as _))
+        let content = self.connection.call(|| self.content.reopen())?;
+        Ok(content
+            .map(|content| Box::new(FaultyContent { content, connection: self.connection.clone() }) as _))
     }
 
     fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
-        let draft = self.line.call(|| self.content.draft())?;
-        Ok(draft.map(|draft| Box::new(FaultyDraft { draft, line: self.line.clone() }) as _))
+        let draft = self.connection.call(|| self.content.draft())?;
+        Ok(draft.map(|draft| Box::new(FaultyDraft { draft, connection: self.connection.clone() }) as _))
     }
 }
 
 struct FaultyDraft {
     draft: Box<dyn Draft>,
-    line: Arc<FaultyConnection>,
+    connection: Arc<FaultyConnection>,
 }
 
 impl Draft for FaultyDraft {
@@ -261,19 +262,19 @@ impl Draft for FaultyDraft {
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        self.line.call(|| self.draft.read_at(offset, buffer))
+        self.connection.call(|| self.draft.read_at(offset, buffer))
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
-        self.line.call(|| self.draft.write_at(offset, bytes))
+        self.connection.call(|| self.draft.write_at(offset, bytes))
     }
 
     fn set_size(&mut self, size: u64) -> StoreResult<()> {
-        self.line.call(|| self.draft.set_size(size))
+        self.connection.call(|| self.draft.set_size(size))
     }
 
     fn seal(&mut self) -> StoreResult<SealedContent> {
-        self.line.call(|| self.draft.seal())
+        self.connection.call(|| self.draft.seal())
     }
 }
 
@@ -291,7 +292,7 @@ mod tests {
         let store = Arc::new(ModelStore::new());
         let faulty = FaultyStore::new(store.clone(), fault);
         let act = || {
-            let mut draft = faulty.draft(DraftBase::Nothing)?;
+            let mut draft = faulty.draft(DraftBase::Empty)?;
             draft.write_at(0, b"1")?;
             let content = Content::Sealed(draft.seal()?);
             faulty.apply(change(vec![write_with(at("a"), content, PutOptions::default())]))?;

@@ -18,7 +18,7 @@ pub struct InterferingStore {
     /// The Store that does the work.
     pub store: Arc<dyn Store>,
     /// What happens meanwhile.
-    pub meddle: Box<dyn Fn() + Send + Sync>,
+    pub interfere: Box<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for InterferingStore {
@@ -71,7 +71,7 @@ impl Store for InterferingStore {
     }
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let applied = self.store.apply(change);
-        (self.meddle)();
+        (self.interfere)();
         applied
     }
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {

@@ -25,30 +25,30 @@ use crate::watch::check_not_stopped;
 pub struct ModelStore {
     state: Mutex<ModelState>,
     /// Where the records of its changes go.
-    notes: Option<Arc<MemoryAuditLog>>,
+    audit_log: Option<Arc<MemoryAuditLog>>,
 }
 
 #[derive(Debug)]
 struct ModelState {
     tree: ModelTree,
-    version: RevisionNumber,
+    revision: RevisionNumber,
     changes: Vec<FeedEntry>,
 }
 
 impl ModelStore {
     /// An empty Store.
     pub fn new() -> Self {
-        let state = ModelState { tree: ModelTree::new(), version: RevisionNumber(0), changes: Vec::new() };
-        ModelStore { state: Mutex::new(state), notes: None }
+        let state = ModelState { tree: ModelTree::new(), revision: RevisionNumber(0), changes: Vec::new() };
+        ModelStore { state: Mutex::new(state), audit_log: None }
     }
 
     /// An empty Store that writes down its own changes.
     pub fn recording(notes: Arc<MemoryAuditLog>) -> Self {
-        ModelStore { notes: Some(notes), ..ModelStore::new() }
+        ModelStore { audit_log: Some(notes), ..ModelStore::new() }
     }
 
     fn append_records(&self, records: Vec<CompanionRecord>) -> StoreResult<()> {
-        let noted = |record: CompanionRecord| match &self.notes {
+        let noted = |record: CompanionRecord| match &self.audit_log {
             Some(notes) => record.into_audit_record(None).map_or(Ok(()), |record| notes.append(&record)),
             None => Err(StoreError::Unsupported("this Store writes nothing down")),
         };
@@ -72,9 +72,9 @@ impl Store for ModelStore {
         StoreInfo {
             kind: "model",
             history: false,
-            keeps_content: false,
+            retains_content: false,
             feed: true,
-            records: self.notes.as_ref().map(|notes| notes.id()),
+            audit_log: self.audit_log.as_ref().map(|notes| notes.id()),
         }
     }
 
@@ -170,7 +170,7 @@ impl Store for ModelStore {
 
     fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         let bytes = match of {
-            DraftBase::Nothing => Vec::new(),
+            DraftBase::Empty => Vec::new(),
             DraftBase::File(at) => self.state.lock().tree.file(at)?.1.to_vec(),
         };
         Ok(Box::new(DraftBytes(bytes)))
@@ -178,8 +178,17 @@ impl Store for ModelStore {
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
-        let version = RevisionNumber(state.version.0 + 1);
-        let Change { operation, steps, quotas, records, still, expect_free, watch, .. } = change;
+        let version = RevisionNumber(state.revision.0 + 1);
+        let Change {
+            operation,
+            steps,
+            quotas,
+            records,
+            expect_nodes: still,
+            expect_free,
+            monitor: watch,
+            ..
+        } = change;
         steps.iter().try_for_each(|_| check_not_stopped(watch.as_ref()))?;
         for (path, node) in still {
             let there = state.tree.directory(&NodePath::from_root(path)).map(|(there, _)| there);
@@ -198,10 +207,10 @@ impl Store for ModelStore {
             return Err(error);
         }
         if !done.changes.is_empty() {
-            state.version = version;
+            state.revision = version;
             state.changes.extend(done.changes);
         }
-        Ok(Applied { version: None, outcomes: done.outcomes })
+        Ok(Applied { revision: None, outcomes: done.outcomes })
     }
 
     /// There is no disk to wait for.
@@ -211,12 +220,12 @@ impl Store for ModelStore {
 
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         let state = self.state.lock();
-        let cursor = cursor.unwrap_or(state.version);
-        let newer = || state.changes.iter().filter(|change| change.version > cursor);
+        let cursor = cursor.unwrap_or(state.revision);
+        let newer = || state.changes.iter().filter(|change| change.revision > cursor);
         // A cursor is a version, so a stretch ends only where a version does.
-        let end = newer().take(limit.max(1)).last().map_or(cursor, |change| change.version);
-        let changes: Vec<_> = newer().filter(|change| change.version <= end).cloned().collect();
-        Ok(Feed { changes, cursor: end, more: end < state.version })
+        let end = newer().take(limit.max(1)).last().map_or(cursor, |change| change.revision);
+        let changes: Vec<_> = newer().filter(|change| change.revision <= end).cloned().collect();
+        Ok(Feed { changes, cursor: end, more: end < state.revision })
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
@@ -230,7 +239,7 @@ impl Store for ModelStore {
 
 fn check_free(names: &[StorePath], tree: &ModelTree) -> StoreResult<()> {
     match names.iter().find(|name| tree.find(&NodePath::from_root((*name).clone())).is_ok()) {
-        Some(name) => Err(StoreError::NotFree { path: escape_name(name.as_bytes()).to_string() }),
+        Some(name) => Err(StoreError::NameTaken { path: escape_name(name.as_bytes()).to_string() }),
         None => Ok(()),
     }
 }

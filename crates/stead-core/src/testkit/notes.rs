@@ -12,7 +12,7 @@ use crate::store::{StoreError, StoreResult};
 pub struct MemoryAuditLog {
     id: AuditLogId,
     records: Mutex<Vec<AuditRecord>>,
-    full: AtomicBool,
+    is_full: AtomicBool,
 }
 
 impl MemoryAuditLog {
@@ -20,7 +20,7 @@ impl MemoryAuditLog {
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = AuditLogId(NEXT.fetch_add(1, Ordering::Relaxed));
-        MemoryAuditLog { id, records: Mutex::default(), full: AtomicBool::new(false) }
+        MemoryAuditLog { id, records: Mutex::default(), is_full: AtomicBool::new(false) }
     }
 
     /// What it was told since it was last asked.
@@ -30,7 +30,7 @@ impl MemoryAuditLog {
 
     /// Takes no more records from now on, or does so again.
     pub fn set_full(&self, full: bool) {
-        self.full.store(full, Ordering::Relaxed);
+        self.is_full.store(full, Ordering::Relaxed);
     }
 }
 
@@ -46,7 +46,7 @@ impl AuditLog for MemoryAuditLog {
     }
 
     fn append(&self, record: &AuditRecord) -> StoreResult<()> {
-        if self.full.load(Ordering::Relaxed) {
+        if self.is_full.load(Ordering::Relaxed) {
             return Err(StoreError::unavailable("the log is full"));
         }
         self.records.lock().push(record.clone());

@@ -35,7 +35,7 @@ impl Arguments {
                 "`{}` needs the parameter `{}`: {}",
                 tool.name,
                 field.name,
-                field.takes.describe()
+                field.field_type.describe()
             ))),
         }
     }
@@ -103,14 +103,14 @@ fn unknown_parameter(tool: &Tool, name: &str) -> Failure {
 
 /// The value as the tool reads it, if it is what the field takes.
 fn check_value(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
-    let fits = match (&field.takes, &value) {
+    let fits = match (&field.field_type, &value) {
         (FieldType::Text | FieldType::Path, Value::String(_)) | (FieldType::Flag, Value::Bool(_)) => true,
         (FieldType::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
         (FieldType::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
-        (FieldType::Texts { most }, Value::Array(texts)) => {
+        (FieldType::TextList { max: most }, Value::Array(texts)) => {
             (1..=*most).contains(&texts.len()) && texts.iter().all(Value::is_string)
         }
-        (FieldType::Integer { least, most }, Value::Number(_)) => {
+        (FieldType::Integer { min: least, max: most }, Value::Number(_)) => {
             // Some models write whole numbers with a point.
             let number = value.as_u64().or_else(|| as_whole_number(value.as_f64()?));
             if let Some(number) = number.filter(|number| (*least..=*most).contains(number)) {
@@ -124,7 +124,7 @@ fn check_value(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failur
         return Ok(value);
     }
     let message =
-        format!("`{}` takes {} as its parameter `{}`", tool.name, field.takes.describe(), field.name);
+        format!("`{}` takes {} as its parameter `{}`", tool.name, field.field_type.describe(), field.name);
     Err(Failure::invalid(format!("{message}, not {}", describe_value(&value))))
 }
 

@@ -36,7 +36,7 @@ pub struct Tool {
     /// hosts show no more than 150 characters. [`Toolbox::description`] is what an agent is told.
     pub description: &'static str,
     /// What some Workspace has to allow, each of them, for the tool to be of use.
-    pub needs: &'static [Access],
+    pub required_access: &'static [Access],
     /// When it is offered.
     pub offered: OfferedWhen,
     /// What it can do besides.
@@ -48,7 +48,7 @@ pub struct Tool {
     /// The facts that it answers with, besides the text.
     pub output: &'static [Field],
     /// The longest answer in characters, where a larger limit than the usual one can be asked for.
-    pub longest: Option<usize>,
+    pub max_characters: Option<usize>,
     run: fn(&ToolContext<'_>, &mut Arguments) -> Result<Reply, Failure>,
 }
 
@@ -111,7 +111,7 @@ impl Hints {
 /// What a tool works with.
 struct ToolContext<'a> {
     vfs: &'a Vfs,
-    moments: Option<&'a dyn Snapshots>,
+    snapshots: Option<&'a dyn Snapshots>,
     /// Whether some tool takes version tags.
     takes_tags: bool,
 }
@@ -158,12 +158,12 @@ pub fn tool(name: &str) -> Option<&'static Tool> {
 impl Tool {
     /// Whether Workspaces of these scopes give the tool something to do.
     pub fn is_useful_with(&self, scopes: &[AccessScope]) -> bool {
-        self.needs.iter().all(|access| scopes.iter().any(|scope| scope.allows(*access)))
+        self.required_access.iter().all(|access| scopes.iter().any(|scope| scope.allows(*access)))
     }
 
     /// Whether the tool can do something in a Workspace of this scope.
     pub fn works_in(&self, scope: AccessScope) -> bool {
-        self.needs.iter().any(|access| scope.allows(*access))
+        self.required_access.iter().any(|access| scope.allows(*access))
     }
 
     /// Whether it changes anything.

@@ -140,35 +140,35 @@ pub struct Failure {
     pub message: String,
     /// Whether a person has to be asked, if that is why.
     #[serde(skip)]
-    pub(super) asks: bool,
+    pub(super) needs_approval: bool,
     /// Whether it never came to the door, so that nothing is on record yet.
     #[serde(skip)]
-    pub(super) unheard: bool,
+    pub(super) unaudited: bool,
 }
 
 impl Failure {
     /// A failure of some kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), asks: false, unheard: false }
+        Failure { kind, message: message.into(), needs_approval: false, unaudited: false }
     }
 
     /// The call itself is wrong.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Failure { unheard: true, ..Failure::new(ErrorKind::Invalid, message) }
+        Failure { unaudited: true, ..Failure::new(ErrorKind::Invalid, message) }
     }
 }
 
 impl Failure {
     /// The same, once it is on record.
     pub(super) fn mark_audited(self) -> Self {
-        Failure { unheard: false, ..self }
+        Failure { unaudited: false, ..self }
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let asks = matches!(error, Error::Ask { .. });
-        Failure { kind: error.kind(), message: error.to_string(), asks, unheard: false }
+        let asks = matches!(error, Error::ApprovalRequired { .. });
+        Failure { kind: error.kind(), message: error.to_string(), needs_approval: asks, unaudited: false }
     }
 }
 

@@ -11,11 +11,11 @@ pub struct Field {
     /// What it is called.
     pub name: &'static str,
     /// What it holds.
-    pub takes: FieldType,
+    pub field_type: FieldType,
     /// Whether it is always there.
     pub required: bool,
     /// What it means.
-    pub about: &'static str,
+    pub description: &'static str,
 }
 
 /// What a field holds.
@@ -28,23 +28,23 @@ pub enum FieldType {
     /// A version tag, as a read returned it.
     Tag,
     /// A list of texts: at least one, at most so many.
-    Texts {
+    TextList {
         /// The most.
-        most: usize,
+        max: usize,
     },
     /// A whole number.
     Integer {
         /// The least.
-        least: u64,
+        min: u64,
         /// The most.
-        most: u64,
+        max: u64,
     },
     /// Yes or no.
     Flag,
     /// One of these texts.
     OneOf(&'static [&'static str]),
     /// A list of things with these fields. Only in answers.
-    List(&'static [Field]),
+    ObjectList(&'static [Field]),
 }
 
 /// Numbers that JSON readers of every language hold exactly.
@@ -52,8 +52,8 @@ const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 impl FieldType {
     /// A number from `least` on.
-    pub(super) const fn integer_from(least: u64) -> FieldType {
-        FieldType::Integer { least, most: MAX_SAFE_INTEGER }
+    pub(super) const fn integer_from(min: u64) -> FieldType {
+        FieldType::Integer { min, max: MAX_SAFE_INTEGER }
     }
 
     /// What it takes, in words: "`limit` takes …".
@@ -62,33 +62,33 @@ impl FieldType {
             FieldType::Text => "a text".to_owned(),
             FieldType::Path => "a path, such as \"/notes/plan.md\"".to_owned(),
             FieldType::Tag => "a version tag, as a read returned it".to_owned(),
-            FieldType::Texts { most } => format!("a list of 1 to {most} texts"),
-            FieldType::Integer { least, most: MAX_SAFE_INTEGER } => {
+            FieldType::TextList { max: most } => format!("a list of 1 to {most} texts"),
+            FieldType::Integer { min: least, max: MAX_SAFE_INTEGER } => {
                 format!("a whole number of at least {least}")
             }
-            FieldType::Integer { least, most } => format!("a whole number from {least} to {most}"),
+            FieldType::Integer { min: least, max: most } => format!("a whole number from {least} to {most}"),
             FieldType::Flag => "true or false".to_owned(),
             FieldType::OneOf(texts) => {
                 let texts: Vec<_> = texts.iter().map(|text| format!("\"{text}\"")).collect();
                 format!("one of {}", texts.join(", "))
             }
-            FieldType::List(_) => "a list".to_owned(),
+            FieldType::ObjectList(_) => "a list".to_owned(),
         }
     }
 
     fn schema(&self) -> Map<String, Value> {
         let schema = match self {
             FieldType::Text | FieldType::Path | FieldType::Tag => json!({ "type": "string" }),
-            FieldType::Texts { .. } => json!({ "type": "array", "items": { "type": "string" } }),
-            FieldType::Integer { least, most: MAX_SAFE_INTEGER } => {
+            FieldType::TextList { .. } => json!({ "type": "array", "items": { "type": "string" } }),
+            FieldType::Integer { min: least, max: MAX_SAFE_INTEGER } => {
                 json!({ "type": "integer", "minimum": least })
             }
-            FieldType::Integer { least, most } => {
+            FieldType::Integer { min: least, max: most } => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
             FieldType::Flag => json!({ "type": "boolean" }),
             FieldType::OneOf(texts) => json!({ "type": "string", "enum": texts }),
-            FieldType::List(fields) => json!({ "type": "array", "items": object_schema(fields) }),
+            FieldType::ObjectList(fields) => json!({ "type": "array", "items": object_schema(fields) }),
         };
         match schema {
             Value::Object(schema) => schema,
@@ -99,13 +99,21 @@ impl FieldType {
 
 impl Field {
     /// A field that has to be there.
-    pub(super) const fn required(name: &'static str, takes: FieldType, about: &'static str) -> Field {
-        Field { name, takes, required: true, about }
+    pub(super) const fn required(
+        name: &'static str,
+        field_type: FieldType,
+        description: &'static str,
+    ) -> Field {
+        Field { name, field_type, required: true, description }
     }
 
     /// A field that may be left out.
-    pub(super) const fn optional(name: &'static str, takes: FieldType, about: &'static str) -> Field {
-        Field { name, takes, required: false, about }
+    pub(super) const fn optional(
+        name: &'static str,
+        field_type: FieldType,
+        description: &'static str,
+    ) -> Field {
+        Field { name, field_type, required: false, description }
     }
 }
 
@@ -113,8 +121,8 @@ impl Field {
 pub(super) fn object_schema(fields: &[Field]) -> Map<String, Value> {
     let mut properties = Map::new();
     for field in fields {
-        let mut schema = field.takes.schema();
-        schema.insert("description".to_owned(), field.about.into());
+        let mut schema = field.field_type.schema();
+        schema.insert("description".to_owned(), field.description.into());
         properties.insert(field.name.to_owned(), schema.into());
     }
     let required: Vec<_> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();

@@ -41,7 +41,7 @@ pub struct Toolbox {
     /// The scopes that some Workspace has.
     scopes: Vec<AccessScope>,
     choice: Arc<ToolChoice>,
-    moments: Option<Arc<dyn Snapshots>>,
+    snapshots: Option<Arc<dyn Snapshots>>,
 }
 
 /// What came of asking a person.
@@ -51,11 +51,11 @@ pub enum ApprovalAnswer {
     #[default]
     NotAsked,
     /// They agree to what they were shown.
-    Agreed(ApprovalGrant),
+    Approved(ApprovalGrant),
     /// They do not.
     Refused,
     /// There is no way to ask anybody.
-    Nobody,
+    NobodyToAsk,
 }
 
 /// What a person has agreed to.
@@ -66,7 +66,7 @@ pub struct ApprovalGrant(GrantedItems);
 enum GrantedItems {
     Everything,
     /// These places, and what is done there.
-    Shown(Vec<ApprovalItem>),
+    Items(Vec<ApprovalItem>),
 }
 
 impl ApprovalGrant {
@@ -81,7 +81,7 @@ impl ApprovalGrant {
 pub struct ApprovalQuestion {
     /// The question, in a sentence that names everything the call is about.
     pub text: String,
-    shown: Vec<ApprovalItem>,
+    items: Vec<ApprovalItem>,
 }
 
 /// The tool that names the Workspaces; where it is not offered, the first one does.
@@ -91,9 +91,9 @@ const WORKSPACE_NAMING_TOOL: &str = "list_directory";
 const MAX_NAMED_PATHS: usize = 100;
 
 impl ApprovalQuestion {
-    fn new(tool: &Tool, shown: Vec<ApprovalItem>) -> Self {
+    fn new(tool: &Tool, items: Vec<ApprovalItem>) -> Self {
         let mut known = BTreeSet::new();
-        let paths = shown.iter().map(|entry| &entry.path).filter(|path| known.insert(*path));
+        let paths = items.iter().map(|entry| &entry.path).filter(|path| known.insert(*path));
         let paths: Vec<&VfsPath> = paths.collect();
         // A name must not read as the end of the name: nothing in it can stand for what is around it.
         let quoted =
@@ -105,12 +105,12 @@ impl ApprovalQuestion {
             more => format!(" and {more} more"),
         };
         let text = format!("May the agent use `{}` on {named}{more}?", tool.name);
-        ApprovalQuestion { text, shown }
+        ApprovalQuestion { text, items }
     }
 
     /// The person says yes to it.
     pub fn approve(self) -> ApprovalAnswer {
-        ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Shown(self.shown)))
+        ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Items(self.items)))
     }
 }
 
@@ -119,7 +119,7 @@ impl Toolbox {
     pub fn new(vfs: Vfs) -> Self {
         let has = |scope: &AccessScope| vfs.workspaces().any(|workspace| workspace.scope() == *scope);
         let scopes = AccessScope::ALL.into_iter().filter(has).collect();
-        Toolbox { vfs, scopes, choice: Arc::default(), moments: None }
+        Toolbox { vfs, scopes, choice: Arc::default(), snapshots: None }
     }
 
     /// The same with another choice of tools.
@@ -129,7 +129,7 @@ impl Toolbox {
 
     /// The same over a past with names.
     pub fn with_snapshots(self, moments: Arc<dyn Snapshots>) -> Self {
-        Toolbox { moments: Some(moments), ..self }
+        Toolbox { snapshots: Some(moments), ..self }
     }
 
     /// The same for a call that someone waits for.
@@ -174,7 +174,7 @@ impl Toolbox {
 
     /// Whether some tool takes version tags.
     fn takes_tags(&self) -> bool {
-        self.offered().any(|tool| tool.input.iter().any(|field| matches!(field.takes, FieldType::Tag)))
+        self.offered().any(|tool| tool.input.iter().any(|field| matches!(field.field_type, FieldType::Tag)))
     }
 
     /// Whether there is anything that a person is asked about.
@@ -210,35 +210,35 @@ impl Toolbox {
         let asking = self.approval_request(tool, &answer);
         let vfs = self.vfs.operation(tool.name);
         let vfs = match (&answer, &asking) {
-            (ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Everything)), _) => vfs.with_approval(),
+            (ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Everything)), _) => vfs.with_approval(),
             (_, Some(asking)) => vfs.with_approval_request(asking),
             (_, None) => vfs,
         };
-        let (moments, takes_tags) = (self.moments.as_deref(), self.takes_tags());
+        let (moments, takes_tags) = (self.snapshots.as_deref(), self.takes_tags());
         let ran = match tool.offered {
             OfferedWhen::Always => {
-                (tool.run)(&ToolContext { vfs: &vfs, moments, takes_tags }, &mut arguments)
+                (tool.run)(&ToolContext { vfs: &vfs, snapshots: moments, takes_tags }, &mut arguments)
             }
             // These look moments up before they come to the door, or come there twice.
             OfferedWhen::WithHistory => {
                 let path = arguments.optional_text("path").map(str::to_owned);
-                let end = |failure: &Failure| match failure.asks && vfs.will_ask_approval() {
-                    true => CallEnd::NotYet,
+                let end = |failure: &Failure| match failure.needs_approval && vfs.will_ask_approval() {
+                    true => CallEnd::Pending,
                     false => CallEnd::Outcome(AuditOutcome::from_error_kind(failure.kind)),
                 };
                 vfs.single_record(tool.name, path.as_deref(), end, |vfs| {
-                    (tool.run)(&ToolContext { vfs, moments, takes_tags }, &mut arguments)
+                    (tool.run)(&ToolContext { vfs, snapshots: moments, takes_tags }, &mut arguments)
                         .map_err(Failure::mark_audited)
                 })
             }
         };
         let failure = match (ran, asking) {
-            (Err(failure), Some(asking)) if failure.asks => {
+            (Err(failure), Some(asking)) if failure.needs_approval => {
                 let question = ApprovalQuestion::new(tool, asking.requested_items());
                 let why = match answer {
-                    ApprovalAnswer::NotAsked | ApprovalAnswer::Agreed(_) => return Err(question),
+                    ApprovalAnswer::NotAsked | ApprovalAnswer::Approved(_) => return Err(question),
                     ApprovalAnswer::Refused => "The person who was asked did not agree.",
-                    ApprovalAnswer::Nobody => {
+                    ApprovalAnswer::NobodyToAsk => {
                         "A person has to agree to it first, and your host has no way to ask one, so it is denied."
                     }
                 };
@@ -247,7 +247,7 @@ impl Toolbox {
             (Err(failure), _) => failure,
             (Ok(reply), _) => return Ok(reply),
         };
-        Ok(if failure.unheard { self.audit_refusal(tool.name, failure) } else { failure.into() })
+        Ok(if failure.unaudited { self.audit_refusal(tool.name, failure) } else { failure.into() })
     }
 
     /// Refuses a call whose arguments aren't an object.
@@ -266,15 +266,17 @@ impl Toolbox {
             return None;
         }
         let asking = match answer {
-            ApprovalAnswer::NotAsked | ApprovalAnswer::Agreed(_) => {
-                ApprovalRequest::new(everywhere, ApprovalRefusal::Asks)
+            ApprovalAnswer::NotAsked | ApprovalAnswer::Approved(_) => {
+                ApprovalRequest::new(everywhere, ApprovalRefusal::WillAsk)
             }
-            ApprovalAnswer::Refused | ApprovalAnswer::Nobody => {
+            ApprovalAnswer::Refused | ApprovalAnswer::NobodyToAsk => {
                 ApprovalRequest::new(everywhere, ApprovalRefusal::Final)
             }
         };
         Some(Arc::new(match answer {
-            ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Shown(shown))) => asking.with_approved(shown),
+            ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Items(shown))) => {
+                asking.with_approved(shown)
+            }
             _ => asking,
         }))
     }
@@ -293,7 +295,7 @@ impl Toolbox {
         let vfs = self.vfs.operation(short_name(name));
         let refused = vfs.audited("tool", None, || -> Result<(), Error> {
             Err(match failure.kind {
-                ErrorKind::Denied => Error::NotOffered(failure.message.clone()),
+                ErrorKind::Denied => Error::ToolNotOffered(failure.message.clone()),
                 _ => Error::Invalid(failure.message.clone()),
             })
         });

@@ -23,7 +23,17 @@ impl Vfs {
         let (steps, paths, shown, parents) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
         let (expect_free, git_names) = (Vec::new(), HashSet::new());
         let (store, blind_at) = (None, None);
-        Batch { vfs: self, steps, paths, shown, store, parents, expect_free, git_names, blind_at }
+        Batch {
+            vfs: self,
+            steps,
+            paths,
+            reported_paths: shown,
+            store,
+            resolved_parents: parents,
+            expect_free,
+            created_git_names: git_names,
+            blind_at,
+        }
     }
 }
 
@@ -34,15 +44,15 @@ pub struct Batch<'a> {
     steps: Vec<Step>,
     paths: Vec<VfsPath>,
     /// The same as the caller may know them, and whether it may look there.
-    shown: Vec<(VfsPath, Visibility)>,
+    reported_paths: Vec<(VfsPath, Visibility)>,
     store: Option<Arc<dyn Store>>,
     /// Directories whose symlinks have been resolved, by the path as it was written, and whether one of these symlinks
     /// may not be read.
-    parents: HashMap<VfsPath, (VfsPath, bool)>,
+    resolved_parents: HashMap<VfsPath, (VfsPath, bool)>,
     /// Names that have to be free when it is done ([`crate::store::Change::expect_free`]).
     expect_free: Vec<(Arc<dyn Store>, StorePath)>,
     /// Names that git looks for in a repository, which it makes.
-    git_names: HashSet<StorePath>,
+    created_git_names: HashSet<StorePath>,
     /// The first path in a WRITE_ONLY Workspace ([`crate::store::Change::blind_at`]).
     blind_at: Option<(Arc<dyn Store>, StorePath)>,
 }
@@ -86,7 +96,7 @@ impl<'a> Batch<'a> {
     /// Makes a directory and missing parents; one that is there already stays as it is.
     pub fn mkdir(&mut self, path: impl IntoPath, mode: Option<u32>) -> Result<()> {
         self.add(path.into_path(), |_, spot| {
-            Ok(Step::Mkdir { at: spot.place.clone(), parents: Parents::Create, mode })
+            Ok(Step::Mkdir { at: spot.node_path.clone(), parents: Parents::Create, mode })
         })
     }
 
@@ -94,7 +104,7 @@ impl<'a> Batch<'a> {
     pub fn symlink(&mut self, path: impl IntoPath, target: &[u8]) -> Result<()> {
         self.add(path.into_path(), |_, spot| {
             spot.check_not_protected_ancestor()?;
-            let (at, target) = (spot.place.clone(), target.to_vec());
+            let (at, target) = (spot.node_path.clone(), target.to_vec());
             Ok(Step::Symlink { at, target, parents: Parents::Create, expect: Precondition::Any })
         })
     }
@@ -103,12 +113,12 @@ impl<'a> Batch<'a> {
     pub fn remove_file(&mut self, path: impl IntoPath) -> Result<()> {
         self.add(path.into_path(), |_, spot| {
             Ok(Step::Remove {
-                at: spot.place.clone(),
+                at: spot.node_path.clone(),
                 subtree: Subtree::File,
                 expect: Precondition::Any,
-                missing: IfMissing::Fine,
-                spare: spot.protected_names(Side::From),
-                keep: spot.displaced_content(),
+                if_missing: IfMissing::Ignore,
+                protected: spot.protected_names(Side::From),
+                displaced: spot.displaced_content(),
             })
         })
     }
@@ -120,39 +130,39 @@ impl<'a> Batch<'a> {
         mode: Option<u32>,
         modified: Option<Timestamp>,
     ) -> Result<()> {
-        self.add(path.into_path(), |_, spot| Ok(Step::SetAttr { at: spot.place.clone(), mode, modified }))
+        self.add(path.into_path(), |_, spot| Ok(Step::SetAttr { at: spot.node_path.clone(), mode, modified }))
     }
 
     /// Does it all.
     pub fn apply(self) -> Result<Vec<WriteResult>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
-        let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.shown);
+        let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.reported_paths);
         vfs.call("batch", [Ok(common_directory(&paths))], |call, [directory]| {
             call.expect_free.replace(self.expect_free);
             call.blind_at.replace(self.blind_at);
             call.set_bytes(steps.iter().map(content_size).sum());
-            if shown.iter().any(|(_, sight)| *sight == Visibility::Blind) {
+            if shown.iter().any(|(_, sight)| *sight == Visibility::Hidden) {
                 // Every step that brings content brings all of it; one that sets attributes leaves what is there.
                 let keeps = steps.iter().any(|step| matches!(step, Step::SetAttr { .. }));
                 call.name_by_prior_content(if keeps {
-                    PriorContent::Something
+                    PriorContent::MayRemain
                 } else {
-                    PriorContent::Nothing
+                    PriorContent::Replaced
                 });
             }
-            let applied = call.apply(&*store, steps, ChangeStage::Last).map_err(|cause| {
+            let applied = call.apply(&*store, steps, ChangeStage::Final).map_err(|cause| {
                 // A Store tells the step only of a symlink; other failures are about the batch.
                 let path = match &cause {
                     StoreError::Link(hit) => &shown.get(hit.step).unwrap_or(&shown[0]).0,
                     _ if shown.len() == 1 => &shown[0].0,
                     _ => directory,
                 };
-                let is_blind = shown.iter().any(|(_, sight)| *sight == Visibility::Blind);
-                let sight = if is_blind { Visibility::Blind } else { Visibility::Sees };
-                Error::Store { path: path.clone(), sight, cause }
+                let is_blind = shown.iter().any(|(_, sight)| *sight == Visibility::Hidden);
+                let sight = if is_blind { Visibility::Hidden } else { Visibility::Visible };
+                Error::Store { path: path.clone(), visibility: sight, cause }
             })?;
             for path in &paths {
-                vfs.shared.seen.forget(path);
+                vfs.shared.read_set.forget(path);
             }
             let done = shown.into_iter().zip(&applied.outcomes);
             let done = done.map(|((path, sight), outcome)| {
@@ -170,12 +180,12 @@ impl<'a> Batch<'a> {
     ) -> Result<()> {
         let vfs = self.vfs;
         let added = vfs.subcall("batch", [path], |call, [path]| {
-            call.git_names.replace(std::mem::take(&mut self.git_names));
+            call.created_git_names.replace(std::mem::take(&mut self.created_git_names));
             let spot = self.resolve(call, path);
-            self.git_names = call.git_names.take();
+            self.created_git_names = call.created_git_names.take();
             let spot = spot?;
             self.steps.push(step(call, &spot)?);
-            self.shown.push((spot.shown.clone(), spot.visibility()));
+            self.reported_paths.push((spot.reported_path.clone(), spot.visibility()));
             self.paths.push(spot.path);
             self.expect_free.append(&mut call.expect_free.borrow_mut());
             self.blind_at = self.blind_at.take().or_else(|| call.blind_at.take());
@@ -189,24 +199,28 @@ impl<'a> Batch<'a> {
         let asked = call.authorize(path, Access::Write)?;
         let spot = match (path.parent(), path.name()) {
             (Some(parent), Some(name)) if !asked.is_workspace() => {
-                let (parent, is_secret) = match self.parents.get(&parent) {
+                let (parent, is_secret) = match self.resolved_parents.get(&parent) {
                     Some(resolved) => resolved.clone(),
                     None => {
                         let (_, spot) = call.resolve(&parent, Access::Write)?;
-                        let resolved = (spot.path, spot.is_secret);
-                        self.parents.insert(parent, resolved.clone());
+                        let resolved = (spot.path, spot.via_hidden_symlink);
+                        self.resolved_parents.insert(parent, resolved.clone());
                         resolved
                     }
                 };
                 let entered = call.authorize(&parent.join(name)?, Access::Write);
                 // Where a symlink leads that may not be read is not told by a refusal either.
                 let spot = match entered {
-                    Err(error) if is_secret && !matches!(error, Error::Ask { .. }) => {
+                    Err(error) if is_secret && !matches!(error, Error::ApprovalRequired { .. }) => {
                         return Err(asked.store_error(StoreError::HostDenied));
                     }
                     entered => entered?,
                 };
-                if is_secret { ResolvedPath { shown: path.clone(), is_secret, ..spot } } else { spot }
+                if is_secret {
+                    ResolvedPath { reported_path: path.clone(), via_hidden_symlink: is_secret, ..spot }
+                } else {
+                    spot
+                }
             }
             _ => asked,
         };
@@ -229,7 +243,7 @@ fn write_step(
     spot.check_not_protected_ancestor()?;
     call.check_size(content.size()).map_err(|cause| spot.store_error(cause))?;
     call.check_own_precondition(spot, options.expect).map_err(|stop| stop.into_error(spot))?;
-    Ok(Step::Write { at: spot.place.clone(), content, put: options.put_options(spot) })
+    Ok(Step::Write { at: spot.node_path.clone(), content, options: options.put_options(spot) })
 }
 
 /// How many bytes a step brings along.

@@ -40,11 +40,11 @@ pub(super) struct Call<'v> {
     name: &'static str,
     paths: Vec<VfsPath>,
     /// The paths that it turned out to be about, where it was asked for none.
-    named: RefCell<Vec<VfsPath>>,
+    reported_paths: RefCell<Vec<VfsPath>>,
     /// Where symlinks have led it: from its only path, or from both ends.
-    led: RefCell<Vec<VfsPath>>,
+    resolved_paths: RefCell<Vec<VfsPath>>,
     /// Whether they have led on since a record said that it has begun.
-    led_on: Cell<bool>,
+    announce_again: Cell<bool>,
     /// What stood against it, where its answer tells what would have been done.
     refused: Cell<Option<ErrorKind>>,
     /// Whether it only asks what would be done.
@@ -60,13 +60,13 @@ pub(super) struct Call<'v> {
     /// Whether a change of it was made.
     changed: Cell<bool>,
     /// Whether a record says that it went well.
-    told: Cell<bool>,
+    success_recorded: Cell<bool>,
     /// What a change is called, where another name would tell less of what it does.
-    pub(super) renamed: Cell<Option<&'static str>>,
+    pub(super) operation_name: Cell<Option<&'static str>>,
     /// Names that its changes have to leave free, and where: with them, git would take a directory for a repository.
     pub(super) expect_free: RefCell<Vec<(Arc<dyn Store>, StorePath)>>,
     /// Names that git looks for in a repository, which it may make.
-    pub(super) git_names: RefCell<HashSet<StorePath>>,
+    pub(super) created_git_names: RefCell<HashSet<StorePath>>,
     /// Whether it makes a change of what was written into an open file.
     pub(super) commits_draft: Cell<bool>,
     /// The first path that it was to change in a WRITE_ONLY Workspace: its Store, and the path there.
@@ -77,9 +77,9 @@ pub(super) struct Call<'v> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChangeStage {
     /// The call is done with it.
-    Last,
+    Final,
     /// More has to happen before the call is done.
-    Early,
+    Intermediate,
 }
 
 impl Vfs {
@@ -104,7 +104,7 @@ impl Vfs {
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
         let (call, result) = self.run_call(name, paths, act);
-        match &self.whole {
+        match &self.compound {
             Some(whole) => call.finish_in_compound(whole, &result)?,
             None => call.finish(&result)?,
         }
@@ -121,7 +121,7 @@ impl Vfs {
     ) -> Result<(T, bool)> {
         let (call, result) = self.run_call(name, paths, act);
         let changed = call.changed.get();
-        match &self.whole {
+        match &self.compound {
             Some(whole) => call.finish_in_compound(whole, &result)?,
             None if result.is_err() || call.announced.get() => call.finish(&result)?,
             None => {}
@@ -157,9 +157,9 @@ impl Vfs {
             vfs: self,
             name,
             paths: good,
-            named: RefCell::default(),
-            led: RefCell::default(),
-            led_on: Cell::new(false),
+            reported_paths: RefCell::default(),
+            resolved_paths: RefCell::default(),
+            announce_again: Cell::new(false),
             refused: Cell::new(None),
             dry_run: Cell::new(false),
             at: if self.shared.audit.is_some() { self.shared.clock.now() } else { Timestamp(0) },
@@ -169,10 +169,10 @@ impl Vfs {
             operation: OnceCell::new(),
             announced: Cell::new(false),
             changed: Cell::new(false),
-            told: Cell::new(false),
-            renamed: Cell::new(None),
+            success_recorded: Cell::new(false),
+            operation_name: Cell::new(None),
             expect_free: RefCell::default(),
-            git_names: RefCell::default(),
+            created_git_names: RefCell::default(),
             commits_draft: Cell::new(false),
             blind_at: RefCell::default(),
         };
@@ -195,14 +195,15 @@ impl<'v> Call<'v> {
 
     /// Says what the call is about, which was not asked for by path: one or two paths, or the directory that holds all.
     pub(super) fn set_paths(&self, paths: Vec<VfsPath>) {
-        *self.named.borrow_mut() = if paths.len() > 2 { vec![common_directory(&paths)] } else { paths };
+        *self.reported_paths.borrow_mut() =
+            if paths.len() > 2 { vec![common_directory(&paths)] } else { paths };
     }
 
     /// Says where symlinks have led, from each of the paths that were asked for.
     pub(super) fn set_resolved_paths<const N: usize>(&self, paths: [&VfsPath; N]) {
         let led = paths.map(VfsPath::clone).to_vec();
-        let before = self.led.replace(led);
-        self.led_on.set(self.announced.get() && before != *self.led.borrow());
+        let before = self.resolved_paths.replace(led);
+        self.announce_again.set(self.announced.get() && before != *self.resolved_paths.borrow());
     }
 
     /// Says that it was not done, though it is answered what would have been.
@@ -218,7 +219,7 @@ impl<'v> Call<'v> {
     /// The paths that the record names: those that were asked for, and where they led. Of a copy or a move it names the
     /// two ends as they turned out to be.
     fn audit_paths(&self) -> Vec<VfsPath> {
-        let (led, named) = (self.led.borrow(), self.named.borrow());
+        let (led, named) = (self.resolved_paths.borrow(), self.reported_paths.borrow());
         match (&*self.paths, &**led) {
             ([], _) => named.clone(),
             ([asked], [led]) if asked != led => vec![asked.clone(), led.clone()],
@@ -234,25 +235,25 @@ impl<'v> Call<'v> {
 
     /// Says how far the call has come, to whoever waits for it, and stops if they want that.
     pub(super) fn report_progress(&self, done: u64, total: Option<u64>) -> Result<()> {
-        let Some(watch) = &self.vfs.watch else { return Ok(()) };
+        let Some(watch) = &self.vfs.monitor else { return Ok(()) };
         watch.progress(done, total);
         self.check_not_stopped()
     }
 
     /// Stops if whoever waits for the call wants that.
     pub(super) fn check_not_stopped(&self) -> Result<()> {
-        let stop = self.vfs.watch.as_ref().and_then(|watch| watch.stop_reason());
+        let stop = self.vfs.monitor.as_ref().and_then(|watch| watch.stop_reason());
         stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
     }
 
     /// Who may stop the call: once something of it has happened, it goes on to its end.
     pub(super) fn cancellation_monitor(&self) -> Option<Arc<dyn CallMonitor>> {
-        self.vfs.watch.clone().filter(|_| !self.changed.get())
+        self.vfs.monitor.clone().filter(|_| !self.changed.get())
     }
 
     /// Reserves memory for whole contents, having waited for it. A call does so once, and before it changes anything.
     pub(super) fn reserve(&self, bytes: u64) -> StoreResult<MemoryReservation<'static>> {
-        CONTENT_MEMORY.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop_reason()))
+        CONTENT_MEMORY.reserve(bytes, || self.vfs.monitor.as_ref().and_then(|watch| watch.stop_reason()))
     }
 
     /// Makes a change in a Store.
@@ -282,9 +283,10 @@ impl<'v> Call<'v> {
         };
         let drafts = if self.commits_draft.get() { DraftCounting::Ignored } else { DraftCounting::Counted };
         // A call that commits a draft holds the turn already.
-        let _turn = (drafts == DraftCounting::Counted).then(|| self.shared().drafts.change_guard(&steps));
+        let _turn =
+            (drafts == DraftCounting::Counted).then(|| self.shared().draft_reservations.change_guard(&steps));
         let (quotas, watch) = (self.quotas_for(store, drafts)?, self.cancellation_monitor());
-        let mut change = Change { quotas, watch, ..Change::new(operation, steps) };
+        let mut change = Change { quotas, monitor: watch, ..Change::new(operation, steps) };
         let expect_free = self.expect_free.borrow();
         let here = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
         change.expect_free = here.map(|(_, path)| path.clone()).collect();
@@ -295,22 +297,22 @@ impl<'v> Call<'v> {
         let mut told = false;
         if let Some(log) = &self.shared().audit {
             let about = store.info();
-            let along = about.records == Some(log.id());
-            told = along && stage == ChangeStage::Last && self.vfs.whole.is_none();
+            let along = about.audit_log == Some(log.id());
+            told = along && stage == ChangeStage::Final && self.vfs.compound.is_none();
             if along {
                 let outcome = if told { AuditOutcome::Ok } else { AuditOutcome::Begun };
                 let record = Box::new(self.audit_record(outcome));
                 change.records.push(CompanionRecord::Audit { record, began: self.began });
-            } else if let Some(whole) = &self.vfs.whole {
+            } else if let Some(whole) = &self.vfs.compound {
                 // That the whole has begun is noted already; only what lasts longer has to be said once more.
                 if about.is_persistent() {
                     whole
                         .announce(|| log.announce(&whole.audit_record(self.shared(), AuditOutcome::Begun)))?;
                 }
-            } else if !self.announced.get() || self.led_on.replace(false) {
+            } else if !self.announced.get() || self.announce_again.replace(false) {
                 let record = self.audit_record(AuditOutcome::Begun);
                 // The record has to last no longer than the change.
-                if about.is_persistent() && change.lasts == SyncPolicy::Now {
+                if about.is_persistent() && change.sync == SyncPolicy::Now {
                     log.announce(&record)?
                 } else {
                     log.append(&record)?
@@ -318,20 +320,20 @@ impl<'v> Call<'v> {
                 self.announced.set(true);
             }
         }
-        let under_way = self.shared().own.begin_change();
+        let under_way = self.shared().own_revisions.begin_change();
         let withheld = self.undisclosed_limits(store, &change.quotas);
         let applied = store.apply(change).map_err(|cause| without_usage(cause, &withheld))?;
-        self.shared().drafts.invalidate_usage();
-        if let (Some(under_way), Some(version)) = (under_way, applied.version)
+        self.shared().draft_reservations.invalidate_usage();
+        if let (Some(under_way), Some(version)) = (under_way, applied.revision)
             && store.info().feed
         {
             under_way.record_revision(store, version);
         }
         self.changed.set(true);
-        if let Some(whole) = &self.vfs.whole {
+        if let Some(whole) = &self.vfs.compound {
             whole.mark_changed();
         }
-        self.told.set(told);
+        self.success_recorded.set(told);
         self.announced.set(self.announced.get() || !told);
         Ok(applied)
     }
@@ -343,9 +345,9 @@ impl<'v> Call<'v> {
         let Some((store, _)) = blind_at else { return Ok(()) };
         // They were expected of the change that failed.
         self.expect_free.take();
-        self.apply_with(&*store, Vec::new(), ChangeStage::Last, |change| {
+        self.apply_with(&*store, Vec::new(), ChangeStage::Final, |change| {
             change.quotas.clear();
-            change.lasts = lasts;
+            change.sync = lasts;
         })?;
         Ok(())
     }
@@ -370,7 +372,7 @@ impl<'v> Call<'v> {
 
     /// What its changes are called, in the history and in the audit alike.
     fn recorded_tool(&self) -> Cow<'static, str> {
-        self.renamed.get().map_or_else(|| self.tool(), Cow::Borrowed)
+        self.operation_name.get().map_or_else(|| self.tool(), Cow::Borrowed)
     }
 
     fn audit_record(&self, outcome: AuditOutcome) -> AuditRecord {
@@ -386,10 +388,10 @@ impl<'v> Call<'v> {
             outcome,
             dry_run: self.dry_run.get(),
             bytes: self.bytes.get(),
-            files: None,
-            took: self.began.elapsed(),
+            file_count: None,
+            duration: self.began.elapsed(),
             operation: self.operation.get().copied().or(self.vfs.operation),
-            version: None,
+            revision: None,
         }
     }
 
@@ -397,19 +399,21 @@ impl<'v> Call<'v> {
     fn finish<T>(self, result: &Result<T>) -> Result<()> {
         let Some(log) = &self.vfs.shared.audit else { return Ok(()) };
         let outcome = match result {
-            Ok(_) if self.told.get() => {
-                if let Some(once) = &self.vfs.once {
+            Ok(_) if self.success_recorded.get() => {
+                if let Some(once) = &self.vfs.single_record {
                     once.mark_written();
                 }
                 return Ok(());
             }
             // It has not ended: a person is asked, and the call is made again with the answer.
-            Err(Error::Ask { .. }) if self.vfs.consent.will_ask() && !self.changed.get() => return Ok(()),
+            Err(Error::ApprovalRequired { .. }) if self.vfs.approval.will_ask() && !self.changed.get() => {
+                return Ok(());
+            }
             Ok(_) => self.refused.get().map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind),
             Err(error) => AuditOutcome::from_error_kind(error.kind()),
         };
         let record = self.audit_record(outcome);
-        if let Some(once) = &self.vfs.once {
+        if let Some(once) = &self.vfs.single_record {
             // That something is about to change stands there already: how it went belongs to it.
             if !self.announced.get() {
                 once.hold_back(record);
@@ -419,7 +423,7 @@ impl<'v> Call<'v> {
         }
         match log.append(&record) {
             // What has changed has changed, and a record says that it was about to.
-            Err(cause) if !self.changed.get() => Err(Error::Unrecorded(cause)),
+            Err(cause) if !self.changed.get() => Err(Error::AuditUnavailable(cause)),
             _ => Ok(()),
         }
     }
@@ -439,19 +443,19 @@ impl<'v> Call<'v> {
 
     /// Begins what goes on after this call: a file that stays open.
     pub(super) fn open_audit(&self, begins: OpenRecording) -> Result<OpenAudit> {
-        let whole = self.vfs.whole.clone();
+        let whole = self.vfs.compound.clone();
         let log = self.shared().audit.as_ref().filter(|_| whole.is_none());
         let record = log.map(|log| (Arc::clone(log), self.audit_record(AuditOutcome::Begun)));
         if let (Some((log, record)), OpenRecording::Recorded) = (&record, begins) {
-            log.append(record).map_err(Error::Unrecorded)?;
+            log.append(record).map_err(Error::AuditUnavailable)?;
         }
         Ok(OpenAudit {
             record,
-            whole,
+            compound: whole,
             began: self.began,
-            read: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
             failed: Mutex::new(None),
-            settled: AtomicBool::new(false),
+            change_recorded: AtomicBool::new(false),
         })
     }
 }
@@ -462,23 +466,23 @@ pub(super) enum OpenRecording {
     /// Yes: what is read is known even if the end is never reached.
     Recorded,
     /// No: nothing happens that is not a change with a record of its own.
-    Silently,
+    Silent,
 }
 
 /// What a file that is open owes the audit: a record at its end, of what was read through it.
 pub(super) struct OpenAudit {
     record: Option<(Arc<dyn AuditLog>, AuditRecord)>,
     /// What it is a part of: then that is told what was read, and nobody else.
-    whole: Option<Arc<CompoundOperation>>,
+    compound: Option<Arc<CompoundOperation>>,
     began: Instant,
-    read: AtomicU64,
+    bytes_read: AtomicU64,
     failed: Mutex<Option<ErrorKind>>,
-    settled: AtomicBool,
+    change_recorded: AtomicBool,
 }
 
 impl fmt::Debug for OpenAudit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lasting").field("read", &self.read).finish_non_exhaustive()
+        f.debug_struct("Lasting").field("read", &self.bytes_read).finish_non_exhaustive()
     }
 }
 
@@ -487,7 +491,7 @@ impl OpenAudit {
     pub(super) fn add_read<E>(&self, result: &Result<usize, E>, kind: impl FnOnce(&E) -> ErrorKind) {
         match result {
             Ok(count) => {
-                self.read.fetch_add(*count as u64, Ordering::Relaxed);
+                self.bytes_read.fetch_add(*count as u64, Ordering::Relaxed);
             }
             Err(error) => {
                 self.failed.lock().get_or_insert(kind(error));
@@ -502,23 +506,23 @@ impl OpenAudit {
 
     /// A change has a record that tells what was written.
     pub(super) fn mark_change_recorded(&self) {
-        self.settled.store(true, Ordering::Relaxed);
+        self.change_recorded.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for OpenAudit {
     fn drop(&mut self) {
-        if let Some(whole) = &self.whole {
-            whole.add_bytes(*self.read.get_mut());
+        if let Some(whole) = &self.compound {
+            whole.add_bytes(*self.bytes_read.get_mut());
         }
         let Some((log, record)) = &mut self.record else { return };
-        let (read, failed) = (*self.read.get_mut(), self.failed.get_mut().take());
-        if *self.settled.get_mut() && read == 0 && failed.is_none() {
+        let (read, failed) = (*self.bytes_read.get_mut(), self.failed.get_mut().take());
+        if *self.change_recorded.get_mut() && read == 0 && failed.is_none() {
             return;
         }
         record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
         record.bytes = Some(read);
-        record.took = self.began.elapsed();
+        record.duration = self.began.elapsed();
         // That it began is written down; nobody is left to be told of more.
         let _ = log.append(record);
     }

@@ -33,7 +33,7 @@ pub(super) enum Approval {
     /// Whatever is asked for.
     All,
     /// What was shown to a person, or is to be.
-    Shown(Arc<ApprovalRequest>),
+    Requested(Arc<ApprovalRequest>),
 }
 
 /// Whether a refusal for want of an agreement is the end of a call.
@@ -42,49 +42,49 @@ pub(crate) enum ApprovalRefusal {
     /// It is, and goes on record.
     Final,
     /// A person is about to be asked. What comes of that goes on record.
-    Asks,
+    WillAsk,
 }
 
 /// One call that asks, or has asked.
 #[derive(Debug)]
 pub(crate) struct ApprovalRequest {
-    agreed: BTreeSet<ApprovalItem>,
+    approved: BTreeSet<ApprovalItem>,
     /// Whether the person is asked about every path, since it is the tool that asks.
-    everywhere: bool,
+    all_paths: bool,
     refusal: ApprovalRefusal,
-    entered: Mutex<Vec<ApprovalItem>>,
+    requested: Mutex<Vec<ApprovalItem>>,
 }
 
 impl ApprovalRequest {
     /// A call that nobody has agreed to.
-    pub(crate) fn new(everywhere: bool, refusal: ApprovalRefusal) -> Self {
-        ApprovalRequest { agreed: BTreeSet::new(), everywhere, refusal, entered: Mutex::default() }
+    pub(crate) fn new(all_paths: bool, refusal: ApprovalRefusal) -> Self {
+        ApprovalRequest { approved: BTreeSet::new(), all_paths, refusal, requested: Mutex::default() }
     }
 
     /// The same after a person was shown these, and agreed.
     pub(crate) fn with_approved(self, shown: &[ApprovalItem]) -> Self {
-        ApprovalRequest { agreed: shown.iter().cloned().collect(), ..self }
+        ApprovalRequest { approved: shown.iter().cloned().collect(), ..self }
     }
 
     /// All that the call has entered so far, or would have, in order and once.
     pub(crate) fn requested_items(&self) -> Vec<ApprovalItem> {
         let mut known = BTreeSet::new();
-        self.entered.lock().iter().filter(|entry| known.insert(*entry)).cloned().collect()
+        self.requested.lock().iter().filter(|entry| known.insert(*entry)).cloned().collect()
     }
 
     /// Whether it is what the person has agreed to, or, where a whole directory is restored, a part of it.
     fn is_approved(&self, path: &VfsPath, access: Access) -> bool {
-        let agreed = |path: &VfsPath| self.agreed.contains(&ApprovalItem { path: path.clone(), access });
+        let agreed = |path: &VfsPath| self.approved.contains(&ApprovalItem { path: path.clone(), access });
         let above = |path: &VfsPath| path.parent();
         match access {
             Access::Restore => std::iter::successors(Some(path.clone()), above).any(|path| agreed(&path)),
-            Access::Read | Access::Write | Access::Take | Access::History => agreed(path),
+            Access::Read | Access::Write | Access::MoveOut | Access::History => agreed(path),
         }
     }
 
     /// Whether only what was shown may be entered, also in a Workspace that does not ask.
     fn is_strict(&self) -> bool {
-        self.everywhere || !self.agreed.is_empty()
+        self.all_paths || !self.approved.is_empty()
     }
 }
 
@@ -101,8 +101,8 @@ impl Approval {
         match self {
             Approval::None => covered(),
             Approval::All => false,
-            Approval::Shown(asking) => {
-                asking.entered.lock().push(ApprovalItem { path: path.clone(), access });
+            Approval::Requested(asking) => {
+                asking.requested.lock().push(ApprovalItem { path: path.clone(), access });
                 if asking.is_strict() { !asking.is_approved(path, access) } else { covered() }
             }
         }
@@ -116,27 +116,27 @@ impl Approval {
 
     /// Whether only what was shown may be entered.
     pub(super) fn is_strict(&self) -> bool {
-        matches!(self, Approval::Shown(asking) if asking.is_strict())
+        matches!(self, Approval::Requested(asking) if asking.is_strict())
     }
 
     /// Whether a person is about to be asked.
     pub(super) fn will_ask(&self) -> bool {
-        matches!(self, Approval::Shown(asking) if asking.refusal == ApprovalRefusal::Asks)
+        matches!(self, Approval::Requested(asking) if asking.refusal == ApprovalRefusal::WillAsk)
     }
 }
 
 impl Vfs {
     /// The same door after a person has agreed to whatever is to be done: Workspaces that ask first ask no more.
     pub fn with_approval(&self) -> Vfs {
-        Vfs { consent: Approval::All, ..self.clone() }
+        Vfs { approval: Approval::All, ..self.clone() }
     }
 
     /// The same door for a call that asks a person first, unless one has agreed to everything already.
     pub(crate) fn with_approval_request(&self, asking: &Arc<ApprovalRequest>) -> Vfs {
-        match self.consent {
+        match self.approval {
             Approval::All => self.clone(),
-            Approval::None | Approval::Shown(_) => {
-                Vfs { consent: Approval::Shown(Arc::clone(asking)), ..self.clone() }
+            Approval::None | Approval::Requested(_) => {
+                Vfs { approval: Approval::Requested(Arc::clone(asking)), ..self.clone() }
             }
         }
     }
@@ -148,7 +148,8 @@ impl Vfs {
             call.set_paths(paths.to_vec());
             let refusals = paths.iter().filter_map(|path| call.route_and_authorize(path, access).err());
             // All of them are judged, so that all of them are shown.
-            let asks = refusals.filter(|error| matches!(error, Error::Ask { .. })).collect::<Vec<_>>();
+            let asks =
+                refusals.filter(|error| matches!(error, Error::ApprovalRequired { .. })).collect::<Vec<_>>();
             asks.into_iter().next().map_or(Ok(()), Err)
         });
         asked.map(drop)
@@ -175,7 +176,7 @@ impl Vfs {
                 .filter_map(|path| call.route_and_authorize(path, access).err())
                 .collect::<Vec<_>>();
             let (asks, others): (Vec<_>, Vec<_>) =
-                refusals.into_iter().partition(|error| matches!(error, Error::Ask { .. }));
+                refusals.into_iter().partition(|error| matches!(error, Error::ApprovalRequired { .. }));
             others.into_iter().chain(asks).next().map_or(Ok(()), Err)
         });
         judged.map(drop)
@@ -183,6 +184,6 @@ impl Vfs {
 
     /// Whether a refusal for want of an agreement makes a question.
     pub(crate) fn will_ask_approval(&self) -> bool {
-        self.consent.will_ask()
+        self.approval.will_ask()
     }
 }

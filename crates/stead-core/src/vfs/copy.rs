@@ -43,7 +43,7 @@ pub struct CopyResult {
     /// The state of what is there now, where it is one file.
     pub tag: Option<VersionTag>,
     /// The version that the change made at the destination.
-    pub version: Option<RevisionNumber>,
+    pub revision: Option<RevisionNumber>,
     /// The operation that it all belongs to.
     pub operation: OperationId,
 }
@@ -111,7 +111,7 @@ impl<'v> Call<'v> {
             ends.to = to.mask_path(ends.to);
             ends.from = from.mask_path(ends.from);
             let mut tag = tag;
-            if act == TransferKind::Move && ends.from.visibility() == Visibility::Blind {
+            if act == TransferKind::Move && ends.from.visibility() == Visibility::Hidden {
                 let own = self.check_own_file(&ends.from)?;
                 if tag.is_some_and(|tag| !tag.matches(own)) {
                     return Err(ends.from.store_error(StoreError::Conflict));
@@ -121,7 +121,11 @@ impl<'v> Call<'v> {
             self.check_path_limits(&ends.from, &ends.to)?;
             if ends.from.workspace.protect().is_empty()
                 && !ends.to.workspace.protect().is_empty()
-                && ends.from.store().stat(&ends.from.place).is_ok_and(|attr| attr.kind == NodeKind::Directory)
+                && ends
+                    .from
+                    .store()
+                    .stat(&ends.from.node_path)
+                    .is_ok_and(|attr| attr.kind == NodeKind::Directory)
             {
                 repository::check_no_repository(&ends.from).map_err(|cause| ends.from.store_error(cause))?;
             }
@@ -136,7 +140,7 @@ impl<'v> Call<'v> {
                 }
                 Err(Error::Store { cause: StoreError::Link(hit), .. }) => to.follow(&ends.to, &hit)?,
                 done => {
-                    self.shared().seen.forget(&ends.to.path);
+                    self.shared().read_set.forget(&ends.to.path);
                     return done;
                 }
             }
@@ -156,13 +160,15 @@ impl<'v> Call<'v> {
         let access = match act {
             TransferKind::Copy => Access::Read,
             TransferKind::Move if within => Access::Write,
-            TransferKind::Move => Access::Take,
+            TransferKind::Move => Access::MoveOut,
         };
         let source = from.mask_refusal(self.authorize(&from.path, access));
         let target = to.mask_refusal(self.authorize(&to.path, Access::Write));
         // A person is asked about both ends at once, and only if neither is refused.
         let (source, target) = match (source, target) {
-            (Err(Error::Ask { .. }), Err(refused)) if !matches!(refused, Error::Ask { .. }) => {
+            (Err(Error::ApprovalRequired { .. }), Err(refused))
+                if !matches!(refused, Error::ApprovalRequired { .. }) =>
+            {
                 return Err(refused);
             }
             (source, target) => (source?, target?),
@@ -186,7 +192,7 @@ impl<'v> Call<'v> {
         let TransferEnds { from, to } = ends;
         let mut expect = tag.map_or(Precondition::Any, Precondition::from);
         if to.check_not_protected_ancestor().is_err() {
-            let attr = from.store().stat(&from.place).map_err(|cause| from.store_error(cause))?;
+            let attr = from.store().stat(&from.node_path).map_err(|cause| from.store_error(cause))?;
             if attr.kind != NodeKind::Directory {
                 to.check_not_protected_ancestor()?;
             }
@@ -196,37 +202,37 @@ impl<'v> Call<'v> {
         }
         let replace = match over {
             Overwrite::Refuse => Replace::Refuse,
-            Overwrite::Replace => Replace::Over,
+            Overwrite::Replace => Replace::Overwrite,
         };
         let step = match act {
             TransferKind::Move => Step::Rename {
-                from: from.place.clone(),
-                to: to.place.clone(),
+                from: from.node_path.clone(),
+                to: to.node_path.clone(),
                 replace,
                 parents: Parents::Create,
                 expect,
-                spare: [from.protected_names(Side::From), to.protected_names(Side::To)],
+                protected: [from.protected_names(Side::From), to.protected_names(Side::To)],
             },
             TransferKind::Copy => Step::Copy {
-                from: from.place.clone(),
-                to: to.place.clone(),
+                from: from.node_path.clone(),
+                to: to.node_path.clone(),
                 replace,
                 parents: Parents::Create,
-                spare: to.protected_names(Side::To),
-                keep: to.displaced_content(),
+                protected: to.protected_names(Side::To),
+                displaced: to.displaced_content(),
             },
         };
         let mut steps = vec![step];
         if let (TransferKind::Move, Overwrite::Replace) = (act, over)
-            && let Ok(there) = to.store().stat(&to.place)
+            && let Ok(there) = to.store().stat(&to.node_path)
             && there.kind == NodeKind::File
             && from.path != to.path
         {
             // A script stays executable, also when something is moved over it.
-            steps.push(Step::SetAttr { at: to.place.clone(), mode: Some(there.mode), modified: None });
+            steps.push(Step::SetAttr { at: to.node_path.clone(), mode: Some(there.mode), modified: None });
         }
-        self.note_prior_content(to, PriorContent::Nothing);
-        let applied = self.apply(from.store(), steps, ChangeStage::Last).map_err(|cause| {
+        self.note_prior_content(to, PriorContent::Replaced);
+        let applied = self.apply(from.store(), steps, ChangeStage::Final).map_err(|cause| {
             let cause = hide_existing(to, over, cause);
             let about_target = matches!(
                 cause,
@@ -237,7 +243,8 @@ impl<'v> Call<'v> {
             ) || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
                 && over == Overwrite::Replace);
             // What stands in the way where the caller may not look must not be told of the other end.
-            let is_unseen = || to.visibility() == Visibility::Blind && from.store().stat(&from.place).is_ok();
+            let is_unseen =
+                || to.visibility() == Visibility::Hidden && from.store().stat(&from.node_path).is_ok();
             let is_link = matches!(cause, StoreError::Link(_));
             if about_target || (!is_link && is_unseen()) {
                 to.store_error(cause)
@@ -246,7 +253,7 @@ impl<'v> Call<'v> {
             }
         })?;
         let tag = applied.outcomes.last().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
-        Ok(self.copy_result(ends, None, tag, applied.version))
+        Ok(self.copy_result(ends, None, tag, applied.revision))
     }
 
     /// What a copy or a move did, as far as the caller may know.
@@ -257,10 +264,10 @@ impl<'v> Call<'v> {
         tag: Option<VersionTag>,
         version: Option<RevisionNumber>,
     ) -> CopyResult {
-        let sees = ends.to.visibility() == Visibility::Sees;
-        let (from, to) = (ends.from.shown.clone(), ends.to.shown.clone());
+        let sees = ends.to.visibility() == Visibility::Visible;
+        let (from, to) = (ends.from.reported_path.clone(), ends.to.reported_path.clone());
         let (tag, version) = (tag.filter(|_| sees), version.filter(|_| sees));
-        CopyResult { from, to, entries, tag, version, operation: self.operation() }
+        CopyResult { from, to, entries, tag, revision: version, operation: self.operation() }
     }
 
     fn transfer_across_stores(
@@ -271,12 +278,13 @@ impl<'v> Call<'v> {
         tag: Option<TagRef>,
     ) -> Result<CopyResult> {
         let TransferEnds { from, to } = ends;
-        let attr = from.store().stat(&from.place).map_err(|cause| from.store_error(cause))?;
+        let attr = from.store().stat(&from.node_path).map_err(|cause| from.store_error(cause))?;
         if tag.is_some_and(|tag| !tag.matches(attr.tag)) {
             return Err(from.store_error(StoreError::Conflict));
         }
-        let mut load = TransferPlan { call: self, from, to, steps: Vec::new(), taken: Vec::new(), bytes: 0 };
-        match to.store().stat(&to.place) {
+        let mut load =
+            TransferPlan { call: self, from, to, steps: Vec::new(), entries: Vec::new(), bytes: 0 };
+        match to.store().stat(&to.node_path) {
             Err(StoreError::NotFound) => {}
             Err(cause) => return Err(to.store_error(cause.in_step(0, Side::To))),
             Ok(_) if over == Overwrite::Refuse || attr.kind == NodeKind::Directory => {
@@ -297,16 +305,19 @@ impl<'v> Call<'v> {
             to.check_not_protected_ancestor()?;
             load.add_entry(&StorePath::empty(), &attr, over)?;
         }
-        let TransferPlan { steps, taken, bytes, .. } = load;
+        let TransferPlan { steps, entries: taken, bytes, .. } = load;
         self.set_bytes(bytes);
-        let stage = if act == TransferKind::Copy { ChangeStage::Last } else { ChangeStage::Early };
-        self.note_prior_content(to, PriorContent::Nothing);
+        let stage = if act == TransferKind::Copy { ChangeStage::Final } else { ChangeStage::Intermediate };
+        self.note_prior_content(to, PriorContent::Replaced);
         let files = taken.iter().filter(|taken| taken.kind != NodeKind::Directory).count() as u64;
         let applied = self.apply_with(to.store(), steps, stage, |change| {
             if act == TransferKind::Move {
                 // What is about to go counts no more where it was.
                 let moved = Usage { bytes, files };
-                change.quotas.iter_mut().for_each(|quota| quota.elsewhere = quota.elsewhere.minus(moved));
+                change
+                    .quotas
+                    .iter_mut()
+                    .for_each(|quota| quota.usage_elsewhere = quota.usage_elsewhere.minus(moved));
             }
         });
         let applied = applied.map_err(|cause| to.store_error(cause))?;
@@ -334,7 +345,7 @@ impl<'v> Call<'v> {
             .filter(|_| entries == 1)
             .and_then(|outcome| outcome.attr)
             .map(|attr| attr.tag);
-        Ok(self.copy_result(ends, Some(entries), tag, applied.version))
+        Ok(self.copy_result(ends, Some(entries), tag, applied.revision))
     }
 
     /// Makes sure that what was copied has arrived as it was.
@@ -349,7 +360,7 @@ impl<'v> Call<'v> {
                 self.check_not_stopped()?;
             }
             if !taken.arrived_intact(to) {
-                return Err(Error::Garbled { path: to.path.clone() });
+                return Err(Error::CopyMismatch { path: to.path.clone() });
             }
         }
         Ok(())
@@ -363,25 +374,25 @@ impl<'v> Call<'v> {
         taken: &[TransferredEntry],
         can_stop: bool,
     ) -> Result<()> {
-        let (missing, keep) = (IfMissing::Fails, from.displaced_content());
+        let (missing, keep) = (IfMissing::Fail, from.displaced_content());
         let remove = |taken: &TransferredEntry| {
-            let at = NodePath { from: from.place.from, path: from.place.path.join(&taken.below) };
+            let at = NodePath { base: from.node_path.base, path: from.node_path.path.join(&taken.path) };
             let (subtree, expect) = match taken.kind {
                 NodeKind::Directory => (Subtree::EmptyDirectory, Precondition::Any),
                 _ => (Subtree::File, Precondition::Tag(taken.tag)),
             };
-            Step::Remove { at, subtree, expect, missing, spare: None, keep }
+            Step::Remove { at, subtree, expect, if_missing: missing, protected: None, displaced: keep }
         };
         if attr.kind == NodeKind::Directory
             && let Some(spare) = from.protected_names(Side::From)
-            && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.below.as_bytes(), taken.kind))
+            && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.path.as_bytes(), taken.kind))
         {
-            return Err(from.store_error(StoreError::Spared { path: spared.below.to_string() }));
+            return Err(from.store_error(StoreError::Protected { path: spared.path.to_string() }));
         }
         // Deepest first: a directory comes before its entries in what was taken.
         let steps = taken.iter().rev().map(remove).collect();
-        let removed = self.apply_with(from.store(), steps, ChangeStage::Last, |change| {
-            change.watch = self.vfs.watch.clone().filter(|_| can_stop);
+        let removed = self.apply_with(from.store(), steps, ChangeStage::Final, |change| {
+            change.monitor = self.vfs.monitor.clone().filter(|_| can_stop);
         });
         match removed {
             Ok(_) => Ok(()),
@@ -392,16 +403,16 @@ impl<'v> Call<'v> {
 
     /// Removes a copy that must not stay. It was not there a moment ago, so nothing else is lost if this fails.
     fn remove_copy(&self, to: &ResolvedPath<'_>) {
-        let (at, keep) = (to.place.clone(), to.displaced_content());
+        let (at, keep) = (to.node_path.clone(), to.displaced_content());
         let step = Step::Remove {
             at,
             subtree: Subtree::Any,
             expect: Precondition::Any,
-            missing: IfMissing::Fine,
-            spare: None,
-            keep,
+            if_missing: IfMissing::Ignore,
+            protected: None,
+            displaced: keep,
         };
-        let _ = self.apply(to.store(), vec![step], ChangeStage::Early);
+        let _ = self.apply(to.store(), vec![step], ChangeStage::Intermediate);
     }
 }
 
@@ -412,7 +423,7 @@ fn is_stopped(error: &Error) -> bool {
 /// Where the caller may not look, only what must not be overwritten tells that a name is taken.
 fn hide_existing(to: &ResolvedPath<'_>, over: Overwrite, cause: StoreError) -> StoreError {
     match cause {
-        StoreError::AlreadyExists if to.visibility() == Visibility::Blind && over == Overwrite::Replace => {
+        StoreError::AlreadyExists if to.visibility() == Visibility::Hidden && over == Overwrite::Replace => {
             StoreError::HostDenied
         }
         cause => cause,
@@ -425,7 +436,7 @@ struct TransferPlan<'a> {
     from: &'a ResolvedPath<'a>,
     to: &'a ResolvedPath<'a>,
     steps: Vec<Step>,
-    taken: Vec<TransferredEntry>,
+    entries: Vec<TransferredEntry>,
     /// How many bytes of files these are.
     bytes: u64,
 }
@@ -433,7 +444,7 @@ struct TransferPlan<'a> {
 /// Something that was copied.
 struct TransferredEntry {
     /// Where it is, counted from the top.
-    below: StorePath,
+    path: StorePath,
     kind: NodeKind,
     tag: VersionTag,
     /// The hash of what was read of a file.
@@ -442,27 +453,34 @@ struct TransferredEntry {
 
 impl TransferredEntry {
     fn is_unchanged_at(&self, from: &ResolvedPath<'_>) -> bool {
-        let place = NodePath { from: from.place.from, path: from.place.path.join(&self.below) };
+        let place = NodePath { base: from.node_path.base, path: from.node_path.path.join(&self.path) };
         from.store().stat(&place).is_ok_and(|attr| attr.kind == NodeKind::Directory || attr.tag == self.tag)
     }
 
     fn arrived_intact(&self, to: &ResolvedPath<'_>) -> bool {
-        self.hash.is_none_or(|hash| hash_at_destination(to, &self.below).is_ok_and(|there| there == hash))
+        self.hash.is_none_or(|hash| hash_at_destination(to, &self.path).is_ok_and(|there| there == hash))
     }
 }
 
 impl TransferPlan<'_> {
     /// Makes room at the destination.
     fn clear_destination(&mut self) {
-        let (at, keep) = (self.to.place.clone(), self.to.displaced_content());
-        let (subtree, missing) = (Subtree::File, IfMissing::Fine);
-        self.steps.push(Step::Remove { at, subtree, expect: Precondition::Any, missing, spare: None, keep });
+        let (at, keep) = (self.to.node_path.clone(), self.to.displaced_content());
+        let (subtree, missing) = (Subtree::File, IfMissing::Ignore);
+        self.steps.push(Step::Remove {
+            at,
+            subtree,
+            expect: Precondition::Any,
+            if_missing: missing,
+            protected: None,
+            displaced: keep,
+        });
     }
 
     fn add_directory(&mut self, attr: &Attr) -> Result<()> {
         let mut found = Vec::new();
-        let walk = WalkOptions { whole: true, ..WalkOptions::default() };
-        let walked = self.from.store().walk(&self.from.place, &walk, &mut |entry| {
+        let walk = WalkOptions { report_hidden: true, ..WalkOptions::default() };
+        let walked = self.from.store().walk(&self.from.node_path, &walk, &mut |entry| {
             found.push(entry);
             if self.call.check_not_stopped().is_ok() {
                 ControlFlow::Continue(())
@@ -473,10 +491,10 @@ impl TransferPlan<'_> {
         walked.map_err(|cause| self.from.store_error(cause))?;
         self.call.check_not_stopped()?;
         // Half of a tree is no copy of it.
-        if let Some((_, cause)) = walk.unread.take().into_iter().next() {
+        if let Some((_, cause)) = walk.unreadable.take().into_iter().next() {
             return Err(self.from.store_error(cause));
         }
-        let at = self.to.place.clone();
+        let at = self.to.node_path.clone();
         if let Some((parent, _)) = at.path.parent_and_name()
             && !parent.is_empty()
         {
@@ -484,8 +502,8 @@ impl TransferPlan<'_> {
             self.steps.push(Step::Mkdir { at: parent, parents: Parents::Create, mode: None });
         }
         self.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(attr.mode) });
-        self.taken.push(TransferredEntry {
-            below: StorePath::empty(),
+        self.entries.push(TransferredEntry {
+            path: StorePath::empty(),
             kind: attr.kind,
             tag: attr.tag,
             hash: None,
@@ -501,17 +519,17 @@ impl TransferPlan<'_> {
     }
 
     fn add_entry(&mut self, below: &StorePath, attr: &Attr, over: Overwrite) -> Result<()> {
-        let at = NodePath::from_root(self.to.place.path.join(below));
-        let source = NodePath { from: self.from.place.from, path: self.from.place.path.join(below) };
+        let at = NodePath::from_root(self.to.node_path.path.join(below));
+        let source = NodePath { base: self.from.node_path.base, path: self.from.node_path.path.join(below) };
         if let Some(spare) = self.to.protected_names(Side::To)
             && spare.covers(below.as_bytes(), attr.kind)
         {
-            return Err(self.to.store_error(StoreError::Spared { path: below.to_string() }));
+            return Err(self.to.store_error(StoreError::Protected { path: below.to_string() }));
         }
         let failed = |cause| self.from.store_error(cause);
         let parents = Parents::Create;
         let expect = if over == Overwrite::Refuse { Precondition::Absent } else { Precondition::Any };
-        let mut taken = TransferredEntry { below: below.clone(), kind: attr.kind, tag: attr.tag, hash: None };
+        let mut taken = TransferredEntry { path: below.clone(), kind: attr.kind, tag: attr.tag, hash: None };
         match attr.kind {
             NodeKind::Directory => self.steps.push(Step::Mkdir { at, parents, mode: Some(attr.mode) }),
             NodeKind::Symlink => {
@@ -524,7 +542,7 @@ impl TransferPlan<'_> {
                 let mut reader = HashingReader {
                     call: self.call,
                     content: &*content,
-                    at: 0,
+                    offset: 0,
                     hasher: blake3::Hasher::new(),
                     failed: None,
                 };
@@ -539,12 +557,12 @@ impl TransferPlan<'_> {
                 // A file that is replaced keeps its own mode.
                 let mode = (over == Overwrite::Refuse).then_some(attr.mode);
                 let (modified, keep) = (Some(attr.modified), self.to.displaced_content());
-                let put = PutOptions { expect, parents, mode, modified, keep, at_most: None };
-                self.steps.push(Step::Write { at, content: Content::Sealed(sealed), put });
+                let put = PutOptions { expect, parents, mode, modified, displaced: keep, max_size: None };
+                self.steps.push(Step::Write { at, content: Content::Sealed(sealed), options: put });
             }
             NodeKind::Special(_) => return Err(failed(StoreError::Special(attr.kind))),
         }
-        self.taken.push(taken);
+        self.entries.push(taken);
         Ok(())
     }
 }
@@ -553,7 +571,7 @@ impl TransferPlan<'_> {
 struct HashingReader<'a> {
     call: &'a Call<'a>,
     content: &'a dyn OpenContent,
-    at: u64,
+    offset: u64,
     hasher: blake3::Hasher,
     failed: Option<StoreError>,
 }
@@ -563,9 +581,9 @@ impl Read for HashingReader<'_> {
         if self.call.check_not_stopped().is_err() {
             return Err(std::io::ErrorKind::Other.into());
         }
-        match self.content.read_at(self.at, buffer) {
+        match self.content.read_at(self.offset, buffer) {
             Ok(count) => {
-                self.at += count as u64;
+                self.offset += count as u64;
                 self.hasher.update(&buffer[..count]);
                 Ok(count)
             }
@@ -579,7 +597,7 @@ impl Read for HashingReader<'_> {
 
 /// The hash of what is now at the destination.
 fn hash_at_destination(to: &ResolvedPath<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
-    let place = NodePath { from: to.place.from, path: to.place.path.join(below) };
+    let place = NodePath { base: to.node_path.base, path: to.node_path.path.join(below) };
     let content = to.store().open(&place)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];

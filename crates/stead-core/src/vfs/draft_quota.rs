@@ -30,7 +30,7 @@ pub(super) struct DraftReservations {
     tables: Mutex<QuotaTables>,
     /// Shared by each call that makes a change. Held alone by a call that must not count a draft twice, or not at all, because it
     /// becomes a change at this moment.
-    changes: RwLock<()>,
+    change_lock: RwLock<()>,
 }
 
 #[derive(Debug, Default)]
@@ -43,16 +43,16 @@ struct QuotaTables {
 #[derive(Debug, Clone, Copy)]
 struct CachedUsage {
     bytes: u64,
-    until: Instant,
+    expires: Instant,
 }
 
 /// What a draft has reserved. Dropped, it gives that back.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    space: Arc<DraftReservations>,
+    reservations: Arc<DraftReservations>,
     quotas: Vec<(QuotaIndex, QuotaLimits)>,
     /// The size of the file that the draft was begun from: that much is counted by the Store.
-    base: u64,
+    base_size: u64,
     bytes: u64,
 }
 
@@ -62,7 +62,7 @@ pub(super) enum QuotaGuard<'a> {
     /// Nobody counts drafts meanwhile.
     Shared { _guard: RwLockReadGuard<'a, ()> },
     /// Nobody else makes a change meanwhile.
-    Alone { _guard: RwLockWriteGuard<'a, ()> },
+    Exclusive { _guard: RwLockWriteGuard<'a, ()> },
 }
 
 impl DraftReservations {
@@ -76,14 +76,14 @@ impl DraftReservations {
     pub(super) fn change_guard(&self, steps: &[Step]) -> QuotaGuard<'_> {
         let is_reserved = || self.tables.lock().reserved.iter().any(|bytes| *bytes > 0);
         if steps.iter().any(may_grow) && is_reserved() {
-            return QuotaGuard::Alone { _guard: self.changes.write() };
+            return QuotaGuard::Exclusive { _guard: self.change_lock.write() };
         }
-        QuotaGuard::Shared { _guard: self.changes.read() }
+        QuotaGuard::Shared { _guard: self.change_lock.read() }
     }
 
     /// To be held while a draft becomes a change, until its reservation is given back.
     pub(super) fn commit_guard(&self) -> QuotaGuard<'_> {
-        QuotaGuard::Shared { _guard: self.changes.read() }
+        QuotaGuard::Shared { _guard: self.change_lock.read() }
     }
 
     /// Something was changed: what the Stores said before is old.
@@ -119,24 +119,24 @@ impl Reservation {
         if !shared.quota.is_unlimited() {
             quotas.push((count, shared.quota));
         }
-        Reservation { space: Arc::clone(&shared.drafts), quotas, base: 0, bytes: 0 }
+        Reservation { reservations: Arc::clone(&shared.draft_reservations), quotas, base_size: 0, bytes: 0 }
     }
 
     /// A draft of a file of that size is begun.
     pub(super) fn begin(&mut self, base: u64) {
         self.release();
-        self.base = base;
+        self.base_size = base;
     }
 
     /// Makes sure that the draft may have that size, and reserves what it lacks.
     pub(super) fn grow(&mut self, shared: &VfsShared, size: u64) -> StoreResult<()> {
         for (_, limits) in &self.quotas {
             // What was larger before may be written to, as long as it does not grow.
-            if size > self.base {
+            if size > self.base_size {
                 limits.check_file_size(size)?;
             }
         }
-        let wanted = size.saturating_sub(self.base);
+        let wanted = size.saturating_sub(self.base_size);
         if wanted <= self.bytes || self.quotas.is_empty() {
             return Ok(());
         }
@@ -144,15 +144,15 @@ impl Reservation {
             return Ok(());
         }
         // Nobody is refused by what was true a moment ago.
-        let space = Arc::clone(&self.space);
-        let _alone = space.changes.write();
+        let space = Arc::clone(&self.reservations);
+        let _alone = space.change_lock.write();
         let mut used = Vec::with_capacity(self.quotas.len());
         for (quota, _) in &self.quotas {
             let asked = Instant::now();
             let bytes = shared.quota_usage(*quota)?.bytes;
             // A Store that has to look through all of its files is asked less often.
             let until = Instant::now() + USAGE_CACHE_TIME.max(asked.elapsed() * 10);
-            used.push(CachedUsage { bytes, until });
+            used.push(CachedUsage { bytes, expires: until });
         }
         self.reserve(wanted, Some(&used))
     }
@@ -172,7 +172,7 @@ impl Reservation {
     /// Reserves so much in all, if that fits into each quota by what is used of it.
     fn reserve(&mut self, wanted: u64, fresh: Option<&[CachedUsage]>) -> StoreResult<()> {
         let more = wanted - self.bytes;
-        let mut tables = self.space.tables.lock();
+        let mut tables = self.reservations.tables.lock();
         for (index, (quota, limits)) in self.quotas.iter().enumerate() {
             let Some(allowed) = limits.bytes else { continue };
             if let Some(fresh) = fresh {
@@ -185,7 +185,7 @@ impl Reservation {
             let used = known.map_or(allowed, |used| used.bytes).saturating_add(reserved);
             let wanted = used.saturating_add(more);
             let is_known = || {
-                let is_recent = known.is_some_and(|used| Instant::now() < used.until);
+                let is_recent = known.is_some_and(|used| Instant::now() < used.expires);
                 is_recent && wanted < allowed - allowed / MARGIN_DIVISOR
             };
             if wanted > allowed || !(fresh.is_some() || is_known()) {
@@ -203,10 +203,10 @@ impl Reservation {
 
     /// The draft has this size now: what it does not need is given back.
     pub(super) fn shrink_to(&mut self, size: u64) {
-        let needed = size.saturating_sub(self.base);
+        let needed = size.saturating_sub(self.base_size);
         let spare = self.bytes.saturating_sub(needed);
         if spare > 0 {
-            let mut tables = self.space.tables.lock();
+            let mut tables = self.reservations.tables.lock();
             for (quota, _) in &self.quotas {
                 tables.reserved[*quota] -= spare;
             }
@@ -216,7 +216,7 @@ impl Reservation {
 
     /// There is no draft any more.
     pub(super) fn release(&mut self) {
-        self.base = 0;
+        self.base_size = 0;
         self.shrink_to(0);
     }
 }

@@ -14,13 +14,13 @@ pub(super) struct DraftEdits {
     /// The state that the draft was begun from, where there was one.
     pub(super) base: Option<VersionTag>,
     /// The least size that it was cut to.
-    cut: Option<u64>,
+    truncated_to: Option<u64>,
     /// The least size that it was lengthened to.
-    length: u64,
+    extended_to: u64,
     /// What was written at places that were named, in order and apart.
-    written: Vec<Range<u64>>,
+    written_ranges: Vec<Range<u64>>,
     /// Where that begins which was written at the end, wherever the end was.
-    tail: Option<u64>,
+    append_start: Option<u64>,
 }
 
 impl DraftEdits {
@@ -30,24 +30,24 @@ impl DraftEdits {
 
     /// Something is written at a place.
     pub(super) fn write(&mut self, at: u64, count: usize) {
-        let mut new = at..at.saturating_add(count as u64).min(self.tail.unwrap_or(u64::MAX));
+        let mut new = at..at.saturating_add(count as u64).min(self.append_start.unwrap_or(u64::MAX));
         if new.is_empty() {
             return;
         }
-        self.written.retain(|old| {
+        self.written_ranges.retain(|old| {
             let apart = old.end < new.start || new.end < old.start;
             if !apart {
                 new = old.start.min(new.start)..old.end.max(new.end);
             }
             apart
         });
-        let place = self.written.partition_point(|old| old.start < new.start);
-        self.written.insert(place, new);
+        let place = self.written_ranges.partition_point(|old| old.start < new.start);
+        self.written_ranges.insert(place, new);
     }
 
     /// Something is written at the end, which is there.
     pub(super) fn append(&mut self, end: u64) {
-        self.tail.get_or_insert(end);
+        self.append_start.get_or_insert(end);
     }
 
     /// It gets another size.
@@ -57,13 +57,13 @@ impl DraftEdits {
             return;
         }
         if size > before {
-            self.length = self.length.max(size);
+            self.extended_to = self.extended_to.max(size);
             return;
         }
-        self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
-        self.length = self.length.min(size);
-        self.tail = self.tail.filter(|tail| *tail < size);
-        self.written.retain_mut(|old| {
+        self.truncated_to = Some(self.truncated_to.map_or(size, |cut| cut.min(size)));
+        self.extended_to = self.extended_to.min(size);
+        self.append_start = self.append_start.filter(|tail| *tail < size);
+        self.written_ranges.retain_mut(|old| {
             old.end = old.end.min(size);
             !old.is_empty()
         });
@@ -71,13 +71,13 @@ impl DraftEdits {
 
     /// Whether nothing is left of what was there before.
     pub(super) fn replaces_everything(&self) -> bool {
-        self.cut == Some(0)
+        self.truncated_to == Some(0)
     }
 
     /// All that was written, of a draft of that size.
     fn ranges(&self, size: u64) -> impl Iterator<Item = Range<u64>> {
-        let tail = self.tail.map(|tail| tail..size);
-        self.written.iter().cloned().chain(tail)
+        let tail = self.append_start.map(|tail| tail..size);
+        self.written_ranges.iter().cloned().chain(tail)
     }
 
     /// How many bytes were written, of a draft of that size.
@@ -88,7 +88,7 @@ impl DraftEdits {
     /// Does to a draft what was done to another, however much that is.
     pub(super) fn replay_from(&mut self, from: &mut dyn Draft, to: &mut dyn Draft) -> StoreResult<()> {
         self.truncate(to)?;
-        let (old, mut buffer) = (self.tail, vec![0; COPY_CHUNK]);
+        let (old, mut buffer) = (self.append_start, vec![0; COPY_CHUNK]);
         for range in self.ranges(from.size()).collect::<Vec<_>>() {
             let start = if old == Some(range.start) { self.move_tail(to) } else { range.start };
             let mut done = 0;
@@ -108,7 +108,7 @@ impl DraftEdits {
     }
 
     fn truncate(&self, to: &mut dyn Draft) -> StoreResult<()> {
-        match self.cut {
+        match self.truncated_to {
             Some(cut) if cut < to.size() => to.set_size(cut),
             _ => Ok(()),
         }
@@ -116,12 +116,12 @@ impl DraftEdits {
 
     /// The end of a draft is where the tail goes.
     fn move_tail(&mut self, to: &dyn Draft) -> u64 {
-        self.tail = Some(to.size());
+        self.append_start = Some(to.size());
         to.size()
     }
 
     fn extend(&self, to: &mut dyn Draft) -> StoreResult<()> {
-        if self.length > to.size() { to.set_size(self.length) } else { Ok(()) }
+        if self.extended_to > to.size() { to.set_size(self.extended_to) } else { Ok(()) }
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     use crate::testkit::ModelStore;
 
     fn draft(text: &str) -> Box<dyn Draft> {
-        let mut draft = ModelStore::default().draft(DraftBase::Nothing).unwrap();
+        let mut draft = ModelStore::default().draft(DraftBase::Empty).unwrap();
         draft.write_at(0, text.as_bytes()).unwrap();
         draft
     }

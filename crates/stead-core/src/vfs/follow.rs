@@ -12,7 +12,7 @@ use crate::vfs::{IntoPath, Vfs};
 pub struct FollowedFile {
     vfs: Vfs,
     path: VfsPath,
-    state: Option<VersionTag>,
+    tag: Option<VersionTag>,
 }
 
 impl Vfs {
@@ -22,7 +22,7 @@ impl Vfs {
     pub fn follow(&self, path: impl IntoPath) -> Result<FollowedFile> {
         self.call("follow", [path.into_path()], |call, [path]| {
             let state = call.current_tag(path)?;
-            Ok(FollowedFile { vfs: self.clone(), path: path.clone(), state })
+            Ok(FollowedFile { vfs: self.clone(), path: path.clone(), tag: state })
         })
     }
 }
@@ -30,7 +30,7 @@ impl Vfs {
 impl Call<'_> {
     /// The state of what a path leads to; `None` where nothing is there.
     fn current_tag(&self, path: &VfsPath) -> Result<Option<VersionTag>> {
-        match self.resolve_and_call(path, Access::Read, |spot| spot.store().stat(&spot.place)) {
+        match self.resolve_and_call(path, Access::Read, |spot| spot.store().stat(&spot.node_path)) {
             Ok((attr, _)) => Ok(Some(attr.tag)),
             Err(Error::Store { cause: StoreError::NotFound, .. }) => Ok(None),
             Err(error) => Err(error),
@@ -50,7 +50,7 @@ impl FollowedFile {
             .vfs
             .subcall("follow", [Ok(self.path.clone())], |call, [path]| Ok(call.current_tag(path).ok()));
         match looked {
-            Ok((Some(state), _)) => std::mem::replace(&mut self.state, state) != state,
+            Ok((Some(state), _)) => std::mem::replace(&mut self.tag, state) != state,
             _ => false,
         }
     }

@@ -53,19 +53,22 @@ impl Call<'_> {
         let fork = Fork {
             owner,
             name,
-            maker: self.shared().identity.agent.clone(),
-            of: prefix.clone(),
+            created_by: self.shared().identity.agent.clone(),
+            base_prefix: prefix.clone(),
             path: path.unwrap_or_else(VfsPath::root),
             protect: workspace.protect().patterns().to_vec(),
             scratch: workspace.scratch().patterns().to_vec(),
             quota: workspace.quota(),
-            ask: workspace.approval_policy(),
-            left_out: self.nested_workspaces(prefix)?,
-            made: self.shared().clock.now(),
+            approval_policy: workspace.approval_policy(),
+            excluded: self.nested_workspaces(prefix)?,
+            created: self.shared().clock.now(),
         };
         let made = mount.store().fork(&fork);
-        let store =
-            made.map_err(|cause| Error::Store { path: prefix.clone(), sight: Visibility::Sees, cause })?;
+        let store = made.map_err(|cause| Error::Store {
+            path: prefix.clone(),
+            visibility: Visibility::Visible,
+            cause,
+        })?;
         Ok((fork, store))
     }
 }

@@ -150,9 +150,9 @@ pub struct PathEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WalkResult {
     /// What was found, sorted by path.
-    pub found: Vec<PathEntry>,
+    pub entries: Vec<PathEntry>,
     /// What could not be looked into, so that it is missing here; sorted by path.
-    pub unread: Vec<Unreadable>,
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// Something that a walk or a search could not look into.
@@ -166,7 +166,7 @@ pub struct Unreadable {
 
 /// A part of what lies below a path: one Workspace's share of it.
 pub(super) struct WalkRegion<'a> {
-    pub(super) spot: ResolvedPath<'a>,
+    pub(super) root: ResolvedPath<'a>,
     /// Where it begins, counted from the path that was asked for.
     pub(super) base: String,
     /// What other Workspaces cover, counted from the spot.
@@ -176,10 +176,10 @@ pub(super) struct WalkRegion<'a> {
 impl WalkRegion<'_> {
     /// The logical path of something that was found here, escaped.
     pub(super) fn logical_path(&self, found: &StorePath) -> String {
-        match (found.is_empty(), self.spot.path.is_root()) {
-            (true, _) => self.spot.path.to_string(),
+        match (found.is_empty(), self.root.path.is_root()) {
+            (true, _) => self.root.path.to_string(),
             (false, true) => format!("/{found}"),
-            (false, false) => format!("{}/{found}", self.spot.path),
+            (false, false) => format!("{}/{found}", self.root.path),
         }
     }
 
@@ -195,9 +195,9 @@ impl WalkRegion<'_> {
     /// A Store's failure to look through it: that of a nested Workspace is in no other's way.
     pub(super) fn handle_error(&self, cause: StoreError, unread: &mut Vec<Unreadable>) -> Result<()> {
         if self.base.is_empty() {
-            return Err(self.spot.store_error(cause));
+            return Err(self.root.store_error(cause));
         }
-        unread.push(Unreadable { path: self.spot.path.to_string(), reason: cause.to_string() });
+        unread.push(Unreadable { path: self.root.path.to_string(), reason: cause.to_string() });
         Ok(())
     }
 }
@@ -233,7 +233,7 @@ impl<'v> Call<'v> {
         let ((listing, levels), path) = self.resolve_any_and_call(
             path,
             |spot| {
-                let listing = match spot.store().list(&spot.place, &wanted) {
+                let listing = match spot.store().list(&spot.node_path, &wanted) {
                     Err(StoreError::NotFound) if self.is_synthetic_directory(spot) => empty.clone(),
                     answer => answer?,
                 };
@@ -256,7 +256,7 @@ impl<'v> Call<'v> {
     ) -> StoreResult<SyntheticEntries> {
         let names = self.shared().router.child_names(path);
         let places: Vec<_> = match spot {
-            Some(spot) => names.iter().map(|name| spot.place.join(name.as_bytes())).collect(),
+            Some(spot) => names.iter().map(|name| spot.node_path.join(name.as_bytes())).collect(),
             None => Vec::new(),
         };
         let mut there = match spot {
@@ -275,7 +275,8 @@ impl<'v> Call<'v> {
             match workspace {
                 Some(route) => {
                     let barrier = route.workspace.barrier();
-                    let scope = Some(route.workspace.scope()).filter(|_| barrier != Some(Barrier::LeftOut));
+                    let scope =
+                        Some(route.workspace.scope()).filter(|_| barrier != Some(Barrier::ExcludedFromFork));
                     levels.hidden += u64::from(there);
                     levels.entries.insert(name.clone(), DirEntry::synthetic(name, scope));
                 }
@@ -318,13 +319,13 @@ impl<'v> Call<'v> {
             let walk = WalkOptions {
                 depth,
                 skip: region.skip.clone(),
-                only: based(&region.base),
+                include: based(&region.base),
                 deadline: Some(deadline),
-                unread: UnreadablePaths::default(),
-                whole: false,
+                unreadable: UnreadablePaths::default(),
+                report_hidden: false,
             };
             let mut left = query.limit;
-            let visited = region.spot.store().walk(&region.spot.place, &walk, &mut |entry| {
+            let visited = region.root.store().walk(&region.root.node_path, &walk, &mut |entry| {
                 if query.has_extension(entry.path.as_bytes(), entry.attr.kind) {
                     let path = region.logical_path(&entry.path);
                     found.insert(sort_key(&path), PathEntry::from_attr(path, &entry.attr));
@@ -334,19 +335,19 @@ impl<'v> Call<'v> {
                 if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             self.report_progress(found.len() as u64, None)?;
-            region.collect_unreadable(&walk.unread, &mut unread);
+            region.collect_unreadable(&walk.unreadable, &mut unread);
             match visited {
                 Ok(()) => {}
-                Err(StoreError::NotFound) if self.is_synthetic_directory(&region.spot) => {}
+                Err(StoreError::NotFound) if self.is_synthetic_directory(&region.root) => {}
                 // Time is up for all of them.
                 Err(cause @ StoreError::Unavailable { .. }) if Instant::now() >= deadline => {
-                    return Err(region.spot.store_error(cause));
+                    return Err(region.root.store_error(cause));
                 }
                 Err(cause) => region.handle_error(cause, &mut unread)?,
             }
         }
         unread.sort();
-        Ok(WalkResult { found: found.into_values().take(query.limit).collect(), unread })
+        Ok(WalkResult { entries: found.into_values().take(query.limit).collect(), unreadable: unread })
     }
 
     /// The directories between the path that was asked for and a nested Workspace, it included.
@@ -383,7 +384,7 @@ impl<'v> Call<'v> {
             }
             match links.mask_refusal(self.route_and_authorize(&links.path, Access::Read))? {
                 Resolution::Synthetic => break links.path,
-                Resolution::Spot(spot) => match spot.store().stat(&spot.place) {
+                Resolution::Path(spot) => match spot.store().stat(&spot.node_path) {
                     Ok(attr) if attr.kind == NodeKind::Symlink => match symlink_hit(&spot) {
                         Ok(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
                         Ok(other) | Err(other) => return Err(links.store_error(&spot, other)),
@@ -397,7 +398,7 @@ impl<'v> Call<'v> {
                             .nested(&path)
                             .filter_map(|nested| store_path_below(nested.prefix(), &path))
                             .collect();
-                        regions.push(WalkRegion { spot, base: String::new(), skip });
+                        regions.push(WalkRegion { root: spot, base: String::new(), skip });
                         break path;
                     }
                 },
@@ -406,7 +407,7 @@ impl<'v> Call<'v> {
         // A search from above passes by what a person would have to be asked about, like what may not be read.
         let open = |nested: &&Workspace| {
             let may_look = nested.scope().allows(Access::Read) && nested.barrier().is_none();
-            may_look && !self.vfs.consent.skips(nested)
+            may_look && !self.vfs.approval.skips(nested)
         };
         for nested in router.nested(&path).filter(open) {
             let prefix = nested.prefix();
@@ -416,7 +417,7 @@ impl<'v> Call<'v> {
                 .filter_map(|deeper| store_path_below(deeper.prefix(), prefix))
                 .collect();
             let base = prefix.strip_prefix(&path).expect("nested below it").to_owned();
-            regions.push(WalkRegion { spot, base, skip });
+            regions.push(WalkRegion { root: spot, base, skip });
         }
         Ok(regions)
     }

@@ -17,16 +17,16 @@ use crate::workspace::{Barrier, Workspace};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PointInTime {
     /// A version. Its number names one moment only where all Stores count their versions together.
-    Version(RevisionNumber),
+    Revision(RevisionNumber),
     /// A version, as the Store counts that is behind this path. Stores that count for themselves are barriers.
-    VersionAt(RevisionNumber, VfsPath),
+    RevisionAt(RevisionNumber, VfsPath),
     /// A time: each Store has its own version for it.
     Time(Timestamp),
 }
 
 impl From<RevisionNumber> for PointInTime {
     fn from(version: RevisionNumber) -> Self {
-        PointInTime::Version(version)
+        PointInTime::Revision(version)
     }
 }
 
@@ -60,7 +60,7 @@ impl Call<'_> {
         for workspace in self.shared().router.workspaces_and_barriers() {
             let failed = |cause| {
                 let sight = Visibility::of(workspace.scope());
-                Error::Store { path: workspace.prefix().clone(), sight, cause }
+                Error::Store { path: workspace.prefix().clone(), visibility: sight, cause }
             };
             let why = match past_workspace(workspace, point, count) {
                 Ok(PastWorkspace::Visible(past)) => {
@@ -77,7 +77,7 @@ impl Call<'_> {
                 }
                 Err(cause) => return Err(failed(cause)),
             };
-            let barrier = workspace.barrier().unwrap_or(Barrier::NotThen(why));
+            let barrier = workspace.barrier().unwrap_or(Barrier::NotInPast(why));
             workspaces.push(workspace.clone().as_barrier(barrier));
         }
         if let (0, Some(unknown)) = (visible, unknown) {
@@ -90,11 +90,11 @@ impl Call<'_> {
     fn sequence_for(&self, point: &PointInTime) -> Result<Option<RevisionSequence>> {
         let router = &self.shared().router;
         match point {
-            PointInTime::Time(_) | PointInTime::Version(RevisionNumber::NOW) => Ok(None),
-            PointInTime::VersionAt(_, path) => {
+            PointInTime::Time(_) | PointInTime::Revision(RevisionNumber::NOW) => Ok(None),
+            PointInTime::RevisionAt(_, path) => {
                 Ok(router.route(path).and_then(|route| sequence_of_store(&**route.workspace.mount().store())))
             }
-            PointInTime::Version(version) => {
+            PointInTime::Revision(version) => {
                 let mut known: Option<(&Workspace, RevisionSequence)> = None;
                 for workspace in router.workspaces().filter(|one| one.scope().allows(Access::History)) {
                     let store = &**workspace.mount().store();
@@ -154,7 +154,7 @@ fn past_workspace(
     }
     let version = match point {
         PointInTime::Time(time) => store.revision_at(*time)?,
-        PointInTime::Version(version) | PointInTime::VersionAt(version, _) => {
+        PointInTime::Revision(version) | PointInTime::RevisionAt(version, _) => {
             let differs = |meant| sequence_of_store(&**store).is_some_and(|here| here != meant);
             if *version != RevisionNumber::NOW && meant.is_some_and(differs) {
                 return Ok(PastWorkspace::Barrier(

@@ -72,14 +72,14 @@ use crate::workspace::Workspace;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The largest file that is read whole.
-    pub whole_read: u64,
+    pub max_read_size: u64,
     /// The largest file that may be written.
-    pub file_size: u64,
+    pub max_file_size: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { whole_read: 256 << 20, file_size: u64::MAX }
+        Limits { max_read_size: 256 << 20, max_file_size: u64::MAX }
     }
 }
 
@@ -101,12 +101,12 @@ pub struct Vfs {
     shared: Arc<VfsShared>,
     tool: Option<Cow<'static, str>>,
     operation: Option<OperationId>,
-    consent: Approval,
-    watch: Option<Arc<dyn CallMonitor>>,
+    approval: Approval,
+    monitor: Option<Arc<dyn CallMonitor>>,
     /// The act that its calls are parts of, where they are.
-    whole: Option<Arc<CompoundOperation>>,
+    compound: Option<Arc<CompoundOperation>>,
     /// The record of the surface's call that its calls are made for, where there is one for all of them.
-    once: Option<Arc<SingleRecord>>,
+    single_record: Option<Arc<SingleRecord>>,
 }
 
 #[derive(Debug)]
@@ -119,10 +119,10 @@ struct VfsShared {
     lost_updates: LostUpdates,
     quota: QuotaLimits,
     audit: Option<Arc<dyn AuditLog>>,
-    seen: seen::ReadSet,
-    open: open::OpenNodes,
-    drafts: Arc<draft_quota::DraftReservations>,
-    own: own::OwnRevisions,
+    read_set: seen::ReadSet,
+    open_nodes: open::OpenNodes,
+    draft_reservations: Arc<draft_quota::DraftReservations>,
+    own_revisions: own::OwnRevisions,
 }
 
 /// Puts a [`Vfs`] together.
@@ -187,19 +187,19 @@ impl VfsBuilder {
             lost_updates: self.lost_updates,
             quota: self.quota,
             audit: self.audit,
-            seen: seen::ReadSet::default(),
-            open: open::OpenNodes::default(),
-            drafts: Arc::default(),
-            own: own::OwnRevisions::default(),
+            read_set: seen::ReadSet::default(),
+            open_nodes: open::OpenNodes::default(),
+            draft_reservations: Arc::default(),
+            own_revisions: own::OwnRevisions::default(),
         };
         Ok(Vfs {
             shared: Arc::new(shared),
             tool: None,
             operation: None,
-            consent: Approval::None,
-            watch: None,
-            whole: None,
-            once: None,
+            approval: Approval::None,
+            monitor: None,
+            compound: None,
+            single_record: None,
         })
     }
 }
@@ -237,7 +237,7 @@ impl Vfs {
     /// The same door for one operation of that tool: all that is changed through it belongs together.
     pub fn operation(&self, tool: impl Into<Cow<'static, str>>) -> Vfs {
         // A part of an act belongs to that one.
-        if self.whole.is_some() {
+        if self.compound.is_some() {
             return self.clone();
         }
         let operation = Some(OperationId::fresh(self.shared.clock.now()));
@@ -246,12 +246,12 @@ impl Vfs {
 
     /// The same door for a call that someone waits for.
     pub fn with_monitor(&self, watch: Arc<dyn CallMonitor>) -> Vfs {
-        Vfs { watch: Some(watch), ..self.clone() }
+        Vfs { monitor: Some(watch), ..self.clone() }
     }
 
     /// Who waits for the call, if someone does: for what is done beside the door and takes long.
     pub fn watch(&self) -> Option<&Arc<dyn CallMonitor>> {
-        self.watch.as_ref()
+        self.monitor.as_ref()
     }
 }
 
@@ -273,10 +273,10 @@ impl Vfs {
             lost_updates: *lost_updates,
             quota: *quota,
             audit: audit.clone(),
-            seen: seen::ReadSet::default(),
-            open: open::OpenNodes::default(),
-            drafts: Arc::default(),
-            own: own::OwnRevisions::default(),
+            read_set: seen::ReadSet::default(),
+            open_nodes: open::OpenNodes::default(),
+            draft_reservations: Arc::default(),
+            own_revisions: own::OwnRevisions::default(),
         };
         Vfs { shared: Arc::new(shared), ..self.clone() }
     }

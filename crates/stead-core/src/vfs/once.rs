@@ -46,7 +46,7 @@ pub enum CallEnd {
     /// Like this.
     Outcome(AuditOutcome),
     /// It has not ended: it is made again, with a person's answer.
-    NotYet,
+    Pending,
 }
 
 impl Vfs {
@@ -68,15 +68,16 @@ impl Vfs {
             _ => self.operation(tool.clone()),
         };
         // A part of another call, or of an act, is told with that.
-        let Some(log) = self.shared.audit.as_ref().filter(|_| self.whole.is_none() && self.once.is_none())
+        let Some(log) =
+            self.shared.audit.as_ref().filter(|_| self.compound.is_none() && self.single_record.is_none())
         else {
             return act(&inside);
         };
         let (at, began, once) = (self.shared.clock.now(), Instant::now(), Arc::new(SingleRecord::default()));
-        let inside = Vfs { once: Some(Arc::clone(&once)), ..inside };
+        let inside = Vfs { single_record: Some(Arc::clone(&once)), ..inside };
         let result = act(&inside);
         let outcome = match result.as_ref().err().map(end) {
-            Some(CallEnd::NotYet) => return result,
+            Some(CallEnd::Pending) => return result,
             Some(CallEnd::Outcome(outcome)) => Some(outcome),
             None => None,
         };
@@ -88,8 +89,8 @@ impl Vfs {
             Some(held) => AuditRecord { outcome: outcome.unwrap_or(held.outcome), ..held },
             None => self.record_without_call(&inside, path, outcome.unwrap_or(AuditOutcome::Ok)),
         };
-        let record = AuditRecord { at, call: tool, took: began.elapsed(), ..record };
-        log.append(&record).map_err(|cause| E::from(Error::Unrecorded(cause)))?;
+        let record = AuditRecord { at, call: tool, duration: began.elapsed(), ..record };
+        log.append(&record).map_err(|cause| E::from(Error::AuditUnavailable(cause)))?;
         result
     }
 
@@ -107,10 +108,10 @@ impl Vfs {
             outcome,
             dry_run: false,
             bytes: None,
-            files: None,
-            took: std::time::Duration::ZERO,
+            file_count: None,
+            duration: std::time::Duration::ZERO,
             operation: inside.operation,
-            version: None,
+            revision: None,
         }
     }
 }

@@ -91,7 +91,7 @@ pub(super) enum HostRights {
 pub(super) struct OpenNodes {
     nodes: Mutex<HashMap<(usize, NodeId), Weak<OpenNode>>>,
     /// How often it was told that others have changed something.
-    told: AtomicU64,
+    invalidations: AtomicU64,
     commits: Mutex<RecentCommits>,
     /// Files that were made through this door, are open since, and have not been written yet, with the operation that
     /// made them. What is done to one until then belongs to the same operation, so that an undo removes the file.
@@ -134,7 +134,7 @@ pub(super) struct OpenNode {
     store: Arc<dyn Store>,
     node: NodeId,
     /// How many [`OpenFile`]s there are of it. References from elsewhere come and go, and say nothing about that.
-    files: AtomicUsize,
+    open_count: AtomicUsize,
     state: RwLock<OpenNodeState>,
 }
 
@@ -146,8 +146,8 @@ struct OpenNodeState {
     /// When the draft was last written to, or is said to have been.
     modified: Timestamp,
     /// What the draft has reserved of quotas.
-    reserved: Reservation,
-    nameless: UnlinkedAttributes,
+    reservation: Reservation,
+    unlinked: UnlinkedAttributes,
     /// What was cut off, for as long as a reader may not have heard of that.
     cut_off: Option<CutOff>,
 }
@@ -164,7 +164,7 @@ struct UnlinkedAttributes {
 pub struct CommittedDraft {
     /// The state that was written into, where it is known: with what was written since, a reader of it has all of the new
     /// state.
-    pub from: Option<VersionTag>,
+    pub base: Option<VersionTag>,
     /// The new state.
     pub tag: VersionTag,
 }
@@ -198,7 +198,7 @@ impl OpenNodeState {
 
     /// Attributes of the node, as they are with what was written.
     fn overlay_attr(&self, attr: Attr) -> Attr {
-        let UnlinkedAttributes { mode, modified } = self.nameless;
+        let UnlinkedAttributes { mode, modified } = self.unlinked;
         let modified = modified.unwrap_or(attr.modified);
         let attr = Attr { mode: mode.unwrap_or(attr.mode), modified, ..attr };
         match &self.draft {
@@ -223,15 +223,15 @@ pub struct OpenFile {
     vfs: Vfs,
     path: VfsPath,
     /// Where that is in the Store.
-    place: NodePath,
+    node_path: NodePath,
     /// The path as the caller may know it.
-    shown: VfsPath,
+    reported_path: VfsPath,
     /// Whether it lies where the caller may not look.
-    is_blind: bool,
+    is_hidden: bool,
     options: OpenOptions,
-    put: PutOptions,
+    put_options: PutOptions,
     node: Arc<OpenNode>,
-    lasting: OpenAudit,
+    audit: OpenAudit,
 }
 
 impl Vfs {
@@ -240,7 +240,7 @@ impl Vfs {
         let (file, changed) =
             self.subcall("open", [path.into_path()], |call, [path]| call.open(path, options))?;
         if changed {
-            file.lasting.mark_change_recorded();
+            file.audit.mark_change_recorded();
         }
         if options.write && options.truncate {
             file.set_size(0)?;
@@ -264,7 +264,7 @@ impl Call<'_> {
                 // A symlink may have led into a Workspace of another scope.
                 self.authorize(&spot.path, Access::Read)?;
             }
-            if spot.visibility() == Visibility::Blind && !options.create {
+            if spot.visibility() == Visibility::Hidden && !options.create {
                 // Whether something is there to be opened is not told.
                 self.check_own_file(spot)?;
             }
@@ -272,14 +272,17 @@ impl Call<'_> {
             if options.create {
                 self.note_prior_content(
                     spot,
-                    if options.truncate { PriorContent::Nothing } else { PriorContent::Something },
+                    if options.truncate { PriorContent::Replaced } else { PriorContent::MayRemain },
                 );
             }
-            let write =
-                |put| Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
-            let put = PutOptions { keep: spot.displaced_content(), ..PutOptions::default() };
+            let write = |put| Step::Write {
+                at: spot.node_path.clone(),
+                content: Content::Bytes(Vec::new()),
+                options: put,
+            };
+            let put = PutOptions { displaced: spot.displaced_content(), ..PutOptions::default() };
             match self.open_node(spot, rights) {
-                Ok(node) if spot.visibility() == Visibility::Blind && options.create => {
+                Ok(node) if spot.visibility() == Visibility::Hidden && options.create => {
                     // Opening a file that is there makes as many versions as making one does, in the same operation.
                     if options.truncate {
                         self.apply_step(spot, write(put))?;
@@ -318,13 +321,23 @@ impl Call<'_> {
         spot: &ResolvedPath<'_>,
         options: OpenOptions,
     ) -> Result<OpenFile> {
-        let put = PutOptions { keep: spot.displaced_content(), ..PutOptions::default() };
-        let begins = if options.read { OpenRecording::Recorded } else { OpenRecording::Silently };
+        let put = PutOptions { displaced: spot.displaced_content(), ..PutOptions::default() };
+        let begins = if options.read { OpenRecording::Recorded } else { OpenRecording::Silent };
         let lasting = self.open_audit(begins)?;
-        node.files.fetch_add(1, Ordering::Relaxed);
-        let is_blind = spot.visibility() == Visibility::Blind;
-        let (vfs, path, place) = (self.vfs.clone(), spot.path.clone(), spot.place.clone());
-        Ok(OpenFile { vfs, path, place, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
+        node.open_count.fetch_add(1, Ordering::Relaxed);
+        let is_blind = spot.visibility() == Visibility::Hidden;
+        let (vfs, path, place) = (self.vfs.clone(), spot.path.clone(), spot.node_path.clone());
+        Ok(OpenFile {
+            vfs,
+            path,
+            node_path: place,
+            reported_path: spot.reported_path.clone(),
+            is_hidden: is_blind,
+            options,
+            put_options: put,
+            node,
+            audit: lasting,
+        })
     }
 
     pub(super) fn open_node(
@@ -332,11 +345,13 @@ impl Call<'_> {
         spot: &ResolvedPath<'_>,
         rights: HostRights,
     ) -> Result<Arc<OpenNode>, StoreError> {
-        let (told, since) =
-            (self.shared().open.told.load(Ordering::Acquire), self.shared().open.commit_mark());
-        let content = match spot.store().open(&spot.place) {
+        let (told, since) = (
+            self.shared().open_nodes.invalidations.load(Ordering::Acquire),
+            self.shared().open_nodes.commit_mark(),
+        );
+        let content = match spot.store().open(&spot.node_path) {
             Err(StoreError::HostDenied) if rights == HostRights::Write => {
-                spot.store().open_to_write(&spot.place)?
+                spot.store().open_to_write(&spot.node_path)?
             }
             content => content?,
         };
@@ -344,10 +359,10 @@ impl Call<'_> {
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
         let key = node_key(store, node);
-        let mut open = self.shared().open.nodes.lock();
+        let mut open = self.shared().open_nodes.nodes.lock();
         if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
             drop(open);
-            shared.refresh(self.shared().limits.file_size);
+            shared.refresh(self.shared().limits.max_file_size);
             return Ok(shared);
         }
         open.retain(|_, node| node.strong_count() > 0);
@@ -356,18 +371,19 @@ impl Call<'_> {
             draft: None,
             edits: DraftEdits::default(),
             modified: Timestamp(0),
-            reserved: Reservation::new(self.shared(), &**store, &spot.place.path),
-            nameless: UnlinkedAttributes::default(),
+            reservation: Reservation::new(self.shared(), &**store, &spot.node_path.path),
+            unlinked: UnlinkedAttributes::default(),
             cut_off: None,
         });
-        let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
+        let shared =
+            Arc::new(OpenNode { store: Arc::clone(store), node, open_count: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
         drop(open);
-        let is_told = self.shared().open.told.load(Ordering::Acquire) != told;
-        if is_told || self.shared().open.commits.lock().may_include(key, since) {
+        let is_told = self.shared().open_nodes.invalidations.load(Ordering::Acquire) != told;
+        if is_told || self.shared().open_nodes.commits.lock().may_include(key, since) {
             // What was told meanwhile may have been about this one, which was not yet here to be told; or what others had
             // written became a change, and they closed it.
-            shared.refresh(self.shared().limits.file_size);
+            shared.refresh(self.shared().limits.max_file_size);
         }
         Ok(shared)
     }
@@ -381,17 +397,17 @@ fn node_key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
 impl Call<'_> {
     /// What this call changes belongs to the operation that made a file, as long as that file has not been written.
     pub(super) fn join_creating_operation(&self, store: &Arc<dyn Store>, node: NodeId) {
-        if let Some(operation) = self.shared().open.created.lock().get(&node_key(store, node)) {
+        if let Some(operation) = self.shared().open_nodes.created.lock().get(&node_key(store, node)) {
             self.join_operation(*operation);
         }
     }
 
     /// [`Call::joins_creation`] for the file at a spot.
     pub(super) fn join_creating_operation_at(&self, spot: &ResolvedPath<'_>) {
-        if self.shared().open.created.lock().is_empty() {
+        if self.shared().open_nodes.created.lock().is_empty() {
             return;
         }
-        if let Ok(attr) = spot.store().stat(&spot.place) {
+        if let Ok(attr) = spot.store().stat(&spot.node_path) {
             self.join_creating_operation(spot.workspace.mount().store(), attr.node);
         }
     }
@@ -441,7 +457,7 @@ impl OpenNodes {
 
     /// Has whoever reads a node see what another has changed.
     pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId, limit: u64) {
-        self.told.fetch_add(1, Ordering::Release);
+        self.invalidations.fetch_add(1, Ordering::Release);
         let open = self.nodes.lock().get(&node_key(store, node)).and_then(Weak::upgrade);
         if let Some(open) = open {
             open.refresh(limit);
@@ -496,7 +512,7 @@ impl OpenNode {
             let _ = theirs.and_then(|theirs| state.rebase(theirs, now, limit));
         }
         state.show(content);
-        state.nameless = UnlinkedAttributes::default();
+        state.unlinked = UnlinkedAttributes::default();
     }
 
     /// Opens what is there now. A mode that was set since it was opened does not bind those who have it open.
@@ -519,7 +535,7 @@ impl OpenNode {
 impl OpenFile {
     /// The call that has opened this file has made it, too.
     pub(super) fn mark_created_by(&self, call: &Call<'_>) {
-        self.vfs.shared.open.created.lock().insert(self.key(), call.operation());
+        self.vfs.shared.open_nodes.created.lock().insert(self.key(), call.operation());
     }
 
     fn key(&self) -> (usize, NodeId) {
@@ -535,16 +551,16 @@ impl OpenFile {
     /// open sees them.
     pub fn set_unlinked_attributes(&self, mode: Option<u32>, modified: Option<Timestamp>) {
         let mut state = self.node.state.write();
-        state.nameless.mode = mode.or(state.nameless.mode);
+        state.unlinked.mode = mode.or(state.unlinked.mode);
         if let Some(modified) = modified {
             state.modified = modified;
-            state.nameless.modified = Some(modified);
+            state.unlinked.modified = Some(modified);
         }
     }
 
     /// That it was opened is told by the record of the change that made it.
     pub(super) fn mark_recorded(&self) {
-        self.lasting.mark_change_recorded();
+        self.audit.mark_change_recorded();
     }
 
     /// The path it was opened by, symlinks resolved.
@@ -579,7 +595,7 @@ impl OpenFile {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
         }
         let count = self.node.read_at(offset, buffer);
-        self.lasting.add_read(&count, StoreError::kind);
+        self.audit.add_read(&count, StoreError::kind);
         count.map_err(|cause| self.store_error(cause))
     }
 
@@ -590,7 +606,7 @@ impl OpenFile {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
         }
         let count = self.node.read_with_cut_off(offset, buffer);
-        self.lasting.add_read(&count, StoreError::kind);
+        self.audit.add_read(&count, StoreError::kind);
         count.map_err(|cause| self.store_error(cause))
     }
 
@@ -691,21 +707,21 @@ impl OpenFile {
                     state.edits = DraftEdits::from_base(before);
                     let draft = self.begin_draft(&*state.content)?;
                     // What is removed counts for nothing in its Store.
-                    state.reserved.begin(before.map_or(0, |_| draft.size()));
+                    state.reservation.begin(before.map_or(0, |_| draft.size()));
                     draft
                 }
             };
             let draft = state.draft.insert(draft);
-            let mut room = DraftRoom { shared, reserved: &mut state.reserved };
+            let mut room = DraftRoom { shared, reservation: &mut state.reservation };
             let written = write(&mut **draft, &mut state.edits, &mut room);
-            state.reserved.shrink_to(draft.size());
+            state.reservation.shrink_to(draft.size());
             let written = written?;
             state.modified = shared.clock.now();
             Ok(written)
         };
         begin().map_err(|cause| {
             let cause = self.without_usage(cause);
-            self.lasting.set_failed(cause.kind());
+            self.audit.set_failed(cause.kind());
             self.store_error(cause)
         })
     }
@@ -722,7 +738,7 @@ impl OpenFile {
         match withheld {
             Ok(withheld) => without_usage(cause, &withheld),
             // If the limits that the caller may see can't be found out, the refusal names the limit alone.
-            Err(_) => StoreError::AtLimit { on, allowed },
+            Err(_) => StoreError::OverQuotaUndisclosed { on, allowed },
         }
     }
 
@@ -730,7 +746,7 @@ impl OpenFile {
     fn begin_draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
         match self.node.draft(content) {
             Err(StoreError::NotFound) => {
-                let mut draft = self.node.store.draft(DraftBase::Nothing)?;
+                let mut draft = self.node.store.draft(DraftBase::Empty)?;
                 let mut buffer = vec![0; 256 << 10];
                 let mut at = 0;
                 loop {
@@ -753,7 +769,7 @@ impl OpenFile {
 
     /// Makes what was written a change that need not be on the disk yet.
     pub fn flush(&self) -> Result<()> {
-        self.commit_draft(SyncPolicy::Soon, |_| ())
+        self.commit_draft(SyncPolicy::Deferred, |_| ())
     }
 
     /// Puts on the disk what could wait.
@@ -768,7 +784,7 @@ impl OpenFile {
         if state.draft.is_none() {
             return Ok(());
         }
-        let turn = self.vfs.shared.drafts.commit_guard();
+        let turn = self.vfs.shared.draft_reservations.commit_guard();
         let put = self.vfs.subcall("open", [Ok(self.path.clone())], |call, _| {
             call.commits_draft.set(true);
             call.join_creating_operation(&self.node.store, self.node.node);
@@ -779,18 +795,18 @@ impl OpenFile {
             Ok(())
         });
         if state.draft.is_none() {
-            state.reserved.release();
+            state.reservation.release();
         }
         drop(turn);
         let ((), changed) = put?;
         if changed {
-            self.lasting.mark_change_recorded();
+            self.audit.mark_change_recorded();
         }
         Ok(())
     }
 
     fn is_where_it_was_opened(&self) -> bool {
-        self.node.store.stat(&self.place).is_ok_and(|attr| attr.node == self.node.node)
+        self.node.store.stat(&self.node_path).is_ok_and(|attr| attr.node == self.node.node)
     }
 
     fn commit(
@@ -800,7 +816,7 @@ impl OpenFile {
         lasts: SyncPolicy,
     ) -> Result<Option<CommittedDraft>, StoreError> {
         let (store, at) = (&*self.node.store, NodePath::of_node(self.node.node));
-        let limit = self.vfs.shared.limits.file_size;
+        let limit = self.vfs.shared.limits.max_file_size;
         for attempt in 0.. {
             let now = match store.stat(&at) {
                 Err(StoreError::NotFound) if state.content.is_removed() => return Ok(None),
@@ -821,37 +837,37 @@ impl OpenFile {
             }
             let base = state.edits.base.filter(|_| gives_way && attempt < MAX_COMMIT_ATTEMPTS);
             let expect = base.map_or(Precondition::Any, Precondition::Tag);
-            let put = PutOptions { modified: Some(state.modified), expect, ..self.put.clone() };
-            if self.is_blind {
+            let put = PutOptions { modified: Some(state.modified), expect, ..self.put_options.clone() };
+            if self.is_hidden {
                 let leaves = if state.edits.replaces_everything() {
-                    PriorContent::Nothing
+                    PriorContent::Replaced
                 } else {
-                    PriorContent::Something
+                    PriorContent::MayRemain
                 };
                 call.name_by_prior_content(leaves);
-                call.blind_at.replace(Some((Arc::clone(&self.node.store), self.place.path.clone())));
+                call.blind_at.replace(Some((Arc::clone(&self.node.store), self.node_path.path.clone())));
             }
             let OpenNodeState { draft: Some(ours), edits, .. } = &mut **state else { return Ok(None) };
             // How large the file is, is not told where the caller may not look.
-            let written = if self.is_blind { edits.bytes(ours.size()) } else { ours.size() };
+            let written = if self.is_hidden { edits.bytes(ours.size()) } else { ours.size() };
             let applied = ours.seal().and_then(|sealed| {
                 let content = Content::Sealed(sealed);
                 call.set_bytes(written);
-                let step = Step::Write { at: at.clone(), content, put };
-                call.apply_with(store, vec![step], ChangeStage::Last, |change| change.lasts = lasts)
+                let step = Step::Write { at: at.clone(), content, options: put };
+                call.apply_with(store, vec![step], ChangeStage::Final, |change| change.sync = lasts)
             });
-            self.vfs.shared.open.commits.lock().add(node_key(&self.node.store, self.node.node));
+            self.vfs.shared.open_nodes.commits.lock().add(node_key(&self.node.store, self.node.node));
             match applied {
                 Ok(applied) => {
                     state.draft = None;
-                    self.vfs.shared.open.created.lock().remove(&self.key());
+                    self.vfs.shared.open_nodes.created.lock().remove(&self.key());
                     let content = self.node.open_again(&*state.content)?;
                     state.show(content);
-                    self.vfs.shared.seen.forget(&self.path);
+                    self.vfs.shared.read_set.forget(&self.path);
                     // Not the state that is opened: that may be another's by now.
                     let made = applied.outcomes.first().and_then(|outcome| outcome.attr);
                     let tag = made.unwrap_or_else(|| state.content.attr()).tag;
-                    return Ok(Some(CommittedDraft { from: state.edits.base, tag }));
+                    return Ok(Some(CommittedDraft { base: state.edits.base, tag }));
                 }
                 // Another was faster: what was written goes into what that one has made.
                 Err(StoreError::Conflict) if base.is_some() => {}
@@ -869,29 +885,29 @@ impl OpenFile {
     }
 
     fn store_error(&self, cause: StoreError) -> Error {
-        let sight = if self.is_blind { Visibility::Blind } else { Visibility::Sees };
-        Error::Store { path: self.shown.clone(), sight, cause }
+        let sight = if self.is_hidden { Visibility::Hidden } else { Visibility::Visible };
+        Error::Store { path: self.reported_path.clone(), visibility: sight, cause }
     }
 }
 
 /// How large a draft may become.
 struct DraftRoom<'a> {
     shared: &'a VfsShared,
-    reserved: &'a mut Reservation,
+    reservation: &'a mut Reservation,
 }
 
 impl DraftRoom<'_> {
     /// Makes sure that there is room for a draft of that size.
     fn grow(&mut self, size: u64) -> Result<(), StoreError> {
-        check_size_limit(size, self.shared.limits.file_size)?;
-        self.reserved.grow(self.shared, size)
+        check_size_limit(size, self.shared.limits.max_file_size)?;
+        self.reservation.grow(self.shared, size)
     }
 
     /// As many of these bytes as there is room for at an offset: at least one, where there are any.
     fn fit<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
         let end = offset.saturating_add(bytes.len() as u64);
-        check_size_limit(end, self.shared.limits.file_size)?;
-        let most = self.reserved.grow_up_to(self.shared, offset + u64::from(!bytes.is_empty()), end)?;
+        check_size_limit(end, self.shared.limits.max_file_size)?;
+        let most = self.reservation.grow_up_to(self.shared, offset + u64::from(!bytes.is_empty()), end)?;
         let count = usize::try_from(most.saturating_sub(offset)).unwrap_or(usize::MAX);
         Ok(&bytes[..count.min(bytes.len())])
     }
@@ -905,13 +921,13 @@ fn check_size_limit(size: u64, limit: u64) -> Result<(), StoreError> {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         // Of files that are dropped at once, exactly one is the last. It sees what was written through the others.
-        let is_last = self.node.files.fetch_sub(1, Ordering::AcqRel) == 1;
+        let is_last = self.node.open_count.fetch_sub(1, Ordering::AcqRel) == 1;
         // Nobody is left to be told of a failure; `close` tells.
         if is_last && !std::thread::panicking() {
             let _ = self.sync();
         }
         if is_last {
-            self.vfs.shared.open.created.lock().remove(&self.key());
+            self.vfs.shared.open_nodes.created.lock().remove(&self.key());
         }
     }
 }

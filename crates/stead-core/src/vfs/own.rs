@@ -14,19 +14,19 @@ use crate::store::{RevisionNumber, Store};
 #[derive(Debug, Default)]
 pub(super) struct OwnRevisions {
     state: Mutex<Option<TrackedRevisions>>,
-    ended: Condvar,
+    change_ended: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct TrackedRevisions {
-    last: u64,
-    under_way: BTreeSet<u64>,
-    versions: HashMap<usize, BTreeSet<RevisionNumber>>,
+    last_change: u64,
+    pending: BTreeSet<u64>,
+    revisions: HashMap<usize, BTreeSet<RevisionNumber>>,
 }
 
 /// A change that is under way.
 pub(super) struct PendingChange<'o> {
-    own: &'o OwnRevisions,
+    revisions: &'o OwnRevisions,
     number: u64,
 }
 
@@ -40,32 +40,32 @@ impl OwnRevisions {
     pub(super) fn begin_change(&self) -> Option<PendingChange<'_>> {
         let mut state = self.state.lock();
         let state = state.as_mut()?;
-        state.last += 1;
-        state.under_way.insert(state.last);
-        Some(PendingChange { own: self, number: state.last })
+        state.last_change += 1;
+        state.pending.insert(state.last_change);
+        Some(PendingChange { revisions: self, number: state.last_change })
     }
 
     /// Waits until every change that has begun by now has ended. What the feed has told before this is known after it.
     pub(super) fn wait_for_pending(&self) {
         let mut state = self.state.lock();
-        let Some(last) = state.as_ref().map(|state| state.last) else { return };
+        let Some(last) = state.as_ref().map(|state| state.last_change) else { return };
         let waits = |state: &mut Option<TrackedRevisions>| {
-            state.as_ref().and_then(|state| state.under_way.first()).is_some_and(|first| *first <= last)
+            state.as_ref().and_then(|state| state.pending.first()).is_some_and(|first| *first <= last)
         };
-        self.ended.wait_while(&mut state, waits);
+        self.change_ended.wait_while(&mut state, waits);
     }
 
     /// Whether a version was made through this door.
     pub(super) fn contains(&self, store: &dyn Store, version: RevisionNumber) -> bool {
         let state = self.state.lock();
-        let versions = state.as_ref().and_then(|state| state.versions.get(&store_key(store)));
+        let versions = state.as_ref().and_then(|state| state.revisions.get(&store_key(store)));
         versions.is_some_and(|versions| versions.contains(&version))
     }
 
     /// The feed has told of all versions up to this one.
     pub(super) fn forget_up_to(&self, store: &dyn Store, told: RevisionNumber) {
         if let Some(versions) =
-            self.state.lock().as_mut().and_then(|state| state.versions.get_mut(&store_key(store)))
+            self.state.lock().as_mut().and_then(|state| state.revisions.get_mut(&store_key(store)))
         {
             *versions = versions.split_off(&RevisionNumber(told.0 + 1));
         }
@@ -75,18 +75,18 @@ impl OwnRevisions {
 impl PendingChange<'_> {
     /// It has made a version.
     pub(super) fn record_revision(&self, store: &dyn Store, version: RevisionNumber) {
-        if let Some(state) = self.own.state.lock().as_mut() {
-            state.versions.entry(store_key(store)).or_default().insert(version);
+        if let Some(state) = self.revisions.state.lock().as_mut() {
+            state.revisions.entry(store_key(store)).or_default().insert(version);
         }
     }
 }
 
 impl Drop for PendingChange<'_> {
     fn drop(&mut self) {
-        if let Some(state) = self.own.state.lock().as_mut() {
-            state.under_way.remove(&self.number);
+        if let Some(state) = self.revisions.state.lock().as_mut() {
+            state.pending.remove(&self.number);
         }
-        self.own.ended.notify_all();
+        self.revisions.change_ended.notify_all();
     }
 }
 

@@ -27,9 +27,9 @@ const MAX_REVISIONS: usize = 1_024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PriorContent {
     /// Nothing of what was there.
-    Nothing,
+    Replaced,
     /// Perhaps something.
-    Something,
+    MayRemain,
 }
 
 /// What one version says of who wrote the content.
@@ -38,9 +38,9 @@ enum Authorship {
     /// All of it is the caller's.
     Own,
     /// It is, if what was there before is.
-    AsBefore,
+    Inherited,
     /// Some of it is not.
-    NotOwn,
+    Foreign,
 }
 
 impl Call<'_> {
@@ -57,7 +57,7 @@ impl Call<'_> {
         expect: Precondition,
     ) -> Result<(), ResolvedCallError> {
         match expect {
-            Precondition::Tag(_) | Precondition::ShortTag(_) if spot.visibility() == Visibility::Blind => {
+            Precondition::Tag(_) | Precondition::ShortTag(_) if spot.visibility() == Visibility::Hidden => {
                 let own = self.check_own_file(spot)?;
                 Ok(expect.check(Some(own))?)
             }
@@ -67,27 +67,30 @@ impl Call<'_> {
 
     fn own_file_tag(&self, spot: &ResolvedPath<'_>) -> Option<VersionTag> {
         let store = spot.store();
-        if spot.is_secret || spot.displaced_content() == DisplacedContent::Scratch || !store.info().history {
+        if spot.via_hidden_symlink
+            || spot.displaced_content() == DisplacedContent::Discard
+            || !store.info().history
+        {
             return None;
         }
-        let attr = store.stat(&spot.place).ok().filter(|attr| attr.kind == NodeKind::File)?;
+        let attr = store.stat(&spot.node_path).ok().filter(|attr| attr.kind == NodeKind::File)?;
         // What the version after the one that is looked at found there.
         let mut found: Option<ContentRef> = None;
         let (mut upto, mut left) = (RevisionNumber::NOW, MAX_REVISIONS);
         loop {
             let query = RevisionQuery {
-                upto,
+                up_to: upto,
                 limit: REVISIONS_PER_QUERY,
-                at: Some(spot.place.clone()),
+                at: Some(spot.node_path.clone()),
                 ..RevisionQuery::all()
             };
             let deeds = store.revisions(&query).ok()?;
             if upto == RevisionNumber::NOW {
-                let now = deeds.now.get(&attr.node).filter(|now| now.tag == attr.tag)?;
+                let now = deeds.current.get(&attr.node).filter(|now| now.tag == attr.tag)?;
                 found = Some(now.state.as_ref()?.content.clone()?);
             }
-            let last = deeds.deeds.last()?.version;
-            for deed in &deeds.deeds {
+            let last = deeds.revisions.last()?.number;
+            for deed in &deeds.revisions {
                 let line = change_of(deed, attr.node)?;
                 // Where a program of the host has changed it in between, nothing records who did.
                 if line.after.as_ref()?.content != found {
@@ -95,26 +98,26 @@ impl Call<'_> {
                 }
                 match authorship(deed, line, self.vfs.identity()) {
                     Authorship::Own => return Some(attr.tag),
-                    Authorship::NotOwn => return None,
-                    Authorship::AsBefore => found = Some(line.before.as_ref()?.content.clone()?),
+                    Authorship::Foreign => return None,
+                    Authorship::Inherited => found = Some(line.before.as_ref()?.content.clone()?),
                 }
             }
-            left = left.checked_sub(deeds.deeds.len())?;
+            left = left.checked_sub(deeds.revisions.len())?;
             upto = RevisionNumber(last.0 - 1);
         }
     }
 
     /// Says what a change does to content, where the caller may not look: who wrote a file is found by it later.
     pub(super) fn note_prior_content(&self, spot: &ResolvedPath<'_>, leaves: PriorContent) {
-        if spot.visibility() == Visibility::Blind {
+        if spot.visibility() == Visibility::Hidden {
             self.name_by_prior_content(leaves);
         }
     }
 
     /// Calls a change of attributes by its name, where the caller may not look.
     pub(super) fn sets_attributes(&self, spot: &ResolvedPath<'_>) {
-        if spot.visibility() == Visibility::Blind {
-            self.renamed.set(Some(ATTRIBUTES));
+        if spot.visibility() == Visibility::Hidden {
+            self.operation_name.set(Some(ATTRIBUTES));
         }
     }
 
@@ -122,9 +125,9 @@ impl Call<'_> {
     pub(super) fn name_by_prior_content(&self, leaves: PriorContent) {
         let adds = APPENDING_TOOLS.contains(&&*self.tool());
         match (leaves, adds) {
-            (PriorContent::Something, false) => self.renamed.set(Some("append")),
-            (PriorContent::Nothing, true) => self.renamed.set(Some("write")),
-            (PriorContent::Something, true) | (PriorContent::Nothing, false) => {}
+            (PriorContent::MayRemain, false) => self.operation_name.set(Some("append")),
+            (PriorContent::Replaced, true) => self.operation_name.set(Some("write")),
+            (PriorContent::MayRemain, true) | (PriorContent::Replaced, false) => {}
         }
     }
 }
@@ -132,29 +135,29 @@ impl Call<'_> {
 /// The one denial, whatever is there or not.
 pub(super) fn not_own_file(spot: &ResolvedPath<'_>) -> Error {
     let workspace: VfsPath = spot.workspace.prefix().clone();
-    Error::NotYourOwn { path: spot.shown.clone(), workspace }
+    Error::NotOwnFile { path: spot.reported_path.clone(), workspace }
 }
 
 fn change_of(deed: &Revision, node: NodeId) -> Option<&NodeChange> {
-    deed.lines.iter().find(|line| line.node == node)
+    deed.changes.iter().find(|line| line.node == node)
 }
 
 fn authorship(deed: &Revision, line: &NodeChange, caller: &Identity) -> Authorship {
     let Identity { agent, thread, organization, .. } = &*deed.operation.identity;
     if (agent, thread, organization) != (&caller.agent, &caller.thread, &caller.organization) {
-        return Authorship::NotOwn;
+        return Authorship::Foreign;
     }
     let place = |state: &NodeState| (state.parent, state.name.clone());
     let tool = &*deed.operation.tool;
     match (&line.before, &line.after) {
         // Whether it was there before must not be told by what may be done with it afterwards.
-        (None, Some(_)) if APPENDING_TOOLS.contains(&tool) => Authorship::NotOwn,
+        (None, Some(_)) if APPENDING_TOOLS.contains(&tool) => Authorship::Foreign,
         (None, Some(_)) => Authorship::Own,
         // Only what is one's own, or may be read, can be moved.
         (Some(before), Some(after)) if place(before) != place(after) => Authorship::Own,
-        (Some(_), Some(_)) if APPENDING_TOOLS.contains(&tool) || tool == ATTRIBUTES => Authorship::AsBefore,
+        (Some(_), Some(_)) if APPENDING_TOOLS.contains(&tool) || tool == ATTRIBUTES => Authorship::Inherited,
         // Also where it wrote what was there already: it must not learn that its guess was right.
         (Some(_), Some(_)) => Authorship::Own,
-        (_, None) => Authorship::NotOwn,
+        (_, None) => Authorship::Foreign,
     }
 }

@@ -22,7 +22,9 @@ impl Call<'_> {
     /// The quotas that a change of this Store counts against.
     pub(super) fn quotas_for(&self, store: &dyn Store, drafts: DraftCounting) -> StoreResult<Vec<QuotaRoot>> {
         let reserved = |number: usize| match drafts {
-            DraftCounting::Counted => Usage { bytes: self.shared().drafts.reserved(number), files: 0 },
+            DraftCounting::Counted => {
+                Usage { bytes: self.shared().draft_reservations.reserved(number), files: 0 }
+            }
             DraftCounting::Ignored => Usage::default(),
         };
         let mut roots = Vec::new();
@@ -30,7 +32,10 @@ impl Call<'_> {
             let (mount, limits) = (workspace.mount(), workspace.quota());
             if !limits.is_unlimited() && same_store(&**mount.store(), store) {
                 let elsewhere = reserved(number);
-                roots.push(QuotaRoot { elsewhere, ..QuotaRoot::new(mount.path().clone(), limits) });
+                roots.push(QuotaRoot {
+                    usage_elsewhere: elsewhere,
+                    ..QuotaRoot::new(mount.path().clone(), limits)
+                });
             }
         }
         let limits = self.shared().quota;
@@ -56,7 +61,7 @@ impl Call<'_> {
         for (place, path) in others {
             elsewhere = elsewhere.plus(place.usage(path)?);
         }
-        roots.push(QuotaRoot { at, beside: here.collect(), limits, elsewhere });
+        roots.push(QuotaRoot { root: at, other_roots: here.collect(), limits, usage_elsewhere: elsewhere });
         Ok(())
     }
 }
@@ -139,5 +144,5 @@ pub(super) fn without_usage(cause: StoreError, withheld: &[QuotaLimits]) -> Stor
         // Of one file that the caller may not look at, the size is not told anyway.
         QuotaResource::FileBytes => false,
     };
-    if withheld.iter().any(is_withheld) { StoreError::AtLimit { on, allowed } } else { cause }
+    if withheld.iter().any(is_withheld) { StoreError::OverQuotaUndisclosed { on, allowed } } else { cause }
 }

@@ -15,10 +15,10 @@ impl Call<'_> {
     /// Only a move to a deeper place can do that, and only then the directory is looked through.
     pub(super) fn check_path_limits(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
         // Where nothing may be looked at, only files can be moved.
-        if to.path.depth() <= from.path.depth() || from.visibility() == Visibility::Blind {
+        if to.path.depth() <= from.path.depth() || from.visibility() == Visibility::Hidden {
             return Ok(());
         }
-        match from.store().stat(&from.place) {
+        match from.store().stat(&from.node_path) {
             Ok(attr) if attr.kind == NodeKind::Directory => {}
             // The change reports what is wrong with it.
             _ => return Ok(()),
@@ -34,7 +34,7 @@ impl Call<'_> {
             }
             if over.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        match from.store().walk(&from.place, &WalkOptions::default(), visit) {
+        match from.store().walk(&from.node_path, &WalkOptions::default(), visit) {
             Ok(()) | Err(StoreError::NotFound | StoreError::Link(_) | StoreError::NotADirectory) => {}
             Err(cause) => return Err(from.store_error(cause)),
         }

@@ -69,7 +69,7 @@ pub struct TextRead {
     /// How many lines these are.
     pub count: u64,
     /// What comes after them.
-    pub rest: Continuation,
+    pub continuation: Continuation,
     /// The file's size in bytes.
     pub size: u64,
     /// The state they are of.
@@ -79,7 +79,7 @@ pub struct TextRead {
 impl TextRead {
     /// A sentence for the reader if there is more, with how to get it.
     pub fn more(&self) -> Option<String> {
-        match self.rest {
+        match self.continuation {
             Continuation::End { .. } => None,
             Continuation::More { next } => Some(format!("There is more; read on with offset {next}.")),
             Continuation::Cut { at } => Some(format!(
@@ -99,7 +99,7 @@ impl Vfs {
     /// Attributes of what has a path, a symlink itself included.
     pub fn stat_link(&self, path: impl IntoPath) -> Result<Stat> {
         self.call("stat", [path.into_path()], |call, [path]| {
-            let look = |spot: &ResolvedPath<'_>| match spot.store().stat(&spot.place) {
+            let look = |spot: &ResolvedPath<'_>| match spot.store().stat(&spot.node_path) {
                 Err(StoreError::NotFound) if call.is_synthetic_directory(spot) => Ok(None),
                 answer => answer.map(Some),
             };
@@ -127,11 +127,11 @@ impl Vfs {
     /// A whole file.
     pub fn read(&self, path: impl IntoPath) -> Result<BytesRead> {
         self.call("read", [path.into_path()], |call, [path]| {
-            let limit = self.shared.limits.whole_read;
+            let limit = self.shared.limits.max_read_size;
             let (whole, spot) =
-                call.resolve_and_call(path, Access::Read, |spot| spot.store().read(&spot.place, limit))?;
+                call.resolve_and_call(path, Access::Read, |spot| spot.store().read(&spot.node_path, limit))?;
             call.set_bytes(whole.bytes.len() as u64);
-            self.shared.seen.record(&spot.path, whole.attr.tag);
+            self.shared.read_set.record(&spot.path, whole.attr.tag);
             let (bytes, size) = (whole.bytes, whole.attr.size);
             Ok(BytesRead { path: spot.path, bytes, size, tag: whole.attr.tag })
         })
@@ -145,9 +145,9 @@ impl Vfs {
     /// Some bytes of a file.
     pub fn read_range(&self, path: impl IntoPath, range: ByteRange) -> Result<BytesRead> {
         self.call("read_range", [path.into_path()], |call, [path]| {
-            let limit = self.shared.limits.whole_read;
+            let limit = self.shared.limits.max_read_size;
             let ((bytes, attr), spot) = call.resolve_and_call(path, Access::Read, |spot| {
-                let content = spot.store().open(&spot.place)?;
+                let content = spot.store().open(&spot.node_path)?;
                 let attr = content.attr();
                 let wanted = range.length.min(attr.size.saturating_sub(range.offset));
                 if wanted > limit {
@@ -159,7 +159,7 @@ impl Vfs {
                 Ok((bytes, attr))
             })?;
             call.set_bytes(bytes.len() as u64);
-            self.shared.seen.record(&spot.path, attr.tag);
+            self.shared.read_set.record(&spot.path, attr.tag);
             Ok(BytesRead { path: spot.path, bytes, size: attr.size, tag: attr.tag })
         })
     }
@@ -173,7 +173,7 @@ impl Vfs {
     pub fn read_link(&self, path: impl IntoPath) -> Result<String> {
         self.call("read_link", [path.into_path()], |call, [path]| {
             let (target, _) =
-                call.resolve_and_call(path, Access::Read, |spot| spot.store().read_link(&spot.place))?;
+                call.resolve_and_call(path, Access::Read, |spot| spot.store().read_link(&spot.node_path))?;
             call.set_bytes(target.len() as u64);
             Ok(String::from_utf8_lossy(&target).into_owned())
         })
@@ -183,10 +183,10 @@ impl Vfs {
     pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
         let opened = self.subcall("read", [path.into_path()], |call, [path]| {
             let (content, spot) =
-                call.resolve_and_call(path, Access::Read, |spot| spot.store().open(&spot.place))?;
+                call.resolve_and_call(path, Access::Read, |spot| spot.store().open(&spot.node_path))?;
             let lasting = call.open_audit(OpenRecording::Recorded)?;
-            self.shared.seen.record(&spot.path, content.attr().tag);
-            Ok(FileReader { content, position: 0, path: spot.path, lasting })
+            self.shared.read_set.record(&spot.path, content.attr().tag);
+            Ok(FileReader { content, position: 0, path: spot.path, audit: lasting })
         });
         opened.map(|(reader, _)| reader)
     }
@@ -196,7 +196,7 @@ impl Call<'_> {
     fn stat(&self, path: &VfsPath) -> Result<Stat> {
         let (attr, path) = self.resolve_any_and_call(
             path,
-            |spot| match spot.store().stat(&spot.place) {
+            |spot| match spot.store().stat(&spot.node_path) {
                 Ok(attr) if attr.kind == NodeKind::Symlink => Err(symlink_hit(spot)?),
                 Err(StoreError::NotFound) if self.is_synthetic_directory(spot) => Ok(None),
                 answer => answer.map(Some),
@@ -245,14 +245,14 @@ impl Call<'_> {
     fn read_lines(&self, path: &VfsPath, range: LineRange) -> Result<TextRead> {
         let first = range.offset.max(1);
         let ((lines, attr), spot) = self.resolve_and_call(path, Access::Read, |spot| -> StoreResult<_> {
-            let content = spot.store().open(&spot.place)?;
+            let content = spot.store().open(&spot.node_path)?;
             Ok((read_lines(&*content, LineRange { offset: first, ..range })?, content.attr()))
         })?;
-        if let Continuation::End { lines: total } = lines.rest
+        if let Continuation::End { lines: total } = lines.continuation
             && lines.count == 0
             && first > total.max(1)
         {
-            return Err(Error::PastTheEnd { path: spot.path, lines: total, offset: first });
+            return Err(Error::LineOutOfRange { path: spot.path, lines: total, offset: first });
         }
         let binary = |path| Error::Binary { path };
         let text = String::from_utf8(lines.bytes).map_err(|_| binary(spot.path.clone()))?;
@@ -260,13 +260,13 @@ impl Call<'_> {
             return Err(binary(spot.path));
         }
         self.set_bytes(text.len() as u64);
-        self.shared().seen.record(&spot.path, attr.tag);
+        self.shared().read_set.record(&spot.path, attr.tag);
         Ok(TextRead {
             path: spot.path,
             text,
             first,
             count: lines.count,
-            rest: lines.rest,
+            continuation: lines.continuation,
             size: attr.size,
             tag: attr.tag,
         })
@@ -283,7 +283,7 @@ pub struct FileReader {
     content: Box<dyn OpenContent>,
     position: u64,
     path: VfsPath,
-    lasting: OpenAudit,
+    audit: OpenAudit,
 }
 
 impl std::fmt::Debug for FileReader {
@@ -317,13 +317,16 @@ impl FileReader {
 impl io::Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.content.read_at(self.position, buffer);
-        self.lasting.add_read(&count, StoreError::kind);
+        self.audit.add_read(&count, StoreError::kind);
         let count = count.map_err(|cause| {
             let kind = match cause {
                 StoreError::Unavailable { .. } => io::ErrorKind::WouldBlock,
                 _ => io::ErrorKind::Other,
             };
-            io::Error::new(kind, Error::Store { path: self.path.clone(), sight: Visibility::Sees, cause })
+            io::Error::new(
+                kind,
+                Error::Store { path: self.path.clone(), visibility: Visibility::Visible, cause },
+            )
         })?;
         self.position += count as u64;
         Ok(count)

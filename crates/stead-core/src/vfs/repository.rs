@@ -41,7 +41,7 @@ impl GitName {
     /// paths. Directories count because a change makes those that are missing.
     pub(super) fn all_in(spot: &ResolvedPath<'_>) -> Vec<Self> {
         let mut parts = Vec::new();
-        let mut rest = spot.place.path.as_bytes();
+        let mut rest = spot.node_path.path.as_bytes();
         while !rest.is_empty() {
             let cut = memchr::memrchr(b'/', rest);
             let name = &rest[cut.map_or(0, |cut| cut + 1)..];
@@ -74,7 +74,7 @@ impl GitName {
 /// nothing into one that does.
 pub(super) fn check_no_repository(from: &ResolvedPath<'_>) -> StoreResult<()> {
     let mut names: HashMap<StorePath, Vec<&'static str>> = HashMap::new();
-    from.store().walk(&from.place, &WalkOptions::default(), &mut |found| {
+    from.store().walk(&from.node_path, &WalkOptions::default(), &mut |found| {
         if let Some((directory, name)) = found.path.parent_and_name()
             && let Some(name) = known_git_name(name)
         {
@@ -86,7 +86,7 @@ pub(super) fn check_no_repository(from: &ResolvedPath<'_>) -> StoreResult<()> {
         let (name, rest) = names.split_last().expect("a directory is noted with a name");
         if decide(name, |other| rest.contains(&other)) == RepositoryVerdict::Refused {
             let path = directory.child(name.as_bytes());
-            return Err(StoreError::Spared { path: escape_name(path.as_bytes()).to_string() });
+            return Err(StoreError::Protected { path: escape_name(path.as_bytes()).to_string() });
         }
     }
     Ok(())

@@ -33,10 +33,10 @@ pub(super) struct ResolvedPath<'a> {
     /// The path, as far as symlinks have been resolved.
     pub(super) path: VfsPath,
     /// The path as the caller may know it: where a symlink of a WRITE_ONLY Workspace leads is not told.
-    pub(super) shown: VfsPath,
-    pub(super) place: NodePath,
+    pub(super) reported_path: VfsPath,
+    pub(super) node_path: NodePath,
     /// Whether a symlink has led here that the caller may not read.
-    pub(super) is_secret: bool,
+    pub(super) via_hidden_symlink: bool,
 }
 
 impl<'a> ResolvedPath<'a> {
@@ -51,7 +51,7 @@ impl<'a> ResolvedPath<'a> {
 
     /// The path in the Store, where the Mount begins further in: globs have to see what leads there, too.
     pub(super) fn path_in_store(&self) -> Option<&str> {
-        if self.workspace.mount().path().is_empty() { None } else { self.place.path.as_str() }
+        if self.workspace.mount().path().is_empty() { None } else { self.node_path.path.as_str() }
     }
 
     /// Whether this is the Workspace's own directory.
@@ -61,12 +61,12 @@ impl<'a> ResolvedPath<'a> {
 
     /// Whether the caller may look at what is here.
     pub(super) fn visibility(&self) -> Visibility {
-        if self.is_secret { Visibility::Blind } else { Visibility::of(self.workspace.scope()) }
+        if self.via_hidden_symlink { Visibility::Hidden } else { Visibility::of(self.workspace.scope()) }
     }
 
     /// A Store's answer, about this path.
     pub(super) fn store_error(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.shown.clone(), sight: self.visibility(), cause }
+        Error::Store { path: self.reported_path.clone(), visibility: self.visibility(), cause }
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) enum ResolvedCallError {
     /// The Store said so.
     Store(StoreError),
     /// The door did.
-    Door(Error),
+    Vfs(Error),
 }
 
 impl ResolvedCallError {
@@ -83,7 +83,7 @@ impl ResolvedCallError {
     pub(super) fn into_error(self, spot: &ResolvedPath<'_>) -> Error {
         match self {
             ResolvedCallError::Store(cause) => spot.store_error(cause),
-            ResolvedCallError::Door(error) => error,
+            ResolvedCallError::Vfs(error) => error,
         }
     }
 }
@@ -96,14 +96,14 @@ impl From<StoreError> for ResolvedCallError {
 
 impl From<Error> for ResolvedCallError {
     fn from(error: Error) -> Self {
-        ResolvedCallError::Door(error)
+        ResolvedCallError::Vfs(error)
     }
 }
 
 /// Where a path leads.
 pub(super) enum Resolution<'a> {
     /// Into a Workspace.
-    Spot(ResolvedPath<'a>),
+    Path(ResolvedPath<'a>),
     /// To a level that is there only because Workspaces lie below it.
     Synthetic,
 }
@@ -112,29 +112,29 @@ impl<'v> Call<'v> {
     /// Routes a path and judges it. No Store is touched, but for the few names that git looks for in a repository.
     pub(super) fn route_and_authorize(&self, path: &VfsPath, access: Access) -> Result<Resolution<'v>> {
         let router = &self.shared().router;
-        let Some(Route { workspace, below }) = router.route(path) else {
+        let Some(Route { workspace, relative_path: below }) = router.route(path) else {
             if router.is_synthetic(path) && router.workspaces().next().is_some() {
                 // What lies below it is judged by itself, but a tool that asks asks here, too.
-                if self.vfs.consent.needs_approval(path, access, None) {
-                    return Err(Error::Ask { path: path.clone(), workspace: path.clone() });
+                if self.vfs.approval.needs_approval(path, access, None) {
+                    return Err(Error::ApprovalRequired { path: path.clone(), workspace: path.clone() });
                 }
                 return Ok(Resolution::Synthetic);
             }
             let workspaces = router.workspaces().map(|workspace| workspace.prefix().clone()).collect();
-            return Err(Error::Outside { path: path.clone(), workspaces });
+            return Err(Error::OutsideWorkspaces { path: path.clone(), workspaces });
         };
         if self.scope.get().is_none() {
             self.scope.set(Some(workspace.scope()));
         }
         let withheld = |barrier| {
             let workspace = workspace.prefix().clone();
-            Error::Withheld { path: path.clone(), workspace, barrier }
+            Error::BehindBarrier { path: path.clone(), workspace, barrier }
         };
-        if let Some(barrier @ Barrier::LeftOut) = workspace.barrier() {
+        if let Some(barrier @ Barrier::ExcludedFromFork) = workspace.barrier() {
             return Err(withheld(barrier));
         }
         if !workspace.scope().allows(access) {
-            return Err(Error::Scope {
+            return Err(Error::ScopeDenied {
                 path: path.clone(),
                 workspace: workspace.prefix().clone(),
                 scope: workspace.scope(),
@@ -148,11 +148,11 @@ impl<'v> Call<'v> {
         let spot = ResolvedPath {
             workspace,
             path: path.clone(),
-            shown: path.clone(),
-            place: workspace.mount().node_path(below),
-            is_secret: false,
+            reported_path: path.clone(),
+            node_path: workspace.mount().node_path(below),
+            via_hidden_symlink: false,
         };
-        let changes = matches!(access, Access::Write | Access::Take | Access::Restore);
+        let changes = matches!(access, Access::Write | Access::MoveOut | Access::Restore);
         if changes && !workspace.protect().is_empty() {
             let is_protected = |path: &str| workspace.protect().matches_path_or_ancestor(path);
             if is_protected(below) || spot.path_in_store().is_some_and(is_protected) {
@@ -162,27 +162,31 @@ impl<'v> Call<'v> {
                 self.check_repository(&spot, &part)?;
             }
         }
-        if changes && spot.visibility() == Visibility::Blind {
+        if changes && spot.visibility() == Visibility::Hidden {
             let store = workspace.mount().store();
-            let place = || (Arc::clone(store), spot.place.path.clone());
+            let place = || (Arc::clone(store), spot.node_path.path.clone());
             self.blind_at.borrow_mut().get_or_insert_with(place);
         }
         // Last, so that nobody is asked about what may not be done anyway.
-        if self.vfs.consent.needs_approval(path, access, Some(workspace)) {
-            return Err(Error::Ask { path: path.clone(), workspace: workspace.prefix().clone() });
+        if self.vfs.approval.needs_approval(path, access, Some(workspace)) {
+            return Err(Error::ApprovalRequired {
+                path: path.clone(),
+                workspace: workspace.prefix().clone(),
+            });
         }
-        Ok(Resolution::Spot(spot))
+        Ok(Resolution::Path(spot))
     }
 
     /// Refuses a change after which git would obey an agent.
     fn check_repository(&self, spot: &ResolvedPath<'_>, part: &GitName) -> Result<()> {
-        let mut made = self.git_names.borrow_mut();
+        let mut made = self.created_git_names.borrow_mut();
         let there =
             |path: StorePath| made.contains(&path) || spot.store().stat(&NodePath::from_root(path)).is_ok();
         match part.verdict(there) {
-            RepositoryVerdict::Refused => {
-                Err(Error::Repository { path: spot.path.clone(), workspace: spot.workspace.prefix().clone() })
-            }
+            RepositoryVerdict::Refused => Err(Error::GitRepository {
+                path: spot.path.clone(),
+                workspace: spot.workspace.prefix().clone(),
+            }),
             RepositoryVerdict::Allowed(free) => {
                 made.insert(part.path());
                 let store = spot.workspace.mount().store();
@@ -195,18 +199,24 @@ impl<'v> Call<'v> {
     /// The Workspace's own place, where one above it is looked through and this one has been judged.
     pub(super) fn workspace_root(&self, workspace: &'v Workspace) -> ResolvedPath<'v> {
         let (path, place) = (workspace.prefix().clone(), workspace.mount().node_path(""));
-        ResolvedPath { workspace, shown: path.clone(), path, place, is_secret: false }
+        ResolvedPath {
+            workspace,
+            reported_path: path.clone(),
+            path,
+            node_path: place,
+            via_hidden_symlink: false,
+        }
     }
 
     /// Routes a path into a Workspace and judges it.
     pub(super) fn authorize(&self, path: &VfsPath, access: Access) -> Result<ResolvedPath<'v>> {
         match self.route_and_authorize(path, access)? {
-            Resolution::Spot(spot) => Ok(spot),
+            Resolution::Path(spot) => Ok(spot),
             Resolution::Synthetic if access == Access::Read => {
                 let cause = StoreError::IsADirectory;
-                Err(Error::Store { path: path.clone(), sight: Visibility::Sees, cause })
+                Err(Error::Store { path: path.clone(), visibility: Visibility::Visible, cause })
             }
-            Resolution::Synthetic => Err(Error::OnlyLeadsThere { path: path.clone() }),
+            Resolution::Synthetic => Err(Error::SyntheticDirectory { path: path.clone() }),
         }
     }
 
@@ -227,7 +237,7 @@ impl<'v> Call<'v> {
                 Ok(value) => return Ok((value, spot)),
                 Err(ResolvedCallError::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
                 Err(ResolvedCallError::Store(cause)) => return Err(links.store_error(&spot, cause)),
-                Err(ResolvedCallError::Door(error)) => return links.mask_refusal(Err(error)),
+                Err(ResolvedCallError::Vfs(error)) => return links.mask_refusal(Err(error)),
             }
         }
     }
@@ -245,7 +255,7 @@ impl<'v> Call<'v> {
                 self.set_resolved_paths([&links.path]);
             }
             let spot = match links.mask_refusal(self.route_and_authorize(&links.path, Access::Read))? {
-                Resolution::Spot(spot) => spot,
+                Resolution::Path(spot) => spot,
                 Resolution::Synthetic => return Ok((synthetic(&links.path), links.path)),
             };
             match call(&spot) {
@@ -258,7 +268,7 @@ impl<'v> Call<'v> {
 
     /// Resolves every symlink of a path, the last component's included, without needing anything to be there.
     pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, ResolvedPath<'v>)> {
-        self.resolve_and_call(path, access, |spot| match spot.store().stat(&spot.place) {
+        self.resolve_and_call(path, access, |spot| match spot.store().stat(&spot.node_path) {
             Ok(attr) if attr.kind == NodeKind::Symlink => Err(symlink_hit(spot)?),
             Ok(attr) => Ok(Some(attr)),
             Err(StoreError::NotFound) => Ok(None),
@@ -269,77 +279,85 @@ impl<'v> Call<'v> {
 
 /// The hit that a Store would report if it had to follow the symlink at this spot.
 pub(super) fn symlink_hit(spot: &ResolvedPath<'_>) -> StoreResult<StoreError> {
-    let target = spot.store().read_link(&spot.place)?;
-    Ok(LinkHit::error_at(spot.place.path.depth(), target))
+    let target = spot.store().read_link(&spot.node_path)?;
+    Ok(LinkHit::error_at(spot.node_path.path.depth(), target))
 }
 
 /// A path on its way through symlinks.
 pub(super) struct SymlinkResolver {
-    asked: VfsPath,
+    requested: VfsPath,
     pub(super) path: VfsPath,
     hops: usize,
     /// Whether it has led through a symlink that the caller may not read.
-    is_secret: bool,
+    via_hidden_symlink: bool,
 }
 
 impl SymlinkResolver {
     pub(super) fn new(path: &VfsPath) -> Self {
-        SymlinkResolver { asked: path.clone(), path: path.clone(), hops: 0, is_secret: false }
+        SymlinkResolver { requested: path.clone(), path: path.clone(), hops: 0, via_hidden_symlink: false }
     }
 
     /// A refusal to go where a symlink leads says that, and not where it leads. Of a symlink that the caller may not read
     /// it does not even say that there is one.
     pub(super) fn mask_refusal<T>(&self, judged: Result<T>) -> Result<T> {
         match judged {
-            Err(Error::Ask { workspace, .. }) if self.is_secret => {
-                Err(Error::Ask { path: self.asked.clone(), workspace })
+            Err(Error::ApprovalRequired { workspace, .. }) if self.via_hidden_symlink => {
+                Err(Error::ApprovalRequired { path: self.requested.clone(), workspace })
             }
             Err(
-                Error::Outside { .. }
-                | Error::Scope { .. }
+                Error::OutsideWorkspaces { .. }
+                | Error::ScopeDenied { .. }
                 | Error::Protected { .. }
-                | Error::Withheld { .. }
-                | Error::HoldsWorkspace { .. }
+                | Error::BehindBarrier { .. }
+                | Error::ContainsWorkspace { .. }
                 | Error::IsWorkspace { .. }
-                | Error::OnlyLeadsThere { .. },
-            ) if self.is_secret => Err(self.hidden_error()),
-            Err(Error::Outside { .. }) if self.hops > 0 => Err(self.outside_error()),
+                | Error::SyntheticDirectory { .. },
+            ) if self.via_hidden_symlink => Err(self.hidden_error()),
+            Err(Error::OutsideWorkspaces { .. }) if self.hops > 0 => Err(self.outside_error()),
             judged => judged,
         }
     }
 
     /// A spot that this has led to, as the caller may know it.
     pub(super) fn mask_path<'a>(&self, spot: ResolvedPath<'a>) -> ResolvedPath<'a> {
-        match self.is_secret {
-            true => ResolvedPath { shown: self.asked.clone(), is_secret: true, ..spot },
+        match self.via_hidden_symlink {
+            true => ResolvedPath { reported_path: self.requested.clone(), via_hidden_symlink: true, ..spot },
             false => spot,
         }
     }
 
     /// Something stands in the way where the caller may not look.
     fn hidden_error(&self) -> Error {
-        Error::Store { path: self.asked.clone(), sight: Visibility::Blind, cause: StoreError::HostDenied }
+        Error::Store {
+            path: self.requested.clone(),
+            visibility: Visibility::Hidden,
+            cause: StoreError::HostDenied,
+        }
     }
 
     /// A Store's answer, about the path that was asked for: where a symlink on the way leads may be a path of the host.
     pub(super) fn store_error(&self, spot: &ResolvedPath<'_>, cause: StoreError) -> Error {
-        let sight = if self.is_secret { Visibility::Blind } else { spot.visibility() };
-        Error::Store { path: self.asked.clone(), sight, cause }
+        let sight = if self.via_hidden_symlink { Visibility::Hidden } else { spot.visibility() };
+        Error::Store { path: self.requested.clone(), visibility: sight, cause }
     }
 
     fn outside_error(&self) -> Error {
-        if self.is_secret { self.hidden_error() } else { Error::LeadsOutside { path: self.asked.clone() } }
+        if self.via_hidden_symlink {
+            self.hidden_error()
+        } else {
+            Error::SymlinkOutside { path: self.requested.clone() }
+        }
     }
 
     /// Goes on where the symlink leads that a Store met on the way to `spot`.
     pub(super) fn follow(&mut self, spot: &ResolvedPath<'_>, hit: &LinkHit) -> Result<()> {
         self.hops += 1;
-        self.is_secret |= !spot.workspace.scope().allows(Access::Read);
-        if self.hops > MAX_LINKS && self.is_secret {
+        self.via_hidden_symlink |= !spot.workspace.scope().allows(Access::Read);
+        if self.hops > MAX_LINKS && self.via_hidden_symlink {
             return Err(self.hidden_error());
         }
         if self.hops > MAX_LINKS {
-            return Err(Error::TooManyLinks { path: self.asked.clone() });
+            return Err(Error::TooManySymlinks { path: self.requested.clone() });
         }
         // A symlink in the Mount's own path is not the agent's to follow: it would leave the Mount.
         let mount = spot.workspace.mount().path().depth();

@@ -17,11 +17,11 @@ use crate::vfs::{IntoPath, PathEntry, Unreadable, Vfs, WalkQuery, WalkResult};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobResult {
     /// What matches, sorted by path.
-    pub found: Vec<PathEntry>,
+    pub entries: Vec<PathEntry>,
     /// Whether there is more than was asked for.
     pub truncated: bool,
     /// What could not be looked into; sorted by path.
-    pub unread: Vec<Unreadable>,
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// What a content search found.
@@ -34,7 +34,7 @@ pub struct GrepResult {
     /// Whether time ran out; what was found until then is here.
     pub timed_out: bool,
     /// What could not be looked into; sorted by path.
-    pub unread: Vec<Unreadable>,
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// The hits in one file.
@@ -61,10 +61,10 @@ impl Vfs {
                 time_limit: Duration::from_secs(10),
                 ..WalkQuery::default()
             };
-            let WalkResult { mut found, unread } = call.walk(path, &query)?;
+            let WalkResult { entries: mut found, unreadable: unread } = call.walk(path, &query)?;
             let truncated = found.len() > limit;
             found.truncate(limit);
-            Ok(GlobResult { found, truncated, unread })
+            Ok(GlobResult { entries: found, truncated, unreadable: unread })
         })
     }
 
@@ -88,24 +88,24 @@ impl Call<'_> {
             grep.include = grep.include.map(|globs| globs.with_base(&region.base));
             grep.exclude = grep.exclude.with_base(&region.base);
             grep.skip.clone_from(&region.skip);
-            grep.unread = UnreadablePaths::default();
-            grep.watch.clone_from(&self.vfs.watch);
-            let searched = region.spot.store().grep(&region.spot.place, &grep, &mut |file| {
+            grep.unreadable = UnreadablePaths::default();
+            grep.monitor.clone_from(&self.vfs.monitor);
+            let searched = region.root.store().grep(&region.root.node_path, &grep, &mut |file| {
                 best.add(region.logical_path(&file.path), file.hits.count, file.hits.lines);
                 ControlFlow::Continue(())
             });
             self.report_progress(best.results as u64, None)?;
-            region.collect_unreadable(&grep.unread, &mut unread);
+            region.collect_unreadable(&grep.unreadable, &mut unread);
             match searched {
                 // The last file may have been left half way.
                 Ok(()) => timed_out |= grep.should_stop(),
                 Err(StoreError::Unavailable { .. }) if grep.should_stop() => timed_out = true,
-                Err(StoreError::NotFound) if self.is_synthetic_directory(&region.spot) => {}
+                Err(StoreError::NotFound) if self.is_synthetic_directory(&region.root) => {}
                 Err(cause) => region.handle_error(cause, &mut unread)?,
             }
         }
         unread.sort();
-        Ok(GrepResult { timed_out, unread, ..best.finish() })
+        Ok(GrepResult { timed_out, unreadable: unread, ..best.finish() })
     }
 }
 

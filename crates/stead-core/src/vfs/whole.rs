@@ -24,7 +24,7 @@ pub(super) struct CompoundOperation {
     began: Instant,
     operation: OperationId,
     bytes: AtomicU64,
-    files: Mutex<Option<u64>>,
+    file_count: Mutex<Option<u64>>,
     /// Whether a lasting record says that it is about to change something.
     announced: AtomicBool,
     changed: AtomicBool,
@@ -53,7 +53,7 @@ impl Vfs {
         act: impl FnOnce(&Vfs) -> Result<T, E>,
     ) -> Result<T, E> {
         // Within another one it is a part of that.
-        if self.whole.is_some() {
+        if self.compound.is_some() {
             return act(self);
         }
         let path = path.into_path().map_err(Error::from);
@@ -67,13 +67,13 @@ impl Vfs {
             began: Instant::now(),
             operation,
             bytes: AtomicU64::new(0),
-            files: Mutex::new(None),
+            file_count: Mutex::new(None),
             announced: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             denied: Mutex::new(None),
         });
         let (tool, operation) = (Some(tool), Some(operation));
-        let inside = Vfs { tool, operation, whole: Some(Arc::clone(&whole)), ..self.clone() };
+        let inside = Vfs { tool, operation, compound: Some(Arc::clone(&whole)), ..self.clone() };
         // What was looked at is known even if the end is never reached.
         whole.append_record(&self.shared, AuditOutcome::Begun)?;
         let result = path.map_err(E::from).and_then(|_| act(&inside));
@@ -82,10 +82,10 @@ impl Vfs {
         if let (Some(log), Some(denied)) = (&self.shared.audit, whole.denied.lock().take())
             && outcome != AuditOutcome::Denied
         {
-            log.append(&denied).map_err(Error::Unrecorded)?;
+            log.append(&denied).map_err(Error::AuditUnavailable)?;
         }
         whole.append_record(&self.shared, outcome)?;
-        if let Some(once) = &self.once {
+        if let Some(once) = &self.single_record {
             once.mark_written();
         }
         result
@@ -93,8 +93,8 @@ impl Vfs {
 
     /// Says how many files the act was about that this door is for. Outside of one, nobody asks.
     pub fn set_file_count(&self, count: u64) {
-        if let Some(whole) = &self.whole {
-            *whole.files.lock() = Some(count);
+        if let Some(whole) = &self.compound {
+            *whole.file_count.lock() = Some(count);
         }
     }
 }
@@ -116,7 +116,7 @@ impl CompoundOperation {
             true => self.denied.lock().replace(record),
             false => Some(record),
         };
-        before.map_or(Ok(()), |record| log.append(&record).map_err(Error::Unrecorded))
+        before.map_or(Ok(()), |record| log.append(&record).map_err(Error::AuditUnavailable))
     }
 
     /// Announces that it changes something, the first time.
@@ -141,10 +141,10 @@ impl CompoundOperation {
             outcome,
             bytes: (!begun).then(|| self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0),
             dry_run: false,
-            files: *self.files.lock(),
-            took: self.began.elapsed(),
+            file_count: *self.file_count.lock(),
+            duration: self.began.elapsed(),
             operation: Some(self.operation),
-            version: None,
+            revision: None,
         }
     }
 
@@ -152,7 +152,7 @@ impl CompoundOperation {
         let Some(log) = &shared.audit else { return Ok(()) };
         match log.append(&self.audit_record(shared, outcome)) {
             // What has changed has changed, and a record says that it was about to.
-            Err(cause) if !self.changed.load(Ordering::Relaxed) => Err(Error::Unrecorded(cause)),
+            Err(cause) if !self.changed.load(Ordering::Relaxed) => Err(Error::AuditUnavailable(cause)),
             _ => Ok(()),
         }
     }

@@ -66,8 +66,8 @@ impl WriteOptions {
     pub(super) fn put_options(&self, spot: &ResolvedPath<'_>) -> PutOptions {
         let WriteOptions { expect, mode, modified, parents } = *self;
         // That a parent is missing would tell what is there.
-        let parents = if spot.visibility() == Visibility::Blind { Parents::Create } else { parents };
-        PutOptions { expect, parents, mode, modified, keep: spot.displaced_content(), at_most: None }
+        let parents = if spot.visibility() == Visibility::Hidden { Parents::Create } else { parents };
+        PutOptions { expect, parents, mode, modified, displaced: spot.displaced_content(), max_size: None }
     }
 }
 
@@ -81,7 +81,7 @@ pub struct WriteResult {
     /// The state it is in now; `None` in a WRITE_ONLY Workspace.
     pub tag: Option<VersionTag>,
     /// The version that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
-    pub version: Option<RevisionNumber>,
+    pub revision: Option<RevisionNumber>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
 }
@@ -113,9 +113,9 @@ pub struct RemoveResult {
     pub path: VfsPath,
     /// Whether the caller is told that something was there and is gone. It is not in a WRITE_ONLY Workspace: there the
     /// answer is the same whatever was there, also if it has to stay.
-    pub is_told: bool,
+    pub is_disclosed: bool,
     /// The version that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
-    pub version: Option<RevisionNumber>,
+    pub revision: Option<RevisionNumber>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
 }
@@ -123,9 +123,9 @@ pub struct RemoveResult {
 impl ResolvedPath<'_> {
     pub(super) fn displaced_content(&self) -> DisplacedContent {
         if self.workspace.scratch().matches(self.relative_path()) {
-            DisplacedContent::Scratch
+            DisplacedContent::Discard
         } else {
-            DisplacedContent::History
+            DisplacedContent::Keep
         }
     }
 
@@ -136,7 +136,7 @@ impl ResolvedPath<'_> {
         }
         let mut at = vec![self.relative_path().to_owned()];
         at.extend(self.path_in_store().map(str::to_owned));
-        Some(ProtectedNames { globs: Arc::clone(globs), at, on })
+        Some(ProtectedNames { globs: Arc::clone(globs), roots: at, side: on })
     }
 
     /// Only a directory may take a name that leads to something protected: a file or a symlink there would stand in
@@ -217,15 +217,18 @@ impl Vfs {
                 call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
                     spot.check_not_protected_ancestor()?;
                     call.check_size(bytes.len() as u64)?;
-                    let limit = call.shared().limits.file_size;
+                    let limit = call.shared().limits.max_file_size;
                     let put = PutOptions {
-                        at_most: (limit < u64::MAX).then_some(limit),
+                        max_size: (limit < u64::MAX).then_some(limit),
                         ..options.put_options(spot)
                     };
-                    let step =
-                        Step::Append { at: spot.place.clone(), content: Content::Bytes(bytes.clone()), put };
+                    let step = Step::Append {
+                        at: spot.node_path.clone(),
+                        content: Content::Bytes(bytes.clone()),
+                        options: put,
+                    };
                     call.check_own_precondition(spot, options.expect)?;
-                    call.note_prior_content(spot, PriorContent::Something);
+                    call.note_prior_content(spot, PriorContent::MayRemain);
                     let changed = call.apply_step(spot, step);
                     let (outcome, written) =
                         changed.map_err(|cause| precondition_error(spot, options.expect, cause))?;
@@ -267,8 +270,8 @@ impl Vfs {
         self.call("mkdir", [path.into_path()], |call, [path]| {
             let made = call.resolve_and_call(path, Access::Write, |spot| {
                 // That a parent is missing would tell what is there.
-                let parents = if spot.visibility() == Visibility::Blind { Parents::Create } else { parents };
-                let step = Step::Mkdir { at: spot.place.clone(), parents, mode: None };
+                let parents = if spot.visibility() == Visibility::Hidden { Parents::Create } else { parents };
+                let step = Step::Mkdir { at: spot.node_path.clone(), parents, mode: None };
                 call.apply_step(spot, step).map(|(_, written)| written)
             });
             match made {
@@ -290,7 +293,7 @@ impl Vfs {
                 call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
                     spot.check_not_protected_ancestor()?;
                     let step = Step::Symlink {
-                        at: spot.place.clone(),
+                        at: spot.node_path.clone(),
                         target: target.as_bytes().to_vec(),
                         parents: Parents::Create,
                         expect: Precondition::Absent,
@@ -311,11 +314,11 @@ impl Vfs {
         self.call("set_attributes", [path.into_path()], |call, [path]| {
             let (written, _) =
                 call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                    if spot.visibility() == Visibility::Blind {
+                    if spot.visibility() == Visibility::Hidden {
                         call.check_own_file(spot)?;
                     }
                     call.sets_attributes(spot);
-                    let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+                    let step = Step::SetAttr { at: spot.node_path.clone(), mode, modified };
                     let (outcome, written) = call.apply_step(spot, step)?;
                     call.advance_read_set(spot, &outcome);
                     Ok(written)
@@ -344,7 +347,7 @@ impl Call<'_> {
         from: &mut dyn Read,
     ) -> Result<SealedContent> {
         let failed = |cause| spot.store_error(cause);
-        let mut draft = spot.store().draft(DraftBase::Nothing).map_err(failed)?;
+        let mut draft = spot.store().draft(DraftBase::Empty).map_err(failed)?;
         let mut buffer = vec![0; 256 << 10];
         let mut size = 0;
         loop {
@@ -387,22 +390,22 @@ impl Call<'_> {
     ) -> Result<WriteResult, ResolvedCallError> {
         spot.check_not_protected_ancestor()?;
         self.check_size(content.size())?;
-        let VfsShared { seen, lost_updates, .. } = self.shared();
+        let VfsShared { read_set: seen, lost_updates, .. } = self.shared();
         let guard = match (options.expect, lost_updates) {
             // Whoever may not look could never look again.
-            (Precondition::Any, LostUpdates::Refuse) if spot.visibility() == Visibility::Sees => {
+            (Precondition::Any, LostUpdates::Refuse) if spot.visibility() == Visibility::Visible => {
                 seen.last_read_tag(&spot.path)
             }
             _ => None,
         };
         let expect = guard.map_or(options.expect, Precondition::TagOrAbsent);
         let put = PutOptions { expect, ..options.put_options(spot) };
-        let step = Step::Write { at: spot.place.clone(), content, put };
+        let step = Step::Write { at: spot.node_path.clone(), content, options: put };
         self.check_own_precondition(spot, options.expect)?;
-        self.note_prior_content(spot, PriorContent::Nothing);
+        self.note_prior_content(spot, PriorContent::Replaced);
         let (outcome, written) = match self.apply_step(spot, step) {
             Err(StoreError::Conflict) if guard.is_some() => {
-                return Err(Error::ReadAgain { path: spot.path.clone() }.into());
+                return Err(Error::LostUpdate { path: spot.path.clone() }.into());
             }
             answer => answer.map_err(|cause| precondition_error(spot, options.expect, cause))?,
         };
@@ -413,7 +416,7 @@ impl Call<'_> {
     }
 
     pub(super) fn check_size(&self, size: u64) -> Result<(), StoreError> {
-        let limit = self.shared().limits.file_size;
+        let limit = self.shared().limits.max_file_size;
         if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
     }
 
@@ -422,21 +425,25 @@ impl Call<'_> {
             self.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
                 let mut expect = if_match.map_or(Precondition::Any, Precondition::from);
                 self.check_own_precondition(spot, expect)?;
-                if spot.visibility() == Visibility::Blind {
+                if spot.visibility() == Visibility::Hidden {
                     expect = Precondition::Tag(self.check_own_file(spot)?);
-                    self.note_prior_content(spot, PriorContent::Nothing);
+                    self.note_prior_content(spot, PriorContent::Replaced);
                 }
                 let VfsShared { limits, quota, .. } = self.shared();
                 let edit = edit
                     .clone()
-                    .with_max_size(limits.file_size)
+                    .with_max_size(limits.max_file_size)
                     .with_quota(*quota)
                     .with_quota(spot.workspace.quota());
                 // What is not there, or is no file, the Store refuses by itself.
-                let size = spot.store().stat(&spot.place).map_or(0, |attr| attr.size);
+                let size = spot.store().stat(&spot.node_path).map_or(0, |attr| attr.size);
                 let _memory = self.reserve(edit.memory_needed(size))?;
-                let step =
-                    Step::Edit { at: spot.place.clone(), edit, expect, keep: spot.displaced_content() };
+                let step = Step::Edit {
+                    at: spot.node_path.clone(),
+                    edit,
+                    expect,
+                    displaced: spot.displaced_content(),
+                };
                 let changed = self.apply_step(spot, step);
                 let (outcome, written) = changed.map_err(|cause| precondition_error(spot, expect, cause))?;
                 self.advance_read_set(spot, &outcome);
@@ -447,7 +454,7 @@ impl Call<'_> {
 
     fn advance_read_set(&self, spot: &ResolvedPath<'_>, outcome: &StepOutcome) {
         if let Some(attr) = outcome.attr {
-            self.shared().seen.advance(&spot.path, outcome.before, attr.tag);
+            self.shared().read_set.advance(&spot.path, outcome.before, attr.tag);
         }
     }
 
@@ -457,12 +464,12 @@ impl Call<'_> {
             self.check_movable(spot)?;
             self.check_own_precondition(spot, expect)?;
             let step = Step::Remove {
-                at: spot.place.clone(),
+                at: spot.node_path.clone(),
                 subtree,
                 expect,
-                missing: if options.force { IfMissing::Fine } else { IfMissing::Fails },
-                spare: spot.protected_names(Side::From),
-                keep: spot.displaced_content(),
+                if_missing: if options.force { IfMissing::Ignore } else { IfMissing::Fail },
+                protected: spot.protected_names(Side::From),
+                displaced: spot.displaced_content(),
             };
             Ok(self.apply_step(spot, step).map_err(|cause| precondition_error(spot, expect, cause))?.1)
         });
@@ -470,18 +477,18 @@ impl Call<'_> {
             Err(error) if expect == Precondition::Any && error.reveals_existence() => {
                 (self.undisclosed_result(path)?, false)
             }
-            removed => removed.map(|(written, spot)| (written, spot.visibility() == Visibility::Sees))?,
+            removed => removed.map(|(written, spot)| (written, spot.visibility() == Visibility::Visible))?,
         };
-        let WriteResult { path, version, operation, .. } = written;
-        Ok(RemoveResult { path, is_told, version, operation })
+        let WriteResult { path, revision: version, operation, .. } = written;
+        Ok(RemoveResult { path, is_disclosed: is_told, revision: version, operation })
     }
 
     /// The answer where the caller may not know what was there, and whether something was done.
     fn undisclosed_result(&self, path: &VfsPath) -> Result<WriteResult> {
-        let failed = |cause| Error::Store { path: path.clone(), sight: Visibility::Blind, cause };
+        let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Hidden, cause };
         self.apply_nothing(SyncPolicy::Now).map_err(failed)?;
         let operation = self.operation();
-        Ok(WriteResult { path: path.clone(), created: None, tag: None, version: None, operation })
+        Ok(WriteResult { path: path.clone(), created: None, tag: None, revision: None, operation })
     }
 
     /// A Workspace, and a directory that holds one, stay where they are.
@@ -495,7 +502,7 @@ impl Call<'_> {
     pub(super) fn check_contains_no_workspace(&self, spot: &ResolvedPath<'_>) -> Result<()> {
         match self.shared().router.nested(&spot.path).next() {
             Some(nested) => {
-                Err(Error::HoldsWorkspace { path: spot.path.clone(), nested: nested.prefix().clone() })
+                Err(Error::ContainsWorkspace { path: spot.path.clone(), nested: nested.prefix().clone() })
             }
             None => Ok(()),
         }
@@ -507,11 +514,11 @@ impl Call<'_> {
         spot: &ResolvedPath<'_>,
         step: Step,
     ) -> Result<(StepOutcome, WriteResult), StoreError> {
-        let applied = self.apply(spot.store(), vec![step], ChangeStage::Last)?;
+        let applied = self.apply(spot.store(), vec![step], ChangeStage::Final)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
         Ok((
             outcome,
-            write_result(spot.shown.clone(), spot.visibility(), &outcome, &applied, self.operation()),
+            write_result(spot.reported_path.clone(), spot.visibility(), &outcome, &applied, self.operation()),
         ))
     }
 }
@@ -524,12 +531,12 @@ pub(super) fn write_result(
     operation: OperationId,
 ) -> WriteResult {
     match sight {
-        Visibility::Sees => {
+        Visibility::Visible => {
             let tag = outcome.attr.map(|attr| attr.tag);
-            WriteResult { path, created: Some(outcome.created), tag, version: applied.version, operation }
+            WriteResult { path, created: Some(outcome.created), tag, revision: applied.revision, operation }
         }
         // A tag and a version tell what is new from what was there before.
-        Visibility::Blind => WriteResult { path, created: None, tag: None, version: None, operation },
+        Visibility::Hidden => WriteResult { path, created: None, tag: None, revision: None, operation },
     }
 }
 
@@ -538,7 +545,7 @@ pub(super) fn write_result(
 fn precondition_error(spot: &ResolvedPath<'_>, expect: Precondition, cause: StoreError) -> ResolvedCallError {
     match expect {
         Precondition::Tag(_) | Precondition::ShortTag(_)
-            if spot.visibility() == Visibility::Blind && is_changed_meanwhile(&cause) =>
+            if spot.visibility() == Visibility::Hidden && is_changed_meanwhile(&cause) =>
         {
             not_own_file(spot).into()
         }

@@ -22,26 +22,26 @@ pub(crate) struct PageCache {
     /// Whether the kernel may have pages at all.
     has_pages: AtomicBool,
     /// How many writes past the kernel's pages are being made.
-    direct: AtomicUsize,
+    direct_writes: AtomicUsize,
     /// Whether `doubt` has something to be asked for.
-    is_doubtful: AtomicBool,
-    doubt: Mutex<ReadTracker>,
+    is_tracking: AtomicBool,
+    tracker: Mutex<ReadTracker>,
 }
 
 #[derive(Debug, Default)]
 struct ReadTracker {
     /// How many droppings are under way.
-    dropping: usize,
+    invalidations: usize,
     /// What was read since the last dropping began, until the first write after its end.
-    read: Option<Vec<Range<u64>>>,
+    reads: Option<Vec<Range<u64>>>,
 }
 
 impl PageCache {
     /// A stretch is about to be read into the kernel's pages.
     pub(crate) fn note_read(&self, stretch: Range<u64>) {
         self.has_pages.store(true, Ordering::SeqCst);
-        if self.is_doubtful.load(Ordering::SeqCst)
-            && let Some(read) = &mut self.doubt.lock().read
+        if self.is_tracking.load(Ordering::SeqCst)
+            && let Some(read) = &mut self.tracker.lock().reads
         {
             merge_range(read, stretch);
         }
@@ -50,40 +50,40 @@ impl PageCache {
     /// A stretch was written that the kernel has in its pages. Whether it has to drop them again.
     pub(crate) fn note_write(&self, stretch: &Range<u64>) -> bool {
         self.has_pages.store(true, Ordering::SeqCst);
-        if !self.is_doubtful.load(Ordering::SeqCst) {
+        if !self.is_tracking.load(Ordering::SeqCst) {
             return false;
         }
-        let mut doubt = self.doubt.lock();
+        let mut doubt = self.tracker.lock();
         let touches = |read: &Range<u64>| {
             read.start < stretch.end.next_multiple_of(PAGE_SIZE)
                 && stretch.start / PAGE_SIZE * PAGE_SIZE < read.end
         };
-        let is_stale = doubt.read.iter().flatten().any(touches);
+        let is_stale = doubt.reads.iter().flatten().any(touches);
         self.stop_tracking(&mut doubt);
         is_stale
     }
 
     /// The kernel lets nobody write now: what is written from now on is copied after all droppings that are over.
     pub(crate) fn note_no_writers(&self) {
-        if self.is_doubtful.load(Ordering::SeqCst) {
-            self.stop_tracking(&mut self.doubt.lock());
+        if self.is_tracking.load(Ordering::SeqCst) {
+            self.stop_tracking(&mut self.tracker.lock());
         }
     }
 
     fn stop_tracking(&self, doubt: &mut ReadTracker) {
-        if doubt.dropping == 0 {
-            doubt.read = None;
-            self.is_doubtful.store(false, Ordering::SeqCst);
+        if doubt.invalidations == 0 {
+            doubt.reads = None;
+            self.is_tracking.store(false, Ordering::SeqCst);
         }
     }
 
     /// The kernel is made to drop pages, for as long as the value is held.
     pub(crate) fn begin_invalidation(&self, writes: ConcurrentWrites) -> InvalidationGuard<'_> {
-        let mut doubt = self.doubt.lock();
-        doubt.dropping += 1;
-        if writes == ConcurrentWrites::MayBeUnderWay {
-            doubt.read.get_or_insert_default();
-            self.is_doubtful.store(true, Ordering::SeqCst);
+        let mut doubt = self.tracker.lock();
+        doubt.invalidations += 1;
+        if writes == ConcurrentWrites::Possible {
+            doubt.reads.get_or_insert_default();
+            self.is_tracking.store(true, Ordering::SeqCst);
         }
         // What is read from here on counts again.
         self.has_pages.store(false, Ordering::SeqCst);
@@ -92,18 +92,18 @@ impl PageCache {
 
     /// Something is written past the kernel's pages, until the value is dropped.
     pub(crate) fn begin_direct_write(self: &Arc<Self>) -> DirectWriteGuard {
-        self.direct.fetch_add(1, Ordering::SeqCst);
+        self.direct_writes.fetch_add(1, Ordering::SeqCst);
         DirectWriteGuard(Arc::clone(self))
     }
 
     /// Whether the kernel may have pages that lack what is being written past them.
     pub(crate) fn lacks_direct_writes(&self) -> bool {
-        self.direct.load(Ordering::SeqCst) > 0 && self.has_pages()
+        self.direct_writes.load(Ordering::SeqCst) > 0 && self.has_pages()
     }
 
     /// Whether the kernel may have pages at all.
     pub(crate) fn has_pages(&self) -> bool {
-        self.has_pages.load(Ordering::SeqCst) || self.doubt.lock().dropping > 0
+        self.has_pages.load(Ordering::SeqCst) || self.tracker.lock().invalidations > 0
     }
 }
 
@@ -111,9 +111,9 @@ impl PageCache {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConcurrentWrites {
     /// They may.
-    MayBeUnderWay,
+    Possible,
     /// The kernel lets nobody write meanwhile.
-    Wait,
+    Blocked,
 }
 
 /// The kernel is made to drop pages.
@@ -122,7 +122,7 @@ pub(crate) struct InvalidationGuard<'a>(&'a PageCache);
 
 impl Drop for InvalidationGuard<'_> {
     fn drop(&mut self) {
-        self.0.doubt.lock().dropping -= 1;
+        self.0.tracker.lock().invalidations -= 1;
     }
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct DirectWriteGuard(Arc<PageCache>);
 
 impl Drop for DirectWriteGuard {
     fn drop(&mut self) {
-        self.0.direct.fetch_sub(1, Ordering::SeqCst);
+        self.0.direct_writes.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -162,14 +162,14 @@ mod tests {
         let cache = PageCache::default();
         cache.note_read(0..4096);
         assert!(!cache.note_write(&(100..200)), "nothing was dropped");
-        drop(cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay));
+        drop(cache.begin_invalidation(ConcurrentWrites::Possible));
         assert!(!cache.has_pages());
         cache.note_read(0..4096);
         cache.note_read(40_960..45_056);
         assert!(cache.has_pages());
         assert!(cache.note_write(&(4_000..5_000)));
         assert!(!cache.note_write(&(100..200)), "it was copied after the dropping");
-        drop(cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay));
+        drop(cache.begin_invalidation(ConcurrentWrites::Possible));
         cache.note_read(0..4096);
         assert!(!cache.note_write(&(4_096..5_000)), "another page");
     }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn writes_during_a_dropping_settle_nothing() {
         let cache = PageCache::default();
-        let dropping = cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay);
+        let dropping = cache.begin_invalidation(ConcurrentWrites::Possible);
         cache.note_read(0..4096);
         assert!(cache.note_write(&(0..10)));
         assert!(cache.note_write(&(0..10)), "it may have been copied before the page went");
@@ -189,10 +189,10 @@ mod tests {
     #[test]
     fn nothing_is_in_doubt_where_the_kernel_lets_nobody_write() {
         let cache = PageCache::default();
-        drop(cache.begin_invalidation(ConcurrentWrites::Wait));
+        drop(cache.begin_invalidation(ConcurrentWrites::Blocked));
         cache.note_read(0..4096);
         assert!(!cache.note_write(&(0..10)));
-        drop(cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay));
+        drop(cache.begin_invalidation(ConcurrentWrites::Possible));
         cache.note_read(0..4096);
         cache.note_no_writers();
         assert!(!cache.note_write(&(0..10)));
@@ -201,11 +201,11 @@ mod tests {
     #[test]
     fn many_stretches_become_one() {
         let cache = PageCache::default();
-        drop(cache.begin_invalidation(ConcurrentWrites::MayBeUnderWay));
+        drop(cache.begin_invalidation(ConcurrentWrites::Possible));
         for page in (0..1_000).step_by(2) {
             cache.note_read(page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
         }
-        assert!(cache.doubt.lock().read.as_ref().unwrap().len() <= MAX_RANGES);
+        assert!(cache.tracker.lock().reads.as_ref().unwrap().len() <= MAX_RANGES);
         assert!(cache.note_write(&(998 * PAGE_SIZE..998 * PAGE_SIZE + 1)));
     }
 }

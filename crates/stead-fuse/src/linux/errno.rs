@@ -10,35 +10,35 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::Path(
             PathError::ComponentTooLong { .. } | PathError::TooLong { .. } | PathError::TooDeep { .. },
         ) => Errno::ENAMETOOLONG,
-        Error::Path(PathError::NotText(_)) => Errno::EILSEQ,
-        Error::Scope { scope: AccessScope::ReadOnly, access: Access::Write, .. } => Errno::EROFS,
-        Error::Protected { .. } | Error::Repository { .. } | Error::NotOffered(_) => Errno::EPERM,
-        Error::Outside { .. }
-        | Error::Scope { .. }
-        | Error::Ask { .. }
-        | Error::Withheld { .. }
-        | Error::NotYourOwn { .. }
-        | Error::LeadsOutside { .. }
-        | Error::OnlyLeadsThere { .. } => Errno::EACCES,
-        Error::TooManyLinks { .. } => Errno::ELOOP,
-        Error::HoldsWorkspace { .. } | Error::IsWorkspace { .. } => Errno::EBUSY,
-        Error::OtherWorkspace { .. } => Errno::EXDEV,
-        Error::ReadAgain { .. } => Errno::ESTALE,
-        Error::NoHistory(_) => Errno::ENOENT,
+        Error::Path(PathError::NotUtf8(_)) => Errno::EILSEQ,
+        Error::ScopeDenied { scope: AccessScope::ReadOnly, access: Access::Write, .. } => Errno::EROFS,
+        Error::Protected { .. } | Error::GitRepository { .. } | Error::ToolNotOffered(_) => Errno::EPERM,
+        Error::OutsideWorkspaces { .. }
+        | Error::ScopeDenied { .. }
+        | Error::ApprovalRequired { .. }
+        | Error::BehindBarrier { .. }
+        | Error::NotOwnFile { .. }
+        | Error::SymlinkOutside { .. }
+        | Error::SyntheticDirectory { .. } => Errno::EACCES,
+        Error::TooManySymlinks { .. } => Errno::ELOOP,
+        Error::ContainsWorkspace { .. } | Error::IsWorkspace { .. } => Errno::EBUSY,
+        Error::AcrossWorkspaces { .. } => Errno::EXDEV,
+        Error::LostUpdate { .. } => Errno::ESTALE,
+        Error::NotInHistory(_) => Errno::ENOENT,
         Error::Binary { .. } => Errno::EOPNOTSUPP,
-        Error::Unrecorded(StoreError::NoSpace) => Errno::ENOSPC,
-        Error::Unrecorded(_) | Error::Garbled { .. } => Errno::EIO,
+        Error::AuditUnavailable(StoreError::NoSpace) => Errno::ENOSPC,
+        Error::AuditUnavailable(_) | Error::CopyMismatch { .. } => Errno::EIO,
         Error::Stopped(_) => Errno::EINTR,
         Error::Path(_)
         | Error::Edit(_)
         | Error::Pattern(_)
         | Error::Glob(_)
-        | Error::PastTheEnd { .. }
+        | Error::LineOutOfRange { .. }
         | Error::Invalid(_) => Errno::EINVAL,
-        Error::Partly { cause, .. } => errno(cause),
+        Error::PartiallyApplied { cause, .. } => errno(cause),
         // Where nothing may be looked at, what is in the way is not told.
         Error::Store {
-            sight: Visibility::Blind,
+            visibility: Visibility::Hidden,
             cause:
                 StoreError::NotADirectory
                 | StoreError::IsADirectory
@@ -61,9 +61,9 @@ pub(crate) fn store_errno(cause: &StoreError) -> Errno {
         // Another is there by now: the host looks again, and asks again.
         StoreError::Conflict | StoreError::Link(_) | StoreError::Expired(_) => Errno::ESTALE,
         StoreError::Special(_) => Errno::ENXIO,
-        StoreError::Spared { .. } | StoreError::NotFree { .. } => Errno::EPERM,
+        StoreError::Protected { .. } | StoreError::NameTaken { .. } => Errno::EPERM,
         StoreError::TooLarge { .. } => Errno::EFBIG,
-        StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => Errno::EDQUOT,
+        StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => Errno::EDQUOT,
         StoreError::NoSpace => Errno::ENOSPC,
         StoreError::HostDenied => Errno::EACCES,
         StoreError::Unsupported(_) => Errno::EOPNOTSUPP,
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn a_full_disk_has_one_number_whether_the_file_or_its_record_finds_no_room() {
         let path = stead_core::VfsPath::root();
-        let sight = stead_core::Visibility::Sees;
-        let written = Error::Store { path, sight, cause: StoreError::NoSpace };
-        for error in [written, Error::Unrecorded(StoreError::NoSpace)] {
+        let sight = stead_core::Visibility::Visible;
+        let written = Error::Store { path, visibility: sight, cause: StoreError::NoSpace };
+        for error in [written, Error::AuditUnavailable(StoreError::NoSpace)] {
             assert_eq!((errno(&error), error.kind().code()), (Errno::ENOSPC, "quota"));
         }
     }

@@ -27,7 +27,7 @@ struct FollowedStore {
     workspaces: Vec<usize>,
     cursor: Option<RevisionNumber>,
     /// What the kernel did not know when it was told: an answer that tells it may have been on the way.
-    missed: Vec<Invalidation>,
+    retries: Vec<Invalidation>,
 }
 
 /// What the kernel is told.
@@ -55,17 +55,17 @@ pub(crate) struct FeedCursors(Vec<FollowedStore>);
 
 impl FeedCursors {
     pub(crate) fn take(mounting: &FuseAdapter) -> Self {
-        mounting.door.track_own_revisions();
+        mounting.node_api.track_own_revisions();
         let mut followed: Vec<FollowedStore> = Vec::new();
-        for workspace in 0..mounting.door.workspaces().len() {
-            let store = mounting.door.store(workspace);
+        for workspace in 0..mounting.node_api.workspaces().len() {
+            let store = mounting.node_api.store(workspace);
             match followed.iter_mut().find(|known| Arc::ptr_eq(&known.store, store)) {
                 Some(known) => known.workspaces.push(workspace),
                 None if store.info().feed => followed.push(FollowedStore {
                     store: Arc::clone(store),
                     workspaces: vec![workspace],
                     cursor: store.changes_since(None, 1).ok().map(|feed| feed.cursor),
-                    missed: Vec::new(),
+                    retries: Vec::new(),
                 }),
                 None => {}
             }
@@ -97,7 +97,7 @@ pub(crate) fn follow(
 impl FollowedStore {
     fn poll(&mut self, mounting: &FuseAdapter, notifier: &Notifier) {
         // By now it has come, or never will.
-        for told in std::mem::take(&mut self.missed) {
+        for told in std::mem::take(&mut self.retries) {
             told.send(notifier);
         }
         loop {
@@ -108,7 +108,7 @@ impl FollowedStore {
             if feed.changes.is_empty() {
                 return;
             }
-            let others = mounting.door.foreign_changes(&*self.store, feed);
+            let others = mounting.node_api.foreign_changes(&*self.store, feed);
             if !others.is_empty() {
                 mounting.note_foreign_change();
             }
@@ -131,7 +131,7 @@ impl FollowedStore {
         changed: &FeedEntry,
     ) {
         let inodes = &mounting.inodes;
-        match changed.what {
+        match changed.kind {
             ChangeKind::Written | ChangeKind::Attributes => {
                 let Some(ino) = inodes.ino_of(workspace, changed.node) else { return };
                 let now = self.store.stat(&NodePath::of_node(changed.node)).ok().map(|attr| attr.tag);
@@ -140,7 +140,7 @@ impl FollowedStore {
                     mounting.invalidate_content(INodeNo(ino), now);
                 } else {
                     // Also where the kernel was told already: of two answers at once it may have taken the older one.
-                    mounting.door.refresh(workspace, changed.node);
+                    mounting.node_api.refresh(workspace, changed.node);
                     self.send_or_retry(notifier, Invalidation::Inode(INodeNo(ino)));
                 }
             }
@@ -172,7 +172,7 @@ impl FollowedStore {
 
     fn send_or_retry(&mut self, notifier: &Notifier, told: Invalidation) {
         if !told.send(notifier) {
-            self.missed.push(told);
+            self.retries.push(told);
         }
     }
 }

@@ -18,14 +18,14 @@ pub(crate) struct OpenedFile {
     pub(crate) ino: u64,
     pub(crate) file: OpenFile,
     /// Whether it was opened for writing.
-    pub(crate) writes: bool,
+    pub(crate) is_writable: bool,
     /// Whether everything is written at the end.
-    pub(crate) appends: bool,
+    pub(crate) is_append: bool,
     /// Whether it is read and written past the kernel's pages.
     pub(crate) is_direct: bool,
     /// What the kernel may have of its content.
     pub(crate) pages: Arc<PageCache>,
-    pub(crate) users: UsingThreads,
+    pub(crate) using_threads: UsingThreads,
     /// Whether something was written through it that it has not made a change of.
     pub(crate) is_unfinished: AtomicBool,
 }
@@ -98,7 +98,7 @@ fn process_of(thread: u32) -> Option<u32> {
 /// A directory that a program reads.
 #[derive(Debug, Default)]
 pub(crate) struct OpenedDirectory {
-    pub(crate) read: Mutex<DirectoryBuffer>,
+    pub(crate) buffer: Mutex<DirectoryBuffer>,
 }
 
 /// What was read of a directory. A program may go back to any entry that it has seen.
@@ -108,21 +108,21 @@ pub(crate) struct DirectoryBuffer {
     /// Where to go on, if there is more.
     pub(crate) next: Option<Name>,
     /// How much had changed when it was read, and when that was.
-    pub(crate) changes: u64,
-    pub(crate) since: Option<Instant>,
+    pub(crate) change_count: u64,
+    pub(crate) read_at: Option<Instant>,
 }
 
 /// All that is open.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
-    last: AtomicU64,
+    last_handle: AtomicU64,
     files: RwLock<HashMap<u64, Arc<OpenedFile>>>,
     directories: RwLock<HashMap<u64, Arc<OpenedDirectory>>>,
 }
 
 impl Handles {
     fn next_handle(&self) -> u64 {
-        self.last.fetch_add(1, Ordering::Relaxed) + 1
+        self.last_handle.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn add_file(&self, file: OpenedFile) -> u64 {

@@ -30,7 +30,7 @@ const SHARED_WINDOW: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum InodeKey {
     /// A directory that is there because of the Workspaces. It never moves.
-    Level(VfsPath),
+    Synthetic(VfsPath),
     /// A node in a Workspace.
     Node(usize, NodeId),
 }
@@ -44,25 +44,25 @@ struct Inode {
     node: Option<NodeId>,
     is_directory: bool,
     /// Where it is: a name in a directory. Nowhere, once that name was removed.
-    place: Option<(u64, Name)>,
+    location: Option<(u64, Name)>,
     /// Whether another has moved it to where the kernel has not found it yet.
-    lost: bool,
+    is_moved: bool,
     /// Whether it was removed. A host gives its node to something else then, while the kernel may still know this.
-    ended: bool,
+    is_removed: bool,
     /// When it was made, where that is known: it tells it from another that has its node.
     created: Option<Timestamp>,
     /// How deep below the top it has been at the least, as far as the kernel may know it.
-    least: usize,
+    min_depth: usize,
     /// How often the kernel has been told of it.
     lookups: u64,
     /// How many others have a name in it.
-    kids: usize,
+    child_count: usize,
     /// The state whose content the kernel may have.
-    cached: Option<VersionTag>,
+    cached_tag: Option<VersionTag>,
     /// What it may have of that.
     pages: Arc<PageCache>,
     /// When it was last found to have been changed elsewhere, or was written past the kernel's pages.
-    elsewhere: Option<Instant>,
+    changed_elsewhere_at: Option<Instant>,
     /// What a directory was when the kernel was last told all its names, and when that was.
     listed: Option<(DirectoryState, Instant)>,
 }
@@ -75,16 +75,16 @@ impl Inode {
             workspace: looked.workspace,
             node: looked.node,
             is_directory: looked.attr.kind == NodeKind::Directory,
-            place: None,
-            lost: false,
-            ended: false,
+            location: None,
+            is_moved: false,
+            is_removed: false,
             created: looked.attr.created,
-            least: looked.path.depth(),
+            min_depth: looked.path.depth(),
             lookups: 0,
-            kids: 0,
-            cached: None,
+            child_count: 0,
+            cached_tag: None,
             pages: Arc::default(),
-            elsewhere: None,
+            changed_elsewhere_at: None,
             listed: None,
         }
     }
@@ -108,9 +108,9 @@ struct InodeTable {
     by_key: HashMap<InodeKey, u64>,
     /// Who has which name in which directory.
     names: HashMap<(u64, Name), u64>,
-    in_turn: u64,
+    last_sequential: u64,
     /// The numbers of all levels.
-    levels: Vec<u64>,
+    synthetic_inos: Vec<u64>,
 }
 
 /// A node that the kernel does not know any more.
@@ -123,10 +123,10 @@ impl Inodes {
             inodes: HashMap::new(),
             by_key: HashMap::new(),
             names: HashMap::new(),
-            in_turn: 0,
-            levels: vec![ROOT_INO],
+            last_sequential: 0,
+            synthetic_inos: vec![ROOT_INO],
         };
-        let key = InodeKey::Level(top.path.clone());
+        let key = InodeKey::Synthetic(top.path.clone());
         let inode = Inode { lookups: 1, ..Inode::new(&key, top) };
         table.inodes.insert(ROOT_INO, inode);
         table.by_key.insert(key, ROOT_INO);
@@ -137,15 +137,15 @@ impl Inodes {
     pub(crate) fn record_found(&self, parent: u64, name: &Name, looked: &Lookup, told: bool) -> u64 {
         let mut table = self.0.lock();
         let table = &mut *table;
-        let key = match (looked.is_level, looked.workspace, looked.node) {
+        let key = match (looked.is_synthetic, looked.workspace, looked.node) {
             (false, Some(workspace), Some(node)) => InodeKey::Node(workspace, node),
-            _ => InodeKey::Level(looked.path.clone()),
+            _ => InodeKey::Synthetic(looked.path.clone()),
         };
         let known = table.by_key.get(&key).copied();
         if let Some(ino) = known.filter(|_| told) {
             table.retire_if_reused(ino, looked.attr.created);
         }
-        let has_ended = known.is_some_and(|ino| table.inodes.get(&ino).is_some_and(|inode| inode.ended));
+        let has_ended = known.is_some_and(|ino| table.inodes.get(&ino).is_some_and(|inode| inode.is_removed));
         let ino = match known {
             // A listing may be older than what is known of it.
             Some(ino) if !told => return ino,
@@ -155,7 +155,7 @@ impl Inodes {
                     return table.new_ino(&key);
                 }
                 // A node's own number would tell a new file from one that was there before.
-                let is_hidden = looked.is_blind && matches!(key, InodeKey::Node(..));
+                let is_hidden = looked.is_hidden && matches!(key, InodeKey::Node(..));
                 let mut ino =
                     if has_ended || is_hidden { table.next_sequential() } else { table.new_ino(&key) };
                 if table.inodes.contains_key(&ino) {
@@ -200,7 +200,7 @@ impl Inodes {
     pub(crate) fn node(&self, ino: u64) -> Option<(usize, NodeId)> {
         match self.0.lock().inodes.get(&ino)?.key {
             InodeKey::Node(workspace, node) => Some((workspace, node)),
-            InodeKey::Level(_) => None,
+            InodeKey::Synthetic(_) => None,
         }
     }
 
@@ -212,25 +212,29 @@ impl Inodes {
             // Every Store counts its nodes from one.
             found == Some((Some(workspace), Some(node)))
         };
-        let by_level = || table.levels.iter().find(is_level).copied();
+        let by_level = || table.synthetic_inos.iter().find(is_level).copied();
         table.by_key.get(&InodeKey::Node(workspace, node)).copied().or_else(by_level)
     }
 
     /// The directory that something has its name in; the top is in itself.
     pub(crate) fn parent(&self, ino: u64) -> u64 {
         let table = self.0.lock();
-        table.inodes.get(&ino).and_then(|inode| inode.place.as_ref()).map_or(ROOT_INO, |(parent, _)| *parent)
+        table
+            .inodes
+            .get(&ino)
+            .and_then(|inode| inode.location.as_ref())
+            .map_or(ROOT_INO, |(parent, _)| *parent)
     }
 
     /// Whether whoever wants something that is nowhere should look again: another has moved it, or its name belongs to
     /// something else by now. A directory that was removed is gone.
     pub(crate) fn should_look_up_again(&self, ino: u64) -> bool {
-        self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.lost || !inode.is_directory)
+        self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.is_moved || !inode.is_directory)
     }
 
     /// Whether something was removed through this mount: the kernel knows that it has no name.
     pub(crate) fn is_removed(&self, ino: u64) -> bool {
-        self.0.lock().inodes.get(&ino).is_some_and(|inode| inode.ended)
+        self.0.lock().inodes.get(&ino).is_some_and(|inode| inode.is_removed)
     }
 
     /// How many directories up from something are surely still inside, wherever the kernel takes it to be.
@@ -241,8 +245,8 @@ impl Inodes {
         let table = self.0.lock();
         let (mut least, mut below, mut at) = (usize::MAX, 0, ino);
         while let Some(inode) = table.inodes.get(&at) {
-            least = least.min(inode.least + below);
-            let Some((parent, _)) = &inode.place else { break };
+            least = least.min(inode.min_depth + below);
+            let Some((parent, _)) = &inode.location else { break };
             (at, below) = (*parent, below + 1);
         }
         // Its own name is none of them.
@@ -282,9 +286,9 @@ impl Inodes {
     pub(crate) fn mark_moved(&self, ino: u64) {
         let mut table = self.0.lock();
         if let Some(inode) = table.inodes.get_mut(&ino) {
-            inode.lost = true;
+            inode.is_moved = true;
         }
-        if let Some((parent, name)) = table.inodes.get(&ino).and_then(|inode| inode.place.clone()) {
+        if let Some((parent, name)) = table.inodes.get(&ino).and_then(|inode| inode.location.clone()) {
             table.detach(parent, &name);
         }
     }
@@ -304,29 +308,29 @@ impl Inodes {
     pub(crate) fn is_stale(&self, ino: u64, now: VersionTag) -> bool {
         let table = self.0.lock();
         table.inodes.get(&ino).is_some_and(|inode| {
-            inode.cached.is_some_and(|cached| cached != now) || inode.pages.lacks_direct_writes()
+            inode.cached_tag.is_some_and(|cached| cached != now) || inode.pages.lacks_direct_writes()
         })
     }
 
     /// The kernel has dropped what it had of a file that was changed elsewhere, and is in this state.
     pub(crate) fn note_changed_elsewhere(&self, ino: u64, now: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
-            inode.cached = Some(now);
-            inode.elsewhere = Some(Instant::now());
+            inode.cached_tag = Some(now);
+            inode.changed_elsewhere_at = Some(Instant::now());
         }
     }
 
     /// A file is written past the kernel's pages.
     pub(crate) fn written_directly(&self, ino: u64) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
-            inode.elsewhere = Some(Instant::now());
+            inode.changed_elsewhere_at = Some(Instant::now());
         }
     }
 
     /// Whether a file was changed elsewhere, or past the kernel's pages, a moment ago.
     pub(crate) fn was_changed_elsewhere(&self, ino: u64) -> bool {
         let table = self.0.lock();
-        let since = table.inodes.get(&ino).and_then(|inode| inode.elsewhere);
+        let since = table.inodes.get(&ino).and_then(|inode| inode.changed_elsewhere_at);
         since.is_some_and(|since| since.elapsed() < SHARED_WINDOW)
     }
 
@@ -339,9 +343,9 @@ impl Inodes {
     /// of the other.
     pub(crate) fn advance_cached_tag(&self, ino: u64, from: Option<VersionTag>, to: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino)
-            && inode.cached.is_none_or(|cached| Some(cached) == from)
+            && inode.cached_tag.is_none_or(|cached| Some(cached) == from)
         {
-            inode.cached = Some(to);
+            inode.cached_tag = Some(to);
         }
     }
 
@@ -361,9 +365,9 @@ impl Inodes {
     pub(crate) fn set_cached_tag(&self, ino: u64, tag: VersionTag) -> bool {
         let mut table = self.0.lock();
         let Some(inode) = table.inodes.get_mut(&ino) else { return false };
-        let before = inode.cached.replace(tag);
+        let before = inode.cached_tag.replace(tag);
         if before.is_some_and(|before| before != tag) {
-            inode.elsewhere = Some(Instant::now());
+            inode.changed_elsewhere_at = Some(Instant::now());
         }
         before == Some(tag)
     }
@@ -373,9 +377,9 @@ impl InodeTable {
     /// A number for something new.
     fn new_ino(&mut self, key: &InodeKey) -> u64 {
         match *key {
-            InodeKey::Level(_) => {
-                let ino = ROOT_INO + self.levels.len() as u64;
-                self.levels.push(ino);
+            InodeKey::Synthetic(_) => {
+                let ino = ROOT_INO + self.synthetic_inos.len() as u64;
+                self.synthetic_inos.push(ino);
                 ino
             }
             InodeKey::Node(workspace, node) => {
@@ -389,8 +393,8 @@ impl InodeTable {
     }
 
     fn next_sequential(&mut self) -> u64 {
-        self.in_turn += 1;
-        SEQUENTIAL_BIT | self.in_turn
+        self.last_sequential += 1;
+        SEQUENTIAL_BIT | self.last_sequential
     }
 
     /// Gives something a place.
@@ -400,34 +404,34 @@ impl InodeTable {
         }
         let place = Some((parent, name.clone()));
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
-        if inode.place == place {
+        if inode.location == place {
             return;
         }
-        inode.lost = parent == ino;
-        if inode.lost {
+        inode.is_moved = parent == ino;
+        if inode.is_moved {
             // Whoever said so had it from two moments.
-            if let Some((parent, name)) = inode.place.clone() {
+            if let Some((parent, name)) = inode.location.clone() {
                 self.detach(parent, &name);
             }
             return;
         }
         self.break_cycle(parent, ino);
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
-        let before = std::mem::replace(&mut inode.place, place);
+        let before = std::mem::replace(&mut inode.location, place);
         let depth = self.depth(parent) + 1;
         if let Some(inode) = self.inodes.get_mut(&ino) {
-            inode.least = inode.least.min(depth);
+            inode.min_depth = inode.min_depth.min(depth);
         }
         if let Some((parent, name)) = before {
             self.names.remove(&(parent, name));
             self.release_child(parent);
         }
         if let Some(inode) = self.inodes.get_mut(&parent) {
-            inode.kids += 1;
+            inode.child_count += 1;
         }
         if let Some(other) = self.names.insert((parent, name.clone()), ino) {
             if let Some(other) = self.inodes.get_mut(&other) {
-                other.place = None;
+                other.location = None;
             }
             self.release_child(parent);
         }
@@ -436,10 +440,10 @@ impl InodeTable {
     /// What goes into a directory can't hold that directory: where it is known to, another has moved what is in between.
     fn break_cycle(&mut self, directory: u64, from: u64) {
         let mut at = directory;
-        while let Some((parent, name)) = self.inodes.get(&at).and_then(|inode| inode.place.clone()) {
+        while let Some((parent, name)) = self.inodes.get(&at).and_then(|inode| inode.location.clone()) {
             if parent == from {
                 if let Some(inode) = self.inodes.get_mut(&at) {
-                    inode.lost = true;
+                    inode.is_moved = true;
                 }
                 self.detach(parent, &name);
                 return;
@@ -452,7 +456,7 @@ impl InodeTable {
     fn detach(&mut self, parent: u64, name: &Name) -> Option<u64> {
         let ino = self.names.remove(&(parent, name.clone()))?;
         if let Some(inode) = self.inodes.get_mut(&ino) {
-            inode.place = None;
+            inode.location = None;
         }
         self.release_child(parent);
         Some(ino)
@@ -462,11 +466,11 @@ impl InodeTable {
     fn retire_if_reused(&mut self, ino: u64, created: Option<Timestamp>) {
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
         let is_another = inode.created.zip(created).is_some_and(|(known, now)| known != now);
-        if !is_another || matches!(inode.key, InodeKey::Level(_)) {
+        if !is_another || matches!(inode.key, InodeKey::Synthetic(_)) {
             return;
         }
-        inode.ended = true;
-        if let Some((parent, name)) = inode.place.clone() {
+        inode.is_removed = true;
+        if let Some((parent, name)) = inode.location.clone() {
             self.detach(parent, &name);
         }
     }
@@ -476,14 +480,14 @@ impl InodeTable {
         if let Some(ino) = self.detach(parent, name)
             && let Some(inode) = self.inodes.get_mut(&ino)
         {
-            inode.ended = true;
+            inode.is_removed = true;
         }
     }
 
     /// One less has its name in a directory.
     fn release_child(&mut self, parent: u64) {
         if let Some(inode) = self.inodes.get_mut(&parent) {
-            inode.kids -= 1;
+            inode.child_count -= 1;
             self.drop_unused(parent);
         }
     }
@@ -491,7 +495,11 @@ impl InodeTable {
     /// Forgets what neither the kernel nor anything in it needs.
     fn drop_unused(&mut self, ino: u64) -> Option<ForgottenNode> {
         let inode = self.inodes.get(&ino)?;
-        if inode.lookups > 0 || inode.kids > 0 || ino == ROOT_INO || matches!(inode.key, InodeKey::Level(_)) {
+        if inode.lookups > 0
+            || inode.child_count > 0
+            || ino == ROOT_INO
+            || matches!(inode.key, InodeKey::Synthetic(_))
+        {
             return None;
         }
         let inode = self.inodes.remove(&ino).expect("found above");
@@ -499,7 +507,7 @@ impl InodeTable {
         if has_node {
             self.by_key.remove(&inode.key);
         }
-        if let Some((parent, name)) = inode.place {
+        if let Some((parent, name)) = inode.location {
             self.names.remove(&(parent, name));
             self.release_child(parent);
         }
@@ -519,9 +527,9 @@ impl InodeTable {
         let mut at = self.inodes.get(&ino)?;
         let level = loop {
             match &at.key {
-                InodeKey::Level(path) => break path,
+                InodeKey::Synthetic(path) => break path,
                 InodeKey::Node(..) => {
-                    let (parent, name) = at.place.as_ref()?;
+                    let (parent, name) = at.location.as_ref()?;
                     names.push(name.as_path_component()?);
                     at = self.inodes.get(parent)?;
                 }
@@ -557,11 +565,18 @@ mod tests {
             tag: VersionTag(id.into()),
         };
         let path = VfsPath::parse(path).unwrap();
-        Lookup { path, workspace: Some(0), is_level: false, is_blind: false, node: Some(NodeId(id)), attr }
+        Lookup {
+            path,
+            workspace: Some(0),
+            is_synthetic: false,
+            is_hidden: false,
+            node: Some(NodeId(id)),
+            attr,
+        }
     }
 
     fn top() -> Inodes {
-        Inodes::new(&Lookup { is_level: true, node: None, ..node("/", 0) })
+        Inodes::new(&Lookup { is_synthetic: true, node: None, ..node("/", 0) })
     }
 
     fn path(inodes: &Inodes, ino: u64) -> Option<String> {
@@ -681,8 +696,11 @@ mod tests {
     #[test]
     fn a_workspace_is_known_by_its_own_node_and_not_by_that_of_another() {
         let inodes = top();
-        let level =
-            |path: &str, workspace| Lookup { is_level: true, workspace: Some(workspace), ..node(path, 3) };
+        let level = |path: &str, workspace| Lookup {
+            is_synthetic: true,
+            workspace: Some(workspace),
+            ..node(path, 3)
+        };
         let one = inodes.record_found(ROOT_INO, &name("one"), &level("/one", 0), true);
         let other = inodes.record_found(ROOT_INO, &name("other"), &level("/other", 1), true);
         assert_eq!(inodes.ino_of(0, NodeId(3)), Some(one));

@@ -12,14 +12,14 @@ const MAX_LINKS: usize = 40;
 struct MountEntry {
     /// Its device, `major:minor`.
     device: String,
-    at: PathBuf,
-    kind: String,
+    mount_point: PathBuf,
+    fs_type: String,
     source: String,
 }
 
 impl MountEntry {
     fn is_fuse(&self) -> bool {
-        self.kind == "fuse" || self.kind.starts_with("fuse.")
+        self.fs_type == "fuse" || self.fs_type.starts_with("fuse.")
     }
 
     fn is_stead(&self) -> bool {
@@ -30,20 +30,22 @@ impl MountEntry {
 /// The device of the stead that is mounted at a path, if one is. The path has no symlinks.
 pub(super) fn device_at(at: &Path) -> Option<String> {
     // What was mounted last lies on top of the others.
-    let mounted = entries().into_iter().rev().find(|mounted| mounted.at == at)?;
+    let mounted = entries().into_iter().rev().find(|mounted| mounted.mount_point == at)?;
     mounted.is_stead().then_some(mounted.device)
 }
 
 /// Where the stead with that device is mounted now.
 pub(super) fn mount_point_of(device: &str) -> Option<PathBuf> {
     let is_it = |mounted: &MountEntry| mounted.is_stead() && mounted.device == device;
-    entries().into_iter().find(is_it).map(|mounted| mounted.at)
+    entries().into_iter().find(is_it).map(|mounted| mounted.mount_point)
 }
 
 /// Whether a path lies in a stead that is mounted.
 pub(super) fn is_inside(at: &Path) -> bool {
-    let around = entries().into_iter().filter(|mounted| at.starts_with(&mounted.at));
-    around.max_by_key(|mounted| mounted.at.components().count()).is_some_and(|mounted| mounted.is_stead())
+    let around = entries().into_iter().filter(|mounted| at.starts_with(&mounted.mount_point));
+    around
+        .max_by_key(|mounted| mounted.mount_point.components().count())
+        .is_some_and(|mounted| mounted.is_stead())
 }
 
 /// The devices of everything that some process answers for: to look there may mean to wait for that process.
@@ -63,8 +65,8 @@ fn parse_line(line: &str) -> Option<MountEntry> {
     let (kind, source) = (kind.next()?, kind.next()?);
     Some(MountEntry {
         device: device.to_owned(),
-        at: PathBuf::from(unescape_octal(at)),
-        kind: kind.to_owned(),
+        mount_point: PathBuf::from(unescape_octal(at)),
+        fs_type: kind.to_owned(),
         source: source.to_owned(),
     })
 }
@@ -121,7 +123,9 @@ mod tests {
     fn a_line_of_the_table_is_read() {
         let line = "36 35 0:71 / /mnt/a\\040b rw,nosuid shared:9 - fuse.stead stead:coder rw,user_id=0";
         let mounted = parse_line(line).unwrap();
-        assert!(mounted.is_stead() && mounted.device == "0:71" && mounted.at == Path::new("/mnt/a b"));
+        assert!(
+            mounted.is_stead() && mounted.device == "0:71" && mounted.mount_point == Path::new("/mnt/a b")
+        );
         assert!(!parse_line("22 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().is_fuse());
     }
 

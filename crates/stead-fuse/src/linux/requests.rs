@@ -84,7 +84,7 @@ impl FuseServer {
     fn invalidate_before_reply(&self, ino: INodeNo, from: u64) {
         let (mounting, (done, dropped)) = (Arc::clone(&self.0), channel());
         let drop_them = move || {
-            mounting.invalidate_pages(ino, from, ConcurrentWrites::Wait);
+            mounting.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
             let _ = done.send(());
         };
         if Builder::new().name("stead-again".into()).spawn(drop_them).is_ok() {
@@ -105,7 +105,7 @@ impl FuseServer {
             return answer();
         }
         let mounting = Arc::clone(&self.0);
-        self.0.later.submit(Box::new(move || {
+        self.0.invalidation_worker.submit(Box::new(move || {
             for (ino, now) in stale {
                 mounting.invalidate_content(ino, now);
             }
@@ -131,7 +131,7 @@ impl Filesystem for FuseServer {
             let _ = config.add_capabilities(flag);
         }
         let maps_directly = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
-        self.0.maps_directly.store(maps_directly, Ordering::Relaxed);
+        self.0.direct_io_mmap.store(maps_directly, Ordering::Relaxed);
         let _ = config.set_max_write(MAX_IO_SIZE);
         if let Err(most) = config.set_max_readahead(MAX_IO_SIZE) {
             let _ = config.set_max_readahead(most);
@@ -150,7 +150,7 @@ impl Filesystem for FuseServer {
 
     fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
         if let Some((workspace, node)) = self.0.inodes.forget(ino.0, times) {
-            self.0.door.store(workspace).forget_node(node);
+            self.0.node_api.store(workspace).forget_node(node);
         }
     }
 
@@ -252,7 +252,9 @@ impl Filesystem for FuseServer {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.0.open(request, ino, flags) {
             Ok(opened) => {
-                self.after_invalidation(opened.stale, move || reply.opened(opened.handle, opened.flags));
+                self.after_invalidation(opened.stale_inodes, move || {
+                    reply.opened(opened.handle, opened.flags)
+                });
             }
             Err(error) => reply.error(error),
         }
@@ -269,7 +271,7 @@ impl Filesystem for FuseServer {
         reply: ReplyCreate,
     ) {
         match self.0.create(request, (parent, name), mode, flags) {
-            Ok((told, opened)) => self.after_invalidation(opened.stale, move || {
+            Ok((told, opened)) => self.after_invalidation(opened.stale_inodes, move || {
                 reply.created(&told.ttl, &told.attr, Generation(0), opened.handle, opened.flags);
             }),
             Err(error) => reply.error(error),
@@ -322,10 +324,10 @@ impl Filesystem for FuseServer {
     ) {
         match self.0.write(request, handle, offset, data, flags) {
             Ok((count, WriteReply::Done)) => reply.written(count),
-            Ok((count, WriteReply::Directly { ino, from, until })) => {
+            Ok((count, WriteReply::DirectWrite { ino, from, guard: until })) => {
                 let mounting = Arc::clone(&self.0);
-                self.0.written.submit(Box::new(move || {
-                    mounting.invalidate_pages(ino, from, ConcurrentWrites::Wait);
+                self.0.write_reply_worker.submit(Box::new(move || {
+                    mounting.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
                     drop(until);
                     reply.written(count);
                 }));
@@ -333,11 +335,11 @@ impl Filesystem for FuseServer {
             Ok((count, WriteReply::Behind { ino, from })) => {
                 reply.written(count);
                 let mounting = Arc::clone(&self.0);
-                self.0.later.submit(Box::new(move || {
-                    mounting.invalidate_pages(ino, from, ConcurrentWrites::MayBeUnderWay)
+                self.0.invalidation_worker.submit(Box::new(move || {
+                    mounting.invalidate_pages(ino, from, ConcurrentWrites::Possible)
                 }));
             }
-            Ok((count, WriteReply::Again { ino, from })) => {
+            Ok((count, WriteReply::StalePages { ino, from })) => {
                 self.invalidate_before_reply(ino, from);
                 reply.written(count);
             }
@@ -395,7 +397,7 @@ impl Filesystem for FuseServer {
         let mut stale = Vec::new();
         let read = self.0.read_directory(ino, handle, offset, |entry| {
             let Some(told) = self.0.listed_entry_reply(ino, entry) else { return false };
-            let EntryReply { ttl, attr, outdated } = &told;
+            let EntryReply { ttl, attr, stale_for: outdated } = &told;
             let full = reply.add(attr.ino, entry.next, entry.name, ttl, attr, Generation(0));
             if full {
                 self.0.undo_lookup(entry, &told);

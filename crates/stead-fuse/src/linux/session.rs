@@ -30,15 +30,15 @@ const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A stead that is mounted. Dropped, it is unmounted.
 #[derive(Debug)]
 pub struct FuseMount {
-    at: PathBuf,
+    mount_point: PathBuf,
     /// Tells it from others, also where a directory above it has another name by now.
     device: Option<String>,
-    mounting: Arc<FuseAdapter>,
+    adapter: Arc<FuseAdapter>,
     session: Option<BackgroundSession>,
     /// Dropped to stop whoever follows the Stores.
     stop: Option<Sender<()>>,
     follower: Option<JoinHandle<()>>,
-    later: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
 }
 
 impl FuseMount {
@@ -53,17 +53,20 @@ impl FuseMount {
         clear_stale(at)?;
         let at = empty_directory(at)?;
         if mount_table::is_inside(&at) {
-            return Err(MountError::Place(
+            return Err(MountError::MountPoint(
                 "it lies in a stead that is mounted; name a directory outside".into(),
             ));
         }
         let config = config(&options);
         let mounting =
-            FuseAdapter::new(vfs, &at, options).map_err(|error| MountError::Place(error.to_string()))?;
+            FuseAdapter::new(vfs, &at, options).map_err(|error| MountError::MountPoint(error.to_string()))?;
         let mounting = Arc::new(mounting);
         // From before the first answer on, so that nothing is missed.
         let beginning = FeedCursors::take(&mounting);
-        let later = [mounting.later.start("stead-later"), mounting.written.start("stead-written")];
+        let later = [
+            mounting.invalidation_worker.start("stead-later"),
+            mounting.write_reply_worker.start("stead-written"),
+        ];
         let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
         let session = Session::new(FuseServer(Arc::clone(&mounting)), &at, &config)
             .map_err(|error| mount_error(&error))?;
@@ -72,12 +75,12 @@ impl FuseMount {
         mounting.notifier.set(notifier.clone()).expect("it is set here alone");
         let mut mount = FuseMount {
             device: mount_table::device_at(&at),
-            at,
-            mounting: Arc::clone(&mounting),
+            mount_point: at,
+            adapter: Arc::clone(&mounting),
             session: Some(session),
             stop: None,
             follower: None,
-            later,
+            workers: later,
         };
         if !beginning.is_empty() {
             let (stop, stopped) = channel();
@@ -91,7 +94,7 @@ impl FuseMount {
 
     /// Where it is.
     pub fn mount_point(&self) -> &Path {
-        &self.at
+        &self.mount_point
     }
 
     /// What tells it from all other mounts, also where its directory gets another name; unknown where the host does not
@@ -121,13 +124,13 @@ impl FuseMount {
         if !session.guard.is_finished() {
             self.detach(&session)?;
         }
-        self.mounting.later.stop();
-        self.mounting.written.stop();
-        for later in self.later.drain(..) {
+        self.adapter.invalidation_worker.stop();
+        self.adapter.write_reply_worker.stop();
+        for later in self.workers.drain(..) {
             let _ = later.join();
         }
         // What nobody has closed is closed now: the kernel will not ask for it any more.
-        self.mounting.close_all();
+        self.adapter.close_all();
         // Its end would unmount whatever is at that path by now: that may be another's.
         std::mem::forget(session);
         Ok(())
@@ -141,7 +144,7 @@ impl FuseMount {
             let flags = if politely { UnmountFlags::empty() } else { UnmountFlags::DETACH };
             let at = match &self.device {
                 Some(device) => mount_table::mount_point_of(device),
-                None => Some(self.at.clone()),
+                None => Some(self.mount_point.clone()),
             };
             // Nothing is mounted any more.
             let Some(at) = at else { break };
@@ -182,7 +185,7 @@ impl Drop for FuseMount {
 /// The directory, with all symlinks resolved. What lies in it would be hidden by the mount.
 fn empty_directory(at: &Path) -> Result<PathBuf, MountError> {
     let place = |error: io::Error| {
-        MountError::Place(match error.kind() {
+        MountError::MountPoint(match error.kind() {
             io::ErrorKind::NotFound => "there is no such directory".into(),
             io::ErrorKind::NotADirectory => "it is not a directory".into(),
             other => other.to_string(),
@@ -191,7 +194,7 @@ fn empty_directory(at: &Path) -> Result<PathBuf, MountError> {
     let at = at.canonicalize().map_err(place)?;
     match fs::read_dir(&at).map_err(place)?.next() {
         None => Ok(at),
-        Some(_) => Err(MountError::Place("the directory is not empty; name one that is".into())),
+        Some(_) => Err(MountError::MountPoint("the directory is not empty; name one that is".into())),
     }
 }
 
@@ -205,7 +208,7 @@ fn config(options: &MountOptions) -> Config {
         MountOption::NoDev,
         MountOption::NoAtime,
     ];
-    if options.past {
+    if options.immutable {
         config.mount_options.push(MountOption::RO);
     }
     if options.allow_other {
@@ -231,7 +234,7 @@ pub fn clear_stale(at: &Path) -> Result<(), MountError> {
                 Err(error) => Err(mount_error(&error.into())),
             }
         }
-        _ => Err(MountError::Place("a stead is mounted there already".into())),
+        _ => Err(MountError::MountPoint("a stead is mounted there already".into())),
     }
 }
 

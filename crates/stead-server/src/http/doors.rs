@@ -41,41 +41,41 @@ impl std::fmt::Display for PublicUrl {
 /// The names under which a server may be called.
 #[derive(Debug, Clone)]
 pub(super) struct HostPolicy {
-    public: Option<PublicUrl>,
+    public_url: Option<PublicUrl>,
 }
 
 /// Why a request is turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostRejection {
-    Host,
+    UnknownHost,
     /// It names several hosts, and a proxy before this server may have looked at another one.
-    Hosts,
-    Origin,
+    SeveralHosts,
+    ForeignOrigin,
 }
 
 impl HostPolicy {
-    pub(super) fn new(public: Option<PublicUrl>) -> Self {
-        HostPolicy { public }
+    pub(super) fn new(public_url: Option<PublicUrl>) -> Self {
+        HostPolicy { public_url }
     }
 
     /// Whether a request that came in at an address of this machine came to the right place, and the URL that it was
     /// called by.
     pub(super) fn check(&self, headers: &HeaderMap, uri: &Uri, at: IpAddr) -> Result<String, HostRejection> {
         let mut hosts = headers.get_all(HOST).iter();
-        let (host, None) = (hosts.next(), hosts.next()) else { return Err(HostRejection::Hosts) };
-        let host = host.and_then(|host| host.to_str().ok()).ok_or(HostRejection::Host)?;
-        let authority: Authority = host.parse().map_err(|_| HostRejection::Host)?;
+        let (host, None) = (hosts.next(), hosts.next()) else { return Err(HostRejection::SeveralHosts) };
+        let host = host.and_then(|host| host.to_str().ok()).ok_or(HostRejection::UnknownHost)?;
+        let authority: Authority = host.parse().map_err(|_| HostRejection::UnknownHost)?;
         if uri.authority().is_some_and(|named| *named != authority) {
-            return Err(HostRejection::Hosts);
+            return Err(HostRejection::SeveralHosts);
         }
         if authority.as_str().contains('@') || !has_valid_port(&authority) {
-            return Err(HostRejection::Host);
+            return Err(HostRejection::UnknownHost);
         }
-        let public = self.public.as_ref();
+        let public = self.public_url.as_ref();
         let is_public =
             public.is_some_and(|public| public.authority.eq_ignore_ascii_case(authority.as_str()));
         if !is_public && !is_local_host(authority.host(), at) {
-            return Err(HostRejection::Host);
+            return Err(HostRejection::UnknownHost);
         }
         let called = match public {
             Some(public) if is_public => public.to_string(),
@@ -84,7 +84,7 @@ impl HostPolicy {
         for origin in headers.get_all(ORIGIN) {
             // A browser says so only of pages; a page of this server itself is fine, and of nobody else.
             if !origin.to_str().is_ok_and(|origin| origin.eq_ignore_ascii_case(&called)) {
-                return Err(HostRejection::Origin);
+                return Err(HostRejection::ForeignOrigin);
             }
         }
         Ok(called)
@@ -141,9 +141,9 @@ mod tests {
         };
         assert!(judge(&["127.0.0.1:1"], "http://127.0.0.1:1/mcp").is_ok());
         assert!(judge(&["localhost"], "http://LOCALHOST/mcp").is_ok());
-        assert_eq!(judge(&["127.0.0.1"], "http://evil.example/mcp"), Err(HostRejection::Hosts));
-        assert_eq!(judge(&["127.0.0.1", "evil.example"], "/mcp"), Err(HostRejection::Hosts));
-        assert_eq!(judge(&["127.0.0.1", "127.0.0.1"], "/mcp"), Err(HostRejection::Hosts));
+        assert_eq!(judge(&["127.0.0.1"], "http://evil.example/mcp"), Err(HostRejection::SeveralHosts));
+        assert_eq!(judge(&["127.0.0.1", "evil.example"], "/mcp"), Err(HostRejection::SeveralHosts));
+        assert_eq!(judge(&["127.0.0.1", "127.0.0.1"], "/mcp"), Err(HostRejection::SeveralHosts));
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
             Some(""),
             None,
         ] {
-            assert_eq!(judge(host, None), Err(HostRejection::Host), "{host:?}");
+            assert_eq!(judge(host, None), Err(HostRejection::UnknownHost), "{host:?}");
         }
     }
 
@@ -192,7 +192,11 @@ mod tests {
         assert!(judge(Some("localhost:1"), Some("http://localhost:1")).is_ok());
         assert!(judge(Some("stead.example.com"), Some("https://stead.example.com")).is_ok());
         for origin in ["http://localhost:2", "https://localhost:1", "http://evil.example", "null", ""] {
-            assert_eq!(judge(Some("localhost:1"), Some(origin)), Err(HostRejection::Origin), "{origin}");
+            assert_eq!(
+                judge(Some("localhost:1"), Some(origin)),
+                Err(HostRejection::ForeignOrigin),
+                "{origin}"
+            );
         }
     }
 

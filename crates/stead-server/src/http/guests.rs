@@ -11,77 +11,81 @@ use tokio_util::sync::CancellationToken;
 /// All connections.
 #[derive(Debug)]
 pub(super) struct ConnectionLimiter {
-    places: Arc<Semaphore>,
-    next: AtomicU64,
+    slots: Arc<Semaphore>,
+    next_number: AtomicU64,
     /// Those that nobody has been let in by, oldest first.
-    strangers: Mutex<BTreeMap<u64, CancellationToken>>,
+    unauthenticated: Mutex<BTreeMap<u64, CancellationToken>>,
 }
 
 /// One connection, and its place.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     number: u64,
-    known: AtomicBool,
-    sent_away: CancellationToken,
-    among: Weak<ConnectionLimiter>,
-    _place: OwnedSemaphorePermit,
+    is_authenticated: AtomicBool,
+    eviction: CancellationToken,
+    limiter: Weak<ConnectionLimiter>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionLimiter {
     /// Room for so many.
     pub(super) fn new(most: usize) -> Arc<Self> {
         let places = Arc::new(Semaphore::new(most));
-        Arc::new(ConnectionLimiter { places, next: AtomicU64::new(0), strangers: Mutex::default() })
+        Arc::new(ConnectionLimiter {
+            slots: places,
+            next_number: AtomicU64::new(0),
+            unauthenticated: Mutex::default(),
+        })
     }
 
     /// A place for a connection that is there. Where none is free, the oldest stranger makes room; where there are none
     /// of them either, it waits.
     pub(super) async fn admit(self: &Arc<Self>) -> ConnectionSlot {
-        let place = match Arc::clone(&self.places).try_acquire_owned() {
+        let place = match Arc::clone(&self.slots).try_acquire_owned() {
             Ok(place) => place,
             Err(_) => {
-                if let Some((_, oldest)) = self.strangers.lock().pop_first() {
+                if let Some((_, oldest)) = self.unauthenticated.lock().pop_first() {
                     oldest.cancel();
                 }
-                let place = Arc::clone(&self.places).acquire_owned().await;
+                let place = Arc::clone(&self.slots).acquire_owned().await;
                 place.expect("the places are never closed")
             }
         };
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let sent_away = CancellationToken::new();
-        self.strangers.lock().insert(number, sent_away.clone());
+        self.unauthenticated.lock().insert(number, sent_away.clone());
         ConnectionSlot {
             number,
-            known: AtomicBool::new(false),
-            sent_away,
-            among: Arc::downgrade(self),
-            _place: place,
+            is_authenticated: AtomicBool::new(false),
+            eviction: sent_away,
+            limiter: Arc::downgrade(self),
+            _permit: place,
         }
     }
 
     /// Waits until all of them have left.
     pub(super) async fn wait_until_empty(&self, most: usize) {
         let all = u32::try_from(most).expect("so many are counted");
-        let _ = self.places.acquire_many(all).await;
+        let _ = self.slots.acquire_many(all).await;
     }
 }
 
 impl ConnectionSlot {
     /// Somebody was let in by it, so it stays.
     pub(super) fn mark_authenticated(&self) {
-        if !self.known.swap(true, Ordering::Relaxed) {
+        if !self.is_authenticated.swap(true, Ordering::Relaxed) {
             self.stop_tracking();
         }
     }
 
     /// Ends when it has to make room.
     pub(super) async fn evicted(&self) {
-        self.sent_away.cancelled().await;
+        self.eviction.cancelled().await;
     }
 
     fn stop_tracking(&self) {
-        if let Some(among) = self.among.upgrade() {
-            among.strangers.lock().remove(&self.number);
+        if let Some(among) = self.limiter.upgrade() {
+            among.unauthenticated.lock().remove(&self.number);
         }
     }
 }
@@ -118,7 +122,7 @@ mod tests {
                 let admitted = tokio::time::timeout(Duration::from_secs(5), guests.admit()).await;
                 silent(admitted.expect("there is room at once"));
             }
-            assert!(!known.sent_away.is_cancelled());
+            assert!(!known.eviction.is_cancelled());
         });
     }
 

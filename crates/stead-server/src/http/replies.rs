@@ -43,7 +43,7 @@ pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> HttpRes
 
 /// What was sent is no message.
 pub(super) fn invalid_message(wrong: &MessageError, id: Option<Value>) -> HttpResponse {
-    let MessageError { code, sentence } = wrong;
+    let MessageError { code, message: sentence } = wrong;
     let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } });
     response(StatusCode::BAD_REQUEST, "application/json", body.to_string())
 }
@@ -56,18 +56,18 @@ pub(super) fn service_unavailable(sentence: &str) -> HttpResponse {
 
 pub(super) fn host_rejected(astray: HostRejection) -> HttpResponse {
     let sentence = match astray {
-        HostRejection::Hosts => {
+        HostRejection::SeveralHosts => {
             return refusal(
                 StatusCode::BAD_REQUEST,
                 "invalid",
                 "a request names one Host, and its URL no other",
             );
         }
-        HostRejection::Host => {
+        HostRejection::UnknownHost => {
             "the Host that this request names is not this server's; where it has another name, say so with \
              `stead serve --public-url`"
         }
-        HostRejection::Origin => {
+        HostRejection::ForeignOrigin => {
             "this request comes from a web page of somebody else; where it is yours, say so with \
              `stead serve --public-url`"
         }
@@ -87,19 +87,19 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
         reply
     };
     match stranger {
-        AuthError::NoToken => challenge(
+        AuthError::MissingToken => challenge(
             StatusCode::UNAUTHORIZED,
             "unauthorized",
             &format!("this server wants a token: {TOKEN_HINT}"),
             format!("Bearer {metadata}"),
         ),
-        AuthError::BadToken => challenge(
+        AuthError::InvalidToken => challenge(
             StatusCode::UNAUTHORIZED,
             "invalid_token",
             &format!("the token is none, or is revoked, or its time is over: {TOKEN_HINT}"),
             format!("Bearer error=\"invalid_token\", {metadata}"),
         ),
-        AuthError::NoAgent(agent) => {
+        AuthError::UnknownAgent(agent) => {
             let name: String =
                 agent.chars().filter(|c| c.is_ascii_graphic() && !"\"\\".contains(*c)).collect();
             challenge(
@@ -109,12 +109,12 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
                 format!("Bearer error=\"insufficient_scope\", scope=\"agent:{name}\", {metadata}"),
             )
         }
-        AuthError::NotHere => refusal(
+        AuthError::NotLocal => refusal(
             StatusCode::FORBIDDEN,
             "forbidden",
             &format!("this server has no tokens yet, so it serves its own machine only: {TOKEN_HINT}"),
         ),
-        AuthError::WhichAgent(agents) => refusal(
+        AuthError::AmbiguousAgent(agents) => refusal(
             StatusCode::FORBIDDEN,
             "forbidden",
             &format!(
@@ -126,7 +126,7 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
                     .join(", ")
             ),
         ),
-        AuthError::Unknown => service_unavailable("the tokens can't be read right now; try again"),
+        AuthError::Unavailable => service_unavailable("the tokens can't be read right now; try again"),
     }
 }
 

@@ -40,39 +40,39 @@ const SMALL_MESSAGE: usize = 64 << 10;
 
 /// Everything that a request is answered with.
 pub(super) struct Routes {
-    doors: HostPolicy,
-    steads: Arc<SteadRegistry>,
+    host_policy: HostPolicy,
+    registry: Arc<SteadRegistry>,
     tokens: Arc<Tokens>,
-    local: Option<String>,
+    local_agent: Option<String>,
     endpoints: Mutex<HashMap<Identity, Arc<Endpoint>>>,
-    opening: Semaphore,
+    open_limit: Semaphore,
     /// Room for messages, in KiB.
-    messages: Semaphore,
-    over: CancellationToken,
+    message_budget: Semaphore,
+    shutdown: CancellationToken,
 }
 
 impl Routes {
     pub(super) fn new(
-        steads: Arc<SteadRegistry>,
+        registry: Arc<SteadRegistry>,
         tokens: Arc<Tokens>,
         options: HttpOptions,
-        over: CancellationToken,
+        shutdown: CancellationToken,
     ) -> Self {
-        let doors = HostPolicy::new(options.public_url);
+        let host_policy = HostPolicy::new(options.public_url);
         Routes {
-            doors,
-            steads,
+            host_policy,
+            registry,
             tokens,
-            local: options.agent,
+            local_agent: options.agent,
             endpoints: Mutex::default(),
-            opening: Semaphore::new(MAX_OPENING_STEADS),
-            messages: Semaphore::new(MAX_BYTES_IN_FLIGHT >> 10),
-            over,
+            open_limit: Semaphore::new(MAX_OPENING_STEADS),
+            message_budget: Semaphore::new(MAX_BYTES_IN_FLIGHT >> 10),
+            shutdown,
         }
     }
 
     pub(super) fn metrics(&self) -> Arc<Metrics> {
-        Arc::clone(self.steads.metrics())
+        Arc::clone(self.registry.metrics())
     }
 
     /// Answers a request that came from one address and in at another.
@@ -82,11 +82,11 @@ impl Routes {
         (from, at): (IpAddr, IpAddr),
         guest: &ConnectionSlot,
     ) -> HttpResponse {
-        let reply = match self.doors.check(request.headers(), request.uri(), at) {
+        let reply = match self.host_policy.check(request.headers(), request.uri(), at) {
             Ok(called) => self.route(request, from, &called, guest).await,
             Err(astray) => replies::host_rejected(astray),
         };
-        self.steads.metrics().count_reply(reply.status().as_u16());
+        self.registry.metrics().count_reply(reply.status().as_u16());
         reply
     }
 
@@ -111,7 +111,7 @@ impl Routes {
             ) => replies::metadata(called),
             ("/healthz", &Method::GET | &Method::HEAD) => replies::text("ok\n"),
             ("/metrics", &Method::GET) => match self.authorize_metrics(&request, from) {
-                Ok(()) => replies::text(self.steads.metrics().to_prometheus(self.session_count().await)),
+                Ok(()) => replies::text(self.registry.metrics().to_prometheus(self.session_count().await)),
                 Err(stranger) => replies::auth_rejected(&stranger, called),
             },
             ("/healthz" | "/metrics", _) => {
@@ -128,14 +128,14 @@ impl Routes {
     }
 
     fn authenticate(&self, request: &Request<Incoming>, from: IpAddr) -> Result<Caller, AuthError> {
-        let config = self.steads.config();
-        authenticate(request.headers(), from, &self.tokens, &config, self.local.as_deref())
+        let config = self.registry.config();
+        authenticate(request.headers(), from, &self.tokens, &config, self.local_agent.as_deref())
     }
 
     /// Numbers are for this machine, and for whoever has a token.
     fn authorize_metrics(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), AuthError> {
         match self.authenticate(request, from) {
-            Err(AuthError::NoToken | AuthError::WhichAgent(_))
+            Err(AuthError::MissingToken | AuthError::AmbiguousAgent(_))
                 if super::who::is_local(request.headers(), from) =>
             {
                 Ok(())
@@ -172,20 +172,20 @@ impl Routes {
         if let Some(token) = &caller.token {
             request.extensions_mut().insert(token.results);
         }
-        match endpoint.handle(request, about.begins).await {
+        match endpoint.handle(request, about.kind).await {
             // JSON that is no message of MCP's is no wrong media type.
             EndpointOutcome::Answered(reply)
                 if about.is_json && reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE =>
             {
-                about.not_taken
+                about.rejection
             }
             EndpointOutcome::Answered(reply) => self.end_when_revoked(reply, caller),
-            EndpointOutcome::NoSession => replies::refusal(
+            EndpointOutcome::UnknownSession => replies::refusal(
                 StatusCode::NOT_FOUND,
                 "not_found",
                 "you have no such session; initialize anew",
             ),
-            EndpointOutcome::Crowded => replies::service_unavailable(
+            EndpointOutcome::TooManySessions => replies::service_unavailable(
                 "you have too many sessions open: end some with DELETE, or wait until they do",
             ),
         }
@@ -205,7 +205,7 @@ impl Routes {
         }
         let kib = u32::try_from(length.div_ceil(1 << 10)).expect("a message is not that long");
         let of_one = endpoint.message_budget().acquire_many(kib).await.ok();
-        [of_one, self.messages.acquire_many(kib).await.ok()]
+        [of_one, self.message_budget.acquire_many(kib).await.ok()]
     }
 
     async fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
@@ -213,13 +213,13 @@ impl Routes {
         if let Some(endpoint) = known() {
             return Ok(endpoint);
         }
-        let _opening = self.opening.acquire().await;
+        let _opening = self.open_limit.acquire().await;
         if let Some(endpoint) = known() {
             return Ok(endpoint);
         }
-        let served = in_place(|| self.steads.get(identity)).await?;
+        let served = in_place(|| self.registry.get(identity)).await?;
         let made =
-            || Arc::new(Endpoint::new(served, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, self.over.child_token()));
+            || Arc::new(Endpoint::new(served, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, self.shutdown.child_token()));
         Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(made)))
     }
 
@@ -236,10 +236,10 @@ impl Routes {
 
 /// What has to be known of a request before it is handed on.
 struct RequestInfo {
-    begins: RequestKind,
+    kind: RequestKind,
     is_json: bool,
     /// What is answered if it is JSON, and no message.
-    not_taken: HttpResponse,
+    rejection: HttpResponse,
 }
 
 /// Takes a request in whole, if it is not too large and does not take too long.
@@ -277,8 +277,8 @@ async fn read_request(
         _ => MessageHead::default(),
     };
     let about = RequestInfo {
-        begins: if head.is_initialize() { RequestKind::Session } else { RequestKind::Nothing },
-        not_taken: replies::invalid_message(
+        kind: if head.is_initialize() { RequestKind::Initialize } else { RequestKind::Other },
+        rejection: replies::invalid_message(
             &head.error(),
             head.id.as_ref().map(|id| id.clone().into_json_value()),
         ),

@@ -16,15 +16,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A body that ends as soon as a condition does not hold.
 pub(super) struct ConditionalBody<F> {
     body: BoxBody<Bytes, Infallible>,
-    holds: F,
-    pace: Interval,
+    condition: F,
+    interval: Interval,
 }
 
 impl<F: Fn() -> bool> ConditionalBody<F> {
-    pub(super) fn new(body: BoxBody<Bytes, Infallible>, holds: F) -> Self {
-        let mut pace = tokio::time::interval(CHECK_INTERVAL);
-        pace.reset();
-        ConditionalBody { body, holds, pace }
+    pub(super) fn new(body: BoxBody<Bytes, Infallible>, condition: F) -> Self {
+        let mut interval = tokio::time::interval(CHECK_INTERVAL);
+        interval.reset();
+        ConditionalBody { body, condition, interval }
     }
 }
 
@@ -36,8 +36,8 @@ impl<F: Fn() -> bool + Unpin> Body for ConditionalBody<F> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        while self.pace.poll_tick(context).is_ready() {
-            if !(self.holds)() {
+        while self.interval.poll_tick(context).is_ready() {
+            if !(self.condition)() {
                 return Poll::Ready(None);
             }
         }

@@ -19,17 +19,17 @@ pub(super) struct Caller {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AuthError {
     /// They came without a token.
-    NoToken,
+    MissingToken,
     /// The token is none, or none any more.
-    BadToken,
+    InvalidToken,
     /// The token is good, and its agent is not configured.
-    NoAgent(String),
+    UnknownAgent(String),
     /// There are no tokens yet, and they are on another machine.
-    NotHere,
+    NotLocal,
     /// There are no tokens yet, and several agents.
-    WhichAgent(Vec<String>),
+    AmbiguousAgent(Vec<String>),
     /// Nobody can tell now.
-    Unknown,
+    Unavailable,
 }
 
 /// Tells who calls.
@@ -42,24 +42,24 @@ pub(super) fn authenticate(
 ) -> Result<Caller, AuthError> {
     let known = |identity: Identity, token| match config.agents.contains_key(&identity.agent) {
         true => Ok(Caller { identity, token }),
-        false => Err(AuthError::NoAgent(identity.agent)),
+        false => Err(AuthError::UnknownAgent(identity.agent)),
     };
-    if tokens.were_ever_created().map_err(|_| AuthError::Unknown)? {
+    if tokens.were_ever_created().map_err(|_| AuthError::Unavailable)? {
         let secret = bearer_token(headers)?;
-        let token = tokens.check(secret, SystemClock.now()).map_err(|_| AuthError::Unknown)?;
-        let token = token.ok_or(AuthError::BadToken)?;
+        let token = tokens.check(secret, SystemClock.now()).map_err(|_| AuthError::Unavailable)?;
+        let token = token.ok_or(AuthError::InvalidToken)?;
         return known(token.identity.clone(), Some(token));
     }
     if headers.contains_key(AUTHORIZATION) {
-        return Err(AuthError::BadToken);
+        return Err(AuthError::InvalidToken);
     }
     if !is_local(headers, from) {
-        return Err(AuthError::NotHere);
+        return Err(AuthError::NotLocal);
     }
     match (local, config.agents.keys().collect::<Vec<_>>().as_slice()) {
         (Some(agent), _) => known(Identity::agent(agent), None),
         (None, [only]) => known(Identity::agent(*only), None),
-        (None, several) => Err(AuthError::WhichAgent(several.iter().map(ToString::to_string).collect())),
+        (None, several) => Err(AuthError::AmbiguousAgent(several.iter().map(ToString::to_string).collect())),
     }
 }
 
@@ -68,14 +68,14 @@ fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(first), None) = (given.next(), given.next()) else {
         return Err(if headers.contains_key(AUTHORIZATION) {
-            AuthError::BadToken
+            AuthError::InvalidToken
         } else {
-            AuthError::NoToken
+            AuthError::MissingToken
         });
     };
-    let text = first.to_str().map_err(|_| AuthError::BadToken)?;
-    let (scheme, secret) = text.split_once(' ').ok_or(AuthError::BadToken)?;
-    if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(AuthError::BadToken) }
+    let text = first.to_str().map_err(|_| AuthError::InvalidToken)?;
+    let (scheme, secret) = text.split_once(' ').ok_or(AuthError::InvalidToken)?;
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(AuthError::InvalidToken) }
 }
 
 /// Whether a request was made on this machine: not by a proxy here for somebody elsewhere.
@@ -118,11 +118,14 @@ mod tests {
         assert_eq!(judge(&plain, HERE, None).expect("let in").identity.agent, "a");
         assert_eq!(
             judge(&plain, IpAddr::from([10, 0, 0, 1]), None).expect_err("a stranger"),
-            AuthError::NotHere
+            AuthError::NotLocal
         );
         let proxied = headers(&[("x-forwarded-for", "10.0.0.1")]);
-        assert_eq!(judge(&proxied, HERE, None).expect_err("a stranger"), AuthError::NotHere);
-        assert_eq!(judge(&plain, HERE, Some("b")).expect_err("a stranger"), AuthError::NoAgent("b".into()));
+        assert_eq!(judge(&proxied, HERE, None).expect_err("a stranger"), AuthError::NotLocal);
+        assert_eq!(
+            judge(&plain, HERE, Some("b")).expect_err("a stranger"),
+            AuthError::UnknownAgent("b".into())
+        );
     }
 
     #[test]
@@ -132,7 +135,7 @@ mod tests {
         let tokens = Tokens::of(&config);
         let plain = HeaderMap::new();
         let which = authenticate(&plain, HERE, &tokens, &config, None).expect_err("a stranger");
-        assert_eq!(which, AuthError::WhichAgent(vec!["a".into(), "b".into()]));
+        assert_eq!(which, AuthError::AmbiguousAgent(vec!["a".into(), "b".into()]));
         assert_eq!(
             authenticate(&plain, HERE, &tokens, &config, Some("b")).expect("let in").identity.agent,
             "b"
@@ -149,12 +152,15 @@ mod tests {
         let (good, gone) = (made("b"), made("c"));
         let judge = |headers: &HeaderMap| authenticate(headers, HERE, &tokens, &config, Some("a"));
         let with = |value: &str| judge(&headers(&[("authorization", value)]));
-        assert_eq!(judge(&HeaderMap::new()).expect_err("a stranger"), AuthError::NoToken);
+        assert_eq!(judge(&HeaderMap::new()).expect_err("a stranger"), AuthError::MissingToken);
         assert_eq!(with(&format!("Bearer {good}")).expect("let in").identity.agent, "b");
         assert_eq!(with(&format!("bearer  {good}")).expect("let in").identity.agent, "b");
         for wrong in ["Bearer", "Bearer stead_x", &format!("Basic {good}"), &good] {
-            assert_eq!(with(wrong).expect_err("a stranger"), AuthError::BadToken, "{wrong}");
+            assert_eq!(with(wrong).expect_err("a stranger"), AuthError::InvalidToken, "{wrong}");
         }
-        assert_eq!(with(&format!("Bearer {gone}")).expect_err("a stranger"), AuthError::NoAgent("c".into()));
+        assert_eq!(
+            with(&format!("Bearer {gone}")).expect_err("a stranger"),
+            AuthError::UnknownAgent("c".into())
+        );
     }
 }

@@ -55,8 +55,8 @@ pub(super) async fn run_call<T>(
         context.meta.get_progress_token().map(|token| ProgressReporter::begin(token, &context.peer));
     let waiting: Arc<dyn CallMonitor> = Arc::new(RequestMonitor {
         cancelled: context.ct.clone(),
-        deadline: Instant::now() + served.limits().call,
-        come: progress.as_ref().map(|progress| progress.come.clone()),
+        deadline: Instant::now() + served.limits().call_timeout,
+        progress: progress.as_ref().map(|progress| progress.progress.clone()),
     });
     let now = served.current();
     // The tool's world is the Stores behind the door, and they stay whole whatever happens to one who calls them.
@@ -74,12 +74,12 @@ pub(super) async fn run_call<T>(
 struct RequestMonitor {
     cancelled: CancellationToken,
     deadline: Instant,
-    come: Option<watch::Sender<(u64, Option<u64>)>>,
+    progress: Option<watch::Sender<(u64, Option<u64>)>>,
 }
 
 impl CallMonitor for RequestMonitor {
     fn progress(&self, done: u64, total: Option<u64>) {
-        if let Some(come) = &self.come {
+        if let Some(come) = &self.progress {
             come.send_replace((done, total));
         }
     }
@@ -88,29 +88,29 @@ impl CallMonitor for RequestMonitor {
         if self.cancelled.is_cancelled() {
             return Some(StopReason::Cancelled);
         }
-        (Instant::now() > self.deadline).then_some(StopReason::TooLong)
+        (Instant::now() > self.deadline).then_some(StopReason::TimedOut)
     }
 }
 
 /// Tells a client how far a call has come, until it has come to its end.
 struct ProgressReporter {
-    come: watch::Sender<(u64, Option<u64>)>,
+    progress: watch::Sender<(u64, Option<u64>)>,
     ended: CancellationToken,
-    teller: tokio::task::JoinHandle<()>,
+    task: tokio::task::JoinHandle<()>,
 }
 
 impl ProgressReporter {
     fn begin(token: ProgressToken, peer: &Peer<RoleServer>) -> Self {
-        let (come, seen) = watch::channel((0, None));
+        let (progress, seen) = watch::channel((0, None));
         let ended = CancellationToken::new();
-        let teller = tokio::spawn(send_progress(seen, token, peer.clone(), ended.clone()));
-        ProgressReporter { come, ended, teller }
+        let task = tokio::spawn(send_progress(seen, token, peer.clone(), ended.clone()));
+        ProgressReporter { progress, ended, task }
     }
 
     /// Nothing is told after the answer.
     async fn end(self) {
         self.ended.cancel();
-        let _ = self.teller.await;
+        let _ = self.task.await;
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn tool(toolbox: &Toolbox, tool: &stead_core::Tool, results: ResultFo
     if results == ResultFormat::Structured {
         listed = listed.with_raw_output_schema(Arc::new(output_schema(tool.output_schema())));
     }
-    if let Some(longest) = tool.longest {
+    if let Some(longest) = tool.max_characters {
         let meta = JsonObject::from_iter([(MAX_RESULT_SIZE_KEY.to_owned(), longest.into())]);
         listed = listed.with_meta(MetaObject(meta));
     }

@@ -30,31 +30,31 @@ pub(crate) enum EndpointOutcome {
     /// It was answered.
     Answered(Response<BoxBody<Bytes, Infallible>>),
     /// There is no such session, for this identity.
-    NoSession,
+    UnknownSession,
     /// No further session may be begun.
-    Crowded,
+    TooManySessions,
 }
 
 /// What a request begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     /// A session.
-    Session,
+    Initialize,
     /// Nothing that outlives its answer.
-    Nothing,
+    Other,
 }
 
 /// Where one identity's clients come in.
 pub(crate) struct Endpoint {
-    served: Arc<LiveStead>,
+    live_stead: Arc<LiveStead>,
     sessions: Arc<LocalSessionManager>,
     service: StreamableHttpService<ActiveHandler, LocalSessionManager>,
-    messages: Semaphore,
+    message_budget: Semaphore,
 }
 
 impl Endpoint {
     /// An endpoint for this identity, with room for so many bytes of messages, until the token says that it is over.
-    pub(crate) fn new(served: Arc<LiveStead>, messages: usize, over: CancellationToken) -> Self {
+    pub(crate) fn new(live_stead: Arc<LiveStead>, messages: usize, over: CancellationToken) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(SESSION_IDLE_TIMEOUT);
         let sessions = Arc::new(sessions);
@@ -64,19 +64,19 @@ impl Endpoint {
             .with_json_response(true)
             .with_max_request_body_bytes(MAX_MESSAGE_BYTES)
             .with_cancellation_token(over);
-        let handler = Arc::clone(&served);
+        let handler = Arc::clone(&live_stead);
         let make = move || Ok(ActiveHandler::new(Arc::clone(&handler)));
         Endpoint {
-            served,
+            live_stead,
             service: StreamableHttpService::new(make, Arc::clone(&sessions), config),
             sessions,
-            messages: Semaphore::new(messages >> 10),
+            message_budget: Semaphore::new(messages >> 10),
         }
     }
 
     /// Room for this identity's messages, in KiB.
     pub(crate) fn message_budget(&self) -> &Semaphore {
-        &self.messages
+        &self.message_budget
     }
 
     /// How many sessions are open.
@@ -91,14 +91,16 @@ impl Endpoint {
             && request.method() == Method::DELETE
             && !self.sessions.has_session(&id.into()).await.unwrap_or(false)
         {
-            return EndpointOutcome::NoSession;
+            return EndpointOutcome::UnknownSession;
         }
-        if begins == RequestKind::Session && self.session_count().await >= self.served.limits().sessions {
-            return EndpointOutcome::Crowded;
+        if begins == RequestKind::Initialize
+            && self.session_count().await >= self.live_stead.limits().sessions_per_identity
+        {
+            return EndpointOutcome::TooManySessions;
         }
         let ends = request.method() == Method::DELETE;
         // `initialize` has no header with the revision, and its answer is not resumed.
-        let unprimed = begins == RequestKind::Session || priming::is_unsupported_by(request.headers());
+        let unprimed = begins == RequestKind::Initialize || priming::is_unsupported_by(request.headers());
         let mut answer = self.service.handle(request).await;
         if unprimed {
             answer = priming::remove_priming(answer);

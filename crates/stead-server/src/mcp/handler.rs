@@ -35,21 +35,21 @@ const MAX_APPROVAL_ROUNDS: usize = 4;
 /// Answers one connection, or one request where there are no connections, of one identity.
 #[derive(Debug, Clone)]
 pub(crate) struct McpHandler {
-    served: Arc<LiveStead>,
-    listener: Arc<ClientSubscriptions>,
+    live_stead: Arc<LiveStead>,
+    subscriptions: Arc<ClientSubscriptions>,
 }
 
 impl McpHandler {
     /// Answers for this identity, and for no other.
-    pub(crate) fn new(served: Arc<LiveStead>) -> Self {
-        McpHandler { listener: Arc::new(ClientSubscriptions::new(Arc::clone(&served))), served }
+    pub(crate) fn new(live_stead: Arc<LiveStead>) -> Self {
+        McpHandler { subscriptions: Arc::new(ClientSubscriptions::new(Arc::clone(&live_stead))), live_stead }
     }
 
     /// What results are made of: as the server, the agent, or the token of this request has it.
     fn results(&self, extensions: &Extensions) -> ResultFormat {
         let request = extensions.get::<http::request::Parts>();
         let of_token = request.and_then(|parts| parts.extensions.get::<ResultFormat>()).copied();
-        self.served.results().or(of_token.unwrap_or_default())
+        self.live_stead.results().or(of_token.unwrap_or_default())
     }
 
     async fn call_with_approval(
@@ -57,11 +57,13 @@ impl McpHandler {
         mut request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !self.served.current().toolbox.may_ask() || !question::can_ask(context) {
+        if !self.live_stead.current().toolbox.may_ask() || !question::can_ask(context) {
             let arguments = request.arguments.take().unwrap_or_default();
-            return self.call_without_asking(&request.name, arguments, context, ApprovalAnswer::Nobody).await;
+            return self
+                .call_without_asking(&request.name, arguments, context, ApprovalAnswer::NobodyToAsk)
+                .await;
         }
-        let mut answer = question::answer_from_client(&request, &self.served);
+        let mut answer = question::answer_from_client(&request, &self.live_stead);
         // While a person thinks, what a path leads to may change; then they are asked about that.
         for _ in 0..MAX_APPROVAL_ROUNDS {
             let arguments = request.arguments.clone().unwrap_or_default();
@@ -69,10 +71,10 @@ impl McpHandler {
                 Ok(reply) => return Ok(convert::result(reply, self.results(&context.extensions)).into()),
                 Err(question) => question,
             };
-            answer = match question::ask_person(question, &request, &self.served, context).await {
+            answer = match question::ask_person(question, &request, &self.live_stead, context).await {
                 ApprovalOutcome::Answered(answer) => answer,
-                ApprovalOutcome::Later(asks) => return Ok(asks.into()),
-                ApprovalOutcome::Crowded(failure) => {
+                ApprovalOutcome::AskClient(asks) => return Ok(asks.into()),
+                ApprovalOutcome::TooManyOpen(failure) => {
                     return Ok(convert::result(failure.into(), self.results(&context.extensions)).into());
                 }
             };
@@ -104,7 +106,8 @@ impl McpHandler {
         name: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
-        let refused = run_call(&self.served, context, |now, _| now.toolbox.refuse_arguments(name)).await?;
+        let refused =
+            run_call(&self.live_stead, context, |now, _| now.toolbox.refuse_arguments(name)).await?;
         Ok(convert::result(refused, self.results(&context.extensions)))
     }
 
@@ -120,9 +123,9 @@ impl McpHandler {
         // What a client makes up must not become a name among the numbers.
         let tool = stead_core::tools::tool(name);
         let shown = tool.map_or("unknown", |tool| tool.name);
-        let Identity { agent, thread, .. } = self.served.identity();
+        let Identity { agent, thread, .. } = self.live_stead.identity();
         let span = tracing::info_span!("tool call", tool = shown, agent, thread, outcome = field::Empty);
-        let made = run_call(&self.served, context, |now, watch| {
+        let made = run_call(&self.live_stead, context, |now, watch| {
             now.toolbox.with_monitor(Arc::clone(watch)).call(name, arguments, answer)
         });
         let made = match made.instrument(span.clone()).await {
@@ -139,7 +142,7 @@ impl McpHandler {
         span.record("outcome", outcome);
         let took = began.elapsed();
         tracing::info!(parent: &span, micros = took.as_micros() as u64, "ended");
-        self.served.metrics().count_call(shown, outcome, took);
+        self.live_stead.metrics().count_call(shown, outcome, took);
         let made = made?;
         if let Ok(Reply { failure: Some(failure), .. }) = &made
             && tool.is_none()
@@ -172,7 +175,7 @@ impl ServerHandler for McpHandler {
         let implementation = Implementation::new("stead", env!("CARGO_PKG_VERSION")).with_title("Stead");
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
-            .with_instructions(self.served.current().map.clone())
+            .with_instructions(self.live_stead.current().map.clone())
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
@@ -182,7 +185,7 @@ impl ServerHandler for McpHandler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.listener.notify_list_changes(&context.peer);
+        self.subscriptions.notify_list_changes(&context.peer);
     }
 
     async fn list_tools(
@@ -190,7 +193,7 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let (now, results) = (self.served.current(), self.results(&context.extensions));
+        let (now, results) = (self.live_stead.current(), self.results(&context.extensions));
         let tools = now.toolbox.offered().map(|tool| convert::tool(&now.toolbox, tool, results)).collect();
         Ok(ListToolsResult::with_all_items(tools)
             .with_ttl_ms(CACHE_TTL_MS)
@@ -198,9 +201,9 @@ impl ServerHandler for McpHandler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let now = self.served.current();
+        let now = self.live_stead.current();
         let tool = now.toolbox.offered().find(|tool| tool.name == name)?;
-        Some(convert::tool(&now.toolbox, tool, self.served.results()))
+        Some(convert::tool(&now.toolbox, tool, self.live_stead.results()))
     }
 
     async fn call_tool(
@@ -231,7 +234,7 @@ impl ServerHandler for McpHandler {
         if request.name != MAP_PROMPT {
             return Err(ErrorData::invalid_params(format!("there is one prompt, `{MAP_PROMPT}`"), None));
         }
-        let message = PromptMessage::new_text(Role::User, self.served.current().map.clone());
+        let message = PromptMessage::new_text(Role::User, self.live_stead.current().map.clone());
         Ok(GetPromptResult::new(vec![message]).into())
     }
 
@@ -241,7 +244,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        run_call(&self.served, &context, |now, _| resources::list(now, cursor.as_deref())).await?
+        run_call(&self.live_stead, &context, |now, _| resources::list(now, cursor.as_deref())).await?
     }
 
     async fn list_resource_templates(
@@ -257,7 +260,8 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let read = run_call(&self.served, &context, |now, _| resources::read(now, &request.uri)).await??;
+        let read =
+            run_call(&self.live_stead, &context, |now, _| resources::read(now, &request.uri)).await??;
         Ok(read.into())
     }
 
@@ -267,8 +271,9 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let begun =
-            run_call(&self.served, &context, |now, _| self.listener.subscribe(now, request.uri)).await?;
-        begun.map(|()| self.listener.notify_file_changes(&context.peer))
+            run_call(&self.live_stead, &context, |now, _| self.subscriptions.subscribe(now, request.uri))
+                .await?;
+        begun.map(|()| self.subscriptions.notify_file_changes(&context.peer))
     }
 
     async fn unsubscribe(
@@ -276,16 +281,16 @@ impl ServerHandler for McpHandler {
         request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.listener.unsubscribe(&request.uri);
+        self.subscriptions.unsubscribe(&request.uri);
         Ok(())
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(self.listener.accepted_filter(requested))
+        Some(self.subscriptions.accepted_filter(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        self.listener.listen(context).await
+        self.subscriptions.listen(context).await
     }
 
     async fn complete(

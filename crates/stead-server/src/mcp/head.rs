@@ -20,20 +20,20 @@ pub(crate) struct MessageHead<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MessageError {
     pub(crate) code: i32,
-    pub(crate) sentence: &'static str,
+    pub(crate) message: &'static str,
 }
 
 const INVALID_JSON: MessageError =
-    MessageError { code: ErrorCode::PARSE_ERROR.0, sentence: "this is no JSON" };
+    MessageError { code: ErrorCode::PARSE_ERROR.0, message: "this is no JSON" };
 const INVALID_MESSAGE: MessageError =
-    MessageError { code: ErrorCode::INVALID_REQUEST.0, sentence: "this is no JSON-RPC message" };
+    MessageError { code: ErrorCode::INVALID_REQUEST.0, message: "this is no JSON-RPC message" };
 const INVALID_VERSION: MessageError = MessageError {
     code: ErrorCode::INVALID_REQUEST.0,
-    sentence: "this is no JSON-RPC message: its `jsonrpc` has to be \"2.0\"",
+    message: "this is no JSON-RPC message: its `jsonrpc` has to be \"2.0\"",
 };
 const BATCH_UNSUPPORTED: MessageError = MessageError {
     code: ErrorCode::INVALID_REQUEST.0,
-    sentence: "batches are not supported; send one message at a time",
+    message: "batches are not supported; send one message at a time",
 };
 
 impl<'a> MessageHead<'a> {
@@ -63,7 +63,7 @@ impl<'a> MessageHead<'a> {
             (_, Some(_)) if self.jsonrpc.as_deref() != Some("2.0") => INVALID_VERSION,
             (Some(_), Some(_)) => MessageError {
                 code: ErrorCode::INVALID_PARAMS.0,
-                sentence: "the parameters of this request are not of the kind that it takes",
+                message: "the parameters of this request are not of the kind that it takes",
             },
             _ => INVALID_MESSAGE,
         }

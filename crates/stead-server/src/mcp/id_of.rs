@@ -9,12 +9,12 @@ const MAX_ID_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct RequestIdScanner {
     depth: usize,
-    in_text: bool,
+    in_string: bool,
     escaped: bool,
     /// The last text of the outermost object: a name, if a colon follows.
-    last: Vec<u8>,
+    last_string: Vec<u8>,
     /// Whether the value that follows is the id.
-    is_id: bool,
+    at_id_value: bool,
     id: Vec<u8>,
 }
 
@@ -27,9 +27,9 @@ impl RequestIdScanner {
     }
 
     fn step(&mut self, byte: u8) {
-        let (outermost, was_in_text) = (self.depth == 1, self.in_text);
-        if self.in_text {
-            (self.in_text, self.escaped) = match byte {
+        let (outermost, was_in_text) = (self.depth == 1, self.in_string);
+        if self.in_string {
+            (self.in_string, self.escaped) = match byte {
                 _ if self.escaped => (true, false),
                 b'\\' => (true, true),
                 b'"' => (false, false),
@@ -38,8 +38,8 @@ impl RequestIdScanner {
         } else {
             match byte {
                 b'"' => {
-                    self.in_text = true;
-                    self.last.clear();
+                    self.in_string = true;
+                    self.last_string.clear();
                 }
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' => self.depth = self.depth.saturating_sub(1),
@@ -50,13 +50,13 @@ impl RequestIdScanner {
             return;
         }
         match byte {
-            b':' if !was_in_text => self.is_id = self.id.is_empty() && self.last == b"\"id\"",
-            b',' | b'}' if !was_in_text => self.is_id = false,
-            _ if self.is_id && self.id.len() <= MAX_ID_BYTES => self.id.push(byte),
+            b':' if !was_in_text => self.at_id_value = self.id.is_empty() && self.last_string == b"\"id\"",
+            b',' | b'}' if !was_in_text => self.at_id_value = false,
+            _ if self.at_id_value && self.id.len() <= MAX_ID_BYTES => self.id.push(byte),
             _ => {}
         }
-        if (was_in_text || self.in_text) && self.last.len() <= MAX_ID_BYTES {
-            self.last.push(byte);
+        if (was_in_text || self.in_string) && self.last_string.len() <= MAX_ID_BYTES {
+            self.last_string.push(byte);
         }
     }
 

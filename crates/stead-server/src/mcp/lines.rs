@@ -45,7 +45,7 @@ pub(crate) async fn serve_lines<R, W>(
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let lines = LineTransport::new(read, write);
-    let gone = lines.flow.gone.clone();
+    let gone = lines.flow.disconnected.clone();
     let served = async {
         // However it ends, the client is gone, and nobody is left to be told.
         if let Ok(running) = handler.serve(lines).await {
@@ -64,9 +64,9 @@ struct LineTransport<R, W> {
     read: BufReader<R>,
     line: Vec<u8>,
     /// What is looked for in a line that is too long, while the rest of it passes by.
-    passing: Option<RequestIdScanner>,
+    oversized: Option<RequestIdScanner>,
     /// Whether a request has come. What comes before it can't be meant for anyone.
-    begun: bool,
+    has_request: bool,
     parked: VecDeque<(RxJsonRpcMessage<RoleServer>, usize)>,
     parked_bytes: usize,
     writer: Arc<AsyncMutex<Option<W>>>,
@@ -78,31 +78,31 @@ struct LineTransport<R, W> {
 struct FlowControl {
     unanswered: Mutex<HashSet<RequestId>>,
     /// The ids of requests whose answers are not on their way yet, so that no other may have them.
-    under_way: Mutex<HashSet<RequestId>>,
+    in_flight: Mutex<HashSet<RequestId>>,
     /// What the client has been asked and not answered. The call that asks waits for a person, and for no place here.
-    questions: Mutex<HashSet<RequestId>>,
-    unwritten: AtomicUsize,
-    eased: Notify,
+    open_questions: Mutex<HashSet<RequestId>>,
+    unwritten_bytes: AtomicUsize,
+    capacity_freed: Notify,
     /// Cancelled when nothing that is written arrives any more.
-    gone: CancellationToken,
+    disconnected: CancellationToken,
 }
 
 impl FlowControl {
     /// Whether the client has left so much unread that nothing more is read from it.
     fn is_output_full(&self) -> bool {
-        self.unwritten.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
+        self.unwritten_bytes.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
     }
 
     /// Whether no further request is begun.
     fn is_full(&self) -> bool {
-        let open = self.questions.lock().len();
+        let open = self.open_questions.lock().len();
         self.is_output_full() || self.unanswered.lock().len().saturating_sub(open) >= MAX_UNANSWERED
     }
 }
 
 /// What a line turned out to be.
 enum LineRead {
-    Whole,
+    Complete,
     /// It was too long, and this was its id, if it had one.
     TooLong(Option<RequestId>),
     End,
@@ -113,8 +113,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         LineTransport {
             read: BufReader::with_capacity(64 << 10, read),
             line: Vec::new(),
-            passing: None,
-            begun: false,
+            oversized: None,
+            has_request: false,
             parked: VecDeque::new(),
             parked_bytes: 0,
             writer: Arc::new(AsyncMutex::new(Some(write))),
@@ -128,27 +128,27 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             let available = self.read.fill_buf().await?;
             if available.is_empty() {
                 // A last line may lack its end.
-                return Ok(match self.passing.take() {
+                return Ok(match self.oversized.take() {
                     Some(id) => LineRead::TooLong(id.finish()),
                     None if self.line.is_empty() => LineRead::End,
-                    None => LineRead::Whole,
+                    None => LineRead::Complete,
                 });
             }
             let newline = memchr::memchr(b'\n', available);
             let (end, used) = newline.map_or((available.len(), available.len()), |at| (at, at + 1));
-            if self.passing.is_none() && self.line.len() + end > MAX_MESSAGE_BYTES {
+            if self.oversized.is_none() && self.line.len() + end > MAX_MESSAGE_BYTES {
                 let mut id = RequestIdScanner::default();
                 id.feed(&std::mem::take(&mut self.line));
-                self.passing = Some(id);
+                self.oversized = Some(id);
             }
-            match &mut self.passing {
+            match &mut self.oversized {
                 Some(id) => id.feed(&available[..end]),
                 None => self.line.extend_from_slice(&available[..end]),
             }
             self.read.consume(used);
             if newline.is_some() {
-                let passed = self.passing.take();
-                return Ok(passed.map_or(LineRead::Whole, |id| LineRead::TooLong(id.finish())));
+                let passed = self.oversized.take();
+                return Ok(passed.map_or(LineRead::Complete, |id| LineRead::TooLong(id.finish())));
             }
         }
     }
@@ -178,7 +178,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     /// A request that is cancelled is not answered, and not made if it waits.
     fn drop_cancelled(&mut self, id: &RequestId) {
         self.flow.unanswered.lock().remove(id);
-        self.flow.under_way.lock().remove(id);
+        self.flow.in_flight.lock().remove(id);
         self.parked.retain(|(message, _)| match message {
             JsonRpcMessage::Request(request) => request.id != *id,
             _ => true,
@@ -190,8 +190,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     fn note_delivered(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             JsonRpcMessage::Request(request) => {
-                self.begun = true;
-                self.flow.under_way.lock().insert(request.id.clone());
+                self.has_request = true;
+                self.flow.in_flight.lock().insert(request.id.clone());
                 // One who listens is not answered for as long as there is something to tell.
                 if !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
                     self.flow.unanswered.lock().insert(request.id.clone());
@@ -205,11 +205,11 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                 }
             }
             JsonRpcMessage::Response(response) => {
-                self.flow.questions.lock().remove(&response.id);
+                self.flow.open_questions.lock().remove(&response.id);
             }
             JsonRpcMessage::Error(error) => {
                 if let Some(id) = &error.id {
-                    self.flow.questions.lock().remove(id);
+                    self.flow.open_questions.lock().remove(id);
                 }
             }
         }
@@ -221,12 +221,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             JsonRpcMessage::Request(request) => request.id == *id,
             _ => false,
         };
-        self.flow.under_way.lock().contains(id) || self.parked.iter().any(|(message, _)| is_parked(message))
+        self.flow.in_flight.lock().contains(id) || self.parked.iter().any(|(message, _)| is_parked(message))
     }
 
     /// An answer to a question that nobody is left to answer.
     fn answer_for_gone_client(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        let id = self.flow.questions.lock().iter().next().cloned()?;
+        let id = self.flow.open_questions.lock().iter().next().cloned()?;
         Some(JsonRpcMessage::error(ErrorData::internal_error("the client is gone", None), Some(id)))
     }
 
@@ -245,16 +245,16 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                 || self.parked.len() >= MAX_PARKED
                 || self.parked_bytes >= MAX_PARKED_BYTES
             {
-                flow.eased.notified().await;
+                flow.capacity_freed.notified().await;
                 continue;
             }
             let line = tokio::select! {
                 line = self.read_line() => line,
-                () = flow.eased.notified(), if !self.parked.is_empty() => continue,
+                () = flow.capacity_freed.notified(), if !self.parked.is_empty() => continue,
             };
             let bytes = self.line.len();
             let message = match line {
-                Ok(LineRead::Whole) => self.parse_line(),
+                Ok(LineRead::Complete) => self.parse_line(),
                 Ok(LineRead::TooLong(id)) => Err(too_long(id)),
                 Ok(LineRead::End) if self.parked.is_empty() => {
                     // Whoever waits for a person would wait in vain.
@@ -264,7 +264,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                 }
                 Ok(LineRead::End) => {
                     // What was asked for before the end is still done.
-                    flow.eased.notified().await;
+                    flow.capacity_freed.notified().await;
                     continue;
                 }
                 Err(_) => return None,
@@ -272,7 +272,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             match message {
                 Ok(Some(message)) => {
                     let is_request = matches!(message, JsonRpcMessage::Request(_));
-                    if !is_request && !self.begun {
+                    if !is_request && !self.has_request {
                         continue;
                     }
                     if let JsonRpcMessage::Request(request) = &message
@@ -310,7 +310,7 @@ fn write_line<W: AsyncWrite + Send + Unpin + 'static>(
     answers: Option<RequestId>,
 ) -> impl Future<Output = io::Result<()>> + Send + 'static {
     let (writer, flow) = (Arc::clone(writer), Arc::clone(flow));
-    flow.unwritten.fetch_add(line.len(), Ordering::Relaxed);
+    flow.unwritten_bytes.fetch_add(line.len(), Ordering::Relaxed);
     async move {
         let written = match &mut *writer.lock().await {
             Some(writer) => match writer.write_all(&line).await {
@@ -320,13 +320,13 @@ fn write_line<W: AsyncWrite + Send + Unpin + 'static>(
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         if written.is_err() {
-            flow.gone.cancel();
+            flow.disconnected.cancel();
         }
-        flow.unwritten.fetch_sub(line.len(), Ordering::Relaxed);
+        flow.unwritten_bytes.fetch_sub(line.len(), Ordering::Relaxed);
         if let Some(id) = &answers {
             flow.unanswered.lock().remove(id);
         }
-        flow.eased.notify_one();
+        flow.capacity_freed.notify_one();
         written
     }
 }
@@ -345,13 +345,13 @@ where
         let (writer, flow) = (Arc::clone(&self.writer), Arc::clone(&self.flow));
         match &item {
             JsonRpcMessage::Request(question) => {
-                flow.questions.lock().insert(question.id.clone());
+                flow.open_questions.lock().insert(question.id.clone());
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ServerNotification::CancelledNotification(withdrawn) = &notification.notification
                     && let Some(id) = &withdrawn.params.request_id
                 {
-                    flow.questions.lock().remove(id);
+                    flow.open_questions.lock().remove(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
@@ -365,7 +365,7 @@ where
             };
             // Before it is written: whoever has read it may use the id again at once.
             if let Some(id) = &answers {
-                flow.under_way.lock().remove(id);
+                flow.in_flight.lock().remove(id);
             }
             write_line(&writer, &flow, line, answers).await
         }
@@ -373,7 +373,7 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         // One who reads no answer asks for nothing any more, whatever else it has written.
-        let gone = self.flow.gone.clone();
+        let gone = self.flow.disconnected.clone();
         gone.run_until_cancelled(self.next_message()).await.flatten()
     }
 

@@ -19,7 +19,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Message
             Ok(head) => (head.error(), head.id),
             Err(wrong) => (wrong, None),
         };
-        MessageRefusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.sentence, None), id }
+        MessageRefusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.message, None), id }
     })
 }
 

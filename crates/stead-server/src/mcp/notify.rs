@@ -24,20 +24,20 @@ const MAX_SUBSCRIPTIONS: usize = 256;
 /// What one client follows.
 #[derive(Debug)]
 pub(super) struct ClientSubscriptions {
-    served: Arc<LiveStead>,
+    live_stead: Arc<LiveStead>,
     /// The files, by the URI that the client knows them by.
     followed: Mutex<HashMap<String, FollowedFile>>,
-    lists: AtomicBool,
-    files: AtomicBool,
+    notifies_lists: AtomicBool,
+    notifies_files: AtomicBool,
 }
 
 impl ClientSubscriptions {
-    pub(super) fn new(served: Arc<LiveStead>) -> Self {
+    pub(super) fn new(live_stead: Arc<LiveStead>) -> Self {
         ClientSubscriptions {
-            served,
+            live_stead,
             followed: Mutex::default(),
-            lists: AtomicBool::new(false),
-            files: AtomicBool::new(false),
+            notifies_lists: AtomicBool::new(false),
+            notifies_files: AtomicBool::new(false),
         }
     }
 
@@ -63,10 +63,10 @@ impl ClientSubscriptions {
 
     /// Tells a client of changed lists for as long as it is there.
     pub(super) fn notify_list_changes(&self, peer: &Peer<RoleServer>) {
-        if self.lists.swap(true, Ordering::Relaxed) {
+        if self.notifies_lists.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (peer, mut changes) = (peer.clone(), self.served.changes());
+        let (peer, mut changes) = (peer.clone(), self.live_stead.changes());
         tokio::spawn(async move {
             loop {
                 tokio::select! {
@@ -89,10 +89,10 @@ impl ClientSubscriptions {
 
     /// Tells a client of changed files for as long as it is there and follows some.
     pub(super) fn notify_file_changes(self: &Arc<Self>, peer: &Peer<RoleServer>) {
-        if self.files.swap(true, Ordering::Relaxed) {
+        if self.notifies_files.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (listener, peer, mut changes) = (Arc::clone(self), peer.clone(), self.served.changes());
+        let (listener, peer, mut changes) = (Arc::clone(self), peer.clone(), self.live_stead.changes());
         tokio::spawn(async move {
             while !peer.is_transport_closed() {
                 tokio::time::sleep(POLL_INTERVAL).await;
@@ -121,12 +121,12 @@ impl ClientSubscriptions {
     fn recheck_access(&self) {
         let mut followed = self.followed.lock();
         let uris: Vec<_> = followed.keys().cloned().collect();
-        *followed = follow_all(&self.served.current(), &uris);
+        *followed = follow_all(&self.live_stead.current(), &uris);
     }
 
     /// What of a wish can be granted: all of it that the server has, up to a number of files.
     pub(super) fn accepted_filter(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
-        let now = self.served.current();
+        let now = self.live_stead.current();
         let mut accepted = requested.clone();
         if let Some(uris) = &mut accepted.resource_subscriptions {
             uris.retain(|uri| uri == uri::MAP || may_follow(&now, uri));
@@ -137,14 +137,14 @@ impl ClientSubscriptions {
 
     /// Tells a client what it wished for, until it has enough.
     pub(super) async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let _place = self.served.begin_listening().ok_or_else(|| {
+        let _place = self.live_stead.begin_listening().ok_or_else(|| {
             ErrorData::invalid_request("too many of your clients listen already; let some of them end", None)
         })?;
         let (sink, accepted) = (context.sink(), context.accepted());
         let wants = |flag: Option<bool>| flag == Some(true);
         let uris = accepted.resource_subscriptions.as_deref().unwrap_or_default();
-        let mut changes = self.served.changes();
-        let mut followed = in_place(|| follow_all(&self.served.current(), uris)).await;
+        let mut changes = self.live_stead.changes();
+        let mut followed = in_place(|| follow_all(&self.live_stead.current(), uris)).await;
         loop {
             let lists = tokio::select! {
                 () = context.cancelled() => return Ok(()),
@@ -178,7 +178,7 @@ impl ClientSubscriptions {
             }
             if lists {
                 // Workspaces are others now: what may be followed is judged anew.
-                followed = in_place(|| follow_all(&self.served.current(), uris)).await;
+                followed = in_place(|| follow_all(&self.live_stead.current(), uris)).await;
             }
         }
     }

@@ -21,9 +21,9 @@ pub(super) enum ApprovalOutcome {
     /// The person has answered.
     Answered(ApprovalAnswer),
     /// The client is to ask, and to call again.
-    Later(InputRequiredResult),
+    AskClient(InputRequiredResult),
     /// So many questions are open that there is no use in another one.
-    Crowded(Failure),
+    TooManyOpen(Failure),
 }
 
 /// Whether there is anybody to ask.
@@ -69,14 +69,14 @@ pub(super) async fn ask_person(
         message: question.text.clone(),
         requested_schema: ElicitationSchema::new(BTreeMap::new()),
     });
-    let time = served.limits().answer;
+    let time = served.limits().answer_timeout;
     if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
         let name = served.pending_approvals().defer(question, call_hash(request), time);
         let requests = BTreeMap::from([(name, InputRequest::Elicitation(form))]);
-        return ApprovalOutcome::Later(InputRequiredResult::from_input_requests(requests));
+        return ApprovalOutcome::AskClient(InputRequiredResult::from_input_requests(requests));
     }
     let Some(_open) = served.pending_approvals().begin_waiting() else {
-        return ApprovalOutcome::Crowded(Failure::new(
+        return ApprovalOutcome::TooManyOpen(Failure::new(
             ErrorKind::Unavailable,
             "too many questions are open already: let the person answer some of them, then call again",
         ));

@@ -129,7 +129,7 @@ fn a_listener_is_told_until_it_has_enough() {
 fn listeners_are_limited_and_in_nobodys_way() {
     let mut client = silent();
     let wish = || modern(json!({ "notifications": { "toolsListChanged": true } }), json!({}));
-    for _ in 0..ServerLimits::default().listening {
+    for _ in 0..ServerLimits::default().listeners_per_identity {
         client.ask("subscriptions/listen", wish());
         client.notified("notifications/subscriptions/acknowledged");
     }

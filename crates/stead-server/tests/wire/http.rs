@@ -259,7 +259,8 @@ fn a_session_is_nothing_to_anybody_else() {
 #[test]
 fn sessions_are_limited() {
     let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
-    let server = Server::with(CONFIG, options, ServerLimits { sessions: 2, ..ServerLimits::default() });
+    let server =
+        Server::with(CONFIG, options, ServerLimits { sessions_per_identity: 2, ..ServerLimits::default() });
     let first = server.session(None, json!({}));
     server.session(None, json!({}));
     let message =

@@ -79,7 +79,7 @@ fn a_call_that_is_cancelled_leaves_nothing_behind() {
 #[test]
 fn a_call_that_takes_too_long_is_stopped() {
     let stead = two();
-    let limits = ServerLimits { call: Duration::ZERO, ..ServerLimits::default() };
+    let limits = ServerLimits { call_timeout: Duration::ZERO, ..ServerLimits::default() };
     let mut client = Client::silent(Arc::new(LiveStead::new(&stead, limits)));
     client.initialize(json!({}));
     let answer = client.call("copy_file", json!({ "source": "/one/tree", "destination": "/two/tree" }));
@@ -90,7 +90,7 @@ fn a_call_that_takes_too_long_is_stopped() {
 
 #[test]
 fn whoever_asks_for_more_than_may_wait_is_told_so() {
-    let limits = ServerLimits { at_once: 1, waiting: 0, ..ServerLimits::default() };
+    let limits = ServerLimits { calls_per_identity: 1, waiting_per_identity: 0, ..ServerLimits::default() };
     let mut client = Client::silent(Arc::new(LiveStead::new(&two(), limits)));
     client.initialize(json!({}));
     let copy = json!({
@@ -133,7 +133,7 @@ fn a_snapshot_that_is_cancelled_is_not_made() {
     "#;
     let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
     let stead = Stead::open(&config, "a").unwrap();
-    let limits = ServerLimits { at_once: 1, ..ServerLimits::default() };
+    let limits = ServerLimits { calls_per_identity: 1, ..ServerLimits::default() };
     let mut client = Client::silent(Arc::new(LiveStead::new(&stead, limits)));
     client.initialize(json!({}));
     let id = client.ask(

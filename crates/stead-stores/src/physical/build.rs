@@ -23,7 +23,7 @@ impl PhysicalChange<'_> {
             dir = self.new_dir_in(&dir, name, None, spot)?;
             chain.push(dir.clone());
         }
-        host::rename_new((self.shop.staging_dir_fd(), scrap.name().as_bytes()), (dir.as_fd(), last))
+        host::rename_new((self.staging.staging_dir_fd(), scrap.name().as_bytes()), (dir.as_fd(), last))
             .map_err(errno_to_store_error)?;
         if self.durability() == Durability::Full {
             for dir in chain.iter().rev() {
@@ -50,7 +50,7 @@ impl PhysicalChange<'_> {
             Ok(()) => scrap.mark_placed(),
             // Someone else has made the parents: out of the wrapping again.
             Err(_) => {
-                let room = (self.shop.staging_dir_fd(), scrap.name().as_bytes());
+                let room = (self.staging.staging_dir_fd(), scrap.name().as_bytes());
                 let _ = host::rename_new((wrapped.dir.as_fd(), spot.name()), room);
             }
         }
@@ -59,8 +59,8 @@ impl PhysicalChange<'_> {
 
     /// A new directory in the room.
     pub(super) fn new_dir(&self, mode: Option<u32>, spot: &HostSlot) -> StoreResult<(TempEntry, Dir)> {
-        let scrap = TempEntry::new(self.shop, self.shop.fresh_name());
-        let dir = self.new_dir_in(self.shop.staging_dir(), scrap.name().as_bytes(), mode, spot)?;
+        let scrap = TempEntry::new(self.staging, self.staging.fresh_name());
+        let dir = self.new_dir_in(self.staging.staging_dir(), scrap.name().as_bytes(), mode, spot)?;
         Ok((scrap, dir))
     }
 
@@ -86,8 +86,8 @@ impl PhysicalChange<'_> {
         spot: &HostSlot,
     ) -> StoreResult<()> {
         let model = replaced.unwrap_or(&spot.dir_stat);
-        let hands_down = replaced.is_some() || self.shop.uid == 0 || spot.dir_stat.mode & 0o2000 != 0;
-        let uid = (self.shop.uid == 0 && made.uid != model.uid).then_some(model.uid);
+        let hands_down = replaced.is_some() || self.staging.uid == 0 || spot.dir_stat.mode & 0o2000 != 0;
+        let uid = (self.staging.uid == 0 && made.uid != model.uid).then_some(model.uid);
         let gid = (hands_down && made.gid != model.gid).then_some(model.gid);
         if uid.is_none() && gid.is_none() {
             return Ok(());

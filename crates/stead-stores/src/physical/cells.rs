@@ -27,7 +27,7 @@ pub(super) struct SharedCells<const COUNT: usize>(CellStorage);
 enum CellStorage {
     Mapped(MmapRaw),
     /// The host can't map the file, or set all of it aside: a full disk would be a signal then, and no error.
-    Read(File),
+    Unmapped(File),
 }
 
 impl<const COUNT: usize> SharedCells<COUNT> {
@@ -36,12 +36,12 @@ impl<const COUNT: usize> SharedCells<COUNT> {
         let size = COUNT * CELL_SIZE;
         let map = fallocate(&file, FallocateFlags::empty(), 0, size as u64).ok();
         let map = map.and_then(|()| MmapOptions::new().len(size).map_raw(&file).ok());
-        SharedCells(map.map_or(CellStorage::Read(file), CellStorage::Mapped))
+        SharedCells(map.map_or(CellStorage::Unmapped(file), CellStorage::Mapped))
     }
 
     /// The numbers in a file that is not changed any more.
     pub(super) fn read_only(file: File) -> Self {
-        SharedCells(CellStorage::Read(file))
+        SharedCells(CellStorage::Unmapped(file))
     }
 
     /// All of them.
@@ -53,7 +53,7 @@ impl<const COUNT: usize> SharedCells<COUNT> {
                     *cell = u64::from_le(atomic(map, index).load(Ordering::SeqCst));
                 }
             }
-            CellStorage::Read(file) => {
+            CellStorage::Unmapped(file) => {
                 // A file that is shorter ends in zeros.
                 let mut bytes = vec![0; COUNT * CELL_SIZE];
                 read_full(file, 0, &mut bytes)?;
@@ -72,7 +72,7 @@ impl<const COUNT: usize> SharedCells<COUNT> {
                 atomic(map, index).store(value.to_le(), Ordering::SeqCst);
                 Ok(())
             }
-            CellStorage::Read(file) => {
+            CellStorage::Unmapped(file) => {
                 file.write_all_at(&value.to_le_bytes(), (index * CELL_SIZE) as u64).map_err(io_to_store_error)
             }
         }
@@ -96,7 +96,7 @@ mod tests {
         let copy = || file.try_clone().unwrap();
         let mapped = SharedCells::<4>::new(copy());
         assert!(matches!(mapped.0, CellStorage::Mapped(_)));
-        let (other, read) = (SharedCells::<4>::new(copy()), SharedCells::<4>(CellStorage::Read(copy())));
+        let (other, read) = (SharedCells::<4>::new(copy()), SharedCells::<4>(CellStorage::Unmapped(copy())));
         mapped.set(1, 7).unwrap();
         read.set(3, u64::MAX).unwrap();
         for cells in [&mapped, &other, &read] {

@@ -36,7 +36,7 @@ impl PathOpener {
         if wanted == Confinement::Walk {
             return Ok(PathOpener::Walk);
         }
-        match resolve(root, b".", OpenMode::Base) {
+        match resolve(root, b".", OpenMode::Traverse) {
             Ok(_) => Ok(PathOpener::Kernel),
             // A sandbox that knows only older calls answers with one or the other.
             Err(Errno::NOSYS | Errno::PERM) => Ok(PathOpener::Walk),
@@ -66,7 +66,7 @@ fn resolve_in_pieces(below: BorrowedFd<'_>, path: &[u8], how: OpenMode) -> HostR
     while rest.len() > MAX_PATH_PIECE {
         let cut = rest[..MAX_PATH_PIECE].iter().rposition(|&byte| byte == b'/').ok_or(Errno::NAMETOOLONG)?;
         let here = at.as_ref().map_or(below, |fd| fd.as_fd());
-        at = Some(resolve(here, &rest[..cut], OpenMode::Base)?);
+        at = Some(resolve(here, &rest[..cut], OpenMode::Traverse)?);
         rest = &rest[cut + 1..];
     }
     resolve(at.as_ref().map_or(below, |fd| fd.as_fd()), rest, how)
@@ -104,7 +104,7 @@ fn walk(
             return Err(Errno::XDEV);
         }
         let here = at.as_ref().map_or(below, |fd| fd.as_fd());
-        let how = if names.peek().is_some() { OpenMode::Base } else { how };
+        let how = if names.peek().is_some() { OpenMode::Traverse } else { how };
         let opened = host::open_name(here, name, how)?;
         let stat = host::stat(&opened)?;
         if stat.mount != mount {
@@ -142,9 +142,13 @@ mod tests {
             }
             for path in [&b".."[..], b"in/../..", b"/", b"/etc", b"out", b"out/etc", b"in/link", b"in/file/x"]
             {
-                for how in
-                    [OpenMode::Base, OpenMode::Directory, OpenMode::Read, OpenMode::Write, OpenMode::Change]
-                {
+                for how in [
+                    OpenMode::Traverse,
+                    OpenMode::Directory,
+                    OpenMode::Read,
+                    OpenMode::Write,
+                    OpenMode::ReadWrite,
+                ] {
                     assert!(open(path, how).is_err(), "{} {how:?} {opener:?}", path.escape_ascii());
                 }
             }
@@ -167,7 +171,7 @@ mod tests {
         let name = path.file_name().unwrap().as_encoded_bytes();
         for wanted in BOTH {
             let opener = PathOpener::choose(parent.as_fd(), wanted).unwrap();
-            let entered = opener.open(parent.as_fd(), name, OpenMode::Base, &|_| false);
+            let entered = opener.open(parent.as_fd(), name, OpenMode::Traverse, &|_| false);
             assert_eq!(entered.map(drop), Err(Errno::XDEV), "{opener:?}");
         }
     }

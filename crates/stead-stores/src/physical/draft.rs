@@ -15,7 +15,7 @@ use super::workshop::{StagingArea, TempFile};
 #[derive(Debug)]
 pub(super) enum DraftContent {
     /// All of the content.
-    Whole(TempFile),
+    Complete(TempFile),
     /// Changes to a file.
     Changes(Arc<Changes>),
 }
@@ -84,7 +84,7 @@ impl Draft for NewDraft {
     fn seal(&mut self) -> StoreResult<SealedContent> {
         let stays = self.unsealed()?.file.try_clone().map_err(io_to_store_error)?;
         match std::mem::replace(&mut self.content, NewContent::Sealed(stays)) {
-            NewContent::Unsealed(temp) => Ok(SealedContent::new(self.size, DraftContent::Whole(temp))),
+            NewContent::Unsealed(temp) => Ok(SealedContent::new(self.size, DraftContent::Complete(temp))),
             NewContent::Sealed(_) => unreachable!("unsealed above"),
         }
     }
@@ -97,11 +97,11 @@ pub(super) struct FileDraft(Arc<Changes>);
 /// Changes to a file: what was written lies in a sparse file at the same offsets, the rest is read from the base.
 #[derive(Debug)]
 pub(super) struct Changes {
-    shop: Arc<StagingArea>,
+    staging: Arc<StagingArea>,
     base: File,
     pub(super) stat: HostStat,
     /// How much of the base still shows: it was cut there at some time.
-    shows: u64,
+    base_visible: u64,
     size: u64,
     /// Whether a size was asked for, rather than reached by writing.
     resized: bool,
@@ -113,10 +113,10 @@ pub(super) struct Changes {
 impl FileDraft {
     pub(super) fn new(shop: &Arc<StagingArea>, base: File, stat: HostStat) -> Self {
         FileDraft(Arc::new(Changes {
-            shop: shop.clone(),
+            staging: shop.clone(),
             base,
             stat,
-            shows: stat.size,
+            base_visible: stat.size,
             size: stat.size,
             resized: false,
             written: BTreeMap::new(),
@@ -147,13 +147,13 @@ impl Changes {
             .collect();
         let end = extents.last().map_or(0, |last| last.to + last.length);
         let length = if self.resized { self.size } else { now.size.max(end) };
-        let cut = if self.shows < self.stat.size { self.shows.min(now.size) } else { now.size };
+        let cut = if self.base_visible < self.stat.size { self.base_visible.min(now.size) } else { now.size };
         if extents.is_empty() && cut == now.size && length == now.size {
             return None;
         }
         let source =
             self.overlay.as_ref().map_or(WriteSource::Bytes(&[]), |overlay| WriteSource::File(&overlay.file));
-        Some(WritePlan { cut, extents, length, source })
+        Some(WritePlan { kept_length: cut, extents, length, source })
     }
 
     /// The whole content, as a file of its own. If someone wrote into the base since, what it was is gone.
@@ -161,8 +161,8 @@ impl Changes {
         if !host::stat(&self.base).map_err(errno_to_store_error)?.has_same_content(&self.stat) {
             return Err(StoreError::Conflict);
         }
-        let temp = self.shop.new_temp_file()?;
-        host::copy_range(&self.base, 0, &temp.file, 0, self.shows.min(self.size))
+        let temp = self.staging.new_temp_file()?;
+        host::copy_range(&self.base, 0, &temp.file, 0, self.base_visible.min(self.size))
             .map_err(io_to_store_error)?;
         temp.file.set_len(self.size).map_err(io_to_store_error)?;
         if let Some(overlay) = &self.overlay {
@@ -224,7 +224,11 @@ impl Changes {
                 (Some((_, &last)), Some(overlay)) => (last, Some(&overlay.file)),
                 _ => {
                     let next = self.written.range(at..).next().map_or(end, |(&first, _)| first);
-                    if at < self.shows { (next.min(self.shows), Some(&self.base)) } else { (next, None) }
+                    if at < self.base_visible {
+                        (next.min(self.base_visible), Some(&self.base))
+                    } else {
+                        (next, None)
+                    }
                 }
             };
             let until = until.min(end);
@@ -242,7 +246,7 @@ impl Changes {
             return Ok(());
         }
         if self.overlay.is_none() {
-            self.overlay = Some(self.shop.new_temp_file()?);
+            self.overlay = Some(self.staging.new_temp_file()?);
         }
         let overlay = self.overlay.as_ref().expect("made above");
         overlay.file.write_all_at(bytes, offset).map_err(io_to_store_error)?;
@@ -254,7 +258,7 @@ impl Changes {
 
     fn set_size(&mut self, size: u64) {
         if size < self.size {
-            self.shows = self.shows.min(size);
+            self.base_visible = self.base_visible.min(size);
             self.written.retain(|&start, _| start < size);
             if let Some((_, end)) = self.written.iter_mut().next_back() {
                 *end = (*end).min(size);

@@ -37,7 +37,7 @@ pub(super) enum OpenMode {
     /// Whatever it is, a symlink too, for its attributes.
     Handle,
     /// A directory, to reach what is in it.
-    Base,
+    Traverse,
     /// A directory, to be listed, changed in and synced.
     Directory,
     /// A file's content, to be read.
@@ -45,7 +45,7 @@ pub(super) enum OpenMode {
     /// A file's content, to be added to.
     Write,
     /// A file's content, to be read and changed.
-    Change,
+    ReadWrite,
 }
 
 impl OpenMode {
@@ -56,11 +56,11 @@ impl OpenMode {
             | OFlags::NOFOLLOW
             | match self {
                 OpenMode::Handle => OFlags::PATH,
-                OpenMode::Base => OFlags::PATH | OFlags::DIRECTORY,
+                OpenMode::Traverse => OFlags::PATH | OFlags::DIRECTORY,
                 OpenMode::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
                 OpenMode::Read => OFlags::RDONLY | file,
                 OpenMode::Write => OFlags::WRONLY | file,
-                OpenMode::Change => OFlags::RDWR | file,
+                OpenMode::ReadWrite => OFlags::RDWR | file,
             }
     }
 }

@@ -184,7 +184,7 @@ fn open_intent_logs(room: &Dir) -> StoreResult<Vec<IntentLog>> {
     })
     .map_err(errno_to_store_error)?;
     let open = |name: String| {
-        let file = room.open(name.as_bytes(), OpenMode::Change).map_err(errno_to_store_error)?;
+        let file = room.open(name.as_bytes(), OpenMode::ReadWrite).map_err(errno_to_store_error)?;
         Ok(IntentLog::new(file.into(), name))
     };
     names.into_iter().map(open).collect()
@@ -205,7 +205,13 @@ pub(super) fn undo_unfinished(root: &Root, room: &Dir, kept: &Dir) -> StoreResul
     for mut journal in open_intent_logs(room)? {
         let records = records(&journal.file);
         if !matches!(records.last(), Some(IntentRecord::Done)) {
-            let site = UndoContext { root, room: room.as_fd(), kept, moment: UndoTime::Later, acted: false };
+            let site = UndoContext {
+                root,
+                staging_dir: room.as_fd(),
+                rescued: kept,
+                when: UndoTime::AfterCrash,
+                is_performed: false,
+            };
             for record in records.iter().rev() {
                 if let IntentRecord::Undo(action) = record {
                     undo(&site, action)?;
@@ -226,7 +232,7 @@ mod tests {
     use super::*;
 
     fn taken(name: &str) -> UndoRecord {
-        UndoRecord::Taken { at: name.into(), stash: "t1".into(), ino: 7, changed: Timestamp(7) }
+        UndoRecord::Removed { at: name.into(), stash: "t1".into(), ino: 7, changed: Timestamp(7) }
     }
 
     #[test]

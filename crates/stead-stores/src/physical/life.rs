@@ -12,17 +12,17 @@ pub type Faults = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
 /// Whether a Store still lives.
 #[derive(Default)]
 pub(super) struct FaultPoint {
-    over: AtomicBool,
+    is_stopped: AtomicBool,
     faults: Option<Faults>,
 }
 
 impl FaultPoint {
     pub(super) fn new(faults: Option<Faults>) -> Self {
-        FaultPoint { over: AtomicBool::new(false), faults }
+        FaultPoint { is_stopped: AtomicBool::new(false), faults }
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
     /// Refuses everything after death.
@@ -35,7 +35,7 @@ impl FaultPoint {
         if let Some(faults) = &self.faults
             && (self.is_stopped() || faults(action))
         {
-            self.over.store(true, Ordering::Relaxed);
+            self.is_stopped.store(true, Ordering::Relaxed);
             return Err(stopped_error());
         }
         Ok(())

@@ -48,28 +48,28 @@ impl Stripe {
 pub(super) struct Locks {
     dir: OwnedFd,
     stripes: Vec<Mutex<Option<StripeFiles>>>,
-    inside: RwLock<()>,
-    crowd: Mutex<SharedHolders>,
-    empty: Condvar,
-    turn: File,
+    tree_in_process: RwLock<()>,
+    shared_holders: Mutex<SharedHolders>,
+    no_shared_holders: Condvar,
+    tree_queue: File,
     tree: File,
     /// Who acts under which lock.
-    acting: SharedCells<{ STRIPES + 1 }>,
+    acting_cells: SharedCells<{ STRIPES + 1 }>,
     /// The number of this Store's room.
-    me: u64,
-    life: Arc<FaultPoint>,
-    working: Mutex<usize>,
-    free: Condvar,
+    own_number: u64,
+    fault_point: Arc<FaultPoint>,
+    active_changes: Mutex<usize>,
+    permit_returned: Condvar,
     /// How long anything here is waited for: the process that has it may have been stopped.
-    patience: Duration,
+    wait_timeout: Duration,
 }
 
 /// The two files of a stripe. Whoever waits for the name holds `next`, so that the process which gives the name back
 /// can't take it again before the one that waited.
 #[derive(Debug)]
 struct StripeFiles {
-    next: File,
-    name: File,
+    queue: File,
+    lock: File,
 }
 
 /// This process's threads that hold the tree shared.
@@ -82,33 +82,33 @@ struct SharedHolders {
 impl Locks {
     pub(super) fn new(dir: OwnedFd, patience: Duration, me: u64, life: Arc<FaultPoint>) -> HostResult<Self> {
         Ok(Locks {
-            acting: SharedCells::new(host::open_or_create(dir.as_fd(), "acting")?),
-            me,
-            life,
-            turn: host::open_or_create(dir.as_fd(), "turn")?,
+            acting_cells: SharedCells::new(host::open_or_create(dir.as_fd(), "acting")?),
+            own_number: me,
+            fault_point: life,
+            tree_queue: host::open_or_create(dir.as_fd(), "turn")?,
             tree: host::open_or_create(dir.as_fd(), "tree")?,
             dir,
             stripes: (0..STRIPES).map(|_| Mutex::new(None)).collect(),
-            inside: RwLock::new(()),
-            crowd: Mutex::new(SharedHolders { holders: 0, since: Instant::now() }),
-            empty: Condvar::new(),
-            working: Mutex::new(0),
-            free: Condvar::new(),
-            patience,
+            tree_in_process: RwLock::new(()),
+            shared_holders: Mutex::new(SharedHolders { holders: 0, since: Instant::now() }),
+            no_shared_holders: Condvar::new(),
+            active_changes: Mutex::new(0),
+            permit_returned: Condvar::new(),
+            wait_timeout: patience,
         })
     }
 
     /// When waiting that begins now ends.
     pub(super) fn wait_deadline(&self) -> Instant {
-        Instant::now() + self.patience
+        Instant::now() + self.wait_timeout
     }
 
     /// Waits until this process has room for another change.
     pub(super) fn admit_change(&self) -> StoreResult<ChangePermit<'_>> {
         let until = self.wait_deadline();
-        let mut working = self.working.lock();
+        let mut working = self.active_changes.lock();
         while *working >= MAX_CONCURRENT_CHANGES {
-            if self.free.wait_until(&mut working, until).timed_out() {
+            if self.permit_returned.wait_until(&mut working, until).timed_out() {
                 return Err(errno_to_store_error(Errno::TIMEDOUT));
             }
         }
@@ -127,26 +127,26 @@ impl Locks {
                 stripes.push(self.lock_stripe(stripe, until).map_err(errno_to_store_error)?);
             }
         }
-        let cells = self.acting.all()?;
+        let cells = self.acting_cells.all()?;
         if self.is_abandoned(cells[TREE_CELL])
             || wanted.iter().any(|stripe| self.is_abandoned(cells[stripe.0]))
         {
             return Ok(None);
         }
         for stripe in &mut stripes {
-            self.mark_acting(stripe.index, self.me)?;
-            stripe.marked = true;
+            self.mark_acting(stripe.index, self.own_number)?;
+            stripe.is_marked = true;
         }
         Ok(Some(NameLocks { _stripes: stripes, _tree: tree }))
     }
 
     /// Whether a cell, of a lock that this Store holds, names a process that died while it held the lock.
     fn is_abandoned(&self, cell: u64) -> bool {
-        cell != 0 && cell != self.me
+        cell != 0 && cell != self.own_number
     }
 
     fn mark_acting(&self, index: usize, room: u64) -> StoreResult<()> {
-        match self.acting.set(index, room) {
+        match self.acting_cells.set(index, room) {
             // On a full disk things can still be removed. Only a file system that never writes in place gets here.
             Err(StoreError::NoSpace) => Ok(()),
             result => result,
@@ -155,7 +155,7 @@ impl Locks {
 
     /// Says that nobody acts under a lock any more. A Store that a test has stopped leaves what a killed process would.
     fn unmark_acting(&self, index: usize) {
-        if !self.life.is_stopped() {
+        if !self.fault_point.is_stopped() {
             // A cell that could not be cleared costs the next holder a look at a room that is in order.
             let _ = self.mark_acting(index, 0);
         }
@@ -164,7 +164,7 @@ impl Locks {
     /// The rooms of others that act under a lock. For who holds everything alone: that died while they did.
     pub(super) fn abandoned(&self) -> StoreResult<Vec<u64>> {
         let mut rooms: Vec<_> =
-            self.acting.all()?.into_iter().filter(|cell| self.is_abandoned(*cell)).collect();
+            self.acting_cells.all()?.into_iter().filter(|cell| self.is_abandoned(*cell)).collect();
         rooms.sort_unstable();
         rooms.dedup();
         Ok(rooms)
@@ -180,24 +180,24 @@ impl Locks {
         if slot.is_none() {
             let open = |name: &str| host::open_or_create(self.dir.as_fd(), name);
             *slot = Some(StripeFiles {
-                next: open(&format!("{index:02}-next"))?,
-                name: open(&format!("{index:02}"))?,
+                queue: open(&format!("{index:02}-next"))?,
+                lock: open(&format!("{index:02}"))?,
             });
         }
-        let StripeFiles { next, name } = slot.as_ref().expect("opened above");
+        let StripeFiles { queue: next, lock: name } = slot.as_ref().expect("opened above");
         host::lock(next, LockMode::Exclusive, until)?;
         let taken = host::lock(name, LockMode::Exclusive, until);
         host::unlock(next)?;
         taken?;
-        Ok(StripeLock { locks: self, index, marked: false, slot: Some(slot) })
+        Ok(StripeLock { locks: self, index, is_marked: false, files: Some(slot) })
     }
 
     fn lock_tree_shared(&self, until: Instant) -> HostResult<SharedTreeLock<'_>> {
-        let inside = self.inside.try_read_until(until).ok_or(Errno::TIMEDOUT)?;
-        let mut crowd = self.crowd.try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
+        let inside = self.tree_in_process.try_read_until(until).ok_or(Errno::TIMEDOUT)?;
+        let mut crowd = self.shared_holders.try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
         // Newcomers join those who are in already, but not for ever: another process may be waiting to be alone.
         while crowd.holders > 0 && crowd.since.elapsed() > SHARED_TURN_TIME {
-            if self.empty.wait_until(&mut crowd, until).timed_out() {
+            if self.no_shared_holders.wait_until(&mut crowd, until).timed_out() {
                 return Err(Errno::TIMEDOUT);
             }
         }
@@ -213,28 +213,31 @@ impl Locks {
     /// Holds everything, alone, for a change; `None` where a process died that held something.
     pub(super) fn lock_tree(&self) -> StoreResult<Option<TreeLock<'_>>> {
         let mut alone = self.lock_tree_for_recovery()?;
-        if self.acting.all()?.into_iter().any(|cell| self.is_abandoned(cell)) {
+        if self.acting_cells.all()?.into_iter().any(|cell| self.is_abandoned(cell)) {
             return Ok(None);
         }
-        self.mark_acting(TREE_CELL, self.me)?;
-        alone.marked = true;
+        self.mark_acting(TREE_CELL, self.own_number)?;
+        alone.is_marked = true;
         Ok(Some(alone))
     }
 
     /// Holds everything, alone, whatever others have left.
     pub(super) fn lock_tree_for_recovery(&self) -> StoreResult<TreeLock<'_>> {
         let until = self.wait_deadline();
-        let inside =
-            self.inside.try_write_until(until).ok_or(Errno::TIMEDOUT).map_err(errno_to_store_error)?;
+        let inside = self
+            .tree_in_process
+            .try_write_until(until)
+            .ok_or(Errno::TIMEDOUT)
+            .map_err(errno_to_store_error)?;
         self.lock_tree_file(LockMode::Exclusive, until).map_err(errno_to_store_error)?;
-        Ok(TreeLock { locks: self, marked: false, _inside: inside })
+        Ok(TreeLock { locks: self, is_marked: false, _inside: inside })
     }
 
     /// Waits for the tree, one process after another: whoever waits to be alone keeps newcomers behind it.
     fn lock_tree_file(&self, lock: LockMode, until: Instant) -> HostResult<()> {
-        host::lock(&self.turn, LockMode::Exclusive, until)?;
+        host::lock(&self.tree_queue, LockMode::Exclusive, until)?;
         let result = host::lock(&self.tree, lock, until);
-        host::unlock(&self.turn)?;
+        host::unlock(&self.tree_queue)?;
         result
     }
 }
@@ -245,8 +248,8 @@ pub(super) struct ChangePermit<'a>(&'a Locks);
 
 impl Drop for ChangePermit<'_> {
     fn drop(&mut self) {
-        *self.0.working.lock() -= 1;
-        self.0.free.notify_one();
+        *self.0.active_changes.lock() -= 1;
+        self.0.permit_returned.notify_one();
     }
 }
 
@@ -262,19 +265,19 @@ struct StripeLock<'a> {
     locks: &'a Locks,
     index: usize,
     /// Whether the lock's cell names this Store.
-    marked: bool,
-    slot: Option<MutexGuard<'a, Option<StripeFiles>>>,
+    is_marked: bool,
+    files: Option<MutexGuard<'a, Option<StripeFiles>>>,
 }
 
 impl Drop for StripeLock<'_> {
     fn drop(&mut self) {
-        let Some(slot) = self.slot.take() else { return };
-        if self.marked {
+        let Some(slot) = self.files.take() else { return };
+        if self.is_marked {
             self.locks.unmark_acting(self.index);
         }
         if let Some(pair) = &*slot {
             // Closing the file would free it, too; there is nothing to do about a failure.
-            let _ = host::unlock(&pair.name);
+            let _ = host::unlock(&pair.lock);
         }
         MutexGuard::unlock_fair(slot);
     }
@@ -288,11 +291,11 @@ struct SharedTreeLock<'a> {
 
 impl Drop for SharedTreeLock<'_> {
     fn drop(&mut self) {
-        let mut crowd = self.locks.crowd.lock();
+        let mut crowd = self.locks.shared_holders.lock();
         crowd.holders -= 1;
         if crowd.holders == 0 {
             let _ = host::unlock(&self.locks.tree);
-            self.locks.empty.notify_all();
+            self.locks.no_shared_holders.notify_all();
         }
     }
 }
@@ -301,13 +304,13 @@ impl Drop for SharedTreeLock<'_> {
 #[derive(Debug)]
 pub(super) struct TreeLock<'a> {
     locks: &'a Locks,
-    marked: bool,
+    is_marked: bool,
     _inside: RwLockWriteGuard<'a, ()>,
 }
 
 impl Drop for TreeLock<'_> {
     fn drop(&mut self) {
-        if self.marked {
+        if self.is_marked {
             self.locks.unmark_acting(TREE_CELL);
         }
         let _ = host::unlock(&self.locks.tree);

@@ -15,18 +15,18 @@ pub(super) const STATE_DIR_NAME: &str = ".stead";
 pub(super) struct Mask {
     paths: Vec<Vec<u8>>,
     /// Paths that can be reached, and stay where they are.
-    held: Vec<Vec<u8>>,
+    pinned: Vec<Vec<u8>>,
 }
 
 impl Mask {
     /// Masks those of the host paths that lie below the root; all of them are absolute and resolved.
     pub(super) fn new(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Mask { paths: relative_to_root(root, paths), held: Vec::new() }
+        Mask { paths: relative_to_root(root, paths), pinned: Vec::new() }
     }
 
     /// Holds those of the host paths that lie below the root where they are.
     pub(super) fn with_pinned(self, root: &Path, held: impl IntoIterator<Item = PathBuf>) -> Self {
-        Mask { held: relative_to_root(root, held), ..self }
+        Mask { pinned: relative_to_root(root, held), ..self }
     }
 
     /// Whether a path below the root is masked.
@@ -53,7 +53,7 @@ impl Mask {
 
     /// The masked or held path, other than one by a reserved name, that is `dir` or lies below it, named from there.
     pub(super) fn masked_or_pinned_below(&self, dir: &[u8]) -> Option<&[u8]> {
-        let mut kept = self.paths.iter().chain(&self.held);
+        let mut kept = self.paths.iter().chain(&self.pinned);
         kept.find(|kept| is_at_or_below(kept, dir)).map(|kept| &kept[dir.len()..])
     }
 }

@@ -18,44 +18,44 @@ pub(super) struct NodePathTable(Mutex<NodePathGenerations>);
 #[derive(Debug, Default)]
 struct NodePathGenerations {
     /// Nodes that a caller has named: kept until it says that it forgets them.
-    held: HashMap<u64, Arc<[u8]>>,
+    named_by_caller: HashMap<u64, Arc<[u8]>>,
     /// Nodes that were handed out. When the young are many, they become the old, and the old are dropped.
-    young: HashMap<u64, Arc<[u8]>>,
-    old: HashMap<u64, Arc<[u8]>>,
+    recent: HashMap<u64, Arc<[u8]>>,
+    older: HashMap<u64, Arc<[u8]>>,
 }
 
 impl NodePathTable {
     /// Remembers where a node is.
     pub(super) fn remember(&self, ino: u64, path: &[u8]) {
         let tables = &mut *self.0.lock();
-        if let Some(known) = tables.held.get_mut(&ino) {
+        if let Some(known) = tables.named_by_caller.get_mut(&ino) {
             if **known != *path {
                 *known = path.into();
             }
             return;
         }
-        if tables.young.get(&ino).is_some_and(|known| **known == *path) {
+        if tables.recent.get(&ino).is_some_and(|known| **known == *path) {
             return;
         }
-        if tables.young.len() >= GENERATION_SIZE {
-            tables.old = std::mem::take(&mut tables.young);
+        if tables.recent.len() >= GENERATION_SIZE {
+            tables.older = std::mem::take(&mut tables.recent);
         }
-        tables.young.insert(ino, path.into());
+        tables.recent.insert(ino, path.into());
     }
 
     /// Where a node was last seen. From now on it is remembered until [`Nodes::forget`].
     pub(super) fn path(&self, ino: u64) -> Option<Arc<[u8]>> {
         let tables = &mut *self.0.lock();
-        if let Some(path) = tables.held.get(&ino) {
+        if let Some(path) = tables.named_by_caller.get(&ino) {
             return Some(path.clone());
         }
-        let path = tables.young.remove(&ino).or_else(|| tables.old.remove(&ino))?;
-        tables.held.insert(ino, path.clone());
+        let path = tables.recent.remove(&ino).or_else(|| tables.older.remove(&ino))?;
+        tables.named_by_caller.insert(ino, path.clone());
         Some(path)
     }
 
     pub(super) fn forget(&self, ino: u64) {
-        self.0.lock().held.remove(&ino);
+        self.0.lock().named_by_caller.remove(&ino);
     }
 
     /// Follows a rename, of whatever lies at `from` with all below it.
@@ -76,7 +76,7 @@ impl NodePathTable {
 
     fn rewrite(&self, change: impl Fn(&[u8]) -> Option<Vec<u8>>) {
         let tables = &mut *self.0.lock();
-        for table in [&mut tables.held, &mut tables.young, &mut tables.old] {
+        for table in [&mut tables.named_by_caller, &mut tables.recent, &mut tables.older] {
             for path in table.values_mut() {
                 if let Some(changed) = change(path) {
                     *path = changed.into();
@@ -113,7 +113,7 @@ mod tests {
             nodes.remember(ino, b"x");
         }
         let tables = nodes.0.lock();
-        assert!(tables.young.len() + tables.old.len() <= 2 * GENERATION_SIZE);
-        assert!(tables.held.contains_key(&0));
+        assert!(tables.recent.len() + tables.older.len() <= 2 * GENERATION_SIZE);
+        assert!(tables.named_by_caller.contains_key(&0));
     }
 }

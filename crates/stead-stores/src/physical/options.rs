@@ -28,17 +28,17 @@ pub struct PhysicalOptions {
     /// Files and directories of Stead's own that are out of reach where they lie inside the root.
     pub mask: Vec<PathBuf>,
     /// Directories that stay where they are, where they lie inside the root: other Stores stand on them.
-    pub hold: Vec<PathBuf>,
+    pub pinned: Vec<PathBuf>,
     /// Who keeps a path below the root.
     pub confinement: Confinement,
     /// How long a change waits for other processes; after that it is refused, having changed nothing.
-    pub patience: Duration,
+    pub wait_timeout: Duration,
     /// Where it writes down what it does: by default, `stead.db` in the state directory. Its entries have to survive what the
     /// Store's changes do, so it needs the same durability.
     pub ledger: LedgerSource,
     /// How much of what it displaces is kept, and for how long; nothing where `None`. The ledger tells who did what either
     /// way.
-    pub keep: Option<DisplacedRetention>,
+    pub displaced_retention: Option<DisplacedRetention>,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
 }
@@ -66,11 +66,11 @@ impl Default for PhysicalOptions {
             state: None,
             durability: Durability::default(),
             mask: Vec::new(),
-            hold: Vec::new(),
+            pinned: Vec::new(),
             confinement: Confinement::default(),
-            patience: Duration::from_secs(30),
+            wait_timeout: Duration::from_secs(30),
             ledger: LedgerSource::default(),
-            keep: Some(DisplacedRetention::default()),
+            displaced_retention: Some(DisplacedRetention::default()),
             faults: None,
         }
     }
@@ -82,10 +82,10 @@ impl fmt::Debug for PhysicalOptions {
             .field("state", &self.state)
             .field("durability", &self.durability)
             .field("mask", &self.mask)
-            .field("hold", &self.hold)
+            .field("hold", &self.pinned)
             .field("confinement", &self.confinement)
-            .field("patience", &self.patience)
-            .field("keep", &self.keep)
+            .field("patience", &self.wait_timeout)
+            .field("keep", &self.displaced_retention)
             .finish_non_exhaustive()
     }
 }
@@ -118,9 +118,9 @@ type OpenLedger = dyn Fn(LedgerOpenMode) -> StoreResult<Option<Database>> + Send
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerOpenMode {
     /// To be read, if there is one: nothing is made for that.
-    IfThere,
+    IfExists,
     /// To be written to.
-    InAnyCase,
+    CreateIfMissing,
 }
 
 impl LedgerSource {
@@ -144,7 +144,7 @@ impl LedgerSource {
             return open(need);
         }
         let path = state.join("stead.db");
-        if need == LedgerOpenMode::IfThere && !Database::existed_at(&path) {
+        if need == LedgerOpenMode::IfExists && !Database::existed_at(&path) {
             return Ok(None);
         }
         sync::make_private_dir(sync::SyncPoint::StateDirectory, state).map_err(io_to_store_error)?;

@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 8;
 pub(super) struct OwnFiles {
     /// Files, and directories in which all files are its own.
     paths: Vec<PathBuf>,
-    known: Mutex<OwnFilesIndex>,
+    index: Mutex<OwnFilesIndex>,
 }
 
 impl fmt::Debug for OwnFiles {
@@ -45,7 +45,7 @@ struct OwnFilesIndex {
     /// The directories that they are in, each with its state.
     directories: Vec<(PathBuf, Option<DirectoryStamp>)>,
     /// Whether a change since would be seen by these states.
-    settled: bool,
+    is_reliable: bool,
 }
 
 /// Which directory it is, and when it was changed.
@@ -56,7 +56,7 @@ impl OwnFiles {
     pub(super) fn new(mut paths: Vec<PathBuf>) -> Self {
         paths.sort_unstable();
         paths.dedup();
-        OwnFiles { paths, known: Mutex::default() }
+        OwnFiles { paths, index: Mutex::default() }
     }
 
     /// Whether a file is one of them.
@@ -71,7 +71,7 @@ impl OwnFiles {
     }
 
     fn index(&self) -> MutexGuard<'_, OwnFilesIndex> {
-        let mut known = self.known.lock();
+        let mut known = self.index.lock();
         if !known.is_current() {
             *known = self.scan();
         }
@@ -89,7 +89,7 @@ impl OwnFiles {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         let newest = known.directories.iter().filter_map(|(_, state)| Some(state.as_ref()?.3.0)).max();
-        known.settled =
+        known.is_reliable =
             newest.is_none_or(|newest| now.saturating_sub(newest) > TIMESTAMP_GRAIN.as_nanos() as i64);
         known
     }
@@ -97,7 +97,7 @@ impl OwnFiles {
 
 impl OwnFilesIndex {
     fn is_current(&self) -> bool {
-        self.settled && self.directories.iter().all(|(path, state)| directory_stamp(path) == *state)
+        self.is_reliable && self.directories.iter().all(|(path, state)| directory_stamp(path) == *state)
     }
 
     fn note_directory(&mut self, directory: &Path) {

@@ -31,7 +31,7 @@ const OWN_MTIME_SECONDS: i64 = 2;
 /// How a file is written into.
 pub(super) struct WritePlan<'a> {
     /// How much of what it has may stay; what lies behind it reads as zeros from then on.
-    pub(super) cut: u64,
+    pub(super) kept_length: u64,
     /// What is written where.
     pub(super) extents: Vec<WriteExtent>,
     /// How long it is afterwards.
@@ -45,7 +45,7 @@ pub(super) enum WriteLanding {
     /// Everything is where it was planned.
     AsPlanned,
     /// Another program has appended first: the end is further on.
-    FurtherOn,
+    AfterForeignAppend,
 }
 
 /// A stretch of content, and where it goes.
@@ -79,13 +79,13 @@ pub(super) struct FilePatch {
     pub(super) before: ModeAndTime,
     pub(super) after: ModeAndTime,
     /// How much of what it has may stay; what lies behind it reads as zeros from then on.
-    pub(super) cut: u64,
+    pub(super) kept_length: u64,
     pub(super) written: WrittenBlocks,
     /// Where the old bytes are, one after the other, and where they belong.
     pub(super) stash: Option<String>,
     pub(super) replaced: Vec<(u64, u64)>,
     /// Whether the change has no other action: if all was written, the change was done.
-    pub(super) alone: bool,
+    pub(super) is_only_action: bool,
     /// When it was about to be written.
     pub(super) at: Timestamp,
 }
@@ -105,7 +105,7 @@ impl WritePlan<'_> {
             .extents
             .iter()
             .map(|extent| (extent.to, (extent.to + extent.length).min(stat.size)))
-            .chain([(self.cut.min(self.length), stat.size)])
+            .chain([(self.kept_length.min(self.length), stat.size)])
             .filter(|(start, end)| start < end)
             .collect();
         replaced.sort_unstable();
@@ -141,11 +141,11 @@ impl WritePlan<'_> {
             new_length: self.length,
             before: ModeAndTime { mode: stat.mode, modified: stat.modified },
             after,
-            cut: self.cut,
+            kept_length: self.kept_length,
             written: recorder.finish(),
-            stash: stash.as_ref().map(|stash| stash.spot.name().to_owned()),
+            stash: stash.as_ref().map(|stash| stash.entry.name().to_owned()),
             replaced,
-            alone,
+            is_only_action: alone,
             at: SystemClock.now(),
         };
         Ok((patch, stash))
@@ -153,7 +153,7 @@ impl WritePlan<'_> {
 
     /// Whether nothing is done to what the file has: all is written at its end, wherever that is by then.
     pub(super) fn is_append(&self, stat: &HostStat) -> bool {
-        self.cut >= stat.size
+        self.kept_length >= stat.size
             && matches!(&*self.extents, [only] if only.to == stat.size && self.length == only.to + only.length)
     }
 
@@ -161,7 +161,7 @@ impl WritePlan<'_> {
     fn append_extent(&self, stat: &HostStat) -> Option<WriteExtent> {
         let last = *self.extents.last()?;
         let is_at_the_end =
-            self.cut >= stat.size && last.to == stat.size && self.length == last.to + last.length;
+            self.kept_length >= stat.size && last.to == stat.size && self.length == last.to + last.length;
         Some(last).filter(|_| is_at_the_end)
     }
 
@@ -182,10 +182,10 @@ impl WritePlan<'_> {
             }
         }
         let mut length = stat.size;
-        if self.cut < length {
+        if self.kept_length < length {
             life.pass("cut")?;
-            file.set_len(self.cut).map_err(io_to_store_error)?;
-            length = self.cut;
+            file.set_len(self.kept_length).map_err(io_to_store_error)?;
+            length = self.kept_length;
         }
         let tail = self.append_extent(stat).map(|tail| tail.to);
         let mut landed = WriteLanding::AsPlanned;
@@ -200,7 +200,7 @@ impl WritePlan<'_> {
             let (mut end, planned) = (file, offset + bytes.len() as u64);
             end.write_all(bytes).map_err(io_to_store_error)?;
             if end.stream_position().map_err(io_to_store_error)? != planned {
-                landed = WriteLanding::FurtherOn;
+                landed = WriteLanding::AfterForeignAppend;
             }
             Ok(())
         })?;
@@ -256,22 +256,26 @@ impl FilePatch {
         site: &UndoContext<'_>,
     ) -> StoreResult<PatchOutcome> {
         let stash = match &self.stash {
-            Some(stash) => match host::open_name(site.room, stash.as_bytes(), OpenMode::Read) {
+            Some(stash) => match host::open_name(site.staging_dir, stash.as_bytes(), OpenMode::Read) {
                 Ok(fd) => Some(File::from(fd)),
                 // It never got so far that anything was written, or it is all over.
                 Err(Errno::NOENT) => {
-                    return Ok(if site.acted { PatchOutcome::Overtaken } else { PatchOutcome::Untouched });
+                    return Ok(if site.is_performed {
+                        PatchOutcome::ChangedSince
+                    } else {
+                        PatchOutcome::NotWritten
+                    });
                 }
                 Err(error) => return Err(errno_to_store_error(error)),
             },
             None => None,
         };
-        patch_outcome(file, stat, self, stash.as_ref(), site.acted)
+        patch_outcome(file, stat, self, stash.as_ref(), site.is_performed)
     }
 
     /// Whether the file's time of modification is the change's own, so far as anyone can know.
     fn has_own_time(&self, stat: &HostStat, moment: UndoTime) -> bool {
-        if moment == UndoTime::Now {
+        if moment == UndoTime::DuringChange {
             return true;
         }
         [self.before.modified, self.after.modified].contains(&stat.modified)
@@ -289,8 +293,8 @@ impl FilePatch {
     /// Gives a file its old bytes and its old length back.
     pub(super) fn revert(&self, file: &File, stat: &HostStat, site: &UndoContext<'_>) -> StoreResult<()> {
         if let Some(stash) = &self.stash {
-            let stash =
-                host::open_name(site.room, stash.as_bytes(), OpenMode::Read).map_err(errno_to_store_error)?;
+            let stash = host::open_name(site.staging_dir, stash.as_bytes(), OpenMode::Read)
+                .map_err(errno_to_store_error)?;
             let (stash, mut filled) = (File::from(stash), 0);
             for &(start, length) in &self.replaced {
                 host::copy_range(&stash, filled, file, start, length).map_err(io_to_store_error)?;
@@ -301,9 +305,9 @@ impl FilePatch {
         if stat.mode == self.after.mode {
             host::set_mode(file, self.before.mode).map_err(errno_to_store_error)?;
         }
-        if self.has_own_time(stat, site.moment) {
+        if self.has_own_time(stat, site.when) {
             host::set_modified(file, self.before.modified).map_err(errno_to_store_error)?;
         }
-        sync::sync_all(sync::SyncPoint::Reverted, file).map_err(errno_to_store_error)
+        sync::sync_all(sync::SyncPoint::RevertedFile, file).map_err(errno_to_store_error)
     }
 }

@@ -33,23 +33,24 @@ impl PhysicalChange<'_> {
         content: Content,
         put: &PutOptions,
     ) -> StoreResult<StepOutcome> {
-        let mut spot = self.file_slot(at, LookupPurpose::Make, put.parents)?;
+        let mut spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
         // A refusal is better before the content is written than after, unless there is little to write.
         let little = matches!(&content, Content::Bytes(bytes) if bytes.len() <= EAGER_WRITE_LIMIT)
             && self.durability() == Durability::Fast;
         let there = if little { None } else { self.file_at(&spot, put.expect)? };
         let mut temp = match content {
             Content::Bytes(bytes) => self.stage_bytes(&bytes)?,
-            Content::Past(_) => return Err(uncopied_content_error()),
+            Content::Stored(_) => return Err(uncopied_content_error()),
             Content::Sealed(sealed) => match draft_content(sealed)? {
-                DraftContent::Whole(temp) => temp,
+                DraftContent::Complete(temp) => temp,
                 DraftContent::Changes(draft) => {
                     if there.is_some_and(|there| (there.dev, there.ino) == (draft.stat.dev, draft.stat.ino)) {
                         self.lock_names(&[&spot])?;
                         let now = self.file_at(&spot, put.expect)?;
                         if now.is_some_and(|now| now.ino == draft.stat.ino) {
-                            return self
-                                .patch_file(&spot, OpenMode::Change, put, |now| Ok(draft.write_plan(now)));
+                            return self.patch_file(&spot, OpenMode::ReadWrite, put, |now| {
+                                Ok(draft.write_plan(now))
+                            });
                         }
                         self.unlock_names();
                     }
@@ -68,7 +69,7 @@ impl PhysicalChange<'_> {
                 result => return result,
             }
             self.unlock_names();
-            spot = self.file_slot(at, LookupPurpose::Make, put.parents)?;
+            spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
         }
         Err(StoreError::Conflict)
     }
@@ -99,15 +100,15 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<StepOutcome> {
         let content = match content {
             Content::Bytes(bytes) => AppendContent::Bytes(bytes),
-            Content::Past(_) => return Err(uncopied_content_error()),
+            Content::Stored(_) => return Err(uncopied_content_error()),
             Content::Sealed(sealed) => AppendContent::File(match draft_content(sealed)? {
-                DraftContent::Whole(temp) => temp,
+                DraftContent::Complete(temp) => temp,
                 DraftContent::Changes(draft) => draft.into_temp_file()?,
             }),
         };
         for _ in 0..MAX_TRIES {
             self.unlock_names();
-            let spot = self.file_slot(at, LookupPurpose::Make, put.parents)?;
+            let spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
             self.lock_names(&[&spot])?;
             if self.file_at(&spot, put.expect)?.is_some() {
                 return self.append_to(&spot, &content, put);
@@ -132,7 +133,7 @@ impl PhysicalChange<'_> {
         self.patch_file(spot, OpenMode::Write, put, |now| {
             put.check_append(now.size, length)?;
             Ok((length > 0).then(|| WritePlan {
-                cut: now.size,
+                kept_length: now.size,
                 extents: vec![WriteExtent { from: 0, to: now.size, length }],
                 length: now.size + length,
                 source: content.source(),
@@ -150,11 +151,11 @@ impl PhysicalChange<'_> {
         if target.is_empty() || target.contains(&0) {
             return Err(StoreError::Invalid("a symlink has to lead somewhere".to_owned()));
         }
-        if self.store.locate(at, LookupPurpose::Make)?.is_root() {
+        if self.store.locate(at, LookupPurpose::Create)?.is_root() {
             return Err(StoreError::AlreadyExists);
         }
         for _ in 0..MAX_TRIES {
-            let spot = self.store.slot(at, LookupPurpose::Make, parents)?;
+            let spot = self.store.slot(at, LookupPurpose::Create, parents)?;
             self.lock_names(&[&spot])?;
             let there = self.store.stat_slot(&spot)?;
             if there.is_some_and(|there| there.kind != NodeKind::Symlink) {
@@ -178,10 +179,10 @@ impl PhysicalChange<'_> {
         modified: stead_core::Timestamp,
         spot: &HostSlot,
     ) -> StoreResult<TempEntry> {
-        let scrap = TempEntry::new(self.shop, self.shop.fresh_name());
-        let (room, name) = (self.shop.staging_dir_fd(), scrap.name().as_bytes());
+        let scrap = TempEntry::new(self.staging, self.staging.fresh_name());
+        let (room, name) = (self.staging.staging_dir_fd(), scrap.name().as_bytes());
         host::make_symlink(room, name, target).map_err(errno_to_store_error)?;
-        if self.shop.uid == 0 && spot.dir_stat.uid != 0 {
+        if self.staging.uid == 0 && spot.dir_stat.uid != 0 {
             host::set_link_owner(room, name, spot.dir_stat.uid, spot.dir_stat.gid)
                 .map_err(errno_to_store_error)?;
         }
@@ -195,7 +196,7 @@ impl PhysicalChange<'_> {
         parents: Parents,
         mode: Option<u32>,
     ) -> StoreResult<StepOutcome> {
-        let located = self.store.locate(at, LookupPurpose::Make)?;
+        let located = self.store.locate(at, LookupPurpose::Create)?;
         if located.is_root() {
             return match parents {
                 Parents::Create => {
@@ -205,7 +206,7 @@ impl PhysicalChange<'_> {
             };
         }
         for _ in 0..MAX_TRIES {
-            let spot = self.store.slot(at, LookupPurpose::Make, parents)?;
+            let spot = self.store.slot(at, LookupPurpose::Create, parents)?;
             self.lock_names(&[&spot])?;
             match (self.store.stat_slot(&spot)?, parents) {
                 (None, _) => {}
@@ -251,7 +252,7 @@ impl PhysicalChange<'_> {
 
     /// A file in the room with this content.
     fn stage_bytes(&self, bytes: &[u8]) -> StoreResult<TempFile> {
-        let temp = self.shop.new_temp_file()?;
+        let temp = self.staging.new_temp_file()?;
         temp.file.write_all_at(bytes, 0).map_err(io_to_store_error)?;
         Ok(temp)
     }
@@ -274,11 +275,11 @@ impl PhysicalChange<'_> {
         host::set_modified(&temp.file, put.modified.unwrap_or_else(|| self.now()))
             .map_err(errno_to_store_error)?;
         match there {
-            Some(there) => self.replace_in_place(&mut temp.spot, made.ino, spot, there)?,
-            None => self.place_with_parents(&mut temp.spot, made.ino, spot)?,
+            Some(there) => self.replace_in_place(&mut temp.entry, made.ino, spot, there)?,
+            None => self.place_with_parents(&mut temp.entry, made.ino, spot)?,
         }
         let now = host::stat(&temp.file).map_err(errno_to_store_error)?;
-        self.store.nodes.remember(now.ino, spot.path());
+        self.store.node_path_table.remember(now.ino, spot.path());
         let (attr, before) = (Some(now.attr()), there.map(HostStat::tag));
         Ok(StepOutcome { attr, before, created: there.is_none(), replaced: 0 })
     }
@@ -290,7 +291,7 @@ impl PhysicalChange<'_> {
         scrap: &mut TempEntry,
         there: Option<&HostStat>,
     ) -> StoreResult<()> {
-        let ino = host::stat_at(self.shop.staging_dir_fd(), scrap.name().as_bytes())
+        let ino = host::stat_at(self.staging.staging_dir_fd(), scrap.name().as_bytes())
             .map_err(errno_to_store_error)?
             .ino;
         match there {
@@ -301,9 +302,9 @@ impl PhysicalChange<'_> {
 
     /// What is at a spot after a step.
     pub(super) fn outcome(&self, spot: &HostSlot, created: bool) -> StoreResult<StepOutcome> {
-        let (dir, name) = self.store.open_parent(&spot.place)?;
+        let (dir, name) = self.store.open_parent(&spot.located)?;
         let stat = host::stat_at(dir.as_fd(), name).map_err(errno_to_store_error)?;
-        self.store.nodes.remember(stat.ino, spot.path());
+        self.store.node_path_table.remember(stat.ino, spot.path());
         Ok(StepOutcome { attr: Some(stat.attr()), created, ..StepOutcome::default() })
     }
 
@@ -330,11 +331,11 @@ impl PhysicalChange<'_> {
                 let looks = ModeAndTime { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
                 let alone = !self.is_multi_action();
                 let (patch, stash) =
-                    plan.prepare(&file, &stat, looks, self.shop, self.durability(), alone)?;
+                    plan.prepare(&file, &stat, looks, self.staging, self.durability(), alone)?;
                 if let Some(mut stash) = stash {
                     // The old bytes have to outlive this call: a later step may fail.
-                    stash.spot.mark_placed();
-                    self.add_displaced(stash.spot.name().to_owned());
+                    stash.entry.mark_placed();
+                    self.add_displaced(stash.entry.name().to_owned());
                 }
                 // An append finds the end by itself. Everything else is planned for what was there: if an outside program
                 // has changed it since, that program's content stays, and the caller plans again.
@@ -346,7 +347,7 @@ impl PhysicalChange<'_> {
                 }
                 let mut landed = WriteLanding::AsPlanned;
                 self.perform_non_atomic(UndoRecord::Patched { at: spot.path().to_vec(), patch }, |act| {
-                    landed = plan.write(&file, &stat, looks, &act.shop.life)?;
+                    landed = plan.write(&file, &stat, looks, &act.staging.fault_point)?;
                     Ok(())
                 })?;
                 let now = host::stat(&file).map_err(errno_to_store_error)?;
@@ -356,7 +357,7 @@ impl PhysicalChange<'_> {
         }
         let now = host::stat(&file).map_err(errno_to_store_error)?;
         self.schedule_file_sync(file)?;
-        self.store.nodes.remember(now.ino, spot.path());
+        self.store.node_path_table.remember(now.ino, spot.path());
         let mut attr = now.attr();
         if !is_alone {
             // It holds what an outside program wrote as well. The tag matches nothing: a caller that builds on what it
@@ -377,7 +378,7 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<()> {
         let after =
             ModeAndTime { mode: mode.unwrap_or(stat.mode), modified: modified.unwrap_or(stat.modified) };
-        let how = UndoRecord::Dressed {
+        let how = UndoRecord::AttributesSet {
             at: spot.path().to_vec(),
             ino: stat.ino,
             before: ModeAndTime { mode: stat.mode, modified: stat.modified },
@@ -389,9 +390,9 @@ impl PhysicalChange<'_> {
             (Some(mode), None) => self.perform("mode", how, || host::set_mode(fd, mode)),
             (None, Some(modified)) => self.perform("time", how, || host::set_modified(fd, modified)),
             (Some(mode), Some(modified)) => self.perform_non_atomic(how, |act| {
-                act.shop.life.pass("mode")?;
+                act.staging.fault_point.pass("mode")?;
                 host::set_mode(fd.as_fd(), mode).map_err(errno_to_store_error)?;
-                act.shop.life.pass("time")?;
+                act.staging.fault_point.pass("time")?;
                 host::set_modified(fd, modified).map_err(errno_to_store_error)
             }),
         }
@@ -405,7 +406,7 @@ fn open_to_write(spot: &HostSlot, how: OpenMode) -> StoreResult<(File, HostStat)
     match stat.kind {
         _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
         // Another file may have got the name since it was looked at.
-        NodeKind::File => spot.place.check_node(&stat).map(|()| (fd.into(), stat)),
+        NodeKind::File => spot.located.check_node(&stat).map(|()| (fd.into(), stat)),
         NodeKind::Directory => Err(StoreError::IsADirectory),
         NodeKind::Symlink | NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
@@ -437,7 +438,7 @@ impl AppendContent {
         let temp = match self {
             AppendContent::Bytes(bytes) => act.stage_bytes(bytes)?,
             AppendContent::File(content) => {
-                let temp = act.shop.new_temp_file()?;
+                let temp = act.staging.new_temp_file()?;
                 host::copy_range(&content.file, 0, &temp.file, 0, self.size()?).map_err(io_to_store_error)?;
                 temp
             }

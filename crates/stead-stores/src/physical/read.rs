@@ -37,7 +37,7 @@ impl PhysicalStore {
         if located.is_root() {
             return Attr { node: NodeId::ROOT, ..stat.attr() };
         }
-        self.nodes.remember(stat.ino, &located.full);
+        self.node_path_table.remember(stat.ino, &located.full_path);
         stat.attr()
     }
 
@@ -81,7 +81,7 @@ impl PhysicalStore {
     }
 
     fn open_host_file(&self, attr: Attr, file: File) -> OpenHostFile {
-        OpenHostFile { attr, file, root: self.root.dir.clone(), shop: self.staging_if_open().cloned() }
+        OpenHostFile { attr, file, root: self.root.dir.clone(), staging: self.staging_if_open().cloned() }
     }
 
     pub(super) fn link_target(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
@@ -104,7 +104,7 @@ impl PhysicalStore {
         let dir = self.open_directory(&located)?;
         let mut names = Vec::new();
         host::entries(&dir, |name, _| {
-            if !self.mask.hides_entry(&located.full, name) {
+            if !self.mask.hides_entry(&located.full_path, name) {
                 names.push(Box::<[u8]>::from(name));
             }
         })
@@ -117,7 +117,7 @@ impl PhysicalStore {
         let first =
             page.after.as_ref().map_or(0, |after| names.partition_point(|name| **name <= *after.as_bytes()));
         let mut entries = Vec::with_capacity(page.limit.min(names.len() - first));
-        let mut path = join(&located.full, b"");
+        let mut path = join(&located.full_path, b"");
         if !path.is_empty() {
             path.push(b'/');
         }
@@ -136,7 +136,7 @@ impl PhysicalStore {
             };
             path.truncate(above);
             path.extend_from_slice(&name);
-            self.nodes.remember(stat.ino, &path);
+            self.node_path_table.remember(stat.ino, &path);
             let name = Name::new(name).expect("the host hands out names");
             entries.push(Entry { name, attr: stat.attr() });
         }
@@ -166,7 +166,7 @@ pub(super) struct OpenHostFile {
     file: File,
     root: Dir,
     /// Where drafts are made.
-    shop: Option<Arc<StagingArea>>,
+    staging: Option<Arc<StagingArea>>,
 }
 
 impl OpenHostFile {
@@ -200,11 +200,16 @@ impl OpenContent for OpenHostFile {
     fn reopen(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
         let file = self.file.try_clone().map_err(io_to_store_error)?;
         let attr = host::stat(&file).map_err(errno_to_store_error)?.attr();
-        Ok(Some(Box::new(OpenHostFile { attr, file, root: self.root.clone(), shop: self.shop.clone() })))
+        Ok(Some(Box::new(OpenHostFile {
+            attr,
+            file,
+            root: self.root.clone(),
+            staging: self.staging.clone(),
+        })))
     }
 
     fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
-        let Some(shop) = &self.shop else { return Ok(None) };
+        let Some(shop) = &self.staging else { return Ok(None) };
         let file = self.file.try_clone().map_err(io_to_store_error)?;
         let stat = host::stat(&file).map_err(errno_to_store_error)?;
         Ok(Some(Box::new(FileDraft::new(shop, file, stat))))

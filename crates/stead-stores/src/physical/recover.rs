@@ -33,9 +33,9 @@ const MAX_OPEN_LOCKS: usize = 64;
 pub(super) struct Recovery<'a> {
     pub(super) root: &'a Root,
     pub(super) locks: &'a Locks,
-    pub(super) rooms: &'a Dir,
-    pub(super) kept: &'a Dir,
-    pub(super) keeping: &'a PhysicalHistory,
+    pub(super) staging_dirs: &'a Dir,
+    pub(super) rescued: &'a Dir,
+    pub(super) history: &'a PhysicalHistory,
 }
 
 impl Recovery<'_> {
@@ -54,20 +54,20 @@ impl Recovery<'_> {
         let remains = dead.iter().zip(&found).map(|(room, (fates, noted))| DeadProcessState {
             name: &room.name,
             dir: &room.dir,
-            fates,
-            noted,
+            outcomes: fates,
+            noted_revisions: noted,
         });
         let remains: Vec<_> = remains.collect();
-        let living = live_staging_dirs(self.rooms, &dead).map_err(errno_to_store_error)?;
-        self.keeping.reconcile(self.root, self.kept, &remains, &living)?;
+        let living = live_staging_dirs(self.staging_dirs, &dead).map_err(errno_to_store_error)?;
+        self.history.reconcile(self.root, self.rescued, &remains, &living)?;
         for room in &dead {
-            undo_unfinished(self.root, &room.dir, self.kept)?;
+            undo_unfinished(self.root, &room.dir, self.rescued)?;
         }
         self.locks.clear_acting()?;
         drop(alone);
         for room in &dead {
             // Nothing in it matters any more; what can't be removed now is tried again by the next one.
-            let _ = tree::remove(self.rooms, room.name.as_bytes());
+            let _ = tree::remove(self.staging_dirs, room.name.as_bytes());
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Recovery<'_> {
     /// Waits until a process is gone that has lost a lock: the host frees one after the other. One that lives on has
     /// failed to clear its cell, and has nothing half done.
     fn wait_for_exit(&self, name: String) -> HostResult<Option<AbandonedStagingDir>> {
-        let Some((dir, lock)) = open_staging_dir(self.rooms, &name)? else { return Ok(None) };
+        let Some((dir, lock)) = open_staging_dir(self.staging_dirs, &name)? else { return Ok(None) };
         match lock
             .as_ref()
             .map_or(Ok(()), |lock| host::lock(lock, LockMode::Exclusive, Instant::now() + MAX_EXIT_WAIT))
@@ -92,7 +92,7 @@ fn open_staging_dir(rooms: &Dir, name: &str) -> HostResult<Option<(Dir, Option<F
         Err(Errno::NOENT) => return Ok(None),
         entered => entered?,
     };
-    match dir.open(b"lock", OpenMode::Change) {
+    match dir.open(b"lock", OpenMode::ReadWrite) {
         Ok(fd) => Ok(Some((dir, Some(File::from(fd))))),
         Err(Errno::NOENT) => Ok(Some((dir, None))),
         Err(error) => Err(error),
@@ -170,7 +170,7 @@ pub(super) struct RevisionNotes {
 #[derive(Debug, Default)]
 pub(super) struct NotedRevisions {
     /// Those whose action has happened, before a power cut perhaps.
-    pub(super) acted: HashSet<i64>,
+    pub(super) performed: HashSet<i64>,
     /// Those that were acknowledged, or were about to be.
     pub(super) done: HashSet<i64>,
 }
@@ -211,7 +211,7 @@ impl RevisionNotes {
         for cell in SharedCells::<REVISION_NOTES>::read_only(file).all()? {
             let version = (cell & !DONE_FLAG).cast_signed();
             if cell & DONE_FLAG == 0 {
-                noted.acted.insert(version)
+                noted.performed.insert(version)
             } else {
                 noted.done.insert(version)
             };

@@ -30,7 +30,7 @@ struct MaskedEntries {
     directories: Vec<(u64, u64)>,
     files: OwnFiles,
     /// Whether a file that has one name may be reached by another.
-    names: NameCase,
+    name_case: NameCase,
 }
 
 impl Dir {
@@ -46,16 +46,16 @@ impl Dir {
     /// One that has a second name in sight might be entered by it on the way to something else, so there each name on
     /// a way is opened, and compared, by itself.
     fn with_masked(self, masked: MaskedEntries) -> Self {
-        let opener = if masked.names == NameCase::Several { PathOpener::Walk } else { self.opener };
+        let opener = if masked.name_case == NameCase::Insensitive { PathOpener::Walk } else { self.opener };
         Dir { opener, masked: Arc::new(masked), ..self }
     }
 
     /// Whether what was seen is out of reach.
     pub(super) fn hides(&self, stat: &HostStat) -> bool {
-        let MaskedEntries { directories, files, names } = &*self.masked;
+        let MaskedEntries { directories, files, name_case: names } = &*self.masked;
         match stat.kind {
             NodeKind::Directory => directories.contains(&(stat.dev, stat.ino)),
-            NodeKind::File => (stat.links > 1 || *names == NameCase::Several) && files.contains(stat),
+            NodeKind::File => (stat.links > 1 || *names == NameCase::Insensitive) && files.contains(stat),
             NodeKind::Symlink | NodeKind::Special(_) => false,
         }
     }
@@ -116,12 +116,12 @@ impl Root {
         let mut masked = MaskedEntries { files: OwnFiles::new(own), ..MaskedEntries::default() };
         for path in mask.paths() {
             let (parent, name) = split(path);
-            let Ok(dir) = self.dir.enter(parent, OpenMode::Base) else { continue };
+            let Ok(dir) = self.dir.enter(parent, OpenMode::Traverse) else { continue };
             let Ok(stat) = dir.stat_at(name) else { continue };
             let other = name.iter().map(|byte| byte ^ if byte.is_ascii_alphabetic() { 0x20 } else { 0 });
             let other: Vec<u8> = other.collect();
             if other != name && dir.stat_at(&other).is_ok_and(|other| other.ino == stat.ino) {
-                masked.names = NameCase::Several;
+                masked.name_case = NameCase::Insensitive;
             }
             if stat.is_dir() {
                 masked.directories.push((stat.dev, stat.ino));
@@ -140,8 +140,8 @@ impl Root {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum NameCase {
     #[default]
-    One,
-    Several,
+    Sensitive,
+    Insensitive,
 }
 
 /// What a walk along a path came to.
@@ -154,13 +154,13 @@ pub(super) enum WalkedPath {
 
 /// Opens the directory at `path` below `base`. A symlink on the way is [`StoreError::Link`], counted from `base`.
 pub(super) fn enter(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Dir> {
-    if path.is_empty() && how == OpenMode::Base {
+    if path.is_empty() && how == OpenMode::Traverse {
         return Ok(base.clone());
     }
     match base.enter(path, how) {
         Ok(dir) => Ok(dir),
         // What can't be listed can still be entered.
-        Err(Errno::ACCESS) if how == OpenMode::Directory => enter(base, path, OpenMode::Base),
+        Err(Errno::ACCESS) if how == OpenMode::Directory => enter(base, path, OpenMode::Traverse),
         Err(Errno::LOOP | Errno::NOTDIR) => match follow(base, path, how)? {
             WalkedPath::Reached(dir) => Ok(dir),
             WalkedPath::Missing(..) => Err(StoreError::NotFound),
@@ -189,7 +189,7 @@ fn follow_once(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Option<Wal
         }
         match here.stat_at(name) {
             Err(Errno::NOENT) => {
-                let dir = if how == OpenMode::Base { here } else { enter(&here, b"", how)? };
+                let dir = if how == OpenMode::Traverse { here } else { enter(&here, b"", how)? };
                 return Ok(Some(WalkedPath::Missing(dir, start)));
             }
             Err(error) => return Err(errno_to_store_error(error)),
@@ -203,14 +203,14 @@ fn follow_once(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Option<Wal
                 NodeKind::File | NodeKind::Special(_) => return Err(StoreError::NotADirectory),
             },
         }
-        match here.enter(name, OpenMode::Base) {
+        match here.enter(name, OpenMode::Traverse) {
             Ok(dir) => here = dir,
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Ok(None),
             Err(error) => return Err(errno_to_store_error(error)),
         }
         start += name.len() + 1;
     }
-    Ok(Some(WalkedPath::Reached(if how == OpenMode::Base { here } else { enter(&here, b"", how)? })))
+    Ok(Some(WalkedPath::Reached(if how == OpenMode::Traverse { here } else { enter(&here, b"", how)? })))
 }
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
         // As on a file system where `other` is one of several names of the masked directory.
         let masked = MaskedEntries {
             directories: vec![(stat.dev, stat.ino)],
-            names: NameCase::Several,
+            name_case: NameCase::Insensitive,
             ..MaskedEntries::default()
         };
         let dir = dir.with_masked(masked);

@@ -31,8 +31,8 @@ impl PhysicalChange<'_> {
         spare: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
         let gone = |missing| match missing {
-            IfMissing::Fails => Err(StoreError::NotFound),
-            IfMissing::Fine => Ok(StepOutcome::default()),
+            IfMissing::Fail => Err(StoreError::NotFound),
+            IfMissing::Ignore => Ok(StepOutcome::default()),
         };
         let spot = match self.store.slot(at, LookupPurpose::Find, Parents::Required) {
             Err(StoreError::NotFound) => return gone(missing),
@@ -76,7 +76,7 @@ impl PhysicalChange<'_> {
             }
         } else {
             // Before anyone has to wait: a large tree takes its time.
-            self.inspect_tree(&dir, spot, [spare, None], InspectionPurpose::Whole)?;
+            self.inspect_tree(&dir, spot, [spare, None], InspectionPurpose::MoveOrRemove)?;
         }
         self.lock_tree()?;
         let there = self.store.stat_slot(spot)?.ok_or(StoreError::NotFound)?;
@@ -107,14 +107,14 @@ impl PhysicalChange<'_> {
         let at_to = |error: StoreError| error.in_step(0, Side::To);
         let source = self.store.slot(from, LookupPurpose::Find, Parents::Required)?;
         let found = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
-        let target = self.store.locate(to, LookupPurpose::Make).map_err(at_to)?;
-        if target.full == source.path() {
+        let target = self.store.locate(to, LookupPurpose::Create).map_err(at_to)?;
+        if target.full_path == source.path() {
             expect.check(Some(found.tag()))?;
             return self.outcome(&source, false);
         }
         // What lies on the way comes first: a symlink there may lead somewhere else altogether.
         let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
-        let mut sink = self.store.slot(to, LookupPurpose::Make, parents).map_err(at_to)?;
+        let mut sink = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
         let inside = found.is_dir() && is_at_or_below(sink.path(), source.path());
         let around = replace == Replace::Exchange && is_at_or_below(source.path(), sink.path());
         if inside || around {
@@ -131,12 +131,12 @@ impl PhysicalChange<'_> {
                 &dir,
                 &source,
                 [spare[0].as_ref(), spare[1].as_ref()],
-                InspectionPurpose::Whole,
+                InspectionPurpose::MoveOrRemove,
             )?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
             let dir = owner::enter(&sink.dir, sink.name()).map_err(errno_to_store_error)?;
-            self.inspect_tree(&dir, &sink, [None, None], InspectionPurpose::Whole)?;
+            self.inspect_tree(&dir, &sink, [None, None], InspectionPurpose::MoveOrRemove)?;
         }
         if !sink.has_parent() {
             self.make_multi_action()?;
@@ -153,15 +153,15 @@ impl PhysicalChange<'_> {
         if !sink.has_parent() {
             let parent =
                 StorePath::from_checked(to.path.parent_and_name().map_or(&b""[..], |(parent, _)| parent));
-            self.mkdir(&NodePath { from: to.from, path: parent }, Parents::Create, None).map_err(at_to)?;
-            sink = self.store.slot(to, LookupPurpose::Make, Parents::Required).map_err(at_to)?;
+            self.mkdir(&NodePath { base: to.base, path: parent }, Parents::Create, None).map_err(at_to)?;
+            sink = self.store.slot(to, LookupPurpose::Create, Parents::Required).map_err(at_to)?;
         }
         match (replace, there) {
             (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists),
             (Replace::Exchange, None) => return Err(StoreError::NotFound),
             (Replace::Exchange, Some(there)) => self.exchange(&source, &now, &sink, &there)?,
-            (Replace::Over, Some(there)) => self.rename_over(&source, &now, &sink, &there)?,
-            (Replace::Refuse | Replace::Over, None) => self.rename_new(&source, &now, &sink)?,
+            (Replace::Overwrite, Some(there)) => self.rename_over(&source, &now, &sink, &there)?,
+            (Replace::Refuse | Replace::Overwrite, None) => self.rename_new(&source, &now, &sink)?,
         }
         self.schedule_dir_sync(&source.dir)?;
         self.schedule_dir_sync(&sink.dir)?;
@@ -206,7 +206,7 @@ impl PhysicalChange<'_> {
             self.move_to_staging(sink, there)?;
             return self.rename_new(source, moved, sink);
         }
-        let how = UndoRecord::Over { from, to, ino: moved.ino, changed: moved.changed, stash };
+        let how = UndoRecord::MovedOver { from, to, ino: moved.ino, changed: moved.changed, stash };
         self.perform("rename", how, || owner::rename_over(source.at(), sink.at()))?;
         self.track_moved(source, moved, sink);
         Ok(())
@@ -214,8 +214,8 @@ impl PhysicalChange<'_> {
 
     /// Gives what is at a spot a second name in the room; `None` where the host can't.
     fn link_into_staging(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<Option<String>> {
-        let stash = self.shop.fresh_name();
-        match host::link(spot.at(), (self.shop.staging_dir_fd(), stash.as_bytes())) {
+        let stash = self.staging.fresh_name();
+        match host::link(spot.at(), (self.staging.staging_dir_fd(), stash.as_bytes())) {
             Ok(()) => {}
             Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => return Ok(None),
             // It was there a moment ago: an outside program has replaced or removed it.
@@ -225,11 +225,11 @@ impl PhysicalChange<'_> {
         self.add_displaced(stash.clone());
         if self.is_multi_action() && self.durability() == Durability::Full {
             // What a power cut leaves of the change is undone, and that needs the old content.
-            sync::sync_all(sync::SyncPoint::ReplacedBytesName, self.shop.staging_dir_fd())
+            sync::sync_all(sync::SyncPoint::ReplacedBytesName, self.staging.staging_dir_fd())
                 .map_err(errno_to_store_error)?;
         }
         let linked =
-            host::stat_at(self.shop.staging_dir_fd(), stash.as_bytes()).map_err(errno_to_store_error)?;
+            host::stat_at(self.staging.staging_dir_fd(), stash.as_bytes()).map_err(errno_to_store_error)?;
         if linked.has_same_content(seen) { Ok(Some(stash)) } else { Err(StoreError::Conflict) }
     }
 
@@ -240,7 +240,7 @@ impl PhysicalChange<'_> {
         sink: &HostSlot,
         there: &HostStat,
     ) -> StoreResult<()> {
-        let how = UndoRecord::Crossed {
+        let how = UndoRecord::Exchanged {
             from: source.path().to_vec(),
             to: sink.path().to_vec(),
             from_ino: moved.ino,
@@ -253,8 +253,8 @@ impl PhysicalChange<'_> {
         } else {
             self.track_previous_path(moved.ino, source.path());
             self.track_previous_path(there.ino, sink.path());
-            self.store.nodes.remember(moved.ino, sink.path());
-            self.store.nodes.remember(there.ino, source.path());
+            self.store.node_path_table.remember(moved.ino, sink.path());
+            self.store.node_path_table.remember(there.ino, source.path());
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ impl PhysicalChange<'_> {
             self.track_rename(source.path(), sink.path());
         } else {
             self.track_previous_path(moved.ino, source.path());
-            self.store.nodes.remember(moved.ino, sink.path());
+            self.store.node_path_table.remember(moved.ino, sink.path());
         }
     }
 
@@ -282,17 +282,17 @@ impl PhysicalChange<'_> {
         }
         let source = self.store.slot(from, LookupPurpose::Find, Parents::Required)?;
         let found = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
-        let target = self.store.locate(to, LookupPurpose::Make).map_err(at_to)?;
+        let target = self.store.locate(to, LookupPurpose::Create).map_err(at_to)?;
         if target.is_root() {
             return Err(StoreError::AlreadyExists);
         }
-        if target.full == source.path() {
+        if target.full_path == source.path() {
             return Err(match replace {
                 Replace::Refuse => StoreError::AlreadyExists,
                 _ => StoreError::Invalid("it can't be copied onto itself".to_owned()),
             });
         }
-        let sink = self.store.slot(to, LookupPurpose::Make, parents).map_err(at_to)?;
+        let sink = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
         if found.is_dir() && is_at_or_below(sink.path(), source.path()) {
             return Err(StoreError::IntoItself);
         }
@@ -301,7 +301,7 @@ impl PhysicalChange<'_> {
             NodeKind::Directory => self.copy_dir(&source, &sink, spare),
             NodeKind::File => {
                 let (file, _) = open_regular(&source.dir, source.name(), OpenMode::Read)?;
-                let mut temp = self.shop.new_temp_file()?;
+                let mut temp = self.staging.new_temp_file()?;
                 let stat = tree::copy_file(&file, &temp.file)?;
                 self.sync_new(&temp.file)?;
                 self.lock_names(&[&sink])?;
@@ -334,7 +334,7 @@ impl PhysicalChange<'_> {
         spare: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
         let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
-        self.inspect_tree(&dir, source, [spare, None], InspectionPurpose::Copies)?;
+        self.inspect_tree(&dir, source, [spare, None], InspectionPurpose::Copy)?;
         let (mut scrap, made) = self.new_dir(None, sink)?;
         let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
         tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_cancelled())?;
@@ -350,9 +350,9 @@ impl PhysicalChange<'_> {
         let Some(there) = there else { return Ok(()) };
         match (replace, there.kind) {
             _ if found.is_dir() => Err(StoreError::AlreadyExists),
-            (Replace::Over, NodeKind::Directory) => Err(StoreError::IsADirectory),
-            (Replace::Over, NodeKind::Special(_)) => Err(StoreError::Special(there.kind)),
-            (Replace::Over, NodeKind::File | NodeKind::Symlink) => Ok(()),
+            (Replace::Overwrite, NodeKind::Directory) => Err(StoreError::IsADirectory),
+            (Replace::Overwrite, NodeKind::Special(_)) => Err(StoreError::Special(there.kind)),
+            (Replace::Overwrite, NodeKind::File | NodeKind::Symlink) => Ok(()),
             (Replace::Refuse | Replace::Exchange, _) => Err(StoreError::AlreadyExists),
         }
     }
@@ -364,7 +364,10 @@ impl PhysicalChange<'_> {
         spare: [Option<&ProtectedNames>; 2],
         leaving: InspectionPurpose,
     ) -> StoreResult<()> {
-        tree::inspect(dir, &Inspection { mask: &self.store.mask, at: spot.path(), spare, leaving })
+        tree::inspect(
+            dir,
+            &Inspection { mask: &self.store.mask, at: spot.path(), protected: spare, purpose: leaving },
+        )
     }
 
     pub(super) fn set_attr(
@@ -394,7 +397,7 @@ impl PhysicalChange<'_> {
             },
             NodeKind::Directory => match spot.dir.open(spot.name(), OpenMode::Directory) {
                 Err(Errno::ACCESS) => {
-                    spot.dir.open(spot.name(), OpenMode::Base).map_err(errno_to_store_error)?.into()
+                    spot.dir.open(spot.name(), OpenMode::Traverse).map_err(errno_to_store_error)?.into()
                 }
                 opened => opened.map_err(errno_to_store_error)?.into(),
             },
@@ -402,7 +405,7 @@ impl PhysicalChange<'_> {
                 // A symlink's own mode means nothing to the host.
                 if let Some(modified) = modified {
                     let looks = super::patch::ModeAndTime { mode: there.mode, modified: there.modified };
-                    let how = UndoRecord::Dressed {
+                    let how = UndoRecord::AttributesSet {
                         at: spot.path().to_vec(),
                         ino: there.ino,
                         before: looks,

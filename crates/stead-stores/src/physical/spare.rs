@@ -30,7 +30,7 @@ const SPARE_INTENT_LOG: &str = "j-spare";
 pub(super) struct StagingDir {
     pub(super) dir: Dir,
     pub(super) lock: File,
-    pub(super) noted: RevisionNotes,
+    pub(super) revision_notes: RevisionNotes,
     /// Whether it is the spare one, which is put back at the end.
     pub(super) is_spare: bool,
 }
@@ -70,7 +70,7 @@ fn open(rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<StagingDir> {
         lock.write_all_at(&boot, 0).map_err(io_to_store_error)?;
     }
     let noted = RevisionNotes::new(dir.as_fd())?;
-    Ok(StagingDir { dir, lock, noted, is_spare: false })
+    Ok(StagingDir { dir, lock, revision_notes: noted, is_spare: false })
 }
 
 /// Makes the spare room, unless there is one. Where the disk has no room for it, there is none.
@@ -100,11 +100,11 @@ fn make_spare(top: &Dir) {
 pub(super) fn take_spare_intent_log(top: &Dir, room: &Dir, name: &str) -> StoreResult<File> {
     let own = host::rename_new((room.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()));
     let taken = own.or_else(|_| {
-        let spare = top.enter(SPARE_NAME.as_bytes(), OpenMode::Base)?;
+        let spare = top.enter(SPARE_NAME.as_bytes(), OpenMode::Traverse)?;
         host::rename_new((spare.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()))
     });
     taken.map_err(|_| StoreError::NoSpace)?;
-    Ok(room.open(name.as_bytes(), OpenMode::Change).map_err(errno_to_store_error)?.into())
+    Ok(room.open(name.as_bytes(), OpenMode::ReadWrite).map_err(errno_to_store_error)?.into())
 }
 
 /// Puts the spare room back, empty and with its blocks, for the next process.
@@ -117,7 +117,7 @@ pub(super) fn return_spare(top: &Dir, rooms: &Dir, name: &str) -> StoreResult<()
             b"acted" => RevisionNotes::new(room.as_fd())?.clear()?,
             log if log.starts_with(b"j") => {
                 // Whatever it tells is over: the next process must not take it for its own.
-                let file = File::from(room.open(log, OpenMode::Change).map_err(errno_to_store_error)?);
+                let file = File::from(room.open(log, OpenMode::ReadWrite).map_err(errno_to_store_error)?);
                 file.write_all_at(&[0; 32], 0).map_err(io_to_store_error)?;
                 let named =
                     host::rename_new((room.as_fd(), log), (room.as_fd(), SPARE_INTENT_LOG.as_bytes()));

@@ -15,7 +15,7 @@ use super::root::{self, Dir, Root, WalkedPath};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LookupPurpose {
     Find,
-    Make,
+    Create,
 }
 
 /// A place, before the host was asked.
@@ -24,7 +24,7 @@ pub(super) struct LocatedPath {
     /// Where the path starts: the root, or a node's directory.
     pub(super) base: Dir,
     /// The path from the root.
-    pub(super) full: Vec<u8>,
+    pub(super) full_path: Vec<u8>,
     /// Where in it the path from `base` starts.
     start: usize,
     /// The inode that has to be there, if the place is a node itself.
@@ -36,11 +36,11 @@ pub(super) struct LocatedPath {
 impl LocatedPath {
     /// The path from `base`.
     pub(super) fn path(&self) -> &[u8] {
-        &self.full[self.start..]
+        &self.full_path[self.start..]
     }
 
     pub(super) fn is_root(&self) -> bool {
-        self.full.is_empty()
+        self.full_path.is_empty()
     }
 
     /// A node that is not where it was is not found, whatever is in its place.
@@ -68,29 +68,29 @@ impl LocatedPath {
 /// A name that may or may not be there, in a directory that is open.
 #[derive(Debug)]
 pub(super) struct HostSlot {
-    pub(super) place: LocatedPath,
+    pub(super) located: LocatedPath,
     /// The deepest directory on the way that is there.
     pub(super) dir: Dir,
     pub(super) dir_stat: HostStat,
     /// Where in the path from the root the first name below `dir` begins: the last name's, unless parents are missing.
-    top: usize,
-    intent: LookupPurpose,
+    first_name_start: usize,
+    purpose: LookupPurpose,
 }
 
 impl HostSlot {
     /// The path from the root.
     pub(super) fn path(&self) -> &[u8] {
-        &self.place.full
+        &self.located.full_path
     }
 
     /// The last name.
     pub(super) fn name(&self) -> &[u8] {
-        split(&self.place.full).1
+        split(&self.located.full_path).1
     }
 
     /// The names below `dir`: the missing parents, and then the last one.
     pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.place.full[self.top..].split(|&byte| byte == b'/')
+        self.located.full_path[self.first_name_start..].split(|&byte| byte == b'/')
     }
 
     pub(super) fn has_parent(&self) -> bool {
@@ -104,7 +104,7 @@ impl HostSlot {
 
     /// The path of [`Spot::top`].
     pub(super) fn first_path(&self) -> &[u8] {
-        &self.place.full[..self.top + self.first_name().len()]
+        &self.located.full_path[..self.first_name_start + self.first_name().len()]
     }
 
     pub(super) fn at(&self) -> NameAt<'_> {
@@ -113,8 +113,8 @@ impl HostSlot {
 
     /// Whether the directory is still where it was found.
     pub(super) fn is_in_place(&self, root: &Root) -> bool {
-        let path = self.place.full[..self.top].strip_suffix(b"/").unwrap_or_default();
-        let there = root::enter(&root.dir, path, OpenMode::Base)
+        let path = self.located.full_path[..self.first_name_start].strip_suffix(b"/").unwrap_or_default();
+        let there = root::enter(&root.dir, path, OpenMode::Traverse)
             .and_then(|dir| host::stat(&dir).map_err(errno_to_store_error));
         there.is_ok_and(|there| there.ino == self.dir_stat.ino)
     }
@@ -125,7 +125,7 @@ impl HostSlot {
 
     /// The answer to a step that would have to follow the symlink there.
     pub(super) fn symlink_error(&self) -> StoreError {
-        self.place.symlink_error(self.at())
+        self.located.symlink_error(self.at())
     }
 }
 
@@ -138,43 +138,49 @@ impl PhysicalStore {
             return Err(StoreError::Invalid("the path is not canonical".to_owned()));
         }
         let depth = place.path.depth();
-        let located = if place.from == NodeId::ROOT {
-            LocatedPath { base: self.root.dir.clone(), full: path.to_vec(), start: 0, node: None, depth }
+        let located = if place.base == NodeId::ROOT {
+            LocatedPath { base: self.root.dir.clone(), full_path: path.to_vec(), start: 0, node: None, depth }
         } else {
-            let node = self.nodes.path(place.from.0).ok_or(StoreError::NotFound)?;
+            let node = self.node_path_table.path(place.base.0).ok_or(StoreError::NotFound)?;
             if path.is_empty() {
                 let full = node.to_vec();
-                LocatedPath { base: self.root.dir.clone(), full, start: 0, node: Some(place.from.0), depth }
+                LocatedPath {
+                    base: self.root.dir.clone(),
+                    full_path: full,
+                    start: 0,
+                    node: Some(place.base.0),
+                    depth,
+                }
             } else {
-                let base = match root::enter(&self.root.dir, &node, OpenMode::Base) {
+                let base = match root::enter(&self.root.dir, &node, OpenMode::Traverse) {
                     // The node itself may be what can't be entered; anything else in its place means that it is gone.
                     Err(StoreError::Link(_) | StoreError::NotADirectory) => {
                         let there = self.stat_located(
-                            &self.locate(&NodePath::of_node(place.from), LookupPurpose::Find)?,
+                            &self.locate(&NodePath::of_node(place.base), LookupPurpose::Find)?,
                         )?;
                         let gone = there.is_dir();
                         return Err(if gone { StoreError::NotFound } else { StoreError::NotADirectory });
                     }
                     entered => entered?,
                 };
-                if host::stat(&base).map_err(errno_to_store_error)?.ino != place.from.0 {
+                if host::stat(&base).map_err(errno_to_store_error)?.ino != place.base.0 {
                     return Err(StoreError::NotFound);
                 }
                 let full = join(&node, path);
-                LocatedPath { base, start: full.len() - path.len(), full, node: None, depth }
+                LocatedPath { base, start: full.len() - path.len(), full_path: full, node: None, depth }
             }
         };
         match intent {
-            _ if !self.mask.hides(&located.full) => Ok(located),
+            _ if !self.mask.hides(&located.full_path) => Ok(located),
             LookupPurpose::Find => Err(StoreError::NotFound),
-            LookupPurpose::Make => Err(reserved_name_error()),
+            LookupPurpose::Create => Err(reserved_name_error()),
         }
     }
 
     /// Opens the directory that holds a place, and names the place in it.
     pub(super) fn open_parent<'l>(&self, located: &'l LocatedPath) -> StoreResult<(Dir, &'l [u8])> {
         let (parent, name) = split(located.path());
-        let dir = root::enter(&located.base, parent, OpenMode::Base)
+        let dir = root::enter(&located.base, parent, OpenMode::Traverse)
             .map_err(|error| located.missing_node_error(error))?;
         Ok((dir, name))
     }
@@ -193,7 +199,7 @@ impl PhysicalStore {
             ));
         }
         let (parent, name) = split(located.path());
-        let last = located.full.len() - name.len();
+        let last = located.full_path.len() - name.len();
         let (dir, top) = match root::enter(&located.base, parent, OpenMode::Directory) {
             Ok(dir) => (dir, last),
             Err(StoreError::NotFound) if parents == Parents::Create && located.node.is_none() => {
@@ -205,7 +211,7 @@ impl PhysicalStore {
             Err(error) => return Err(located.missing_node_error(error)),
         };
         let dir_stat = host::stat(&dir).map_err(errno_to_store_error)?;
-        Ok(HostSlot { place: located, dir, dir_stat, top, intent })
+        Ok(HostSlot { located, dir, dir_stat, first_name_start: top, purpose: intent })
     }
 
     /// What is at a spot.
@@ -216,12 +222,12 @@ impl PhysicalStore {
         match spot.dir.stat_at(spot.name()) {
             Ok(stat) => {
                 self.root.check_mount(&stat)?;
-                spot.place.check_node(&stat)?;
+                spot.located.check_node(&stat)?;
                 Ok(Some(stat))
             }
-            Err(Errno::NOENT) if spot.place.node.is_some() => Err(StoreError::NotFound),
+            Err(Errno::NOENT) if spot.located.node.is_some() => Err(StoreError::NotFound),
             // A file of Stead's own under a second name is not there for those who look, and in the way of those who make.
-            Err(Errno::NOENT) if spot.intent == LookupPurpose::Make => {
+            Err(Errno::NOENT) if spot.purpose == LookupPurpose::Create => {
                 match host::stat_at(spot.dir.as_fd(), spot.name()) {
                     Ok(stat) if spot.dir.hides(&stat) => Err(reserved_name_error()),
                     _ => Ok(None),

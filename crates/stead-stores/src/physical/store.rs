@@ -32,17 +32,17 @@ use crate::{Durability, state_folder_of};
 pub struct PhysicalStore {
     pub(super) root: Root,
     pub(super) mask: Mask,
-    pub(super) nodes: NodePathTable,
+    pub(super) node_path_table: NodePathTable,
     pub(super) durability: Durability,
     /// The ledger, and where displaced things lie: what it takes to tell the history.
-    pub(super) keeping: Arc<PhysicalHistory>,
-    life: Arc<FaultPoint>,
+    pub(super) history: Arc<PhysicalHistory>,
+    fault_point: Arc<FaultPoint>,
     /// Whether the root was found to be removed.
-    gone: AtomicBool,
+    root_removed: AtomicBool,
     /// Empty for as long as the host lets nothing be written on the root's mount: the Store can be read all the same.
-    shop: OnceLock<Arc<StagingArea>>,
+    staging: OnceLock<Arc<StagingArea>>,
     /// Held while the staging area is opened.
-    opening: Mutex<()>,
+    staging_open_lock: Mutex<()>,
     state: PathBuf,
     options: PhysicalOptions,
 }
@@ -69,27 +69,28 @@ impl PhysicalStore {
         let masked =
             options.mask.iter().flat_map(|path| [resolve_existing_prefix(path), resolve_parent(path)]);
         let masked: Vec<_> = masked.chain([state.clone(), resolve_parent(&named)]).collect();
-        let held = options.hold.iter().flat_map(|path| [resolve_existing_prefix(path), resolve_parent(path)]);
+        let held =
+            options.pinned.iter().flat_map(|path| [resolve_existing_prefix(path), resolve_parent(path)]);
         let mask = Mask::new(&resolved, masked.iter().cloned()).with_pinned(&resolved, held);
         let root = root.with_masked(&mask, masked);
         let life = Arc::new(FaultPoint::new(options.faults.clone()));
-        let home = DirectoryIdentity::new(&root, &resolved, &state, &options.hold);
+        let home = DirectoryIdentity::new(&root, &resolved, &state, &options.pinned);
         let ledger = (options.ledger.clone(), options.durability);
         let pasts = workshop::find_displaced_dirs(&root, &state, options.confinement);
-        let keeping = Arc::new(PhysicalHistory::new(ledger, home, options.keep, pasts));
+        let keeping = Arc::new(PhysicalHistory::new(ledger, home, options.displaced_retention, pasts));
         let (nodes, gone, durability) =
             (NodePathTable::default(), AtomicBool::new(false), options.durability);
         let (shop, opening) = (OnceLock::new(), Mutex::new(()));
         let store = PhysicalStore {
             root,
             mask,
-            nodes,
+            node_path_table: nodes,
             durability,
-            keeping,
-            life,
-            gone,
-            shop,
-            opening,
+            history: keeping,
+            fault_point: life,
+            root_removed: gone,
+            staging: shop,
+            staging_open_lock: opening,
             state,
             options,
         };
@@ -103,9 +104,9 @@ impl PhysicalStore {
     /// Refuses everything where there is nothing left to work on. A directory that was removed can still be listed by
     /// whoever has it open, and looks empty.
     fn check_usable(&self) -> StoreResult<()> {
-        self.life.check()?;
+        self.fault_point.check()?;
         if host::is_removed(&self.root.dir) {
-            self.gone.store(true, Ordering::Relaxed);
+            self.root_removed.store(true, Ordering::Relaxed);
             return Err(StoreError::unavailable("its directory is gone; it is used again when it is back"));
         }
         Ok(())
@@ -120,26 +121,26 @@ impl PhysicalStore {
 
     /// The staging area, if it is open.
     pub(super) fn staging_if_open(&self) -> Option<&Arc<StagingArea>> {
-        self.shop.get()
+        self.staging.get()
     }
 
     /// The staging area, for a change: opened now if that was not possible before.
     pub(super) fn staging(&self) -> StoreResult<&Arc<StagingArea>> {
-        if let Some(shop) = self.shop.get() {
+        if let Some(shop) = self.staging.get() {
             return Ok(shop);
         }
-        let _turn = self.opening.lock();
-        if let Some(shop) = self.shop.get() {
+        let _turn = self.staging_open_lock.lock();
+        if let Some(shop) = self.staging.get() {
             return Ok(shop);
         }
         let shop = StagingArea::open(
             &self.root,
             &self.state,
             &self.options,
-            self.life.clone(),
-            self.keeping.clone(),
+            self.fault_point.clone(),
+            self.history.clone(),
         )?;
-        Ok(self.shop.get_or_init(|| shop))
+        Ok(self.staging.get_or_init(|| shop))
     }
 }
 
@@ -171,8 +172,14 @@ fn resolve_existing_prefix(path: &Path) -> PathBuf {
 
 impl Store for PhysicalStore {
     fn info(&self) -> StoreInfo {
-        let (keeps_content, records) = (self.keeping.keeps_displaced(), self.audit_log());
-        StoreInfo { kind: "physical", history: true, keeps_content, feed: false, records }
+        let (keeps_content, records) = (self.history.keeps_displaced(), self.audit_log());
+        StoreInfo {
+            kind: "physical",
+            history: true,
+            retains_content: keeps_content,
+            feed: false,
+            audit_log: records,
+        }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -229,7 +236,7 @@ impl Store for PhysicalStore {
         self.check_and_recover()?;
         let shop = self.staging()?;
         Ok(match of {
-            DraftBase::Nothing => Box::new(NewDraft::new(shop)?),
+            DraftBase::Empty => Box::new(NewDraft::new(shop)?),
             DraftBase::File(at) => {
                 let located = self.locate(at, LookupPurpose::Find)?;
                 let (base, stat) = self.open_file(&located)?;
@@ -255,7 +262,7 @@ impl Store for PhysicalStore {
                 .map_err(errno_to_store_error)?;
             // Without a staging area nothing was changed.
             if let Some(shop) = self.staging_if_open()
-                && let Some(books) = shop.keeping.ledger()?
+                && let Some(books) = shop.history.ledger()?
             {
                 books.sync()?;
             }
@@ -339,11 +346,11 @@ impl Store for PhysicalStore {
     }
 
     fn forget_node(&self, node: NodeId) {
-        self.nodes.forget(node.0);
+        self.node_path_table.forget(node.0);
     }
 
     fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+        self.root_removed.load(Ordering::Relaxed)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {

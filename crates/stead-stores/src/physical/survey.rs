@@ -51,24 +51,28 @@ pub(super) struct WriteRecorder {
     /// The block that is not at its end yet.
     block: Vec<u8>,
     /// The first bytes of all.
-    first: Vec<u8>,
+    first_bytes: Vec<u8>,
     count: usize,
     /// The hash of all, if it is an append.
-    all: Option<blake3::Hasher>,
+    append_hasher: Option<blake3::Hasher>,
     /// Where the file ended: what lies behind is written apart from what lies before.
-    end: Option<u64>,
+    file_end: Option<u64>,
 }
 
 impl WriteRecorder {
     /// Takes down what is written into a file that ends there, also where it is an append that may go further on.
     pub(super) fn new(end: u64, is_append: bool) -> Self {
-        WriteRecorder { all: is_append.then(blake3::Hasher::new), end: Some(end), ..WriteRecorder::default() }
+        WriteRecorder {
+            append_hasher: is_append.then(blake3::Hasher::new),
+            file_end: Some(end),
+            ..WriteRecorder::default()
+        }
     }
 
     /// Adds bytes, in the order in which they are written.
     pub(super) fn add(&mut self, offset: u64, mut bytes: &[u8]) {
         match self.written.stretches.last_mut() {
-            Some((start, length)) if *start + *length == offset && self.end != Some(offset) => {
+            Some((start, length)) if *start + *length == offset && self.file_end != Some(offset) => {
                 *length += bytes.len() as u64;
             }
             _ => {
@@ -78,11 +82,12 @@ impl WriteRecorder {
         }
         self.count += bytes.len();
         if self.count <= MAX_INLINE_BYTES {
-            self.first.extend_from_slice(bytes);
-        } else if self.first.len() < FIRST_BYTES {
-            self.first.extend_from_slice(&bytes[..bytes.len().min(FIRST_BYTES - self.first.len())]);
+            self.first_bytes.extend_from_slice(bytes);
+        } else if self.first_bytes.len() < FIRST_BYTES {
+            self.first_bytes
+                .extend_from_slice(&bytes[..bytes.len().min(FIRST_BYTES - self.first_bytes.len())]);
         }
-        if let Some(all) = &mut self.all {
+        if let Some(all) = &mut self.append_hasher {
             all.update(bytes);
         }
         let mut at = offset;
@@ -112,9 +117,9 @@ impl WriteRecorder {
     /// All that was written.
     pub(super) fn finish(mut self) -> WrittenBlocks {
         self.end_block();
-        let bytes = (self.count <= MAX_INLINE_BYTES).then(|| hexadecimal(&self.first));
-        let appended = self.all.map(|all| AppendMark {
-            first: hexadecimal(&self.first[..self.first.len().min(FIRST_BYTES)]),
+        let bytes = (self.count <= MAX_INLINE_BYTES).then(|| hexadecimal(&self.first_bytes));
+        let appended = self.append_hasher.map(|all| AppendMark {
+            first: hexadecimal(&self.first_bytes[..self.first_bytes.len().min(FIRST_BYTES)]),
             hash: short_hash(&all.finalize()),
         });
         WrittenBlocks { bytes, appended, ..self.written }
@@ -174,7 +179,7 @@ impl WrittenBlocks {
                 return Ok(if is_cut { FoundAppend::Part } else { FoundAppend::Nothing });
             }
             if hash_of(file, from, *length)? == hash {
-                return Ok(FoundAppend::Whole);
+                return Ok(FoundAppend::Complete);
             }
             from += 1;
         }
@@ -187,7 +192,7 @@ enum FoundAppend {
     Nothing,
     /// Its first bytes, perhaps.
     Part,
-    Whole,
+    Complete,
 }
 
 /// How much is looked through at once.
@@ -250,11 +255,11 @@ fn short_hash(hash: &blake3::Hash) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchOutcome {
     /// Nothing of it is there.
-    Untouched,
+    NotWritten,
     /// All of it is there, and nothing else was changed by others, so far as can be seen.
     Complete,
     /// It was made, and others have changed the file since: it stays as it is.
-    Overtaken,
+    ChangedSince,
     /// A part of it is there, and nobody has changed the file since: the part can be taken back.
     Torn,
     /// A part of it may be there, and others have changed the file since: nobody can tell what it should be.
@@ -287,16 +292,17 @@ pub(super) fn patch_outcome(
     let ends = patch.written.blocks().map(|block| block.to);
     // The sizes that the file has while it is written into.
     let is_own_size = survey.is_cut_short
-        || [patch.old_length, patch.new_length, patch.cut]
+        || [patch.old_length, patch.new_length, patch.kept_length]
             .into_iter()
             .chain(ends)
             .any(|end| end == stat.size);
     // Nothing is cut away first, so what is not there any more was removed by others.
-    let was_whole = patch.stash.is_none() || patch.cut >= patch.old_length && stat.size >= patch.old_length;
+    let was_whole =
+        patch.stash.is_none() || patch.kept_length >= patch.old_length && stat.size >= patch.old_length;
     let BlockSurvey { old, new, foreign, is_cut_short } = survey;
     if foreign > 0 {
         match patch.written.find_append(file, stat)? {
-            FoundAppend::Whole => return Ok(PatchOutcome::Overtaken),
+            FoundAppend::Complete => return Ok(PatchOutcome::ChangedSince),
             FoundAppend::Part if !acted => return Ok(PatchOutcome::Unclear),
             FoundAppend::Part | FoundAppend::Nothing => {}
         }
@@ -305,14 +311,14 @@ pub(super) fn patch_outcome(
     Ok(match (some, old > 0, foreign > 0) {
         // All that is in question is the length: both contents are the same.
         (false, false, false) if stat.size == patch.new_length => PatchOutcome::Complete,
-        (false, _, false) if stat.size >= patch.old_length => PatchOutcome::Untouched,
+        (false, _, false) if stat.size >= patch.old_length => PatchOutcome::NotWritten,
         (false, _, false) if is_own_size => PatchOutcome::Torn,
-        (false, _, false) => PatchOutcome::Untouched,
+        (false, _, false) => PatchOutcome::NotWritten,
         (true, false, false) if stat.size == patch.new_length && !is_cut_short => PatchOutcome::Complete,
-        (true, false, false) if stat.size > longest && !is_cut_short => PatchOutcome::Overtaken,
+        (true, false, false) if stat.size > longest && !is_cut_short => PatchOutcome::ChangedSince,
         (true, _, false) if is_own_size && !(acted && stat.size > longest) => PatchOutcome::Torn,
-        _ if acted => PatchOutcome::Overtaken,
-        (false, _, true) if was_whole => PatchOutcome::Untouched,
+        _ if acted => PatchOutcome::ChangedSince,
+        (false, _, true) if was_whole => PatchOutcome::NotWritten,
         _ => PatchOutcome::Unclear,
     })
 }
@@ -357,7 +363,7 @@ impl BlockSurvey {
 impl FilePatch {
     /// The stretches of the old content that are removed, and not written over.
     fn removed_ranges(&self) -> Vec<(u64, u64)> {
-        let mut from = self.cut.min(self.new_length);
+        let mut from = self.kept_length.min(self.new_length);
         let mut removed = Vec::new();
         for &(start, length) in &self.written.stretches {
             if start > from && from < self.old_length {
@@ -369,7 +375,7 @@ impl FilePatch {
             removed.push((from, self.old_length));
         }
         // Where nothing was cut, what lies between two stretches has stayed.
-        let cut = self.cut.min(self.new_length);
+        let cut = self.kept_length.min(self.new_length);
         removed.retain(|&(start, end)| start >= cut && start < end);
         removed
     }
@@ -399,8 +405,8 @@ impl FilePatch {
     ) -> StoreResult<bool> {
         let old = self.old_bytes(stash, from, to)?;
         let ends_as_before = to <= self.old_length || size <= from.max(self.old_length);
-        let was_cut = size == self.cut && old.starts_with(there);
-        let is_blank = from >= self.cut.min(self.old_length) && there.iter().all(|&byte| byte == 0);
+        let was_cut = size == self.kept_length && old.starts_with(there);
+        let is_blank = from >= self.kept_length.min(self.old_length) && there.iter().all(|&byte| byte == 0);
         Ok(old == there && ends_as_before || was_cut || is_blank)
     }
 }
@@ -438,11 +444,11 @@ mod tests {
             new_length,
             before: looks,
             after: looks,
-            cut,
+            kept_length: cut,
             written: recorder.finish(),
             stash: (!appends).then(|| "t1".to_owned()),
             replaced: if appends { Vec::new() } else { vec![(0, old_length)] },
-            alone: true,
+            is_only_action: true,
             at: Timestamp(0),
         };
         (patch, stash)
@@ -459,22 +465,22 @@ mod tests {
     fn an_append_is_taken_back_only_where_the_file_ends_with_its_first_bytes() {
         let append = patch(b"old\n", &[(4, b"new line\n")], 4, 13);
         for (content, fate) in [
-            ("old\n", PatchOutcome::Untouched),
+            ("old\n", PatchOutcome::NotWritten),
             ("old\nnew", PatchOutcome::Torn),
             ("old\nnew line\n", PatchOutcome::Complete),
-            ("old\nnew line\nmore\n", PatchOutcome::Overtaken),
-            ("old\nother\n", PatchOutcome::Untouched),
-            ("old\nothers, and much more\n", PatchOutcome::Untouched),
-            ("old\nnewmore\n", PatchOutcome::Untouched),
-            ("ol", PatchOutcome::Untouched),
+            ("old\nnew line\nmore\n", PatchOutcome::ChangedSince),
+            ("old\nother\n", PatchOutcome::NotWritten),
+            ("old\nothers, and much more\n", PatchOutcome::NotWritten),
+            ("old\nnewmore\n", PatchOutcome::NotWritten),
+            ("ol", PatchOutcome::NotWritten),
         ] {
             assert_eq!(found(&append, content.as_bytes(), false), fate, "{content:?}");
         }
-        assert_eq!(found(&append, b"old\nNEW LINE\nmore\n", true), PatchOutcome::Overtaken);
+        assert_eq!(found(&append, b"old\nNEW LINE\nmore\n", true), PatchOutcome::ChangedSince);
         for others_first in ["old\nother\nnew line\n", "old\nother\nnew new line\nmore\n"] {
             assert_eq!(
                 found(&append, others_first.as_bytes(), false),
-                PatchOutcome::Overtaken,
+                PatchOutcome::ChangedSince,
                 "{others_first:?}"
             );
         }
@@ -488,31 +494,31 @@ mod tests {
         let content = [&old[..], &new[..]].concat();
         assert_eq!(found(&append, &content, false), PatchOutcome::Complete);
         assert_eq!(found(&append, &content[..8_192], false), PatchOutcome::Torn);
-        assert_eq!(found(&append, &content[..100], false), PatchOutcome::Untouched);
+        assert_eq!(found(&append, &content[..100], false), PatchOutcome::NotWritten);
         let others = [&content[..8_192], b"line\n"].concat();
         assert_eq!(found(&append, &others, false), PatchOutcome::Unclear);
-        assert_eq!(found(&append, &[&content[..], b"line\n"].concat(), false), PatchOutcome::Overtaken);
+        assert_eq!(found(&append, &[&content[..], b"line\n"].concat(), false), PatchOutcome::ChangedSince);
         let others_first = [&old[..], &[b'x'; 70_000], &new[..]].concat();
-        assert_eq!(found(&append, &others_first, false), PatchOutcome::Overtaken);
+        assert_eq!(found(&append, &others_first, false), PatchOutcome::ChangedSince);
         assert_eq!(
             found(&append, &others_first[..81_920], false),
             PatchOutcome::Unclear,
             "the host cut it there"
         );
-        assert_eq!(found(&append, &others_first[..70_000], false), PatchOutcome::Untouched);
+        assert_eq!(found(&append, &others_first[..70_000], false), PatchOutcome::NotWritten);
     }
 
     #[test]
     fn a_write_in_the_middle_is_taken_back_unless_others_wrote_there() {
         let write = patch(b"one two three", &[(4, b"TWO"), (13, b"!")], 13, 14);
         for (content, fate) in [
-            ("one two three", PatchOutcome::Untouched),
+            ("one two three", PatchOutcome::NotWritten),
             ("one TWO three", PatchOutcome::Torn),
             ("one TWO three!", PatchOutcome::Complete),
-            ("one TWO three! and more", PatchOutcome::Overtaken),
-            ("one two three and more", PatchOutcome::Untouched),
+            ("one TWO three! and more", PatchOutcome::ChangedSince),
+            ("one two three and more", PatchOutcome::NotWritten),
             ("one TWO three and more", PatchOutcome::Unclear),
-            ("one zwo three", PatchOutcome::Untouched),
+            ("one zwo three", PatchOutcome::NotWritten),
         ] {
             assert_eq!(found(&write, content.as_bytes(), false), fate, "{content:?}");
         }
@@ -522,7 +528,7 @@ mod tests {
     fn what_was_cut_away_is_put_back_unless_others_wrote_there() {
         let cut = patch(b"one two three", &[(0, b"four")], 0, 4);
         for (content, fate) in [
-            ("one two three", PatchOutcome::Untouched),
+            ("one two three", PatchOutcome::NotWritten),
             ("", PatchOutcome::Torn),
             ("four", PatchOutcome::Complete),
             ("four more", PatchOutcome::Unclear),
@@ -530,9 +536,9 @@ mod tests {
         ] {
             assert_eq!(found(&cut, content.as_bytes(), false), fate, "{content:?}");
         }
-        assert_eq!(found(&cut, b"four more", true), PatchOutcome::Overtaken);
+        assert_eq!(found(&cut, b"four more", true), PatchOutcome::ChangedSince);
         let shorter = patch(b"one two three", &[], 3, 3);
         assert_eq!(found(&shorter, b"one", false), PatchOutcome::Complete);
-        assert_eq!(found(&shorter, b"one two three", false), PatchOutcome::Untouched);
+        assert_eq!(found(&shorter, b"one two three", false), PatchOutcome::NotWritten);
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
         Err(error) => return Err(error),
     }
     // Directories are emptied from the top down and removed from the bottom up; each is open only while it is emptied.
-    let top = dir.enter(name, OpenMode::Base)?;
+    let top = dir.enter(name, OpenMode::Traverse)?;
     let mut found: Vec<Vec<u8>> = vec![Vec::new()];
     let mut next = 0;
     while next < found.len() {
@@ -59,7 +59,7 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
     }
     for path in found.iter().skip(1).rev() {
         let (parent, name) = super::mask::split(path);
-        host::remove_dir(top.open(parent, OpenMode::Base)?.as_fd(), name)?;
+        host::remove_dir(top.open(parent, OpenMode::Traverse)?.as_fd(), name)?;
     }
     host::remove_dir(dir.as_fd(), name)
 }
@@ -76,23 +76,23 @@ pub(super) struct Inspection<'a> {
     pub(super) mask: &'a Mask,
     /// The directory's path below the root.
     pub(super) at: &'a [u8],
-    pub(super) spare: [Option<&'a ProtectedNames>; 2],
-    pub(super) leaving: InspectionPurpose,
+    pub(super) protected: [Option<&'a ProtectedNames>; 2],
+    pub(super) purpose: InspectionPurpose,
 }
 
 /// What happens to a directory that may hold something masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InspectionPurpose {
     /// It goes, or gets another name: nothing may be masked. Whoever's state it is would not find it any more.
-    Whole,
+    MoveOrRemove,
     /// It is copied: what is this stead's own stays behind, and another's state and a special file can't be copied.
-    Copies,
+    Copy,
 }
 
 /// Refuses a directory that holds something which the step must not touch.
 pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()> {
-    let spared = |path: &[u8]| Err(StoreError::Spared { path: escape_name(path).to_string() });
-    if inspection.leaving != InspectionPurpose::Copies
+    let spared = |path: &[u8]| Err(StoreError::Protected { path: escape_name(path).to_string() });
+    if inspection.purpose != InspectionPurpose::Copy
         && let Some(masked) = inspection.mask.masked_or_pinned_below(inspection.at)
     {
         return spared(masked.strip_prefix(b"/").unwrap_or(masked));
@@ -102,9 +102,9 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
         // A directory that goes as a whole need not be readable; what is copied has to be.
-        let here = match inspection.leaving {
-            InspectionPurpose::Whole => owner::enter(top, &path),
-            InspectionPurpose::Copies => owner::enter_as_allowed(top, &path),
+        let here = match inspection.purpose {
+            InspectionPurpose::MoveOrRemove => owner::enter(top, &path),
+            InspectionPurpose::Copy => owner::enter_as_allowed(top, &path),
         };
         let here = match here {
             Ok(here) => here,
@@ -116,19 +116,19 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
             let path = join(&path, &name);
             let second = second_names && kind == NodeKind::File && here.hides_entry(&name);
             if second || inspection.mask.hides_entry(&directory, &name) {
-                if inspection.leaving == InspectionPurpose::Whole
+                if inspection.purpose == InspectionPurpose::MoveOrRemove
                     || inspection.mask.is_other_steads_state(&directory, &name)
                 {
                     return spared(&path);
                 }
                 continue;
             }
-            if inspection.spare.iter().flatten().any(|spare| spare.covers(&path, kind)) {
+            if inspection.protected.iter().flatten().any(|spare| spare.covers(&path, kind)) {
                 return spared(&path);
             }
             match kind {
                 NodeKind::Directory => open.push(path),
-                NodeKind::Special(_) if inspection.leaving == InspectionPurpose::Copies => {
+                NodeKind::Special(_) if inspection.purpose == InspectionPurpose::Copy => {
                     return Err(StoreError::Special(kind));
                 }
                 NodeKind::File | NodeKind::Symlink | NodeKind::Special(_) => {}

@@ -31,38 +31,38 @@ pub(super) enum UndoRecord {
     /// What was in the stash was put where nothing was.
     Placed { at: Vec<u8>, stash: String, ino: u64, print: Option<TreeFingerprint> },
     /// What was in the stash and what was there changed places.
-    Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<TreeFingerprint> },
+    Replaced { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<TreeFingerprint> },
     /// What was there went into the stash.
-    Taken { at: Vec<u8>, stash: String, ino: u64, changed: Timestamp },
+    Removed { at: Vec<u8>, stash: String, ino: u64, changed: Timestamp },
     /// Something got another name, which nothing had.
     Moved { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp },
     /// Something got another name. What had it before is in the stash as well, unless it was an empty directory.
-    Over { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp, stash: Option<String> },
+    MovedOver { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp, stash: Option<String> },
     /// Two names changed places.
-    Crossed { from: Vec<u8>, to: Vec<u8>, from_ino: u64, to_ino: u64, changed: Timestamp },
+    Exchanged { from: Vec<u8>, to: Vec<u8>, from_ino: u64, to_ino: u64, changed: Timestamp },
     /// A file was written into.
     Patched { at: Vec<u8>, patch: FilePatch },
     /// Mode and time were set.
-    Dressed { at: Vec<u8>, ino: u64, before: ModeAndTime, after: ModeAndTime, alone: bool },
+    AttributesSet { at: Vec<u8>, ino: u64, before: ModeAndTime, after: ModeAndTime, alone: bool },
 }
 
 /// When an action is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UndoTime {
     /// By the change that did it.
-    Now,
+    DuringChange,
     /// By whoever opens the Store after a crash. People may have gone on working with what was there.
-    Later,
+    AfterCrash,
 }
 
 /// Where actions are undone.
 pub(super) struct UndoContext<'a> {
     pub(super) root: &'a Root,
-    pub(super) room: BorrowedFd<'a>,
-    pub(super) kept: &'a Dir,
-    pub(super) moment: UndoTime,
+    pub(super) staging_dir: BorrowedFd<'a>,
+    pub(super) rescued: &'a Dir,
+    pub(super) when: UndoTime,
     /// Whether the action is known to have happened, whatever it looks like now.
-    pub(super) acted: bool,
+    pub(super) is_performed: bool,
 }
 
 /// A path's parent, open, and its last name.
@@ -93,7 +93,7 @@ impl UndoContext<'_> {
     /// `None` if the directory is not there any more.
     fn open_parent<'p>(&self, path: &'p [u8]) -> StoreResult<Option<OpenParent<'p>>> {
         let (parent, name) = split(path);
-        match root::enter(&self.root.dir, parent, OpenMode::Base) {
+        match root::enter(&self.root.dir, parent, OpenMode::Traverse) {
             Ok(dir) => Ok(Some(OpenParent { dir, name })),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
             Err(error) => Err(error),
@@ -101,20 +101,20 @@ impl UndoContext<'_> {
     }
 
     fn staged_entry<'p>(&'p self, name: &'p str) -> NameAt<'p> {
-        (self.room, name.as_bytes())
+        (self.staging_dir, name.as_bytes())
     }
 
     fn stat_staged(&self, name: &str) -> StoreResult<Option<HostStat>> {
-        stat_if_exists(host::stat_at(self.room, name.as_bytes()))
+        stat_if_exists(host::stat_at(self.staging_dir, name.as_bytes()))
     }
 
     fn rescue(&self, stash: &str) -> StoreResult<()> {
-        rescue(self.room, stash, self.kept).map(drop).map_err(errno_to_store_error)
+        rescue(self.staging_dir, stash, self.rescued).map(drop).map_err(errno_to_store_error)
     }
 
     /// Keeps what can't go back to its place, and says so.
     fn rescue_and_report(&self, at: &[u8], stash: &str, why: Undecided) -> StoreResult<()> {
-        match rescue(self.room, stash, self.kept).map_err(errno_to_store_error)? {
+        match rescue(self.staging_dir, stash, self.rescued).map_err(errno_to_store_error)? {
             Some(name) => self.report(at, why, Some(&name)),
             None => Ok(()),
         }
@@ -122,15 +122,15 @@ impl UndoContext<'_> {
 
     fn report(&self, at: &[u8], why: Undecided, kept: Option<&str>) -> StoreResult<()> {
         // A change that fails in a living process answers its caller; only what a dead one left has nobody to tell.
-        if self.moment == UndoTime::Now {
+        if self.when == UndoTime::DuringChange {
             return Ok(());
         }
-        report::write(self.root, self.kept, at, why, kept)
+        report::write(self.root, self.rescued, at, why, kept)
     }
 
     /// Whether the machine was started again since the process of this room began.
     fn is_of_an_earlier_boot(&self) -> StoreResult<bool> {
-        let lock = match host::open_name(self.room, b"lock", OpenMode::Read) {
+        let lock = match host::open_name(self.staging_dir, b"lock", OpenMode::Read) {
             Ok(lock) => File::from(lock),
             Err(Errno::NOENT) => return Ok(true),
             Err(error) => return Err(errno_to_store_error(error)),
@@ -162,21 +162,21 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
             }
             owner::rename_new(spot.at(), site.staged_entry(stash)).map_err(errno_to_store_error)?;
             // Later, someone may be writing into it: it is taken back, but not thrown away.
-            if site.moment == UndoTime::Now { Ok(()) } else { site.rescue(stash) }
+            if site.when == UndoTime::DuringChange { Ok(()) } else { site.rescue(stash) }
         }
-        UndoRecord::Swapped { at, stash, ours, theirs, print } => {
+        UndoRecord::Replaced { at, stash, ours, theirs, print } => {
             if site.stat_staged(stash)?.is_none_or(|stat| stat.ino != *theirs) {
                 return Ok(());
             }
             match site.open_parent(at)? {
                 Some(spot) if spot.has(*ours)? && site.is_unchanged(&spot, *print)? => {
                     host::exchange(site.staged_entry(stash), spot.at()).map_err(errno_to_store_error)?;
-                    if site.moment == UndoTime::Now { Ok(()) } else { site.rescue(stash) }
+                    if site.when == UndoTime::DuringChange { Ok(()) } else { site.rescue(stash) }
                 }
                 _ => site.rescue_and_report(at, stash, Undecided::Replaced),
             }
         }
-        UndoRecord::Taken { at, stash, .. } => {
+        UndoRecord::Removed { at, stash, .. } => {
             if site.stat_staged(stash)?.is_none() {
                 return Ok(());
             }
@@ -189,9 +189,11 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
             }
         }
         UndoRecord::Moved { from, to, ino, .. } => move_back(site, from, to, *ino),
-        UndoRecord::Over { from, to, ino, stash: Some(stash), .. } => undo_over(site, from, to, *ino, stash),
-        UndoRecord::Over { from, to, ino, stash: None, .. } => move_back(site, from, to, *ino),
-        UndoRecord::Crossed { from, to, from_ino, to_ino, .. } => {
+        UndoRecord::MovedOver { from, to, ino, stash: Some(stash), .. } => {
+            undo_over(site, from, to, *ino, stash)
+        }
+        UndoRecord::MovedOver { from, to, ino, stash: None, .. } => move_back(site, from, to, *ino),
+        UndoRecord::Exchanged { from, to, from_ino, to_ino, .. } => {
             let (Some(from), Some(to)) = (site.open_parent(from)?, site.open_parent(to)?) else {
                 return Ok(());
             };
@@ -201,7 +203,7 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
             Ok(())
         }
         UndoRecord::Patched { at, patch } => undo_patch(site, at, patch),
-        UndoRecord::Dressed { at, ino, before, after, alone } => {
+        UndoRecord::AttributesSet { at, ino, before, after, alone } => {
             let Some(spot) = site.open_parent(at)? else { return Ok(()) };
             let Some(stat) = stat_if_exists(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino)
             else {
@@ -210,7 +212,7 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
             let is_complete = (stat.mode, stat.modified) == (after.mode, after.modified);
             // The mode is set first. Whatever it looks like otherwise, others have set.
             let is_half = stat.mode == after.mode && stat.modified == before.modified;
-            if site.moment != UndoTime::Now && (*alone && is_complete || !is_complete && !is_half) {
+            if site.when != UndoTime::DuringChange && (*alone && is_complete || !is_complete && !is_half) {
                 return Ok(());
             }
             host::set_modified_at(spot.dir.as_fd(), spot.name, before.modified)
@@ -297,21 +299,25 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
     };
     let Some((spot, stat)) = found else {
         // Another file has the name. Where this one is, and what it holds, nobody knows.
-        return if patch.alone && site.acted { Ok(()) } else { unclear(Undecided::WrittenElsewhere) };
+        return if patch.is_only_action && site.is_performed {
+            Ok(())
+        } else {
+            unclear(Undecided::WrittenElsewhere)
+        };
     };
-    let file = owner::open(&spot.dir, spot.name, OpenMode::Change).map_err(errno_to_store_error)?.0.into();
-    let may_stay = patch.alone && site.moment != UndoTime::Now;
+    let file = owner::open(&spot.dir, spot.name, OpenMode::ReadWrite).map_err(errno_to_store_error)?.0.into();
+    let may_stay = patch.is_only_action && site.when != UndoTime::DuringChange;
     match patch.outcome(&file, &stat, site)? {
-        PatchOutcome::Untouched => {
+        PatchOutcome::NotWritten => {
             if stat.mode == patch.after.mode && stat.mode != patch.before.mode {
                 host::set_mode(&file, patch.before.mode).map_err(errno_to_store_error)?;
             }
             Ok(())
         }
-        PatchOutcome::Complete if may_stay => patch.complete(&file, &stat, site.moment),
-        PatchOutcome::Overtaken if may_stay => Ok(()),
+        PatchOutcome::Complete if may_stay => patch.complete(&file, &stat, site.when),
+        PatchOutcome::ChangedSince if may_stay => Ok(()),
         PatchOutcome::Complete | PatchOutcome::Torn => patch.revert(&file, &stat, site),
-        PatchOutcome::Overtaken | PatchOutcome::Unclear => unclear(Undecided::Written),
+        PatchOutcome::ChangedSince | PatchOutcome::Unclear => unclear(Undecided::Written),
     }
 }
 
@@ -334,47 +340,47 @@ pub(super) fn has_happened(site: &UndoContext<'_>, action: &UndoRecord) -> Store
     };
     Ok(match action {
         UndoRecord::Placed { at, stash, ino, .. } => {
-            site.stat_staged(stash)?.is_none() && (site.acted || has(at, *ino)?)
+            site.stat_staged(stash)?.is_none() && (site.is_performed || has(at, *ino)?)
         }
-        UndoRecord::Swapped { at, stash, ours, .. } => match site.stat_staged(stash)? {
+        UndoRecord::Replaced { at, stash, ours, .. } => match site.stat_staged(stash)? {
             Some(stat) => stat.ino != *ours,
-            None => site.acted || has(at, *ours)?,
+            None => site.is_performed || has(at, *ours)?,
         },
-        UndoRecord::Taken { at, stash, ino, changed } => {
+        UndoRecord::Removed { at, stash, ino, changed } => {
             // What was not kept is gone, and a file that was made since may have its inode.
-            site.stat_staged(stash)?.is_some() || site.acted && !is_as_before(at, *ino, *changed)?
+            site.stat_staged(stash)?.is_some() || site.is_performed && !is_as_before(at, *ino, *changed)?
         }
         UndoRecord::Moved { from, to, ino, changed }
-        | UndoRecord::Over { from, to, ino, changed, .. }
-        | UndoRecord::Crossed { from, to, from_ino: ino, changed, .. } => {
-            has(to, *ino)? || site.acted && !is_as_before(from, *ino, *changed)?
+        | UndoRecord::MovedOver { from, to, ino, changed, .. }
+        | UndoRecord::Exchanged { from, to, from_ino: ino, changed, .. } => {
+            has(to, *ino)? || site.is_performed && !is_as_before(from, *ino, *changed)?
         }
         UndoRecord::Patched { at, patch } => {
-            let Some(spot) = site.open_parent(at)? else { return Ok(site.acted) };
+            let Some(spot) = site.open_parent(at)? else { return Ok(site.is_performed) };
             match stat_if_exists(spot.dir.stat_at(spot.name))? {
                 Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => {
                     let (file, _) =
                         owner::open(&spot.dir, spot.name, OpenMode::Read).map_err(errno_to_store_error)?;
                     matches!(
                         patch.outcome(&file.into(), &stat, site)?,
-                        PatchOutcome::Complete | PatchOutcome::Overtaken
+                        PatchOutcome::Complete | PatchOutcome::ChangedSince
                     )
                 }
-                _ => site.acted,
+                _ => site.is_performed,
             }
         }
-        UndoRecord::Dressed { at, ino, before, after, .. } => match site.open_parent(at)? {
+        UndoRecord::AttributesSet { at, ino, before, after, .. } => match site.open_parent(at)? {
             Some(spot) => {
                 match stat_if_exists(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) {
                     Some(stat) => {
                         let is =
                             |looks: &ModeAndTime| (stat.mode, stat.modified) == (looks.mode, looks.modified);
-                        is(after) || site.acted && !is(before)
+                        is(after) || site.is_performed && !is(before)
                     }
-                    None => site.acted,
+                    None => site.is_performed,
                 }
             }
-            None => site.acted,
+            None => site.is_performed,
         },
     })
 }
@@ -383,8 +389,8 @@ impl UndoRecord {
     /// Whether it is all that its change has to do, though it takes more than one system call.
     pub(super) fn is_only_action(&self) -> bool {
         match self {
-            UndoRecord::Patched { patch, .. } => patch.alone,
-            UndoRecord::Dressed { alone, .. } => *alone,
+            UndoRecord::Patched { patch, .. } => patch.is_only_action,
+            UndoRecord::AttributesSet { alone, .. } => *alone,
             _ => false,
         }
     }
@@ -403,13 +409,13 @@ impl UndoRecord {
     /// The name in the room that holds, or will hold, what the action displaces.
     pub(super) fn displaced_name(&self) -> Option<&str> {
         match self {
-            UndoRecord::Swapped { stash, .. } | UndoRecord::Taken { stash, .. } => Some(stash),
-            UndoRecord::Over { stash, .. } => stash.as_deref(),
+            UndoRecord::Replaced { stash, .. } | UndoRecord::Removed { stash, .. } => Some(stash),
+            UndoRecord::MovedOver { stash, .. } => stash.as_deref(),
             UndoRecord::Patched { patch, .. } => patch.stash.as_deref(),
             UndoRecord::Placed { .. }
             | UndoRecord::Moved { .. }
-            | UndoRecord::Crossed { .. }
-            | UndoRecord::Dressed { .. } => None,
+            | UndoRecord::Exchanged { .. }
+            | UndoRecord::AttributesSet { .. } => None,
         }
     }
 }

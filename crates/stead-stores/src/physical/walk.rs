@@ -57,8 +57,11 @@ impl PhysicalStore {
         let located = self.locate(at, LookupPurpose::Find)?;
         let top = self.open_directory(&located)?;
         // What is still to be visited, the next one last.
-        let mut waiting =
-            if walk.depth == 0 { Vec::new() } else { self.read_directory(&top, &located.full, b"", walk)? };
+        let mut waiting = if walk.depth == 0 {
+            Vec::new()
+        } else {
+            self.read_directory(&top, &located.full_path, b"", walk)?
+        };
         waiting.reverse();
         while let Some(found) = waiting.pop() {
             if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -70,9 +73,9 @@ impl PhysicalStore {
                 return Ok(());
             }
             if enters {
-                let Some(dir) = enter(&top, path.as_bytes(), &walk.unread)? else { continue };
+                let Some(dir) = enter(&top, path.as_bytes(), &walk.unreadable)? else { continue };
                 waiting.extend(
-                    self.read_directory(&dir, &located.full, path.as_bytes(), walk)?.into_iter().rev(),
+                    self.read_directory(&dir, &located.full_path, path.as_bytes(), walk)?.into_iter().rev(),
                 );
             }
         }
@@ -93,10 +96,10 @@ impl PhysicalStore {
         let mut level = Vec::with_capacity(names.len());
         for (name, kind) in names {
             if self.mask.hides_entry(&here, &name) {
-                if walk.whole && self.mask.is_other_steads_state(&here, &name) {
+                if walk.report_hidden && self.mask.is_other_steads_state(&here, &name) {
                     let path = StorePath::from_checked(join(path, &name));
-                    let spared = StoreError::Spared { path: path.to_string() };
-                    walk.unread.add(path, spared);
+                    let spared = StoreError::Protected { path: path.to_string() };
+                    walk.unreadable.add(path, spared);
                 }
                 continue;
             }
@@ -106,11 +109,11 @@ impl PhysicalStore {
             }
             match dir.stat_at(&name) {
                 Ok(stat) => {
-                    self.nodes.remember(stat.ino, &join(&here, &name));
+                    self.node_path_table.remember(stat.ino, &join(&here, &name));
                     level.push(WalkEntry { path, attr: stat.attr() });
                 }
                 // In a directory that may be listed, and nothing more.
-                Err(Errno::ACCESS) => walk.unread.add(path, StoreError::HostDenied),
+                Err(Errno::ACCESS) => walk.unreadable.add(path, StoreError::HostDenied),
                 // One that vanished meanwhile is not visited.
                 Err(_) => {}
             }
@@ -143,7 +146,7 @@ impl PhysicalStore {
         let (sender, receiver) = sync_channel(256);
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                let (work, top, sender, full) = (&work, &top, sender.clone(), &located.full);
+                let (work, top, sender, full) = (&work, &top, sender.clone(), &located.full_path);
                 scope.spawn(move || self.search_worker(work, top, full, grep, &sender));
             }
             drop(sender);
@@ -194,7 +197,7 @@ impl PhysicalStore {
         buffer: &mut Vec<u8>,
         found: &SyncSender<FileHits>,
     ) -> StoreResult<()> {
-        let Some(dir) = enter(top, path, &grep.unread)? else { return Ok(()) };
+        let Some(dir) = enter(top, path, &grep.unreadable)? else { return Ok(()) };
         let here = join(base, path);
         for (name, kind) in tree::names(&dir).map_err(errno_to_store_error)? {
             if work.is_stopped() {
@@ -216,7 +219,7 @@ impl PhysicalStore {
                     let (file, stat) = match open_regular(&dir, &name, OpenMode::Read) {
                         Ok(opened) => opened,
                         Err(StoreError::HostDenied) => {
-                            grep.unread.add(path, StoreError::HostDenied);
+                            grep.unreadable.add(path, StoreError::HostDenied);
                             continue;
                         }
                         Err(_) => continue,
@@ -280,12 +283,12 @@ struct WorkQueue {
 struct WorkQueueState {
     waiting: VecDeque<Vec<u8>>,
     /// Directories that a thread is in: more may come from them.
-    open: usize,
+    in_progress: usize,
 }
 
 impl WorkQueue {
     fn new() -> Self {
-        let queue = WorkQueueState { waiting: VecDeque::from([Vec::new()]), open: 0 };
+        let queue = WorkQueueState { waiting: VecDeque::from([Vec::new()]), in_progress: 0 };
         WorkQueue {
             queue: Mutex::new(queue),
             changed: Condvar::new(),
@@ -302,10 +305,10 @@ impl WorkQueue {
                 return None;
             }
             if let Some(path) = queue.waiting.pop_back() {
-                queue.open += 1;
+                queue.in_progress += 1;
                 return Some(path);
             }
-            if queue.open == 0 {
+            if queue.in_progress == 0 {
                 return None;
             }
             self.changed.wait(&mut queue);
@@ -318,7 +321,7 @@ impl WorkQueue {
     }
 
     fn finish_directory(&self) {
-        self.queue.lock().open -= 1;
+        self.queue.lock().in_progress -= 1;
         self.changed.notify_all();
     }
 

@@ -47,24 +47,24 @@ const MAX_IDLE_INTENT_LOGS: usize = 8;
 #[derive(Debug)]
 pub(super) struct StagingArea {
     pub(super) locks: Locks,
-    pub(super) life: Arc<FaultPoint>,
+    pub(super) fault_point: Arc<FaultPoint>,
     /// Who this process is to the host.
     pub(super) uid: u32,
     top: Dir,
-    rooms: Dir,
-    room: Dir,
-    name: String,
+    staging_dirs: Dir,
+    staging_dir: Dir,
+    staging_dir_name: String,
     /// What has become of the versions that this process makes.
-    pub(super) noted: RevisionNotes,
-    others: StagingLockCache,
-    kept: Dir,
-    pub(super) keeping: Arc<PhysicalHistory>,
-    next: AtomicU64,
-    journals: Mutex<Vec<IntentLog>>,
+    pub(super) revision_notes: RevisionNotes,
+    lock_cache: StagingLockCache,
+    rescued: Dir,
+    pub(super) history: Arc<PhysicalHistory>,
+    next_name: AtomicU64,
+    idle_intent_logs: Mutex<Vec<IntentLog>>,
     /// Whether changes were made that need not be on the disk yet, since it was last synced.
-    pub(super) deferred: AtomicBool,
+    pub(super) has_deferred_changes: AtomicBool,
     /// Whether the room's name is on the disk.
-    is_named: AtomicBool,
+    is_name_synced: AtomicBool,
     /// Whether the room is the spare one, which is put back at the end.
     is_spare: bool,
     _lock: File,
@@ -85,42 +85,43 @@ impl StagingArea {
             .map_err(errno_to_store_error)?;
         let number = fastrand::u64(1..);
         let locks =
-            Locks::new(locks, options.patience, number, life.clone()).map_err(errno_to_store_error)?;
+            Locks::new(locks, options.wait_timeout, number, life.clone()).map_err(errno_to_store_error)?;
         let rooms = private_dir(&top, "rooms").map_err(errno_to_store_error)?;
         let kept = private_dir(&top, "kept").map_err(errno_to_store_error)?;
         let [past, more] =
             DISPLACED_DIR_NAMES.map(|name| private_dir(&top, name).map_err(errno_to_store_error));
-        keeping.set_displaced_dirs(DisplacedDirs { past: past?, more: Some(more?) });
+        keeping.set_displaced_dirs(DisplacedDirs { primary: past?, overflow: Some(more?) });
 
         // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(errno_to_store_error)?;
         host::lock(&opening, LockMode::Exclusive, locks.wait_deadline()).map_err(errno_to_store_error)?;
         let dead = abandoned_staging_dirs(&rooms).map_err(errno_to_store_error)?;
         if !dead.is_empty() {
-            Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping: &keeping }.run(dead)?;
+            Recovery { root, locks: &locks, staging_dirs: &rooms, rescued: &kept, history: &keeping }
+                .run(dead)?;
         }
         let name = staging_dir_name(number);
-        let StagingDir { dir: room, lock, noted, is_spare } =
+        let StagingDir { dir: room, lock, revision_notes: noted, is_spare } =
             spare::make_or_take_spare(&top, &rooms, &name, &locks)?;
         let uid = host::stat(&lock).map_err(errno_to_store_error)?.uid;
         drop(opening);
         prune_rescued(&kept);
         Ok(Arc::new(StagingArea {
             locks,
-            life,
+            fault_point: life,
             uid,
             top,
-            rooms,
-            room,
-            name,
-            noted,
-            others: StagingLockCache::default(),
-            kept,
-            keeping,
-            next: AtomicU64::new(0),
-            journals: Mutex::new(Vec::new()),
-            deferred: AtomicBool::new(false),
-            is_named: AtomicBool::new(false),
+            staging_dirs: rooms,
+            staging_dir: room,
+            staging_dir_name: name,
+            revision_notes: noted,
+            lock_cache: StagingLockCache::default(),
+            rescued: kept,
+            history: keeping,
+            next_name: AtomicU64::new(0),
+            idle_intent_logs: Mutex::new(Vec::new()),
+            has_deferred_changes: AtomicBool::new(false),
+            is_name_synced: AtomicBool::new(false),
             is_spare,
             _lock: lock,
         }))
@@ -128,20 +129,27 @@ impl StagingArea {
 
     /// Recovers what processes that died have left, so that their names can be used again.
     pub(super) fn recover(&self, root: &Root) -> StoreResult<()> {
-        self.life.check()?;
+        self.fault_point.check()?;
         let opening = host::open_or_create(self.top.as_fd(), "opening").map_err(errno_to_store_error)?;
         host::lock(&opening, LockMode::Exclusive, self.locks.wait_deadline())
             .map_err(errno_to_store_error)?;
-        let keeping = &self.keeping;
-        let dead = abandoned_staging_dirs(&self.rooms).map_err(errno_to_store_error)?;
-        Recovery { root, locks: &self.locks, rooms: &self.rooms, kept: &self.kept, keeping }.run(dead)
+        let keeping = &self.history;
+        let dead = abandoned_staging_dirs(&self.staging_dirs).map_err(errno_to_store_error)?;
+        Recovery {
+            root,
+            locks: &self.locks,
+            staging_dirs: &self.staging_dirs,
+            rescued: &self.rescued,
+            history: keeping,
+        }
+        .run(dead)
     }
 
     /// Recovers what a process has left that died in the middle of a change: best before anything is looked at. One that
     /// dies right after is found when its names are taken.
     pub(super) fn recover_if_needed(&self, root: &Root) -> StoreResult<()> {
         let acting = self.locks.abandoned()?;
-        if acting.into_iter().any(|number| self.others.is_dead(&self.rooms, number)) {
+        if acting.into_iter().any(|number| self.lock_cache.is_dead(&self.staging_dirs, number)) {
             self.recover(root)?;
         }
         Ok(())
@@ -149,30 +157,30 @@ impl StagingArea {
 
     /// Has the room's name reach the disk before the first change: recovery has to find what a change leaves in it.
     pub(super) fn sync_name(&self) -> StoreResult<()> {
-        if !self.is_named.load(Ordering::Acquire) {
-            reopen_dir(&self.rooms)
-                .and_then(|rooms| sync::sync_all(SyncPoint::StagingRoom, rooms))
+        if !self.is_name_synced.load(Ordering::Acquire) {
+            reopen_dir(&self.staging_dirs)
+                .and_then(|rooms| sync::sync_all(SyncPoint::StagingDirectory, rooms))
                 .map_err(errno_to_store_error)?;
-            self.is_named.store(true, Ordering::Release);
+            self.is_name_synced.store(true, Ordering::Release);
         }
         Ok(())
     }
 
     /// What the room is called.
     pub(super) fn staging_dir_name(&self) -> &str {
-        &self.name
+        &self.staging_dir_name
     }
 
     pub(super) fn staging_dir_fd(&self) -> BorrowedFd<'_> {
-        self.room.as_fd()
+        self.staging_dir.as_fd()
     }
 
     pub(super) fn staging_dir(&self) -> &Dir {
-        &self.room
+        &self.staging_dir
     }
 
     pub(super) fn rescued(&self) -> &Dir {
-        &self.kept
+        &self.rescued
     }
 
     /// Waits until nobody else takes a snapshot of the directory.
@@ -184,26 +192,26 @@ impl StagingArea {
 
     /// A name in the room that nothing had before.
     pub(super) fn fresh_name(&self) -> String {
-        format!("t{}", self.next.fetch_add(1, Ordering::Relaxed))
+        format!("t{}", self.next_name.fetch_add(1, Ordering::Relaxed))
     }
 
     /// An empty file that nobody sees.
     pub(super) fn new_temp_file(self: &Arc<Self>) -> StoreResult<TempFile> {
         let name = self.fresh_name();
         let file = host::create(self.staging_dir_fd(), name.as_bytes()).map_err(errno_to_store_error)?;
-        Ok(TempFile { file, spot: TempEntry::new(self, name) })
+        Ok(TempFile { file, entry: TempEntry::new(self, name) })
     }
 
     /// A journal to write to.
     pub(super) fn take_intent_log(&self, durability: Durability) -> StoreResult<IntentLog> {
-        if let Some(journal) = self.journals.lock().pop() {
+        if let Some(journal) = self.idle_intent_logs.lock().pop() {
             return Ok(journal);
         }
-        let name = format!("j{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let name = format!("j{}", self.next_name.fetch_add(1, Ordering::Relaxed));
         match IntentLog::create(self.staging_dir_fd(), name.clone(), durability) {
             Err(StoreError::NoSpace) => {
                 let _ = host::unlink(self.staging_dir_fd(), name.as_bytes());
-                Ok(IntentLog::new(spare::take_spare_intent_log(&self.top, &self.room, &name)?, name))
+                Ok(IntentLog::new(spare::take_spare_intent_log(&self.top, &self.staging_dir, &name)?, name))
             }
             made => made,
         }
@@ -211,7 +219,7 @@ impl StagingArea {
 
     /// Takes back a journal that has been cleared.
     pub(super) fn return_intent_log(&self, journal: IntentLog) {
-        let mut journals = self.journals.lock();
+        let mut journals = self.idle_intent_logs.lock();
         if journals.len() < MAX_IDLE_INTENT_LOGS {
             journals.push(journal);
         } else {
@@ -221,41 +229,42 @@ impl StagingArea {
 
     /// Throws something in the room away. A failure leaves it to whoever opens next.
     pub(super) fn discard(&self, name: &str) {
-        if self.life.is_stopped() {
+        if self.fault_point.is_stopped() {
             return;
         }
         if let Err(Errno::ISDIR | Errno::PERM) = host::unlink(self.staging_dir_fd(), name.as_bytes()) {
-            let _ = tree::remove(&self.room, name.as_bytes());
+            let _ = tree::remove(&self.staging_dir, name.as_bytes());
         }
     }
 
     /// Dead rooms that hold an unfinished change, for [`stead_core::Store::verify`].
     pub(super) fn count_unfinished(&self) -> HostResult<usize> {
-        let dead = abandoned_staging_dirs(&self.rooms)?;
+        let dead = abandoned_staging_dirs(&self.staging_dirs)?;
         Ok(dead.iter().filter(|room| super::journal::has_unfinished_change(&room.dir)).count())
     }
 
     /// What recovery could not decide, and nobody has looked at yet.
     pub(super) fn recovery_reports(&self) -> StoreResult<Vec<String>> {
-        report::all(&self.kept)
+        report::all(&self.rescued)
     }
 
     /// How many bytes are kept of content that lost.
     pub(super) fn rescued_bytes(&self) -> u64 {
-        tree::size(&self.kept)
+        tree::size(&self.rescued)
     }
 }
 
 impl Drop for StagingArea {
     fn drop(&mut self) {
-        if self.life.is_stopped() {
+        if self.fault_point.is_stopped() {
             return;
         }
         // What the ledger could not be told is found out by what is in the room, so then it stays.
-        if self.keeping.close().is_ok() {
-            let is_back = self.is_spare && spare::return_spare(&self.top, &self.rooms, &self.name).is_ok();
+        if self.history.close().is_ok() {
+            let is_back = self.is_spare
+                && spare::return_spare(&self.top, &self.staging_dirs, &self.staging_dir_name).is_ok();
             if !is_back {
-                let _ = tree::remove(&self.rooms, self.name.as_bytes());
+                let _ = tree::remove(&self.staging_dirs, self.staging_dir_name.as_bytes());
             }
         }
     }
@@ -279,14 +288,14 @@ pub(super) fn rescue(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> HostResult
 /// Something in the room that is thrown away unless it is put somewhere.
 #[derive(Debug)]
 pub(super) struct TempEntry {
-    shop: Arc<StagingArea>,
+    staging: Arc<StagingArea>,
     name: String,
-    used: bool,
+    is_placed: bool,
 }
 
 impl TempEntry {
     pub(super) fn new(shop: &Arc<StagingArea>, name: String) -> Self {
-        TempEntry { shop: shop.clone(), name, used: false }
+        TempEntry { staging: shop.clone(), name, is_placed: false }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -295,14 +304,14 @@ impl TempEntry {
 
     /// Whatever has this name from now on is someone else's to throw away.
     pub(super) fn mark_placed(&mut self) {
-        self.used = true;
+        self.is_placed = true;
     }
 }
 
 impl Drop for TempEntry {
     fn drop(&mut self) {
-        if !self.used {
-            self.shop.discard(&self.name);
+        if !self.is_placed {
+            self.staging.discard(&self.name);
         }
     }
 }
@@ -311,7 +320,7 @@ impl Drop for TempEntry {
 #[derive(Debug)]
 pub(super) struct TempFile {
     pub(super) file: File,
-    pub(super) spot: TempEntry,
+    pub(super) entry: TempEntry,
 }
 
 /// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
@@ -369,13 +378,13 @@ pub(super) fn find_displaced_dirs(
     confinement: Confinement,
 ) -> Option<DisplacedDirs> {
     let state = Dir::open_ambient(state, confinement).ok().filter(|dir| can_rename_between(root, dir));
-    let state = state.or_else(|| root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Base).ok())?;
+    let state = state.or_else(|| root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Traverse).ok())?;
     let open = |name: &str| {
         let path = format!("physical/{}/{name}", directory_id(&root.stat));
         state.enter(path.as_bytes(), OpenMode::Directory).ok()
     };
     let [past, more] = DISPLACED_DIR_NAMES.map(open);
-    Some(DisplacedDirs { past: past?, more })
+    Some(DisplacedDirs { primary: past?, overflow: more })
 }
 
 /// Whether a rename leads from one to the other: that needs the same mount, and on some file systems the same volume.

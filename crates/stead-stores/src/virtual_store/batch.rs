@@ -30,13 +30,13 @@ pub(super) struct DatabaseWriter {
     /// `None` before anything was written.
     pub(super) conn: Option<Connection>,
     /// Nodes that are ours to give out.
-    lease: NodeLease,
+    node_lease: NodeLease,
     /// Where the audit's chain ends, if one is open.
     pub(super) chain: Option<Chain>,
     /// What is told where the chain ends, outside of the database.
-    pub(super) tail: Option<ChainEndFile>,
+    pub(super) chain_end_file: Option<ChainEndFile>,
     /// Where the newest version is told beside the database.
-    pub(super) mark: Option<File>,
+    pub(super) revision_file: Option<File>,
 }
 
 #[derive(Default)]
@@ -45,27 +45,33 @@ struct NodeLease {
     /// Whether it is one change's own: what is left of it is never given out.
     is_apart: bool,
     /// Taken in a transaction that has not committed: the counter may go back to where it was.
-    fresh: bool,
+    is_uncommitted: bool,
 }
 
 impl DatabaseWriter {
-    pub(super) fn new(conn: Option<Connection>, mark: Option<File>) -> Self {
-        DatabaseWriter { conn, lease: NodeLease::default(), chain: None, tail: None, mark }
+    pub(super) fn new(conn: Option<Connection>, revision_file: Option<File>) -> Self {
+        DatabaseWriter {
+            conn,
+            node_lease: NodeLease::default(),
+            chain: None,
+            chain_end_file: None,
+            revision_file,
+        }
     }
 }
 
 /// A write transaction, as a job sees it.
 pub(super) struct WriteTransaction<'c> {
     pub(super) conn: &'c Connection,
-    lease: &'c mut NodeLease,
+    node_lease: &'c mut NodeLease,
     /// The directory epoch when the transaction began.
     epoch: i64,
     /// Whether a directory has been moved or removed since.
-    moved: bool,
-    learned: Vec<(Arc<Volume>, DirPaths)>,
+    directories_moved: bool,
+    learned_dirs: Vec<(Arc<Volume>, DirPaths)>,
     /// Where the audit's chain ends, with what this transaction adds to it.
     chain: Option<Chain>,
-    pub(super) appending: ChainAppender,
+    pub(super) appender: ChainAppender,
 }
 
 /// Directories by path.
@@ -79,15 +85,15 @@ impl WriteTransaction<'_> {
 
     /// That many nodes in a row that nothing ever had.
     pub(super) fn fresh_nodes(&mut self, count: i64) -> Result<Range<i64>> {
-        if self.lease.is_apart && count > 1 {
+        if self.node_lease.is_apart && count > 1 {
             return self.take_nodes(count);
         }
-        if self.lease.nodes.end - self.lease.nodes.start < count {
+        if self.node_lease.nodes.end - self.node_lease.nodes.start < count {
             let nodes = self.take_nodes(count.max(NODE_LEASE_SIZE))?;
-            *self.lease = NodeLease { nodes, fresh: true, ..*self.lease };
+            *self.node_lease = NodeLease { nodes, is_uncommitted: true, ..*self.node_lease };
         }
-        let start = self.lease.nodes.start;
-        self.lease.nodes.start += count;
+        let start = self.node_lease.nodes.start;
+        self.node_lease.nodes.start += count;
         Ok(start..start + count)
     }
 
@@ -106,24 +112,24 @@ impl WriteTransaction<'_> {
         // A few steps more or less must make no difference: a move over a file has one for its mode.
         let steps = i64::try_from(steps.max(1).next_multiple_of(16)).unwrap_or(i64::MAX);
         let nodes = self.take_nodes(steps.saturating_mul(MOST_PER_STEP))?;
-        *self.lease = NodeLease { nodes, is_apart: true, fresh: true };
+        *self.node_lease = NodeLease { nodes, is_apart: true, is_uncommitted: true };
         Ok(())
     }
 
     /// Gives up what is left of the lease of one change.
     pub(super) fn end_lease_apart(&mut self) {
-        *self.lease = NodeLease::default();
+        *self.node_lease = NodeLease::default();
     }
 
     /// The epoch at which shared caches speak for this transaction; `None` once it has moved a directory itself.
     pub(super) fn epoch(&self) -> Option<i64> {
-        (!self.moved).then_some(self.epoch)
+        (!self.directories_moved).then_some(self.epoch)
     }
 
     /// Says that a directory moves or goes: what anyone has cached of paths is no longer true.
     pub(super) fn invalidate_directories(&mut self) -> Result<()> {
-        self.moved = true;
-        self.learned.clear();
+        self.directories_moved = true;
+        self.learned_dirs.clear();
         self.conn.prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1")?.execute([DIR_EPOCH])?;
         Ok(())
     }
@@ -205,7 +211,7 @@ impl WriteTransaction<'_> {
     pub(super) fn append_body(&mut self, facts: &RecordBody) -> Result<()> {
         let none = StoreError::Unsupported("no audit is kept in this database");
         let chain = self.chain.as_mut().ok_or(none)?;
-        self.appending.append(self.conn, chain, facts)
+        self.appender.append(self.conn, chain, facts)
     }
 
     /// Adds to the audit's chain what has come through the spool, each with its number there.
@@ -226,15 +232,15 @@ impl WriteTransaction<'_> {
 
     /// Hands over directories that a job came by, for everyone to know once the transaction has committed.
     pub(super) fn share_directories(&mut self, volume: &Arc<Volume>, paths: DirPaths) {
-        if !self.moved && !paths.is_empty() {
-            self.learned.push((Arc::clone(volume), paths));
+        if !self.directories_moved && !paths.is_empty() {
+            self.learned_dirs.push((Arc::clone(volume), paths));
         }
     }
 }
 
 /// Runs the jobs in one transaction, and says what became of each.
 pub(super) fn commit_batch(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Vec<JobOutcome> {
-    let unpinned = std::mem::take(&mut *shared.unpinned.lock());
+    let unpinned = std::mem::take(&mut *shared.dropped_drafts.lock());
     let mut unpins = true;
     let run = |jobs: &[Arc<WriteJob>]| match run_batch(shared, jobs, &unpinned) {
         Ok(verdicts) => verdicts,
@@ -252,7 +258,7 @@ pub(super) fn commit_batch(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Ve
     let verdicts = jobs.chunks(size).flat_map(run).collect();
     if !unpins {
         // At least one transaction was not made: the next one takes the pins away.
-        shared.unpinned.lock().extend(unpinned);
+        shared.dropped_drafts.lock().extend(unpinned);
     }
     verdicts
 }
@@ -263,20 +269,26 @@ fn run_batch(
     unpinned: &[i64],
 ) -> StoreResult<Vec<JobOutcome>> {
     shared.open_writer()?;
-    let _turn =
-        shared.turnstile.as_ref().map(|turnstile| turnstile.acquire(shared.options.patience)).transpose()?;
+    let _turn = shared
+        .writer_lock
+        .as_ref()
+        .map(|turnstile| turnstile.acquire(shared.options.wait_timeout))
+        .transpose()?;
     let mut writer = shared.writer.lock();
-    let DatabaseWriter { conn, lease, chain, tail, mark } = &mut *writer;
+    let DatabaseWriter { conn, node_lease: lease, chain, chain_end_file: tail, revision_file: mark } =
+        &mut *writer;
     let conn = conn.as_ref().expect("it was opened");
-    let reserve = shared.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.room == DiskSpace::Reserve));
+    let reserve =
+        shared.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.disk_space == DiskSpace::Reserve));
     let lent = reserve.filter(|reserve| reserve.is_needed() && reserve.release_to_host());
-    let _lent = lent.map(|reserve| BorrowedReserve { reserve, conn, patience: shared.options.patience });
+    let _lent =
+        lent.map(|reserve| BorrowedReserve { reserve, conn, wait_timeout: shared.options.wait_timeout });
     if let (Some(full), None) = (&shared.reserve, reserve)
         && !full.has_room_for_log(2 * LOW_SPACE)
     {
         // While there is still room for it: what adds content must not leave a log that can't be written back, since
         // then nothing that makes room could make any.
-        truncate_wal(conn, shared.options.patience);
+        truncate_wal(conn, shared.options.wait_timeout);
     }
     let opened = shared.options.durability;
     let wanted = batch_durability(jobs, opened);
@@ -285,7 +297,7 @@ fn run_batch(
     let mark = mark.as_ref().filter(|_| wanted == Durability::Full);
     let before = mark.map(|_| newest_revision(conn)).transpose()?;
     let verdicts = run_transaction(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
-    if lease.fresh {
+    if lease.is_uncommitted {
         // No commit has made it a plain lease: the counter is back where it was.
         *lease = NodeLease::default();
     }
@@ -306,13 +318,13 @@ fn run_batch(
 struct BorrowedReserve<'a> {
     reserve: &'a DiskReserve,
     conn: &'a Connection,
-    patience: Duration,
+    wait_timeout: Duration,
 }
 
 impl Drop for BorrowedReserve<'_> {
     fn drop(&mut self) {
         if self.reserve.has_room_for_log(0) {
-            truncate_wal(self.conn, self.patience);
+            truncate_wal(self.conn, self.wait_timeout);
         }
         self.reserve.reclaim();
     }
@@ -350,8 +362,8 @@ fn is_disk_full(verdicts: &Result<Vec<JobOutcome>>) -> bool {
 
 /// What a batch has to survive: as much as the one of its jobs that asks for the most.
 fn batch_durability(jobs: &[Arc<WriteJob>], opened: Durability) -> Durability {
-    let weighs = |weight| jobs.iter().any(|job| job.weight == weight);
-    match (weighs(CommitSync::Seal), weighs(CommitSync::Change)) {
+    let weighs = |weight| jobs.iter().any(|job| job.sync == weight);
+    match (weighs(CommitSync::Always), weighs(CommitSync::AsConfigured)) {
         (true, _) => Durability::Full,
         (false, true) => opened,
         (false, false) => Durability::Fast,
@@ -374,12 +386,12 @@ fn run_transaction(
     }
     let mut writing = WriteTransaction {
         conn,
-        lease,
+        node_lease: lease,
         epoch,
-        moved: false,
-        learned: Vec::new(),
+        directories_moved: false,
+        learned_dirs: Vec::new(),
         chain: *chain,
-        appending: ChainAppender::default(),
+        appender: ChainAppender::default(),
     };
     let verdicts = match jobs {
         [job] => vec![run_job(&mut writing, job)],
@@ -390,8 +402,8 @@ fn run_transaction(
         commit_with_chain_end(transaction, tail, *chain, writing.chain)?;
         // Positions are given out with the commit: what was rolled back had none.
         *chain = writing.chain;
-        writing.lease.fresh = false;
-        for (volume, paths) in writing.learned {
+        writing.node_lease.is_uncommitted = false;
+        for (volume, paths) in writing.learned_dirs {
             volume.dirs.insert_all(epoch, paths);
         }
     }
@@ -433,7 +445,7 @@ fn run_job_in_savepoint(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> R
     let conn = writing.conn;
     let step = |sql| conn.prepare_cached(sql)?.execute([]).map(|_| ());
     step("SAVEPOINT job")?;
-    let (leased, learned, chain) = (writing.lease.nodes.end, writing.learned.len(), writing.chain);
+    let (leased, learned, chain) = (writing.node_lease.nodes.end, writing.learned_dirs.len(), writing.chain);
     let verdict = run_job(writing, job);
     if !matches!(verdict, JobOutcome::Done) {
         if conn.is_autocommit() {
@@ -446,12 +458,12 @@ fn run_job_in_savepoint(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> R
             });
         }
         step("ROLLBACK TO job")?;
-        if writing.lease.nodes.end != leased {
-            *writing.lease = NodeLease::default();
+        if writing.node_lease.nodes.end != leased {
+            *writing.node_lease = NodeLease::default();
         }
-        writing.learned.truncate(learned);
+        writing.learned_dirs.truncate(learned);
         writing.chain = chain;
-        writing.appending.forget_newest();
+        writing.appender.forget_newest();
     }
     step("RELEASE job")?;
     Ok(verdict)
@@ -484,13 +496,13 @@ impl Drop for SqlTransaction<'_> {
 /// A connection that for a while waits for the disk at a commit as it otherwise does not, or the other way round.
 struct DurabilityOverride<'c> {
     conn: &'c Connection,
-    back: Durability,
+    previous: Durability,
 }
 
 impl<'c> DurabilityOverride<'c> {
     fn new(conn: &'c Connection, wanted: Durability, back: Durability) -> Result<Self> {
         conn.execute_batch(synchronous(wanted))?;
-        Ok(DurabilityOverride { conn, back })
+        Ok(DurabilityOverride { conn, previous: back })
     }
 }
 
@@ -498,7 +510,7 @@ impl Drop for DurabilityOverride<'_> {
     fn drop(&mut self) {
         // It only sets a field of the connection.
         self.conn
-            .execute_batch(synchronous(self.back))
+            .execute_batch(synchronous(self.previous))
             .expect("a connection outside a transaction can be set");
     }
 }
@@ -527,18 +539,18 @@ mod tests {
             let database = Database::open(dir.path().join("db"), options).unwrap();
             // Twice: a staging batch leaves nothing behind for the next one.
             for _ in 0..2 {
-                database.0.write(CommitSync::Staging, |_| Ok(())).unwrap();
+                database.0.write(CommitSync::Deferred, |_| Ok(())).unwrap();
             }
             let asked = |writing: &mut WriteTransaction<'_>| {
                 Ok(writing.conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?)
             };
             database.0.write(weight, asked).unwrap()
         };
-        assert_eq!(synchronous(Durability::Full, CommitSync::Change), 2);
-        assert_eq!(synchronous(Durability::Full, CommitSync::Staging), 1);
-        assert_eq!(synchronous(Durability::Fast, CommitSync::Change), 1);
-        assert_eq!(synchronous(Durability::Fast, CommitSync::Seal), 2);
-        assert_eq!(synchronous(Durability::Full, CommitSync::Seal), 2);
+        assert_eq!(synchronous(Durability::Full, CommitSync::AsConfigured), 2);
+        assert_eq!(synchronous(Durability::Full, CommitSync::Deferred), 1);
+        assert_eq!(synchronous(Durability::Fast, CommitSync::AsConfigured), 1);
+        assert_eq!(synchronous(Durability::Fast, CommitSync::Always), 2);
+        assert_eq!(synchronous(Durability::Full, CommitSync::Always), 2);
     }
 
     #[test]
@@ -546,7 +558,7 @@ mod tests {
         let database = Database::in_memory();
         let mut given = std::collections::HashSet::new();
         for round in 0..3_000_i64 {
-            let taken = database.0.write(CommitSync::Change, move |writing| {
+            let taken = database.0.write(CommitSync::AsConfigured, move |writing| {
                 let nodes = writing.fresh_nodes(1 + round % 7)?;
                 // Every third time the counter goes back; what was given out is void.
                 if round % 3 == 0 { Err(StoreError::Conflict.into()) } else { Ok(nodes) }

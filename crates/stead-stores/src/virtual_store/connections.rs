@@ -19,7 +19,7 @@ static MAX_CONNECTIONS: LazyLock<usize> =
 pub(super) struct ReaderPool {
     path: PathBuf,
     role: ConnectionRole,
-    patience: Duration,
+    wait_timeout: Duration,
     state: Mutex<PoolState>,
     returned: Condvar,
 }
@@ -27,7 +27,7 @@ pub(super) struct ReaderPool {
 #[derive(Default)]
 struct PoolState {
     idle: Vec<Connection>,
-    made: usize,
+    open_count: usize,
 }
 
 impl ReaderPool {
@@ -35,12 +35,12 @@ impl ReaderPool {
     pub(super) fn new(
         path: PathBuf,
         role: ConnectionRole,
-        patience: Duration,
+        wait_timeout: Duration,
         first: Option<Connection>,
     ) -> Self {
         let idle: Vec<_> = first.into_iter().collect();
-        let state = PoolState { made: idle.len(), idle };
-        ReaderPool { path, role, patience, state: Mutex::new(state), returned: Condvar::new() }
+        let state = PoolState { open_count: idle.len(), idle };
+        ReaderPool { path, role, wait_timeout, state: Mutex::new(state), returned: Condvar::new() }
     }
 
     /// The database's file.
@@ -56,8 +56,8 @@ impl ReaderPool {
             if let Some(conn) = state.idle.pop() {
                 return Ok(ReadConnection::Pooled { readers: self, conn: Some(conn) });
             }
-            if state.made < *MAX_CONNECTIONS {
-                state.made += 1;
+            if state.open_count < *MAX_CONNECTIONS {
+                state.open_count += 1;
                 break;
             }
             self.returned.wait(&mut state);
@@ -66,7 +66,7 @@ impl ReaderPool {
         // From here on the place that was taken is given back, also if connecting fails.
         let mut place = ReadConnection::Pooled { readers: self, conn: None };
         if let ReadConnection::Pooled { conn, .. } = &mut place {
-            *conn = Some(connect(&self.path, self.role, self.patience)?);
+            *conn = Some(connect(&self.path, self.role, self.wait_timeout)?);
         }
         Ok(place)
     }
@@ -75,7 +75,7 @@ impl ReaderPool {
         let mut state = self.state.lock();
         match conn {
             Some(conn) => state.idle.push(conn),
-            None => state.made -= 1,
+            None => state.open_count -= 1,
         }
         drop(state);
         self.returned.notify_one();
@@ -87,7 +87,7 @@ pub(super) enum ReadConnection<'a> {
     /// One of several.
     Pooled { readers: &'a ReaderPool, conn: Option<Connection> },
     /// The only one, which is also the one that writes.
-    Only(MappedMutexGuard<'a, Connection>),
+    Writer(MappedMutexGuard<'a, Connection>),
 }
 
 impl Deref for ReadConnection<'_> {
@@ -98,7 +98,7 @@ impl Deref for ReadConnection<'_> {
             ReadConnection::Pooled { conn, .. } => {
                 conn.as_ref().expect("a reader that was handed out has a connection")
             }
-            ReadConnection::Only(conn) => conn,
+            ReadConnection::Writer(conn) => conn,
         }
     }
 }

@@ -29,19 +29,19 @@ pub(super) struct Chunk {
 pub(super) enum PreparedContent {
     Empty,
     /// At most a chunk's worth of bytes, hashed.
-    Plain {
+    Single {
         hash: Hash,
         bytes: Vec<u8>,
     },
     /// Chunks that are in the database already; one or more.
-    Listed {
+    Chunked {
         chunks: Vec<Chunk>,
         size: i64,
         /// What keeps those that were staged from being cleared away.
         _pins: Option<Arc<DraftPins>>,
     },
     /// Content that the database has had for long; `None` for no bytes.
-    Known {
+    Stored {
         id: Option<i64>,
         size: i64,
     },
@@ -54,7 +54,7 @@ impl PreparedContent {
         if bytes.is_empty() {
             PreparedContent::Empty
         } else {
-            PreparedContent::Plain { hash: blake3::hash(&bytes), bytes }
+            PreparedContent::Single { hash: blake3::hash(&bytes), bytes }
         }
     }
 
@@ -64,14 +64,14 @@ impl PreparedContent {
             return Ok(PreparedContent::single(bytes));
         }
         let chunks = bytes.chunks(CHUNK_SIZE).map(|bytes| store_bytes(conn, bytes)).collect::<Result<_>>()?;
-        Ok(PreparedContent::Listed { chunks, size: bytes.len() as i64, _pins: None })
+        Ok(PreparedContent::Chunked { chunks, size: bytes.len() as i64, _pins: None })
     }
 
     pub(super) fn size(&self) -> i64 {
         match self {
             PreparedContent::Empty => 0,
-            PreparedContent::Plain { bytes, .. } => bytes.len() as i64,
-            PreparedContent::Listed { size, .. } | PreparedContent::Known { size, .. } => *size,
+            PreparedContent::Single { bytes, .. } => bytes.len() as i64,
+            PreparedContent::Chunked { size, .. } | PreparedContent::Stored { size, .. } => *size,
         }
     }
 
@@ -79,12 +79,12 @@ impl PreparedContent {
     pub(super) fn store(&self, conn: &Connection) -> Result<Option<i64>> {
         match self {
             PreparedContent::Empty => Ok(None),
-            PreparedContent::Plain { hash, bytes } => store_hashed(conn, *hash, bytes).map(Some),
+            PreparedContent::Single { hash, bytes } => store_hashed(conn, *hash, bytes).map(Some),
             // One chunk is a plain content.
-            PreparedContent::Listed { chunks, .. } if chunks.len() == 1 => Ok(Some(chunks[0].id)),
-            PreparedContent::Listed { chunks, size, .. } => store_list(conn, chunks, *size).map(Some),
-            PreparedContent::Known { id: None, .. } => Ok(None),
-            PreparedContent::Known { id: Some(id), .. } => reuse(conn, *id).map(Some),
+            PreparedContent::Chunked { chunks, .. } if chunks.len() == 1 => Ok(Some(chunks[0].id)),
+            PreparedContent::Chunked { chunks, size, .. } => store_list(conn, chunks, *size).map(Some),
+            PreparedContent::Stored { id: None, .. } => Ok(None),
+            PreparedContent::Stored { id: Some(id), .. } => reuse(conn, *id).map(Some),
         }
     }
 }
@@ -132,7 +132,7 @@ pub(crate) struct ContentHasher {
     chunk: blake3::Hasher,
     /// How much of the present chunk has come.
     filled: usize,
-    done: Vec<Hash>,
+    chunk_hashes: Vec<Hash>,
 }
 
 impl ContentHasher {
@@ -149,16 +149,17 @@ impl ContentHasher {
     }
 
     fn end_chunk(&mut self) {
-        self.done.push(self.chunk.finalize());
+        self.chunk_hashes.push(self.chunk.finalize());
         self.chunk.reset();
         self.filled = 0;
     }
 
     pub(crate) fn finish(mut self) -> [u8; 32] {
-        if self.filled > 0 || self.done.is_empty() {
+        if self.filled > 0 || self.chunk_hashes.is_empty() {
             self.end_chunk();
         }
-        let hash = if let [only] = &*self.done { *only } else { list_hash(self.done.into_iter()) };
+        let hash =
+            if let [only] = &*self.chunk_hashes { *only } else { list_hash(self.chunk_hashes.into_iter()) };
         *hash.as_bytes()
     }
 }
@@ -259,9 +260,9 @@ fn damaged_content_error() -> DatabaseError {
 #[derive(Debug)]
 pub(super) struct ContentLayout {
     /// The ids of its chunks, in order; just its own where it is not in chunks.
-    pub(super) ids: Vec<i64>,
+    pub(super) chunk_ids: Vec<i64>,
     /// The hash of the list of chunks, where there is one.
-    pub(super) list: Option<Hash>,
+    pub(super) list_hash: Option<Hash>,
 }
 
 /// The ids in a list of parts.
@@ -277,14 +278,14 @@ pub(super) fn read_whole(conn: &Connection, content: Option<i64>, size: i64) -> 
 /// A whole content, chunk by chunk, each checked, and in the end the list of them.
 pub(super) fn read_layout(conn: &Connection, layout: &ContentLayout, size: i64) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    let mut hashes = Vec::with_capacity(layout.ids.len());
-    for &id in &layout.ids {
+    let mut hashes = Vec::with_capacity(layout.chunk_ids.len());
+    for &id in &layout.chunk_ids {
         with_hashed(conn, id, |piece, hash| {
             bytes.extend_from_slice(piece);
             hashes.push(hash);
         })?;
     }
-    layout.list.map_or(Ok(()), |list| check_list(list, hashes.into_iter()))?;
+    layout.list_hash.map_or(Ok(()), |list| check_list(list, hashes.into_iter()))?;
     check_length(bytes, size)
 }
 
@@ -295,9 +296,11 @@ pub(super) fn check_length(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
 
 /// Where the bytes of a content are.
 pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<ContentLayout> {
-    let Some(content) = content else { return Ok(ContentLayout { ids: no_chunks(size)?, list: None }) };
+    let Some(content) = content else {
+        return Ok(ContentLayout { chunk_ids: no_chunks(size)?, list_hash: None });
+    };
     if size <= CHUNK_SIZE as i64 {
-        return Ok(ContentLayout { ids: vec![content], list: None });
+        return Ok(ContentLayout { chunk_ids: vec![content], list_hash: None });
     }
     let mut statement = conn.prepare_cached("SELECT parts, hash FROM content WHERE id = ?1")?;
     let mut rows = statement.query([content])?;
@@ -311,7 +314,7 @@ pub(super) fn chunk_layout(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -
     let list = hash.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
     match list {
         Some(list) if ids.len() as u64 == size.cast_unsigned().div_ceil(CHUNK_SIZE as u64) => {
-            Ok(ContentLayout { ids, list: Some(list) })
+            Ok(ContentLayout { chunk_ids: ids, list_hash: Some(list) })
         }
         _ => Err(corrupt("a chunk of a file is missing")),
     }

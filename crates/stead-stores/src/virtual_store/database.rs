@@ -42,12 +42,12 @@ pub struct DatabaseOptions {
     /// What a power cut may take.
     pub durability: Durability,
     /// How long a change waits for other processes before it is [`StoreError::Unavailable`].
-    pub patience: Duration,
+    pub wait_timeout: Duration,
 }
 
 impl Default for DatabaseOptions {
     fn default() -> Self {
-        DatabaseOptions { durability: Durability::default(), patience: Duration::from_secs(30) }
+        DatabaseOptions { durability: Durability::default(), wait_timeout: Duration::from_secs(30) }
     }
 }
 
@@ -62,16 +62,16 @@ pub(super) struct DatabaseInner {
     /// `None` where the database lives in memory: then the writer reads, too.
     readers: Option<ReaderPool>,
     /// `None` where the database lives in memory, or can only be read.
-    pub(super) turnstile: Option<WriterLock>,
+    pub(super) writer_lock: Option<WriterLock>,
     /// Room for what has to work on a full disk; `None` where nothing is written to one.
     pub(super) reserve: Option<Arc<DiskReserve>>,
-    queue: GroupCommit,
+    group_commit: GroupCommit,
     /// Drafts whose pins the next write transaction takes away.
-    pub(super) unpinned: Mutex<Vec<i64>>,
+    pub(super) dropped_drafts: Mutex<Vec<i64>>,
     pub(super) volumes: Mutex<HashMap<String, Arc<Volume>>>,
     /// The log that is open, or 0.
-    log: AtomicU64,
-    log_file: WalFile,
+    audit_log: AtomicU64,
+    wal_file: WalFile,
 }
 
 /// A namespace's tree.
@@ -81,7 +81,7 @@ pub(super) struct Volume {
     pub(super) root: i64,
     pub(super) dirs: Arc<DirCache>,
     /// What it stands on, the nearest first; nothing, unless it is a fork.
-    pub(super) below: Vec<Layer>,
+    pub(super) base_layers: Vec<Layer>,
 }
 
 impl Database {
@@ -128,7 +128,7 @@ impl Database {
         if writer.is_some() {
             reserve.fill();
         }
-        let readers = ReaderPool::new(path.to_owned(), ConnectionRole::Reader, options.patience, reader);
+        let readers = ReaderPool::new(path.to_owned(), ConnectionRole::Reader, options.wait_timeout, reader);
         let writer = DatabaseWriter::new(writer, mark);
         Ok(Database::new(writer, options, Some(readers), Some(turnstile), Some(Arc::clone(reserve))))
     }
@@ -136,26 +136,27 @@ impl Database {
     /// Opens a database that this process may not write to.
     fn open_to_read(path: &Path, options: DatabaseOptions) -> StoreResult<Self> {
         let open = |role| -> StoreResult<Option<rusqlite::Connection>> {
-            let conn = connect(path, role, options.patience)?;
-            let ready = if role == ConnectionRole::Frozen { has_format(&conn)? } else { is_current(&conn)? };
+            let conn = connect(path, role, options.wait_timeout)?;
+            let ready =
+                if role == ConnectionRole::Immutable { has_format(&conn)? } else { is_current(&conn)? };
             Ok(ready.then_some(conn))
         };
         let (role, conn) = match open(ConnectionRole::Reader) {
             // Without the files for sharing, only what nobody can change is read: all of it is in the one file.
             Err(StoreError::Unavailable { .. } | StoreError::HostDenied) if is_immutable(path) => {
-                (ConnectionRole::Frozen, open(ConnectionRole::Frozen)?)
+                (ConnectionRole::Immutable, open(ConnectionRole::Immutable)?)
             }
             opened => (ConnectionRole::Reader, opened?),
         };
         // It is of an older format, which would have to be changed.
         let conn = conn.ok_or(StoreError::HostDenied)?;
-        let readers = ReaderPool::new(path.to_owned(), role, options.patience, Some(conn));
+        let readers = ReaderPool::new(path.to_owned(), role, options.wait_timeout, Some(conn));
         Ok(Database::new(DatabaseWriter::new(None, None), options, Some(readers), None, None))
     }
 
     /// Whether the host lets this process only read it.
     pub fn is_read_only(&self) -> bool {
-        self.0.readers.is_some() && self.0.turnstile.is_none()
+        self.0.readers.is_some() && self.0.writer_lock.is_none()
     }
 
     /// Opens a database, and makes it for its owner alone if there never was one.
@@ -193,13 +194,13 @@ impl Database {
             options,
             writer: Mutex::new(writer),
             readers,
-            turnstile,
+            writer_lock: turnstile,
             reserve,
-            queue: GroupCommit::default(),
-            unpinned: Mutex::default(),
+            group_commit: GroupCommit::default(),
+            dropped_drafts: Mutex::default(),
             volumes: Mutex::default(),
-            log: AtomicU64::new(0),
-            log_file: WalFile::default(),
+            audit_log: AtomicU64::new(0),
+            wal_file: WalFile::default(),
         }))
     }
 
@@ -227,7 +228,7 @@ impl Database {
     /// Removes a volume. Its content is freed when nothing else refers to it any more.
     pub(super) fn destroy(&self, volume: &Arc<Volume>) -> StoreResult<()> {
         let id = volume.id;
-        self.0.write_reserved(CommitSync::Change, move |writing| {
+        self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
             fork::refuse_if_forked(writing.conn, id)?;
             remove_volume(writing.conn, id)?;
             fork::remove_unused_layers(writing.conn)?;
@@ -249,8 +250,8 @@ impl Database {
         work: impl FnOnce(&mut rusqlite::Connection) -> Result<T>,
     ) -> StoreResult<T> {
         self.0.open_writer()?;
-        let patience = self.0.options.patience;
-        let _turn = self.0.turnstile.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose()?;
+        let patience = self.0.options.wait_timeout;
+        let _turn = self.0.writer_lock.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose()?;
         let mut writer = self.0.writer.lock();
         Ok(work(writer.conn.as_mut().expect("it was opened"))?)
     }
@@ -285,7 +286,7 @@ fn open_prepared(path: &Path, options: &DatabaseOptions) -> StoreResult<Option<r
     if !path.exists() {
         return Ok(None);
     }
-    let conn = connect(path, ConnectionRole::Reader, options.patience)?;
+    let conn = connect(path, ConnectionRole::Reader, options.wait_timeout)?;
     if is_current(&conn)? {
         return Ok(Some(conn));
     }
@@ -342,17 +343,17 @@ fn record_loss(
     let is_lost = || -> Result<Option<(AcknowledgedRevisions, i64)>> {
         let known = mark.read().unwrap_or_default();
         let newest = newest_revision(conn)?;
-        Ok((known.version > newest).then_some((known, newest)))
+        Ok((known.revision > newest).then_some((known, newest)))
     };
     if is_lost()?.is_none() {
         return Ok(());
     }
     let _turn = turnstile.acquire(patience)?;
     let Some((known, newest)) = is_lost()? else { return Ok(()) };
-    let version = known.version + 1;
+    let version = known.revision + 1;
     advance_counters(conn, version, "recovery")?;
     let first = if known.lost.0 > 0 { known.lost.0.min(newest + 1) } else { newest + 1 };
-    mark.make(AcknowledgedRevisions { version, lost: (first, known.version) })
+    mark.make(AcknowledgedRevisions { revision: version, lost: (first, known.revision) })
         .map_err(|error| from_io(&error))
 }
 
@@ -377,14 +378,14 @@ fn open_file(
     turnstile: &WriterLock,
     options: &DatabaseOptions,
 ) -> StoreResult<rusqlite::Connection> {
-    let connect = || connect(path, ConnectionRole::Writer(options.durability), options.patience);
+    let connect = || connect(path, ConnectionRole::Writer(options.durability), options.wait_timeout);
     if path.exists() {
         let conn = connect()?;
         if is_prepared(&conn)? {
             return Ok(conn);
         }
     }
-    let _turn = turnstile.acquire(options.patience)?;
+    let _turn = turnstile.acquire(options.wait_timeout)?;
     let conn = connect()?;
     // On the disk whatever changes are: the file that tells that there is a database must not outlive it.
     conn.execute_batch(synchronous(Durability::Full)).map_err(DatabaseError::from)?;
@@ -407,7 +408,7 @@ impl DatabaseInner {
     pub(super) fn reader(&self) -> Result<ReadConnection<'_>> {
         match &self.readers {
             Some(readers) => readers.take(),
-            None => Ok(ReadConnection::Only(MutexGuard::map(self.writer.lock(), |writer| {
+            None => Ok(ReadConnection::Writer(MutexGuard::map(self.writer.lock(), |writer| {
                 writer.conn.as_mut().expect("a database in memory is open from the beginning")
             }))),
         }
@@ -417,11 +418,11 @@ impl DatabaseInner {
     /// the turn itself.
     pub(super) fn open_writer(&self) -> StoreResult<()> {
         let writer = &mut *self.writer.lock();
-        match (&writer.conn, &self.readers, &self.turnstile) {
+        match (&writer.conn, &self.readers, &self.writer_lock) {
             (None, Some(readers), Some(turnstile)) => {
                 let conn = open_file(readers.path(), turnstile, &self.options)?;
-                record_loss(&conn, readers.path(), turnstile, self.options.patience)?;
-                (writer.mark, writer.conn) = (Some(open_revision_file(readers.path())?), Some(conn));
+                record_loss(&conn, readers.path(), turnstile, self.options.wait_timeout)?;
+                (writer.revision_file, writer.conn) = (Some(open_revision_file(readers.path())?), Some(conn));
                 if let Some(reserve) = &self.reserve {
                     reserve.fill();
                 }
@@ -450,7 +451,7 @@ impl DatabaseInner {
 
     /// The log that records of changes go to.
     pub(super) fn audit_log(&self) -> Option<AuditLogId> {
-        match self.log.load(Ordering::Acquire) {
+        match self.audit_log.load(Ordering::Acquire) {
             0 => None,
             id => Some(AuditLogId(id)),
         }
@@ -462,16 +463,16 @@ impl DatabaseInner {
         if writer.chain.is_some() {
             return false;
         }
-        (writer.chain, writer.tail) = (Some(chain), Some(tail));
-        self.log.store(id.0, Ordering::Release);
+        (writer.chain, writer.chain_end_file) = (Some(chain), Some(tail));
+        self.audit_log.store(id.0, Ordering::Release);
         true
     }
 
     /// Ends the chain: from now on there are no records.
     pub(super) fn end_audit_log(&self) {
-        self.log.store(0, Ordering::Release);
+        self.audit_log.store(0, Ordering::Release);
         let mut writer = self.writer.lock();
-        (writer.chain, writer.tail) = (None, None);
+        (writer.chain, writer.chain_end_file) = (None, None);
     }
 
     /// Where the chain ends.
@@ -490,7 +491,7 @@ impl DatabaseInner {
         weight: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.queue.run((weight, DiskSpace::Free), |jobs| commit_batch(self, jobs), work)
+        self.group_commit.run((weight, DiskSpace::Free), |jobs| commit_batch(self, jobs), work)
     }
 
     /// Has `work` done that may use the reserve of a full disk: it makes room, or is a small record.
@@ -499,14 +500,14 @@ impl DatabaseInner {
         weight: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.queue.run((weight, DiskSpace::Reserve), |jobs| commit_batch(self, jobs), work)
+        self.group_commit.run((weight, DiskSpace::Reserve), |jobs| commit_batch(self, jobs), work)
     }
 
     /// Puts on the disk what could wait.
     pub(super) fn sync(&self) -> StoreResult<()> {
         match (&self.readers, self.options.durability) {
             (Some(readers), Durability::Full) => {
-                self.log_file.sync(readers.path()).map_err(|error| from_io(&error))
+                self.wal_file.sync(readers.path()).map_err(|error| from_io(&error))
             }
             (None, _) | (_, Durability::Fast) => Ok(()),
         }
@@ -518,11 +519,11 @@ impl DatabaseInner {
             Some(found) => found,
             None => {
                 let namespace = namespace.to_owned();
-                self.write(CommitSync::Staging, move |writing| make_volume(writing, &namespace))?
+                self.write(CommitSync::Deferred, move |writing| make_volume(writing, &namespace))?
             }
         };
         let below = layers::load_layers(&*self.reader()?, id)?;
-        Ok(Arc::new(Volume { id, root, dirs: Arc::default(), below }))
+        Ok(Arc::new(Volume { id, root, dirs: Arc::default(), base_layers: below }))
     }
 }
 

@@ -26,28 +26,28 @@ const MAX_FILE_SIZE: u64 = 1 << 38;
 /// away: by then an entry refers to it, or nothing ever will.
 #[derive(Debug)]
 pub(super) struct DraftPins {
-    shared: Arc<DatabaseInner>,
+    database: Arc<DatabaseInner>,
     draft: i64,
 }
 
 impl Drop for DraftPins {
     fn drop(&mut self) {
-        self.shared.unpinned.lock().push(self.draft);
+        self.database.dropped_drafts.lock().push(self.draft);
     }
 }
 
 /// What [`Sealed`] holds for this kind of Store.
 pub(super) struct SealedDraft {
-    pub(super) shared: Arc<DatabaseInner>,
+    pub(super) database: Arc<DatabaseInner>,
     pub(super) prepared: PreparedContent,
 }
 
 pub(super) struct VirtualDraft {
-    shared: Arc<DatabaseInner>,
+    database: Arc<DatabaseInner>,
     size: u64,
     chunks: Vec<ChunkSlot>,
     /// The chunks at hand, the one used last at the end.
-    open: VecDeque<(usize, Vec<u8>)>,
+    in_memory: VecDeque<(usize, Vec<u8>)>,
     /// What was written into chunks that are stored, and is in none yet.
     patches: ChunkPatches,
     pins: Option<Arc<DraftPins>>,
@@ -59,14 +59,14 @@ enum ChunkSlot {
     /// Nowhere: it is all zeros.
     Zeros,
     Stored(Chunk),
-    Open,
+    InMemory,
 }
 
 impl VirtualStore {
     pub(super) fn draft_of(&self, of: DraftBase<'_>) -> Result<VirtualDraft> {
         let shared = Arc::clone(self.database_inner());
         let (size, chunks) = match of {
-            DraftBase::Nothing => (0, Vec::new()),
+            DraftBase::Empty => (0, Vec::new()),
             DraftBase::File(place) => self.read_transaction(|snapshot| {
                 let row = snapshot.file(place)?;
                 let chunks = content::chunks(snapshot.tree.conn, row.content, row.size)?;
@@ -74,7 +74,7 @@ impl VirtualStore {
             })?,
         };
         let (open, patches) = (VecDeque::new(), ChunkPatches::default());
-        Ok(VirtualDraft { shared, size, chunks, open, patches, pins: None })
+        Ok(VirtualDraft { database: shared, size, chunks, in_memory: open, patches, pins: None })
     }
 
     /// Bytes of any size as content that is ready to be put somewhere; what exceeds a chunk is staged.
@@ -82,7 +82,7 @@ impl VirtualStore {
         if bytes.len() <= CHUNK_SIZE {
             return Ok(PreparedContent::single(bytes));
         }
-        let mut draft = self.draft_of(DraftBase::Nothing)?;
+        let mut draft = self.draft_of(DraftBase::Empty)?;
         draft.write_at(0, &bytes)?;
         drop(bytes);
         Ok(draft.prepare()?)
@@ -101,7 +101,7 @@ impl Draft for VirtualDraft {
             let into = &mut buffer[range];
             match self.chunks[index] {
                 ChunkSlot::Zeros => into.fill(0),
-                ChunkSlot::Open | ChunkSlot::Stored(_) => {
+                ChunkSlot::InMemory | ChunkSlot::Stored(_) => {
                     let length = into.len();
                     into.copy_from_slice(&self.chunk(index)?[skip..skip + length]);
                 }
@@ -132,11 +132,13 @@ impl Draft for VirtualDraft {
             return Err(StoreError::TooLarge { size, limit: MAX_FILE_SIZE });
         }
         let count = size.div_ceil(CHUNK_SIZE as u64) as usize;
-        self.open.retain(|(index, _)| *index < count);
+        self.in_memory.retain(|(index, _)| *index < count);
         self.patches.truncate(count);
         // Where the end falls into a chunk, before or after, that chunk gets another length.
         let edge = (size.min(self.size) / CHUNK_SIZE as u64) as usize;
-        if let Some(ChunkSlot::Stored(_) | ChunkSlot::Open) = self.chunks.get(edge).filter(|_| edge < count) {
+        if let Some(ChunkSlot::Stored(_) | ChunkSlot::InMemory) =
+            self.chunks.get(edge).filter(|_| edge < count)
+        {
             let length = (size - edge as u64 * CHUNK_SIZE as u64).min(CHUNK_SIZE as u64) as usize;
             if length != self.length(edge) {
                 self.chunk_mut(edge)?.resize(length, 0);
@@ -148,9 +150,9 @@ impl Draft for VirtualDraft {
     }
 
     fn seal(&mut self) -> StoreResult<SealedContent> {
-        let (size, shared) = (self.size, Arc::clone(&self.shared));
+        let (size, shared) = (self.size, Arc::clone(&self.database));
         let prepared = self.prepare()?;
-        Ok(SealedContent::new(size, SealedDraft { shared, prepared }))
+        Ok(SealedContent::new(size, SealedDraft { database: shared, prepared }))
     }
 }
 
@@ -186,20 +188,21 @@ impl VirtualDraft {
             let mut bytes = self.read_stored(chunk)?;
             self.stage_if_full()?;
             if self.patches.apply(index, &mut bytes) {
-                self.chunks[index] = ChunkSlot::Open;
+                self.chunks[index] = ChunkSlot::InMemory;
             }
-            self.open.push_back((index, bytes));
+            self.in_memory.push_back((index, bytes));
         }
         Ok(self.use_chunk(index))
     }
 
     fn read_stored(&self, chunk: Chunk) -> Result<Vec<u8>> {
-        content::with_bytes(&*self.shared.reader()?, chunk.id, <[u8]>::to_vec)
+        content::with_bytes(&*self.database.reader()?, chunk.id, <[u8]>::to_vec)
     }
 
     /// Whether a chunk is in the database and not at hand.
     fn is_stored_only(&self, index: usize) -> bool {
-        matches!(self.chunks[index], ChunkSlot::Stored(_)) && !self.open.iter().any(|(at, _)| *at == index)
+        matches!(self.chunks[index], ChunkSlot::Stored(_))
+            && !self.in_memory.iter().any(|(at, _)| *at == index)
     }
 
     /// A chunk's bytes, to be changed.
@@ -210,37 +213,38 @@ impl VirtualDraft {
         } else {
             self.chunk(index)?;
         }
-        self.chunks[index] = ChunkSlot::Open;
+        self.chunks[index] = ChunkSlot::InMemory;
         Ok(self.use_chunk(index))
     }
 
     /// Puts bytes in a chunk's place.
     fn replace(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
-        if !self.open.iter().any(|(at, _)| *at == index) {
+        if !self.in_memory.iter().any(|(at, _)| *at == index) {
             self.stage_if_full()?;
         }
-        self.open.retain(|(at, _)| *at != index);
+        self.in_memory.retain(|(at, _)| *at != index);
         self.patches.forget(index);
-        self.open.push_back((index, bytes));
-        self.chunks[index] = ChunkSlot::Open;
+        self.in_memory.push_back((index, bytes));
+        self.chunks[index] = ChunkSlot::InMemory;
         Ok(())
     }
 
     /// The chunk at hand with that index, which becomes the one used last.
     fn use_chunk(&mut self, index: usize) -> &mut Vec<u8> {
-        let at = self.open.iter().position(|(at, _)| *at == index).expect("the chunk is at hand");
-        let chunk = self.open.remove(at).expect("its position was just found");
-        self.open.push_back(chunk);
-        &mut self.open.back_mut().expect("it was just put there").1
+        let at = self.in_memory.iter().position(|(at, _)| *at == index).expect("the chunk is at hand");
+        let chunk = self.in_memory.remove(at).expect("its position was just found");
+        self.in_memory.push_back(chunk);
+        &mut self.in_memory.back_mut().expect("it was just put there").1
     }
 
     /// Stages what is at hand, if that is as much as may be.
     fn stage_if_full(&mut self) -> Result<()> {
-        if self.open.len() < MAX_CHUNKS_IN_MEMORY {
+        if self.in_memory.len() < MAX_CHUNKS_IN_MEMORY {
             return Ok(());
         }
-        let open = std::mem::take(&mut self.open);
-        let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::Open));
+        let open = std::mem::take(&mut self.in_memory);
+        let changed =
+            open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::InMemory));
         let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
         self.stage_at(&indices, chunks)
     }
@@ -277,8 +281,8 @@ impl VirtualDraft {
             }
             Err((fault, chunks)) => {
                 for (&index, bytes) in indices.iter().zip(chunks) {
-                    self.chunks[index] = ChunkSlot::Open;
-                    self.open.push_back((index, bytes));
+                    self.chunks[index] = ChunkSlot::InMemory;
+                    self.in_memory.push_back((index, bytes));
                 }
                 Err(fault)
             }
@@ -291,7 +295,7 @@ impl VirtualDraft {
             return Ok(Vec::new());
         }
         let pins = self.pins.get_or_insert_with(|| {
-            Arc::new(DraftPins { shared: Arc::clone(&self.shared), draft: fastrand::i64(1..) })
+            Arc::new(DraftPins { database: Arc::clone(&self.database), draft: fastrand::i64(1..) })
         });
         let (draft, now) = (pins.draft, SystemClock.now().0);
         // Hashed here, not where all others wait.
@@ -299,7 +303,7 @@ impl VirtualDraft {
             chunks.into_iter().map(|chunk| (blake3::hash(&chunk), chunk)).collect();
         let hashed = Arc::new(hashed);
         let given = Arc::clone(&hashed);
-        let staged = self.shared.write(CommitSync::Staging, move |writing| {
+        let staged = self.database.write(CommitSync::Deferred, move |writing| {
             let mut staged = Vec::with_capacity(given.len());
             for (hash, bytes) in given.iter() {
                 let id = content::store_hashed(writing.conn, *hash, bytes)?;
@@ -328,18 +332,19 @@ impl VirtualDraft {
             }
             _ => {}
         }
-        let open = std::mem::take(&mut self.open);
-        let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::Open));
+        let open = std::mem::take(&mut self.in_memory);
+        let changed =
+            open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::InMemory));
         let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
         self.stage_at(&indices, chunks)?;
         self.stage_patches()?;
         self.store_zeros()?;
         let stored = |slot: &ChunkSlot| match slot {
             ChunkSlot::Stored(chunk) => *chunk,
-            ChunkSlot::Zeros | ChunkSlot::Open => unreachable!("every chunk has been staged"),
+            ChunkSlot::Zeros | ChunkSlot::InMemory => unreachable!("every chunk has been staged"),
         };
         let chunks = self.chunks.iter().map(stored).collect();
-        Ok(PreparedContent::Listed { chunks, size: self.size.cast_signed(), _pins: self.pins.clone() })
+        Ok(PreparedContent::Chunked { chunks, size: self.size.cast_signed(), _pins: self.pins.clone() })
     }
 
     /// Stages the chunks that are all zeros: one stands for all of them but the last, which may be shorter.

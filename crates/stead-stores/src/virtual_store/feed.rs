@@ -52,17 +52,17 @@ impl VirtualStore {
             let mut begin = 0;
             while let Some(row) = rows.next()? {
                 let version = RevisionNumber(row.get(0)?);
-                if changes.last().is_some_and(|before| before.version != version) {
+                if changes.last().is_some_and(|before| before.revision != version) {
                     begin = changes.len();
                 }
                 if changes.len() >= limit && begin > 0 {
                     changes.truncate(begin);
-                    let cursor = changes[begin - 1].version;
+                    let cursor = changes[begin - 1].revision;
                     return Ok(Feed { changes, cursor, more: true });
                 }
                 changes.push(FeedEntry {
-                    version,
-                    what: kind_of_code(row.get(1)?)?,
+                    revision: version,
+                    kind: kind_of_code(row.get(1)?)?,
                     node: NodeId(row.get::<_, i64>(2)?.cast_unsigned()),
                     parent: NodeId(row.get::<_, i64>(3)?.cast_unsigned()),
                     name: row.get(4)?,

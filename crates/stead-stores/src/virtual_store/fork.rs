@@ -43,7 +43,7 @@ impl VirtualStore {
 
     fn create_fork(&self, namespace: String, noted: Option<Fork>) -> StoreResult<VirtualStore> {
         let (base, as_of, name) = (Arc::clone(&self.volume), self.as_of, namespace.clone());
-        let volume = self.database_inner().write(CommitSync::Change, move |writing| {
+        let volume = self.database_inner().write(CommitSync::AsConfigured, move |writing| {
             let volume = make_fork_volume(writing, &base, as_of, &name)?;
             if let Some(fork) = &noted {
                 insert_fork(writing.conn, volume.id, fork)?;
@@ -132,7 +132,7 @@ fn make_fork_volume(
         None => newest_revision(conn)?,
     };
     let mut below = vec![Layer { vol: base.id, as_of: at }];
-    below.extend_from_slice(&base.below);
+    below.extend_from_slice(&base.base_layers);
     while below.len() > 1 && is_unchanged(conn, below[0].vol)? {
         below.remove(0);
     }
@@ -147,7 +147,7 @@ fn make_fork_volume(
         )?
         .execute([base.id, id])?;
     }
-    Ok(Volume { id, root: base.root, dirs: Arc::default(), below })
+    Ok(Volume { id, root: base.root, dirs: Arc::default(), base_layers: below })
 }
 
 /// Writes the row of a volume on a base; one without a namespace is a layer that belongs to no one.
@@ -188,9 +188,9 @@ fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer])
         vol: first.vol,
         root,
         as_of: Some(first.as_of),
-        below: changed.get(1..).unwrap_or(&[]),
+        base_layers: changed.get(1..).unwrap_or(&[]),
     };
-    let bottom = VolumeTree { conn, vol: last.vol, root, as_of: Some(last.as_of), below: &[] };
+    let bottom = VolumeTree { conn, vol: last.vol, root, as_of: Some(last.as_of), base_layers: &[] };
     // What the layers put in a place of their own, and which nodes of the last one they hide.
     let mut rows: Vec<(Option<EntryRow>, i64, Vec<u8>)> = Vec::new();
     upper.merged(SQL, &[&ROOTS_PARENT], &mut |row, parent, name| {
@@ -225,15 +225,15 @@ fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
         fork.owner,
         fork.name.as_str(),
         vol,
-        fork.maker,
-        fork.of.as_str(),
+        fork.created_by,
+        fork.base_prefix.as_str(),
         fork.path.as_str(),
         json(&fork.protect),
         json(&fork.scratch),
         quota,
-        fork.made.0,
-        fork.ask.as_str(),
-        json(&fork.left_out.iter().map(VfsPath::to_string).collect::<Vec<_>>())
+        fork.created.0,
+        fork.approval_policy.as_str(),
+        json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>())
     ])?;
     Ok(())
 }
@@ -256,15 +256,15 @@ fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
         forks.push(Fork {
             owner: owner.to_owned(),
             name: text(0)?.parse().map_err(|_| broken())?,
-            maker: row.get(1)?,
-            of: path(2)?,
+            created_by: row.get(1)?,
+            base_prefix: path(2)?,
             path: path(3)?,
             protect: texts(4)?,
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
-            ask: ApprovalPolicy::parse(text(8)?).ok_or_else(broken)?,
-            left_out: left_out.collect::<Result<_>>()?,
-            made: Timestamp(row.get(7)?),
+            approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(broken)?,
+            excluded: left_out.collect::<Result<_>>()?,
+            created: Timestamp(row.get(7)?),
         });
     }
     Ok(forks)

@@ -101,7 +101,7 @@ impl VirtualStore {
                 return LoadedTree::load(snapshot, row.node, &bounds).map(Some);
             }
             if row.content.is_none() && row.size > 0 {
-                grep.unread.add(StorePath::empty(), content::content_not_kept_error());
+                grep.unreadable.add(StorePath::empty(), content::content_not_kept_error());
             }
             let content = row.content.into_iter();
             candidates.extend(content.map(|content| Candidate { content, path: StorePath::empty(), row }));
@@ -114,7 +114,7 @@ impl VirtualStore {
                     match row.content {
                         _ if !grep.matches(&path) => {}
                         Some(content) => candidates.push(Candidate { content, path, row: *row }),
-                        None => grep.unread.add(path, content::content_not_kept_error()),
+                        None => grep.unreadable.add(path, content::content_not_kept_error()),
                     }
                 }
                 ControlFlow::Continue(())
@@ -186,7 +186,7 @@ impl GrepScan<'_> {
     /// Notes the files whose content is damaged; the others are searched all the same.
     fn note_damaged(&self, content: usize, what: &str) {
         for candidate in &self.candidates[self.contents[content].clone()] {
-            self.grep.unread.add(candidate.path.clone(), StoreError::Corrupt(what.to_owned()));
+            self.grep.unreadable.add(candidate.path.clone(), StoreError::Corrupt(what.to_owned()));
         }
     }
 
@@ -258,8 +258,8 @@ fn search_row(
             let layout = content::chunk_layout(row.get_ref(1)?, row.get_ref(2)?, size)?;
             let mut chunks = ChunkReader {
                 conn,
-                hashes: Vec::with_capacity(layout.ids.len()),
-                left: layout.ids.into_iter(),
+                hashes: Vec::with_capacity(layout.chunk_ids.len()),
+                remaining: layout.chunk_ids.into_iter(),
                 chunk: Vec::new(),
                 read: 0,
                 failure: None,
@@ -269,7 +269,7 @@ fn search_row(
                 return Err(fault);
             }
             // A search that had enough early has not read them all.
-            if let (Some(list), true) = (layout.list, chunks.left.len() == 0) {
+            if let (Some(list), true) = (layout.list_hash, chunks.remaining.len() == 0) {
                 content::check_list(list, chunks.hashes.into_iter())?;
             }
             Ok(hits)
@@ -280,7 +280,7 @@ fn search_row(
 /// A content in chunks as a stream.
 struct ChunkReader<'c> {
     conn: &'c Connection,
-    left: std::vec::IntoIter<i64>,
+    remaining: std::vec::IntoIter<i64>,
     hashes: Vec<Hash>,
     chunk: Vec<u8>,
     read: usize,
@@ -290,7 +290,7 @@ struct ChunkReader<'c> {
 impl io::Read for ChunkReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read == self.chunk.len() {
-            let Some(id) = self.left.next() else { return Ok(0) };
+            let Some(id) = self.remaining.next() else { return Ok(0) };
             let (chunk, hashes) = (&mut self.chunk, &mut self.hashes);
             let loaded = content::with_hashed(self.conn, id, |bytes, hash| {
                 chunk.clear();

@@ -34,7 +34,7 @@ const REVISIONS_OF_OPERATION: &str = "SELECT id FROM version WHERE operation = ?
 
 /// What [`Past`] holds for this kind of Store.
 pub(super) struct VirtualContentRef {
-    pub(super) shared: Arc<DatabaseInner>,
+    pub(super) database: Arc<DatabaseInner>,
     pub(super) content: Option<i64>,
     pub(super) size: i64,
 }
@@ -43,7 +43,7 @@ pub(super) struct VirtualContentRef {
 struct LoggedChange {
     node: i64,
     /// The last thing that it did.
-    what: ChangeKind,
+    kind: ChangeKind,
     /// Whether it made the node.
     created: bool,
     parent: i64,
@@ -61,7 +61,7 @@ impl VirtualStore {
                 Some(place) => Some(snapshot.find_now_or_last(place)?),
                 None => None,
             };
-            let looking = RevisionReader { store: self, tree: snapshot.tree, query, top };
+            let looking = RevisionReader { store: self, tree: snapshot.tree, query, subject: top };
             looking.revisions()
         })
     }
@@ -88,7 +88,7 @@ impl VirtualStore {
     pub(super) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         let kept = past
             .inner::<VirtualContentRef>()
-            .filter(|kept| Arc::ptr_eq(&kept.shared, self.database_inner()))
+            .filter(|kept| Arc::ptr_eq(&kept.database, self.database_inner()))
             .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))?;
         Ok(Box::new(self.open_content_by_id(kept.content, kept.size)?))
     }
@@ -187,7 +187,7 @@ impl ReadTransaction<'_> {
     /// What lies at a place, or lay there last.
     fn find_now_or_last(&mut self, place: &NodePath) -> Result<i64> {
         let tree = self.tree;
-        let mut node = tree.node_number(place.from);
+        let mut node = tree.node_number(place.base);
         for name in place.path.components() {
             let live = tree.child(node, name)?.map(|row| row.node);
             node = match live {
@@ -221,14 +221,14 @@ struct RevisionReader<'a> {
     store: &'a VirtualStore,
     tree: VolumeTree<'a>,
     query: &'a RevisionQuery,
-    top: Option<i64>,
+    subject: Option<i64>,
 }
 
 impl RevisionReader<'_> {
     fn revisions(&self) -> Result<RevisionSet> {
         let mut found = RevisionSet::default();
-        let mut sieve = PathFilter::new(&self.query.below);
-        let upto = self.query.upto.0.min(self.tree.as_of.unwrap_or(i64::MAX));
+        let mut sieve = PathFilter::new(&self.query.paths);
+        let upto = self.query.up_to.0.min(self.tree.as_of.unwrap_or(i64::MAX));
         // What a fork has of before it was made is its base's doing.
         let after = self.query.after.0.max(self.store.volume.forked_at().unwrap_or(0));
         let mut bounds = (after, upto);
@@ -246,19 +246,19 @@ impl RevisionReader<'_> {
                 }
             };
             for &version in &versions {
-                if found.deeds.len() >= self.query.limit {
+                if found.revisions.len() >= self.query.limit {
                     break;
                 }
-                found.deeds.extend(self.revision(version, &mut sieve)?);
+                found.revisions.extend(self.revision(version, &mut sieve)?);
             }
             match versions.last() {
-                Some(&last) if more && found.deeds.len() < self.query.limit => bounds.1 = last - 1,
+                Some(&last) if more && found.revisions.len() < self.query.limit => bounds.1 = last - 1,
                 _ => break,
             }
         }
         let query =
-            RevisionQuery { after: RevisionNumber(after), upto: RevisionNumber(upto), ..self.query.clone() };
-        unchanged::add_to(self.tree.conn, self.tree.vol, &query, &mut found.deeds)?;
+            RevisionQuery { after: RevisionNumber(after), up_to: RevisionNumber(upto), ..self.query.clone() };
+        unchanged::add_to(self.tree.conn, self.tree.vol, &query, &mut found.revisions)?;
         self.describe_now(&mut found)?;
         Ok(found)
     }
@@ -281,9 +281,9 @@ impl RevisionReader<'_> {
         }
         let (undoes, undone) = undo_links(self.tree.conn, self.tree.vol, &operation)?;
         Ok(Some(Revision {
-            version: RevisionNumber(version),
+            number: RevisionNumber(version),
             operation,
-            lines,
+            changes: lines,
             blind_at: None,
             undoes,
             undone,
@@ -293,13 +293,13 @@ impl RevisionReader<'_> {
     /// Some versions that may hold a wanted line, newest first, after the first bound and up to the second.
     fn revision_numbers(&self, (after, upto): (i64, i64)) -> Result<Vec<i64>> {
         let query = self.query;
-        let by_node = match self.top {
+        let by_node = match self.subject {
             Some(top) => !self.was_ever_directory(top)?,
             None => false,
         };
         // A file's own rows name the versions that changed it: the log need not be searched. In a fork they may be its
         // base's.
-        let by_node = by_node && self.tree.below.is_empty();
+        let by_node = by_node && self.tree.base_layers.is_empty();
         let source = if by_node {
             "SELECT since AS ver FROM entry_history WHERE vol = ?1 AND node = ?4
              UNION SELECT until FROM entry_history WHERE vol = ?1 AND node = ?4
@@ -315,7 +315,7 @@ impl RevisionReader<'_> {
         let since = query.since.map(|time| time.0);
         let mut statement = self.tree.conn.prepare_cached(&sql)?;
         let bounds =
-            params![self.tree.vol, after, upto, self.top, query.agent, since, REVISIONS_PER_PAGE as i64];
+            params![self.tree.vol, after, upto, self.subject, query.agent, since, REVISIONS_PER_PAGE as i64];
         let versions = statement.query_map(bounds, |row| row.get(0))?;
         Ok(versions.collect::<rusqlite::Result<_>>()?)
     }
@@ -349,14 +349,18 @@ impl RevisionReader<'_> {
             let (parent, name) = (row.get(2)?, row.get(3)?);
             match place.get(&node) {
                 Some(&at) => {
-                    logged[at] =
-                        LoggedChange { what, parent, name, ..LoggedChange { name: Vec::new(), ..logged[at] } }
+                    logged[at] = LoggedChange {
+                        kind: what,
+                        parent,
+                        name,
+                        ..LoggedChange { name: Vec::new(), ..logged[at] }
+                    }
                 }
                 None => {
                     place.insert(node, logged.len());
                     logged.push(LoggedChange {
                         node,
-                        what,
+                        kind: what,
                         created: what == ChangeKind::Created,
                         parent,
                         name,
@@ -373,7 +377,7 @@ impl RevisionReader<'_> {
             before => before,
         };
         let after = match self.state(logged.node, Some(version))? {
-            None if logged.what != ChangeKind::Removed => Some(self.unknown_state(logged, version)?),
+            None if logged.kind != ChangeKind::Removed => Some(self.unknown_state(logged, version)?),
             after => after,
         };
         Ok(NodeChange { node: node_id(logged.node), before, after })
@@ -409,7 +413,7 @@ impl RevisionReader<'_> {
         let content = (!row.is_directory() && is_kept).then(|| {
             let identity = row.content.map_or(ContentId::Empty, ContentId::Number);
             let kept = VirtualContentRef {
-                shared: Arc::clone(self.store.database_inner()),
+                database: Arc::clone(self.store.database_inner()),
                 content: row.content,
                 size: row.size,
             };
@@ -429,7 +433,7 @@ impl RevisionReader<'_> {
 
     /// Whether a line is about what the query asks for, or about something below it.
     fn is_wanted(&self, version: i64, line: &NodeChange) -> Result<bool> {
-        let Some(top) = self.top else { return Ok(true) };
+        let Some(top) = self.subject else { return Ok(true) };
         if line.node == node_id(top) {
             return Ok(true);
         }
@@ -457,7 +461,7 @@ impl RevisionReader<'_> {
 
     /// Says where everything that the deeds name is now.
     fn describe_now(&self, told: &mut RevisionSet) -> Result<()> {
-        let lines = told.deeds.iter().flat_map(|deed| &deed.lines);
+        let lines = told.revisions.iter().flat_map(|deed| &deed.changes);
         let mut named: BTreeSet<NodeId> = BTreeSet::new();
         for line in lines {
             named.insert(line.node);
@@ -467,7 +471,7 @@ impl RevisionReader<'_> {
             let node = self.tree.node_number(id);
             let Some((row, Some(path))) = node_and_path(&self.tree, node)? else { continue };
             let state = if node == self.tree.root { None } else { Some(self.to_state(&row, path.clone())) };
-            told.now.insert(id, CurrentNode { path, state, tag: row.tag() });
+            told.current.insert(id, CurrentNode { path, state, tag: row.tag() });
         }
         Ok(())
     }

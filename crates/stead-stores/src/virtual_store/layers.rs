@@ -30,11 +30,11 @@ pub(super) struct Layer {
 /// What a volume itself says of a name.
 pub(super) enum LayerLookup {
     /// This has it.
-    Has(EntryRow),
+    Found(EntryRow),
     /// Nothing has it, whatever the base says.
-    Hides,
+    Whiteout,
     /// The base knows.
-    Silent,
+    NotHere,
 }
 
 /// What is done with each entry and its name.
@@ -56,12 +56,12 @@ macro_rules! named {
 impl Volume {
     /// The version that it was forked at; nothing of it is older. `None` where it stands on nothing.
     pub(super) fn forked_at(&self) -> Option<i64> {
-        self.below.first().map(|base| base.as_of)
+        self.base_layers.first().map(|base| base.as_of)
     }
 
     /// Refuses if the volume has been destroyed: without its own rows, a fork would show its base.
     pub(super) fn check_exists(&self, conn: &Connection) -> Result<()> {
-        if self.below.is_empty() {
+        if self.base_layers.is_empty() {
             return Ok(());
         }
         let there = conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([self.id])?;
@@ -87,8 +87,8 @@ pub(super) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>>
 impl<'c> VolumeTree<'c> {
     /// What lies below this volume's own rows.
     pub(super) fn base(&self) -> Option<VolumeTree<'c>> {
-        let (base, below) = self.below.split_first()?;
-        Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), below, ..*self })
+        let (base, below) = self.base_layers.split_first()?;
+        Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), base_layers: below, ..*self })
     }
 
     /// The node, wherever it is, and the name that it has there.
@@ -102,7 +102,7 @@ impl<'c> VolumeTree<'c> {
         let Some(base) = self.base() else { return Ok(None) };
         let Some((row, name)) = base.node_with_name(node)? else { return Ok(None) };
         // It is no longer there if the name is this volume's affair.
-        Ok(matches!(self.lookup_own(row.parent, &name)?, LayerLookup::Silent).then_some((row, name)))
+        Ok(matches!(self.lookup_own(row.parent, &name)?, LayerLookup::NotHere).then_some((row, name)))
     }
 
     /// The entries of a directory whose names come after that one, sorted. At least `limit` of them are visited, if
@@ -116,7 +116,7 @@ impl<'c> VolumeTree<'c> {
     ) -> Result<()> {
         const SQL: [&str; 2] = named!("e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
         // How many names a layer has to give is not known before they are merged.
-        let limit = if self.below.is_empty() { limit } else { -1 };
+        let limit = if self.base_layers.is_empty() { limit } else { -1 };
         self.visit(SQL, &[&parent, &after, &limit], visit)
     }
 
@@ -132,7 +132,7 @@ impl<'c> VolumeTree<'c> {
         const SQL: &str = "
             SELECT e.name, e.node, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.since
             FROM entry e WHERE e.vol = ?1 AND e.parent = ?2 AND e.name > ?3 ORDER BY e.name LIMIT ?4";
-        if self.as_of.is_some() || !self.below.is_empty() {
+        if self.as_of.is_some() || !self.base_layers.is_empty() {
             return self.children(parent, after, limit, &mut |row, name| visit(row.attr(), name));
         }
         let mut statement = self.conn.prepare_cached(SQL)?;
@@ -172,13 +172,13 @@ impl<'c> VolumeTree<'c> {
     /// if it is not wanted, because of what it hides.
     fn ending_offset(&self, ending: &[u8]) -> Option<i64> {
         let length = i64::try_from(ending.len()).ok()?;
-        (length > 0 && self.below.is_empty()).then_some(-length)
+        (length > 0 && self.base_layers.is_empty()).then_some(-length)
     }
 
     /// How many entries a directory has.
     pub(super) fn count(&self, parent: i64) -> Result<u64> {
         const SQL: [&str; 2] = entries!("SELECT count(*)", "e.parent = ?3");
-        if self.below.is_empty() {
+        if self.base_layers.is_empty() {
             let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
             let count: i64 = statement.query_row(params![self.vol, self.as_of, parent], |row| row.get(0))?;
             return Ok(count.cast_unsigned());
@@ -209,7 +209,7 @@ impl<'c> VolumeTree<'c> {
         rest: &[&dyn rusqlite::ToSql],
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        if !self.below.is_empty() {
+        if !self.base_layers.is_empty() {
             return self.merged(sql, rest, &mut |row, _, name| match row {
                 Some(row) => visit(row, name),
                 None => Ok(ControlFlow::Continue(())),

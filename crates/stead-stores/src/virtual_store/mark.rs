@@ -20,7 +20,7 @@ use crate::sync::{self, SyncPoint};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AcknowledgedRevisions {
     /// The newest version that was acknowledged.
-    pub(super) version: i64,
+    pub(super) revision: i64,
     /// The first and the last version that were acknowledged and are not there any more; 0 where none are.
     pub(super) lost: (i64, i64),
 }
@@ -52,8 +52,8 @@ impl RevisionFile {
     pub(super) fn make(&self, known: AcknowledgedRevisions) -> io::Result<()> {
         let file = self.open()?;
         write_state(&file, known)?;
-        sync::sync_all(SyncPoint::NewestVersion, &file)?;
-        sync::sync_directory(SyncPoint::NewestVersionName, self.path.parent().unwrap_or(Path::new("")))
+        sync::sync_all(SyncPoint::NewestRevision, &file)?;
+        sync::sync_directory(SyncPoint::NewestRevisionName, self.path.parent().unwrap_or(Path::new("")))
     }
 
     /// Opens it to be written with every commit.
@@ -65,7 +65,7 @@ impl RevisionFile {
 
 /// Writes it over what was there, which has the same length: a full disk has room for it.
 pub(super) fn write_state(file: &File, known: AcknowledgedRevisions) -> io::Result<()> {
-    let AcknowledgedRevisions { version, lost: (first, last) } = known;
+    let AcknowledgedRevisions { revision: version, lost: (first, last) } = known;
     file.write_all_at(format!("version {version:020}\nlost {first:020} {last:020}\n").as_bytes(), 0)
 }
 
@@ -78,7 +78,7 @@ fn parse(text: &str) -> Option<AcknowledgedRevisions> {
     let mut lines = text.lines();
     let version = lines.next()?.strip_prefix("version ")?.parse().ok()?;
     let (first, last) = lines.next()?.strip_prefix("lost ")?.split_once(' ')?;
-    Some(AcknowledgedRevisions { version, lost: (first.parse().ok()?, last.parse().ok()?) })
+    Some(AcknowledgedRevisions { revision: version, lost: (first.parse().ok()?, last.parse().ok()?) })
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mark = RevisionFile::of(&directory.path().join("db"));
         assert_eq!(mark.read(), None);
-        let known = AcknowledgedRevisions { version: 42, lost: (7, 9) };
+        let known = AcknowledgedRevisions { revision: 42, lost: (7, 9) };
         mark.make(known).unwrap();
         assert_eq!(mark.read(), Some(known));
         let path = directory.path().join("db-version");

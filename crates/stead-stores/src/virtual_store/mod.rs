@@ -100,9 +100,9 @@ impl Store for VirtualStore {
         StoreInfo {
             kind,
             history: true,
-            keeps_content: true,
+            retains_content: true,
             feed: true,
-            records: self.database_inner().audit_log(),
+            audit_log: self.database_inner().audit_log(),
         }
     }
 

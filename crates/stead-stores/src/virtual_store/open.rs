@@ -15,12 +15,12 @@ use super::row::FILE_MODE;
 
 /// A file's content by chunk.
 pub(super) struct OpenVirtualFile {
-    shared: Arc<DatabaseInner>,
+    database: Arc<DatabaseInner>,
     attr: Attr,
     layout: ContentLayout,
-    read: Mutex<ReadChunkHashes>,
+    read_hashes: Mutex<ReadChunkHashes>,
     /// The chunk that was last read in part: who reads a file piece by piece comes back for the rest of it.
-    last: Mutex<Option<(usize, Vec<u8>)>>,
+    last_chunk: Mutex<Option<(usize, Vec<u8>)>>,
 }
 
 impl VirtualStore {
@@ -70,7 +70,7 @@ impl OpenContent for OpenVirtualFile {
 #[derive(Debug, Default)]
 struct ReadChunkHashes {
     hashes: Vec<Option<Hash>>,
-    left: usize,
+    unread: usize,
 }
 
 impl ReadChunkHashes {
@@ -78,26 +78,32 @@ impl ReadChunkHashes {
     fn note(&mut self, index: usize, hash: Hash) -> Option<Vec<Hash>> {
         let slot = self.hashes.get_mut(index)?;
         if slot.replace(hash).is_none() {
-            self.left -= 1;
+            self.unread -= 1;
         }
-        (self.left == 0).then(|| std::mem::take(&mut self.hashes).into_iter().flatten().collect())
+        (self.unread == 0).then(|| std::mem::take(&mut self.hashes).into_iter().flatten().collect())
     }
 }
 
 impl OpenVirtualFile {
-    fn new(shared: Arc<DatabaseInner>, attr: Attr, layout: ContentLayout) -> Self {
-        let count = if layout.list.is_some() { layout.ids.len() } else { 0 };
-        let read = ReadChunkHashes { hashes: vec![None; count], left: count };
-        OpenVirtualFile { shared, attr, layout, read: Mutex::new(read), last: Mutex::new(None) }
+    fn new(database: Arc<DatabaseInner>, attr: Attr, layout: ContentLayout) -> Self {
+        let count = if layout.list_hash.is_some() { layout.chunk_ids.len() } else { 0 };
+        let read = ReadChunkHashes { hashes: vec![None; count], unread: count };
+        OpenVirtualFile {
+            database,
+            attr,
+            layout,
+            read_hashes: Mutex::new(read),
+            last_chunk: Mutex::new(None),
+        }
     }
 
     /// Hands the bytes of a chunk to `take`, if they are what was written.
     fn with_chunk<T>(&self, index: usize, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        let reader = self.shared.reader()?;
-        let id = *self.layout.ids.get(index).ok_or_else(content::missing_content_error)?;
+        let reader = self.database.reader()?;
+        let id = *self.layout.chunk_ids.get(index).ok_or_else(content::missing_content_error)?;
         let (taken, hash) = content::with_hashed(&reader, id, |bytes, hash| (take(bytes), hash))?;
-        if let Some(list) = self.layout.list
-            && let Some(hashes) = self.read.lock().note(index, hash)
+        if let Some(list) = self.layout.list_hash
+            && let Some(hashes) = self.read_hashes.lock().note(index, hash)
         {
             content::check_list(list, hashes.into_iter())?;
         }
@@ -109,7 +115,7 @@ impl OpenVirtualFile {
         if into.len() == CHUNK_SIZE {
             return self.with_chunk(index, |chunk| copy_piece(chunk, skip, into))?;
         }
-        let mut last = self.last.lock();
+        let mut last = self.last_chunk.lock();
         let chunk = match &mut *last {
             Some((at, chunk)) if *at == index => chunk,
             other => {

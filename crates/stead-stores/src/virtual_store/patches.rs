@@ -16,7 +16,7 @@ type ChunkPatch = (usize, Box<[u8]>);
 #[derive(Debug, Default)]
 pub(super) struct ChunkPatches {
     /// For every chunk what was written into it, in order.
-    of: BTreeMap<usize, Vec<ChunkPatch>>,
+    by_chunk: BTreeMap<usize, Vec<ChunkPatch>>,
     bytes: usize,
 }
 
@@ -29,7 +29,7 @@ impl ChunkPatches {
     /// Keeps what was written into a chunk.
     pub(super) fn add(&mut self, chunk: usize, at: usize, bytes: &[u8]) {
         self.bytes += bytes.len();
-        self.of.entry(chunk).or_default().push((at, bytes.into()));
+        self.by_chunk.entry(chunk).or_default().push((at, bytes.into()));
     }
 
     /// Whether it is time to make the chunks anew.
@@ -38,17 +38,17 @@ impl ChunkPatches {
     }
 
     pub(super) fn contains(&self, chunk: usize) -> bool {
-        self.of.contains_key(&chunk)
+        self.by_chunk.contains_key(&chunk)
     }
 
     /// The first chunk that something was written into.
     pub(super) fn first(&self) -> Option<usize> {
-        self.of.keys().next().copied()
+        self.by_chunk.keys().next().copied()
     }
 
     /// Puts what was written into a chunk where it belongs. Whether there was anything.
     pub(super) fn apply(&mut self, chunk: usize, to: &mut [u8]) -> bool {
-        let Some(patches) = self.of.remove(&chunk) else { return false };
+        let Some(patches) = self.by_chunk.remove(&chunk) else { return false };
         for (at, bytes) in patches {
             self.bytes -= bytes.len();
             to[at..at + bytes.len()].copy_from_slice(&bytes);
@@ -58,13 +58,13 @@ impl ChunkPatches {
 
     /// Forgets what was written into a chunk that is replaced.
     pub(super) fn forget(&mut self, chunk: usize) {
-        let patches = self.of.remove(&chunk).unwrap_or_default();
+        let patches = self.by_chunk.remove(&chunk).unwrap_or_default();
         self.bytes -= patches.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
     }
 
     /// Forgets what was written into chunks that are no longer there.
     pub(super) fn truncate(&mut self, chunks: usize) {
-        for (_, patches) in self.of.split_off(&chunks) {
+        for (_, patches) in self.by_chunk.split_off(&chunks) {
             self.bytes -= patches.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         }
     }

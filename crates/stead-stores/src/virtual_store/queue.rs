@@ -22,12 +22,12 @@ const MAX_BATCH_SIZE: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitSync {
     /// It is a change: it has to be as durable as the database was opened to be.
-    Change,
+    AsConfigured,
     /// It prepares one, or may be lost for another reason: what it did need not be on the disk before the next change,
     /// which syncs both.
-    Staging,
+    Deferred,
     /// Others rely on it outside of the database: it is on the disk when it is done, whatever changes are.
-    Seal,
+    Always,
 }
 
 /// What a job may use of the disk.
@@ -43,8 +43,8 @@ impl CommitSync {
     /// A change that has to last, or one that can wait for the next one that has to.
     pub(super) fn of(lasts: SyncPolicy) -> Self {
         match lasts {
-            SyncPolicy::Now => CommitSync::Change,
-            SyncPolicy::Soon => CommitSync::Staging,
+            SyncPolicy::Now => CommitSync::AsConfigured,
+            SyncPolicy::Deferred => CommitSync::Deferred,
         }
     }
 }
@@ -61,18 +61,18 @@ pub(super) enum JobOutcome {
 
 /// Something to do in a transaction, and the place where its caller waits.
 pub(super) struct WriteJob {
-    pub(super) weight: CommitSync,
-    pub(super) room: DiskSpace,
+    pub(super) sync: CommitSync,
+    pub(super) disk_space: DiskSpace,
     work: Mutex<Option<JobWork>>,
     phase: Mutex<JobPhase>,
-    turned: Condvar,
+    phase_changed: Condvar,
 }
 
 enum JobPhase {
-    Waits,
-    Leads,
-    Over(JobOutcome),
-    Told,
+    Waiting,
+    Leading,
+    Finished(JobOutcome),
+    Reported,
 }
 
 impl WriteJob {
@@ -83,16 +83,16 @@ impl WriteJob {
 
     fn set_phase(&self, phase: JobPhase) {
         *self.phase.lock() = phase;
-        self.turned.notify_one();
+        self.phase_changed.notify_one();
     }
 
     /// Waits until the job is over, or its caller has to lead.
     fn wait(&self) -> JobPhase {
         let mut phase = self.phase.lock();
-        while matches!(*phase, JobPhase::Waits) {
-            self.turned.wait(&mut phase);
+        while matches!(*phase, JobPhase::Waiting) {
+            self.phase_changed.wait(&mut phase);
         }
-        std::mem::replace(&mut phase, JobPhase::Told)
+        std::mem::replace(&mut phase, JobPhase::Reported)
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) struct GroupCommit {
 struct GroupCommitState {
     waiting: VecDeque<Arc<WriteJob>>,
     /// Whether some caller leads. While none does, nothing waits.
-    led: bool,
+    has_leader: bool,
 }
 
 impl GroupCommit {
@@ -126,26 +126,26 @@ impl GroupCommit {
             Ok(())
         });
         let job = Arc::new(WriteJob {
-            weight,
-            room,
+            sync: weight,
+            disk_space: room,
             work: Mutex::new(Some(work)),
-            phase: Mutex::new(JobPhase::Waits),
-            turned: Condvar::new(),
+            phase: Mutex::new(JobPhase::Waiting),
+            phase_changed: Condvar::new(),
         });
-        let phase = if self.join(&job) { JobPhase::Leads } else { job.wait() };
-        let phase = if let JobPhase::Leads = phase {
+        let phase = if self.join(&job) { JobPhase::Leading } else { job.wait() };
+        let phase = if let JobPhase::Leading = phase {
             self.run_as_leader(commit);
             job.wait()
         } else {
             phase
         };
         match phase {
-            JobPhase::Over(JobOutcome::Done) => {
+            JobPhase::Finished(JobOutcome::Done) => {
                 Ok(made.lock().take().expect("work that is done has made something"))
             }
-            JobPhase::Over(JobOutcome::Failed(error)) => Err(error),
-            JobPhase::Over(JobOutcome::Panicked(panic)) => resume_unwind(panic),
-            JobPhase::Waits | JobPhase::Leads | JobPhase::Told => {
+            JobPhase::Finished(JobOutcome::Failed(error)) => Err(error),
+            JobPhase::Finished(JobOutcome::Panicked(panic)) => resume_unwind(panic),
+            JobPhase::Waiting | JobPhase::Leading | JobPhase::Reported => {
                 unreachable!("a leader answers every job of its batch")
             }
         }
@@ -154,7 +154,7 @@ impl GroupCommit {
     fn join(&self, job: &Arc<WriteJob>) -> bool {
         let mut state = self.state.lock();
         state.waiting.push_back(Arc::clone(job));
-        !std::mem::replace(&mut state.led, true)
+        !std::mem::replace(&mut state.has_leader, true)
     }
 
     /// Takes what waits, the caller's own job first, and has it committed.
@@ -163,35 +163,35 @@ impl GroupCommit {
         let count = state.waiting.len().min(MAX_BATCH_SIZE);
         let jobs = state.waiting.drain(..count).collect();
         drop(state);
-        let mut batch = JobBatch { queue: self, jobs, verdicts: Vec::new() };
-        batch.verdicts = commit(&batch.jobs);
+        let mut batch = JobBatch { group_commit: self, jobs, outcomes: Vec::new() };
+        batch.outcomes = commit(&batch.jobs);
     }
 
     /// Makes the first of those who wait the leader.
     fn promote_next_leader(&self) {
         let mut state = self.state.lock();
         match state.waiting.front() {
-            Some(next) => next.set_phase(JobPhase::Leads),
-            None => state.led = false,
+            Some(next) => next.set_phase(JobPhase::Leading),
+            None => state.has_leader = false,
         }
     }
 }
 
 /// Jobs that are under way. However their leader ends, the lead passes on and every one of them is answered.
 struct JobBatch<'a> {
-    queue: &'a GroupCommit,
+    group_commit: &'a GroupCommit,
     jobs: Vec<Arc<WriteJob>>,
-    verdicts: Vec<JobOutcome>,
+    outcomes: Vec<JobOutcome>,
 }
 
 impl Drop for JobBatch<'_> {
     fn drop(&mut self) {
         // First the next leader, so that it works while the rest is told.
-        self.queue.promote_next_leader();
-        let mut verdicts = self.verdicts.drain(..);
+        self.group_commit.promote_next_leader();
+        let mut verdicts = self.outcomes.drain(..);
         for job in &self.jobs {
             let unanswered = || JobOutcome::Failed(StoreError::unavailable("the change was interrupted"));
-            job.set_phase(JobPhase::Over(verdicts.next().unwrap_or_else(unanswered)));
+            job.set_phase(JobPhase::Finished(verdicts.next().unwrap_or_else(unanswered)));
         }
     }
 }
@@ -223,7 +223,8 @@ mod tests {
                             assert!(caller != 3, "as asked for");
                             if caller == 4 { Err(StoreError::Conflict.into()) } else { Ok(caller) }
                         };
-                        let answer = catch_unwind(AssertUnwindSafe(|| shared.write(CommitSync::Change, job)));
+                        let answer =
+                            catch_unwind(AssertUnwindSafe(|| shared.write(CommitSync::AsConfigured, job)));
                         match (caller, answer) {
                             (3, Err(_)) | (4, Ok(Err(StoreError::Conflict))) => {}
                             (_, Ok(Ok(answered))) => assert_eq!(answered, caller),
@@ -239,10 +240,10 @@ mod tests {
     fn a_leader_that_ends_early_leaves_nobody_waiting() {
         let queue = GroupCommit::default();
         let dies =
-            || queue.run((CommitSync::Change, DiskSpace::Free), |_| panic!("as asked for"), |_| Ok(()));
+            || queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| panic!("as asked for"), |_| Ok(()));
         assert!(catch_unwind(AssertUnwindSafe(dies)).is_err());
         // The lead is free again, and a batch whose leader says too little is answered all the same.
-        let unanswered = queue.run((CommitSync::Change, DiskSpace::Free), |_| Vec::new(), |_| Ok(()));
+        let unanswered = queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| Vec::new(), |_| Ok(()));
         assert!(matches!(unanswered, Err(StoreError::Unavailable { .. })));
     }
 }

@@ -23,7 +23,7 @@ use super::tree::{DirLookup, VolumeTree};
 struct EntryKey<'a> {
     parent: i64,
     name: &'a [u8],
-    trust: ParentTrust,
+    parent_trust: ParentTrust,
 }
 
 /// How sure it is that the parent is right.
@@ -31,7 +31,7 @@ enum ParentTrust {
     /// It is the root.
     Always,
     /// It was, at this directory epoch.
-    At(i64),
+    AtEpoch(i64),
     /// The caller says so: something that is found is right, but nothing can be said of something that is not.
     IfFound,
 }
@@ -39,7 +39,7 @@ enum ParentTrust {
 /// A transaction that only reads.
 pub(super) struct ReadTransaction<'a> {
     pub(super) tree: VolumeTree<'a>,
-    known: ReadDirCache<'a>,
+    dir_cache: ReadDirCache<'a>,
 }
 
 /// The shared cache, as far as it speaks for this snapshot, and what is learned on the way.
@@ -61,15 +61,15 @@ impl DirLookup for ReadDirCache<'_> {
 
 impl ReadTransaction<'_> {
     pub(super) fn find(&mut self, place: &NodePath) -> Result<EntryRow> {
-        self.tree.find(&mut self.known, place)
+        self.tree.find(&mut self.dir_cache, place)
     }
 
     pub(super) fn find_followed(&mut self, place: &NodePath) -> Result<EntryRow> {
-        self.tree.find_followed(&mut self.known, place)
+        self.tree.find_followed(&mut self.dir_cache, place)
     }
 
     pub(super) fn directory(&mut self, place: &NodePath) -> Result<i64> {
-        self.tree.directory(&mut self.known, place)
+        self.tree.directory(&mut self.dir_cache, place)
     }
 
     /// The file at a place, where a symlink would have to be followed.
@@ -102,9 +102,10 @@ impl VirtualStore {
             .query_row([DIR_EPOCH], |row| row.get(0))?;
         self.volume.check_exists(conn)?;
         let known = ReadDirCache { dirs: &self.dirs, epoch, learned: DirPaths::default() };
-        let mut snapshot = ReadTransaction { tree: VolumeTree::new(conn, &self.volume, self.as_of), known };
+        let mut snapshot =
+            ReadTransaction { tree: VolumeTree::new(conn, &self.volume, self.as_of), dir_cache: known };
         let seen = look(&mut snapshot);
-        self.dirs.insert_all(epoch, snapshot.known.learned);
+        self.dirs.insert_all(epoch, snapshot.dir_cache.learned);
         seen
     }
 
@@ -114,17 +115,19 @@ impl VirtualStore {
             return None;
         }
         let root = self.volume.root;
-        let from = if place.from.0 == 0 { root } else { place.from.0.cast_signed() };
+        let from = if place.base.0 == 0 { root } else { place.base.0.cast_signed() };
         match place.path.parent_and_name() {
-            None if from == root => Some(EntryKey { parent: 0, name: b"", trust: ParentTrust::Always }),
+            None if from == root => {
+                Some(EntryKey { parent: 0, name: b"", parent_trust: ParentTrust::Always })
+            }
             None => None,
             Some((b"", name)) if from == root => {
-                Some(EntryKey { parent: root, name, trust: ParentTrust::Always })
+                Some(EntryKey { parent: root, name, parent_trust: ParentTrust::Always })
             }
-            Some((b"", name)) => Some(EntryKey { parent: from, name, trust: ParentTrust::IfFound }),
+            Some((b"", name)) => Some(EntryKey { parent: from, name, parent_trust: ParentTrust::IfFound }),
             Some((directory, name)) if from == root => {
                 let (parent, epoch) = self.dirs.get(directory)?;
-                Some(EntryKey { parent, name, trust: ParentTrust::At(epoch) })
+                Some(EntryKey { parent, name, parent_trust: ParentTrust::AtEpoch(epoch) })
             }
             Some(_) => None,
         }
@@ -140,7 +143,7 @@ impl VirtualStore {
             let mut statement = reader.prepare_cached(SQL)?;
             let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name])?;
             let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
-            match interpret_row(row, &spot.trust)? {
+            match interpret_row(row, &spot.parent_trust)? {
                 LookupAnswer::Found(found) => return Ok(found.attr()),
                 LookupAnswer::Missing => return Err(StoreError::NotFound.into()),
                 LookupAnswer::Unsure => {}
@@ -164,7 +167,7 @@ impl VirtualStore {
             let mut rows =
                 statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name, most])?;
             let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
-            match interpret_row(row, &spot.trust)? {
+            match interpret_row(row, &spot.parent_trust)? {
                 LookupAnswer::Found(found) if found.kind == EntryKind::File => {
                     check_size_limit(&found, limit)?;
                     let bytes = match (found.content, row.get_ref(13)?) {
@@ -254,9 +257,9 @@ fn interpret_row(row: &rusqlite::Row<'_>, trust: &ParentTrust) -> Result<LookupA
     let epoch: i64 = row.get(0)?;
     let there = !matches!(row.get_ref(1)?, ValueRef::Null);
     Ok(match *trust {
-        ParentTrust::At(known) if known != epoch => LookupAnswer::Unsure,
+        ParentTrust::AtEpoch(known) if known != epoch => LookupAnswer::Unsure,
         _ if there => LookupAnswer::Found(EntryRow::from_columns(row, 1)?),
-        ParentTrust::Always | ParentTrust::At(_) => LookupAnswer::Missing,
+        ParentTrust::Always | ParentTrust::AtEpoch(_) => LookupAnswer::Missing,
         ParentTrust::IfFound => LookupAnswer::Unsure,
     })
 }

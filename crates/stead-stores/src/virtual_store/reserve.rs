@@ -29,9 +29,9 @@ const STEP_SIZE: u64 = 16 << 10;
 #[derive(Debug)]
 pub(super) struct DiskReserve {
     path: PathBuf,
-    lent: Mutex<ReserveLoan>,
+    loan: Mutex<ReserveLoan>,
     /// Whether the host said that there is no room, whatever it says is free: its quotas don't show there.
-    refused: AtomicBool,
+    no_space_reported: AtomicBool,
 }
 
 /// What was given back to the host for a while.
@@ -50,7 +50,7 @@ impl DiskReserve {
     pub(super) fn of(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push(SUFFIX);
-        DiskReserve { path: path.into(), lent: Mutex::default(), refused: AtomicBool::new(false) }
+        DiskReserve { path: path.into(), loan: Mutex::default(), no_space_reported: AtomicBool::new(false) }
     }
 
     /// Sets room aside, unless it is already. What the host does not have is not set aside: nothing depends on it before
@@ -63,17 +63,17 @@ impl DiskReserve {
 
     /// Whether the disk is so full that the reserve is needed.
     pub(super) fn is_needed(&self) -> bool {
-        self.refused.load(Ordering::Relaxed) || self.free_bytes() < LOW_SPACE
+        self.no_space_reported.load(Ordering::Relaxed) || self.free_bytes() < LOW_SPACE
     }
 
     /// The host said that there is no room.
     pub(super) fn note_no_space(&self) {
-        self.refused.store(true, Ordering::Relaxed);
+        self.no_space_reported.store(true, Ordering::Relaxed);
     }
 
     /// The host had room without the reserve.
     pub(super) fn note_space(&self) {
-        self.refused.store(false, Ordering::Relaxed);
+        self.no_space_reported.store(false, Ordering::Relaxed);
     }
 
     /// Whether the disk has room for all that the log holds, and for that much more. The log is written back to the
@@ -95,7 +95,7 @@ impl DiskReserve {
     /// Gives the room back to the host until [`Reserve::take_back`]. Without any, it says so, and nothing is to be taken
     /// back.
     pub(super) fn release_to_host(&self) -> bool {
-        let mut lent = self.lent.lock();
+        let mut lent = self.loan.lock();
         if lent.users == 0 {
             let Ok(file) = OpenOptions::new().write(true).open(&self.path) else { return false };
             let is_alone = flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK);
@@ -116,7 +116,7 @@ impl DiskReserve {
 
     /// Sets aside again what is left of it, once nobody uses it any more.
     pub(super) fn reclaim(&self) {
-        let mut lent = self.lent.lock();
+        let mut lent = self.loan.lock();
         lent.users -= 1;
         if lent.users > 0 {
             return;
@@ -124,7 +124,7 @@ impl DiskReserve {
         lent.file = None;
         self.set_aside(lent.bytes);
         if self.free_bytes() > LOW_SPACE {
-            self.refused.store(false, Ordering::Relaxed);
+            self.no_space_reported.store(false, Ordering::Relaxed);
         }
     }
 
@@ -154,7 +154,7 @@ impl DiskReserve {
 impl Drop for DiskReserve {
     fn drop(&mut self) {
         // What this process took on the way, for a file that is gone by now, is set aside again.
-        let bytes = self.lent.get_mut().bytes;
+        let bytes = self.loan.get_mut().bytes;
         if bytes > 0 {
             self.set_aside(bytes);
         }

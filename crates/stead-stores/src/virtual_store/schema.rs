@@ -58,14 +58,14 @@ const STATEMENT_CACHE_SIZE: usize = 128;
 pub(super) enum ConnectionRole {
     Reader,
     /// Reads a file that nobody can change, since its file system is read-only.
-    Frozen,
+    Immutable,
     Writer(Durability),
 }
 
 /// Opens a connection to the file, which is made if it is missing.
 pub(super) fn connect(path: &Path, role: ConnectionRole, patience: Duration) -> Result<Connection> {
     let conn = match role {
-        ConnectionRole::Frozen => {
+        ConnectionRole::Immutable => {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?
         }
@@ -124,7 +124,7 @@ fn configure(conn: &Connection, role: ConnectionRole) -> Result<()> {
         ConnectionRole::Reader => {
             "PRAGMA cache_size = -2048; PRAGMA query_only = ON; PRAGMA journal_size_limit = 0;"
         }
-        ConnectionRole::Frozen => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
+        ConnectionRole::Immutable => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
         ConnectionRole::Writer(_) => "PRAGMA cache_size = -8192;",
     })?;
     if let ConnectionRole::Writer(durability) = role {

@@ -30,7 +30,7 @@ pub(super) struct VolumeTree<'c> {
     /// The version that is looked at; now, where `None`.
     pub(super) as_of: Option<i64>,
     /// What the volume stands on.
-    pub(super) below: &'c [Layer],
+    pub(super) base_layers: &'c [Layer],
 }
 
 /// How far a directory's path leads.
@@ -38,12 +38,12 @@ pub(super) struct ReachedDir {
     /// The last directory that is there.
     pub(super) node: i64,
     /// How many bytes of the path lead to it: all of them, or a name is missing.
-    pub(super) done: usize,
+    pub(super) path_length: usize,
 }
 
 impl<'c> VolumeTree<'c> {
     pub(super) fn new(conn: &'c Connection, volume: &'c Volume, as_of: Option<i64>) -> Self {
-        VolumeTree { conn, vol: volume.id, root: volume.root, as_of, below: &volume.below }
+        VolumeTree { conn, vol: volume.id, root: volume.root, as_of, base_layers: &volume.base_layers }
     }
 
     /// The query for what is looked at: live entries, or those as of a version.
@@ -54,9 +54,9 @@ impl<'c> VolumeTree<'c> {
     /// What has that name in that directory.
     pub(super) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<EntryRow>> {
         match (self.lookup_own(parent, name)?, self.base()) {
-            (LayerLookup::Has(row), _) => Ok(Some(row)),
-            (LayerLookup::Silent, Some(base)) => base.child(parent, name),
-            (LayerLookup::Hides, _) | (LayerLookup::Silent, None) => Ok(None),
+            (LayerLookup::Found(row), _) => Ok(Some(row)),
+            (LayerLookup::NotHere, Some(base)) => base.child(parent, name),
+            (LayerLookup::Whiteout, _) | (LayerLookup::NotHere, None) => Ok(None),
         }
     }
 
@@ -69,9 +69,9 @@ impl<'c> VolumeTree<'c> {
         let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, parent, name])?;
         match rows.next()? {
-            None => Ok(LayerLookup::Silent),
-            Some(row) if row.get_ref(2)? == ValueRef::Integer(WHITEOUT) => Ok(LayerLookup::Hides),
-            Some(row) => Ok(LayerLookup::Has(self.with_times_as_of(EntryRow::from_columns(row, 0)?)?)),
+            None => Ok(LayerLookup::NotHere),
+            Some(row) if row.get_ref(2)? == ValueRef::Integer(WHITEOUT) => Ok(LayerLookup::Whiteout),
+            Some(row) => Ok(LayerLookup::Found(self.with_times_as_of(EntryRow::from_columns(row, 0)?)?)),
         }
     }
 
@@ -81,7 +81,7 @@ impl<'c> VolumeTree<'c> {
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
             "e.node = ?3"
         );
-        if !self.below.is_empty() {
+        if !self.base_layers.is_empty() {
             return Ok(self.node_with_name(node)?.map(|(row, _)| row));
         }
         let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
@@ -126,20 +126,20 @@ impl<'c> VolumeTree<'c> {
     /// Follows a path of directories as far as it is there.
     pub(super) fn follow(&self, known: &mut dyn DirLookup, start: i64, path: &[u8]) -> Result<ReachedDir> {
         let from_root = start == self.root;
-        let mut reached = ReachedDir { node: start, done: 0 };
+        let mut reached = ReachedDir { node: start, path_length: 0 };
         if from_root {
             let longest = prefixes(path).find_map(|prefix| Some((known.node_at(prefix)?, prefix.len())));
             if let Some((node, done)) = longest {
-                reached = ReachedDir { node, done };
+                reached = ReachedDir { node, path_length: done };
             }
         }
-        while reached.done < path.len() {
-            let begin = if reached.done == 0 { 0 } else { reached.done + 1 };
+        while reached.path_length < path.len() {
+            let begin = if reached.path_length == 0 { 0 } else { reached.path_length + 1 };
             let end =
                 path[begin..].iter().position(|&byte| byte == b'/').map_or(path.len(), |cut| begin + cut);
             let Some(row) = self.child(reached.node, &path[begin..end])? else { break };
             match row.kind {
-                EntryKind::Directory => reached = ReachedDir { node: row.node, done: end },
+                EntryKind::Directory => reached = ReachedDir { node: row.node, path_length: end },
                 EntryKind::File => return Err(StoreError::NotADirectory.into()),
                 EntryKind::Symlink => return self.symlink_hit(&row, component_count(&path[..end])),
             }
@@ -154,11 +154,11 @@ impl<'c> VolumeTree<'c> {
     pub(super) fn find(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let missing = || StoreError::NotFound.into();
         let Some((directory, name)) = place.path.parent_and_name() else {
-            return self.node(self.node_number(place.from))?.ok_or_else(missing);
+            return self.node(self.node_number(place.base))?.ok_or_else(missing);
         };
-        let start = self.start_node(place.from)?;
+        let start = self.start_node(place.base)?;
         let reached = self.follow(known, start, directory)?;
-        if reached.done < directory.len() {
+        if reached.path_length < directory.len() {
             return Err(missing());
         }
         self.child(reached.node, name)?.ok_or_else(missing)
@@ -172,9 +172,9 @@ impl<'c> VolumeTree<'c> {
 
     /// The directory at a place.
     pub(super) fn directory(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<i64> {
-        if self.node_number(place.from) == self.root {
+        if self.node_number(place.base) == self.root {
             let reached = self.follow(known, self.root, place.path.as_bytes())?;
-            return if reached.done == place.path.as_bytes().len() {
+            return if reached.path_length == place.path.as_bytes().len() {
                 Ok(reached.node)
             } else {
                 Err(StoreError::NotFound.into())

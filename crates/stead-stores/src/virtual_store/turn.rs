@@ -20,8 +20,8 @@ const LONGEST_NAP: Duration = Duration::from_micros(150);
 /// The two lock files beside a database.
 #[derive(Debug)]
 pub(super) struct WriterLock {
-    next: File,
-    turn: File,
+    queue: File,
+    lock: File,
 }
 
 /// The turn; it passes on when dropped.
@@ -37,17 +37,17 @@ impl WriterLock {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
             file.map_err(|error| from_io(&error))
         };
-        Ok(WriterLock { next: beside("-next")?, turn: beside("-turn")? })
+        Ok(WriterLock { queue: beside("-next")?, lock: beside("-turn")? })
     }
 
     /// Waits for the turn. Only one thread at a time may ask: a file is locked once, whoever locks it.
     pub(super) fn acquire(&self, patience: Duration) -> StoreResult<WriterLockGuard<'_>> {
         let until = Instant::now() + patience;
-        lock_file(&self.next, until)?;
-        let taken = lock_file(&self.turn, until);
+        lock_file(&self.queue, until)?;
+        let taken = lock_file(&self.lock, until);
         // Unlocking can't fail for a reason that would leave it locked: the file is open.
-        let _ = self.next.unlock();
-        taken.map(|()| WriterLockGuard(&self.turn))
+        let _ = self.queue.unlock();
+        taken.map(|()| WriterLockGuard(&self.lock))
     }
 }
 

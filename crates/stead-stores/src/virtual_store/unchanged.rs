@@ -38,7 +38,7 @@ pub(super) fn add_to(
     let Some(operations) = &query.operations else { return Ok(()) };
     let before = found.len();
     for version in revision_numbers_of(conn, operations)? {
-        if version <= query.after.0 || version > query.upto.0 {
+        if version <= query.after.0 || version > query.up_to.0 {
             continue;
         }
         let path: Option<Vec<u8>> = conn
@@ -49,11 +49,18 @@ pub(super) fn add_to(
         if query.matches(&operation) {
             let (undoes, undone) = undo_links(conn, volume, &operation)?;
             let (version, blind_at) = (RevisionNumber(version), Some(StorePath::from_checked(path)));
-            found.push(Revision { version, operation, lines: Vec::new(), blind_at, undoes, undone });
+            found.push(Revision {
+                number: version,
+                operation,
+                changes: Vec::new(),
+                blind_at,
+                undoes,
+                undone,
+            });
         }
     }
     if found.len() > before {
-        found.sort_by_key(|deed| std::cmp::Reverse(deed.version));
+        found.sort_by_key(|deed| std::cmp::Reverse(deed.number));
         found.truncate(query.limit);
     }
     Ok(())

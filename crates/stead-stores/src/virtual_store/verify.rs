@@ -98,8 +98,8 @@ const RULES: [(&str, &str); 14] = [
 struct DatabaseCheck<'a> {
     conn: &'a Connection,
     progress: &'a mut dyn FnMut(u64),
-    done: u64,
-    found: VerifyReport,
+    rows_checked: u64,
+    verified: VerifyReport,
 }
 
 /// Checks everything in the database, as of one moment.
@@ -109,39 +109,39 @@ pub(super) fn verify(
     progress: &mut dyn FnMut(u64),
 ) -> Result<VerifyReport> {
     let _transaction = conn.unchecked_transaction()?;
-    let mut verifying = DatabaseCheck { conn, progress, done: 0, found: VerifyReport::default() };
+    let mut verifying = DatabaseCheck { conn, progress, rows_checked: 0, verified: VerifyReport::default() };
     verifying.structure()?;
     // Where the structure is broken, no query can be believed.
-    if verifying.found.problems.is_empty() {
+    if verifying.verified.problems.is_empty() {
         verifying.entries()?;
         verifying.forks()?;
         verifying.contents()?;
         verifying.unreferenced()?;
         verifying.revisions(known)?;
     }
-    (verifying.progress)(verifying.done);
-    Ok(verifying.found)
+    (verifying.progress)(verifying.rows_checked);
+    Ok(verifying.verified)
 }
 
 impl DatabaseCheck<'_> {
     fn add_problem(&mut self, what: String) {
-        match self.found.problems.len() {
-            MAX_PROBLEMS => self.found.problems.push("there is more that is not told here".into()),
-            told if told < MAX_PROBLEMS => self.found.problems.push(what),
+        match self.verified.problems.len() {
+            MAX_PROBLEMS => self.verified.problems.push("there is more that is not told here".into()),
+            told if told < MAX_PROBLEMS => self.verified.problems.push(what),
             _ => {}
         }
     }
 
     fn advance(&mut self) {
-        self.done += 1;
-        if self.done.is_multiple_of(ROWS_PER_PROGRESS) {
-            (self.progress)(self.done);
+        self.rows_checked += 1;
+        if self.rows_checked.is_multiple_of(ROWS_PER_PROGRESS) {
+            (self.progress)(self.rows_checked);
         }
     }
 
     /// All versions that were acknowledged are there, as far as the file beside the database knows.
     fn revisions(&mut self, known: Option<AcknowledgedRevisions>) -> Result<()> {
-        let Some(AcknowledgedRevisions { version, lost: (mut first, mut last) }) = known else {
+        let Some(AcknowledgedRevisions { revision: version, lost: (mut first, mut last) }) = known else {
             return Ok(());
         };
         let newest = newest_revision(self.conn)?;
@@ -176,7 +176,7 @@ impl DatabaseCheck<'_> {
             [],
             |row| row.get(0),
         )?;
-        self.found.entries = count.cast_unsigned();
+        self.verified.entries = count.cast_unsigned();
         for (query, wrong) in RULES {
             let mut statement = self.conn.prepare(query)?;
             let mut rows = statement.query([])?;
@@ -196,7 +196,7 @@ impl DatabaseCheck<'_> {
         while let Some(row) = rows.next()? {
             let (id, root) = (row.get(0)?, row.get(1)?);
             let volume =
-                Volume { id, root, dirs: Arc::default(), below: layers::load_layers(self.conn, id)? };
+                Volume { id, root, dirs: Arc::default(), base_layers: layers::load_layers(self.conn, id)? };
             for node in misplaced_in_fork(&VolumeTree::new(self.conn, &volume, None))? {
                 self.add_problem(format!("node {node} is out of place in a fork"));
             }
@@ -228,7 +228,7 @@ impl DatabaseCheck<'_> {
             } else if hash.map(hash_key) != Some(stored_key) {
                 self.add_problem(format!("content {id} can't be found by its hash"));
             }
-            self.found.contents += 1;
+            self.verified.contents += 1;
             self.advance();
         }
         Ok(())
@@ -271,7 +271,7 @@ impl DatabaseCheck<'_> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             if !referenced.contains(&row.get(0)?) {
-                self.found.unreferenced += row.get::<_, i64>(1)?.cast_unsigned();
+                self.verified.unreferenced += row.get::<_, i64>(1)?.cast_unsigned();
             }
         }
         Ok(())

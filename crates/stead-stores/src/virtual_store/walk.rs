@@ -55,7 +55,7 @@ impl VirtualStore {
             LoadedTree::load(snapshot, top, &bounds)
         })?;
         forest.visit(&mut |path, row| {
-            if walk.only.as_ref().is_some_and(|globs| !globs.matches_bytes(path)) {
+            if walk.include.as_ref().is_some_and(|globs| !globs.matches_bytes(path)) {
                 return ControlFlow::Continue(());
             }
             visit(WalkEntry { path: StorePath::from_checked(path), attr: row.attr() })
@@ -72,7 +72,7 @@ impl LoadedTree {
     ) -> Result<Self> {
         let mut skipped = HashSet::new();
         for path in bounds.skip {
-            let place = NodePath { from: NodeId(top.cast_unsigned()), path: path.clone() };
+            let place = NodePath { base: NodeId(top.cast_unsigned()), path: path.clone() };
             // What isn't there needs no skipping.
             if let Ok(row) = snapshot.find(&place) {
                 skipped.insert(row.node);

@@ -9,7 +9,7 @@ use stead_core::{Store, StoreError};
 use crate::{apply, database, fork, names, place, read, remove, rename, sound, write, writing};
 
 fn scratch(path: &str, bytes: &str) -> Step {
-    writing(path, bytes, DisplacedContent::Scratch)
+    writing(path, bytes, DisplacedContent::Discard)
 }
 
 fn removing_scratch(path: &str) -> Step {
@@ -17,9 +17,9 @@ fn removing_scratch(path: &str) -> Step {
         at: place(path),
         subtree: Subtree::Any,
         expect: Precondition::Any,
-        missing: IfMissing::Fails,
-        spare: None,
-        keep: DisplacedContent::Scratch,
+        if_missing: IfMissing::Fail,
+        protected: None,
+        displaced: DisplacedContent::Discard,
     }
 }
 
@@ -57,20 +57,20 @@ fn the_deeds_of_a_fork_are_what_differs_from_its_base() {
     let node = base.stat(&place("d/f")).unwrap().node;
     let fork = fork(&base, "one");
     let made = fork.latest_revision().unwrap();
-    assert!(fork.revisions(&RevisionQuery::all()).unwrap().deeds.is_empty());
+    assert!(fork.revisions(&RevisionQuery::all()).unwrap().revisions.is_empty());
     write(&base, "d/f", "of the base");
     rename(&fork, "d/f", "e/f");
     remove(&fork, "d/gone");
     let found = fork.revisions(&RevisionQuery::all()).unwrap();
-    assert_eq!(found.deeds.len(), 2);
-    assert!(found.deeds.iter().all(|deed| deed.version > made));
+    assert_eq!(found.revisions.len(), 2);
+    assert!(found.revisions.iter().all(|deed| deed.number > made));
     let moved: Vec<&NodeChange> =
-        found.deeds.iter().flat_map(|deed| &deed.lines).filter(|line| line.node == node).collect();
+        found.revisions.iter().flat_map(|deed| &deed.changes).filter(|line| line.node == node).collect();
     let path = |state: &Option<stead_core::store::NodeState>| state.as_ref().unwrap().path.to_string();
     assert_eq!((path(&moved[0].before), path(&moved[0].after)), ("d/f".into(), "e/f".into()));
     // What is gone is found by the name that it had.
     let of_gone = RevisionQuery { at: Some(place("d/gone")), ..RevisionQuery::all() };
-    assert_eq!(fork.revisions(&of_gone).unwrap().deeds.len(), 1);
+    assert_eq!(fork.revisions(&of_gone).unwrap().revisions.len(), 1);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn what_hides_a_directory_of_the_base_hides_it_from_a_search_by_name_too() {
     for top in [&fork, &self::fork(&fork, "again")] {
         let mut found = Vec::new();
         let only = Some(PathGlobs::new(["**/*.md"], Anchor::Start).unwrap());
-        top.walk(&NodePath::root(), &WalkOptions { only, ..WalkOptions::default() }, &mut |entry| {
+        top.walk(&NodePath::root(), &WalkOptions { include: only, ..WalkOptions::default() }, &mut |entry| {
             found.push(entry.path.to_string());
             ControlFlow::Continue(())
         })

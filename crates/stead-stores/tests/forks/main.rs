@@ -42,17 +42,17 @@ fn change(steps: Vec<Step>) -> Change {
 
 #[track_caller]
 fn apply(store: &dyn Store, step: Step) -> RevisionNumber {
-    store.apply(change(vec![step])).unwrap().version.unwrap()
+    store.apply(change(vec![step])).unwrap().revision.unwrap()
 }
 
 fn writing(path: &str, bytes: &str, keep: DisplacedContent) -> Step {
     let content = Content::Bytes(bytes.as_bytes().to_vec());
-    Step::Write { at: place(path), content, put: PutOptions { keep, ..PutOptions::default() } }
+    Step::Write { at: place(path), content, options: PutOptions { displaced: keep, ..PutOptions::default() } }
 }
 
 #[track_caller]
 fn write(store: &dyn Store, path: &str, bytes: &str) -> RevisionNumber {
-    apply(store, writing(path, bytes, DisplacedContent::History))
+    apply(store, writing(path, bytes, DisplacedContent::Keep))
 }
 
 #[track_caller]
@@ -61,9 +61,9 @@ fn remove(store: &dyn Store, path: &str) -> RevisionNumber {
         at: place(path),
         subtree: Subtree::Any,
         expect: Precondition::Any,
-        missing: IfMissing::Fails,
-        spare: None,
-        keep: DisplacedContent::History,
+        if_missing: IfMissing::Fail,
+        protected: None,
+        displaced: DisplacedContent::Keep,
     };
     apply(store, step)
 }
@@ -73,10 +73,10 @@ fn rename(store: &dyn Store, from: &str, to: &str) -> RevisionNumber {
     let step = Step::Rename {
         from: place(from),
         to: place(to),
-        replace: Replace::Over,
+        replace: Replace::Overwrite,
         parents: Parents::Create,
         expect: Precondition::Any,
-        spare: [None, None],
+        protected: [None, None],
     };
     apply(store, step)
 }

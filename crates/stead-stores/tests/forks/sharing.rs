@@ -14,15 +14,15 @@ fn noted(owner: &str, name: &str) -> Fork {
     Fork {
         owner: owner.into(),
         name: name.parse().unwrap(),
-        maker: "coder".into(),
-        of: VfsPath::parse("/notes").unwrap(),
+        created_by: "coder".into(),
+        base_prefix: VfsPath::parse("/notes").unwrap(),
         path: VfsPath::parse("/").unwrap(),
         protect: vec!["*.lock".into()],
         scratch: Vec::new(),
         quota: QuotaLimits { bytes: Some(10), files: None, file_bytes: Some(5) },
-        ask: ApprovalPolicy::Changes,
-        left_out: vec![VfsPath::parse("/a/inner").unwrap()],
-        made: Timestamp(7),
+        approval_policy: ApprovalPolicy::Changes,
+        excluded: vec![VfsPath::parse("/a/inner").unwrap()],
+        created: Timestamp(7),
     }
 }
 
@@ -192,11 +192,8 @@ fn a_fork_that_is_gone_shows_nothing() {
             assert!(matches!(store.stat(&place(path)), Err(StoreError::NotFound)), "{path}");
         }
     }
-    let refused = gone.apply(crate::change(vec![crate::writing(
-        "f",
-        "2",
-        stead_core::store::DisplacedContent::History,
-    )]));
+    let refused =
+        gone.apply(crate::change(vec![crate::writing("f", "2", stead_core::store::DisplacedContent::Keep)]));
     assert!(matches!(refused, Err(StoreError::NotFound)));
     assert_eq!(read(&base, "f").unwrap(), "1");
     sound(&base);

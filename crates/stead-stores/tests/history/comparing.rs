@@ -29,9 +29,9 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     let newer = store.latest_revision().unwrap();
 
     let found = a.diff("/w", older, newer, DiffOptions::default()).unwrap();
-    let shown: Vec<_> = found.iter().map(|one| format!("{} {}", one.differs.as_str(), one.path)).collect();
+    let shown: Vec<_> = found.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect();
     assert_eq!(shown, ["removed /w/gone", "moved /w/moved", "added /w/new", "changed /w/text"]);
-    let text = |differs| found.iter().find(|one| one.differs == differs).unwrap().content.clone();
+    let text = |differs| found.iter().find(|one| one.difference == differs).unwrap().content.clone();
     assert_eq!(
         text(DifferenceKind::Changed),
         Some(ContentDiff::Text("@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n".into()))
@@ -40,7 +40,7 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     assert_eq!(text(DifferenceKind::Removed), Some(ContentDiff::Text("@@ -1 +0,0 @@\n-gone\n".into())));
 
     let back = a.diff("/w", newer, older, DiffOptions::default()).unwrap();
-    let shown: Vec<_> = back.iter().map(|one| format!("{} {}", one.differs.as_str(), one.path)).collect();
+    let shown: Vec<_> = back.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect();
     assert_eq!(shown, ["moved /w/dir", "added /w/gone", "removed /w/new", "changed /w/text"]);
     assert!(a.diff("/w", newer, newer, DiffOptions::default()).unwrap().is_empty());
 }

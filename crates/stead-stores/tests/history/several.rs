@@ -40,7 +40,7 @@ fn an_undo_that_fails_in_the_second_store_is_finished_by_the_next_one() {
         Arc::new(FaultyStore::new(Arc::clone(&two), Fault::Before(counted.calls() + 1)));
     let error = agent([("/one", &one), ("/two", &broken)]).undo(UndoTarget::Last(1), UndoOptions::default());
     let error = error.unwrap_err();
-    assert!(matches!(error, Error::Partly { .. }), "{error:?}");
+    assert!(matches!(error, Error::PartiallyApplied { .. }), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().starts_with("it is done in `/one`, but not in `/two`: "), "{error}");
     assert!(!a.exists("/one/f").unwrap());
@@ -82,7 +82,7 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     a.write("/one/two/g", "2\n").unwrap();
     let differing = |prefix: &str| -> Vec<String> {
         let found = a.diff(prefix, version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
-        found.iter().map(|one| format!("{} {}", one.differs.as_str(), one.path)).collect()
+        found.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect()
     };
     assert_eq!(differing("/"), ["changed /one/f", "added /one/two/g"]);
     assert_eq!(differing("/one"), ["changed /one/f", "added /one/two/g"]);

@@ -170,7 +170,7 @@ fn a_restore_is_cancelled_at_any_moment() {
         let restore = |vfs: &Vfs| {
             let version = vfs.log(&Default::default()).unwrap();
             let made = version.iter().filter(|entry| entry.changes[0].path.as_str().starts_with(prefix));
-            let filled = made.filter(|entry| entry.operation.tool == "fill").map(|entry| entry.version);
+            let filled = made.filter(|entry| entry.operation.tool == "fill").map(|entry| entry.revision);
             vfs.restore(prefix, filled.max().unwrap(), &RestoreOptions::default()).map(drop)
         };
         let times = cancelled_everywhere(change, restore);

@@ -48,7 +48,7 @@ fn the_last_operation_is_taken_back(store: &Subject) {
     let undone = undo(&a, UndoTarget::Last(1));
     assert_eq!(text(&a, "/w/f"), "one");
     assert_eq!(undone.changes.len(), 1);
-    assert_eq!(undone.changes[0].fate, RevertAction::Reverted);
+    assert_eq!(undone.changes[0].action, RevertAction::Reverted);
     assert_eq!(undone.undone[0].tool, "write");
 }
 
@@ -94,7 +94,7 @@ fn a_removed_tree_comes_back(store: &Subject) {
     assert!(!a.exists("/w/d").unwrap());
     let undone = undo(&a, UndoTarget::Last(1));
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
-    assert!(undone.changes.iter().all(|change| change.fate == RevertAction::Restored));
+    assert!(undone.changes.iter().all(|change| change.action == RevertAction::Restored));
     undo(&a, UndoTarget::Operation(undone.operation.unwrap()));
     assert!(!a.exists("/w/d").unwrap());
 }
@@ -118,7 +118,7 @@ fn different_lines_are_merged_and_the_same_line_is_a_conflict(store: &Subject) {
     b.edit("/w/f", "6", "six", Occurrences::One).unwrap();
     let undone = undo(&a, UndoTarget::Last(1));
     assert_eq!(text(&a, "/w/f"), "1\n2\n3\n4\n5\nsix\n7\n");
-    assert_eq!(undone.changes[0].fate, RevertAction::Merged);
+    assert_eq!(undone.changes[0].action, RevertAction::Merged);
 
     a.edit("/w/f", "4", "four", Occurrences::One).unwrap();
     b.edit("/w/f", "four", "vier", Occurrences::One).unwrap();
@@ -249,7 +249,7 @@ fn a_dry_run_changes_nothing(store: &Subject) {
     let dry = a.undo(UndoTarget::Last(2), UndoOptions { dry_run: true, ..UndoOptions::default() }).unwrap();
     assert_eq!(dry.undone.len(), 2);
     assert_eq!(dry.changes.len(), 1);
-    assert_eq!(dry.changes[0].fate, RevertAction::Removed);
+    assert_eq!(dry.changes[0].action, RevertAction::Removed);
     assert!(!dry.done);
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
 }
@@ -374,8 +374,8 @@ fn the_log_tells_who_did_what(store: &Subject) {
                 .changes
                 .iter()
                 .map(|change| match &change.from {
-                    Some(from) => format!("{} {from} -> {}", change.did.as_str(), change.path),
-                    None => format!("{} {}", change.did.as_str(), change.path),
+                    Some(from) => format!("{} {from} -> {}", change.action.as_str(), change.path),
+                    None => format!("{} {}", change.action.as_str(), change.path),
                 })
                 .collect();
             format!("{} {}: {}", entry.operation.identity.agent, entry.operation.tool, changes.join(", "))

@@ -32,7 +32,7 @@ struct How {
 fn open(temp: &Path, how: How) -> Arc<PhysicalStore> {
     let options = PhysicalOptions {
         durability: how.durability,
-        keep: how.keep.then(DisplacedRetention::default),
+        displaced_retention: how.keep.then(DisplacedRetention::default),
         ..PhysicalOptions::new(temp.join("state"))
     };
     Arc::new(PhysicalStore::open(temp.join("root"), options).unwrap())
@@ -162,7 +162,7 @@ impl Found<'_> {
         let deeds = |agent: &str| {
             let query =
                 RevisionQuery { after: self.set_up, agent: Some(agent.to_owned()), ..RevisionQuery::all() };
-            store.revisions(&query).unwrap().deeds.len()
+            store.revisions(&query).unwrap().revisions.len()
         };
         let by_the_dead = deeds("dies");
         assert!(same || by_the_dead == usize::from(is_whole), "{by_the_dead} deeds of the dead process");

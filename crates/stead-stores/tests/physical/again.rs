@@ -10,7 +10,7 @@ fn keeping(temp: &Path, root: &str, hold: &[&str]) -> Arc<PhysicalStore> {
     let mut options =
         PhysicalOptions { durability: Durability::Fast, ..PhysicalOptions::new(temp.join(".stead")) };
     with_ledger(temp, &mut options);
-    options.hold = hold.iter().map(|path| temp.join(path)).collect();
+    options.pinned = hold.iter().map(|path| temp.join(path)).collect();
     Arc::new(PhysicalStore::open(temp.join(root), options).unwrap())
 }
 
@@ -21,8 +21,8 @@ fn door(store: &Arc<PhysicalStore>) -> Vfs {
 }
 
 fn log(store: &PhysicalStore) -> Vec<String> {
-    let deeds = store.revisions(&RevisionQuery::all()).unwrap().deeds;
-    let lines = deeds.iter().flat_map(|deed| &deed.lines);
+    let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;
+    let lines = deeds.iter().flat_map(|deed| &deed.changes);
     lines.filter_map(|line| Some(line.after.as_ref().or(line.before.as_ref())?.path.to_string())).collect()
 }
 
@@ -57,8 +57,10 @@ fn a_directory_made_anew_keeps_its_history_and_nothing_of_others_is_taken_back()
     let store = keeping(temp.path(), "site", &["site"]);
     assert_eq!(log(&store), ["a", "a"]);
     // What was displaced before is still there.
-    let deeds = store.revisions(&RevisionQuery::all()).unwrap().deeds;
-    let Some(NodeState { content: Some(past), .. }) = &deeds[0].lines[0].before else { panic!("{deeds:?}") };
+    let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;
+    let Some(NodeState { content: Some(past), .. }) = &deeds[0].changes[0].before else {
+        panic!("{deeds:?}")
+    };
     assert_eq!(content(&*store, past), b"one");
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
     // The copy is another program's, and stays.

@@ -38,14 +38,14 @@ fn every_death(name: &str, steps: impl Fn(&PhysicalStore) -> Vec<Step>) {
 
 fn every_death_of(name: &str, keep: Option<DisplacedRetention>, steps: &dyn Fn(&PhysicalStore) -> Vec<Step>) {
     let (before, after) = {
-        let bench = Bench::with(|options| options.keep = keep);
+        let bench = Bench::with(|options| options.displaced_retention = keep);
         set_up(&bench);
         let before = tree(&bench.store);
         bench.store.apply(change(steps(&bench.store))).unwrap_or_else(|error| panic!("{name}: {error}"));
         (before, tree(&bench.store))
     };
     for death in 0.. {
-        let bench = Bench::with(|options| options.keep = keep);
+        let bench = Bench::with(|options| options.displaced_retention = keep);
         set_up(&bench);
         let told = history::told(&bench.store);
         let Bench { temp, root: _, store } = bench;
@@ -53,7 +53,7 @@ fn every_death_of(name: &str, keep: Option<DisplacedRetention>, steps: &dyn Fn(&
         let count = Arc::new(AtomicUsize::new(0));
         let counter = count.clone();
         let doomed = open(temp.path(), |options| {
-            options.keep = keep;
+            options.displaced_retention = keep;
             options.faults = Some(Arc::new(move |_| counter.fetch_add(1, Ordering::SeqCst) == death));
         });
         let steps = steps(&doomed);
@@ -64,7 +64,7 @@ fn every_death_of(name: &str, keep: Option<DisplacedRetention>, steps: &dyn Fn(&
             assert!(doomed.stat(&NodePath::root()).is_err(), "{name}: it answers after its death");
         }
         drop(doomed);
-        let store = open(temp.path(), |options| options.keep = keep);
+        let store = open(temp.path(), |options| options.displaced_retention = keep);
         let found = tree(&store);
         assert!(
             found == before || found == after,
@@ -109,7 +109,12 @@ fn single_steps_are_whole_or_not_at_all() {
     every_death("create deep", |_| vec![write_step("x/y/z/fresh", "new content")]);
     every_death("edit", |_| {
         let edit = Edit::new("old", "new", Occurrences::One).unwrap();
-        vec![Step::Edit { at: at("file"), edit, expect: Precondition::Any, keep: DisplacedContent::History }]
+        vec![Step::Edit {
+            at: at("file"),
+            edit,
+            expect: Precondition::Any,
+            displaced: DisplacedContent::Keep,
+        }]
     });
     every_death("append", |_| vec![append_step("log", b"one more\n")]);
     every_death("append much", |_| vec![append_step("log", &b"one more\n".repeat(500_000))]);
@@ -124,12 +129,12 @@ fn single_steps_are_whole_or_not_at_all() {
     every_death("remove empty", |_| vec![remove_step("empty", Subtree::EmptyDirectory)]);
     every_death("remove tree", |_| vec![remove_step("dir", Subtree::Directory)]);
     every_death("rename", |_| vec![rename_step("file", "renamed", Replace::Refuse)]);
-    every_death("rename over", |_| vec![rename_step("file", "script", Replace::Over)]);
-    every_death("rename over a directory", |_| vec![rename_step("dir", "empty", Replace::Over)]);
+    every_death("rename over", |_| vec![rename_step("file", "script", Replace::Overwrite)]);
+    every_death("rename over a directory", |_| vec![rename_step("dir", "empty", Replace::Overwrite)]);
     every_death("rename with parents", |_| vec![rename_step("dir", "p/q/dir", Replace::Refuse)]);
     every_death("exchange", |_| vec![rename_step("dir", "file", Replace::Exchange)]);
     every_death("copy file", |_| vec![copy_step("script", "copied", Replace::Refuse)]);
-    every_death("copy over", |_| vec![copy_step("script", "file", Replace::Over)]);
+    every_death("copy over", |_| vec![copy_step("script", "file", Replace::Overwrite)]);
     every_death("copy tree", |_| vec![copy_step("dir", "p/copy", Replace::Refuse)]);
     every_death("attributes", |_| {
         let modified = Some(Timestamp::from_secs(1_000));
@@ -146,7 +151,7 @@ fn writing_into_a_file_is_whole_or_not_at_all() {
         vec![Step::Write {
             at: at("big"),
             content,
-            put: PutOptions { mode: Some(0o600), ..PutOptions::default() },
+            options: PutOptions { mode: Some(0o600), ..PutOptions::default() },
         }]
     };
     every_death("patch", |store| {
@@ -173,8 +178,8 @@ fn several_steps_are_whole_or_not_at_all() {
             write_step("file", "new content"),
             write_step("n/e/w", "new"),
             append_step("log", b"one more\n"),
-            Step::Write { at: at("big"), content, put: PutOptions::default() },
-            rename_step("script", "file", Replace::Over),
+            Step::Write { at: at("big"), content, options: PutOptions::default() },
+            rename_step("script", "file", Replace::Overwrite),
             copy_step("dir", "copy", Replace::Refuse),
             remove_step("other", Subtree::Directory),
             rename_step("dir", "other", Replace::Refuse),
@@ -203,11 +208,11 @@ fn a_step_that_fails_takes_the_ones_before_it_back() {
         || remove_step("dir", Subtree::Directory),
         || remove_step("file", Subtree::File),
         || rename_step("dir", "gone/dir", Replace::Refuse),
-        || rename_step("file", "script", Replace::Over),
-        || rename_step("dir", "empty", Replace::Over),
+        || rename_step("file", "script", Replace::Overwrite),
+        || rename_step("dir", "empty", Replace::Overwrite),
         || rename_step("file", "dir", Replace::Exchange),
         || copy_step("dir", "copy", Replace::Refuse),
-        || copy_step("script", "file", Replace::Over),
+        || copy_step("script", "file", Replace::Overwrite),
         || Step::SetAttr { at: at("file"), mode: Some(0o600), modified: None },
     ];
     for (index, first) in firsts.iter().enumerate() {

@@ -25,11 +25,11 @@ pub(crate) fn told(store: &dyn Store) -> Vec<ToldDeed> {
     };
     let lines = |deed: &Revision| {
         let mut lines: Vec<_> =
-            deed.lines.iter().map(|line| (said(&line.before), said(&line.after))).collect();
+            deed.changes.iter().map(|line| (said(&line.before), said(&line.after))).collect();
         lines.sort();
         lines
     };
-    found.deeds.iter().map(lines).collect()
+    found.revisions.iter().map(lines).collect()
 }
 
 /// The same deeds, without what files held.
@@ -65,8 +65,9 @@ pub(crate) fn led_back(store: &dyn Store) -> Tree {
         let parent = store.stat(&NodePath::from_root(StorePath::from_checked(parent))).unwrap().node;
         nodes.insert(entry.attr.node, (parent, name.to_vec(), now[&entry.path.to_string()].clone()));
     }
-    let last = store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().deeds.remove(0);
-    for line in &last.lines {
+    let last =
+        store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().revisions.remove(0);
+    for line in &last.changes {
         match &line.before {
             None => drop(nodes.remove(&line.node)),
             Some(before) => {
@@ -92,7 +93,13 @@ pub(crate) fn led_back(store: &dyn Store) -> Tree {
 }
 
 fn lines(store: &dyn Store) -> Vec<NodeChange> {
-    store.revisions(&RevisionQuery::all()).unwrap().deeds.into_iter().flat_map(|deed| deed.lines).collect()
+    store
+        .revisions(&RevisionQuery::all())
+        .unwrap()
+        .revisions
+        .into_iter()
+        .flat_map(|deed| deed.changes)
+        .collect()
 }
 
 fn text(store: &dyn Store, state: &Option<NodeState>) -> Option<String> {
@@ -126,7 +133,7 @@ fn damaged_content_that_was_kept_is_not_given_out() {
     let past = past(&lines(&bench.store).remove(0).before);
     let read = bench.store.open_content(&past).unwrap().read_at(0, &mut [0; 3]);
     assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
-    let back = Step::Write { at: at("a"), content: Content::Past(past), put: PutOptions::default() };
+    let back = Step::Write { at: at("a"), content: Content::Stored(past), options: PutOptions::default() };
     assert!(matches!(apply(&bench.store, back), Err(StoreError::Corrupt(_))));
     assert_eq!(super::read(&bench.store, "a"), "two");
 }
@@ -151,16 +158,16 @@ fn what_another_program_changed_in_between_is_unknown_and_its_content_is_kept() 
     assert_eq!(lines(&bench.store)[0].after.as_ref().unwrap().content, None);
     std::fs::rename(bench.host("a"), bench.host("moved")).unwrap();
     let found = bench.store.revisions(&RevisionQuery::all()).unwrap();
-    let line = &found.deeds[0].lines[0];
+    let line = &found.revisions[0].changes[0];
     assert_eq!(line.after.as_ref().unwrap().content, None);
-    assert!(!found.now.contains_key(&line.node));
+    assert!(!found.current.contains_key(&line.node));
     assert_eq!(text(&bench.store, &line.before).as_deref(), Some("theirs"));
     assert_eq!(bench.store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
 }
 
 #[test]
 fn a_file_that_is_too_large_is_not_kept_and_its_deed_says_so() {
-    let bench = Bench::keeping(|options| options.keep.as_mut().unwrap().file_bytes = 10);
+    let bench = Bench::keeping(|options| options.displaced_retention.as_mut().unwrap().file_bytes = 10);
     write(&bench.store, "large", "more than ten bytes");
     write(&bench.store, "large", "small");
     write(&bench.store, "large", "more than ten bytes again");
@@ -173,25 +180,25 @@ fn a_file_that_is_too_large_is_not_kept_and_its_deed_says_so() {
     write(&bench.store, "tree/small", "small");
     write(&bench.store, "tree/in/large", "more than ten bytes");
     apply(&bench.store, remove_step("tree", Subtree::Directory)).unwrap();
-    let found = bench.store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().deeds;
-    assert_eq!(found[0].lines.len(), 4);
+    let found = bench.store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().revisions;
+    assert_eq!(found[0].changes.len(), 4);
     let line = |name: &str| {
         let is = |line: &&NodeChange| line.before.as_ref().unwrap().name == name.as_bytes();
-        found[0].lines.iter().find(is).unwrap().before.clone()
+        found[0].changes.iter().find(is).unwrap().before.clone()
     };
     assert_eq!(text(&bench.store, &line("small")).as_deref(), Some("small"));
     let large = line("large").unwrap();
     assert_eq!((large.content, large.size), (None, 19));
     assert_eq!(
         large.parent,
-        found[0].lines.iter().find(|l| l.before.as_ref().unwrap().name == b"in").unwrap().node
+        found[0].changes.iter().find(|l| l.before.as_ref().unwrap().name == b"in").unwrap().node
     );
     assert_eq!(bench.store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
 }
 
 #[test]
 fn what_is_too_old_or_too_much_is_let_go_and_stays_told() {
-    let bench = Bench::keeping(|options| options.keep.as_mut().unwrap().bytes = 8 * 4_096 * 8);
+    let bench = Bench::keeping(|options| options.displaced_retention.as_mut().unwrap().bytes = 8 * 4_096 * 8);
     let now = SystemClock.now();
     let at_time = |seconds_ago: i64, content: &str| {
         let mut change = change(vec![write_step("a", content)]);
@@ -228,8 +235,8 @@ fn what_is_too_old_or_too_much_is_let_go_and_stays_told() {
 fn scratch_is_not_kept() {
     let bench = Bench::keeping(|_| ());
     let scratch = |content: &str| {
-        let put = PutOptions { keep: DisplacedContent::Scratch, ..PutOptions::default() };
-        Step::Write { at: at("a"), content: Content::Bytes(content.into()), put }
+        let put = PutOptions { displaced: DisplacedContent::Discard, ..PutOptions::default() };
+        Step::Write { at: at("a"), content: Content::Bytes(content.into()), options: put }
     };
     apply(&bench.store, scratch("one")).unwrap();
     apply(&bench.store, scratch("two")).unwrap();
@@ -295,7 +302,7 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
         let path = path.clone();
         let opened = std::sync::OnceLock::new();
         options.ledger = stead_stores::LedgerSource::new(move |need| {
-            if need == stead_stores::LedgerOpenMode::IfThere && opened.get().is_none() && !path.exists() {
+            if need == stead_stores::LedgerOpenMode::IfExists && opened.get().is_none() && !path.exists() {
                 return Ok(None);
             }
             let open = || Database::open(&path, DatabaseOptions::default()).unwrap();
@@ -356,12 +363,12 @@ fn a_large_file_is_put_back_without_being_read_into_memory() {
     let mut draft = bench.store.draft(DraftBase::File(&at("a"))).unwrap();
     draft.write_at(1_000_000, b"patched").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    apply(&bench.store, Step::Write { at: at("a"), content, put: PutOptions::default() }).unwrap();
+    apply(&bench.store, Step::Write { at: at("a"), content, options: PutOptions::default() }).unwrap();
     let inode = std::fs::metadata(bench.host("a")).unwrap().ino();
     let before = lines(&bench.store)[0].before.clone().unwrap().content.unwrap();
     apply(
         &bench.store,
-        Step::Write { at: at("a"), content: Content::Past(before.clone()), put: PutOptions::default() },
+        Step::Write { at: at("a"), content: Content::Stored(before.clone()), options: PutOptions::default() },
     )
     .unwrap();
     assert!(read(&bench.store, "a") == large);
@@ -369,7 +376,8 @@ fn a_large_file_is_put_back_without_being_read_into_memory() {
     write(&bench.store, "a", "x");
     assert!(past_bytes(&bench.store, &before) == large.as_bytes(), "and what was told of stays readable");
     let elsewhere = Bench::keeping(|_| ());
-    let foreign = Step::Write { at: at("a"), content: Content::Past(before), put: PutOptions::default() };
+    let foreign =
+        Step::Write { at: at("a"), content: Content::Stored(before), options: PutOptions::default() };
     assert!(apply(&elsewhere.store, foreign).is_err());
 }
 
@@ -387,7 +395,7 @@ fn a_crowd_is_counted_and_told_without_a_gap() {
                         1 => drop(apply(store, append_step("log", b"line\n")).unwrap()),
                         2 => drop(write(store, &format!("own/{writer}"), "x")),
                         _ => drop(
-                            apply(store, rename_step(&format!("own/{writer}"), "shared", Replace::Over))
+                            apply(store, rename_step(&format!("own/{writer}"), "shared", Replace::Overwrite))
                                 .unwrap(),
                         ),
                     }

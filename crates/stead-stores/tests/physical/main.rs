@@ -126,11 +126,11 @@ pub fn apply(store: &dyn Store, step: Step) -> StoreResult<StepOutcome> {
 }
 
 pub fn write_step(path: &str, content: &str) -> Step {
-    Step::Write { at: at(path), content: Content::Bytes(content.into()), put: PutOptions::default() }
+    Step::Write { at: at(path), content: Content::Bytes(content.into()), options: PutOptions::default() }
 }
 
 pub fn append_step(path: &str, content: &[u8]) -> Step {
-    Step::Append { at: at(path), content: Content::Bytes(content.into()), put: PutOptions::default() }
+    Step::Append { at: at(path), content: Content::Bytes(content.into()), options: PutOptions::default() }
 }
 
 pub fn remove_step(path: &str, subtree: Subtree) -> Step {
@@ -138,9 +138,9 @@ pub fn remove_step(path: &str, subtree: Subtree) -> Step {
         at: at(path),
         subtree,
         expect: Precondition::Any,
-        missing: IfMissing::Fails,
-        spare: None,
-        keep: DisplacedContent::History,
+        if_missing: IfMissing::Fail,
+        protected: None,
+        displaced: DisplacedContent::Keep,
     }
 }
 
@@ -151,7 +151,7 @@ pub fn rename_step(from: &str, to: &str, replace: Replace) -> Step {
         replace,
         parents: Parents::Create,
         expect: Precondition::Any,
-        spare: [None, None],
+        protected: [None, None],
     }
 }
 
@@ -161,8 +161,8 @@ pub fn copy_step(from: &str, to: &str, replace: Replace) -> Step {
         to: at(to),
         replace,
         parents: Parents::Create,
-        spare: None,
-        keep: DisplacedContent::History,
+        protected: None,
+        displaced: DisplacedContent::Keep,
     }
 }
 

@@ -47,8 +47,8 @@ fn what_this_user_may_not_read_stays_unread() {
     // Nor is it read as what was there before.
     door.write("/w/f", "public").unwrap();
     door.set_attributes("/w/f", Some(0o644), None).unwrap();
-    let deeds = store.revisions(&RevisionQuery::all()).unwrap().deeds;
-    let before = deeds.last().unwrap().lines[0].before.as_ref().unwrap().content.as_ref().unwrap();
+    let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;
+    let before = deeds.last().unwrap().changes[0].before.as_ref().unwrap().content.as_ref().unwrap();
     assert!(matches!(store.open_content(before).map(drop), Err(StoreError::HostDenied)));
     door.undo(UndoTarget::Last(2), UndoOptions::default()).unwrap();
     denied(door.read("/w/f").map(drop));
@@ -87,7 +87,7 @@ fn a_write_takes_the_right_to_run_as_another_away() {
             let mut draft = bench.store.draft(DraftBase::File(&NodePath::of_node(node))).unwrap();
             draft.write_at(1, b"x").unwrap();
             let content = Content::Sealed(draft.seal().unwrap());
-            let step = Step::Write { at: NodePath::of_node(node), content, put: PutOptions::default() };
+            let step = Step::Write { at: NodePath::of_node(node), content, options: PutOptions::default() };
             apply(&bench.store, step).unwrap();
         }),
     ];

@@ -34,7 +34,7 @@ fn every_change() -> Vec<Change> {
         write_step("file", "new"),
         write_step("fresh/file", "new"),
         append_step("file", b"new"),
-        Step::Edit { at: at("file"), edit, expect: Precondition::Any, keep: DisplacedContent::History },
+        Step::Edit { at: at("file"), edit, expect: Precondition::Any, displaced: DisplacedContent::Keep },
         Step::Mkdir { at: at("made"), parents: Parents::Create, mode: None },
         Step::SetAttr { at: at("file"), mode: Some(0o600), modified: None },
         remove_step("file", Subtree::File),
@@ -55,7 +55,7 @@ fn whole_tree_changes() -> Vec<Change> {
 
 fn refused_while(names: impl Iterator<Item = String>, changes: Vec<Change>) {
     let bench = Bench::with(|options| {
-        (options.patience, options.durability) = (PATIENCE, Durability::Full);
+        (options.wait_timeout, options.durability) = (PATIENCE, Durability::Full);
     });
     write(&bench.store, "file", "old");
     write(&bench.store, "dir/file", "old");
@@ -96,7 +96,7 @@ fn nor_is_the_whole_tree() {
 
 #[test]
 fn threads_that_wait_for_one_name_wait_at_the_same_time() {
-    let bench = Bench::with(|options| options.patience = PATIENCE);
+    let bench = Bench::with(|options| options.wait_timeout = PATIENCE);
     write(&bench.store, "file", "old");
     let _locks = held(&bench, (0..64).map(|stripe| format!("{stripe:02}")));
     let begin = Instant::now();

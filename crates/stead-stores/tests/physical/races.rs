@@ -75,7 +75,7 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
                                     at: at("swap/file"),
                                     edit,
                                     expect,
-                                    keep: DisplacedContent::History,
+                                    displaced: DisplacedContent::Keep,
                                 };
                                 drop(apply(store, step));
                             }
@@ -124,7 +124,7 @@ fn appends_and_edits_from_many_threads_and_stores_are_all_there(confinement: Con
                     at: at("lines"),
                     edit,
                     expect: Precondition::Any,
-                    keep: DisplacedContent::History,
+                    displaced: DisplacedContent::Keep,
                 };
                 apply(store, step).unwrap();
             });
@@ -155,7 +155,7 @@ fn what_was_done_together_is_answered_as_if_one_had_followed_the_other(confineme
                         at: at("edited"),
                         edit: Edit::new(old, line(round + 1), Occurrences::One).unwrap(),
                         expect: Precondition::Any,
-                        keep: DisplacedContent::History,
+                        displaced: DisplacedContent::Keep,
                     };
                     for step in [edit(line(round)), append_step("appended", line(round).as_bytes())] {
                         let outcome = apply(store, step).unwrap();
@@ -199,7 +199,7 @@ fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins(confinement: Co
                     assert!(bytes.len() == 100_000 && bytes.iter().all(|&byte| byte == bytes[0]), "torn");
                     let put = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
                     let content = Content::Bytes(letter.into_bytes());
-                    let step = Step::Write { at: at(&format!("new/{round}/file")), content, put };
+                    let step = Step::Write { at: at(&format!("new/{round}/file")), content, options: put };
                     match apply(store, step) {
                         Ok(_) => drop(winners.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => assert!(matches!(error, StoreError::AlreadyExists), "{error}"),
@@ -300,7 +300,7 @@ fn what_a_program_of_the_host_appends_stays_beside_a_stores_appends(confinement:
                     draft.write_at(draft.size(), format!("mount {line}\n").as_bytes()).unwrap();
                     let content = Content::Sealed(draft.seal().unwrap());
                     let put = PutOptions { expect: Precondition::Tag(base), ..PutOptions::default() };
-                    match apply(&bench.store, Step::Write { at: at("log"), content, put }) {
+                    match apply(&bench.store, Step::Write { at: at("log"), content, options: put }) {
                         Ok(_) => break,
                         Err(StoreError::Conflict) => {}
                         Err(error) => panic!("{error}"),

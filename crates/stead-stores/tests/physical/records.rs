@@ -38,10 +38,10 @@ fn recorded(path: &str, steps: Vec<Step>) -> Change {
         outcome: AuditOutcome::Ok,
         dry_run: false,
         bytes: Some(3),
-        files: None,
-        took: Duration::ZERO,
+        file_count: None,
+        duration: Duration::ZERO,
         operation: Some(change.operation.id),
-        version: None,
+        revision: None,
     };
     change.records = vec![CompanionRecord::Audit { record: Box::new(record), began: Instant::now() }];
     change

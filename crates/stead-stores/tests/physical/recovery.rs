@@ -24,7 +24,7 @@ fn dies_while_it_writes(temp: &Path) {
     draft.write_at(4, b"TWO").unwrap();
     draft.write_at(8, b"THREE").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    apply(&store, Step::Write { at: at("log"), content, put: PutOptions::default() }).unwrap_err();
+    apply(&store, Step::Write { at: at("log"), content, options: PutOptions::default() }).unwrap_err();
 }
 
 fn add_as_the_host(path: &Path, line: &str) {
@@ -72,7 +72,7 @@ fn what_was_acknowledged_is_not_taken_for_a_torn_write_later() {
     drop(store);
     let store = open(temp.path(), |_| ());
     assert_eq!(read(&store, "log"), "one\ntw");
-    assert_eq!(store.revisions(&stead_core::store::RevisionQuery::all()).unwrap().deeds.len(), 2);
+    assert_eq!(store.revisions(&stead_core::store::RevisionQuery::all()).unwrap().revisions.len(), 2);
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
 

@@ -12,7 +12,7 @@ use super::*;
 /// A move over a file, and then the mode of the file that was there: what a tool's move does.
 fn move_over() -> Vec<Step> {
     let mode = Step::SetAttr { at: at("target"), mode: Some(0o755), modified: None };
-    vec![rename_step("source", "target", Replace::Over), mode]
+    vec![rename_step("source", "target", Replace::Overwrite), mode]
 }
 
 /// What a program of the host reads under the name before each action of a change.

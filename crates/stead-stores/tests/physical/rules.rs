@@ -90,7 +90,7 @@ fn special_files_are_listed_and_refused_and_never_hang(confinement: Confinement)
     refused(apply(&bench.store, write_step("pipe", "x")).map(|_| ()));
     refused(apply(&bench.store, append_step("pipe", b"x")).map(|_| ()));
     let edit = Edit::new("a", "b", Occurrences::One).unwrap();
-    let edit = Step::Edit { at: there, edit, expect: Precondition::Any, keep: DisplacedContent::History };
+    let edit = Step::Edit { at: there, edit, expect: Precondition::Any, displaced: DisplacedContent::Keep };
     refused(apply(&bench.store, edit).map(|_| ()));
     refused(apply(&bench.store, copy_step("pipe", "copy", Replace::Refuse)).map(|_| ()));
     let grep = Grep::new(&GrepQuery::new("x"), None, PathGlobs::none()).unwrap();
@@ -109,7 +109,7 @@ fn overwriting_keeps_the_mode_and_nothing_becomes_privileged() {
     let edit = Edit::new("2", "two", Occurrences::One).unwrap();
     apply(
         &bench.store,
-        Step::Edit { at: at("script"), edit, expect: Precondition::Any, keep: DisplacedContent::History },
+        Step::Edit { at: at("script"), edit, expect: Precondition::Any, displaced: DisplacedContent::Keep },
     )
     .unwrap();
     assert_eq!(std::fs::metadata(bench.host("script")).unwrap().permissions().mode() & 0o7777, 0o751);
@@ -151,13 +151,14 @@ fn every_write_gives_another_tag_and_stat_agrees() {
         let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
         draft.write_at(0, if round % 2 == 0 { b"C" } else { b"D" }).unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
-        let attr = apply(&bench.store, Step::Write { at: at("file"), content, put: PutOptions::default() })
-            .unwrap()
-            .attr;
+        let attr =
+            apply(&bench.store, Step::Write { at: at("file"), content, options: PutOptions::default() })
+                .unwrap()
+                .attr;
         assert!(tags.insert(attr.unwrap().tag), "patch {round} has a tag that was there before");
     }
     let put = PutOptions { expect, ..PutOptions::default() };
-    let stale = Step::Write { at: at("file"), content: Content::Bytes(b"x".to_vec()), put };
+    let stale = Step::Write { at: at("file"), content: Content::Bytes(b"x".to_vec()), options: put };
     assert!(matches!(apply(&bench.store, stale), Err(StoreError::Conflict)));
 }
 
@@ -218,7 +219,7 @@ fn state_is_out_of_reach_wherever_it_lies() {
         assert!(matches!(store.read(&at(hidden), 100), Err(StoreError::NotFound)), "{hidden}");
         assert!(matches!(apply(&store, write_step(hidden, "x")), Err(StoreError::Name(_))), "{hidden}");
         assert!(matches!(
-            apply(&store, rename_step("sub/plain", hidden, Replace::Over)),
+            apply(&store, rename_step("sub/plain", hidden, Replace::Overwrite)),
             Err(StoreError::Name(_))
         ));
         assert!(
@@ -227,7 +228,7 @@ fn state_is_out_of_reach_wherever_it_lies() {
         );
     }
     for holder in ["db", "sub", "inner"] {
-        let spared = |result| matches!(result, Err(StoreError::Spared { .. }));
+        let spared = |result| matches!(result, Err(StoreError::Protected { .. }));
         assert!(spared(apply(&store, remove_step(holder, Subtree::Directory))), "{holder}");
         // Whoever's state it is would not find it again.
         assert!(spared(apply(&store, rename_step(holder, "moved", Replace::Refuse))), "{holder}");
@@ -239,18 +240,18 @@ fn state_is_out_of_reach_wherever_it_lies() {
     std::fs::create_dir_all(root.join("other/stead")).unwrap();
     std::fs::write(root.join("other/stead/stead.toml"), "").unwrap();
     let moved = apply(&store, rename_step("other", "moved", Replace::Refuse));
-    assert!(matches!(moved, Err(StoreError::Spared { path }) if path == "stead/stead.toml"));
+    assert!(matches!(moved, Err(StoreError::Protected { path }) if path == "stead/stead.toml"));
     // A copy would lack what is another stead's; what is this one's own stays behind.
     for foreign in ["sub", "other"] {
         let copied = apply(&store, copy_step(foreign, "copied", Replace::Refuse));
-        assert!(matches!(copied, Err(StoreError::Spared { .. })), "{foreign}");
+        assert!(matches!(copied, Err(StoreError::Protected { .. })), "{foreign}");
         assert!(!root.join("copied").exists());
     }
     apply(&store, copy_step("db", "copied", Replace::Refuse)).unwrap();
     assert!(!root.join("copied/stead.db").exists() && root.join("copied/other").exists());
-    let walk = WalkOptions { whole: true, ..WalkOptions::default() };
+    let walk = WalkOptions { report_hidden: true, ..WalkOptions::default() };
     store.walk(&NodePath::root(), &walk, &mut |_| ControlFlow::Continue(())).unwrap();
-    let unread: Vec<_> = walk.unread.take().into_iter().map(|(path, _)| path.to_string()).collect();
+    let unread: Vec<_> = walk.unreadable.take().into_iter().map(|(path, _)| path.to_string()).collect();
     assert_eq!(unread, [".stead", "other/stead/stead.toml", "sub/.stead"]);
     let mut hits = Vec::new();
     let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
@@ -374,7 +375,7 @@ fn what_is_too_large_is_refused_before_memory_is_taken() {
     assert!(matches!(result, Err(StoreError::TooLarge { size: s, limit: l }) if (s, l) == (size, limit)));
     let edit = Edit::new("a", "b", Occurrences::One).unwrap();
     let edit =
-        Step::Edit { at: at("huge"), edit, expect: Precondition::Any, keep: DisplacedContent::History };
+        Step::Edit { at: at("huge"), edit, expect: Precondition::Any, displaced: DisplacedContent::Keep };
     assert!(matches!(apply(&bench.store, edit), Err(StoreError::TooLarge { .. })));
     let mut last = [1; 4];
     assert_eq!(bench.store.open(&at("huge")).unwrap().read_at((1 << 40) - 3, &mut last).unwrap(), 3);
@@ -410,7 +411,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     let mut other = std::fs::OpenOptions::new().append(true).open(bench.host("file")).unwrap();
     other.write_all(b"more").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    let written = Step::Write { at: NodePath::of_node(node), content, put: PutOptions::default() };
+    let written = Step::Write { at: NodePath::of_node(node), content, options: PutOptions::default() };
     assert_eq!(apply(&bench.store, written).unwrap().attr.unwrap().node, node);
     let bytes = std::fs::read(bench.host("file")).unwrap();
     assert_eq!(&bytes[3..9], b"34XY78");
@@ -420,7 +421,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     draft.set_size(3).unwrap();
     draft.set_size(5).unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    apply(&bench.store, Step::Write { at: at("copy"), content, put: PutOptions::default() }).unwrap();
+    apply(&bench.store, Step::Write { at: at("copy"), content, options: PutOptions::default() }).unwrap();
     assert_eq!(std::fs::read(bench.host("copy")).unwrap(), b"012\0\0");
     assert_eq!(std::fs::read(bench.host("file")).unwrap(), bytes);
     // Unless what it is a draft of is not there any more.
@@ -428,7 +429,8 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     draft.write_at(0, b"x").unwrap();
     other.write_all(b"!").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    let elsewhere = apply(&bench.store, Step::Write { at: at("copy"), content, put: PutOptions::default() });
+    let elsewhere =
+        apply(&bench.store, Step::Write { at: at("copy"), content, options: PutOptions::default() });
     assert!(matches!(elsewhere, Err(StoreError::Conflict)), "{elsewhere:?}");
 }
 
@@ -443,7 +445,7 @@ fn drafts_that_are_dropped_leave_nothing() {
     };
     write(&bench.store, "file", "x");
     let before = room();
-    let mut draft = bench.store.draft(DraftBase::Nothing).unwrap();
+    let mut draft = bench.store.draft(DraftBase::Empty).unwrap();
     draft.write_at(0, b"x").unwrap();
     assert_eq!(room(), before + 1);
     drop(draft);
@@ -467,9 +469,9 @@ fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confineme
     assert_eq!(bench.store.stat(&child).unwrap().node, file);
     symlink("file", bench.host("z/y/b/link")).unwrap();
     let hit =
-        link_hit(bench.store.read(&NodePath { from: dir, path: StorePath::from_checked("link/x") }, 10));
+        link_hit(bench.store.read(&NodePath { base: dir, path: StorePath::from_checked("link/x") }, 10));
     assert_eq!((hit.depth, &*hit.target), (1, &b"file"[..]));
-    let link = bench.store.stat(&NodePath { from: dir, path: StorePath::from_checked("link") }).unwrap().node;
+    let link = bench.store.stat(&NodePath { base: dir, path: StorePath::from_checked("link") }).unwrap().node;
     assert_eq!(link_hit(bench.store.read(&NodePath::of_node(link), 10)).depth, 0);
     assert_eq!(bench.store.read_link(&NodePath::of_node(link)).unwrap(), b"file");
     // Both are there at once, so the other one can't have its inode.
@@ -485,18 +487,18 @@ fn a_spared_name_keeps_its_directory_where_it_is() {
     let bench = Bench::new();
     write(&bench.store, "repo/.git/hooks/pre-commit", "x");
     let globs = Arc::new(PathGlobs::new([".git/hooks/**"], Anchor::AnyDirectory).unwrap());
-    let spare = ProtectedNames { globs, at: vec!["repo".into()], on: Side::From };
+    let spare = ProtectedNames { globs, roots: vec!["repo".into()], side: Side::From };
     let remove = Step::Remove {
         at: at("repo"),
         subtree: Subtree::Any,
         expect: Precondition::Any,
-        missing: stead_core::store::IfMissing::Fails,
-        spare: Some(spare.clone()),
-        keep: DisplacedContent::History,
+        if_missing: stead_core::store::IfMissing::Fail,
+        protected: Some(spare.clone()),
+        displaced: DisplacedContent::Keep,
     };
     let result = apply(&bench.store, remove);
     assert!(
-        matches!(&result, Err(StoreError::Spared { path }) if path == ".git/hooks/pre-commit"),
+        matches!(&result, Err(StoreError::Protected { path }) if path == ".git/hooks/pre-commit"),
         "{result:?}"
     );
     let rename = Step::Rename {
@@ -505,9 +507,9 @@ fn a_spared_name_keeps_its_directory_where_it_is() {
         replace: Replace::Refuse,
         parents: Parents::Create,
         expect: Precondition::Any,
-        spare: [None, Some(spare)],
+        protected: [None, Some(spare)],
     };
-    assert!(matches!(apply(&bench.store, rename), Err(StoreError::Spared { .. })));
+    assert!(matches!(apply(&bench.store, rename), Err(StoreError::Protected { .. })));
     assert_eq!(read(&bench.store, "repo/.git/hooks/pre-commit"), "x");
 }
 
@@ -533,12 +535,12 @@ fn refusals_are_the_ports(confinement: Confinement) {
     assert!(matches!(apply(store, rename_step("dir", "dir/in", Replace::Refuse)), Err(E::IntoItself)));
     assert!(matches!(apply(store, rename_step("dir/file", "dir", Replace::Exchange)), Err(E::IntoItself)));
     assert!(matches!(apply(store, rename_step("file", "dir", Replace::Refuse)), Err(E::AlreadyExists)));
-    assert!(matches!(apply(store, rename_step("file", "dir", Replace::Over)), Err(E::IsADirectory)));
-    assert!(matches!(apply(store, rename_step("dir", "file", Replace::Over)), Err(E::NotADirectory)));
+    assert!(matches!(apply(store, rename_step("file", "dir", Replace::Overwrite)), Err(E::IsADirectory)));
+    assert!(matches!(apply(store, rename_step("dir", "file", Replace::Overwrite)), Err(E::NotADirectory)));
     assert!(matches!(apply(store, rename_step("file", "nope", Replace::Exchange)), Err(E::NotFound)));
     assert!(apply(store, rename_step("file", "file", Replace::Refuse)).is_ok());
     assert!(matches!(apply(store, copy_step("file", "file", Replace::Refuse)), Err(E::AlreadyExists)));
-    assert!(matches!(apply(store, copy_step("file", "file", Replace::Over)), Err(E::Invalid(_))));
+    assert!(matches!(apply(store, copy_step("file", "file", Replace::Overwrite)), Err(E::Invalid(_))));
     assert!(matches!(apply(store, copy_step("dir", "dir/in", Replace::Refuse)), Err(E::IntoItself)));
     let root = Step::Rename {
         from: NodePath::root(),
@@ -546,7 +548,7 @@ fn refusals_are_the_ports(confinement: Confinement) {
         replace: Replace::Refuse,
         parents: Parents::Create,
         expect: Precondition::Any,
-        spare: [None, None],
+        protected: [None, None],
     };
     assert!(matches!(apply(store, root), Err(E::Invalid(_))));
     assert_eq!(tree(store).into_keys().collect::<Vec<_>>(), ["dir", "dir/file", "file"]);
@@ -579,15 +581,15 @@ fn a_directory_that_another_store_stands_on_stays_where_it_is() {
     std::fs::create_dir_all(root.join("a/held/sub")).unwrap();
     std::fs::create_dir(root.join("other")).unwrap();
     symlink("a/held", root.join("link")).unwrap();
-    let store = open(temp.path(), |options| options.hold = vec![root.join("a/held"), root.join("link")]);
+    let store = open(temp.path(), |options| options.pinned = vec![root.join("a/held"), root.join("link")]);
     write(&store, "a/held/sub/file", "x");
-    let spared = |step| matches!(apply(&store, step), Err(StoreError::Spared { .. }));
+    let spared = |step| matches!(apply(&store, step), Err(StoreError::Protected { .. }));
     for held in ["a", "a/held", "link"] {
         assert!(spared(remove_step(held, Subtree::Any)), "{held}");
         assert!(spared(rename_step(held, "moved", Replace::Refuse)), "{held}");
         assert!(spared(rename_step("other", held, Replace::Exchange)), "{held}");
     }
     apply(&store, remove_step("a/held/sub", Subtree::Directory)).unwrap();
-    assert!(spared(rename_step("other", "a/held", Replace::Over)));
+    assert!(spared(rename_step("other", "a/held", Replace::Overwrite)));
     assert!(spared(remove_step("a/held", Subtree::EmptyDirectory)));
 }

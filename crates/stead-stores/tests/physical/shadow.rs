@@ -109,8 +109,8 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     let before = held(&*site.store);
     let modified = std::fs::metadata(site.host("large")).unwrap().mtime_nsec();
     let first = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(first.version).unwrap()), before);
-    let stat = site.store.as_of(first.version).unwrap().stat(&at("large")).unwrap();
+    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
+    let stat = site.store.as_of(first.revision).unwrap().stat(&at("large")).unwrap();
     assert_eq!(i64::from(stat.modified.subsec_nanos()), modified);
 
     // Others, and we, turn everything upside down.
@@ -125,19 +125,19 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     write(&*site.store, "empty", "no more");
     let upheaval = held(&*site.store);
     let second = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(second.version).unwrap()), upheaval);
-    assert_eq!(held(&*site.store.as_of(first.version).unwrap()), before, "the first holds what it held");
+    assert_eq!(held(&*site.store.as_of(second.revision).unwrap()), upheaval);
+    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before, "the first holds what it held");
 
-    let done = site.restore(first.version, &[]);
+    let done = site.restore(first.revision, &[]);
     assert!(done.done && done.conflicts.is_empty(), "{done:?}");
     assert_eq!(held(&*site.store), before);
     assert_eq!(std::fs::metadata(site.host("large")).unwrap().mtime_nsec(), modified);
-    site.restore(second.version, &[]);
+    site.restore(second.revision, &[]);
     assert_eq!(held(&*site.store), upheaval);
     // It is a change like any other.
     site.door(&[]).undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert_eq!(held(&*site.store), before);
-    assert!(site.restore(first.version, &[]).changes.is_empty());
+    assert!(site.restore(first.revision, &[]).changes.is_empty());
     site.verified();
 }
 
@@ -150,17 +150,17 @@ fn a_snapshot_copies_only_what_has_changed_since_the_last_one() {
     let first = site.snapshot();
     let contents = site.database.verify(&mut |_| ()).unwrap().contents;
     assert_eq!(contents, 50, "what is the same is stored once");
-    assert_eq!(site.snapshot().version, first.version, "nothing was written");
+    assert_eq!(site.snapshot().revision, first.revision, "nothing was written");
     // Another time of change, another inode: it is looked at, and is what it was.
     let modified = std::fs::metadata(site.host("1/1")).unwrap().modified().unwrap();
     std::fs::copy(site.host("1/1"), site.host("aside")).unwrap();
     std::fs::rename(site.host("aside"), site.host("1/1")).unwrap();
     std::fs::File::options().write(true).open(site.host("1/1")).unwrap().set_modified(modified).unwrap();
-    let mut looked = site.store.as_of(site.snapshot().version).unwrap().stat(&at("1/1")).unwrap();
-    assert_eq!(looked.tag, site.store.as_of(first.version).unwrap().stat(&at("1/1")).unwrap().tag);
+    let mut looked = site.store.as_of(site.snapshot().revision).unwrap().stat(&at("1/1")).unwrap();
+    assert_eq!(looked.tag, site.store.as_of(first.revision).unwrap().stat(&at("1/1")).unwrap().tag);
     site.put("1/1", "something new");
-    looked = site.store.as_of(site.snapshot().version).unwrap().stat(&at("1/1")).unwrap();
-    assert_ne!(looked.tag, site.store.as_of(first.version).unwrap().stat(&at("1/1")).unwrap().tag);
+    looked = site.store.as_of(site.snapshot().revision).unwrap().stat(&at("1/1")).unwrap();
+    assert_ne!(looked.tag, site.store.as_of(first.revision).unwrap().stat(&at("1/1")).unwrap().tag);
     assert_eq!(site.database.verify(&mut |_| ()).unwrap().contents, contents + 1);
     site.verified();
 }
@@ -173,33 +173,33 @@ fn what_has_no_history_is_left_out_and_left_alone() {
     site.put("in/notes.log", "logged");
     let scratch = ["target/**", "*.log"];
     let made = site.snapshot_of(&[""], &scratch);
-    let past = held(&*site.store.as_of(made.version).unwrap());
+    let past = held(&*site.store.as_of(made.revision).unwrap());
     assert_eq!(past.keys().collect::<Vec<_>>(), ["a", "in", "target"]);
     site.put("a", "2");
     site.put("target/debug/x", "built again");
     site.put("target/release/y", "built");
     site.put("in/other.log", "logged");
-    let done = site.door(&scratch).restore("/", made.version, &RestoreOptions::default()).unwrap();
+    let done = site.door(&scratch).restore("/", made.revision, &RestoreOptions::default()).unwrap();
     assert_eq!(done.changes.len(), 1, "{done:?}");
     // Also for someone whose Workspace has none: the snapshot does not say that it was not there.
     site.put("a", "3");
-    assert_eq!(site.restore(made.version, &[]).changes.len(), 1);
+    assert_eq!(site.restore(made.revision, &[]).changes.len(), 1);
     assert_eq!(read(&*site.store, "target/debug/x"), "built again");
     assert!(site.host("target/release/y").exists() && site.host("in/other.log").exists());
     // Whoever wants them in has them in.
     let all = site.snapshot();
-    assert_eq!(read(&*site.store.as_of(all.version).unwrap(), "target/release/y"), "built");
-    assert_eq!(held(&*site.store.as_of(site.snapshot_of(&[""], &scratch).version).unwrap()).len(), 3);
+    assert_eq!(read(&*site.store.as_of(all.revision).unwrap(), "target/release/y"), "built");
+    assert_eq!(held(&*site.store.as_of(site.snapshot_of(&[""], &scratch).revision).unwrap()).len(), 3);
     site.verified();
 }
 
 #[test]
 fn of_a_file_that_is_too_large_only_its_size_is_held_and_everyone_says_so() {
-    let site = Site::with(|options| options.keep.as_mut().unwrap().file_bytes = 10);
+    let site = Site::with(|options| options.displaced_retention.as_mut().unwrap().file_bytes = 10);
     site.put("large", "more than ten bytes");
     site.put("small", "small");
     let made = site.snapshot();
-    let past = site.store.as_of(made.version).unwrap();
+    let past = site.store.as_of(made.revision).unwrap();
     assert_eq!(past.stat(&at("large")).unwrap().size, 19);
     let told = past.read(&at("large"), 100).unwrap_err();
     assert!(matches!(&told, StoreError::Expired(what) if what.contains("keep.file_bytes")), "{told}");
@@ -207,19 +207,19 @@ fn of_a_file_that_is_too_large_only_its_size_is_held_and_everyone_says_so() {
     site.verified();
 
     site.put("small", "other");
-    assert_eq!(site.restore(made.version, &[]).changes.len(), 1, "what has not changed is in nobody's way");
+    assert_eq!(site.restore(made.revision, &[]).changes.len(), 1, "what has not changed is in nobody's way");
     site.put("large", "another thing of ten bytes");
     site.put("small", "other");
-    let refused = site.restore(made.version, &[]);
+    let refused = site.restore(made.revision, &[]);
     assert!(!refused.done && refused.conflicts[0].why.contains("not kept"), "{refused:?}");
     assert_eq!(read(&*site.store, "small"), "other");
-    assert!(site.restore(made.version, &["/small"]).done);
+    assert!(site.restore(made.revision, &["/small"]).done);
     assert_eq!((read(&*site.store, "small"), read(&*site.store, "large").len()), ("small".into(), 26));
 
     // With a higher limit it is kept from the next snapshot on.
     let (store, database) = opened(site.temp.path(), |_| ());
     let made = snapshot(&store, &database, &[""], &[]);
-    assert_eq!(read(&*store.as_of(made.version).unwrap(), "large").len(), 26);
+    assert_eq!(read(&*store.as_of(made.revision).unwrap(), "large").len(), 26);
 }
 
 #[test]
@@ -231,22 +231,22 @@ fn a_snapshot_holds_the_part_that_it_was_made_of() {
     site.put("a/in/x", "2");
     site.put("b/y", "2");
     let part = site.snapshot_of(&["a/in"], &[]);
-    let past = site.store.as_of(part.version).unwrap();
+    let past = site.store.as_of(part.revision).unwrap();
     assert_eq!(read(&*past, "a/in/x"), "2");
     for beside in ["", "a", "b", "b/y"] {
         assert!(matches!(past.stat(&at(beside)), Err(StoreError::Unsupported(_))), "{beside}");
     }
     site.put("a/in/x", "3");
-    assert!(site.restore(part.version, &["/a/in"]).done);
+    assert!(site.restore(part.revision, &["/a/in"]).done);
     assert_eq!((read(&*site.store, "a/in/x"), read(&*site.store, "b/y")), ("2".into(), "2".into()));
     // A file alone, one that is not there, and one whose directory has gone since.
     let file = site.snapshot_of(&["b/y", "nowhere/z"], &[]);
     std::fs::remove_dir_all(site.host("b")).unwrap();
     site.put("nowhere/z", "new");
-    assert!(site.restore(file.version, &["/b/y", "/nowhere/z"]).done);
+    assert!(site.restore(file.revision, &["/b/y", "/nowhere/z"]).done);
     assert_eq!(read(&*site.store, "b/y"), "2");
     assert!(!site.host("nowhere/z").exists());
-    assert!(site.restore(all.version, &[]).done);
+    assert!(site.restore(all.revision, &[]).done);
     assert_eq!((read(&*site.store, "a/in/x"), read(&*site.store, "b/y")), ("1".into(), "1".into()));
     site.verified();
 }
@@ -259,20 +259,20 @@ fn what_differs_is_told_whoever_made_it_so() {
     let one = site.snapshot();
     let diff = |from, to| {
         let found = site.door(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
-        found.iter().map(|one| format!("{} {}", one.differs.as_str(), one.path)).collect::<Vec<_>>()
+        found.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect::<Vec<_>>()
     };
-    assert_eq!(diff(one.version, RevisionNumber::NOW), [""; 0]);
+    assert_eq!(diff(one.revision, RevisionNumber::NOW), [""; 0]);
     site.put("a", "2\n");
     site.put("new", "x");
     std::fs::remove_file(site.host("gone")).unwrap();
     let changed = ["changed /a", "removed /gone", "added /new"];
-    assert_eq!(diff(one.version, RevisionNumber::NOW), changed);
+    assert_eq!(diff(one.revision, RevisionNumber::NOW), changed);
     let two = site.snapshot();
     site.put("a", "1\n");
-    assert_eq!(diff(one.version, two.version), changed);
-    assert_eq!(diff(two.version, one.version), ["changed /a", "added /gone", "removed /new"]);
-    assert_eq!(diff(two.version, RevisionNumber::NOW), ["changed /a"]);
-    assert_eq!(diff(one.version, RevisionNumber::NOW), ["removed /gone", "added /new"]);
+    assert_eq!(diff(one.revision, two.revision), changed);
+    assert_eq!(diff(two.revision, one.revision), ["changed /a", "added /gone", "removed /new"]);
+    assert_eq!(diff(two.revision, RevisionNumber::NOW), ["changed /a"]);
+    assert_eq!(diff(one.revision, RevisionNumber::NOW), ["removed /gone", "added /new"]);
 }
 
 #[test]
@@ -298,17 +298,17 @@ fn what_no_snapshot_needs_is_given_back() {
     site.put("dir/c", "third");
     let second = site.snapshot();
     assert_eq!(collect(2), 4, "both snapshots are there");
-    assert_eq!(held(&*site.store.as_of(first.version).unwrap()), before);
+    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
     site.database.forget_snapshot("tester", second.id).unwrap();
     // Something newer, or the version is the newest there is, and stays readable.
     write(&*site.store, "later", "x");
     assert_eq!(collect(2), 2, "what only the second one held is gone");
-    assert!(matches!(site.store.as_of(second.version), Err(StoreError::Unsupported(_))));
-    assert_eq!(held(&*site.store.as_of(first.version).unwrap()), before);
+    assert!(matches!(site.store.as_of(second.revision), Err(StoreError::Unsupported(_))));
+    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
     // The next one goes on from there.
     let third = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(third.version).unwrap()), held(&*site.store));
-    assert!(site.restore(first.version, &[]).done);
+    assert_eq!(held(&*site.store.as_of(third.revision).unwrap()), held(&*site.store));
+    assert!(site.restore(first.revision, &[]).done);
     assert_eq!(held(&*site.store), before);
     for snapshot in [first, third] {
         site.database.forget_snapshot("tester", snapshot.id).unwrap();
@@ -316,11 +316,11 @@ fn what_no_snapshot_needs_is_given_back() {
     write(&*site.store, "later", "x");
     assert_eq!(collect(4), 0);
     let last = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(last.version).unwrap()), held(&*site.store));
+    assert_eq!(held(&*site.store.as_of(last.revision).unwrap()), held(&*site.store));
     site.store.destroy().unwrap();
     site.verified();
     let again = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(again.version).unwrap()), held(&*site.store));
+    assert_eq!(held(&*site.store.as_of(again.revision).unwrap()), held(&*site.store));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_snapshot_that_another_one_overtakes_is_made_again() {
     drop(take());
     site.put("a", "2");
     let made = site.snapshot();
-    assert_eq!(read(&*site.store.as_of(made.version).unwrap(), "a"), "2");
+    assert_eq!(read(&*site.store.as_of(made.revision).unwrap(), "a"), "2");
     let elsewhere = Database::in_memory().snapshot_with_captures(new(), vec![take()]);
     assert!(matches!(elsewhere, Err(StoreError::Invalid(_))), "{elsewhere:?}");
 }
@@ -354,12 +354,12 @@ fn a_file_with_several_names_is_restored_name_by_name() {
     let made = site.snapshot();
     let before = held(&*site.store);
     std::fs::remove_file(site.host("b")).unwrap();
-    assert_eq!(site.restore(made.version, &[]).changes.len(), 1, "the others hold what they held");
+    assert_eq!(site.restore(made.revision, &[]).changes.len(), 1, "the others hold what they held");
     assert_eq!(held(&*site.store), before);
     site.put("a", "both of them");
     assert_eq!(read(&*site.store, "c"), "both of them");
     for path in ["/a", "/b", "/c"] {
-        assert!(site.restore(made.version, &[path]).done);
+        assert!(site.restore(made.revision, &[path]).done);
     }
     assert_eq!(held(&*site.store), before);
 }
@@ -369,7 +369,7 @@ fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
     let seeds = if std::env::var_os("STEAD_TEST_LONG").is_some() { 200 } else { 12 };
     for seed in 0..seeds {
         let mut random = fastrand::Rng::with_seed(seed);
-        let site = Site::with(|options| options.keep.as_mut().unwrap().bytes = 1 << 40);
+        let site = Site::with(|options| options.displaced_retention.as_mut().unwrap().bytes = 1 << 40);
         let mut made: Vec<(RevisionNumber, Tree)> = Vec::new();
         for _ in 0..60 {
             let names = ["a", "b", "a/x", "a/y", "b/x", "b/x/deep", "c/d/e", "c"];
@@ -394,7 +394,7 @@ fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
                     let mode = if site.host(one).is_dir() { 0o711 } else { 0o640 };
                     let _ = std::fs::set_permissions(site.host(one), std::fs::Permissions::from_mode(mode));
                 }
-                10 => made.push((site.snapshot().version, held(&*site.store))),
+                10 => made.push((site.snapshot().revision, held(&*site.store))),
                 _ => {
                     if let Some((version, was)) = random.choice(&made) {
                         let done = site.restore(*version, &[]);
@@ -430,11 +430,11 @@ fn a_backup_has_what_its_snapshots_hold() {
     let second = site.snapshot();
     site.database.restore_backup(&copy, &mut |_| ()).unwrap();
     site.verified();
-    assert_eq!(held(&*site.store.as_of(first.version).unwrap()), before);
-    assert!(site.store.as_of(second.version).is_err());
+    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
+    assert!(site.store.as_of(second.revision).is_err());
     let third = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(third.version).unwrap()), held(&*site.store));
-    assert!(site.restore(first.version, &[]).done);
+    assert_eq!(held(&*site.store.as_of(third.revision).unwrap()), held(&*site.store));
+    assert!(site.restore(first.revision, &[]).done);
     assert_eq!(held(&*site.store), before);
     site.verified();
 }
@@ -458,7 +458,7 @@ fn a_file_that_others_write_to_is_held_as_it_was_at_one_moment() {
         });
         for _ in 0..10 {
             let made = site.snapshot();
-            let held = read(&*site.store.as_of(made.version).unwrap(), "busy");
+            let held = read(&*site.store.as_of(made.revision).unwrap(), "busy");
             assert!(held.bytes().all(|byte| byte == held.as_bytes()[0]) && held.len() == 3 << 20);
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -474,8 +474,8 @@ fn a_file_that_the_host_only_touched_gets_its_time_back() {
     let made = site.snapshot();
     let later = modified + std::time::Duration::from_secs(3_600);
     std::fs::File::options().write(true).open(site.host("f")).unwrap().set_modified(later).unwrap();
-    let restored = site.restore(made.version, &[]);
+    let restored = site.restore(made.revision, &[]);
     assert_eq!(restored.changes.len(), 1, "{restored:?}");
     assert_eq!(std::fs::metadata(site.host("f")).unwrap().modified().unwrap(), modified);
-    assert!(site.restore(made.version, &[]).changes.is_empty());
+    assert!(site.restore(made.revision, &[]).changes.is_empty());
 }

@@ -74,7 +74,10 @@ fn for_directories(
         let store = prefix.as_str().trim_start_matches('/').to_owned();
         stores.insert(
             store.clone(),
-            StoreConfig::Physical { path: path.clone(), keep: Some(DisplacedRetention::default()) },
+            StoreConfig::Physical {
+                path: path.clone(),
+                displaced_retention: Some(DisplacedRetention::default()),
+            },
         );
         workspaces.push(WorkspaceConfig {
             prefix,
@@ -108,8 +111,8 @@ fn for_directories(
         agents: BTreeMap::from([(agent.to_owned(), agent_config)]),
         audit: AuditConfig { enabled: true },
         history: Retention::default(),
-        notes: Vec::new(),
-        checks: Vec::new(),
+        warnings: Vec::new(),
+        host_checks: Vec::new(),
     })
 }
 

@@ -18,7 +18,7 @@ const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 pub(super) struct HostCheck {
     pub(super) line: usize,
     pub(super) column: usize,
-    pub(super) look: HostCheckKind,
+    pub(super) kind: HostCheckKind,
 }
 
 /// What to look up.
@@ -40,14 +40,14 @@ pub struct HostReport {
     /// What can't work.
     pub problems: Vec<ConfigDiagnostic>,
     /// What works and was perhaps not meant.
-    pub notes: Vec<ConfigDiagnostic>,
+    pub warnings: Vec<ConfigDiagnostic>,
 }
 
 impl Config {
     /// Looks whether the directories and the database that it names are there and can be used. Nothing is made.
     pub fn check_host(&self) -> HostReport {
         let mut survey = HostReport::default();
-        for HostCheck { line, column, look } in &self.checks {
+        for HostCheck { line, column, kind: look } in &self.host_checks {
             let (line, column) = (*line, *column);
             let say = |message: String| ConfigDiagnostic { line, column, message };
             match look {
@@ -55,7 +55,7 @@ impl Config {
                     survey.problems.extend(self.directory_problem(store).map(say))
                 }
                 HostCheckKind::Mount { store, path } => {
-                    survey.notes.extend(self.mount_warning(store, path).map(say))
+                    survey.warnings.extend(self.mount_warning(store, path).map(say))
                 }
                 // Told when the file is loaded.
                 HostCheckKind::Overlap { .. } => {}
@@ -63,7 +63,7 @@ impl Config {
             }
         }
         survey.problems.sort();
-        survey.notes.sort();
+        survey.warnings.sort();
         survey
     }
 
@@ -86,9 +86,9 @@ impl Config {
         let mut problems = Vec::new();
         for (name, agent) in &self.agents {
             for (inner, message) in agent.told_bypasses(&self.stores) {
-                let is_it = |check: &&HostCheck| matches!(&check.look, HostCheckKind::Overlap { agent, prefix } if agent == name && *prefix == inner);
+                let is_it = |check: &&HostCheck| matches!(&check.kind, HostCheckKind::Overlap { agent, prefix } if agent == name && *prefix == inner);
                 let (line, column) =
-                    self.checks.iter().find(is_it).map_or((1, 1), |check| (check.line, check.column));
+                    self.host_checks.iter().find(is_it).map_or((1, 1), |check| (check.line, check.column));
                 problems.push(ConfigDiagnostic { line, column, message });
             }
         }

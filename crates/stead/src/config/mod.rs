@@ -53,8 +53,8 @@ pub struct Config {
     pub audit: AuditConfig,
     /// How long versions are kept.
     pub history: Retention,
-    notes: Vec<ConfigDiagnostic>,
-    checks: Vec<HostCheck>,
+    warnings: Vec<ConfigDiagnostic>,
+    host_checks: Vec<HostCheck>,
 }
 
 /// `[database]`
@@ -81,7 +81,7 @@ pub enum StoreConfig {
         /// The directory.
         path: PathBuf,
         /// How much of what agents displace is kept, so that it can be taken back; nothing where `None`.
-        keep: Option<DisplacedRetention>,
+        displaced_retention: Option<DisplacedRetention>,
     },
     /// A namespace in the database.
     Virtual {
@@ -168,10 +168,17 @@ impl Config {
         let parts = errors.is_empty().then(|| read_tables(&document, table.get_ref(), directory_of(file)));
         let (problems, notes, checks) = document.finish();
         match parts {
-            Some((database, stores, agents, audit, history)) if problems.is_empty() => {
-                Ok(Config { file: file.to_owned(), database, stores, agents, audit, history, notes, checks })
-            }
-            _ => Err(ConfigError::Wrong(ConfigProblems { file: file.to_owned(), problems })),
+            Some((database, stores, agents, audit, history)) if problems.is_empty() => Ok(Config {
+                file: file.to_owned(),
+                database,
+                stores,
+                agents,
+                audit,
+                history,
+                warnings: notes,
+                host_checks: checks,
+            }),
+            _ => Err(ConfigError::Invalid(ConfigProblems { file: file.to_owned(), problems })),
         }
     }
 
@@ -192,7 +199,7 @@ impl Config {
 
     /// What can be used and was probably not meant: keys that have no effect, a file that says nothing.
     pub fn warnings(&self) -> &[ConfigDiagnostic] {
-        &self.notes
+        &self.warnings
     }
 }
 
@@ -231,7 +238,7 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
     let history = amount::read_history(&mut top);
     later::top_level(&mut top);
     top.reject_unknown_keys();
-    (database, stores.usable, agents, audit, history)
+    (database, stores.valid, agents, audit, history)
 }
 
 fn read_audit(top: &mut Section<'_>) -> AuditConfig {

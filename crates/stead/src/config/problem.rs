@@ -27,7 +27,7 @@ pub enum ConfigError {
     },
     /// The file was read, and this is wrong with it.
     #[error(transparent)]
-    Wrong(#[from] ConfigProblems),
+    Invalid(#[from] ConfigProblems),
 }
 
 /// All that is wrong with a file.

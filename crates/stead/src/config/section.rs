@@ -16,13 +16,18 @@ use super::problem::{ConfigDiagnostic, line_and_column};
 pub(super) struct Document<'t> {
     text: &'t str,
     problems: RefCell<Vec<ConfigDiagnostic>>,
-    notes: RefCell<Vec<ConfigDiagnostic>>,
-    checks: RefCell<Vec<HostCheck>>,
+    warnings: RefCell<Vec<ConfigDiagnostic>>,
+    host_checks: RefCell<Vec<HostCheck>>,
 }
 
 impl<'t> Document<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Document { text, problems: RefCell::default(), notes: RefCell::default(), checks: RefCell::default() }
+        Document {
+            text,
+            problems: RefCell::default(),
+            warnings: RefCell::default(),
+            host_checks: RefCell::default(),
+        }
     }
 
     /// Says that something is wrong.
@@ -32,13 +37,13 @@ impl<'t> Document<'t> {
 
     /// Says that something has no effect.
     pub(super) fn add_warning(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.notes.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
+        self.warnings.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
     }
 
     /// Remembers what has to be looked up on the host, and where the file speaks of it.
     fn add_host_check(&self, span: &Range<usize>, look: HostCheckKind) {
         let (line, column) = line_and_column(self.text, span.start);
-        self.checks.borrow_mut().push(HostCheck { line, column, look });
+        self.host_checks.borrow_mut().push(HostCheck { line, column, kind: look });
     }
 
     /// The line where a stretch of the text begins.
@@ -48,15 +53,15 @@ impl<'t> Document<'t> {
 
     /// The whole file as a section.
     pub(super) fn root_section<'d>(&'d self, table: &'d DeTable<'d>) -> Section<'d> {
-        Section { document: self, table, name: String::new(), span: 0..0, asked: Vec::new() }
+        Section { document: self, table, name: String::new(), span: 0..0, known_keys: Vec::new() }
     }
 
     /// What is wrong, what has no effect, and what is to be looked up on the host, by line.
     pub(super) fn finish(self) -> (Vec<ConfigDiagnostic>, Vec<ConfigDiagnostic>, Vec<HostCheck>) {
-        let (mut problems, mut notes) = (self.problems.into_inner(), self.notes.into_inner());
+        let (mut problems, mut notes) = (self.problems.into_inner(), self.warnings.into_inner());
         problems.sort();
         notes.sort();
-        (problems, notes, self.checks.into_inner())
+        (problems, notes, self.host_checks.into_inner())
     }
 }
 
@@ -68,7 +73,7 @@ pub(super) struct Section<'d> {
     name: String,
     /// Where it begins.
     span: Range<usize>,
-    asked: Vec<&'static str>,
+    known_keys: Vec<&'static str>,
 }
 
 /// A value, and where it stands.
@@ -99,7 +104,7 @@ impl<'d> Section<'d> {
     }
 
     fn value(&mut self, key: &'static str) -> Option<&'d Spanned<DeValue<'d>>> {
-        self.asked.push(key);
+        self.known_keys.push(key);
         self.table.get(key)
     }
 
@@ -153,7 +158,7 @@ impl<'d> Section<'d> {
     /// A key that has to be there.
     pub(super) fn required(&mut self, key: &'static str, what_for: &str) -> Option<WithSpan<&'d str>> {
         if !self.table.contains_key(key) {
-            self.asked.push(key);
+            self.known_keys.push(key);
             if self.has_similar_key(key) {
                 return None;
             }
@@ -226,7 +231,7 @@ impl<'d> Section<'d> {
     }
 
     fn subsection(&self, name: String, table: &'d DeTable<'d>, span: Range<usize>) -> Section<'d> {
-        Section { document: self.document, table, name, span, asked: Vec::new() }
+        Section { document: self.document, table, name, span, known_keys: Vec::new() }
     }
 
     /// Says that a key has no effect yet, if it is there.
@@ -254,19 +259,19 @@ impl<'d> Section<'d> {
 
     /// Lets every key pass: parts whose keys belong to others.
     pub(super) fn accept_key(&mut self, key: &'static str) {
-        self.asked.push(key);
+        self.known_keys.push(key);
     }
 
     /// Ends the reading: what nobody asked for is a key that does not exist.
     pub(super) fn reject_unknown_keys(&mut self) {
         for (key, _) in self.table {
             let written = key.get_ref().as_ref();
-            if self.asked.contains(&written) {
+            if self.known_keys.contains(&written) {
                 continue;
             }
-            let hint = match nearest(written, self.asked.iter().copied()) {
+            let hint = match nearest(written, self.known_keys.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it takes {}", quoted_list(self.asked.iter().copied())),
+                None => format!("it takes {}", quoted_list(self.known_keys.iter().copied())),
             };
             let place = if self.name.is_empty() { "the file".into() } else { format!("`{}`", self.name) };
             let message = format!("`{}` is no key of {place}; {hint}", written.escape_debug());

@@ -12,7 +12,7 @@ use super::{DatabaseConfig, StoreConfig};
 
 /// The Stores as far as they make sense, and the names of all of them.
 pub(super) struct ParsedStores {
-    pub(super) usable: BTreeMap<String, StoreConfig>,
+    pub(super) valid: BTreeMap<String, StoreConfig>,
     /// Also of those that are wrong, so that a Workspace on one of them is not a second problem.
     pub(super) names: Vec<String>,
 }
@@ -66,10 +66,10 @@ fn sqlite_file(url: &str) -> Result<&str, String> {
 }
 
 pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> ParsedStores {
-    let mut stores = ParsedStores { usable: BTreeMap::new(), names: Vec::new() };
+    let mut stores = ParsedStores { valid: BTreeMap::new(), names: Vec::new() };
     for (name, mut section) in top.named_tables("stores") {
         if let Some(store) = store(&name, &mut section, directory) {
-            stores.usable.insert(name.clone(), store);
+            stores.valid.insert(name.clone(), store);
         }
         stores.names.push(name);
     }
@@ -112,7 +112,7 @@ fn read_physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Opt
             section.add_host_check(&path, HostCheckKind::Directory { store: name.to_owned() });
             return Some(StoreConfig::Physical {
                 path: resolve_path(directory, text),
-                keep: read_displaced_retention(section),
+                displaced_retention: read_displaced_retention(section),
             });
         }
     }

@@ -14,21 +14,21 @@ use crate::error::{Error, Result};
 /// An entry's content: it passes once, and has to be as long as the archive said.
 struct EntryContent<'a, R: Read> {
     entry: Entry<'a, R>,
-    left: u64,
+    remaining: u64,
     /// Set where the archive ends before the content does.
-    cut_off: &'a Cell<bool>,
+    truncated: &'a Cell<bool>,
 }
 
 /// A stream that notes that it has come to its end.
 struct EofTracker<'a, R> {
     stream: R,
-    ended: &'a Cell<bool>,
+    reached_end: &'a Cell<bool>,
 }
 
 impl<R: Read> Read for EofTracker<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.stream.read(buffer)?;
-        self.ended.set(self.ended.get() || (count == 0 && !buffer.is_empty()));
+        self.reached_end.set(self.reached_end.get() || (count == 0 && !buffer.is_empty()));
         Ok(count)
     }
 }
@@ -36,11 +36,11 @@ impl<R: Read> Read for EofTracker<'_, R> {
 impl<R: Read> Read for EntryContent<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.entry.read(buffer)?;
-        if count == 0 && !buffer.is_empty() && self.left > 0 {
-            self.cut_off.set(true);
+        if count == 0 && !buffer.is_empty() && self.remaining > 0 {
+            self.truncated.set(true);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends in the middle of it"));
         }
-        self.left = self.left.saturating_sub(count as u64);
+        self.remaining = self.remaining.saturating_sub(count as u64);
         Ok(count)
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn import_archive(
         io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
         _ => Error::host(format!("`{name}` can't be read on"), cause),
     };
-    let mut archive = Archive::new(EofTracker { stream, ended: &ended });
+    let mut archive = Archive::new(EofTracker { stream, reached_end: &ended });
     // An archive lists a directory before what is in it, and writing into it would change its time again.
     let mut left = Vec::new();
     for entry in archive.entries().map_err(failed)? {
@@ -88,7 +88,7 @@ pub(super) fn import_archive(
                 }
             }
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let mut body = EntryContent { entry, left: carried.size, cut_off: &cut_off };
+                let mut body = EntryContent { entry, remaining: carried.size, truncated: &cut_off };
                 let put = importer.import_file(&path, carried, &mut body);
                 put.map_err(|error| if cut_off.get() { truncated_error(name) } else { error })?;
             }

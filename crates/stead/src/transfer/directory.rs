@@ -59,10 +59,10 @@ fn import_entries(
         };
         match import_entry(directory, host_name, &path, importer) {
             // One unreadable file does not keep the others from travelling.
-            Err(EntryError::Host(cause)) => {
+            Err(EntryError::Unreadable(cause)) => {
                 importer.tally.refuse(shown, format!("it can't be read: {}", io_error_text(cause.kind())))
             }
-            Err(EntryError::Other(error)) => return Err(error),
+            Err(EntryError::Fatal(error)) => return Err(error),
             Ok(()) => {}
         }
     }
@@ -72,20 +72,20 @@ fn import_entries(
 /// Why an entry was not handed over.
 enum EntryError {
     /// The host does not let it be read.
-    Host(io::Error),
+    Unreadable(io::Error),
     /// The transfer as a whole can't go on.
-    Other(Error),
+    Fatal(Error),
 }
 
 impl From<io::Error> for EntryError {
     fn from(cause: io::Error) -> Self {
-        EntryError::Host(cause)
+        EntryError::Unreadable(cause)
     }
 }
 
 impl From<Error> for EntryError {
     fn from(error: Error) -> Self {
-        EntryError::Other(error)
+        EntryError::Fatal(error)
     }
 }
 

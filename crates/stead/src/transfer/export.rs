@@ -71,11 +71,11 @@ pub(super) struct ExportedAttr {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
     /// It is there now.
-    Over,
+    Written,
     /// It was there, as it should be.
-    Already,
+    Unchanged,
     /// Something else is there, and stays.
-    InTheWay(&'static str),
+    Blocked(&'static str),
 }
 
 /// What takes an export in. Names are single components.
@@ -151,7 +151,7 @@ fn run(
         (ExportDestination::Archive(_) | ExportDestination::Stream(_), _) => &[],
     };
     let tally = TransferTally::new(vfs, watch);
-    let mut exporter = Exporter { vfs, compare, tally, withheld };
+    let mut exporter = Exporter { vfs, compare, tally, excluded_names: withheld };
     match destination {
         ExportDestination::Directory(path) => {
             exporter.run(&top.path, &mut DirectorySink::open(&path, existing)?)?;
@@ -169,7 +169,7 @@ struct Exporter<'v, 'w> {
     compare: CompareBy,
     tally: TransferTally<'w>,
     /// Names that do not go to this destination.
-    withheld: &'static [&'static str],
+    excluded_names: &'static [&'static str],
 }
 
 impl Exporter<'_, '_> {
@@ -178,7 +178,7 @@ impl Exporter<'_, '_> {
         let name = escaped_path(path);
         let failed = |cause| Error::host(format!("`{name}` can't be written"), cause);
         if existing == OnExisting::Refuse && path.symlink_metadata().is_ok() {
-            return Err(Error::InTheWay(format!("`{name}` exists already; say --force to replace it")));
+            return Err(Error::AlreadyExists(format!("`{name}` exists already; say --force to replace it")));
         }
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
@@ -227,7 +227,7 @@ impl Exporter<'_, '_> {
             self.tally.refuse(shown, "no path can hold this name");
             return Ok(());
         };
-        if self.withheld.contains(&name) {
+        if self.excluded_names.contains(&name) {
             self.tally.refuse(shown, "the name is reserved for Stead itself");
             return Ok(());
         }
@@ -266,12 +266,12 @@ impl Exporter<'_, '_> {
     ) -> Result<()> {
         let shown = sink.display_path(name);
         match sink.enter(name, leaving).map_err(write_error(shown.clone()))? {
-            WriteOutcome::InTheWay(what) => {
+            WriteOutcome::Blocked(what) => {
                 self.tally.refuse(path, blocked_reason(what));
                 return Ok(());
             }
-            WriteOutcome::Over => self.tally.count(|totals| totals.directories += 1),
-            WriteOutcome::Already => {}
+            WriteOutcome::Written => self.tally.count(|totals| totals.directories += 1),
+            WriteOutcome::Unchanged => {}
         }
         self.export_directory(path, sink)?;
         sink.leave(leaving).map_err(write_error(shown))
@@ -316,9 +316,9 @@ impl Exporter<'_, '_> {
         count: impl FnOnce(&mut TransferTotals),
     ) {
         match handed {
-            WriteOutcome::Over => self.tally.count(count),
-            WriteOutcome::Already => self.tally.count(|totals| totals.unchanged += 1),
-            WriteOutcome::InTheWay(what) => self.tally.refuse(path, blocked_reason(what)),
+            WriteOutcome::Written => self.tally.count(count),
+            WriteOutcome::Unchanged => self.tally.count(|totals| totals.unchanged += 1),
+            WriteOutcome::Blocked(what) => self.tally.refuse(path, blocked_reason(what)),
         }
     }
 }

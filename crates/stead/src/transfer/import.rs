@@ -62,19 +62,19 @@ fn run(
         compare,
         tally,
         batch: vfs.batch(),
-        bytes: 0,
+        batch_bytes: 0,
         workspace: None,
         pending: HashMap::new(),
-        directories: HashSet::from([to.clone()]),
-        fresh: HashSet::new(),
-        links: HashSet::new(),
-        touched: HashSet::new(),
+        known_directories: HashSet::from([to.clone()]),
+        new_directories: HashSet::new(),
+        created_symlinks: HashSet::new(),
+        changed_directories: HashSet::new(),
     };
     if is_new {
         importer.flush_if_full(&to)?;
         importer.batch.mkdir(&to, None)?;
         importer.pending.insert(to.clone(), NodeKind::Directory);
-        importer.fresh.insert(to.clone());
+        importer.new_directories.insert(to.clone());
     }
     match source {
         ImportSource::Directory { path, name } => {
@@ -117,8 +117,8 @@ pub(super) trait SourceContent: Read {
 
 /// What is at the destination, as far as the import may know.
 enum TargetState {
-    Nothing,
-    Something(Stat),
+    Absent,
+    Present(Stat),
     /// Put there by this very import, in a batch that is not applied yet.
     Pending(NodeKind),
     /// The Workspace does not let anyone look.
@@ -130,26 +130,26 @@ pub(super) struct Importer<'v, 'w> {
     compare: CompareBy,
     pub(super) tally: TransferTally<'w>,
     batch: Batch<'v>,
-    bytes: u64,
+    batch_bytes: u64,
     /// The Workspace that the batch is for: one batch changes one Store.
     workspace: Option<VfsPath>,
     /// What the batch will put where.
     pending: HashMap<VfsPath, NodeKind>,
     /// Directories that are known to be directories, and no symlinks to some.
-    directories: HashSet<VfsPath>,
+    known_directories: HashSet<VfsPath>,
     /// The uppermost directories that were not there before: below them nothing needs to be looked up.
-    fresh: HashSet<VfsPath>,
+    new_directories: HashSet<VfsPath>,
     /// Symlinks that this import has made. Nothing is put through them.
-    links: HashSet<VfsPath>,
+    created_symlinks: HashSet<VfsPath>,
     /// Directories that something was put into since they were entered: their time has changed.
-    touched: HashSet<VfsPath>,
+    changed_directories: HashSet<VfsPath>,
 }
 
 impl Importer<'_, '_> {
     /// Makes a directory unless it is there; says whether things can be put into it.
     pub(super) fn ensure_directory(&mut self, path: &VfsPath) -> Result<bool> {
         self.tally.go_on()?;
-        if self.directories.contains(path) {
+        if self.known_directories.contains(path) {
             return Ok(true);
         }
         if self.refuse_reserved_name(path) {
@@ -159,31 +159,31 @@ impl Importer<'_, '_> {
             return Ok(false);
         }
         match self.target_state(path)? {
-            TargetState::Something(stat) if stat.kind == NodeKind::Directory => {}
+            TargetState::Present(stat) if stat.kind == NodeKind::Directory => {}
             TargetState::Pending(NodeKind::Directory) => {}
-            TargetState::Something(Stat { kind, .. }) | TargetState::Pending(kind) => {
+            TargetState::Present(Stat { kind, .. }) | TargetState::Pending(kind) => {
                 self.tally.refuse(path, format!("a {kind} is there, and no directory"));
                 return Ok(false);
             }
-            there @ (TargetState::Nothing | TargetState::Unknown) => {
+            there @ (TargetState::Absent | TargetState::Unknown) => {
                 if !self.add_step(path, NodeKind::Directory, |batch| batch.mkdir(path, None))? {
                     return Ok(false);
                 }
-                if matches!(there, TargetState::Nothing) && !self.is_in_new_directory(path) {
-                    self.fresh.insert(path.clone());
+                if matches!(there, TargetState::Absent) && !self.is_in_new_directory(path) {
+                    self.new_directories.insert(path.clone());
                 }
                 self.tally.count(|totals| totals.directories += 1);
             }
         }
-        self.directories.insert(path.clone());
+        self.known_directories.insert(path.clone());
         Ok(true)
     }
 
     /// Sets a directory's attributes, after everything has been put into it.
     pub(super) fn finish_directory(&mut self, path: &VfsPath, carried: ImportedAttr) -> Result<()> {
         let ImportedAttr { mode, modified, .. } = carried;
-        if !self.touched.remove(path)
-            && let TargetState::Something(stat) = self.target_state(path)?
+        if !self.changed_directories.remove(path)
+            && let TargetState::Present(stat) = self.target_state(path)?
             && (stat.mode & MODE_BITS, stat.modified) == (mode, Some(modified))
         {
             return Ok(());
@@ -216,9 +216,9 @@ impl Importer<'_, '_> {
             return Ok(());
         }
         let there = match self.target_state(path)? {
-            TargetState::Something(stat) if stat.kind == NodeKind::File => Some(stat),
-            TargetState::Pending(NodeKind::File) | TargetState::Nothing | TargetState::Unknown => None,
-            TargetState::Something(Stat { kind, .. }) | TargetState::Pending(kind) => {
+            TargetState::Present(stat) if stat.kind == NodeKind::File => Some(stat),
+            TargetState::Pending(NodeKind::File) | TargetState::Absent | TargetState::Unknown => None,
+            TargetState::Present(Stat { kind, .. }) | TargetState::Pending(kind) => {
                 self.tally.refuse(path, format!("a {kind} is there, and no file"));
                 return Ok(());
             }
@@ -253,14 +253,14 @@ impl Importer<'_, '_> {
             }
             let size = content.len() as u64;
             if self.add_step(path, NodeKind::File, |batch| batch.write(path, content, &options))? {
-                self.bytes += size;
+                self.batch_bytes += size;
                 self.tally.count(|totals| {
                     totals.files += 1;
                     totals.bytes += size;
                 });
             }
         }
-        if self.bytes >= BATCH_BYTES {
+        if self.batch_bytes >= BATCH_BYTES {
             self.flush()?;
         }
         Ok(())
@@ -278,7 +278,7 @@ impl Importer<'_, '_> {
         let mut counted = CountingReader { from: &mut body, tally: &mut self.tally };
         let added = self.batch.write_from(path, &mut counted, options);
         if self.note_entry_step(path, NodeKind::File, added)? {
-            self.bytes += self.tally.totals.bytes - before;
+            self.batch_bytes += self.tally.totals.bytes - before;
             self.tally.count(|totals| totals.files += 1);
         }
         Ok(())
@@ -313,21 +313,21 @@ impl Importer<'_, '_> {
             return Ok(());
         }
         match self.target_state(path)? {
-            TargetState::Something(stat) if stat.kind == NodeKind::Symlink => {
+            TargetState::Present(stat) if stat.kind == NodeKind::Symlink => {
                 if self.vfs.read_link(path)?.as_bytes() == target {
-                    self.links.insert(path.clone());
+                    self.created_symlinks.insert(path.clone());
                     self.tally.count(|totals| totals.unchanged += 1);
                     return Ok(());
                 }
             }
-            TargetState::Pending(NodeKind::Symlink) | TargetState::Nothing | TargetState::Unknown => {}
-            TargetState::Something(Stat { kind, .. }) | TargetState::Pending(kind) => {
+            TargetState::Pending(NodeKind::Symlink) | TargetState::Absent | TargetState::Unknown => {}
+            TargetState::Present(Stat { kind, .. }) | TargetState::Pending(kind) => {
                 self.tally.refuse(path, format!("a {kind} is there, and no symlink"));
                 return Ok(());
             }
         }
         if self.add_step(path, NodeKind::Symlink, |batch| batch.symlink(path, target))? {
-            self.links.insert(path.clone());
+            self.created_symlinks.insert(path.clone());
             self.tally.count(|totals| totals.symlinks += 1);
         }
         Ok(())
@@ -335,7 +335,7 @@ impl Importer<'_, '_> {
 
     /// Makes sure that the way to a path is made of directories; says whether it is.
     fn ensure_parents(&mut self, path: &VfsPath) -> Result<bool> {
-        if self.links.contains(path) {
+        if self.created_symlinks.contains(path) {
             // A source that names one path twice can't turn a symlink of its own into something else.
             self.tally.refuse(path, "a symlink is there already");
             return Ok(false);
@@ -347,7 +347,7 @@ impl Importer<'_, '_> {
     }
 
     fn is_in_new_directory(&self, path: &VfsPath) -> bool {
-        (1..=path.depth()).any(|depth| self.fresh.contains(&path.ancestor(depth)))
+        (1..=path.depth()).any(|depth| self.new_directories.contains(&path.ancestor(depth)))
     }
 
     fn target_state(&self, path: &VfsPath) -> Result<TargetState> {
@@ -355,7 +355,7 @@ impl Importer<'_, '_> {
             return Ok(TargetState::Pending(*kind));
         }
         if self.is_in_new_directory(path) {
-            return Ok(TargetState::Nothing);
+            return Ok(TargetState::Absent);
         }
         // Where nobody may look, nobody asks: each question would be on record as one that was denied.
         let scope = self.vfs.router().route(path).map(|route| route.workspace.scope());
@@ -363,8 +363,8 @@ impl Importer<'_, '_> {
             return Ok(TargetState::Unknown);
         }
         match self.vfs.stat_link(path) {
-            Ok(stat) => Ok(TargetState::Something(stat)),
-            Err(stead_core::Error::Store { cause: StoreError::NotFound, .. }) => Ok(TargetState::Nothing),
+            Ok(stat) => Ok(TargetState::Present(stat)),
+            Err(stead_core::Error::Store { cause: StoreError::NotFound, .. }) => Ok(TargetState::Absent),
             Err(error) if error.kind() == ErrorKind::Denied => Ok(TargetState::Unknown),
             Err(error) => Err(error.into()),
         }
@@ -377,7 +377,7 @@ impl Importer<'_, '_> {
         }
         self.flush()?;
         // Only what this import has put there itself, through no symlink.
-        let arrived = first.parent().is_some_and(|parent| self.directories.contains(&parent));
+        let arrived = first.parent().is_some_and(|parent| self.known_directories.contains(&parent));
         let size = match self.vfs.stat_link(first) {
             Ok(stat) if arrived && stat.kind == NodeKind::File => stat.size,
             _ => {
@@ -388,7 +388,7 @@ impl Importer<'_, '_> {
         };
         match self.vfs.copy(first, path, Overwrite::Replace) {
             Ok(_) => {
-                self.touched.extend(path.parent());
+                self.changed_directories.extend(path.parent());
                 self.tally.count(|totals| {
                     totals.files += 1;
                     totals.bytes += size;
@@ -434,7 +434,7 @@ impl Importer<'_, '_> {
     ) -> Result<bool> {
         let allowed = self.note_step(path, kind, added)?;
         if allowed {
-            self.touched.extend(path.parent());
+            self.changed_directories.extend(path.parent());
         }
         Ok(allowed)
     }
@@ -455,7 +455,7 @@ impl Importer<'_, '_> {
     /// Goes on without what the door refuses; any other failure ends the import.
     fn omit_denied(&mut self, path: &VfsPath, error: stead_core::Error) -> Result<()> {
         match error {
-            stead_core::Error::Protected { .. } | stead_core::Error::Repository { .. } => {
+            stead_core::Error::Protected { .. } | stead_core::Error::GitRepository { .. } => {
                 self.tally.protect(path);
             }
             error if error.kind() == ErrorKind::Denied => self.tally.refuse(path, error),
@@ -476,7 +476,7 @@ impl Importer<'_, '_> {
 
     pub(super) fn flush(&mut self) -> Result<()> {
         self.pending.clear();
-        self.bytes = 0;
+        self.batch_bytes = 0;
         std::mem::replace(&mut self.batch, self.vfs.batch()).apply()?;
         Ok(())
     }

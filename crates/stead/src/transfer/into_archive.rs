@@ -74,7 +74,7 @@ impl<W: Write> Sink for ArchiveSink<W> {
         let name = format!("{name}/");
         self.append(EntryType::Directory, &name, None, leaving, &mut io::empty())?;
         self.path.push_str(&name);
-        Ok(WriteOutcome::Over)
+        Ok(WriteOutcome::Written)
     }
 
     fn leave(&mut self, _: ExportedAttr) -> io::Result<()> {
@@ -100,14 +100,14 @@ impl<W: Write> Sink for ArchiveSink<W> {
         content: &mut dyn Read,
     ) -> io::Result<WriteOutcome> {
         // The header has told the size: just so many bytes have to follow.
-        let mut exact = ExactSizeReader { from: content, left: leaving.size };
+        let mut exact = ExactSizeReader { from: content, remaining: leaving.size };
         self.append(EntryType::Regular, name, None, leaving, &mut exact)?;
-        Ok(WriteOutcome::Over)
+        Ok(WriteOutcome::Written)
     }
 
     fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
         self.append(EntryType::Symlink, name, Some(target), leaving, &mut io::empty())?;
-        Ok(WriteOutcome::Over)
+        Ok(WriteOutcome::Written)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -119,17 +119,17 @@ impl<W: Write> Sink for ArchiveSink<W> {
 /// A stream of a size that was told beforehand.
 struct ExactSizeReader<'a> {
     from: &'a mut dyn Read,
-    left: u64,
+    remaining: u64,
 }
 
 impl Read for ExactSizeReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let room = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.from.read(&mut buffer[..room])?;
         if count == 0 && room > 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read"));
         }
-        self.left -= count as u64;
+        self.remaining -= count as u64;
         Ok(count)
     }
 }

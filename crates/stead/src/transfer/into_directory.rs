@@ -22,7 +22,7 @@ pub(super) struct DirectorySink {
     /// As the caller named it.
     name: PathBuf,
     /// From the top to where the export is.
-    open: Vec<(String, HostDir)>,
+    open_directories: Vec<(String, HostDir)>,
 }
 
 impl DirectorySink {
@@ -34,16 +34,16 @@ impl DirectorySink {
         }
         let top = HostDir::open(path).map_err(failed)?;
         if existing == OnExisting::Refuse && !top.is_empty().map_err(failed)? {
-            return Err(Error::InTheWay(format!(
+            return Err(Error::AlreadyExists(format!(
                 "`{}` is not empty; name a new directory, or say --force to go on with this one",
                 escaped_path(path)
             )));
         }
-        Ok(DirectorySink { name: path.to_owned(), open: vec![(String::new(), top)] })
+        Ok(DirectorySink { name: path.to_owned(), open_directories: vec![(String::new(), top)] })
     }
 
     fn current(&self) -> &HostDir {
-        &self.open.last().expect("the top is never left").1
+        &self.open_directories.last().expect("the top is never left").1
     }
 
     /// Puts what `write` makes under the partial name in its place, or nothing.
@@ -54,10 +54,10 @@ impl DirectorySink {
     ) -> io::Result<WriteOutcome> {
         let here = self.current();
         if name == PARTIAL_NAME {
-            return Ok(WriteOutcome::InTheWay("the name of a part of the export"));
+            return Ok(WriteOutcome::Blocked("the name of a part of the export"));
         }
         if here.stat(name)?.is_some_and(|attr| attr.kind == HostKind::Directory) {
-            return Ok(WriteOutcome::InTheWay("a directory"));
+            return Ok(WriteOutcome::Blocked("a directory"));
         }
         if here.stat(PARTIAL_NAME)?.is_some() {
             // Left behind by an export that was interrupted.
@@ -69,13 +69,13 @@ impl DirectorySink {
             let _ = here.remove(PARTIAL_NAME);
             return Err(error);
         }
-        Ok(WriteOutcome::Over)
+        Ok(WriteOutcome::Written)
     }
 }
 
 impl Sink for DirectorySink {
     fn display_path(&self, name: &str) -> String {
-        let inner = self.open.iter().skip(1).map(|(name, _)| name.as_str()).chain([name]);
+        let inner = self.open_directories.iter().skip(1).map(|(name, _)| name.as_str()).chain([name]);
         let path =
             inner.filter(|name| !name.is_empty()).fold(self.name.clone(), |path, name| path.join(name));
         escape_name(path.as_os_str().as_encoded_bytes()).to_string()
@@ -84,9 +84,9 @@ impl Sink for DirectorySink {
     fn enter(&mut self, name: &str, _: ExportedAttr) -> io::Result<WriteOutcome> {
         let host_name = c_name(name)?;
         let handed = match self.current().stat(&host_name)? {
-            None => WriteOutcome::Over,
-            Some(attr) if attr.kind == HostKind::Directory => WriteOutcome::Already,
-            Some(_) => return Ok(WriteOutcome::InTheWay("something that is no directory")),
+            None => WriteOutcome::Written,
+            Some(attr) if attr.kind == HostKind::Directory => WriteOutcome::Unchanged,
+            Some(_) => return Ok(WriteOutcome::Blocked("something that is no directory")),
         };
         let inner = self.current().open_or_create(&host_name)?;
         let mode = inner.attr()?.mode;
@@ -94,12 +94,12 @@ impl Sink for DirectorySink {
             // An earlier export may have closed it.
             inner.set_attr(mode | 0o700, None)?;
         }
-        self.open.push((name.to_owned(), inner));
+        self.open_directories.push((name.to_owned(), inner));
         Ok(handed)
     }
 
     fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()> {
-        let (_, inner) = self.open.pop().expect("only what was entered is left");
+        let (_, inner) = self.open_directories.pop().expect("only what was entered is left");
         inner.set_attr(leaving.mode, leaving.modified)
     }
 
@@ -148,7 +148,7 @@ impl Sink for DirectorySink {
         if there.is_some_and(|there| there.kind == HostKind::Symlink)
             && self.current().read_link(&host_name)? == target.as_bytes()
         {
-            return Ok(WriteOutcome::Already);
+            return Ok(WriteOutcome::Unchanged);
         }
         self.write_and_rename(&host_name, |here| {
             here.symlink(PARTIAL_NAME, target.as_bytes())?;

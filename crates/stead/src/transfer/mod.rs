@@ -84,14 +84,14 @@ impl TransferObserver for NoObserver {
 /// The count of a transfer, and who is told about it.
 struct TransferTally<'w> {
     totals: TransferTotals,
-    watch: &'w mut dyn TransferObserver,
+    observer: &'w mut dyn TransferObserver,
     /// Who may want it to stop.
     waiting: Option<Arc<dyn stead_core::CallMonitor>>,
 }
 
 impl<'w> TransferTally<'w> {
-    fn new(vfs: &Vfs, watch: &'w mut dyn TransferObserver) -> Self {
-        TransferTally { totals: TransferTotals::default(), watch, waiting: vfs.watch().cloned() }
+    fn new(vfs: &Vfs, observer: &'w mut dyn TransferObserver) -> Self {
+        TransferTally { totals: TransferTotals::default(), observer, waiting: vfs.watch().cloned() }
     }
 
     /// Fails if the caller that waits for the transfer wants it to stop.
@@ -102,26 +102,26 @@ impl<'w> TransferTally<'w> {
 
     fn count(&mut self, change: impl FnOnce(&mut TransferTotals)) {
         change(&mut self.totals);
-        self.watch.progressed(&self.totals);
+        self.observer.progressed(&self.totals);
     }
 
     /// Something that can't travel, whoever asks.
     fn skip(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.skipped += 1;
-        self.watch.omitted(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
+        self.observer.omitted(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
     }
 
     /// Something that is not for an agent to bring along.
     fn protect(&mut self, path: impl ToString) {
         self.totals.protected += 1;
         let reason = "it is protected from agents".to_owned();
-        self.watch.omitted(&OmittedEntry { path: path.to_string(), reason });
+        self.observer.omitted(&OmittedEntry { path: path.to_string(), reason });
     }
 
     /// Something that should have travelled.
     fn refuse(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.refused += 1;
-        self.watch.omitted(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
+        self.observer.omitted(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
     }
 }
 

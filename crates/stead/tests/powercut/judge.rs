@@ -162,7 +162,7 @@ pub(crate) fn files(stead: &Stead) -> Result<Files, String> {
     let vfs = stead.vfs();
     let walked = vfs.walk("/w", &WalkQuery::default()).map_err(|error| format!("listing: {error}"))?;
     let mut files = Files::new();
-    for entry in walked.found.into_iter().filter(|entry| entry.kind == NodeKind::File) {
+    for entry in walked.entries.into_iter().filter(|entry| entry.kind == NodeKind::File) {
         let read = vfs.read(&*entry.path).map_err(|error| format!("reading {}: {error}", entry.path))?;
         files.insert(entry.path, read.bytes);
     }

@@ -38,12 +38,12 @@ fn shown(site: SyncPoint) -> Shown {
         | SyncPoint::AuditLastHeadName
         | SyncPoint::Tokens
         | SyncPoint::TokensName => By(Plan::Virtual),
-        SyncPoint::AuditHeadsLeft
-        | SyncPoint::AuditHeadsLeftName
+        SyncPoint::AuditRemainingHeads
+        | SyncPoint::AuditRemainingHeadsName
         | SyncPoint::AuditArchive
         | SyncPoint::AuditArchiveName => By(Plan::Archived),
         SyncPoint::StagingArea
-        | SyncPoint::StagingRoom
+        | SyncPoint::StagingDirectory
         | SyncPoint::NewContent
         | SyncPoint::NewTree
         | SyncPoint::NewParents
@@ -52,18 +52,18 @@ fn shown(site: SyncPoint) -> Shown {
         | SyncPoint::ReplacedBytes
         | SyncPoint::ReplacedBytesName
         | SyncPoint::DisplacedContent
-        | SyncPoint::SeveralActions
+        | SyncPoint::MultipleActions
         | SyncPoint::DeferredChanges
         | SyncPoint::IntentLogName
         | SyncPoint::Intent => By(Plan::Physical),
         SyncPoint::RestoredDatabase | SyncPoint::RestoredDatabaseName => {
             Not("a database has to be lost first, and a backup restored in its place")
         }
-        SyncPoint::NewestVersion | SyncPoint::NewestVersionName => {
+        SyncPoint::NewestRevision | SyncPoint::NewestRevisionName => {
             Not("a database has to be lost after the power cut: the file only tells that there was one")
         }
         SyncPoint::RecoveryReport => Not("another program has to change a file between a kill and recovery"),
-        SyncPoint::Reverted => Not("a change has to fail after it has written into a file"),
+        SyncPoint::RevertedFile => Not("a change has to fail after it has written into a file"),
         SyncPoint::Recovered => By(Plan::RecoveredBatch),
         // The first change of the process that recovers syncs the directory of the log, which is removed by then. A
         // process that was there before has synced that directory already, and would acknowledge an append that the

@@ -220,7 +220,7 @@ fn check(store: &Arc<dyn Store>, round: u64, acknowledged: &[u64]) {
                 );
             }
         }
-        if store.info().keeps_content && !found.is_empty() {
+        if store.info().retains_content && !found.is_empty() {
             led_back(&**store, round, thread, script.steps, found);
         }
     }
@@ -247,12 +247,12 @@ fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files
         bytes
     };
     let name = |state: &NodeState| String::from_utf8(state.name.clone()).unwrap();
-    for deed in store.revisions(&query).unwrap().deeds {
+    for deed in store.revisions(&query).unwrap().revisions {
         let of_files = |state: &&NodeState| state.kind == FileKind::File;
-        for after in deed.lines.iter().filter_map(|line| line.after.as_ref()).filter(of_files) {
+        for after in deed.changes.iter().filter_map(|line| line.after.as_ref()).filter(of_files) {
             files.remove(&name(after));
         }
-        for before in deed.lines.iter().filter_map(|line| line.before.as_ref()).filter(of_files) {
+        for before in deed.changes.iter().filter_map(|line| line.before.as_ref()).filter(of_files) {
             files.insert(name(before), content(before));
         }
         if states.last() != Some(&files) {
@@ -260,7 +260,7 @@ fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files
         }
         let wanted = states.last().unwrap_or_else(|| panic!("round {round}: more deeds than steps"));
         let differs = differs(&files, wanted);
-        assert_eq!(differs, None, "round {round}, thread {thread}, before version {}", deed.version);
+        assert_eq!(differs, None, "round {round}, thread {thread}, before version {}", deed.number);
     }
     assert_eq!(states.len(), 1, "round {round}, thread {thread}: steps without a deed");
 }

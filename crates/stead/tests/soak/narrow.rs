@@ -55,7 +55,7 @@ fn look_at_everything(vfs: &Vfs) {
     let shown: Vec<_> = shown.iter().map(|entry| format!("{} {}", entry.kind, entry.name)).collect();
     assert!(shown.contains(&"fifo fifo".to_owned()), "{shown:?}");
     assert!(shown.contains(&"file evil\\u{a}\\u{1b}[2J\\u{7}name".to_owned()), "{shown:?}");
-    let walked = vfs.walk("/w", &WalkQuery::default()).unwrap().found;
+    let walked = vfs.walk("/w", &WalkQuery::default()).unwrap().entries;
     assert!(walked.len() > MANY && !walked.iter().any(|found| found.path.chars().any(char::is_control)));
     let refused = "/w/fifo";
     assert_eq!(kind(vfs.read(refused)), ErrorKind::Unsupported);

@@ -45,7 +45,7 @@ impl Kind {
                 let options = PhysicalOptions {
                     durability: Durability::Full,
                     ledger: database(directory).into(),
-                    keep: (self == Kind::Kept).then(DisplacedRetention::default),
+                    displaced_retention: (self == Kind::Kept).then(DisplacedRetention::default),
                     ..PhysicalOptions::new(directory.join("state"))
                 };
                 Arc::new(PhysicalStore::open(&root, options).unwrap())

@@ -47,7 +47,7 @@ fn snapshot(store: &dyn Store, database: &Database) -> RevisionNumber {
     let all = CaptureScope::new(StorePath::empty(), StorePath::empty(), PathGlobs::none());
     let taken = store.capture(&[all].into_iter().collect(), &operation, &mut |_| Ok(())).unwrap();
     let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at };
-    database.snapshot_with_captures(new, taken.into_iter().collect()).unwrap().version
+    database.snapshot_with_captures(new, taken.into_iter().collect()).unwrap().revision
 }
 
 /// A tree, and then one operation that turns all of it upside down.
@@ -161,7 +161,7 @@ fn interrupted(kind: Kind, deed: Deed) {
             // What was there before holds what it held, and what was made, or is made now, holds what is there.
             let made = database.snapshots("worker").unwrap();
             assert!(!done || made.len() == 2, "an acknowledged snapshot is there");
-            let versions = made.iter().rev().map(|made| made.version).chain([snapshot(&*store, &database)]);
+            let versions = made.iter().rev().map(|made| made.revision).chain([snapshot(&*store, &database)]);
             let held: Vec<_> = versions.map(|version| snapshot_of(&*store.as_of(version).unwrap())).collect();
             assert_eq!((&held[0], &held[1], held.last()), (&first, &now, Some(&now)));
         }

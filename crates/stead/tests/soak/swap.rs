@@ -36,7 +36,7 @@ fn calls() -> Vec<Call> {
         ("stat", |vfs, _| Ok(format!("{} bytes", vfs.stat("/w/d/f")?.size))),
         ("list", |vfs, _| Ok(format!("{:?}", vfs.list("/w/d", &ListPage::all())?.entries))),
         ("walk", |vfs, _| Ok(format!("{:?}", vfs.walk("/w", &WalkQuery::default())?))),
-        ("glob", |vfs, _| Ok(format!("{:?}", vfs.glob("**/only*", "/w/d", 99)?.found))),
+        ("glob", |vfs, _| Ok(format!("{:?}", vfs.glob("**/only*", "/w/d", 99)?.entries))),
         ("grep", |vfs, _| Ok(format!("{:?}", vfs.grep(&GrepQuery::new("secret"), "/w/d")?.files))),
         ("write", |vfs, n| vfs.write(format!("/w/d/new{}", n % 7), "inside").map(|_| String::new())),
         ("overwrite", |vfs, _| vfs.write("/w/d/f", "inside f\n").map(|_| String::new())),

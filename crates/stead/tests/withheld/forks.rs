@@ -31,7 +31,7 @@ fn a_fork_shows_what_its_maker_sees_and_no_more() {
     let home = Home::new(AccessScope::ReadWrite);
     let stead = home.stead.fork("/home", "draft").unwrap();
     let fork = stead.find_fork("draft").unwrap();
-    assert_eq!(fork.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(), ["/wo"]);
+    assert_eq!(fork.excluded.iter().map(ToString::to_string).collect::<Vec<_>>(), ["/wo"]);
     let vfs = stead.vfs();
     assert_eq!(vfs.read("/forks/draft/open.txt").unwrap().bytes, b"open 2\n");
     let told = everything(&stead, "/forks/draft");
@@ -67,10 +67,10 @@ fn a_fork_shows_what_its_maker_sees_and_no_more() {
 fn what_was_left_out_of_a_fork_is_left_out_of_its_forks_and_of_its_past() {
     let home = Home::new(AccessScope::ReadWrite);
     let first = home.stead.fork("/home", "one").unwrap();
-    let version = first.vfs().write("/forks/one/open.txt", "mine\n").unwrap().version.unwrap();
+    let version = first.vfs().write("/forks/one/open.txt", "mine\n").unwrap().revision.unwrap();
     first.vfs().write("/forks/one/open.txt", "mine again\n").unwrap();
     let second = first.fork("/forks/one", "two").unwrap();
-    assert_eq!(second.find_fork("two").unwrap().left_out.len(), 1);
+    assert_eq!(second.find_fork("two").unwrap().excluded.len(), 1);
     for prefix in ["/forks/one", "/forks/two"] {
         tells_nothing(&everything(&second, prefix));
     }
@@ -155,7 +155,7 @@ fn a_fork_given_away_or_opened_under_another_configuration_keeps_its_barriers() 
     let coder = Stead::open(&with, "coder").unwrap();
     coder.fork("/home", "mine").unwrap();
     let given = coder.fork_to("/home", "yours", "other").unwrap();
-    assert_eq!(given.left_out.len(), 1);
+    assert_eq!(given.excluded.len(), 1);
     // The nested Workspace is gone from the configuration; what the forks withhold is not theirs to show all the same.
     let without = config(&directory, CONFIG);
     for (agent, prefix) in [("coder", "/forks/mine"), ("other", "/forks/yours")] {

@@ -64,7 +64,7 @@ fn a_workspace_without_a_history_is_a_barrier_too() {
     let store = Arc::new(stead::MemoryStore::new());
     let owner = crate::common::owner(&store);
     // What the nested Workspace shadows in the Store of the one around it.
-    let version = owner.vfs().write(format!("/disk/{NAME}"), SECRET).unwrap().version.unwrap();
+    let version = owner.vfs().write(format!("/disk/{NAME}"), SECRET).unwrap().revision.unwrap();
     let stead = stead::Stead::builder("coder")
         .workspace("/", AccessScope::ReadWrite, &store)
         .workspace("/disk", AccessScope::ReadWrite, &disk)

@@ -42,7 +42,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     };
     let shown = path.display().to_string();
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => CommandError::Said(
+        io::ErrorKind::AlreadyExists => CommandError::Message(
             ErrorKind::AlreadyExists,
             format!("`{shown}` exists already; choose another name"),
         ),

@@ -29,7 +29,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.files.is_empty() {
         let archives =
-            if args.without_archives { ArchiveLookup::Elsewhere } else { ArchiveLookup::In(args.archives) };
+            if args.without_archives { ArchiveLookup::Skip } else { ArchiveLookup::In(args.archives) };
         return verify_database(&archives, session);
     }
     let own = open_access(session).ok().flatten().and_then(|access| access.key().ok().flatten());

@@ -49,7 +49,7 @@ fn look(stead: &Stead, transcript: &mut Transcript, asked: &str, operations: &[V
         }
         // The library gives a program more facts than a tool gives a model.
         let made = stead.vfs().write(&*new, "2").unwrap();
-        transcript.note(asked, &format!("{store} {:?} {:?}", made.version, made.tag));
+        transcript.note(asked, &format!("{store} {:?} {:?}", made.revision, made.tag));
     }
     for last in [1, 6] {
         call(stead, transcript, asked, "undo", json!({ "last": last, "dry_run": true }));
@@ -61,7 +61,7 @@ fn look(stead: &Stead, transcript: &mut Transcript, asked: &str, operations: &[V
         let log = stead.vfs().log(&LogQuery { limit, ..LogQuery::default() }).unwrap();
         let entry = |entry: &LogEntry| {
             let Operation { id, tool, .. } = &entry.operation;
-            format!("{id} {tool} {:?} {:?} {}", entry.version, entry.changes, entry.undone)
+            format!("{id} {tool} {:?} {:?} {}", entry.revision, entry.changes, entry.undone)
         };
         let log: Vec<_> = log.iter().map(entry).collect();
         transcript.note(&format!("{asked} log {limit}"), &log.join("\n"));
@@ -79,7 +79,7 @@ fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
     let all = format!("{} {:?} {:?}", all.undone.len(), all.changes, all.conflicts);
     transcript.note("undo of all", &all);
     let walk = stead.vfs().walk("/", &WalkQuery::default()).unwrap();
-    let walk: Vec<_> = walk.found.iter().map(|entry| &entry.path).collect();
+    let walk: Vec<_> = walk.entries.iter().map(|entry| &entry.path).collect();
     transcript.note("walk", &format!("{walk:?}"));
 }
 

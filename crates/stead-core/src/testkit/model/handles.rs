@@ -19,7 +19,7 @@ pub(super) struct OpenHandle {
     content: Box<dyn OpenContent>,
     bytes: Arc<Vec<u8>>,
     node: NodeId,
-    is_overtaken: bool,
+    is_stale: bool,
 }
 
 /// A file that is being written, in the Store and in the model.
@@ -27,8 +27,8 @@ pub(super) struct DraftHandle {
     draft: Box<dyn Draft>,
     bytes: DraftBytes,
     /// The node that it is a draft of: the Store's, the model's, and what the model's held.
-    of: Option<(NodeId, NodeId, Arc<Vec<u8>>)>,
-    is_overtaken: bool,
+    base: Option<(NodeId, NodeId, Arc<Vec<u8>>)>,
+    is_stale: bool,
 }
 
 impl ModelRun {
@@ -42,7 +42,7 @@ impl ModelRun {
         match (content, ours) {
             (Ok(content), Ok((node, bytes))) => {
                 self.compare("what it opened", Some(comparable_attr(content.attr())), attr);
-                self.open.push(OpenHandle { content, bytes, node, is_overtaken: false });
+                self.open.push(OpenHandle { content, bytes, node, is_stale: false });
             }
             (theirs, ours) => {
                 self.compare("open", comparable_result(theirs.map(drop)), comparable_result(ours.map(drop)))
@@ -58,7 +58,7 @@ impl ModelRun {
         let size = self.open[index].bytes.len();
         let (offset, length) = (self.rng.usize(..size + 10), self.rng.usize(..3_000));
         self.record_step(format!("read {length} bytes at {offset} of open file {index}"));
-        let OpenHandle { content, bytes, is_overtaken, .. } = &self.open[index];
+        let OpenHandle { content, bytes, is_stale: is_overtaken, .. } = &self.open[index];
         if !is_overtaken {
             let mut buffer = vec![0; length];
             let read = content.read_at(offset as u64, &mut buffer).map(|count| buffer[..count].to_vec());
@@ -71,12 +71,12 @@ impl ModelRun {
     pub(super) fn start_draft(&mut self) {
         if self.rng.u8(..3) == 0 {
             self.record_step("draft of nothing".to_owned());
-            let draft = self.store.draft(DraftBase::Nothing).expect("a draft of nothing can be made");
+            let draft = self.store.draft(DraftBase::Empty).expect("a draft of nothing can be made");
             self.drafts.push(DraftHandle {
                 draft,
                 bytes: DraftBytes(Vec::new()),
-                of: None,
-                is_overtaken: false,
+                base: None,
+                is_stale: false,
             });
         } else {
             let path = NodePath::from_root(self.generator().random_path());
@@ -91,8 +91,8 @@ impl ModelRun {
             match (self.store.draft(DraftBase::File(&theirs)), ours) {
                 (Ok(draft), Ok((node, bytes))) => {
                     let held = DraftBytes(bytes.to_vec());
-                    let of = Some((theirs.from, node, bytes));
-                    self.drafts.push(DraftHandle { draft, bytes: held, of, is_overtaken: false });
+                    let of = Some((theirs.base, node, bytes));
+                    self.drafts.push(DraftHandle { draft, bytes: held, base: of, is_stale: false });
                 }
                 (Err(StoreError::Link(_)), Err(_)) if is_link => {}
                 (theirs, ours) => self.compare(
@@ -114,7 +114,7 @@ impl ModelRun {
         let fill = self.generator().random_bytes();
         let what = self.rng.u8(..6);
         self.record_step(format!("draft {index} of {size} bytes, at {offset}: {what}, {fill:?}"));
-        let DraftHandle { draft, bytes, is_overtaken, .. } = &mut self.drafts[index];
+        let DraftHandle { draft, bytes, is_stale: is_overtaken, .. } = &mut self.drafts[index];
         match what {
             0 => {
                 draft.set_size(offset).expect("a draft can be cut");
@@ -142,7 +142,8 @@ impl ModelRun {
     /// Puts a draft back at its node, as closing a file does, or somewhere else.
     pub(super) fn commit_draft(&mut self) {
         let Some(index) = self.random_index(self.drafts.len()) else { return };
-        let DraftHandle { mut draft, bytes, of, is_overtaken } = self.drafts.swap_remove(index);
+        let DraftHandle { mut draft, bytes, base: of, is_stale: is_overtaken } =
+            self.drafts.swap_remove(index);
         let elsewhere = NodePath::from_root(self.generator().random_path());
         let (theirs, ours) = match of {
             // What becomes of a draft whose file was written in between is decided above a Store.
@@ -155,13 +156,13 @@ impl ModelRun {
         self.record_step(format!("draft {index} of {} bytes to {theirs:?} ({ours:?})", bytes.size()));
         let content = Content::Sealed(draft.seal().expect("a draft can be sealed"));
         let put = PutOptions::default;
-        let step = Step::Write { at: theirs.clone(), content, put: put() };
+        let step = Step::Write { at: theirs.clone(), content, options: put() };
         let theirs_done = self.store.apply(change(vec![step])).map(|applied| applied.outcomes[0]);
-        let step = Step::Write { at: ours, content: Content::Bytes(bytes.0), put: put() };
+        let step = Step::Write { at: ours, content: Content::Bytes(bytes.0), options: put() };
         let done =
             self.tree.apply(vec![step], Timestamp::default(), RevisionNumber(0)).map(|done| done.outcomes[0]);
         if let (true, Ok(StepOutcome { attr: Some(attr), .. })) = (theirs.path.is_empty(), &theirs_done) {
-            self.compare("the node", attr.node, theirs.from);
+            self.compare("the node", attr.node, theirs.base);
         }
         let seen = |outcome: StepOutcome| (outcome.attr.map(comparable_attr), outcome.created);
         self.compare(
@@ -185,11 +186,11 @@ impl ModelRun {
             None => false,
         };
         for open in &mut self.open {
-            open.is_overtaken |= was_written(&self.tree, open.node, &open.bytes);
+            open.is_stale |= was_written(&self.tree, open.node, &open.bytes);
         }
         for drafting in &mut self.drafts {
-            let of = drafting.of.as_ref();
-            drafting.is_overtaken |= of.is_some_and(|(_, node, held)| was_written(&self.tree, *node, held));
+            let of = drafting.base.as_ref();
+            drafting.is_stale |= of.is_some_and(|(_, node, held)| was_written(&self.tree, *node, held));
         }
     }
 

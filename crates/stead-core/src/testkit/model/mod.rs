@@ -73,9 +73,9 @@ impl ModelBody {
 /// Where a place leads.
 enum ModelSlot {
     /// To something.
-    There(NodeId),
+    Occupied(NodeId),
     /// To nothing: these names are missing, the first of them in the directory `below`.
-    Nothing { below: NodeId, names: Vec<Vec<u8>> },
+    Missing { below: NodeId, names: Vec<Vec<u8>> },
 }
 
 impl ModelTree {
@@ -95,8 +95,8 @@ impl ModelTree {
     /// What lies at a place; a symlink itself.
     pub(crate) fn find(&self, at: &NodePath) -> StoreResult<NodeId> {
         match self.slot(at)? {
-            ModelSlot::There(node) => Ok(node),
-            ModelSlot::Nothing { .. } => Err(StoreError::NotFound),
+            ModelSlot::Occupied(node) => Ok(node),
+            ModelSlot::Missing { .. } => Err(StoreError::NotFound),
         }
     }
 
@@ -199,7 +199,7 @@ impl ModelTree {
     }
 
     fn slot(&self, at: &NodePath) -> StoreResult<ModelSlot> {
-        let mut here = if at.from == NodeId::ROOT { ROOT } else { at.from };
+        let mut here = if at.base == NodeId::ROOT { ROOT } else { at.base };
         if !self.nodes.contains_key(&here) {
             return Err(StoreError::NotFound);
         }
@@ -209,7 +209,7 @@ impl ModelTree {
                     Some(&id) => here = id,
                     None => {
                         let names = at.path.components().skip(depth).map(<[u8]>::to_vec).collect();
-                        return Ok(ModelSlot::Nothing { below: here, names });
+                        return Ok(ModelSlot::Missing { below: here, names });
                     }
                 },
                 ModelBody::File(_) => return Err(StoreError::NotADirectory),
@@ -218,7 +218,7 @@ impl ModelTree {
                 ModelBody::Symlink(target) => return Err(LinkHit::error_at(depth, target.clone())),
             }
         }
-        Ok(ModelSlot::There(here))
+        Ok(ModelSlot::Occupied(here))
     }
 
     fn is_at_or_below(&self, id: NodeId, top: NodeId) -> bool {

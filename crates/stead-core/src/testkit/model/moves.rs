@@ -36,11 +36,11 @@ impl ModelTransaction {
         let there = self.tree.slot(to).map_err(at_destination)?;
         check_not_root(id)?;
         match there {
-            ModelSlot::There(other) if other == id => {
+            ModelSlot::Occupied(other) if other == id => {
                 expect.check(Some(self.tree.node(id).tag))?;
                 return Ok(self.outcome(id, false));
             }
-            ModelSlot::There(other) => {
+            ModelSlot::Occupied(other) => {
                 check_not_root(other).map_err(at_destination)?;
                 match replace {
                     Replace::Refuse => return Err(at_destination(StoreError::AlreadyExists)),
@@ -51,7 +51,7 @@ impl ModelTransaction {
                             return Err(StoreError::IntoItself.into());
                         }
                     }
-                    Replace::Over => {
+                    Replace::Overwrite => {
                         if self.tree.is_at_or_below(other, id) {
                             return Err(StoreError::IntoItself.into());
                         }
@@ -76,7 +76,7 @@ impl ModelTransaction {
                 }
                 self.attach(id, new);
             }
-            ModelSlot::Nothing { below, names } => {
+            ModelSlot::Missing { below, names } => {
                 check_parents(&names, parents).map_err(at_destination)?;
                 if replace == Replace::Exchange {
                     return Err(at_destination(StoreError::NotFound));
@@ -111,13 +111,13 @@ impl ModelTransaction {
         let there = self.tree.slot(to).map_err(at_destination)?;
         let is_directory = matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match there {
-            ModelSlot::There(other) if other == id && replace == Replace::Over => {
+            ModelSlot::Occupied(other) if other == id && replace == Replace::Overwrite => {
                 Err(at_destination(StoreError::Invalid("it can't be copied onto itself".to_owned())))
             }
-            ModelSlot::There(_) if is_directory || replace == Replace::Refuse => {
+            ModelSlot::Occupied(_) if is_directory || replace == Replace::Refuse => {
                 Err(at_destination(StoreError::AlreadyExists))
             }
-            ModelSlot::There(other) => {
+            ModelSlot::Occupied(other) => {
                 self.check_replaceable(id, other).map_err(at_destination)?;
                 let source = self.tree.node(id).clone();
                 let keeps_mode = self.tree.node(other).body.kind() == source.body.kind();
@@ -133,7 +133,7 @@ impl ModelTransaction {
                 self.log_change(ChangeKind::Written, other);
                 Ok(self.outcome(other, false))
             }
-            ModelSlot::Nothing { below, names } => {
+            ModelSlot::Missing { below, names } => {
                 check_parents(&names, parents).map_err(at_destination)?;
                 if is_directory && self.tree.is_at_or_below(below, id) {
                     return Err(StoreError::IntoItself.into());

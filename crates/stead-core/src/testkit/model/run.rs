@@ -55,7 +55,7 @@ pub fn model_run_over(
         rng: Rng::with_seed(seed),
         open: Vec::new(),
         drafts: Vec::new(),
-        trail,
+        recent_steps: trail,
     };
     assert!(snapshot_of(&*run.store).is_empty(), "a model run starts with an empty Store");
     for _ in 0..steps {
@@ -95,7 +95,7 @@ pub(super) struct ModelRun {
     pub(super) rng: Rng,
     pub(super) open: Vec<OpenHandle>,
     pub(super) drafts: Vec<DraftHandle>,
-    trail: RecentSteps,
+    recent_steps: RecentSteps,
 }
 
 impl ModelRun {
@@ -121,7 +121,7 @@ impl ModelRun {
     }
 
     pub(super) fn generator(&mut self) -> StepGenerator<'_> {
-        StepGenerator { rng: &mut self.rng, tree: &self.tree, moment: StepTiming::Now }
+        StepGenerator { rng: &mut self.rng, tree: &self.tree, timing: StepTiming::Now }
     }
 
     fn change_of_several_steps(&mut self) {
@@ -129,7 +129,7 @@ impl ModelRun {
         let mut ops = Vec::new();
         for _ in 0..self.rng.usize(2..=5) {
             let op =
-                StepGenerator { rng: &mut self.rng, tree: &after, moment: StepTiming::Later }.next_step();
+                StepGenerator { rng: &mut self.rng, tree: &after, timing: StepTiming::Later }.next_step();
             let step = op.step(&|place| stat_model(&after, place));
             let failed = after.apply(vec![step], Timestamp::default(), RevisionNumber(0)).is_err();
             ops.push(op);
@@ -253,9 +253,9 @@ impl ModelRun {
     }
 
     pub(super) fn record_step(&mut self, step: String) {
-        self.trail.steps.push_back(step);
-        if self.trail.steps.len() > 30 {
-            self.trail.steps.pop_front();
+        self.recent_steps.steps.push_back(step);
+        if self.recent_steps.steps.len() > 30 {
+            self.recent_steps.steps.pop_front();
         }
     }
 
@@ -266,7 +266,7 @@ impl ModelRun {
             let (store, model) = (shown(store), shown(model));
             panic!(
                 "the Store and the model disagree on {what}, seed {}:\n  Store: {store}\n  model: {model}",
-                self.trail.seed
+                self.recent_steps.seed
             );
         }
     }

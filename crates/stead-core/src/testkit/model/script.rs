@@ -65,9 +65,9 @@ impl fmt::Debug for RandomBytes {
 pub(super) enum ExpectedState {
     Any,
     Absent,
-    Now,
-    NowOrAbsent,
-    Strange,
+    Current,
+    CurrentOrAbsent,
+    Unknown,
 }
 
 impl ExpectedState {
@@ -76,9 +76,9 @@ impl ExpectedState {
         match self {
             ExpectedState::Any => Precondition::Any,
             ExpectedState::Absent => Precondition::Absent,
-            ExpectedState::Now => Precondition::Tag(now()),
-            ExpectedState::NowOrAbsent => Precondition::TagOrAbsent(now()),
-            ExpectedState::Strange => Precondition::Tag(UNKNOWN_TAG),
+            ExpectedState::Current => Precondition::Tag(now()),
+            ExpectedState::CurrentOrAbsent => Precondition::TagOrAbsent(now()),
+            ExpectedState::Unknown => Precondition::Tag(UNKNOWN_TAG),
         }
     }
 }
@@ -105,25 +105,25 @@ impl RandomStep {
             parents: *parents,
             mode: *mode,
             modified: None,
-            keep: DisplacedContent::History,
-            at_most: None,
+            displaced: DisplacedContent::Keep,
+            max_size: None,
         };
-        let keep = DisplacedContent::History;
+        let keep = DisplacedContent::Keep;
         match self {
             RandomStep::Write { at, fill, parents, mode, wanted } => {
                 let at = at.resolve(look);
                 let put = put(&at, parents, mode, wanted);
-                Step::Write { at, content: Content::Bytes(fill.0.to_vec()), put }
+                Step::Write { at, content: Content::Bytes(fill.0.to_vec()), options: put }
             }
             RandomStep::Append { at, fill, parents, mode, wanted } => {
                 let at = at.resolve(look);
                 let put = put(&at, parents, mode, wanted);
-                Step::Append { at, content: Content::Bytes(fill.0.to_vec()), put }
+                Step::Append { at, content: Content::Bytes(fill.0.to_vec()), options: put }
             }
             RandomStep::Edit { at, edit, wanted } => {
                 let at = at.resolve(look);
                 let expect = wanted.precondition(&at, look);
-                Step::Edit { at, edit: edit.clone(), expect, keep }
+                Step::Edit { at, edit: edit.clone(), expect, displaced: keep }
             }
             &RandomStep::Mkdir { ref at, parents, mode } => {
                 Step::Mkdir { at: at.resolve(look), parents, mode }
@@ -136,16 +136,16 @@ impl RandomStep {
             &RandomStep::Remove { ref at, subtree, missing, wanted } => {
                 let at = at.resolve(look);
                 let expect = wanted.precondition(&at, look);
-                Step::Remove { at, subtree, expect, missing, spare: None, keep }
+                Step::Remove { at, subtree, expect, if_missing: missing, protected: None, displaced: keep }
             }
             &RandomStep::Rename { ref from, ref to, replace, parents, wanted } => {
                 let (from, to) = (from.resolve(look), to.resolve(look));
                 let expect = wanted.precondition(&from, look);
-                Step::Rename { from, to, replace, parents, expect, spare: [None, None] }
+                Step::Rename { from, to, replace, parents, expect, protected: [None, None] }
             }
             &RandomStep::Copy { ref from, ref to, replace, parents } => {
                 let (from, to) = (from.resolve(look), to.resolve(look));
-                Step::Copy { from, to, replace, parents, spare: None, keep }
+                Step::Copy { from, to, replace, parents, protected: None, displaced: keep }
             }
             &RandomStep::SetAttr { ref at, mode, modified } => {
                 Step::SetAttr { at: at.resolve(look), mode, modified }
@@ -191,7 +191,7 @@ pub(super) struct StepGenerator<'a> {
     pub(super) rng: &'a mut Rng,
     pub(super) tree: &'a ModelTree,
     /// Which moment the tree is of.
-    pub(super) moment: StepTiming,
+    pub(super) timing: StepTiming,
 }
 
 impl StepGenerator<'_> {
@@ -203,18 +203,18 @@ impl StepGenerator<'_> {
                 continue;
             }
             let wanted = *self.pick(&[
-                ExpectedState::Now,
-                ExpectedState::NowOrAbsent,
+                ExpectedState::Current,
+                ExpectedState::CurrentOrAbsent,
                 ExpectedState::Absent,
-                ExpectedState::Strange,
+                ExpectedState::Unknown,
             ]);
             let makes_sense = match wanted {
-                ExpectedState::Any | ExpectedState::Strange => true,
+                ExpectedState::Any | ExpectedState::Unknown => true,
                 ExpectedState::Absent => matches!(
                     op,
                     RandomStep::Write { .. } | RandomStep::Append { .. } | RandomStep::Symlink { .. }
                 ),
-                ExpectedState::Now | ExpectedState::NowOrAbsent => self.moment == StepTiming::Now,
+                ExpectedState::Current | ExpectedState::CurrentOrAbsent => self.timing == StepTiming::Now,
             };
             if self.rng.u8(..4) == 0 && makes_sense && self.would_succeed(&op) {
                 op.expected_mut().into_iter().for_each(|place| *place = wanted);
@@ -253,11 +253,12 @@ impl StepGenerator<'_> {
             59..=69 => {
                 let subtrees = [Subtree::File, Subtree::EmptyDirectory, Subtree::Directory, Subtree::Any];
                 let subtree = *self.pick(&subtrees);
-                let missing = *self.pick(&[IfMissing::Fails, IfMissing::Fine]);
+                let missing = *self.pick(&[IfMissing::Fail, IfMissing::Ignore]);
                 RandomStep::Remove { at: self.random_place(), subtree, missing, wanted }
             }
             70..=84 => {
-                let replace = *self.pick(&[Replace::Refuse, Replace::Over, Replace::Over, Replace::Exchange]);
+                let replace =
+                    *self.pick(&[Replace::Refuse, Replace::Overwrite, Replace::Overwrite, Replace::Exchange]);
                 RandomStep::Rename {
                     from: self.random_place(),
                     to: self.random_place(),
@@ -267,7 +268,7 @@ impl StepGenerator<'_> {
                 }
             }
             85..=92 => {
-                let replace = *self.pick(&[Replace::Refuse, Replace::Over]);
+                let replace = *self.pick(&[Replace::Refuse, Replace::Overwrite]);
                 RandomStep::Copy { from: self.random_place(), to: self.random_place(), replace, parents }
             }
             _ => {
@@ -331,10 +332,10 @@ impl StepGenerator<'_> {
         let can_hold = kind(&parent).is_some_and(|kind| kind != NodeKind::Symlink);
         let is_there = kind(&path).is_some();
         match self.rng.u8(..4) {
-            0 if self.moment == StepTiming::Now && can_hold => {
+            0 if self.timing == StepTiming::Now && can_hold => {
                 PlaceSpec::Child(parent, Name::new(name).expect("a component is a name"))
             }
-            1 if self.moment == StepTiming::Now && is_there => PlaceSpec::Node(path),
+            1 if self.timing == StepTiming::Now && is_there => PlaceSpec::Node(path),
             _ => PlaceSpec::Path(path),
         }
     }
@@ -391,10 +392,10 @@ impl StepGenerator<'_> {
     fn is_ambiguous_move(&self, from: &NodePath, to: &NodePath, replace: Replace, parents: Parents) -> bool {
         let (lacks_parent, there) = match self.tree.slot(to) {
             Err(_) => return self.tree.find(from).is_err(),
-            Ok(ModelSlot::Nothing { below, names }) => {
+            Ok(ModelSlot::Missing { below, names }) => {
                 (names.len() > 1 && parents == Parents::Required, Err(below))
             }
-            Ok(ModelSlot::There(other)) => (false, Ok(other)),
+            Ok(ModelSlot::Occupied(other)) => (false, Ok(other)),
         };
         let Ok(id) = self.tree.find(from) else { return lacks_parent };
         if !matches!(self.tree.body(id), Some(ModelBody::Directory(_))) {

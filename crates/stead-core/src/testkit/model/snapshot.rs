@@ -20,7 +20,7 @@ pub struct SnapshotEntry {
     /// How long it is.
     pub size: u64,
     /// BLAKE3 of a file's bytes or of a symlink's target; `None` for the rest.
-    pub holds: Option<blake3::Hash>,
+    pub content_hash: Option<blake3::Hash>,
 }
 
 /// All that a Store holds.
@@ -46,7 +46,10 @@ pub fn snapshot_of(store: &dyn Store) -> TreeSnapshot {
         };
         let holds = holds.map(|bytes| blake3::hash(&bytes));
         let mode = if it.attr.kind == NodeKind::Symlink { 0 } else { it.attr.mode };
-        (it.path.as_bytes().to_vec(), SnapshotEntry { kind: it.attr.kind, mode, size: it.attr.size, holds })
+        (
+            it.path.as_bytes().to_vec(),
+            SnapshotEntry { kind: it.attr.kind, mode, size: it.attr.size, content_hash: holds },
+        )
     };
     found.into_iter().map(thing).collect()
 }
@@ -62,7 +65,10 @@ impl ModelTree {
                 ModelBody::Directory(_) => None,
             };
             let mode = if attr.kind == NodeKind::Symlink { 0 } else { attr.mode };
-            (path.as_bytes().to_vec(), SnapshotEntry { kind: attr.kind, mode, size: attr.size, holds })
+            (
+                path.as_bytes().to_vec(),
+                SnapshotEntry { kind: attr.kind, mode, size: attr.size, content_hash: holds },
+            )
         };
         self.below(ROOT).into_iter().map(thing).collect()
     }

@@ -29,7 +29,7 @@ impl ModelTree {
         at: Timestamp,
         version: RevisionNumber,
     ) -> StoreResult<ModelApplied> {
-        let mut doing = ModelTransaction { tree: self.clone(), at, version, changes: Vec::new() };
+        let mut doing = ModelTransaction { tree: self.clone(), at, revision: version, changes: Vec::new() };
         let mut outcomes = Vec::new();
         for (index, step) in steps.into_iter().enumerate() {
             outcomes.push(doing.step(step).map_err(|StepError(side, error)| error.in_step(index, side))?);
@@ -43,32 +43,32 @@ impl ModelTree {
 pub(super) struct ModelTransaction {
     pub(super) tree: ModelTree,
     pub(super) at: Timestamp,
-    version: RevisionNumber,
+    revision: RevisionNumber,
     changes: Vec<FeedEntry>,
 }
 
 /// Whether content takes the place of what is there, or follows it.
 #[derive(Clone, Copy, PartialEq)]
 enum PutMode {
-    Whole,
-    AtTheEnd,
+    Replace,
+    Append,
 }
 
 impl ModelTransaction {
     fn step(&mut self, step: Step) -> Result<StepOutcome, StepError> {
         Ok(match step {
-            Step::Write { at, content, put } => self.put(&at, content, &put, PutMode::Whole)?,
-            Step::Append { at, content, put } => self.put(&at, content, &put, PutMode::AtTheEnd)?,
-            Step::Edit { at, edit, expect, keep: _ } => self.edit(&at, &edit, expect)?,
+            Step::Write { at, content, options: put } => self.put(&at, content, &put, PutMode::Replace)?,
+            Step::Append { at, content, options: put } => self.put(&at, content, &put, PutMode::Append)?,
+            Step::Edit { at, edit, expect, displaced: _ } => self.edit(&at, &edit, expect)?,
             Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode)?,
             Step::Symlink { at, target, parents, expect } => self.symlink(&at, target, parents, expect)?,
-            Step::Remove { at, subtree, expect, missing, spare, keep: _ } => {
+            Step::Remove { at, subtree, expect, if_missing: missing, protected: spare, displaced: _ } => {
                 self.remove(&at, subtree, expect, missing, spare.as_ref())?
             }
-            Step::Rename { from, to, replace, parents, expect, spare } => {
+            Step::Rename { from, to, replace, parents, expect, protected: spare } => {
                 self.rename(&from, &to, replace, parents, expect, &spare)?
             }
-            Step::Copy { from, to, replace, parents, spare, keep: _ } => {
+            Step::Copy { from, to, replace, parents, protected: spare, displaced: _ } => {
                 self.copy(&from, &to, replace, parents, spare.as_ref())?
             }
             Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified)?,
@@ -88,24 +88,24 @@ impl ModelTransaction {
                 let foreign = || StoreError::Invalid("the draft is none of this Store's".to_owned());
                 sealed.into_inner::<DraftBytes>().ok_or_else(foreign)?.0
             }
-            Content::Past(_) => return Err(StoreError::Unsupported("this Store keeps nothing")),
+            Content::Stored(_) => return Err(StoreError::Unsupported("this Store keeps nothing")),
         };
         let (id, before) = match self.tree.slot(at)? {
-            ModelSlot::There(_) => {
+            ModelSlot::Occupied(_) => {
                 let (id, bytes) = self.tree.file(at)?;
                 let tag = self.tree.node(id).tag;
                 put.expect.check(Some(tag))?;
-                if how == PutMode::AtTheEnd {
+                if how == PutMode::Append {
                     put.check_append(bytes.len() as u64, content.len() as u64)?;
                 }
                 let whole = match how {
-                    PutMode::Whole => content,
-                    PutMode::AtTheEnd => [bytes.as_slice(), &content].concat(),
+                    PutMode::Replace => content,
+                    PutMode::Append => [bytes.as_slice(), &content].concat(),
                 };
                 self.rewrite(id, whole);
                 (id, Some(tag))
             }
-            ModelSlot::Nothing { below, names } => {
+            ModelSlot::Missing { below, names } => {
                 check_parents(&names, put.parents)?;
                 put.expect.check(None)?;
                 (self.create_node(below, names, ModelBody::File(Arc::new(content)), FILE_MODE), None)
@@ -128,11 +128,11 @@ impl ModelTransaction {
 
     fn mkdir(&mut self, at: &NodePath, parents: Parents, mode: Option<u32>) -> StoreResult<StepOutcome> {
         match self.tree.slot(at)? {
-            ModelSlot::There(id) => match (&self.tree.node(id).body, parents) {
+            ModelSlot::Occupied(id) => match (&self.tree.node(id).body, parents) {
                 (ModelBody::Directory(_), Parents::Create) => Ok(self.outcome(id, false)),
                 _ => Err(StoreError::AlreadyExists),
             },
-            ModelSlot::Nothing { below, names } => {
+            ModelSlot::Missing { below, names } => {
                 check_parents(&names, parents)?;
                 let mode = mode.unwrap_or(DIRECTORY_MODE);
                 let id = self.create_node(below, names, ModelBody::Directory(Default::default()), mode);
@@ -149,7 +149,7 @@ impl ModelTransaction {
         expect: Precondition,
     ) -> StoreResult<StepOutcome> {
         match self.tree.slot(at)? {
-            ModelSlot::There(id) => {
+            ModelSlot::Occupied(id) => {
                 if !matches!(self.tree.node(id).body, ModelBody::Symlink(_)) {
                     return Err(StoreError::AlreadyExists);
                 }
@@ -159,7 +159,7 @@ impl ModelTransaction {
                 self.log_change(ChangeKind::Written, id);
                 Ok(self.outcome(id, false))
             }
-            ModelSlot::Nothing { below, names } => {
+            ModelSlot::Missing { below, names } => {
                 check_parents(&names, parents)?;
                 expect.check(None)?;
                 let id = self.create_node(below, names, ModelBody::Symlink(target), SYMLINK_MODE);
@@ -177,7 +177,7 @@ impl ModelTransaction {
         spare: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
         let id = match (self.tree.find(at), missing) {
-            (Err(StoreError::NotFound), IfMissing::Fine) => return Ok(StepOutcome::default()),
+            (Err(StoreError::NotFound), IfMissing::Ignore) => return Ok(StepOutcome::default()),
             (found, _) => found?,
         };
         check_not_root(id)?;
@@ -262,7 +262,7 @@ impl ModelTransaction {
             names.insert(name.clone(), id);
         }
         self.touch(parent);
-        self.changes.push(FeedEntry { version: self.version, what, node: id, parent, name });
+        self.changes.push(FeedEntry { revision: self.revision, kind: what, node: id, parent, name });
     }
 
     pub(super) fn remove_entry(&mut self, id: NodeId, what: ChangeKind) {
@@ -271,7 +271,7 @@ impl ModelTransaction {
             names.remove(&name);
         }
         self.touch(parent);
-        self.changes.push(FeedEntry { version: self.version, what, node: id, parent, name });
+        self.changes.push(FeedEntry { revision: self.revision, kind: what, node: id, parent, name });
     }
 
     pub(super) fn drop_nodes(&mut self, top: NodeId) {
@@ -283,7 +283,7 @@ impl ModelTransaction {
 
     pub(super) fn log_change(&mut self, what: ChangeKind, id: NodeId) {
         let (parent, name) = self.parent_and_name(id);
-        self.changes.push(FeedEntry { version: self.version, what, node: id, parent, name });
+        self.changes.push(FeedEntry { revision: self.revision, kind: what, node: id, parent, name });
     }
 
     pub(super) fn is_nonempty_directory(&self, id: NodeId) -> bool {
@@ -298,7 +298,7 @@ impl ModelTransaction {
             .into_iter()
             .find(|(path, id)| spare.covers(path.as_bytes(), self.tree.node(*id).body.kind()))
         {
-            Some((path, _)) => Err(StoreError::Spared { path: path.to_string() }),
+            Some((path, _)) => Err(StoreError::Protected { path: path.to_string() }),
             None => Ok(()),
         }
     }

@@ -10,12 +10,12 @@ fn blind(steps: Vec<Step>) -> Change {
 
 fn told_of(t: &Subject, operation: &Operation) -> Vec<Revision> {
     let operations = Some(vec![operation.id]);
-    t.store.revisions(&RevisionQuery { operations, ..RevisionQuery::all() }).unwrap().deeds
+    t.store.revisions(&RevisionQuery { operations, ..RevisionQuery::all() }).unwrap().revisions
 }
 
 /// Steps that find nothing to do, once `box/made` is there.
 fn idle() -> Vec<Vec<Step>> {
-    let remove = remove_with(at("box/none"), Subtree::Any, Precondition::Any, IfMissing::Fine);
+    let remove = remove_with(at("box/none"), Subtree::Any, Precondition::Any, IfMissing::Ignore);
     vec![Vec::new(), vec![mkdir("box/made")], vec![remove]]
 }
 
@@ -26,7 +26,7 @@ pub fn a_blind_change_makes_a_version_whatever_it_finds(t: &Subject) {
     for steps in [vec![mkdir("box/made")]].into_iter().chain(idle()) {
         let before = t.store.latest_revision().unwrap();
         let applied = t.store.apply(blind(steps)).unwrap();
-        assert_eq!(applied.version.unwrap().0, before.0 + 1);
+        assert_eq!(applied.revision.unwrap().0, before.0 + 1);
         assert_eq!(t.store.latest_revision().unwrap().0, before.0 + 1);
     }
     let before = t.store.latest_revision().unwrap();
@@ -44,19 +44,19 @@ pub fn a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone
     for steps in idle() {
         let change = blind(steps);
         let operation = change.operation.clone();
-        let version = t.store.apply(change).unwrap().version.unwrap();
+        let version = t.store.apply(change).unwrap().revision.unwrap();
         let told = told_of(t, &operation);
         assert_eq!(told.len(), 1);
-        assert!(told[0].lines.is_empty() && told[0].version == version && !told[0].undone);
+        assert!(told[0].changes.is_empty() && told[0].number == version && !told[0].undone);
         assert_eq!(told[0].blind_at, Some(StorePath::from_checked("box/name")));
         let standing = t.store.undoable_operations("suite", Timestamp(i64::MIN), 1).unwrap();
         assert_eq!((standing[0].0, standing[0].1.id), (version, operation.id));
         let after =
             RevisionQuery { after: version, operations: Some(vec![operation.id]), ..RevisionQuery::all() };
-        assert!(t.store.revisions(&after).unwrap().deeds.is_empty());
+        assert!(t.store.revisions(&after).unwrap().revisions.is_empty());
     }
     let all = t.store.revisions(&RevisionQuery { after: made, ..RevisionQuery::all() }).unwrap();
-    assert!(all.deeds.is_empty(), "{:?}", all.deeds);
+    assert!(all.revisions.is_empty(), "{:?}", all.revisions);
 }
 
 pub fn what_a_blind_change_did_is_told_as_ever(t: &Subject) {
@@ -68,5 +68,5 @@ pub fn what_a_blind_change_did_is_told_as_ever(t: &Subject) {
     t.store.apply(change).unwrap();
     let told = told_of(t, &operation);
     assert_eq!(told.len(), 1);
-    assert!(!told[0].lines.is_empty() && told[0].blind_at.is_none(), "{told:?}");
+    assert!(!told[0].changes.is_empty() && told[0].blind_at.is_none(), "{told:?}");
 }

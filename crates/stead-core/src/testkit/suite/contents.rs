@@ -170,7 +170,7 @@ pub fn an_append_past_its_limit_changes_nothing(t: &Subject) {
     let up_to = |limit, content: &str| Step::Append {
         at: at("log"),
         content: Content::Bytes(content.into()),
-        put: PutOptions { at_most: Some(limit), ..PutOptions::default() },
+        options: PutOptions { max_size: Some(limit), ..PutOptions::default() },
     };
     let over = t.assert_unchanged(|| t.apply(vec![up_to(7, "two\n")])).unwrap_err();
     assert!(matches!(over, StoreError::TooLarge { size: 8, limit: 7 }), "{over:?}");
@@ -268,7 +268,7 @@ pub fn names_are_kept_byte_for_byte(t: &Subject) {
 }
 
 pub fn what_needs_no_history_is_written_all_the_same(t: &Subject) {
-    let put = || PutOptions { keep: DisplacedContent::Scratch, ..PutOptions::default() };
+    let put = || PutOptions { displaced: DisplacedContent::Discard, ..PutOptions::default() };
     t.apply_one(write_with(at("target/out"), b"1".to_vec(), put()));
     t.apply_one(write_with(at("target/out"), b"22".to_vec(), put()));
     t.apply_one(append_with(at("target/out"), b"3".to_vec(), put()));
@@ -277,9 +277,9 @@ pub fn what_needs_no_history_is_written_all_the_same(t: &Subject) {
         at: at("target"),
         subtree: Subtree::Directory,
         expect: Precondition::Any,
-        missing: IfMissing::Fails,
-        spare: None,
-        keep: DisplacedContent::Scratch,
+        if_missing: IfMissing::Fail,
+        protected: None,
+        displaced: DisplacedContent::Discard,
     });
     assert!(!t.exists("target"));
 }

@@ -161,7 +161,7 @@ pub fn a_walk_visits_only_what_matches(t: &Subject) {
     some_tree(t);
     let only = |glob: &str| {
         let only = Some(PathGlobs::new([glob], Anchor::Start).unwrap());
-        t.walked(&NodePath::root(), &WalkOptions { only, ..WalkOptions::default() })
+        t.walked(&NodePath::root(), &WalkOptions { include: only, ..WalkOptions::default() })
     };
     assert_eq!(only("**/deep"), ["a/b/deep"]);
     assert_eq!(only("a/*"), ["a/b", "a/b.txt", "a/link", "a/x"]);
@@ -171,7 +171,7 @@ pub fn a_walk_visits_only_what_matches(t: &Subject) {
     assert_eq!(only("*-file"), ["a-file"]);
     assert!(only("../*").is_empty());
     let below = Some(PathGlobs::new(["*"], Anchor::Start).unwrap());
-    assert_eq!(t.walked(&at("b/c"), &WalkOptions { only: below, ..WalkOptions::default() }), ["d"]);
+    assert_eq!(t.walked(&at("b/c"), &WalkOptions { include: below, ..WalkOptions::default() }), ["d"]);
 }
 
 pub fn a_walk_that_is_late_gives_up(t: &Subject) {

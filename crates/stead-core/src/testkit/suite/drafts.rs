@@ -324,8 +324,8 @@ pub fn open_content_outlives_its_name(t: &Subject) {
     t.rename("renamed", "elsewhere", Replace::Refuse);
     t.write("replaced", "new");
     t.write("other", "other");
-    t.apply_one(copy("other", "copied over", Replace::Over));
-    t.rename("other", "renamed over", Replace::Over);
+    t.apply_one(copy("other", "copied over", Replace::Overwrite));
+    t.rename("other", "renamed over", Replace::Overwrite);
     t.remove("small");
     for content in [removed, in_tree, renamed, replaced, renamed_over, copied_over] {
         assert!(read_all(&*content) == bytes);

@@ -130,10 +130,10 @@ pub fn an_edit_expects_what_it_is_told(t: &Subject) {
 pub fn a_removal_expects_what_it_is_told(t: &Subject) {
     let tag = t.write("file", "a").tag;
     let remove = |path, tag, missing| remove_with(at(path), Subtree::File, Precondition::Tag(tag), missing);
-    assert!(matches!(t.refused(remove("file", UNKNOWN_TAG, IfMissing::Fails)), StoreError::Conflict));
-    assert!(matches!(t.refused(remove("missing", tag, IfMissing::Fails)), StoreError::NotFound));
-    t.apply_one(remove("missing", tag, IfMissing::Fine));
-    t.apply_one(remove("file", tag, IfMissing::Fails));
+    assert!(matches!(t.refused(remove("file", UNKNOWN_TAG, IfMissing::Fail)), StoreError::Conflict));
+    assert!(matches!(t.refused(remove("missing", tag, IfMissing::Fail)), StoreError::NotFound));
+    t.apply_one(remove("missing", tag, IfMissing::Ignore));
+    t.apply_one(remove("file", tag, IfMissing::Fail));
     assert!(!t.exists("file"));
 }
 
@@ -144,6 +144,6 @@ pub fn the_kind_is_judged_before_the_state(t: &Subject) {
     assert!(matches!(t.refused(append_with(at("dir"), b"1".to_vec(), put())), StoreError::IsADirectory));
     let edit = edit_with(at("dir"), "a", "b", Occurrences::One, Precondition::Tag(UNKNOWN_TAG));
     assert!(matches!(t.refused(edit), StoreError::IsADirectory));
-    let remove = remove_with(at("dir"), Subtree::File, Precondition::Tag(UNKNOWN_TAG), IfMissing::Fails);
+    let remove = remove_with(at("dir"), Subtree::File, Precondition::Tag(UNKNOWN_TAG), IfMissing::Fail);
     assert!(matches!(t.refused(remove), StoreError::IsADirectory));
 }

@@ -9,7 +9,7 @@ fn changes_after(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<F
     loop {
         let feed = t.store.changes_since(Some(cursor), limit).unwrap();
         assert!(feed.cursor >= cursor);
-        assert!(feed.changes.iter().all(|change| change.version > cursor && change.version <= feed.cursor));
+        assert!(feed.changes.iter().all(|change| change.revision > cursor && change.revision <= feed.cursor));
         all.extend(feed.changes);
         assert!(!feed.more || feed.cursor > cursor, "a feed with more goes on");
         cursor = feed.cursor;
@@ -32,7 +32,7 @@ fn contains_change(
     parent: NodeId,
     name: &str,
 ) -> bool {
-    let fits = |change: &&FeedEntry| change.what == what && change.node == node;
+    let fits = |change: &&FeedEntry| change.kind == what && change.node == node;
     changes.iter().filter(fits).any(|change| change.parent == parent && change.name == name.as_bytes())
 }
 
@@ -107,9 +107,9 @@ pub fn a_feed_is_in_order_and_comes_in_pieces(t: &Subject) {
     let names: Vec<_> = whole.iter().map(|change| String::from_utf8(change.name.clone()).unwrap()).collect();
     let expected: Vec<_> = (0..10).flat_map(|number| [format!("{number}a"), format!("{number}b")]).collect();
     assert_eq!(names, expected);
-    assert!(whole.is_sorted_by_key(|change| change.version));
+    assert!(whole.is_sorted_by_key(|change| change.revision));
     for pair in whole.chunks(2) {
-        assert_eq!(pair[0].version, pair[1].version, "one change, one version");
+        assert_eq!(pair[0].revision, pair[1].revision, "one change, one version");
     }
     for limit in [1, 2, 3, 7] {
         assert_eq!(changes_after(t, cursor, limit), whole, "in pieces of {limit}");

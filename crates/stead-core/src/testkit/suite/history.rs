@@ -22,12 +22,12 @@ fn has_no_history(t: &Subject) -> bool {
 
 /// Whether what a change displaces can't be read again, so that there is nothing to test.
 fn retains_no_content(t: &Subject) -> bool {
-    has_no_history(t) || !t.store.info().keeps_content
+    has_no_history(t) || !t.store.info().retains_content
 }
 
 /// What the test has done so far.
 fn query_since_start(t: &Subject) -> RevisionQuery {
-    RevisionQuery { after: t.begun, ..RevisionQuery::all() }
+    RevisionQuery { after: t.first_revision, ..RevisionQuery::all() }
 }
 
 fn all_revisions(t: &Subject) -> RevisionSet {
@@ -39,11 +39,11 @@ fn all_revisions(t: &Subject) -> RevisionSet {
 fn apply_and_get_revision(t: &Subject, steps: Vec<Step>) -> Revision {
     let change = change(steps);
     let id = change.operation.id;
-    let version = t.store.apply(change).unwrap().version.expect("a change makes a version");
+    let version = t.store.apply(change).unwrap().revision.expect("a change makes a version");
     assert!(version <= t.store.latest_revision().unwrap());
     let found = all_revisions(t);
-    let deed = found.deeds.into_iter().next().expect("the change is told");
-    assert_eq!(deed.version, version);
+    let deed = found.revisions.into_iter().next().expect("the change is told");
+    assert_eq!(deed.number, version);
     assert_eq!(deed.operation.id, id);
     assert_eq!((&*deed.operation.identity.agent, &*deed.operation.tool), ("suite", "suite"));
     deed
@@ -51,8 +51,8 @@ fn apply_and_get_revision(t: &Subject, steps: Vec<Step>) -> Revision {
 
 #[track_caller]
 fn only_change(deed: &Revision) -> &NodeChange {
-    assert_eq!(deed.lines.len(), 1, "{deed:?}");
-    &deed.lines[0]
+    assert_eq!(deed.changes.len(), 1, "{deed:?}");
+    &deed.changes[0]
 }
 
 #[track_caller]
@@ -87,13 +87,13 @@ fn assert_contents(t: &Subject, line: &NodeChange, before: Option<&str>, after: 
 
 /// Whether a state's content was not kept, which is only told by a Store that keeps none.
 fn is_content_unknown(t: &Subject, state: &Option<NodeState>) -> bool {
-    !t.store.info().keeps_content && state.as_ref().is_some_and(|state| state.content.is_none())
+    !t.store.info().retains_content && state.as_ref().is_some_and(|state| state.content.is_none())
 }
 
 #[track_caller]
 fn change_named<'d>(deed: &'d Revision, name: &str) -> &'d NodeChange {
     let is = |state: &Option<NodeState>| state.as_ref().is_some_and(|state| state.name == name.as_bytes());
-    let mut found = deed.lines.iter().filter(|line| is(&line.before) || is(&line.after));
+    let mut found = deed.changes.iter().filter(|line| is(&line.before) || is(&line.after));
     let line = found.next().unwrap_or_else(|| panic!("nothing is said of `{name}`: {deed:?}"));
     assert!(found.next().is_none(), "more than one line is about `{name}`");
     line
@@ -101,7 +101,7 @@ fn change_named<'d>(deed: &'d Revision, name: &str) -> &'d NodeChange {
 
 /// Where a node is said to be now.
 fn current_path(t: &Subject, node: NodeId) -> Option<String> {
-    all_revisions(t).now.get(&node).map(|now| now.path.to_string())
+    all_revisions(t).current.get(&node).map(|now| now.path.to_string())
 }
 
 pub fn a_new_file_is_told(t: &Subject) {
@@ -115,11 +115,11 @@ pub fn a_new_file_is_told(t: &Subject) {
     assert_eq!(after.path, StorePath::from_checked("a"));
     let node = only_change(&made).node;
     let found = all_revisions(t);
-    assert_eq!(found.now[&node].path, StorePath::from_checked("a"));
-    assert_eq!(found.now[&node].tag, t.stat("a").tag);
-    assert_eq!(found.now[&node].state.as_ref(), Some(after));
+    assert_eq!(found.current[&node].path, StorePath::from_checked("a"));
+    assert_eq!(found.current[&node].tag, t.stat("a").tag);
+    assert_eq!(found.current[&node].state.as_ref(), Some(after));
     assert_eq!(node, t.node("a"));
-    let root = &found.now[&after.parent];
+    let root = &found.current[&after.parent];
     assert!(root.path.is_empty() && root.state.is_none());
 }
 
@@ -128,7 +128,7 @@ pub fn the_parents_of_a_new_file_are_told(t: &Subject) {
         return;
     }
     let made = apply_and_get_revision(t, vec![write("x/y/z", "deep")]);
-    assert_eq!(made.lines.len(), 3);
+    assert_eq!(made.changes.len(), 3);
     assert_contents(t, change_named(&made, "z"), None, Some("deep"));
     let (x, y) = (change_named(&made, "x"), change_named(&made, "y"));
     assert_eq!(change_named(&made, "z").after.as_ref().unwrap().parent, y.node);
@@ -147,12 +147,12 @@ pub fn an_overwrite_tells_both_contents(t: &Subject) {
     let third = apply_and_get_revision(t, vec![write("a", "")]);
     assert_contents(t, only_change(&third), Some("two and more"), Some(""));
     // The same, looked at later; and it is one node all along, whatever the Store calls it.
-    let found = all_revisions(t).deeds;
+    let found = all_revisions(t).revisions;
     assert_eq!(found.len(), 3);
     assert_contents(t, only_change(&found[1]), Some("one"), Some("two and more"));
     assert_contents(t, only_change(&found[2]), None, Some("one"));
     assert!(found.iter().all(|deed| only_change(deed).node == t.node("a")));
-    assert_eq!(found.iter().map(|deed| deed.version).min(), Some(made.version));
+    assert_eq!(found.iter().map(|deed| deed.number).min(), Some(made.number));
     if retains_no_content(t) {
         return;
     }
@@ -180,7 +180,7 @@ pub fn an_edit_and_an_append_are_told(t: &Subject) {
         return;
     }
     apply_and_get_revision(t, vec![append("a", " four")]);
-    let found = all_revisions(t).deeds;
+    let found = all_revisions(t).revisions;
     let told: Vec<_> = found.iter().map(|deed| read_content(t, only_change(deed).after.as_ref())).collect();
     let expected = ["one 2 three four", "one 2 three", "one 2", "one two"];
     assert_eq!(told, expected.map(|text| text.as_bytes().to_vec()));
@@ -209,7 +209,7 @@ pub fn writing_into_a_file_is_told(t: &Subject) {
         draft.write_at(20, b"behind").unwrap();
     });
     patched(&|draft| draft.write_at(4, b"and back").unwrap());
-    let found = all_revisions(t).deeds;
+    let found = all_revisions(t).revisions;
     let told: Vec<_> = found.iter().map(|deed| read_content(t, only_change(deed).after.as_ref())).collect();
     let mut expected = large.clone().into_bytes();
     assert_eq!(told[3], expected);
@@ -243,8 +243,8 @@ pub fn moves_are_told(t: &Subject) {
     assert_eq!(current_path(t, line.node).as_deref(), Some("b"));
     // What was written under the old name belongs to it as well.
     t.write("b", "two");
-    let found = all_revisions(t).deeds;
-    assert!(found.iter().all(|deed| deed.lines.iter().any(|line| line.node == t.node("b"))));
+    let found = all_revisions(t).revisions;
+    assert!(found.iter().all(|deed| deed.changes.iter().any(|line| line.node == t.node("b"))));
     assert_contents(t, change_named(&found[2], "a"), None, Some("one"));
 }
 
@@ -259,11 +259,11 @@ pub fn a_moved_directory_takes_its_past_along(t: &Subject) {
     assert_eq!(only_change(&moved).before.as_ref().unwrap().name, b"d");
     t.write("e/a", "three");
     let found = all_revisions(t);
-    let line = only_change(&found.deeds[2]);
+    let line = only_change(&found.revisions[2]);
     assert_contents(t, line, Some("one"), Some("two"));
     assert_eq!((line.node, line.after.as_ref().unwrap().parent), (t.node("e/a"), t.node("e")));
     assert_eq!(line.after.as_ref().unwrap().path, StorePath::from_checked("d/a"), "as it was then");
-    assert_eq!(found.now[&line.node].path, StorePath::from_checked("e/a"));
+    assert_eq!(found.current[&line.node].path, StorePath::from_checked("e/a"));
 }
 
 pub fn what_is_moved_over_is_told(t: &Subject) {
@@ -272,10 +272,10 @@ pub fn what_is_moved_over_is_told(t: &Subject) {
     }
     t.write("a", "one");
     t.write("b", "two");
-    let moved = apply_and_get_revision(t, vec![rename("a", "b", Replace::Over)]);
-    assert_eq!(moved.lines.len(), 2);
+    let moved = apply_and_get_revision(t, vec![rename("a", "b", Replace::Overwrite)]);
+    assert_eq!(moved.changes.len(), 2);
     let [gone, came] = [true, false].map(|gone| {
-        moved.lines.iter().find(|line| line.after.is_none() == gone).expect("one goes, one comes")
+        moved.changes.iter().find(|line| line.after.is_none() == gone).expect("one goes, one comes")
     });
     assert_contents(t, gone, Some("two"), None);
     assert_contents(t, came, Some("one"), Some("one"));
@@ -284,11 +284,11 @@ pub fn what_is_moved_over_is_told(t: &Subject) {
         t.write("c/x", "three");
         apply_and_get_revision(t, vec![rename("b", "c", Replace::Exchange)])
     };
-    assert_eq!(crossed.lines.len(), 2);
+    assert_eq!(crossed.changes.len(), 2);
     assert_eq!(current_path(t, came.node).as_deref(), Some("c"));
     assert_contents(
         t,
-        crossed.lines.iter().find(|line| line.node == came.node).unwrap(),
+        crossed.changes.iter().find(|line| line.node == came.node).unwrap(),
         Some("one"),
         Some("one"),
     );
@@ -303,7 +303,7 @@ pub fn a_removed_file_is_told(t: &Subject) {
     assert_contents(t, only_change(&removed), Some("one"), None);
     assert_eq!(current_path(t, only_change(&removed).node), None);
     t.write("a", "another");
-    let found = all_revisions(t).deeds;
+    let found = all_revisions(t).revisions;
     assert_eq!(only_change(&found[1]).node, only_change(&found[2]).node, "what was removed is what was made");
     assert_ne!(only_change(&found[0]).node, only_change(&found[1]).node, "and what came later is not");
     assert_contents(t, only_change(&found[2]), None, Some("one"));
@@ -319,8 +319,8 @@ pub fn a_removed_tree_is_told_entry_by_entry(t: &Subject) {
     t.write("d/in/b", "three");
     t.link("d/link", "a");
     let removed = apply_and_get_revision(t, vec![remove("d", Subtree::Any)]);
-    assert_eq!(removed.lines.len(), 5);
-    assert!(removed.lines.iter().all(|line| line.after.is_none()));
+    assert_eq!(removed.changes.len(), 5);
+    assert!(removed.changes.iter().all(|line| line.after.is_none()));
     assert_contents(t, change_named(&removed, "a"), Some("two"), None);
     assert_contents(t, change_named(&removed, "b"), Some("three"), None);
     assert_contents(t, change_named(&removed, "link"), Some("a"), None);
@@ -328,8 +328,9 @@ pub fn a_removed_tree_is_told_entry_by_entry(t: &Subject) {
     let (top, inner) = (change_named(&removed, "d"), change_named(&removed, "in"));
     assert_eq!(change_named(&removed, "b").before.as_ref().unwrap().parent, inner.node);
     assert_eq!(inner.before.as_ref().unwrap().parent, top.node);
-    let found = all_revisions(t).deeds;
-    let written = found.iter().find(|deed| deed.lines.len() == 1 && deed.lines[0].before.is_some()).unwrap();
+    let found = all_revisions(t).revisions;
+    let written =
+        found.iter().find(|deed| deed.changes.len() == 1 && deed.changes[0].before.is_some()).unwrap();
     assert_contents(t, only_change(written), Some("one"), Some("two"));
     assert_eq!(only_change(written).node, change_named(&removed, "a").node);
 }
@@ -360,18 +361,18 @@ pub fn a_copy_is_told_entry_by_entry(t: &Subject) {
     t.write("d/a", "one");
     t.write("d/in/b", "two");
     let copied = apply_and_get_revision(t, vec![copy("d", "e", Replace::Refuse)]);
-    assert_eq!(copied.lines.len(), 4);
+    assert_eq!(copied.changes.len(), 4);
     assert_contents(t, change_named(&copied, "a"), None, Some("one"));
     assert_contents(t, change_named(&copied, "b"), None, Some("two"));
     t.write("f", "three");
-    let copied = apply_and_get_revision(t, vec![copy("d/a", "f", Replace::Over)]);
+    let copied = apply_and_get_revision(t, vec![copy("d/a", "f", Replace::Overwrite)]);
     assert_contents(t, only_change(&copied), Some("three"), Some("one"));
     // What gives way to something of another kind is another thing.
     t.link("l", "there");
-    let copied = apply_and_get_revision(t, vec![copy("l", "f", Replace::Over)]);
-    assert_eq!(copied.lines.len(), 2, "{copied:?}");
-    let gone = copied.lines.iter().find(|line| line.after.is_none()).expect("the file goes");
-    let came = copied.lines.iter().find(|line| line.before.is_none()).expect("the symlink comes");
+    let copied = apply_and_get_revision(t, vec![copy("l", "f", Replace::Overwrite)]);
+    assert_eq!(copied.changes.len(), 2, "{copied:?}");
+    let gone = copied.changes.iter().find(|line| line.after.is_none()).expect("the file goes");
+    let came = copied.changes.iter().find(|line| line.before.is_none()).expect("the symlink comes");
     assert_contents(t, gone, Some("one"), None);
     assert_contents(t, came, None, Some("there"));
 }
@@ -400,7 +401,7 @@ pub fn many_steps_are_one_deed(t: &Subject) {
     assert_contents(t, change_named(&done, "c"), Some("three"), Some("three and four"));
     assert_eq!(change_named(&done, "e").before.as_ref().unwrap().name, b"d");
     let net = |line: &&NodeChange| line.before.is_some() || line.after.is_some();
-    assert_eq!(done.lines.iter().filter(net).count(), 4, "{done:?}");
+    assert_eq!(done.changes.iter().filter(net).count(), 4, "{done:?}");
 }
 
 pub fn a_refused_change_is_no_deed(t: &Subject) {
@@ -408,11 +409,11 @@ pub fn a_refused_change_is_no_deed(t: &Subject) {
         return;
     }
     t.write("a", "one");
-    let before = all_revisions(t).deeds.len();
+    let before = all_revisions(t).revisions.len();
     t.assert_unchanged(|| t.apply(vec![remove("nothing", Subtree::Any)])).unwrap_err();
     t.assert_unchanged(|| t.apply(vec![write("a", "two"), remove("nothing", Subtree::Any)])).unwrap_err();
     t.assert_unchanged(|| t.apply(vec![rename("a", "a/b", Replace::Refuse)])).unwrap_err();
-    let found = all_revisions(t).deeds;
+    let found = all_revisions(t).revisions;
     assert_eq!(found.len(), before);
     assert_contents(t, only_change(&found[0]), None, Some("one"));
     assert_contents(
@@ -431,9 +432,9 @@ pub fn the_past_is_put_back(t: &Subject) {
     t.write("b", "two");
     t.write("a", "three");
     t.remove("b");
-    let found = all_revisions(t).deeds;
+    let found = all_revisions(t).revisions;
     let put = |state: Option<&NodeState>, path: &str| {
-        write_with(at(path), Content::Past(content_ref(state).clone()), PutOptions::default())
+        write_with(at(path), Content::Stored(content_ref(state).clone()), PutOptions::default())
     };
     let removed = only_change(&found[0]).before.as_ref();
     let replaced = only_change(&found[1]).before.as_ref();
@@ -441,14 +442,14 @@ pub fn the_past_is_put_back(t: &Subject) {
     t.apply(vec![put(removed, "b"), put(replaced, "a"), put(present, "c")]).unwrap();
     assert_eq!((t.read("a"), t.read("b"), t.read("c")), (b"one".into(), b"two".into(), b"three".into()));
     // Putting it back is a deed like any other, and the past stays readable.
-    let found = all_revisions(t).deeds;
+    let found = all_revisions(t).revisions;
     assert_contents(t, change_named(&found[0], "a"), Some("three"), Some("one"));
     assert_contents(t, only_change(&found[2]), Some("one"), Some("three"));
     assert_contents(t, only_change(&found[1]), Some("two"), None);
     t.apply_one(Step::Append {
         at: at("a"),
-        content: Content::Past(content_ref(only_change(&found[1]).before.as_ref()).clone()),
-        put: PutOptions::default(),
+        content: Content::Stored(content_ref(only_change(&found[1]).before.as_ref()).clone()),
+        options: PutOptions::default(),
     });
     assert_eq!(t.read("a"), b"onetwo");
 }
@@ -461,12 +462,12 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
         let mut change = change(vec![write(path, agent)]);
         change.operation.identity = std::sync::Arc::new(crate::Identity::agent(agent));
         let (id, at) = (change.operation.id, change.operation.at);
-        (t.store.apply(change).unwrap().version.unwrap(), id, at)
+        (t.store.apply(change).unwrap().revision.unwrap(), id, at)
     };
     let made: Vec<(RevisionNumber, OperationId, crate::Timestamp)> =
         [("ann", "a"), ("bob", "b"), ("ann", "c"), ("bob", "a")].map(|(agent, path)| by(agent, path)).into();
     let versions = |query: RevisionQuery| {
-        t.store.revisions(&query).unwrap().deeds.iter().map(|deed| deed.version).collect::<Vec<_>>()
+        t.store.revisions(&query).unwrap().revisions.iter().map(|deed| deed.number).collect::<Vec<_>>()
     };
     assert_eq!(versions(query_since_start(t)), [made[3].0, made[2].0, made[1].0, made[0].0]);
     assert_eq!(versions(RevisionQuery { limit: 2, ..query_since_start(t) }), [made[3].0, made[2].0]);
@@ -485,7 +486,7 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
     );
     // What came later is known, also where it is not asked for.
     let query = RevisionQuery { operations: Some(vec![made[0].1]), ..query_since_start(t) };
-    assert_contents(t, only_change(&t.store.revisions(&query).unwrap().deeds[0]), None, Some("ann"));
+    assert_contents(t, only_change(&t.store.revisions(&query).unwrap().revisions[0]), None, Some("ann"));
     assert_eq!(t.store.revision_at(made[3].2).unwrap(), made[3].0);
     assert!(t.store.revision_at(crate::Timestamp(made[0].2.0 - 1)).unwrap() < made[0].0);
 }
@@ -537,9 +538,10 @@ pub fn deeds_are_asked_for_by_path(t: &Subject) {
     t.remove("d/in/a");
     let told = |below: &[&str]| {
         let below = below.iter().map(|path| StorePath::from_checked(*path)).collect();
-        let found = t.store.revisions(&RevisionQuery { below, ..query_since_start(t) }).unwrap().deeds;
+        let found =
+            t.store.revisions(&RevisionQuery { paths: below, ..query_since_start(t) }).unwrap().revisions;
         let path = |state: &Option<NodeState>| state.as_ref().map(|state| state.path.to_string());
-        let lines = found.iter().flat_map(|deed| &deed.lines);
+        let lines = found.iter().flat_map(|deed| &deed.changes);
         let mut told: Vec<_> = lines.map(|line| (path(&line.before), path(&line.after))).collect();
         told.sort();
         told
@@ -574,7 +576,7 @@ pub fn deeds_are_asked_for_by_place(t: &Subject) {
     t.remove("x");
     let about = |path: &str| {
         let query = RevisionQuery { at: Some(at(path)), ..query_since_start(t) };
-        t.store.revisions(&query).map(|found| found.deeds)
+        t.store.revisions(&query).map(|found| found.revisions)
     };
     let contents = |deeds: Vec<Revision>| {
         let text = |state: &Option<NodeState>| {
@@ -582,7 +584,7 @@ pub fn deeds_are_asked_for_by_place(t: &Subject) {
             let bytes = state.content.as_ref().map(|past| read_all(&*t.store.open_content(past).unwrap()));
             Some(bytes.map_or("-".into(), |bytes| String::from_utf8(bytes).unwrap()))
         };
-        let lines = deeds.iter().flat_map(|deed| &deed.lines);
+        let lines = deeds.iter().flat_map(|deed| &deed.changes);
         lines.map(|line| (text(&line.before), text(&line.after))).collect::<Vec<_>>()
     };
     let some = |text: &str| Some(text.to_owned());
@@ -602,7 +604,8 @@ pub fn what_needs_no_history_is_told_without_its_content(t: &Subject) {
     if has_no_history(t) {
         return;
     }
-    let scratch = || PutOptions { keep: crate::store::DisplacedContent::Scratch, ..PutOptions::default() };
+    let scratch =
+        || PutOptions { displaced: crate::store::DisplacedContent::Discard, ..PutOptions::default() };
     t.write("a", "one");
     let changed = apply_and_get_revision(t, vec![write_with(at("a"), b"two".to_vec(), scratch())]);
     let before = only_change(&changed).before.as_ref().expect("it was there");
@@ -611,13 +614,13 @@ pub fn what_needs_no_history_is_told_without_its_content(t: &Subject) {
 }
 
 pub fn content_that_is_not_kept_is_known_by_its_size(t: &Subject) {
-    if has_no_history(t) || t.store.info().keeps_content {
+    if has_no_history(t) || t.store.info().retains_content {
         return;
     }
     t.write("d/a", "one");
     let written = apply_and_get_revision(t, vec![write("d/a", "four")]);
     let removed = apply_and_get_revision(t, vec![remove("d", Subtree::Any)]);
-    assert_eq!(removed.lines.len(), 2, "each thing is told: {removed:?}");
+    assert_eq!(removed.changes.len(), 2, "each thing is told: {removed:?}");
     for (line, size) in [(only_change(&written), 3), (change_named(&removed, "a"), 4)] {
         let before = line.before.as_ref().expect("it was there");
         assert_eq!((before.size, &before.content), (size, &None));
@@ -630,10 +633,10 @@ pub fn a_change_that_changes_nothing_makes_no_deed(t: &Subject) {
         return;
     }
     t.mkdir("d");
-    let (before, version) = (all_revisions(t).deeds.len(), t.store.latest_revision().unwrap());
+    let (before, version) = (all_revisions(t).revisions.len(), t.store.latest_revision().unwrap());
     let change = Change::new(change(Vec::new()).operation, vec![mkdir("d")]);
-    assert_eq!(t.store.apply(change).unwrap().version, None);
-    assert_eq!((all_revisions(t).deeds.len(), t.store.latest_revision().unwrap()), (before, version));
+    assert_eq!(t.store.apply(change).unwrap().revision, None);
+    assert_eq!((all_revisions(t).revisions.len(), t.store.latest_revision().unwrap()), (before, version));
 }
 
 pub fn what_was_gone_comes_back_as_what_it_was(t: &Subject) {
@@ -643,20 +646,20 @@ pub fn what_was_gone_comes_back_as_what_it_was(t: &Subject) {
     t.write("d/a", "one");
     t.write("d/a", "two");
     t.remove("d");
-    let gone = all_revisions(t).deeds;
+    let gone = all_revisions(t).revisions;
     let [directory, file] = ["d", "a"].map(|name| change_named(&gone[0], name).node);
     let content = content_ref(change_named(&gone[0], "a").before.as_ref()).clone();
-    let steps = vec![mkdir("d"), write_with(at("d/a"), Content::Past(content), PutOptions::default())];
-    let back = Change { returning: [(0, directory), (1, file)].into(), ..change(steps) };
+    let steps = vec![mkdir("d"), write_with(at("d/a"), Content::Stored(content), PutOptions::default())];
+    let back = Change { revive: [(0, directory), (1, file)].into(), ..change(steps) };
     t.store.apply(back).unwrap();
     let found = all_revisions(t);
     let [directory, file] = ["d", "d/a"].map(|path| t.node(path));
-    assert_eq!(found.now[&file].path, StorePath::from_checked("d/a"));
-    for deed in &found.deeds {
-        assert!(deed.lines.iter().all(|line| [directory, file].contains(&line.node)), "{deed:?}");
+    assert_eq!(found.current[&file].path, StorePath::from_checked("d/a"));
+    for deed in &found.revisions {
+        assert!(deed.changes.iter().all(|line| [directory, file].contains(&line.node)), "{deed:?}");
     }
-    assert_contents(t, only_change(&found.deeds[2]), Some("one"), Some("two"));
-    assert_eq!(found.deeds.len(), 4);
+    assert_contents(t, only_change(&found.revisions[2]), Some("one"), Some("two"));
+    assert_eq!(found.revisions.len(), 4);
 }
 
 pub fn what_was_taken_back_is_told(t: &Subject) {
@@ -672,7 +675,7 @@ pub fn what_was_taken_back_is_told(t: &Subject) {
     let second = taking_back.operation.id;
     t.store.apply(taking_back).unwrap();
     let told = |t: &Subject| {
-        all_revisions(t).deeds.iter().map(|deed| (deed.undoes.clone(), deed.undone)).collect::<Vec<_>>()
+        all_revisions(t).revisions.iter().map(|deed| (deed.undoes.clone(), deed.undone)).collect::<Vec<_>>()
     };
     assert_eq!(told(t), [(vec![one], false), (Vec::new(), true)]);
     t.store.apply(undoing(second)).unwrap();

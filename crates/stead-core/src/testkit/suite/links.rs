@@ -80,8 +80,8 @@ pub fn a_symlink_on_the_way_is_reported(t: &Subject) {
             mkdir_with(at(path), Parents::Required),
             symlink(path, "x"),
             remove(path, Subtree::Any),
-            rename(path, "elsewhere", Replace::Over),
-            copy(path, "elsewhere", Replace::Over),
+            rename(path, "elsewhere", Replace::Overwrite),
+            copy(path, "elsewhere", Replace::Overwrite),
             chmod(at(path), 0o600),
         ];
         for step in steps {
@@ -145,10 +145,10 @@ pub fn a_hit_names_its_step_and_side(t: &Subject) {
     let result = t.assert_unchanged(|| t.apply(vec![write("a", "1"), mkdir("b"), write("dir/link/x", "1")]));
     assert_eq!(hit(result), on(2, Side::From, 2, "target"));
     let sides: [(Step, Side); 4] = [
-        (rename("dir/link/x", "y", Replace::Over), Side::From),
-        (rename("file", "dir/link/x", Replace::Over), Side::To),
-        (copy("dir/link/x", "y", Replace::Over), Side::From),
-        (copy("file", "dir/link/x", Replace::Over), Side::To),
+        (rename("dir/link/x", "y", Replace::Overwrite), Side::From),
+        (rename("file", "dir/link/x", Replace::Overwrite), Side::To),
+        (copy("dir/link/x", "y", Replace::Overwrite), Side::From),
+        (copy("file", "dir/link/x", Replace::Overwrite), Side::To),
     ];
     for (step, side) in sides {
         let result = t.assert_unchanged(|| t.apply(vec![append("log", "1"), step]));
@@ -162,7 +162,7 @@ pub fn depth_counts_from_where_the_place_starts(t: &Subject) {
     t.write("a/b/file", "1");
     t.link("a/b/link", "file");
     let start = t.node("a");
-    let below = |path: &str| NodePath { from: start, path: crate::store::StorePath::from_checked(path) };
+    let below = |path: &str| NodePath { base: start, path: crate::store::StorePath::from_checked(path) };
     assert_eq!(hit(t.store.read(&below("b/link"), 99)), first(2, "file"));
     assert_eq!(hit(t.store.stat(&below("b/link/x"))), first(2, "file"));
     let link = t.node("a/b/link");

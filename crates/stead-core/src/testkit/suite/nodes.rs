@@ -20,12 +20,12 @@ pub fn a_node_is_the_same_by_any_way(t: &Subject) {
     let by_path = t.stat("a/b/file");
     assert_eq!(t.store.stat(&NodePath::of_node(by_path.node)).unwrap(), by_path);
     assert_eq!(t.store.stat(&child(t, "a/b", "file")).unwrap(), by_path);
-    let from_a = NodePath { from: t.node("a"), path: StorePath::from_checked("b/file") };
+    let from_a = NodePath { base: t.node("a"), path: StorePath::from_checked("b/file") };
     assert_eq!(t.store.stat(&from_a).unwrap(), by_path);
     assert_eq!(t.store.list(&at("a/b"), &Page::ALL).unwrap().entries[0].attr, by_path);
     let root = t.store.stat(&NodePath::root()).unwrap();
     assert_eq!(t.store.stat(&NodePath::of_node(root.node)).unwrap(), root);
-    let from_root = NodePath { from: root.node, path: StorePath::from_checked("a/b/file") };
+    let from_root = NodePath { base: root.node, path: StorePath::from_checked("a/b/file") };
     assert_eq!(t.store.stat(&from_root).unwrap(), by_path);
 }
 
@@ -34,7 +34,7 @@ pub fn a_change_is_made_where_its_directories_still_are(t: &Subject) {
     t.mkdir("other");
     let (b, root) = (t.node("a/b"), t.store.stat(&NodePath::root()).unwrap().node);
     let path = StorePath::from_checked;
-    let writing = |still| Change { still, ..change(vec![write("a/b/new", "2")]) };
+    let writing = |still| Change { expect_nodes: still, ..change(vec![write("a/b/new", "2")]) };
     t.store.apply(writing(vec![(path("a/b"), b), (StorePath::empty(), root)])).unwrap();
     let wrong = [
         (path("a/b"), t.node("other")),
@@ -44,7 +44,8 @@ pub fn a_change_is_made_where_its_directories_still_are(t: &Subject) {
     ];
     for still in wrong {
         let before = t.store.list(&at("a/b"), &Page::ALL).unwrap();
-        let refused = t.store.apply(Change { still: vec![still], ..change(vec![write("a/b/more", "3")]) });
+        let refused =
+            t.store.apply(Change { expect_nodes: vec![still], ..change(vec![write("a/b/more", "3")]) });
         assert!(matches!(refused, Err(StoreError::Conflict)), "{refused:?}");
         assert_eq!(t.store.list(&at("a/b"), &Page::ALL).unwrap(), before);
     }
@@ -64,7 +65,7 @@ pub fn a_change_is_made_only_while_names_are_free(t: &Subject) {
     t.store.apply(writing(&["a/own"], "a/own")).unwrap();
     for taken in ["a/there", "a/link", "a/own"] {
         let refused = t.store.apply(writing(&["a/free", taken], "a/more/x"));
-        assert!(matches!(&refused, Err(StoreError::NotFree { path }) if path == taken), "{refused:?}");
+        assert!(matches!(&refused, Err(StoreError::NameTaken { path }) if path == taken), "{refused:?}");
         assert!(t.store.stat(&at("a/more")).is_err(), "{taken}");
     }
 }
@@ -123,15 +124,15 @@ pub fn everything_is_changed_from_a_directory_node(t: &Subject) {
     t.apply_one(renamed(t, Replace::Refuse));
     t.write("dir/file", "again");
     assert!(matches!(t.refused(renamed(t, Replace::Refuse)), StoreError::AlreadyExists));
-    t.apply_one(renamed(t, Replace::Over));
+    t.apply_one(renamed(t, Replace::Overwrite));
     assert_eq!((t.read("other/moved"), t.read("other/copy")), (b"again".to_vec(), b"1 two".to_vec()));
     let removed = |t: &Subject, name, subtree| {
-        remove_with(child(t, "dir", name), subtree, Precondition::Any, IfMissing::Fails)
+        remove_with(child(t, "dir", name), subtree, Precondition::Any, IfMissing::Fail)
     };
     t.apply_one(removed(t, "link", Subtree::File));
     t.apply_one(removed(t, "sub", Subtree::EmptyDirectory));
     assert!(t.names("dir").is_empty());
-    let deeper = NodePath { from: t.node("dir"), path: StorePath::from_checked("x/y/z") };
+    let deeper = NodePath { base: t.node("dir"), path: StorePath::from_checked("x/y/z") };
     t.apply_one(write_with(deeper, b"deep".to_vec(), PutOptions::default()));
     assert_eq!(t.read("dir/x/y/z"), b"deep");
 }
@@ -159,8 +160,8 @@ pub fn a_node_itself_is_read_and_changed(t: &Subject) {
         Precondition::Any,
     ));
     assert_eq!((t.read("copy"), t.read("moved")), (b"whole".to_vec(), b"whole".to_vec()));
-    t.apply_one(remove_with(node("moved"), Subtree::File, Precondition::Any, IfMissing::Fails));
-    t.apply_one(remove_with(node("dir"), Subtree::Directory, Precondition::Any, IfMissing::Fails));
+    t.apply_one(remove_with(node("moved"), Subtree::File, Precondition::Any, IfMissing::Fail));
+    t.apply_one(remove_with(node("dir"), Subtree::Directory, Precondition::Any, IfMissing::Fail));
     assert_eq!(t.names(""), ["copy"]);
 }
 
@@ -204,7 +205,7 @@ pub fn a_removed_node_is_not_found(t: &Subject) {
     let nodes = ["dir", "dir/file", "file", "over"].map(|path| t.node(path));
     t.remove("dir");
     t.remove("file");
-    t.rename("new", "over", Replace::Over);
+    t.rename("new", "over", Replace::Overwrite);
     for node in nodes {
         let place = NodePath::of_node(node);
         assert_refused!(t.store.stat(&place), StoreError::NotFound);

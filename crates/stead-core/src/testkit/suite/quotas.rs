@@ -94,8 +94,8 @@ pub fn what_is_moved_or_copied_counts_where_it_arrives(t: &Subject) {
         to: at(to),
         replace: Replace::Refuse,
         parents: Parents::Create,
-        spare: None,
-        keep: DisplacedContent::History,
+        protected: None,
+        displaced: DisplacedContent::Keep,
     };
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![copy("big", "w/big")])).is_err());
     apply_under(t, &quota, vec![copy("big/b", "w/b")]).unwrap();
@@ -140,7 +140,7 @@ pub fn what_is_there_may_be_renamed_however_large(t: &Subject) {
 }
 
 pub fn what_was_there_comes_back_however_large(t: &Subject) {
-    if !t.store.info().keeps_content {
+    if !t.store.info().retains_content {
         return;
     }
     t.write("w/a", "123456");
@@ -148,17 +148,20 @@ pub fn what_was_there_comes_back_however_large(t: &Subject) {
     let quota = [QuotaRoot { limits, ..root("w", None, None) }];
     apply_under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
     let query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
-    let mut gone = t.store.revisions(&query).unwrap().deeds.remove(0);
-    let past = gone.lines.remove(0).before.and_then(|state| state.content).expect("it was kept");
+    let mut gone = t.store.revisions(&query).unwrap().revisions.remove(0);
+    let past = gone.changes.remove(0).before.and_then(|state| state.content).expect("it was kept");
     let back = |path: &str| Step::Write {
         at: at(path),
-        content: Content::Past(past.clone()),
-        put: PutOptions::default(),
+        content: Content::Stored(past.clone()),
+        options: PutOptions::default(),
     };
     apply_under(t, &quota, vec![back("w/a")]).unwrap();
     assert_eq!(t.read("w/a"), b"123456");
-    let longer =
-        Step::Append { at: at("w/a"), content: Content::Past(past.clone()), put: PutOptions::default() };
+    let longer = Step::Append {
+        at: at("w/a"),
+        content: Content::Stored(past.clone()),
+        options: PutOptions::default(),
+    };
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![longer])).is_err(), "this was never there");
     // How much there may be in all is another matter.
     let quota = [root("w", Some(10), None)];
@@ -166,7 +169,7 @@ pub fn what_was_there_comes_back_however_large(t: &Subject) {
 }
 
 pub fn places_count_together(t: &Subject) {
-    let both = QuotaRoot { beside: vec![StorePath::from_checked("x")], ..root("w", Some(10), Some(2)) };
+    let both = QuotaRoot { other_roots: vec![StorePath::from_checked("x")], ..root("w", Some(10), Some(2)) };
     let quota = std::slice::from_ref(&both);
     t.mkdir("w");
     t.mkdir("x");

@@ -154,7 +154,7 @@ pub fn writers_of_different_files_do_not_disturb_each_other(t: &Subject) {
             let text = format!("{number} {round}");
             t.write(&own, &text);
             assert_eq!(t.read(&own), text.as_bytes());
-            t.rename(&own, &format!("{own}.moved"), Replace::Over);
+            t.rename(&own, &format!("{own}.moved"), Replace::Overwrite);
             t.rename(&format!("{own}.moved"), &own, Replace::Refuse);
             t.walked(&NodePath::root(), &Default::default());
         }

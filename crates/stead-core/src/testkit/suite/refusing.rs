@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::searching::grep;
 use super::subject::*;
-use crate::store::Replace::{Exchange, Over, Refuse};
+use crate::store::Replace::{Exchange, Overwrite, Refuse};
 use crate::store::{
     DraftBase, NodeKind, NodePath, Page, Parents, Precondition, PutOptions, StoreError, StoreResult, Subtree,
 };
@@ -58,10 +58,10 @@ pub fn a_file_is_no_directory_on_the_way(t: &Subject) {
             mkdir_with(at(path), Parents::Required),
             symlink(path, "x"),
             remove(path, Subtree::Any),
-            rename(path, "elsewhere", Over),
-            rename("other", path, Over),
-            copy(path, "elsewhere", Over),
-            copy("other", path, Over),
+            rename(path, "elsewhere", Overwrite),
+            rename("other", path, Overwrite),
+            copy(path, "elsewhere", Overwrite),
+            copy("other", path, Overwrite),
             chmod(at(path), 0o600),
         ];
         for step in steps {
@@ -101,9 +101,9 @@ pub fn nothing_is_not_found(t: &Subject) {
             remove(path, Subtree::Any),
             remove(path, Subtree::File),
             remove(path, Subtree::Directory),
-            rename(path, "elsewhere", Over),
+            rename(path, "elsewhere", Overwrite),
             rename(path, "elsewhere", Exchange),
-            copy(path, "elsewhere", Over),
+            copy(path, "elsewhere", Overwrite),
             chmod(at(path), 0o600),
         ];
         for step in steps {

@@ -54,7 +54,7 @@ pub fn only_the_kind_that_was_meant_is_removed(t: &Subject) {
 
 pub fn nothing_to_remove_can_be_fine(t: &Subject) {
     t.write("file", "1");
-    let fine = |path| remove_with(at(path), Subtree::Any, Precondition::Any, IfMissing::Fine);
+    let fine = |path| remove_with(at(path), Subtree::Any, Precondition::Any, IfMissing::Ignore);
     assert_eq!(t.apply_one(fine("missing")), StepOutcome::default());
     assert_eq!(t.apply_one(fine("missing/deeper")), StepOutcome::default());
     assert!(matches!(t.refused(fine("file/x")), StoreError::NotADirectory), "that is another matter");
@@ -67,8 +67,8 @@ pub fn the_root_stays(t: &Subject) {
     let root = t.store.stat(&NodePath::root()).unwrap().node;
     for place in [NodePath::root(), NodePath::of_node(root)] {
         let steps = [
-            remove_with(place.clone(), Subtree::Any, Precondition::Any, IfMissing::Fails),
-            remove_with(place.clone(), Subtree::Directory, Precondition::Any, IfMissing::Fine),
+            remove_with(place.clone(), Subtree::Any, Precondition::Any, IfMissing::Fail),
+            remove_with(place.clone(), Subtree::Directory, Precondition::Any, IfMissing::Ignore),
             rename_with(place, at("elsewhere"), Replace::Refuse, Parents::Create, Precondition::Any),
         ];
         for step in steps {
@@ -80,7 +80,7 @@ pub fn the_root_stays(t: &Subject) {
 
 fn protected_names(at: &str) -> Option<ProtectedNames> {
     let globs = PathGlobs::new([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
-    Some(ProtectedNames { globs: Arc::new(globs), at: vec![at.to_owned()], on: Side::From })
+    Some(ProtectedNames { globs: Arc::new(globs), roots: vec![at.to_owned()], side: Side::From })
 }
 
 fn remove_unless_protected(path: &str) -> Step {
@@ -89,9 +89,9 @@ fn remove_unless_protected(path: &str) -> Step {
         at: at(path),
         subtree,
         expect,
-        missing: IfMissing::Fails,
-        spare: protected_names(path),
-        keep: DisplacedContent::History,
+        if_missing: IfMissing::Fail,
+        protected: protected_names(path),
+        displaced: DisplacedContent::Keep,
     }
 }
 
@@ -99,11 +99,11 @@ pub fn a_directory_with_a_protected_name_is_not_removed(t: &Subject) {
     t.write("project/src/main.rs", "1");
     t.write("project/.git/hooks/pre-commit", "1");
     match t.refused(remove_unless_protected("project")) {
-        StoreError::Spared { path } => assert_eq!(path, ".git/hooks/pre-commit"),
+        StoreError::Protected { path } => assert_eq!(path, ".git/hooks/pre-commit"),
         other => panic!("{other:?}"),
     }
     match t.refused(remove_unless_protected("project/.git")) {
-        StoreError::Spared { path } => assert_eq!(path, "hooks/pre-commit"),
+        StoreError::Protected { path } => assert_eq!(path, "hooks/pre-commit"),
         other => panic!("{other:?}"),
     }
     t.apply_one(remove_unless_protected("project/src"));
@@ -120,10 +120,10 @@ pub fn a_directory_with_a_protected_name_does_not_leave(t: &Subject) {
         replace: Replace::Refuse,
         parents: Parents::Create,
         expect: Precondition::Any,
-        spare,
+        protected: spare,
     };
     let leaves = rename("project", "moved", [protected_names("project"), None]);
-    assert!(matches!(t.refused(leaves), StoreError::Spared { path } if path == ".git/config"));
+    assert!(matches!(t.refused(leaves), StoreError::Protected { path } if path == ".git/config"));
     t.apply_one(rename("project", "moved", [None, None]));
     assert_eq!(t.read("moved/.git/config"), b"1");
 }
@@ -137,19 +137,19 @@ pub fn a_directory_does_not_bring_a_protected_name(t: &Subject) {
         replace: Replace::Refuse,
         parents: Parents::Create,
         expect: Precondition::Any,
-        spare: [protected_names("work"), protected_names("project/.git")],
+        protected: [protected_names("work"), protected_names("project/.git")],
     };
-    assert!(matches!(t.refused(rename), StoreError::Spared { path } if path == "config"));
+    assert!(matches!(t.refused(rename), StoreError::Protected { path } if path == "config"));
     let copy = |spare| Step::Copy {
         from: at("work"),
         to: at("project/.git"),
         replace: Replace::Refuse,
         parents: Parents::Create,
-        spare,
-        keep: DisplacedContent::History,
+        protected: spare,
+        displaced: DisplacedContent::Keep,
     };
     assert!(
-        matches!(t.refused(copy(protected_names("project/.git"))), StoreError::Spared { path } if path == "config")
+        matches!(t.refused(copy(protected_names("project/.git"))), StoreError::Protected { path } if path == "config")
     );
     t.apply_one(copy(None));
     assert_eq!(t.read("project/.git/config"), b"planted");

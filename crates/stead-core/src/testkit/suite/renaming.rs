@@ -2,7 +2,7 @@
 
 use super::subject::*;
 use crate::clock::Timestamp;
-use crate::store::Replace::{Exchange, Over, Refuse};
+use crate::store::Replace::{Exchange, Overwrite, Refuse};
 use crate::store::{NodeKind, NodePath, Parents, Precondition, Step, StoreError};
 
 pub fn a_file_gets_another_name(t: &Subject) {
@@ -48,14 +48,14 @@ pub fn a_file_takes_the_place_of_a_file(t: &Subject) {
     t.write("from", "1");
     t.write("to", "2");
     let node = t.node("from");
-    t.rename("from", "to", Over);
+    t.rename("from", "to", Overwrite);
     assert_eq!(t.names(""), ["to"]);
     assert_eq!((t.read("to"), t.node("to")), (b"1".to_vec(), node));
     t.link("link", "anywhere");
-    t.rename("to", "link", Over);
+    t.rename("to", "link", Overwrite);
     assert_eq!((t.read("link"), t.stat("link").kind), (b"1".to_vec(), NodeKind::File));
     t.link("other", "anywhere");
-    t.rename("other", "link", Over);
+    t.rename("other", "link", Overwrite);
     assert_eq!(t.store.read_link(&at("link")).unwrap(), b"anywhere");
     assert_eq!(t.names(""), ["link"]);
 }
@@ -63,7 +63,7 @@ pub fn a_file_takes_the_place_of_a_file(t: &Subject) {
 pub fn a_directory_takes_the_place_of_an_empty_one(t: &Subject) {
     t.write("from/file", "1");
     t.mkdir("to");
-    t.rename("from", "to", Over);
+    t.rename("from", "to", Overwrite);
     assert_eq!(t.walked(&NodePath::root(), &Default::default()), ["to", "to/file"]);
 }
 
@@ -74,15 +74,18 @@ pub fn kinds_do_not_replace_each_other(t: &Subject) {
     t.write("full/file", "1");
     for from in ["file", "link"] {
         for to in ["empty", "full"] {
-            assert!(matches!(t.refused(rename(from, to, Over)), StoreError::IsADirectory), "{from} {to}");
-            assert!(matches!(t.refused(copy(from, to, Over)), StoreError::IsADirectory), "{from} {to}");
+            assert!(
+                matches!(t.refused(rename(from, to, Overwrite)), StoreError::IsADirectory),
+                "{from} {to}"
+            );
+            assert!(matches!(t.refused(copy(from, to, Overwrite)), StoreError::IsADirectory), "{from} {to}");
         }
     }
     for to in ["file", "link"] {
-        assert!(matches!(t.refused(rename("empty", to, Over)), StoreError::NotADirectory), "{to}");
+        assert!(matches!(t.refused(rename("empty", to, Overwrite)), StoreError::NotADirectory), "{to}");
     }
-    assert!(matches!(t.refused(rename("empty", "full", Over)), StoreError::NotEmpty));
-    assert!(matches!(t.refused(rename("full/file", "full", Over)), StoreError::IsADirectory));
+    assert!(matches!(t.refused(rename("empty", "full", Overwrite)), StoreError::NotEmpty));
+    assert!(matches!(t.refused(rename("full/file", "full", Overwrite)), StoreError::IsADirectory));
 }
 
 pub fn two_things_change_places(t: &Subject) {
@@ -108,7 +111,7 @@ pub fn a_name_can_be_renamed_to_itself(t: &Subject) {
     t.link("link", "dir");
     for path in ["dir", "dir/file", "link"] {
         let node = t.node(path);
-        t.rename(path, path, Over);
+        t.rename(path, path, Overwrite);
         assert_eq!(t.node(path), node);
     }
     assert_eq!(t.read("dir/file"), b"1");
@@ -152,15 +155,15 @@ pub fn a_copy_takes_the_place_of_a_file(t: &Subject) {
     t.apply_one(chmod(at("to"), 0o700));
     let then = Timestamp::from_secs(1_300_000_000);
     t.apply_one(Step::SetAttr { at: at("from"), mode: None, modified: Some(then) });
-    let outcome = t.apply_one(copy("from", "to", Over));
+    let outcome = t.apply_one(copy("from", "to", Overwrite));
     assert!(!outcome.created);
     assert_eq!(t.stat("to"), outcome.attr.unwrap());
     assert_eq!((t.read("to"), t.stat("to").mode, t.stat("to").modified), (b"1".to_vec(), 0o700, then));
     assert_eq!(t.read("from"), b"1");
     t.link("link", "from");
-    t.apply_one(copy("link", "to", Over));
+    t.apply_one(copy("link", "to", Overwrite));
     assert_eq!(t.store.read_link(&at("to")).unwrap(), b"from");
-    t.apply_one(copy("from", "to", Over));
+    t.apply_one(copy("from", "to", Overwrite));
     assert_eq!((t.stat("to").kind, t.read("to")), (NodeKind::File, b"1".to_vec()));
     assert_eq!(t.store.read_link(&at("link")).unwrap(), b"from");
 }
@@ -194,7 +197,7 @@ pub fn a_directory_is_copied_over_nothing(t: &Subject) {
     t.write("file", "1");
     t.link("link", "a");
     for to in ["empty", "file", "link"] {
-        for replace in [Refuse, Over] {
+        for replace in [Refuse, Overwrite] {
             assert!(matches!(t.refused(copy("a", to, replace)), StoreError::AlreadyExists), "{to}");
         }
     }
@@ -203,7 +206,7 @@ pub fn a_directory_is_copied_over_nothing(t: &Subject) {
 pub fn a_copy_onto_itself_is_refused(t: &Subject) {
     t.write("file", "1");
     assert!(matches!(t.refused(copy("file", "file", Refuse)), StoreError::AlreadyExists));
-    assert!(matches!(t.refused(copy("file", "file", Over)), StoreError::Invalid(_)));
+    assert!(matches!(t.refused(copy("file", "file", Overwrite)), StoreError::Invalid(_)));
     t.write("other", "1");
     assert!(matches!(t.refused(copy("file", "other", Exchange)), StoreError::Invalid(_)));
 }
@@ -213,10 +216,10 @@ pub fn a_rename_checks_the_state_of_its_source(t: &Subject) {
     t.write("to", "2");
     let old = t.stat("from").tag;
     t.write("from", "11");
-    let with = |tag| rename_with(at("from"), at("to"), Over, Parents::Create, Precondition::Tag(tag));
+    let with = |tag| rename_with(at("from"), at("to"), Overwrite, Parents::Create, Precondition::Tag(tag));
     assert!(matches!(t.refused(with(old)), StoreError::Conflict));
     t.apply_one(with(t.stat("from").tag));
     assert_eq!(t.read("to"), b"11");
-    let missing = rename_with(at("from"), at("to"), Over, Parents::Create, Precondition::Tag(old));
+    let missing = rename_with(at("from"), at("to"), Overwrite, Parents::Create, Precondition::Tag(old));
     assert!(matches!(t.refused(missing), StoreError::NotFound));
 }

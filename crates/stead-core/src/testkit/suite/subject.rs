@@ -39,7 +39,7 @@ pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
     let fixture = make();
     let store = fixture.store();
     let begun = store.latest_revision().unwrap_or(RevisionNumber(0));
-    let subject = Subject { store, begun };
+    let subject = Subject { store, first_revision: begun };
     test(&subject);
     let verified = subject.store.verify(&mut |_| ()).expect("a Store can be verified");
     assert_eq!(verified.problems, Vec::<String>::new());
@@ -50,7 +50,7 @@ pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
 pub struct Subject {
     pub(crate) store: Arc<dyn Store>,
     /// What the fixture did is none of a test's business: its own deeds come after this version.
-    pub(crate) begun: RevisionNumber,
+    pub(crate) first_revision: RevisionNumber,
 }
 
 impl Subject {
@@ -133,7 +133,7 @@ impl Subject {
 
     #[track_caller]
     pub(crate) fn draft(&self) -> Box<dyn Draft> {
-        self.store.draft(DraftBase::Nothing).unwrap_or_else(|error| panic!("draft: {error:?}"))
+        self.store.draft(DraftBase::Empty).unwrap_or_else(|error| panic!("draft: {error:?}"))
     }
 
     pub(crate) fn exists(&self, path: &str) -> bool {
@@ -219,7 +219,7 @@ pub(crate) fn write(path: &str, bytes: impl AsRef<[u8]>) -> Step {
 }
 
 pub(crate) fn write_with(at: NodePath, content: impl Into<Content>, put: PutOptions) -> Step {
-    Step::Write { at, content: content.into(), put }
+    Step::Write { at, content: content.into(), options: put }
 }
 
 pub(crate) fn append(path: &str, bytes: impl AsRef<[u8]>) -> Step {
@@ -227,7 +227,7 @@ pub(crate) fn append(path: &str, bytes: impl AsRef<[u8]>) -> Step {
 }
 
 pub(crate) fn append_with(at: NodePath, content: impl Into<Content>, put: PutOptions) -> Step {
-    Step::Append { at, content: content.into(), put }
+    Step::Append { at, content: content.into(), options: put }
 }
 
 pub(crate) fn edit(path: &str, old: &str, new: &str) -> Step {
@@ -242,7 +242,7 @@ pub(crate) fn edit_with(
     expect: Precondition,
 ) -> Step {
     let edit = Edit::new(old, new, occurrences).expect("the suite's edits make sense");
-    Step::Edit { at, edit, expect, keep: DisplacedContent::History }
+    Step::Edit { at, edit, expect, displaced: DisplacedContent::Keep }
 }
 
 pub(crate) fn mkdir(path: &str) -> Step {
@@ -262,11 +262,18 @@ pub(crate) fn symlink_with(at: NodePath, target: &str, parents: Parents, expect:
 }
 
 pub(crate) fn remove(path: &str, subtree: Subtree) -> Step {
-    remove_with(at(path), subtree, Precondition::Any, IfMissing::Fails)
+    remove_with(at(path), subtree, Precondition::Any, IfMissing::Fail)
 }
 
 pub(crate) fn remove_with(at: NodePath, subtree: Subtree, expect: Precondition, missing: IfMissing) -> Step {
-    Step::Remove { at, subtree, expect, missing, spare: None, keep: DisplacedContent::History }
+    Step::Remove {
+        at,
+        subtree,
+        expect,
+        if_missing: missing,
+        protected: None,
+        displaced: DisplacedContent::Keep,
+    }
 }
 
 pub(crate) fn rename(from: &str, to: &str, replace: Replace) -> Step {
@@ -280,7 +287,7 @@ pub(crate) fn rename_with(
     parents: Parents,
     expect: Precondition,
 ) -> Step {
-    Step::Rename { from, to, replace, parents, expect, spare: [None, None] }
+    Step::Rename { from, to, replace, parents, expect, protected: [None, None] }
 }
 
 pub(crate) fn copy(from: &str, to: &str, replace: Replace) -> Step {
@@ -288,7 +295,7 @@ pub(crate) fn copy(from: &str, to: &str, replace: Replace) -> Step {
 }
 
 pub(crate) fn copy_with(from: NodePath, to: NodePath, replace: Replace, parents: Parents) -> Step {
-    Step::Copy { from, to, replace, parents, spare: None, keep: DisplacedContent::History }
+    Step::Copy { from, to, replace, parents, protected: None, displaced: DisplacedContent::Keep }
 }
 
 pub(crate) fn chmod(at: NodePath, mode: u32) -> Step {

@@ -67,13 +67,13 @@ fn each_step() -> Vec<Step> {
         remove("dir", Subtree::Directory),
         rename("file", "new", Replace::Refuse),
         rename("file", "new/deep", Replace::Refuse),
-        rename("file", "other", Replace::Over),
+        rename("file", "other", Replace::Overwrite),
         rename("dir", "moved", Replace::Refuse),
-        rename("dir", "empty", Replace::Over),
-        rename("link", "other", Replace::Over),
+        rename("dir", "empty", Replace::Overwrite),
+        rename("link", "other", Replace::Overwrite),
         rename("file", "dir", Replace::Exchange),
         copy("file", "new", Replace::Refuse),
-        copy("file", "other", Replace::Over),
+        copy("file", "other", Replace::Overwrite),
         copy("dir", "new/deep", Replace::Refuse),
         copy("link", "new", Replace::Refuse),
         chmod(at("file"), 0o600),
@@ -156,7 +156,7 @@ pub fn a_draft_in_a_failed_change_leaves_nothing(t: &Subject) {
     let mut old = t.draft_of(&node);
     old.write_at(100_000, b"changed").unwrap();
     let put = |place, mut draft: Box<dyn crate::store::Draft>| {
-        let put = PutOptions { keep: DisplacedContent::History, ..PutOptions::default() };
+        let put = PutOptions { displaced: DisplacedContent::Keep, ..PutOptions::default() };
         write_with(place, Content::Sealed(draft.seal().unwrap()), put)
     };
     let steps = vec![put(at("new"), new), put(node, old), remove("missing", Subtree::File)];

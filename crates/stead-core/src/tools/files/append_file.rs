@@ -12,13 +12,13 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Append to a file",
     description: "Appends to the end of a file, exactly as given; a missing file is created. Begin with a newline where \
                   a new line is meant.",
-    needs: &[Access::Write],
+    required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::ADDITIVE,
     input: &[PATH, CONTENT, ENCODING_IN, IF_MATCH],
     output: &WRITE_OUTPUT,
-    longest: None,
+    max_characters: None,
     run,
 };
 

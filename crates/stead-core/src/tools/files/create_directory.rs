@@ -10,13 +10,13 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Make a directory",
     description: "Creates a directory and its missing parents; one that exists is fine. Writing a file creates its \
                   directories by itself.",
-    needs: &[Access::Write],
+    required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::ADDITIVE.idempotent(),
     input: &[PATH],
     output: &[OUT_PATH, OUT_CREATED, OUT_VERSION, OUT_OPERATION],
-    longest: None,
+    max_characters: None,
     run,
 };
 
@@ -28,5 +28,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         Some(false) => format!("{path} is there already."),
         None => format!("{path} is a directory now, unless something else has that name."),
     };
-    Ok(change_reply(words, path, done.version, done.operation).optional_fact("created", done.created))
+    Ok(change_reply(words, path, done.revision, done.operation).optional_fact("created", done.created))
 }

@@ -11,7 +11,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Delete a directory",
     description: "Deletes an empty directory, or with recursive all that is in it. A Workspace, or a directory that \
                   holds one, is never deleted.",
-    needs: &[Access::Write],
+    required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE.idempotent(),
@@ -21,7 +21,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("force", FieldType::Flag, "No error if it is missing."),
     ],
     output: &REMOVE_OUTPUT,
-    longest: None,
+    max_characters: None,
     run,
 };
 

@@ -10,13 +10,13 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     name: "delete_file",
     title: "Delete a file",
     description: "Deletes a file or a symlink; for a directory use delete_directory.",
-    needs: &[Access::Write],
+    required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[PATH, Field::optional("force", FieldType::Flag, "No error if it is missing."), IF_MATCH],
     output: &REMOVE_OUTPUT,
-    longest: None,
+    max_characters: None,
     run,
 };
 

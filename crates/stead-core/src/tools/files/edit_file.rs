@@ -11,7 +11,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Edit a file",
     description: "Replaces old_string with new_string in a file. old_string must occur exactly once, whitespace and line \
                   breaks included: give enough text around it, or set replace_all.",
-    needs: &[Access::Write],
+    required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE,
@@ -29,7 +29,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         OUT_VERSION,
         OUT_OPERATION,
     ],
-    longest: None,
+    max_characters: None,
     run,
 };
 
@@ -43,6 +43,6 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     Ok(with_tag(Reply::text(format!("Made {times} in {}.", done.path)), done.tag)
         .fact("path", done.path.to_string())
         .fact("replaced", replaced)
-        .optional_fact("version", done.version.map(|version| version.0))
+        .optional_fact("version", done.revision.map(|version| version.0))
         .fact("operation", done.operation.to_string()))
 }

@@ -16,7 +16,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Find files by name",
     description: "Finds files and directories by name, one path a line. * matches within a name, ** across directories, \
                   {a,b} either; the pattern counts from path. To search inside files use grep.",
-    needs: &[Access::Read],
+    required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
@@ -25,7 +25,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("path", FieldType::Path, "Where to begin; all Workspaces if absent."),
         Field::optional(
             "limit",
-            FieldType::Integer { least: 1, most: 10_000 },
+            FieldType::Integer { min: 1, max: 10_000 },
             "At most so many; 800 if absent.",
         ),
     ],
@@ -33,7 +33,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::required("count", FieldType::integer_from(0), "How many paths were returned."),
         OUT_TRUNCATED,
     ],
-    longest: Some(MAX_REPLY_CHARACTERS),
+    max_characters: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
@@ -46,10 +46,10 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         NodeKind::Directory => page.push_line(&format!("{}/", found.path)),
         _ => page.push_line(&found.path),
     };
-    let count = result.found.iter().take_while(|found| fits(found)).count();
-    let truncated = result.truncated || count < result.found.len();
+    let count = result.entries.iter().take_while(|found| fits(found)).count();
+    let truncated = result.truncated || count < result.entries.len();
     let mut text = text_or(page.into_text(), "Nothing matches.\n");
-    append_unreadable(&mut text, &result.unread);
+    append_unreadable(&mut text, &result.unreadable);
     if truncated {
         append_more(&mut text, "narrow the pattern or the path, or raise limit");
     }

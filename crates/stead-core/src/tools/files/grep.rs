@@ -16,7 +16,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Search inside files",
     description: "Searches text files for a regular expression (Rust syntax) and returns path:line:text. Lines of context \
                   are path-line-text.",
-    needs: &[Access::Read],
+    required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
@@ -31,20 +31,20 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ),
         Field::optional(
             "context",
-            FieldType::Integer { least: 0, most: 50 },
+            FieldType::Integer { min: 0, max: 50 },
             "Lines before and after each hit.",
         ),
-        Field::optional("before", FieldType::Integer { least: 0, most: 50 }, "Instead of context."),
-        Field::optional("after", FieldType::Integer { least: 0, most: 50 }, "Instead of context."),
+        Field::optional("before", FieldType::Integer { min: 0, max: 50 }, "Instead of context."),
+        Field::optional("after", FieldType::Integer { min: 0, max: 50 }, "Instead of context."),
         Field::optional(
             "include",
-            FieldType::Texts { most: 100 },
+            FieldType::TextList { max: 100 },
             "Only files that match these globs, such as *.rs.",
         ),
-        Field::optional("exclude", FieldType::Texts { most: 100 }, "No files that match these globs."),
+        Field::optional("exclude", FieldType::TextList { max: 100 }, "No files that match these globs."),
         Field::optional(
             "max_results",
-            FieldType::Integer { least: 1, most: 10_000 },
+            FieldType::Integer { min: 1, max: 10_000 },
             "At most so many; 200 if absent.",
         ),
         Field::optional(
@@ -59,7 +59,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         OUT_TRUNCATED,
         Field::required("timed_out", FieldType::Flag, "Whether time ran out before everything was searched."),
     ],
-    longest: Some(MAX_REPLY_CHARACTERS),
+    max_characters: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
@@ -92,7 +92,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         ReplyBounds::for_limit(arguments.number("max_results"), DEFAULT_LIMIT),
     );
     let mut text = text_or(text, "Nothing matches.\n");
-    append_unreadable(&mut text, &result.unread);
+    append_unreadable(&mut text, &result.unreadable);
     match (result.timed_out, result.truncated || cut) {
         (true, _) => append_more(&mut text, "time ran out; narrow the path or the globs"),
         (false, true) => {

@@ -20,7 +20,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "List a directory",
     description: "Lists a directory, sorted by name. A line has, between tabs, the name (ending with / for a directory, \
                   @ for a symlink), the size in bytes and the minute of the last change in UTC.",
-    needs: &[Access::Read],
+    required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
@@ -29,7 +29,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("cursor", FieldType::Text, "From the last line of the page before."),
         Field::optional(
             "limit",
-            FieldType::Integer { least: 1, most: MAX_LIMIT },
+            FieldType::Integer { min: 1, max: MAX_LIMIT },
             "At most so many; 800 if absent.",
         ),
         Field::optional("details", FieldType::Flag, "Exact times, and each file's version_tag."),
@@ -44,7 +44,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
             "What to pass for the next page; absent after the last one.",
         ),
     ],
-    longest: Some(MAX_REPLY_CHARACTERS),
+    max_characters: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 

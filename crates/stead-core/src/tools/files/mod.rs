@@ -68,18 +68,18 @@ const TRANSFER_OUTPUT: [Field; 5] = [
 ];
 
 fn write_reply(words: String, written: &WriteResult) -> Reply {
-    let reply = change_reply(words, written.path.to_string(), written.version, written.operation);
+    let reply = change_reply(words, written.path.to_string(), written.revision, written.operation);
     with_tag(reply.optional_fact("created", written.created), written.tag)
 }
 
 fn remove_reply(removed: &RemoveResult, what: &str) -> Reply {
     let path = removed.path.to_string();
-    let words = match removed.is_told {
+    let words = match removed.is_disclosed {
         true => format!("Deleted {path}."),
         // The same words whatever was there, and true in each case.
         false => format!("If {what} was at {path} that may be deleted, it is gone."),
     };
-    change_reply(words, path, removed.version, removed.operation)
+    change_reply(words, path, removed.revision, removed.operation)
 }
 
 /// The same answer with the file's version tag, if the caller may have it.
@@ -100,7 +100,7 @@ fn change_reply(
 }
 
 fn transfer_reply(verb: &str, copied: &CopyResult) -> Reply {
-    let CopyResult { from, to, tag, version, operation, .. } = copied;
+    let CopyResult { from, to, tag, revision: version, operation, .. } = copied;
     with_tag(Reply::text(format!("{verb} {from} to {to}.")), *tag)
         .fact("source", from.to_string())
         .fact("destination", to.to_string())

@@ -9,13 +9,13 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Move a file or directory",
     description: "Moves or renames a file, symlink or whole directory, also between Workspaces. A file at the destination \
                   is replaced only with overwrite, a directory never.",
-    needs: &[Access::Write],
+    required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[SOURCE, DESTINATION, OVERWRITE, IF_MATCH],
     output: &TRANSFER_OUTPUT,
-    longest: None,
+    max_characters: None,
     run,
 };
 

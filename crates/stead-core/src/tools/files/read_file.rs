@@ -26,7 +26,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Reads a file: lines of a text, or an image. A page has at most 800 lines and 20,000 characters. A last \
                   line in brackets is not in the file: it says how to go on, and the version_tag. Other binary files are \
                   read with encoding base64.",
-    needs: &[Access::Read],
+    required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
@@ -35,7 +35,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("offset", FieldType::integer_from(1), "The first line, from 1."),
         Field::optional(
             "limit",
-            FieldType::Integer { least: 1, most: 100_000 },
+            FieldType::Integer { min: 1, max: 100_000 },
             "At most so many lines; 800 if absent. More of them make a longer page, up to 256 KiB.",
         ),
         Field::optional(
@@ -45,7 +45,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ),
         Field::optional(
             "byte_limit",
-            FieldType::Integer { least: 1, most: MAX_REPLY_BYTES as u64 },
+            FieldType::Integer { min: 1, max: MAX_REPLY_BYTES as u64 },
             "At most so many bytes.",
         ),
         Field::optional(
@@ -75,7 +75,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("encoding", FieldType::OneOf(&["utf-8", "base64"]), "How the text block is encoded."),
         Field::optional("mime", FieldType::Text, "The media type of what is no text."),
     ],
-    longest: Some(MAX_REPLY_CHARACTERS),
+    max_characters: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
@@ -132,7 +132,7 @@ pub(in crate::tools) fn lines_reply(read: TextRead) -> Reply {
         .fact("size", read.size)
         .fact("first_line", read.first)
         .fact("lines", read.count);
-    let reply = match read.rest {
+    let reply = match read.continuation {
         Continuation::End { lines } => reply.fact("truncated", false).fact("total_lines", lines),
         Continuation::More { next } => reply.fact("truncated", true).fact("next_offset", next),
         Continuation::Cut { at } => reply.fact("truncated", true).fact("next_byte_offset", at),
@@ -142,7 +142,7 @@ pub(in crate::tools) fn lines_reply(read: TextRead) -> Reply {
 
 /// How to get what comes after some lines, if anything does.
 pub(super) fn continuation_note(read: &TextRead) -> Option<Note> {
-    match read.rest {
+    match read.continuation {
         Continuation::End { .. } => None,
         Continuation::More { next } => Some(Note::More(format!("offset {next}"))),
         Continuation::Cut { at } => {

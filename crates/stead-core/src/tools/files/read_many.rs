@@ -20,21 +20,21 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Read several files",
     description: "Reads several text files in one call. Each begins with a line ==> path <==; all share 20,000 characters, \
                   and one that is cut says how to go on with read_file.",
-    needs: &[Access::Read],
+    required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
-        Field::required("paths", FieldType::Texts { most: MAX_FILES }, "The paths, at most 100."),
+        Field::required("paths", FieldType::TextList { max: MAX_FILES }, "The paths, at most 100."),
         Field::optional(
             "byte_limit",
-            FieldType::Integer { least: 1, most: MAX_REPLY_BYTES as u64 },
+            FieldType::Integer { min: 1, max: MAX_REPLY_BYTES as u64 },
             "At most so many bytes together.",
         ),
     ],
     output: &[Field::required(
         "files",
-        FieldType::List(&[
+        FieldType::ObjectList(&[
             Field::required("path", FieldType::Path, "The path as it was asked for."),
             Field::optional("version_tag", FieldType::Tag, "The state that was read."),
             Field::optional("size", FieldType::integer_from(0), "The file's size in bytes."),
@@ -54,7 +54,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ]),
         "What became of each file, in the order of paths.",
     )],
-    longest: Some(MAX_REPLY_CHARACTERS),
+    max_characters: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
@@ -62,7 +62,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     if desk.vfs.will_ask_approval() {
         // A person is asked about all of them at once, before any is read. What else is wrong is told file by file.
         let paths: Vec<_> = arguments.texts("paths").filter_map(|path| VfsPath::parse(path).ok()).collect();
-        if let Err(ask @ Error::Ask { .. }) = desk.vfs.request_approval(&paths, Access::Read) {
+        if let Err(ask @ Error::ApprovalRequired { .. }) = desk.vfs.request_approval(&paths, Access::Read) {
             return Err(ask.into());
         }
     }
@@ -76,10 +76,11 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         match desk.vfs.read_lines(path, range) {
             Ok(read) => {
                 let has_room = left > 0 && lines > 0;
-                let truncated = !matches!(read.rest, Continuation::End { .. }) || !has_room && read.size > 0;
+                let truncated =
+                    !matches!(read.continuation, Continuation::End { .. }) || !has_room && read.size > 0;
                 let text = if has_room { read.text.as_str() } else { "" };
                 // A line that does not fit goes on at a byte: by lines it would begin at the same place again.
-                let (next, byte) = match read.rest {
+                let (next, byte) = match read.continuation {
                     _ if !has_room => (Some(1), None),
                     Continuation::More { next } => (Some(next), None),
                     Continuation::Cut { at } => (None, Some(at)),
@@ -109,7 +110,9 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
                 files.push(file);
             }
             // A symlink has led to where a person has to agree.
-            Err(ask @ Error::Ask { .. }) if desk.vfs.will_ask_approval() => return Err(ask.into()),
+            Err(ask @ Error::ApprovalRequired { .. }) if desk.vfs.will_ask_approval() => {
+                return Err(ask.into());
+            }
             Err(error) => {
                 let failure = Failure::from(error);
                 let (message, code) = (&failure.message, failure.kind.code());

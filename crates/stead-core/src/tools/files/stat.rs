@@ -10,7 +10,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     name: "stat",
     title: "Look at a path",
     description: "Tells a path's kind, size, times, media type, version_tag and Access Scope, without reading it.",
-    needs: &[Access::Read],
+    required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
@@ -30,7 +30,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("mime", FieldType::Text, "A file's media type, told by its name."),
         Field::optional("scope", FieldType::Text, "The Access Scope of the Workspace that it is in."),
     ],
-    longest: None,
+    max_characters: None,
     run,
 };
 

@@ -13,7 +13,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Write a file",
     description: "Writes a whole file: creates it, with missing directories, or replaces it. If it changed since you read \
                   it, that is a conflict: read it again. For a part of a file use edit_file.",
-    needs: &[Access::Write],
+    required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE.idempotent(),
@@ -25,7 +25,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("create_only", FieldType::Flag, "Fail if it exists."),
     ],
     output: &WRITE_OUTPUT,
-    longest: None,
+    max_characters: None,
     run,
 };
 

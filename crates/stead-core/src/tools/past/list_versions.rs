@@ -21,7 +21,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "List versions",
     description: "Lists the changes of a file, or of all below a directory, newest first: version, time, agent, tool and \
                   operation. read_version reads one, undo takes back an operation of yours.",
-    needs: &[Access::History],
+    required_access: &[Access::History],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
@@ -29,7 +29,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::required("path", FieldType::Path, "A file or directory; it may be gone."),
         Field::optional(
             "limit",
-            FieldType::Integer { least: 1, most: MAX_LIMIT },
+            FieldType::Integer { min: 1, max: MAX_LIMIT },
             "At most so many; 50 if absent.",
         ),
     ],
@@ -37,7 +37,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::required("count", FieldType::integer_from(0), "How many changes were returned."),
         Field::required("truncated", FieldType::Flag, "Whether there may be older ones."),
     ],
-    longest: Some(MAX_REPLY_CHARACTERS),
+    max_characters: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
@@ -64,13 +64,13 @@ fn format_entry(entry: &LogEntry) -> String {
     let undone = if entry.undone { ", taken back" } else { "" };
     let mut text = format!(
         "version {} at {at} by {} with {tool}, operation {}{undone}\n",
-        entry.version.0,
+        entry.revision.0,
         agent.escape_debug(),
         operation.id
     );
     for change in entry.changes.iter().take(MAX_PATHS_PER_CHANGE) {
         let from = change.from.as_ref().map(|from| format!(" from {from}")).unwrap_or_default();
-        let _ = writeln!(text, "  {} {}{from}", change.did.as_str(), change.path);
+        let _ = writeln!(text, "  {} {}{from}", change.action.as_str(), change.path);
     }
     if entry.changes.len() > MAX_PATHS_PER_CHANGE {
         let _ = writeln!(text, "  and {} more", entry.changes.len() - MAX_PATHS_PER_CHANGE);

@@ -42,14 +42,14 @@ pub struct CreatedSnapshot {
     /// What to call it by: its label, or its number with a `#`.
     pub name: String,
     /// The version.
-    pub version: RevisionNumber,
+    pub revision: RevisionNumber,
     /// When it was made.
     pub at: Timestamp,
 }
 
 impl ToolContext<'_> {
     fn require_snapshots(&self) -> Result<&dyn Snapshots, Failure> {
-        self.moments.ok_or_else(|| {
+        self.snapshots.ok_or_else(|| {
             Failure::new(
                 ErrorKind::Unsupported,
                 "nothing here keeps snapshots; your Workspaces have no database",
@@ -65,7 +65,7 @@ impl ToolContext<'_> {
 
     /// The version that a text names: a number needs nobody to look it up.
     fn resolve_revision(&self, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
-        match (self.moments, text.parse::<i64>()) {
+        match (self.snapshots, text.parse::<i64>()) {
             (None, Ok(number)) if number >= 0 => Ok(RevisionNumber(number)),
             _ => self.require_snapshots()?.resolve_revision(self.vfs, path, text),
         }
@@ -85,7 +85,7 @@ const REVERT_OUTPUT: [Field; 7] = [
     Field::required("changes", FieldType::integer_from(0), "How many paths were changed, or would be."),
     Field::required(
         "conflicts",
-        FieldType::List(&[
+        FieldType::ObjectList(&[
             Field::required("path", FieldType::Path, "The path."),
             Field::required("why", FieldType::Text, "Why it stays as it is."),
         ]),
@@ -165,7 +165,7 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
 }
 
 fn change_line(change: &PathChange) -> String {
-    let PathChange { path, from, fate } = change;
+    let PathChange { path, from, action: fate } = change;
     match (fate, from) {
         (RevertAction::Restored, _) => format!("restored {path}"),
         (RevertAction::Reverted, _) => format!("reverted {path}"),

@@ -13,7 +13,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Read an earlier version",
     description: "Reads a text file as it was at a version, a snapshot or a time such as 2026-11-15T08:30:00Z, in pages \
                   like read_file.",
-    needs: &[Access::History],
+    required_access: &[Access::History],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
@@ -23,7 +23,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("offset", FieldType::integer_from(1), "The first line, from 1."),
         Field::optional(
             "limit",
-            FieldType::Integer { least: 1, most: 100_000 },
+            FieldType::Integer { min: 1, max: 100_000 },
             "At most so many lines; 800 if absent.",
         ),
     ],
@@ -47,7 +47,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ),
         Field::required("version", FieldType::integer_from(0), "The version that was read."),
     ],
-    longest: Some(MAX_REPLY_CHARACTERS),
+    max_characters: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
@@ -57,6 +57,6 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let version = desk.resolve_revision(path, arguments.text("version"))?;
     let at = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
     let read =
-        desk.vfs.as_of(PointInTime::VersionAt(version, at))?.read_lines(path, line_range(arguments))?;
+        desk.vfs.as_of(PointInTime::RevisionAt(version, at))?.read_lines(path, line_range(arguments))?;
     Ok(lines_reply(read).fact("version", version.0))
 }

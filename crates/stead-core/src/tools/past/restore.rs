@@ -11,18 +11,18 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Restore a snapshot",
     description: "Puts a Workspace, or some paths in it, back to a snapshot, version or time, whoever changed it since. \
                   undo takes it back. For your own changes use undo.",
-    needs: &[Access::Restore],
+    required_access: &[Access::Restore],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[
         Field::required("path", FieldType::Path, "The Workspace."),
         Field::required("snapshot", FieldType::Text, "A snapshot's name, a version number, or a time."),
-        Field::optional("paths", FieldType::Texts { most: 1_000 }, "Only these, with all below them."),
+        Field::optional("paths", FieldType::TextList { max: 1_000 }, "Only these, with all below them."),
         DRY_RUN,
     ],
     output: &REVERT_OUTPUT,
-    longest: None,
+    max_characters: None,
     run,
 };
 

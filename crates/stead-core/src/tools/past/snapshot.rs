@@ -9,7 +9,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Take a snapshot",
     description: "Names the present state of a Workspace, or of all, for restore and read_version. Take one before you \
                   change much.",
-    needs: &[Access::History],
+    required_access: &[Access::History],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::ADDITIVE,
@@ -21,7 +21,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::required("snapshot", FieldType::Text, "The name to pass to restore and read_version."),
         Field::required("version", FieldType::integer_from(0), "The version that it names."),
     ],
-    longest: None,
+    max_characters: None,
     run,
 };
 
@@ -34,5 +34,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let made = desk.require_snapshots()?.create_snapshot(desk.vfs, path, label)?;
     Ok(Reply::text(format!("The state at {} is now called {}.", made.at, made.name.escape_debug()))
         .fact("snapshot", made.name)
-        .fact("version", made.version.0))
+        .fact("version", made.revision.0))
 }

@@ -11,12 +11,12 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Undo",
     description: "Takes back your own last operations, or one by its id. What others did since stays; where it conflicts, \
                   nothing is changed and the conflicts are listed. An undo can be undone.",
-    needs: &[Access::Restore],
+    required_access: &[Access::Restore],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE,
     input: &[
-        Field::optional("last", FieldType::Integer { least: 1, most: 1_000 }, "How many; 1 if absent."),
+        Field::optional("last", FieldType::Integer { min: 1, max: 1_000 }, "How many; 1 if absent."),
         Field::optional("operation", FieldType::Text, "Just this one instead, by its id."),
         DRY_RUN,
         Field::optional(
@@ -26,7 +26,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ),
     ],
     output: &REVERT_OUTPUT,
-    longest: None,
+    max_characters: None,
     run,
 };
 

@@ -161,7 +161,7 @@ fn a_tool_that_asks_names_its_paths_before_any_store_is_touched() {
 fn where_nobody_can_be_asked_the_other_files_are_still_read() {
     let tools = world();
     let paths = json!({ "paths": ["/free/x", "/vault/x"] });
-    let reply = ask(&tools, "read_many", &paths, ApprovalAnswer::Nobody).unwrap();
+    let reply = ask(&tools, "read_many", &paths, ApprovalAnswer::NobodyToAsk).unwrap();
     assert_eq!(reply.facts["files"][1]["code"], "denied");
     assert!(
         reply.joined_text().contains("free") && !reply.joined_text().contains("vault\n"),
@@ -192,7 +192,7 @@ fn a_call_that_was_asked_about_has_one_record() {
     ask(&tools, "write_file", &write, agreed).unwrap();
     let path = VfsPath::parse("/prod/x").unwrap();
     assert_eq!(records(), [format!("write_file ok {:?}", [&path])]);
-    for answer in [ApprovalAnswer::Refused, ApprovalAnswer::Nobody] {
+    for answer in [ApprovalAnswer::Refused, ApprovalAnswer::NobodyToAsk] {
         ask(&tools, "write_file", &write, answer).unwrap();
         assert_eq!(records(), [format!("write_file denied {:?}", [&path])]);
     }

@@ -40,7 +40,7 @@ fn state(tools: &Toolbox) -> State {
     let vfs = tools.vfs();
     let walked = vfs.walk("/rw", &WalkQuery::default()).unwrap();
     let content = |path: &str| vfs.is_file(path).unwrap().then(|| vfs.read(path).unwrap().bytes);
-    walked.found.iter().map(|found| (found.path.clone(), content(&found.path))).collect()
+    walked.entries.iter().map(|found| (found.path.clone(), content(&found.path))).collect()
 }
 
 #[test]

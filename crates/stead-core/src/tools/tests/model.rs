@@ -160,7 +160,7 @@ fn no_page_is_longer_than_every_host_takes_unless_a_larger_one_is_asked_for() {
         ("glob", json!({ "pattern": "**", "path": "/rw/d", "limit": 10_000 })),
         ("grep", json!({ "pattern": "x", "path": "/rw/wide", "max_results": 1_000 })),
     ] {
-        let longest = tool(name).unwrap().longest.unwrap();
+        let longest = tool(name).unwrap().max_characters.unwrap();
         let length = read(&tools, name, arguments).chars().count();
         assert!((20_001..=longest).contains(&length), "{name}: {length}");
     }
@@ -212,14 +212,14 @@ fn what_stands_for_nothing_is_not_given() {
         let filled = |nothing: fn(&FieldType) -> Value| {
             let mut all = object(arguments.clone());
             for field in tool(name).unwrap().input.iter().filter(|field| !field.required) {
-                all.insert(field.name.to_owned(), nothing(&field.takes));
+                all.insert(field.name.to_owned(), nothing(&field.field_type));
             }
             Value::Object(all)
         };
         let of_kind = |takes: &FieldType| match takes {
             FieldType::Integer { .. } => json!(0),
             FieldType::Flag => json!(false),
-            FieldType::Texts { .. } => json!([]),
+            FieldType::TextList { .. } => json!([]),
             _ => json!(""),
         };
         if tool(name).unwrap().is_mutating() {

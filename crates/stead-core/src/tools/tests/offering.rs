@@ -107,7 +107,7 @@ fn what_never_comes_to_the_door_is_on_record_as_well() {
     failure(&tools, "read_file", json!({ "path": "/w/x", "offset": 1, "byte_offset": 1 }));
     failure(&tools, "no\nsuch", json!({}));
     tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::NotAsked).unwrap_err();
-    tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::Nobody).unwrap();
+    tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::NobodyToAsk).unwrap();
     let records: Vec<_> =
         notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.as_str())).collect();
     assert_eq!(
@@ -227,7 +227,7 @@ fn a_person_is_asked_first_where_that_is_set() {
     let delete = json!({ "path": "/free/x" });
     let question = ask("delete_file", delete.clone(), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `delete_file` on `/free/x`?");
-    for answer in [ApprovalAnswer::Nobody, ApprovalAnswer::Refused] {
+    for answer in [ApprovalAnswer::NobodyToAsk, ApprovalAnswer::Refused] {
         let denied = ask("delete_file", delete.clone(), answer).unwrap().failure.unwrap();
         assert_eq!(denied.kind, ErrorKind::Denied);
     }
@@ -250,7 +250,7 @@ fn a_person_is_asked_first_where_that_is_set() {
     tools.vfs().with_approval().write("/secret/x", "needle").unwrap();
     ask("read_file", json!({ "path": "/secret/x" }), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(done(&tools, "grep", json!({ "pattern": "needle" })).0, "Nothing matches.\n");
-    let everything = ApprovalAnswer::Agreed(ApprovalGrant::everything());
+    let everything = ApprovalAnswer::Approved(ApprovalGrant::everything());
     let found = ask("grep", json!({ "pattern": "needle" }), everything).unwrap();
     assert_eq!(found.joined_text(), "/secret/x:1:needle\n");
 }

@@ -41,7 +41,7 @@ pub struct Difference {
     /// The path in the older version, where it was another.
     pub from: Option<VfsPath>,
     /// How it differs.
-    pub differs: DifferenceKind,
+    pub difference: DifferenceKind,
     /// What it is.
     pub kind: NodeKind,
     /// The modes, where they differ.
@@ -83,7 +83,7 @@ pub struct BlameLine {
     /// The line, with its ending.
     pub line: Vec<u8>,
     /// The version that wrote it; `None` for what was there before the history began.
-    pub version: Option<RevisionNumber>,
+    pub revision: Option<RevisionNumber>,
     /// The operation that did.
     pub operation: Option<Operation>,
 }
@@ -118,8 +118,9 @@ impl Call<'_> {
         let mut places = self.history_targets(prefix, Access::History)?;
         places.retain_one_sequence();
         let mut differences = Vec::new();
-        for (workspace, below) in places.inside {
-            let failed = |cause| Error::Store { path: prefix.clone(), sight: Visibility::Sees, cause };
+        for (workspace, below) in places.targets {
+            let failed =
+                |cause| Error::Store { path: prefix.clone(), visibility: Visibility::Visible, cause };
             differences.extend(self.diff_workspace(workspace, &below, (from, to), options).map_err(failed)?);
         }
         differences.sort_by(|one, other| one.path.cmp(&other.path));
@@ -140,7 +141,7 @@ impl Call<'_> {
         let deeds = store.changes_between(older, newer, std::slice::from_ref(top))?;
         // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
         let mut nodes: HashMap<NodeId, (Option<&NodeState>, Option<&NodeState>)> = HashMap::new();
-        for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+        for line in deeds.revisions.iter().flat_map(|deed| &deed.changes) {
             let ends = nodes.entry(line.node).or_insert((None, line.after.as_ref()));
             ends.0 = line.before.as_ref();
         }
@@ -193,7 +194,7 @@ impl Call<'_> {
             _ => None,
         };
         let sizes = (size(old), size(new));
-        Ok(Some(Difference { path, from, differs, kind: state.kind, modes, sizes, content }))
+        Ok(Some(Difference { path, from, difference: differs, kind: state.kind, modes, sizes, content }))
     }
 
     fn content_diff(
@@ -229,18 +230,19 @@ impl Call<'_> {
     fn blame(&self, path: &VfsPath) -> Result<Vec<BlameLine>> {
         let (_, spot) = self.resolve(path, Access::History)?;
         let store = &**spot.workspace.mount().store();
-        let failed = |cause| Error::Store { path: path.clone(), sight: Visibility::Sees, cause };
-        let attr = store.stat(&spot.place).map_err(failed)?;
+        let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Visible, cause };
+        let attr = store.stat(&spot.node_path).map_err(failed)?;
         if attr.kind == NodeKind::Directory {
             return Err(failed(StoreError::IsADirectory));
         }
-        let query = RevisionQuery { at: Some(spot.place.clone()), ..RevisionQuery::all() };
+        let query = RevisionQuery { at: Some(spot.node_path.clone()), ..RevisionQuery::all() };
         let deeds = store.revisions(&query).map_err(failed)?;
         let ground = StoreGroup { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
         // Who wrote something where the caller may not look is not told.
         let is_here = |state: &NodeState| self.logical_path(&ground, &state.path).is_some();
         // All states of the file are compared with each other.
-        let states = deeds.deeds.iter().flat_map(|deed| &deed.lines).filter_map(|line| line.after.as_ref());
+        let states =
+            deeds.revisions.iter().flat_map(|deed| &deed.changes).filter_map(|line| line.after.as_ref());
         let size = states.filter_map(|state| state.content.as_ref()).map(ContentRef::size).sum();
         if size > super::MAX_CONTENT_SIZE {
             return Err(failed(StoreError::TooLarge { size, limit: super::MAX_CONTENT_SIZE }));
@@ -248,8 +250,8 @@ impl Call<'_> {
         let _memory = self.reserve(size * 2).map_err(failed)?;
         let mut contents: Vec<Vec<u8>> = Vec::new();
         let mut writers: Vec<Option<(RevisionNumber, Operation)>> = Vec::new();
-        for deed in deeds.deeds.iter().rev() {
-            for line in &deed.lines {
+        for deed in deeds.revisions.iter().rev() {
+            for line in &deed.changes {
                 if let (true, Some(NodeState { content: Some(before), .. })) =
                     (contents.is_empty(), &line.before)
                 {
@@ -258,13 +260,13 @@ impl Call<'_> {
                 }
                 if let Some(state @ NodeState { content: Some(after), .. }) = &line.after {
                     contents.push(read_content(store, after).map_err(failed)?);
-                    writers.push(is_here(state).then(|| (deed.version, deed.operation.clone())));
+                    writers.push(is_here(state).then(|| (deed.number, deed.operation.clone())));
                 }
             }
         }
         if contents.is_empty() {
             // Nobody is known to have written it.
-            contents.push(store.read(&spot.place, super::MAX_CONTENT_SIZE).map_err(failed)?.bytes);
+            contents.push(store.read(&spot.node_path, super::MAX_CONTENT_SIZE).map_err(failed)?.bytes);
             writers.push(None);
         }
         if !contents.iter().all(|content| crate::history::merge::is_text(content)) {
@@ -272,7 +274,7 @@ impl Call<'_> {
         }
         let lines = blame::blame(&contents).into_iter().map(|(writer, line)| {
             let (version, operation) = writers[writer].clone().unzip();
-            BlameLine { line, version, operation }
+            BlameLine { line, revision: version, operation }
         });
         Ok(lines.collect())
     }

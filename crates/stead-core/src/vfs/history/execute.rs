@@ -26,10 +26,10 @@ const MAX_OPERATIONS_BY_ID: usize = 1_000;
 
 /// What is to be undone or restored on one Store.
 pub(super) struct StoreRevert<'a> {
-    pub(super) ground: StoreGroup<'a>,
-    pub(super) deeds: RevisionSet,
-    pub(super) how: RevertMode,
-    pub(super) asked: RevertSource,
+    pub(super) group: StoreGroup<'a>,
+    pub(super) revisions: RevisionSet,
+    pub(super) mode: RevertMode,
+    pub(super) source: RevertSource,
     /// The operations that were about something which the caller may not restore.
     pub(super) withheld: BTreeSet<OperationId>,
 }
@@ -37,14 +37,14 @@ pub(super) struct StoreRevert<'a> {
 /// What was asked for, to ask again if something has changed meanwhile.
 pub(super) enum RevertSource {
     /// These very deeds.
-    Deeds,
+    Revisions,
     /// All that has happened since a version at these places or below.
     Since(RevisionNumber, Vec<StorePath>),
 }
 
 /// A part, and what has to be done for it.
 pub(super) struct PlannedRevert<'a> {
-    part: StoreRevert<'a>,
+    revert: StoreRevert<'a>,
     pub(super) steps: RevertSteps,
     changes: Vec<PathChange>,
     /// The nodes that the caller may not change.
@@ -73,43 +73,48 @@ impl RevertSummary {
 impl StoreRevert<'_> {
     /// Asks for the same once more: what has become by now of what was done.
     fn reload(&mut self) -> Result<()> {
-        let deeds = match &self.asked {
-            RevertSource::Since(version, below) => revisions_since(&self.ground, *version, below),
-            RevertSource::Deeds => self.reload_revisions(),
+        let deeds = match &self.source {
+            RevertSource::Since(version, below) => revisions_since(&self.group, *version, below),
+            RevertSource::Revisions => self.reload_revisions(),
         };
-        self.deeds = match deeds {
-            Err(cause) if is_race(&cause) => return Err(self.ground.store_error(StoreError::Conflict)),
-            deeds => deeds.map_err(|cause| self.ground.store_error(cause))?,
+        self.revisions = match deeds {
+            Err(cause) if is_race(&cause) => return Err(self.group.store_error(StoreError::Conflict)),
+            deeds => deeds.map_err(|cause| self.group.store_error(cause))?,
         };
         // Where someone else was quicker, it is not to be undone twice.
-        if self.how == RevertMode::Merged && self.deeds.deeds.iter().any(|deed| deed.undone) {
-            return Err(self.ground.store_error(StoreError::Conflict));
+        if self.mode == RevertMode::Merge && self.revisions.revisions.iter().any(|deed| deed.undone) {
+            return Err(self.group.store_error(StoreError::Conflict));
         }
         Ok(())
     }
 
     /// These very deeds, asked for with few others.
     fn reload_revisions(&self) -> StoreResult<RevisionSet> {
-        let known: HashSet<RevisionNumber> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
+        let known: HashSet<RevisionNumber> =
+            self.revisions.revisions.iter().map(|deed| deed.number).collect();
         let (Some(first), Some(last)) = (known.iter().min(), known.iter().max()) else {
             return Ok(RevisionSet::default());
         };
         let operations: HashSet<OperationId> =
-            self.deeds.deeds.iter().map(|deed| deed.operation.id).collect();
+            self.revisions.revisions.iter().map(|deed| deed.operation.id).collect();
         let few = operations.len() <= MAX_OPERATIONS_BY_ID;
-        let mut deeds = self.ground.store.revisions(&RevisionQuery {
+        let mut deeds = self.group.store.revisions(&RevisionQuery {
             operations: few.then(|| operations.into_iter().collect()),
             ..RevisionQuery::between(RevisionNumber(first.0 - 1), *last)
         })?;
-        deeds.deeds.retain(|deed| known.contains(&deed.version));
+        deeds.revisions.retain(|deed| known.contains(&deed.number));
         Ok(deeds)
     }
 
     /// The newest paths that a node had, in the Store: where it is now, then where it was.
     fn paths_of(&self, node: NodeId) -> impl Iterator<Item = &StorePath> {
-        let now = self.deeds.now.get(&node).map(|now| &now.path);
-        let lines =
-            self.deeds.deeds.iter().flat_map(|deed| &deed.lines).filter(move |line| line.node == node);
+        let now = self.revisions.current.get(&node).map(|now| &now.path);
+        let lines = self
+            .revisions
+            .revisions
+            .iter()
+            .flat_map(|deed| &deed.changes)
+            .filter(move |line| line.node == node);
         let then = lines.flat_map(|line| [&line.after, &line.before]).flatten().map(|state| &state.path);
         now.into_iter().chain(then)
     }
@@ -121,12 +126,12 @@ impl PlannedRevert<'_> {
         let stays = |node: &NodeId| {
             self.refused.contains_key(node) || self.steps.conflicts.iter().any(|one| one.node == *node)
         };
-        let withheld = self.part.withheld.iter().copied();
+        let withheld = self.revert.withheld.iter().copied();
         if self.refused.is_empty() && self.steps.conflicts.is_empty() {
             return withheld.collect();
         }
-        let touches = |deed: &&Revision| deed.lines.iter().any(|line| stays(&line.node));
-        let touching = self.part.deeds.deeds.iter().filter(touches).map(|deed| deed.operation.id);
+        let touches = |deed: &&Revision| deed.changes.iter().any(|line| stays(&line.node));
+        let touching = self.revert.revisions.revisions.iter().filter(touches).map(|deed| deed.operation.id);
         withheld.chain(touching).collect()
     }
 }
@@ -161,9 +166,9 @@ impl Call<'_> {
         if !restores && result.undone.is_empty() && result.conflicts.is_empty() {
             return Ok(result);
         }
-        if self.vfs.consent.is_strict() && result.changes.is_empty() {
+        if self.vfs.approval.is_strict() && result.changes.is_empty() {
             // That it was undone is written down also where nothing has to be changed for it.
-            for workspace in planned.iter().flat_map(|part| &part.part.ground.workspaces) {
+            for workspace in planned.iter().flat_map(|part| &part.revert.group.workspaces) {
                 self.authorize(workspace.prefix(), Access::Restore)?;
             }
         }
@@ -187,7 +192,7 @@ impl Call<'_> {
             result.operation = Some(self.operation());
         }
         for change in &result.changes {
-            self.shared().seen.forget(&change.path);
+            self.shared().read_set.forget(&change.path);
         }
         result.done = true;
         Ok(result)
@@ -209,13 +214,13 @@ impl Call<'_> {
             if !wanted(&part) {
                 continue;
             }
-            let prefix = part.part.ground.workspaces[0].prefix().clone();
+            let prefix = part.revert.group.workspaces[0].prefix().clone();
             let changes = !part.steps.steps.is_empty();
-            let stage = if Some(index) == last { ChangeStage::Last } else { ChangeStage::Early };
+            let stage = if Some(index) == last { ChangeStage::Final } else { ChangeStage::Intermediate };
             match (self.apply_plan(part, options, records, stage), &done) {
                 (Err(cause), Some(done)) => {
                     let (done, cause) = (VfsPath::clone(done), Box::new(cause));
-                    return Err(Error::Partly { done, left: prefix, cause });
+                    return Err(Error::PartiallyApplied { done, left: prefix, cause });
                 }
                 (applied, _) => applied?,
             }
@@ -229,36 +234,38 @@ impl Call<'_> {
     pub(super) fn plan_with_retries<'a>(&self, mut part: StoreRevert<'a>) -> Result<PlannedRevert<'a>> {
         for _ in 0..MAX_ATTEMPTS {
             check_not_stopped(self.cancellation_monitor().as_ref())
-                .map_err(|cause| part.ground.store_error(cause))?;
+                .map_err(|cause| part.group.store_error(cause))?;
             self.drop_invisible_nodes(&mut part);
             match self.plan_once(&part) {
                 Err(Error::Store { cause, .. }) if is_race(&cause) => part.reload()?,
                 Err(error) => return Err(error),
-                Ok((steps, changes, refused)) => return Ok(PlannedRevert { part, steps, changes, refused }),
+                Ok((steps, changes, refused)) => {
+                    return Ok(PlannedRevert { revert: part, steps, changes, refused });
+                }
             }
         }
-        Err(part.ground.store_error(StoreError::Conflict))
+        Err(part.group.store_error(StoreError::Conflict))
     }
 
     /// What lies where the caller may not restore is gone, as far as a plan goes: whatever others do to it there, the answer
     /// is the same.
     fn drop_invisible_nodes(&self, part: &mut StoreRevert<'_>) {
-        let StoreRevert { ground, deeds, how, withheld, .. } = part;
+        let StoreRevert { group: ground, revisions: deeds, mode: how, withheld, .. } = part;
         let is_seen = |path: &StorePath| self.logical_path(ground, path).is_some();
-        deeds.now.retain(|_, now| is_seen(&now.path));
-        if *how == RevertMode::Exactly {
+        deeds.current.retain(|_, now| is_seen(&now.path));
+        if *how == RevertMode::Exact {
             return;
         }
         // Whether an operation did something there, and how much, makes no difference either: it is all one conflict.
-        for deed in &mut deeds.deeds {
+        for deed in &mut deeds.revisions {
             let states = |line: &NodeChange| {
                 [&line.before, &line.after].map(|state| Some(is_seen(&state.as_ref()?.path)))
             };
             let tried = deed.blind_at.as_ref().map(&is_seen);
-            if tried == Some(false) || deed.lines.iter().flat_map(states).any(|seen| seen == Some(false)) {
+            if tried == Some(false) || deed.changes.iter().flat_map(states).any(|seen| seen == Some(false)) {
                 withheld.insert(deed.operation.id);
             }
-            deed.lines.retain(|line| states(line).contains(&Some(true)));
+            deed.changes.retain(|line| states(line).contains(&Some(true)));
         }
     }
 
@@ -267,7 +274,7 @@ impl Call<'_> {
         &self,
         part: &StoreRevert<'_>,
     ) -> Result<(RevertSteps, Vec<PathChange>, BTreeMap<NodeId, String>)> {
-        let StoreRevert { ground, deeds, how, .. } = part;
+        let StoreRevert { group: ground, revisions: deeds, mode: how, .. } = part;
         let store = &**ground.store;
         let failed = |cause| ground.store_error(cause);
         // A merge has three sides and a result. What follows is mostly no larger.
@@ -284,7 +291,7 @@ impl Call<'_> {
         loop {
             for node in refused.keys() {
                 arrangement.targets.remove(node);
-                arrangement.effects.remove(node);
+                arrangement.operations_by_node.remove(node);
             }
             arrangement.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
             // A Workspace may begin at a path where nothing is yet.
@@ -313,20 +320,20 @@ impl Call<'_> {
     ) -> Result<BTreeMap<NodeId, String>> {
         let (mut refused, mut asks) = (BTreeMap::new(), None);
         let mut refuse = |node: NodeId, path: &StorePath| {
-            if let Err(why) = self.authorize_restore(&part.ground, path, &mut asks) {
+            if let Err(why) = self.authorize_restore(&part.group, path, &mut asks) {
                 refused.entry(node).or_insert(why);
             }
         };
         // Deeds come newest first: the last state that is put here is the one that a restore goes back to.
         let mut goes_back = BTreeMap::new();
-        for line in part.deeds.deeds.iter().flat_map(|deed| &deed.lines) {
-            match part.how {
-                RevertMode::Merged => {
+        for line in part.revisions.revisions.iter().flat_map(|deed| &deed.changes) {
+            match part.mode {
+                RevertMode::Merge => {
                     if let Some(touched) = line.after.as_ref().or(line.before.as_ref()) {
                         refuse(line.node, &touched.path);
                     }
                 }
-                RevertMode::Exactly => drop(goes_back.insert(line.node, line.before.as_ref())),
+                RevertMode::Exact => drop(goes_back.insert(line.node, line.before.as_ref())),
             }
         }
         for (node, before) in goes_back {
@@ -335,7 +342,7 @@ impl Call<'_> {
             }
         }
         for &node in arrangement.targets.keys() {
-            if let Some(now) = part.deeds.now.get(&node) {
+            if let Some(now) = part.revisions.current.get(&node) {
                 refuse(node, &now.path);
             }
         }
@@ -355,7 +362,7 @@ impl Call<'_> {
             let from =
                 change.from.as_ref().map(|from| self.authorize_restore(ground, from, &mut asks)).transpose();
             match (path, from) {
-                (Ok(path), Ok(from)) => changes.push(PathChange { path, from, fate: change.fate }),
+                (Ok(path), Ok(from)) => changes.push(PathChange { path, from, action: change.action }),
                 (Err(why), _) | (_, Err(why)) => drop(refused.insert(change.node, why)),
             }
         }
@@ -379,7 +386,7 @@ impl Call<'_> {
         };
         match self.authorize(&logical, Access::Restore) {
             Ok(_) => Ok(logical),
-            Err(ask @ Error::Ask { .. }) => {
+            Err(ask @ Error::ApprovalRequired { .. }) => {
                 asks.get_or_insert(ask);
                 Ok(logical)
             }
@@ -391,8 +398,8 @@ impl Call<'_> {
     /// restore; an undo, which is about the caller's own operations, names the Workspace instead.
     fn refused_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let refused = planned.refused.iter();
-        let named = refused.filter_map(|(&node, why)| self.path_conflict(&planned.part, node, None, why));
-        let withheld = (!planned.part.withheld.is_empty()).then(|| withheld(&planned.part));
+        let named = refused.filter_map(|(&node, why)| self.path_conflict(&planned.revert, node, None, why));
+        let withheld = (!planned.revert.withheld.is_empty()).then(|| withheld(&planned.revert));
         one_per_path(withheld.into_iter().chain(named))
     }
 
@@ -400,7 +407,7 @@ impl Call<'_> {
     fn conflicting_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let named = planned.steps.conflicts.iter().filter_map(|NodeConflict { node, path, why }| {
             let path = StorePath::from_checked(path.clone());
-            self.path_conflict(&planned.part, *node, Some(&path), why)
+            self.path_conflict(&planned.revert, *node, Some(&path), why)
         });
         one_per_path(named)
     }
@@ -412,14 +419,12 @@ impl Call<'_> {
         path: Option<&StorePath>,
         why: &str,
     ) -> Option<PathConflict> {
-        let visible = path
-            .into_iter()
-            .chain(part.paths_of(node))
-            .find_map(|path| self.logical_path(&part.ground, path));
-        let path = match (visible, part.how) {
+        let visible =
+            path.into_iter().chain(part.paths_of(node)).find_map(|path| self.logical_path(&part.group, path));
+        let path = match (visible, part.mode) {
             (Some(path), _) => path,
-            (None, RevertMode::Exactly) => return None,
-            (None, RevertMode::Merged) => return Some(withheld(part)),
+            (None, RevertMode::Exact) => return None,
+            (None, RevertMode::Merge) => return Some(withheld(part)),
         };
         Some(PathConflict { path, why: why.to_owned() })
     }
@@ -432,38 +437,39 @@ impl Call<'_> {
         records: &[CompanionRecord],
         stage: ChangeStage,
     ) -> Result<()> {
-        let PlannedRevert { mut part, mut steps, .. } = planned;
+        let PlannedRevert { revert: mut part, mut steps, .. } = planned;
         for _ in 0..MAX_ATTEMPTS {
-            let RevertSteps { steps: made, returning, .. } = steps;
-            let applied = self.apply_with(&**part.ground.store, made, stage, |change| {
+            let RevertSteps { steps: made, revive: returning, .. } = steps;
+            let applied = self.apply_with(&**part.group.store, made, stage, |change| {
                 change.records.extend_from_slice(records);
-                change.returning = returning;
+                change.revive = returning;
             });
             match applied {
                 Err(cause) if is_race(&cause) => {}
-                Err(cause) => return Err(part.ground.store_error(cause)),
+                Err(cause) => return Err(part.group.store_error(cause)),
                 Ok(_) => return Ok(()),
             }
             part.reload()?;
-            if part.deeds.deeds.is_empty() {
+            if part.revisions.revisions.is_empty() {
                 return Ok(());
             }
             let again = self.plan_with_retries(part)?;
             // Nothing of it can be undone any more: someone has put something into the directory that was to go.
-            let is_held = again.steps.effective.is_empty() && !again.steps.staying.is_empty();
+            let is_held =
+                again.steps.effective_operations.is_empty() && !again.steps.kept_directories.is_empty();
             if is_held || !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
-                return Err(again.part.ground.store_error(StoreError::Conflict));
+                return Err(again.revert.group.store_error(StoreError::Conflict));
             }
-            (part, steps) = (again.part, again.steps);
+            (part, steps) = (again.revert, again.steps);
         }
-        Err(part.ground.store_error(StoreError::Conflict))
+        Err(part.group.store_error(StoreError::Conflict))
     }
 }
 
 /// Says of an undo that some of what it is about is out of the caller's sight.
 fn withheld(part: &StoreRevert<'_>) -> PathConflict {
     let why = "a part of it is not in a Workspace that you may restore".to_owned();
-    PathConflict { path: part.ground.workspaces[0].prefix().clone(), why }
+    PathConflict { path: part.group.workspaces[0].prefix().clone(), why }
 }
 
 /// One entry per path, sorted.

@@ -41,7 +41,7 @@ pub struct LogEntry {
     /// The operation.
     pub operation: Operation,
     /// The version that the change made.
-    pub version: RevisionNumber,
+    pub revision: RevisionNumber,
     /// What it did.
     pub changes: Vec<LogChange>,
     /// The operations that it took back.
@@ -58,7 +58,7 @@ pub struct LogChange {
     /// The path before, where it was another.
     pub from: Option<VfsPath>,
     /// What was done.
-    pub did: LogAction,
+    pub action: LogAction,
     /// What it was done to.
     pub kind: NodeKind,
     /// The size afterwards, or before where it is gone.
@@ -132,16 +132,16 @@ impl Call<'_> {
                 let store = spot.workspace.mount().store();
                 if !store.info().history {
                     let cause = StoreError::Unsupported("this Store keeps no history");
-                    return Err(Error::Store { path: path.clone(), sight: Visibility::Sees, cause });
+                    return Err(Error::Store { path: path.clone(), visibility: Visibility::Visible, cause });
                 }
                 let ground = StoreGroup { store, workspaces: vec![spot.workspace] };
-                let at = Some(spot.place.clone());
+                let at = Some(spot.node_path.clone());
                 told.push((&**store, self.log_of_group(&ground, query, at, path)?));
             }
             None => {
                 for mut ground in require_groups(self.store_groups(Access::History), Access::History)? {
                     // Like a search from above, it passes by what a person would have to be asked about.
-                    ground.workspaces.retain(|workspace| !self.vfs.consent.skips(workspace));
+                    ground.workspaces.retain(|workspace| !self.vfs.approval.skips(workspace));
                     if ground.workspaces.is_empty() {
                         continue;
                     }
@@ -149,7 +149,7 @@ impl Call<'_> {
                 }
             }
         }
-        let mut entries = newest_first(told, |entry: &LogEntry| (entry.version, entry.operation.at));
+        let mut entries = newest_first(told, |entry: &LogEntry| (entry.revision, entry.operation.at));
         entries.truncate(query.limit);
         Ok(entries)
     }
@@ -173,11 +173,11 @@ impl Call<'_> {
         loop {
             let deeds = ground.store.revisions(&wanted).map_err(|cause| Error::Store {
                 path: asked.clone(),
-                sight: Visibility::Sees,
+                visibility: Visibility::Visible,
                 cause,
             })?;
-            let is_all = deeds.deeds.len() < wanted.limit;
-            let entries = self.log_entries(ground, deeds.deeds);
+            let is_all = deeds.revisions.len() < wanted.limit;
+            let entries = self.log_entries(ground, deeds.revisions);
             if is_all || entries.len() >= query.limit {
                 return Ok(entries);
             }
@@ -191,12 +191,12 @@ impl Call<'_> {
         let mut entries = Vec::new();
         for deed in deeds {
             let mut changes: Vec<LogChange> =
-                deed.lines.iter().filter_map(|line| self.log_change(ground, line)).collect();
+                deed.changes.iter().filter_map(|line| self.log_change(ground, line)).collect();
             changes.sort_by(|one, other| one.path.cmp(&other.path));
             if !changes.is_empty() {
-                let (operation, version) = (deed.operation, deed.version);
+                let (operation, version) = (deed.operation, deed.number);
                 let (undoes, undone) = (deed.undoes, deed.undone);
-                entries.push(LogEntry { operation, version, changes, undoes, undone });
+                entries.push(LogEntry { operation, revision: version, changes, undoes, undone });
             }
         }
         entries
@@ -210,6 +210,6 @@ impl Call<'_> {
             (Some(before), LogAction::Moved) => self.logical_path(ground, &before.path),
             _ => None,
         };
-        Some(LogChange { path, from, did, kind: state.kind, size: state.size })
+        Some(LogChange { path, from, action: did, kind: state.kind, size: state.size })
     }
 }

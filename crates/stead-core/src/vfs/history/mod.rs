@@ -40,7 +40,7 @@ struct StoreGroup<'a> {
 impl StoreGroup<'_> {
     /// The Store's answer, about the first of its Workspaces.
     fn store_error(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.workspaces[0].prefix().clone(), sight: Visibility::Sees, cause }
+        Error::Store { path: self.workspaces[0].prefix().clone(), visibility: Visibility::Visible, cause }
     }
 }
 
@@ -64,22 +64,22 @@ impl Call<'_> {
     /// The places that something is about which is done at a path and below it: the Workspace that the path lies in, and
     /// those nested below. Nested ones that don't allow it come with the reason instead.
     fn history_targets(&self, path: &VfsPath, access: Access) -> Result<HistoryTargets<'_>> {
-        let mut places = HistoryTargets { main: None, inside: Vec::new(), refused: Vec::new() };
-        if let Resolution::Spot(spot) = self.route_and_authorize(path, access)? {
+        let mut places = HistoryTargets { main: None, targets: Vec::new(), refused: Vec::new() };
+        if let Resolution::Path(spot) = self.route_and_authorize(path, access)? {
             check_history(spot.workspace)?;
             places.main = Some(spot.workspace);
-            places.inside.push((spot.workspace, spot.place.path));
+            places.targets.push((spot.workspace, spot.node_path.path));
         }
         for workspace in self.shared().router.nested(path) {
             let judged = self.authorize(workspace.prefix(), access).and_then(|_| check_history(workspace));
             match judged {
-                Ok(()) => places.inside.push((workspace, workspace.mount().path().clone())),
+                Ok(()) => places.targets.push((workspace, workspace.mount().path().clone())),
                 // A person is asked about everything at once.
-                Err(ask @ Error::Ask { .. }) => return Err(ask),
+                Err(ask @ Error::ApprovalRequired { .. }) => return Err(ask),
                 Err(error) => places.refused.push((workspace.prefix().clone(), error)),
             }
         }
-        if places.inside.is_empty() { Err(no_history_error(access)) } else { Ok(places) }
+        if places.targets.is_empty() { Err(no_history_error(access)) } else { Ok(places) }
     }
 
     /// The logical path of a path in a Store, if one of the Workspaces leads there.
@@ -111,7 +111,7 @@ impl Call<'_> {
 struct HistoryTargets<'a> {
     /// The Workspace that the path lies in, if it lies in one.
     main: Option<&'a Workspace>,
-    inside: Vec<(&'a Workspace, StorePath)>,
+    targets: Vec<(&'a Workspace, StorePath)>,
     /// The Workspaces that don't allow it, and why.
     refused: Vec<(VfsPath, Error)>,
 }
@@ -123,9 +123,9 @@ impl HistoryTargets<'_> {
         let lasting = |(workspace, _): &&(&Workspace, StorePath)| {
             self.main.is_some() || workspace.mount().store().info().is_persistent()
         };
-        let first = self.inside.iter().find(lasting).or(self.inside.first());
+        let first = self.targets.iter().find(lasting).or(self.targets.first());
         let Some(meant) = first.map(|(workspace, _)| Arc::clone(workspace.mount().store())) else { return };
-        let (refused, inside) = (&mut self.refused, &mut self.inside);
+        let (refused, inside) = (&mut self.refused, &mut self.targets);
         inside.retain(|(workspace, _)| {
             let together = share_sequence(&**workspace.mount().store(), &*meant);
             if !together {
@@ -143,7 +143,7 @@ fn check_history(workspace: &Workspace) -> Result<()> {
         return Ok(());
     }
     let cause = StoreError::Unsupported("this Store keeps no history");
-    Err(Error::Store { path: workspace.prefix().clone(), sight: Visibility::Sees, cause })
+    Err(Error::Store { path: workspace.prefix().clone(), visibility: Visibility::Visible, cause })
 }
 
 /// Kept content, whole.
@@ -165,7 +165,7 @@ fn read_content(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
 
 /// There is no such thing in the history.
 fn not_in_history(what: impl std::fmt::Display) -> Error {
-    Error::NoHistory(what.to_string())
+    Error::NotInHistory(what.to_string())
 }
 
 /// The answer where no Workspace of the stead keeps a history that may be used so.

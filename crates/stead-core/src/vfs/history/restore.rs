@@ -53,7 +53,7 @@ impl Call<'_> {
         let mut places = self.history_targets(prefix, Access::Restore)?;
         if !what.paths.is_empty() {
             let main = places.main;
-            (places.inside, places.refused) = (Vec::new(), Vec::new());
+            (places.targets, places.refused) = (Vec::new(), Vec::new());
             for path in &what.paths {
                 let inside = path.strip_prefix(prefix).is_some()
                     || main.is_some_and(|workspace| path.strip_prefix(workspace.prefix()).is_some());
@@ -61,7 +61,7 @@ impl Call<'_> {
                     return Err(Error::Invalid(format!("`{path}` is not in the Workspace of `{prefix}`")));
                 }
                 let more = self.history_targets(path, Access::Restore)?;
-                places.inside.extend(more.inside);
+                places.targets.extend(more.targets);
                 places.refused.extend(more.refused);
             }
         }
@@ -69,7 +69,7 @@ impl Call<'_> {
             places.retain_one_sequence();
         }
         let mut parts: Vec<(StoreGroup<'_>, Vec<StorePath>)> = Vec::new();
-        for (workspace, below) in places.inside {
+        for (workspace, below) in places.targets {
             let store = workspace.mount().store();
             match parts.iter_mut().find(|(ground, _)| same_store(&**ground.store, &**store)) {
                 Some((ground, paths)) => {
@@ -85,15 +85,22 @@ impl Call<'_> {
         let left_out = refused.map(|(path, error)| PathConflict { path, why: error.to_string() }).collect();
         let mut planned = Vec::new();
         for (ground, below) in parts {
-            let failed = |cause| Error::Store { path: prefix.clone(), sight: Visibility::Sees, cause };
+            let failed =
+                |cause| Error::Store { path: prefix.clone(), visibility: Visibility::Visible, cause };
             if version != RevisionNumber::NOW && version > ground.store.latest_revision().map_err(failed)? {
                 return Err(not_in_history(format!("version {version}")));
             }
             check_retained(&**ground.store, version).map_err(failed)?;
             let deeds = revisions_since(&ground, version, &below).map_err(failed)?;
             let asked = RevertSource::Since(version, below);
-            let (how, withheld) = (RevertMode::Exactly, BTreeSet::new());
-            planned.push(self.plan_with_retries(StoreRevert { ground, deeds, how, asked, withheld })?);
+            let (how, withheld) = (RevertMode::Exact, BTreeSet::new());
+            planned.push(self.plan_with_retries(StoreRevert {
+                group: ground,
+                revisions: deeds,
+                mode: how,
+                source: asked,
+                withheld,
+            })?);
         }
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
         self.execute_reverts(planned, RevertSummary::restore(left_out), options)
@@ -127,9 +134,9 @@ fn retain_below(deeds: &mut RevisionSet, below: &[StorePath]) {
     let leads = |state: &NodeState| {
         state.kind == NodeKind::Directory && below.iter().any(|top| top.is_at_or_below(&state.path))
     };
-    let now = &deeds.now;
+    let now = &deeds.current;
     let mut wanted = HashSet::new();
-    for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+    for line in deeds.revisions.iter().flat_map(|deed| &deed.changes) {
         let states = [&line.before, &line.after];
         let is_inside = states.into_iter().flatten().any(|state| inside(&state.path))
             || now.get(&line.node).is_some_and(|now| inside(&now.path));
@@ -139,8 +146,8 @@ fn retain_below(deeds: &mut RevisionSet, below: &[StorePath]) {
         }
     }
     let keep = |line: &NodeChange| wanted.contains(&line.node);
-    for deed in &mut deeds.deeds {
-        deed.lines.retain(keep);
+    for deed in &mut deeds.revisions {
+        deed.changes.retain(keep);
     }
 }
 
@@ -155,8 +162,8 @@ fn remove_scratch(deeds: &mut RevisionSet, workspaces: &[&Workspace]) {
     if workspaces.iter().all(|workspace| workspace.scratch().is_empty()) {
         return;
     }
-    for deed in &mut deeds.deeds {
-        deed.lines
+    for deed in &mut deeds.revisions {
+        deed.changes
             .retain(|line| [&line.before, &line.after].into_iter().flatten().any(|state| !is_scratch(state)));
     }
 }

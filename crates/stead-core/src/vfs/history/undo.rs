@@ -75,7 +75,7 @@ pub struct PathChange {
     /// Where it was, if it was moved.
     pub from: Option<VfsPath>,
     /// What became of it.
-    pub fate: RevertAction,
+    pub action: RevertAction,
 }
 
 /// Why a path stayed as it is.
@@ -101,11 +101,11 @@ impl Vfs {
 fn report_kept_directories(chosen: &[Operation], planned: &mut [PlannedRevert<'_>]) {
     let effective: HashSet<OperationId> = planned
         .iter()
-        .flat_map(|part| part.steps.effective.iter().copied().chain(part.incomplete_operations()))
+        .flat_map(|part| part.steps.effective_operations.iter().copied().chain(part.incomplete_operations()))
         .collect();
     let held = |id: &OperationId| !effective.contains(id) && chosen.iter().any(|one| one.id == *id);
     for part in planned {
-        let RevertSteps { staying, conflicts, .. } = &mut part.steps;
+        let RevertSteps { kept_directories: staying, conflicts, .. } = &mut part.steps;
         let stuck = staying.extract_if(.., |(_, operations)| operations.iter().any(held));
         conflicts.extend(stuck.map(|(conflict, _)| conflict));
     }
@@ -120,16 +120,22 @@ impl Call<'_> {
             let (mut chosen, all) = self.choose_revisions(&grounds, what, &mut idle)?;
             let mut planned = Vec::new();
             for (ground, deeds) in grounds.iter().zip(all) {
-                if !deeds.deeds.is_empty() {
-                    let (ground, how, withheld) = (ground.clone(), RevertMode::Merged, BTreeSet::new());
-                    let part = StoreRevert { ground, deeds, how, asked: RevertSource::Deeds, withheld };
+                if !deeds.revisions.is_empty() {
+                    let (ground, how, withheld) = (ground.clone(), RevertMode::Merge, BTreeSet::new());
+                    let part = StoreRevert {
+                        group: ground,
+                        revisions: deeds,
+                        mode: how,
+                        source: RevertSource::Revisions,
+                        withheld,
+                    };
                     planned.push(self.plan_with_retries(part)?);
                 }
             }
             report_kept_directories(&chosen, &mut planned);
             let mut wanted: HashSet<OperationId> =
                 planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
-            wanted.extend(planned.iter().flat_map(|part| &part.steps.effective));
+            wanted.extend(planned.iter().flat_map(|part| &part.steps.effective_operations));
             let without_effect: Vec<_> =
                 chosen.iter().map(|one| one.id).filter(|id| !wanted.contains(id)).collect();
             if without_effect.is_empty() || !matches!(what, UndoTarget::Last(_)) {
@@ -155,10 +161,10 @@ impl Call<'_> {
             let mut chosen = self.choose_operations(grounds, what, idle)?;
             let mut all = self.revisions_of(grounds, &chosen)?;
             let ids = |all: &[RevisionSet]| -> HashSet<OperationId> {
-                all.iter().flat_map(|deeds| &deeds.deeds).map(|deed| deed.operation.id).collect()
+                all.iter().flat_map(|deeds| &deeds.revisions).map(|deed| deed.operation.id).collect()
             };
             let did = ids(&all);
-            all.iter_mut().for_each(|deeds| deeds.deeds.retain(|deed| !deed.undone));
+            all.iter_mut().for_each(|deeds| deeds.revisions.retain(|deed| !deed.undone));
             if ids(&all) != did {
                 // Someone else has taken something back since it was chosen.
                 continue;
@@ -209,7 +215,7 @@ impl Call<'_> {
         let mut known = false;
         for ground in grounds {
             let found = ground.store.revisions(&query).map_err(|cause| ground.store_error(cause))?;
-            if let Some(deed) = found.deeds.into_iter().next() {
+            if let Some(deed) = found.revisions.into_iter().next() {
                 known = true;
                 if !deed.undone {
                     return Ok(deed.operation);

@@ -55,33 +55,37 @@ impl NodeApi {
                     expect: Precondition::Absent,
                     parents: call.parents_policy(seat),
                     mode: Some(mode),
-                    keep: spot.displaced_content(),
+                    displaced: spot.displaced_content(),
                     ..PutOptions::default()
                 };
-                self.specials.check_free(seat.node, &spot)?;
+                self.special_files.check_free(seat.node, &spot)?;
                 let is_new = options.truncate || expect == Precondition::Absent;
                 call.note_prior_content(
                     &spot,
-                    if is_new { PriorContent::Nothing } else { PriorContent::Something },
+                    if is_new { PriorContent::Replaced } else { PriorContent::MayRemain },
                 );
-                let write =
-                    |put| Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
+                let write = |put| Step::Write {
+                    at: spot.node_path.clone(),
+                    content: Content::Bytes(Vec::new()),
+                    options: put,
+                };
                 let change = |put| call.change_at(&spot, vec![write(put)], expected_nodes(&[(&spot, seat)]));
                 let over = PutOptions { expect: Precondition::Any, mode: None, ..put.clone() };
                 let (made, rights) = match change(put) {
                     // Where the caller may not look, opening a file that is there makes as many versions as making one does, in the
                     // same operation.
                     Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                        if expect == Precondition::Any && spot.visibility() == Visibility::Blind =>
+                        if expect == Precondition::Any && spot.visibility() == Visibility::Hidden =>
                     {
                         if options.truncate {
                             change(over)?;
                         } else {
-                            call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.store_error(cause))?;
+                            call.apply_nothing(SyncPolicy::Deferred)
+                                .map_err(|cause| spot.store_error(cause))?;
                         }
                         let there = spot
                             .store()
-                            .stat(&spot.place)
+                            .stat(&spot.node_path)
                             .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
                         (Some(there.node), HostRights::Write)
                     }

@@ -38,7 +38,7 @@ impl NodeApi {
                 let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
                 levels.push((name.clone(), self.lookup(seat, &name)?));
             }
-            for name in self.specials.names_in(seat.node) {
+            for name in self.special_files.names_in(seat.node) {
                 // What a Store holds under the name goes before.
                 let looked = self.lookup(seat, &name).ok();
                 levels.extend(
@@ -65,12 +65,12 @@ impl NodeApi {
         after: Option<Name>,
         limit: usize,
     ) -> Result<DirectoryPage> {
-        let Resolution::Spot(spot) = call.route_and_authorize(&seat.path, Access::Read)? else {
+        let Resolution::Path(spot) = call.route_and_authorize(&seat.path, Access::Read)? else {
             return Ok(DirectoryPage { entries: Vec::new(), next: None });
         };
         let page = Page { after, limit: limit.max(1) };
-        let since = self.vfs.shared.open.commit_mark();
-        let listing = match spot.store().list(&spot.place, &page) {
+        let since = self.vfs.shared.open_nodes.commit_mark();
+        let listing = match spot.store().list(&spot.node_path, &page) {
             Err(StoreError::NotFound) if call.is_synthetic_directory(&spot) => {
                 Listing { entries: Vec::new(), total: 0, more: false }
             }

@@ -19,10 +19,10 @@ pub struct Lookup {
     /// The Workspace that it is in, by its number; `None` above all of them.
     pub workspace: Option<usize>,
     /// Whether it is there because of the Workspaces: one's own directory, or one that leads to one.
-    pub is_level: bool,
+    pub is_synthetic: bool,
     /// Whether it lies where nothing may be looked at. Its node must not be told then: it tells what is new from what was
     /// there before.
-    pub is_blind: bool,
+    pub is_hidden: bool,
     /// The node, unless nothing of a Store is there.
     pub node: Option<NodeId>,
     /// Its attributes, with what was written through this door and is no change yet.
@@ -30,7 +30,7 @@ pub struct Lookup {
 }
 
 fn not_found(path: &VfsPath) -> Error {
-    Error::Store { path: path.clone(), sight: Visibility::Blind, cause: StoreError::NotFound }
+    Error::Store { path: path.clone(), visibility: Visibility::Hidden, cause: StoreError::NotFound }
 }
 
 impl NodeApi {
@@ -39,7 +39,7 @@ impl NodeApi {
         // Nothing can have a name that no path can hold.
         let missing = |_| Error::Store {
             path: seat.path.clone(),
-            sight: Visibility::Sees,
+            visibility: Visibility::Visible,
             cause: StoreError::NotFound,
         };
         let path = child_path(seat, name).map_err(missing)?;
@@ -64,7 +64,9 @@ impl NodeApi {
     pub fn link_target(&self, path: &VfsPath) -> Result<Vec<u8>> {
         self.vfs.unaudited_call("read_link", [Ok(path.clone())], |call, [path]| {
             let spot = call.authorize(path, Access::Read)?;
-            spot.store().read_link(&spot.place).map_err(|cause| spot.store_error(symlink_as_conflict(cause)))
+            spot.store()
+                .read_link(&spot.node_path)
+                .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))
         })
     }
 
@@ -74,7 +76,7 @@ impl NodeApi {
             call.route_and_authorize(path, Access::Read)?;
             return Ok(self.synthetic_lookup(path, None));
         };
-        let leads = route.below.is_empty() || router.nested(path).next().is_some();
+        let leads = route.relative_path.is_empty() || router.nested(path).next().is_some();
         if route.workspace.barrier().is_some() {
             // Its own name is shown, and what leads to Workspaces inside it.
             return if leads {
@@ -84,13 +86,17 @@ impl NodeApi {
             };
         }
         let found = match route.workspace.scope() {
-            AccessScope::WriteOnly => self.lookup_write_only(path, route.workspace, route.below),
+            AccessScope::WriteOnly => self.lookup_write_only(path, route.workspace, route.relative_path),
             _ => self.lookup_visible(call, path),
         };
         match found {
-            Ok(looked) => Ok(Lookup { is_level: looked.attr.kind == NodeKind::Directory && leads, ..looked }),
+            Ok(looked) => {
+                Ok(Lookup { is_synthetic: looked.attr.kind == NodeKind::Directory && leads, ..looked })
+            }
             // A Workspace is shown also where its Store has nothing yet, or can't be looked into.
-            Err(_) if route.below.is_empty() => Ok(self.synthetic_lookup(path, Some(route.workspace))),
+            Err(_) if route.relative_path.is_empty() => {
+                Ok(self.synthetic_lookup(path, Some(route.workspace)))
+            }
             Err(Error::Store { cause: StoreError::NotFound, .. }) if leads => {
                 Ok(self.synthetic_lookup(path, Some(route.workspace)))
             }
@@ -99,23 +105,25 @@ impl NodeApi {
     }
 
     fn lookup_visible(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
-        let Resolution::Spot(spot) = call.route_and_authorize(path, Access::Read)? else {
+        let Resolution::Path(spot) = call.route_and_authorize(path, Access::Read)? else {
             unreachable!("the path was routed into a Workspace")
         };
-        let since = self.vfs.shared.open.commit_mark();
-        let attr =
-            spot.store().stat(&spot.place).map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
+        let since = self.vfs.shared.open_nodes.commit_mark();
+        let attr = spot
+            .store()
+            .stat(&spot.node_path)
+            .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
         Ok(self.visible_lookup(&spot, attr, since))
     }
 
     /// What is at a spot that the caller may look at, read after that moment.
     pub(super) fn visible_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr, since: CommitMark) -> Lookup {
-        let attr = self.vfs.shared.open.overlay_attr(spot.workspace.mount().store(), attr, since);
+        let attr = self.vfs.shared.open_nodes.overlay_attr(spot.workspace.mount().store(), attr, since);
         Lookup {
             path: spot.path.clone(),
             workspace: Some(self.workspace_index(spot.workspace)),
-            is_level: false,
-            is_blind: false,
+            is_synthetic: false,
+            is_hidden: false,
             node: Some(attr.node),
             attr,
         }
@@ -123,7 +131,7 @@ impl NodeApi {
 
     /// In a WRITE_ONLY Workspace only the kind is told, and only of what was made here.
     fn lookup_write_only(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Lookup> {
-        let failed = |cause| Error::Store { path: path.clone(), sight: Visibility::Sees, cause };
+        let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Visible, cause };
         let mount = workspace.mount();
         let attr = mount.store().stat(&mount.node_path(below)).map_err(|cause| match cause {
             cause @ (StoreError::Unavailable { .. } | StoreError::Corrupt(_)) => failed(cause),
@@ -131,7 +139,7 @@ impl NodeApi {
             _ => failed(StoreError::NotFound),
         })?;
         let number = self.workspace_index(workspace);
-        if !below.is_empty() && !self.made.lock().contains(&(number, attr.node)) {
+        if !below.is_empty() && !self.created_hidden.lock().contains(&(number, attr.node)) {
             return Err(failed(StoreError::NotFound));
         }
         Ok(self.hidden_lookup(path, number, attr))
@@ -139,11 +147,11 @@ impl NodeApi {
 
     /// What was made where the caller may not look.
     pub(super) fn created_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr) -> Lookup {
-        if spot.visibility() == Visibility::Sees {
-            return self.visible_lookup(spot, attr, self.vfs.shared.open.commit_mark());
+        if spot.visibility() == Visibility::Visible {
+            return self.visible_lookup(spot, attr, self.vfs.shared.open_nodes.commit_mark());
         }
         let number = self.workspace_index(spot.workspace);
-        self.made.lock().insert((number, attr.node));
+        self.created_hidden.lock().insert((number, attr.node));
         self.hidden_lookup(&spot.path, number, attr)
     }
 
@@ -152,18 +160,18 @@ impl NodeApi {
         let node = attr.node;
         let attr = Attr { node, mode, ..self.placeholder_attr(attr.kind) };
         let (path, workspace) = (path.clone(), Some(workspace));
-        Lookup { path, workspace, is_level: false, is_blind: true, node: Some(node), attr }
+        Lookup { path, workspace, is_synthetic: false, is_hidden: true, node: Some(node), attr }
     }
 
     fn synthetic_lookup(&self, path: &VfsPath, workspace: Option<&Workspace>) -> Lookup {
         let attr = self.placeholder_attr(NodeKind::Directory);
         let workspace = workspace.map(|workspace| self.workspace_index(workspace));
-        Lookup { path: path.clone(), workspace, is_level: true, is_blind: false, node: None, attr }
+        Lookup { path: path.clone(), workspace, is_synthetic: true, is_hidden: false, node: None, attr }
     }
 
     /// Attributes that tell nothing but the kind.
     fn placeholder_attr(&self, kind: NodeKind) -> Attr {
-        let (node, modified, tag) = (NodeId::ROOT, self.since, VersionTag(0));
+        let (node, modified, tag) = (NodeId::ROOT, self.mounted_at, VersionTag(0));
         Attr { node, kind, size: 0, mode: 0o755, created: None, modified, changed: modified, tag }
     }
 }

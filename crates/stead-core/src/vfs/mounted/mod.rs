@@ -51,21 +51,21 @@ pub struct NodeApi {
     vfs: Vfs,
     workspaces: Vec<Workspace>,
     /// What was made through it where it may not look: the Workspace and the node.
-    made: Mutex<HashSet<(usize, NodeId)>>,
-    specials: special::SpecialFiles,
-    since: Timestamp,
+    created_hidden: Mutex<HashSet<(usize, NodeId)>>,
+    special_files: special::SpecialFiles,
+    mounted_at: Timestamp,
 }
 
 impl NodeApi {
     /// The door of a file system that is mounted now.
     pub fn new(vfs: &Vfs) -> Self {
-        let (workspaces, since) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
+        let (workspaces, mounted_at) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
         NodeApi {
             vfs: vfs.clone(),
             workspaces,
-            made: Mutex::default(),
-            specials: special::SpecialFiles::default(),
-            since,
+            created_hidden: Mutex::default(),
+            special_files: special::SpecialFiles::default(),
+            mounted_at,
         }
     }
 
@@ -86,22 +86,22 @@ impl NodeApi {
 
     /// Has whoever reads a node see what another has changed.
     pub fn refresh(&self, workspace: usize, node: NodeId) {
-        let limit = self.vfs.shared.limits.file_size;
-        self.vfs.shared.open.refresh(self.store(workspace), node, limit);
+        let limit = self.vfs.shared.limits.max_file_size;
+        self.vfs.shared.open_nodes.refresh(self.store(workspace), node, limit);
     }
 
     /// Remembers from now on which versions are made through this door, for [`Mounted::others`].
     pub fn track_own_revisions(&self) {
-        self.vfs.shared.own.start_tracking();
+        self.vfs.shared.own_revisions.start_tracking();
     }
 
     /// What others have changed, of all that a Store's feed tells. It has to be asked in the feed's order.
     pub fn foreign_changes(&self, store: &dyn Store, feed: Feed) -> Vec<FeedEntry> {
-        let own = &self.vfs.shared.own;
+        let own = &self.vfs.shared.own_revisions;
         // The feed may tell of a change before whoever makes it knows.
         own.wait_for_pending();
         let mut changes = feed.changes;
-        changes.retain(|changed| !own.contains(store, changed.version));
+        changes.retain(|changed| !own.contains(store, changed.revision));
         own.forget_up_to(store, feed.cursor);
         changes
     }
@@ -114,7 +114,7 @@ impl NodeApi {
                 return Ok(None);
             }
             let store = &**route.workspace.mount().store();
-            let place = route.workspace.mount().node_path(route.below);
+            let place = route.workspace.mount().node_path(route.relative_path);
             let failed = |cause| call.store_error(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
             let quotas = call.quotas_for(store, DraftCounting::Counted).map_err(failed)?;
@@ -123,7 +123,7 @@ impl NodeApi {
                 if !quota.roots().any(|root| place.path.is_at_or_below(root)) {
                     continue;
                 }
-                let mut usage = quota.elsewhere;
+                let mut usage = quota.usage_elsewhere;
                 for root in quota.roots() {
                     usage = usage.plus(store.usage(root).map_err(failed)?);
                 }
@@ -153,7 +153,7 @@ impl NodeApi {
 
 /// The path of a name in a directory.
 fn child_path(seat: &DirectoryRef, name: &Name) -> ParsedPath {
-    let text = std::str::from_utf8(name.as_bytes()).map_err(|_| PathError::NotText(name.to_string()))?;
+    let text = std::str::from_utf8(name.as_bytes()).map_err(|_| PathError::NotUtf8(name.to_string()))?;
     VfsPath::parse(text)?;
     seat.path.join(text)
 }
@@ -161,15 +161,19 @@ fn child_path(seat: &DirectoryRef, name: &Name) -> ParsedPath {
 impl Call<'_> {
     /// A Store's answer about a path.
     fn store_error(&self, path: &VfsPath, workspace: &Workspace, cause: StoreError) -> Error {
-        Error::Store { path: path.clone(), sight: crate::error::Visibility::of(workspace.scope()), cause }
+        Error::Store {
+            path: path.clone(),
+            visibility: crate::error::Visibility::of(workspace.scope()),
+            cause,
+        }
     }
 
     /// Makes sure that a directory is still where the caller takes it to be. What was found by its path is in it then.
     fn check_directory(&self, seat: &DirectoryRef) -> Result<()> {
         let Some(route) = self.shared().router.route(&seat.path) else { return Ok(()) };
-        let Some(node) = seat.node.filter(|_| !route.below.is_empty()) else { return Ok(()) };
+        let Some(node) = seat.node.filter(|_| !route.relative_path.is_empty()) else { return Ok(()) };
         let mount = route.workspace.mount();
-        match mount.store().stat(&mount.node_path(route.below)) {
+        match mount.store().stat(&mount.node_path(route.relative_path)) {
             Ok(attr) if attr.node == node => Ok(()),
             Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {
                 Err(self.store_error(&seat.path, route.workspace, StoreError::Conflict))
@@ -187,7 +191,7 @@ impl Call<'_> {
 /// The directories that a change is meant for.
 fn expected_nodes(spots: &[(&ResolvedPath<'_>, &DirectoryRef)]) -> Vec<(StorePath, NodeId)> {
     let held = |(spot, seat): &(&ResolvedPath<'_>, &DirectoryRef)| {
-        let (parent, _) = spot.place.path.parent_and_name()?;
+        let (parent, _) = spot.node_path.path.parent_and_name()?;
         Some((StorePath::from_checked(parent), seat.node?))
     };
     spots.iter().filter_map(held).collect()

@@ -18,17 +18,21 @@ impl NodeApi {
     pub fn mkdir(&self, seat: &DirectoryRef, name: &Name, mode: u32) -> Result<Lookup> {
         self.vfs.call("mkdir", [child_path(seat, name)], |call, [path]| {
             let spot = call.authorize(path, Access::Write)?;
-            self.specials.check_free(seat.node, &spot)?;
-            let step =
-                Step::Mkdir { at: spot.place.clone(), parents: call.parents_policy(seat), mode: Some(mode) };
+            self.special_files.check_free(seat.node, &spot)?;
+            let step = Step::Mkdir {
+                at: spot.node_path.clone(),
+                parents: call.parents_policy(seat),
+                mode: Some(mode),
+            };
             match call.change_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
                 // Where the caller may not look, a directory that is there is as good as a new one.
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                    if spot.visibility() == Visibility::Blind =>
+                    if spot.visibility() == Visibility::Hidden =>
                 {
-                    match spot.store().stat(&spot.place) {
+                    match spot.store().stat(&spot.node_path) {
                         Ok(attr) if attr.kind == NodeKind::Directory => {
-                            call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.store_error(cause))?;
+                            call.apply_nothing(SyncPolicy::Deferred)
+                                .map_err(|cause| spot.store_error(cause))?;
                             Ok(self.created_lookup(&spot, attr))
                         }
                         _ => Err(spot.store_error(StoreError::HostDenied)),
@@ -47,8 +51,8 @@ impl NodeApi {
             }
             let spot = call.authorize(path, Access::Write)?;
             spot.check_not_protected_ancestor()?;
-            self.specials.check_free(seat.node, &spot)?;
-            let (at, parents) = (spot.place.clone(), call.parents_policy(seat));
+            self.special_files.check_free(seat.node, &spot)?;
+            let (at, parents) = (spot.node_path.clone(), call.parents_policy(seat));
             let step = Step::Symlink { at, target: target.to_vec(), parents, expect: Precondition::Absent };
             let attr = call.change_at(&spot, vec![step], expected_nodes(&[(&spot, seat)]))?;
             Ok(self.created_lookup(&spot, attr))
@@ -73,20 +77,20 @@ impl NodeApi {
                 return Ok(());
             }
             let step = Step::Remove {
-                at: spot.place.clone(),
+                at: spot.node_path.clone(),
                 subtree,
                 expect: Precondition::Any,
-                missing: IfMissing::Fails,
-                spare: spot.protected_names(Side::From),
-                keep: spot.displaced_content(),
+                if_missing: IfMissing::Fail,
+                protected: spot.protected_names(Side::From),
+                displaced: spot.displaced_content(),
             };
             match call.apply_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
                 // Where the caller may not look, what has to stay is as good as gone: it is not shown any more.
                 Err(error) if error.reveals_existence() => {
-                    if let Ok(attr) = spot.store().stat(&spot.place) {
-                        self.made.lock().remove(&(self.workspace_index(spot.workspace), attr.node));
+                    if let Ok(attr) = spot.store().stat(&spot.node_path) {
+                        self.created_hidden.lock().remove(&(self.workspace_index(spot.workspace), attr.node));
                     }
-                    call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.store_error(cause))
+                    call.apply_nothing(SyncPolicy::Deferred).map_err(|cause| spot.store_error(cause))
                 }
                 removed => removed.map(drop),
             }
@@ -106,18 +110,18 @@ impl NodeApi {
             call.check_movable(&from)?;
             call.check_movable(&to)?;
             if from.workspace.prefix() != to.workspace.prefix() {
-                return Err(Error::OtherWorkspace { from: from.path.clone(), to: to.path.clone() });
+                return Err(Error::AcrossWorkspaces { from: from.path.clone(), to: to.path.clone() });
             }
             if self.rename_special(call, (&from, from_seat), (&to, to_seat), replace)? {
                 return Ok(());
             }
             call.check_path_limits(&from, &to)?;
             let mut expect = call.check_destination(&from, &to)?;
-            if from.visibility() == Visibility::Blind {
+            if from.visibility() == Visibility::Hidden {
                 expect = Precondition::Tag(call.check_own_file(&from)?);
             }
             if replace == Replace::Exchange {
-                if to.visibility() == Visibility::Blind {
+                if to.visibility() == Visibility::Hidden {
                     // Something has to be there for it, so whether it succeeds tells whether that is so.
                     call.check_own_file(&to)?;
                 }
@@ -126,17 +130,17 @@ impl NodeApi {
                 call.check_exchange(&from, &to)?;
             }
             let step = Step::Rename {
-                from: from.place.clone(),
-                to: to.place.clone(),
+                from: from.node_path.clone(),
+                to: to.node_path.clone(),
                 replace,
                 parents: call.parents_policy(to_seat),
                 expect,
-                spare: [from.protected_names(Side::From), to.protected_names(Side::To)],
+                protected: [from.protected_names(Side::From), to.protected_names(Side::To)],
             };
             let still = expected_nodes(&[(&from, from_seat), (&to, to_seat)]);
             call.join_creating_operation_at(&from);
             call.apply_at(&from, vec![step], still)?;
-            self.specials.release_name(to_seat.node, &to);
+            self.special_files.release_name(to_seat.node, &to);
             Ok(())
         })
     }
@@ -159,10 +163,10 @@ impl NodeApi {
             let before = call.check_node(&spot, node)?;
             call.join_creating_operation(spot.workspace.mount().store(), node);
             call.sets_attributes(&spot);
-            let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+            let step = Step::SetAttr { at: spot.node_path.clone(), mode, modified };
             let attr = call.change_at(&spot, vec![step], Vec::new())?;
             let store = spot.workspace.mount().store();
-            self.vfs.shared.open.move_edit_base(store, node, before.tag, attr.tag);
+            self.vfs.shared.open_nodes.move_edit_base(store, node, before.tag, attr.tag);
             Ok((self.created_lookup(&spot, attr), before.tag))
         })
     }
@@ -186,18 +190,18 @@ impl Call<'_> {
         steps: Vec<Step>,
         still: Vec<(StorePath, NodeId)>,
     ) -> Result<Option<Attr>> {
-        let applied = self.apply_with(spot.store(), steps, ChangeStage::Last, |change| {
-            change.still = still;
-            change.lasts = SyncPolicy::Soon;
+        let applied = self.apply_with(spot.store(), steps, ChangeStage::Final, |change| {
+            change.expect_nodes = still;
+            change.sync = SyncPolicy::Deferred;
         });
         let applied = applied.map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
-        self.shared().seen.forget(&spot.path);
+        self.shared().read_set.forget(&spot.path);
         Ok(applied.outcomes.first().and_then(|outcome| outcome.attr))
     }
 
     /// Makes sure that the node is at the spot that the caller means.
     pub(super) fn check_node(&self, spot: &ResolvedPath<'_>, node: NodeId) -> Result<Attr> {
-        match spot.store().stat(&spot.place) {
+        match spot.store().stat(&spot.node_path) {
             Ok(attr) if attr.node == node => Ok(attr),
             Ok(_) => Err(spot.store_error(StoreError::Conflict)),
             Err(cause) => Err(spot.store_error(symlink_as_conflict(cause))),
@@ -207,8 +211,10 @@ impl Call<'_> {
     /// Only a directory may take a name that leads to something protected. Says what has to be true of it then.
     fn check_destination(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<Precondition> {
         let Err(refused) = to.check_not_protected_ancestor() else { return Ok(Precondition::Any) };
-        let attr =
-            from.store().stat(&from.place).map_err(|cause| from.store_error(symlink_as_conflict(cause)))?;
+        let attr = from
+            .store()
+            .stat(&from.node_path)
+            .map_err(|cause| from.store_error(symlink_as_conflict(cause)))?;
         if attr.kind == NodeKind::Directory { Ok(Precondition::Tag(attr.tag)) } else { Err(refused) }
     }
 
@@ -218,7 +224,7 @@ impl Call<'_> {
         for spot in [from, to] {
             let attr = spot
                 .store()
-                .stat(&spot.place)
+                .stat(&spot.node_path)
                 .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
             if attr.kind == NodeKind::Directory && !spot.workspace.protect().is_empty() {
                 let workspace = spot.workspace.prefix().clone();

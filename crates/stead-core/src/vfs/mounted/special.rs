@@ -32,7 +32,7 @@ struct SpecialFileTable {
     by_node: HashMap<NodeId, SpecialFile>,
     /// The directory's Store and node, and the name in it.
     by_name: HashMap<SpecialFileKey, NodeId>,
-    last: u64,
+    last_id: u64,
 }
 
 /// A name in a directory of a Store.
@@ -40,7 +40,7 @@ type SpecialFileKey = (usize, NodeId, Name);
 
 #[derive(Debug, Clone)]
 struct SpecialFile {
-    slot: SpecialFileKey,
+    key: SpecialFileKey,
     kind: SpecialKind,
     mode: u32,
     modified: Timestamp,
@@ -75,7 +75,7 @@ fn key_of(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFile
 
 /// The directory that a spot is in.
 fn parent_path(spot: &ResolvedPath<'_>) -> Option<NodePath> {
-    let (parent, _) = spot.place.path.parent_and_name()?;
+    let (parent, _) = spot.node_path.path.parent_and_name()?;
     Some(NodePath::from_root(StorePath::from_checked(parent)))
 }
 
@@ -124,13 +124,13 @@ impl SpecialFiles {
 
     fn add(&self, made: SpecialFile) -> Option<NodeId> {
         let mut table = self.0.lock();
-        if table.by_node.len() == MAX_SPECIAL_FILES || table.by_name.contains_key(&made.slot) {
+        if table.by_node.len() == MAX_SPECIAL_FILES || table.by_name.contains_key(&made.key) {
             return None;
         }
-        table.last += 1;
+        table.last_id += 1;
         // From the other end than those that Stores give out.
-        let node = NodeId(u64::MAX - table.last);
-        table.by_name.insert(made.slot.clone(), node);
+        let node = NodeId(u64::MAX - table.last_id);
+        table.by_name.insert(made.key.clone(), node);
         table.by_node.insert(node, made);
         Some(node)
     }
@@ -138,7 +138,7 @@ impl SpecialFiles {
     fn remove(&self, node: NodeId) {
         let mut table = self.0.lock();
         if let Some(made) = table.by_node.remove(&node) {
-            table.by_name.remove(&made.slot);
+            table.by_name.remove(&made.key);
         }
     }
 
@@ -146,8 +146,8 @@ impl SpecialFiles {
         let mut table = self.0.lock();
         let table = &mut *table;
         if let Some(made) = table.by_node.get_mut(&node) {
-            table.by_name.remove(&made.slot);
-            made.slot = name.clone();
+            table.by_name.remove(&made.key);
+            made.key = name.clone();
             made.changed = now;
             table.by_name.insert(name, node);
         }
@@ -166,14 +166,16 @@ impl NodeApi {
         self.vfs.call("make_special", [child_path(seat, name)], |call, [path]| {
             let spot = call.authorize(path, Access::Write)?;
             spot.check_not_protected_ancestor()?;
-            if spot.visibility() == Visibility::Blind || kind == SpecialKind::Device {
-                return Err(Error::NotOffered("only a pipe or a socket can be made, and not here".into()));
+            if spot.visibility() == Visibility::Hidden || kind == SpecialKind::Device {
+                return Err(Error::ToolNotOffered(
+                    "only a pipe or a socket can be made, and not here".into(),
+                ));
             }
             if call.shared().router.nested(path).next().is_some() {
                 return Err(spot.store_error(StoreError::AlreadyExists));
             }
             call.check_directory(seat)?;
-            match spot.store().stat(&spot.place) {
+            match spot.store().stat(&spot.node_path) {
                 Ok(_) => return Err(spot.store_error(StoreError::AlreadyExists)),
                 Err(StoreError::NotFound) => {}
                 Err(cause) => return Err(spot.store_error(cause)),
@@ -183,23 +185,26 @@ impl NodeApi {
                 None => call.ensure_parent(&spot)?,
             };
             let slot = key_of(Some(parent), &spot).ok_or_else(|| spot.store_error(StoreError::NotFound))?;
-            self.specials.check_free(Some(parent), &spot)?;
+            self.special_files.check_free(Some(parent), &spot)?;
             let now = call.shared().clock.now();
-            let made = SpecialFile { slot, kind, mode, modified: now, changed: now };
+            let made = SpecialFile { key: slot, kind, mode, modified: now, changed: now };
             let attr = made.clone();
-            let full = StoreError::AtLimit { on: QuotaResource::Files, allowed: MAX_SPECIAL_FILES as u64 };
-            let node = self.specials.add(made).ok_or_else(|| spot.store_error(full))?;
-            Ok(self.visible_lookup(&spot, attr.attr(node), call.shared().open.commit_mark()))
+            let full = StoreError::OverQuotaUndisclosed {
+                on: QuotaResource::Files,
+                allowed: MAX_SPECIAL_FILES as u64,
+            };
+            let node = self.special_files.add(made).ok_or_else(|| spot.store_error(full))?;
+            Ok(self.visible_lookup(&spot, attr.attr(node), call.shared().open_nodes.commit_mark()))
         })
     }
 
     /// What a node is that no Store holds, at the path that it has.
     pub fn lookup_special(&self, path: &VfsPath, node: NodeId) -> Option<Lookup> {
-        let made = self.specials.0.lock().by_node.get(&node)?.clone();
+        let made = self.special_files.0.lock().by_node.get(&node)?.clone();
         let workspace = self.vfs.shared.router.route(path).map(|route| self.workspace_index(route.workspace));
         let attr = made.attr(node);
         let node = Some(node);
-        Some(Lookup { path: path.clone(), workspace, is_level: false, is_blind: false, node, attr })
+        Some(Lookup { path: path.clone(), workspace, is_synthetic: false, is_hidden: false, node, attr })
     }
 
     /// What has a name in a directory that no Store holds.
@@ -210,7 +215,7 @@ impl NodeApi {
         path: &VfsPath,
     ) -> Option<Lookup> {
         let spot = call.authorize(path, Access::Read).ok()?;
-        let (node, _) = self.specials.find(seat.node, &spot)?;
+        let (node, _) = self.special_files.find(seat.node, &spot)?;
         self.lookup_special(path, node)
     }
 
@@ -223,7 +228,7 @@ impl NodeApi {
         modified: Option<Timestamp>,
     ) -> Option<Lookup> {
         {
-            let mut table = self.specials.0.lock();
+            let mut table = self.special_files.0.lock();
             let made = table.by_node.get_mut(&node)?;
             made.mode = mode.unwrap_or(made.mode);
             made.modified = modified.unwrap_or(made.modified);
@@ -240,17 +245,17 @@ impl NodeApi {
         seat: &DirectoryRef,
         subtree: Subtree,
     ) -> Result<bool> {
-        if self.specials.0.lock().by_node.is_empty() {
+        if self.special_files.0.lock().by_node.is_empty() {
             return Ok(false);
         }
-        let there = spot.store().stat(&spot.place);
+        let there = spot.store().stat(&spot.node_path);
         if subtree == Subtree::EmptyDirectory
             && let Ok(attr) = &there
-            && !self.specials.names_in(Some(attr.node)).is_empty()
+            && !self.special_files.names_in(Some(attr.node)).is_empty()
         {
             return Err(spot.store_error(StoreError::NotEmpty));
         }
-        let Some((node, _)) = self.specials.find(seat.node, spot) else { return Ok(false) };
+        let Some((node, _)) = self.special_files.find(seat.node, spot) else { return Ok(false) };
         call.check_directory(seat)?;
         if there.is_ok() {
             return Ok(false);
@@ -258,7 +263,7 @@ impl NodeApi {
         if subtree == Subtree::EmptyDirectory {
             return Err(spot.store_error(StoreError::NotADirectory));
         }
-        self.specials.remove(node);
+        self.special_files.remove(node);
         Ok(true)
     }
 
@@ -270,41 +275,41 @@ impl NodeApi {
         (to, to_seat): (&ResolvedPath<'_>, &DirectoryRef),
         replace: Replace,
     ) -> Result<bool> {
-        if self.specials.0.lock().by_node.is_empty() {
+        if self.special_files.0.lock().by_node.is_empty() {
             return Ok(false);
         }
         // A directory that holds one is not empty, so that no other takes its place.
-        if replace == Replace::Over
+        if replace == Replace::Overwrite
             && from.path != to.path
-            && let Ok(attr) = to.store().stat(&to.place)
-            && !self.specials.names_in(Some(attr.node)).is_empty()
+            && let Ok(attr) = to.store().stat(&to.node_path)
+            && !self.special_files.names_in(Some(attr.node)).is_empty()
         {
             return Err(to.store_error(StoreError::NotEmpty));
         }
-        let there = self.specials.find(to_seat.node, to);
+        let there = self.special_files.find(to_seat.node, to);
         if there.is_some() && replace == Replace::Refuse {
             return Err(to.store_error(StoreError::AlreadyExists));
         }
-        let moved = self.specials.find(from_seat.node, from);
+        let moved = self.special_files.find(from_seat.node, from);
         if (moved.is_some() || there.is_some()) && replace == Replace::Exchange {
             return Err(from.store_error(StoreError::Unsupported("a pipe or a socket can't change places")));
         }
-        let Some((node, _)) = moved.filter(|_| from.store().stat(&from.place).is_err()) else {
+        let Some((node, _)) = moved.filter(|_| from.store().stat(&from.node_path).is_err()) else {
             return Ok(false);
         };
         to.check_not_protected_ancestor()?;
         call.check_directory(from_seat)?;
         call.check_directory(to_seat)?;
-        match to.store().stat(&to.place) {
+        match to.store().stat(&to.node_path) {
             Ok(_) if replace == Replace::Refuse => return Err(to.store_error(StoreError::AlreadyExists)),
             Ok(_) => {
                 let step = Step::Remove {
-                    at: to.place.clone(),
+                    at: to.node_path.clone(),
                     subtree: Subtree::File,
                     expect: Precondition::Any,
-                    missing: IfMissing::Fails,
-                    spare: to.protected_names(Side::From),
-                    keep: to.displaced_content(),
+                    if_missing: IfMissing::Fail,
+                    protected: to.protected_names(Side::From),
+                    displaced: to.displaced_content(),
                 };
                 call.apply_at(to, vec![step], expected_nodes(&[(to, to_seat)]))?;
             }
@@ -315,9 +320,9 @@ impl NodeApi {
             Some(parent) => parent,
             None => call.ensure_parent(to)?,
         };
-        self.specials.release_name(Some(parent), to);
+        self.special_files.release_name(Some(parent), to);
         if let Some(slot) = key_of(Some(parent), to) {
-            self.specials.rename(node, slot, call.shared().clock.now());
+            self.special_files.rename(node, slot, call.shared().clock.now());
         }
         Ok(true)
     }

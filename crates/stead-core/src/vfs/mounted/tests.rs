@@ -89,7 +89,7 @@ fn a_lookup_is_not_written_down_and_a_change_of_a_name_is() {
     assert!(t.records().is_empty());
     t.door.mkdir(&rw, &name("new"), 0o700).unwrap();
     t.door.symlink(&rw, &name("link"), b"a").unwrap();
-    t.door.rename((&rw, &name("a")), (&dir, &name("c")), Replace::Over).unwrap();
+    t.door.rename((&rw, &name("a")), (&dir, &name("c")), Replace::Overwrite).unwrap();
     t.door.unlink(&dir, &name("c")).unwrap();
     t.door.rmdir(&rw, &name("new")).unwrap();
     let node = t.door.lookup_path(&path("/rw/dir/b")).unwrap().node.unwrap();
@@ -161,7 +161,7 @@ fn what_is_meant_is_a_node_and_not_whatever_has_its_path() {
     assert_eq!(kind(t.door.open(&file.path, node, OpenOptions::write())), ErrorKind::Conflict);
     assert_eq!(kind(t.door.set_attributes((&file.path, node), Some(0), None)), ErrorKind::Conflict);
     let rw = t.seat("/rw");
-    let moved = t.door.rename((&rw, &name("a")), (&dir, &name("a")), Replace::Over);
+    let moved = t.door.rename((&rw, &name("a")), (&dir, &name("a")), Replace::Overwrite);
     assert_eq!(kind(moved), ErrorKind::Conflict);
     assert_eq!(t.vfs.read("/rw/dir/b").unwrap().bytes, b"another");
     assert_eq!(t.vfs.read("/rw/elsewhere/b").unwrap().bytes, b"one");
@@ -200,16 +200,16 @@ fn workspaces_in_workspaces_are_levels() {
     assert!(t.seat("/").node.is_none());
     assert_eq!(t.names("/"), ["ro", "rw", "wo"]);
     let deep = t.door.lookup(&t.seat("/rw"), &name("deep")).unwrap();
-    assert!(deep.is_level && deep.node.is_none());
+    assert!(deep.is_synthetic && deep.node.is_none());
     // It is made where something is put into it.
     let seat = DirectoryRef { path: deep.path, node: None };
     t.door.mkdir(&seat, &name("own"), 0o755).unwrap();
     assert_eq!(t.names("/rw/deep"), ["far", "own"]);
     let (rw, far) = (t.seat("/rw"), t.seat("/rw/deep/far"));
-    let moved = t.door.rename((&rw, &name("a")), (&far, &name("a")), Replace::Over);
-    assert!(matches!(moved, Err(Error::OtherWorkspace { .. })), "{moved:?}");
+    let moved = t.door.rename((&rw, &name("a")), (&far, &name("a")), Replace::Overwrite);
+    assert!(matches!(moved, Err(Error::AcrossWorkspaces { .. })), "{moved:?}");
     assert!(matches!(t.door.rmdir(&t.seat("/rw/deep"), &name("far")), Err(Error::IsWorkspace { .. })));
-    assert!(matches!(t.door.rmdir(&rw, &name("deep")), Err(Error::HoldsWorkspace { .. })));
+    assert!(matches!(t.door.rmdir(&rw, &name("deep")), Err(Error::ContainsWorkspace { .. })));
     assert_eq!(kind(t.door.mkdir(&t.seat("/"), &name("x"), 0o755)), ErrorKind::Denied);
     assert_eq!(kind(t.door.lookup(&t.seat("/"), &name("x"))), ErrorKind::Denied);
 }
@@ -224,7 +224,7 @@ fn protected_names_stay_what_they_are() {
     let made = t.door.create(&git, &name("config"), 0o644, Precondition::Any, options);
     assert!(matches!(made, Err(Error::Protected { .. })), "{made:?}");
     assert!(matches!(t.door.symlink(&git, &name("hooks"), b"/rw/dir"), Err(Error::Protected { .. })));
-    let moved = t.door.rename((&rw, &name("a")), (&git, &name("config")), Replace::Over);
+    let moved = t.door.rename((&rw, &name("a")), (&git, &name("config")), Replace::Overwrite);
     assert!(matches!(moved, Err(Error::Protected { .. })), "{moved:?}");
     let exchanged = t.door.rename((&rw, &name("dir")), (&rw, &name(".git")), Replace::Exchange);
     assert!(matches!(exchanged, Err(Error::Protected { .. })), "{exchanged:?}");

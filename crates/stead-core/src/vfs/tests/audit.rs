@@ -177,7 +177,7 @@ impl Vfs {
         let path = path(at);
         let route = self.router().route(&path).unwrap();
         let mount = route.workspace.mount();
-        mount.store().stat(&mount.node_path(route.below)).unwrap().tag
+        mount.store().stat(&mount.node_path(route.relative_path)).unwrap().tag
     }
 }
 
@@ -280,7 +280,7 @@ fn a_record_tells_the_tool_the_scope_the_operation_and_the_version() {
     vfs.exists("/").unwrap();
     let [write, exists, plain] = <[AuditRecord; 3]>::try_from(notes.take()).unwrap();
     assert_eq!((&*write.call, write.scope, write.outcome), ("write_file", Some(WriteOnly), AuditOutcome::Ok));
-    assert_eq!((write.operation, write.version), (Some(written.operation), written.version));
+    assert_eq!((write.operation, write.revision), (Some(written.operation), written.revision));
     assert_eq!(
         (&*exists.call, exists.scope, exists.operation),
         ("write_file", Some(ReadWrite), write.operation)
@@ -293,9 +293,9 @@ fn what_can_not_be_written_down_is_not_done() {
     for along in [true, false] {
         let (vfs, notes) = audited(along);
         notes.set_full(true);
-        assert!(matches!(vfs.read("/rw/a"), Err(Error::Unrecorded(_))));
-        assert!(matches!(vfs.reader("/rw/a"), Err(Error::Unrecorded(_))));
-        assert!(matches!(vfs.open("/rw/a", OpenOptions::read()), Err(Error::Unrecorded(_))));
+        assert!(matches!(vfs.read("/rw/a"), Err(Error::AuditUnavailable(_))));
+        assert!(matches!(vfs.reader("/rw/a"), Err(Error::AuditUnavailable(_))));
+        assert!(matches!(vfs.open("/rw/a", OpenOptions::read()), Err(Error::AuditUnavailable(_))));
         assert_eq!(kind(vfs.write("/rw/new", "x")), ErrorKind::Unavailable);
         assert_eq!(kind(vfs.write("/ro/new", "x")), ErrorKind::Unavailable);
         assert_eq!(kind(vfs.rename("/rw/a", "/far/a", Overwrite::Refuse)), ErrorKind::Unavailable);
@@ -362,7 +362,7 @@ fn an_open_file_is_one_record_for_what_is_read_and_one_for_each_change() {
 fn another_log_is_not_taken_for_this_one() {
     let store = Arc::new(ModelStore::recording(Arc::new(MemoryAuditLog::new())));
     let notes = Arc::new(MemoryAuditLog::new());
-    assert_ne!(store.info().records, Some(notes.id()));
+    assert_ne!(store.info().audit_log, Some(notes.id()));
     let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     vfs.write("/a", "1").unwrap();
@@ -393,7 +393,7 @@ fn an_act_of_many_calls_is_one_record_and_one_for_each_change() {
     let expected =
         ["import /rw/in begun", "import /rw/in begun 5", "import /rw/in/2 begun 1", "import /rw/in ok 22"];
     assert_eq!(told, expected);
-    assert_eq!((records[3].files, records[3].scope), (Some(2), Some(ReadWrite)));
+    assert_eq!((records[3].file_count, records[3].scope), (Some(2), Some(ReadWrite)));
     assert!(records.iter().all(|record| record.operation == records[0].operation));
 
     vfs.compound("import", "/rw/in", kind, |vfs| many(vfs, Err(Error::Invalid("no".into())))).unwrap_err();
@@ -437,7 +437,7 @@ fn an_act_that_can_not_be_written_down_is_not_begun() {
     notes.set_full(true);
     let kind = |error: &Error| Some(error.kind());
     let begun = vfs.compound("export", "/rw", kind, |_| -> Result<()> { unreachable!("nothing is done") });
-    assert!(matches!(begun, Err(Error::Unrecorded(_))));
+    assert!(matches!(begun, Err(Error::AuditUnavailable(_))));
 }
 
 #[test]
@@ -501,7 +501,7 @@ fn a_call_of_a_surface_has_one_record_however_often_it_comes_to_the_door() {
             "other /rw ok 8",
         ];
         assert_eq!(ended(&notes), expected, "along: {along}");
-        let again = |_: &Error| CallEnd::NotYet;
+        let again = |_: &Error| CallEnd::Pending;
         drop(vfs.single_record("tool", None, again, |vfs| vfs.read("/rw/none").map(drop)));
         assert_eq!(ended(&notes), [""; 0]);
     }

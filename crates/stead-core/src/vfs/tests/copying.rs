@@ -105,7 +105,7 @@ fn a_source_that_changes_while_it_is_moved_is_a_conflict() {
     let meddler = door([workspace("/", ReadWrite, &a)]);
     let meddling = Arc::new(InterferingStore {
         store: b.clone(),
-        meddle: Box::new(move || drop(meddler.write("/d/new", "x"))),
+        interfere: Box::new(move || drop(meddler.write("/d/new", "x"))),
     });
     let both = door(vfs.workspaces().take(1).cloned().chain([Workspace::new(
         path("/b"),

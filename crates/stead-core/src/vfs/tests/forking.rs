@@ -11,7 +11,7 @@ fn fork(vfs: &Vfs, prefix: &str) -> Error {
 #[test]
 fn the_scope_is_judged_before_the_store_is_called() {
     let guarded = Workspace::new(path("/guarded"), WriteOnly, Mount::new(Arc::new(PanickingStore)));
-    assert!(matches!(fork(&door([guarded]), "/guarded"), Error::Scope { .. }));
+    assert!(matches!(fork(&door([guarded]), "/guarded"), Error::ScopeDenied { .. }));
     for scope in [ReadOnly, ReadWrite] {
         let vfs = door([workspace("/w", scope, &Arc::new(ModelStore::new()))]);
         let refused = fork(&vfs, "/w");
@@ -23,6 +23,6 @@ fn the_scope_is_judged_before_the_store_is_called() {
 fn only_a_workspace_itself_is_forked() {
     let vfs = door([workspace("/w/x", ReadWrite, &Arc::new(ModelStore::new()))]);
     assert!(fork(&vfs, "/w/x/d").to_string().contains("the one that it lies in, `/w/x`"));
-    assert!(matches!(fork(&vfs, "/w"), Error::OnlyLeadsThere { .. }));
-    assert!(matches!(fork(&vfs, "/other"), Error::Outside { .. }));
+    assert!(matches!(fork(&vfs, "/w"), Error::SyntheticDirectory { .. }));
+    assert!(matches!(fork(&vfs, "/other"), Error::OutsideWorkspaces { .. }));
 }

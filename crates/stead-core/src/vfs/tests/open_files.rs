@@ -108,7 +108,7 @@ fn whoever_looks_at_a_node_does_not_keep_its_last_close_from_making_a_change() {
             while !over.load(Ordering::Relaxed) {
                 let _ = vfs.stat("/a");
                 if let Ok(attr) = store.stat(&NodePath::from_root(StorePath::from_checked("a"))) {
-                    let open = &vfs.shared.open;
+                    let open = &vfs.shared.open_nodes;
                     open.overlay_attr(&store, attr, open.commit_mark());
                 }
             }
@@ -131,7 +131,7 @@ fn whoever_looks_at_a_node_does_not_keep_its_last_close_from_making_a_change() {
 fn what_is_put_into_what_another_has_made_stays_within_the_size_limit() {
     let (theirs, store) = open_door();
     theirs.write("/a", "12").unwrap();
-    let limits = Limits { file_size: 4, ..Limits::default() };
+    let limits = Limits { max_file_size: 4, ..Limits::default() };
     let builder = Vfs::builder(Identity::agent("tester")).limits(limits);
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     let file = vfs.open("/a", OpenOptions::read_write()).unwrap();

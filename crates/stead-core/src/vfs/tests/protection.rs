@@ -148,7 +148,7 @@ fn a_directory_is_not_made_a_repository_that_git_obeys() {
             make(&vfs, &directory, part).unwrap();
         }
         let refused = make(&vfs, &directory, last).unwrap_err();
-        assert!(matches!(refused, Error::Repository { .. }), "{refused}");
+        assert!(matches!(refused, Error::GitRepository { .. }), "{refused}");
         assert_eq!(refused.kind(), ErrorKind::Denied);
         assert!(!vfs.exists(format!("{directory}/{last}").as_str()).unwrap());
     }
@@ -156,17 +156,17 @@ fn a_directory_is_not_made_a_repository_that_git_obeys() {
     vfs.write("/y", "x").unwrap();
     vfs.mkdir("/z", Parents::Create).unwrap();
     for (from, to) in [("/y", "/x0/HEAD"), ("/z", "/x1/objects"), ("/y", "/x3/config"), ("/z", "/x3/hooks")] {
-        assert!(matches!(vfs.rename(from, to, Overwrite::Refuse), Err(Error::Repository { .. })), "{to}");
-        assert!(matches!(vfs.copy(from, to, Overwrite::Refuse), Err(Error::Repository { .. })), "{to}");
+        assert!(matches!(vfs.rename(from, to, Overwrite::Refuse), Err(Error::GitRepository { .. })), "{to}");
+        assert!(matches!(vfs.copy(from, to, Overwrite::Refuse), Err(Error::GitRepository { .. })), "{to}");
     }
     for link in ["/x0/HEAD", "/x1/objects", "/x2/refs", "/x3/config", "/x3/hooks", "/x3/commondir"] {
-        assert!(matches!(vfs.symlink(link, "/z"), Err(Error::Repository { .. })), "{link}");
+        assert!(matches!(vfs.symlink(link, "/z"), Err(Error::GitRepository { .. })), "{link}");
     }
-    assert!(matches!(vfs.write("/x3/hooks/pre-commit", "x"), Err(Error::Repository { .. })));
+    assert!(matches!(vfs.write("/x3/hooks/pre-commit", "x"), Err(Error::GitRepository { .. })));
     vfs.symlink("/way", "/x3").unwrap();
-    assert!(matches!(vfs.write("/way/config", "x"), Err(Error::Repository { .. })), "through a symlink");
+    assert!(matches!(vfs.write("/way/config", "x"), Err(Error::GitRepository { .. })), "through a symlink");
     vfs.write("/c/commondir", "../x3").unwrap();
-    assert!(matches!(vfs.write("/c/HEAD", "x"), Err(Error::Repository { .. })));
+    assert!(matches!(vfs.write("/c/HEAD", "x"), Err(Error::GitRepository { .. })));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn nor_by_a_directory_that_a_change_makes_on_the_way() {
         vfs.write("/x/REFS/x", "x").map(drop),
     ];
     for (number, tried) in tries.into_iter().enumerate() {
-        assert!(matches!(tried, Err(Error::Repository { .. })), "{number}: {tried:?}");
+        assert!(matches!(tried, Err(Error::GitRepository { .. })), "{number}: {tried:?}");
     }
     assert!(!vfs.exists("/x/refs").unwrap());
     let mut batch = vfs.batch();
@@ -194,7 +194,7 @@ fn nor_by_a_directory_that_a_change_makes_on_the_way() {
         batch.write(format!("/z/{name}").as_str(), "x", &WriteOptions::new()).unwrap();
     }
     let last = batch.write("/z/refs/x", "x", &WriteOptions::new());
-    assert!(matches!(last, Err(Error::Repository { .. })), "in one batch: {last:?}");
+    assert!(matches!(last, Err(Error::GitRepository { .. })), "in one batch: {last:?}");
 }
 
 #[test]
@@ -242,14 +242,14 @@ fn a_bare_repository_can_be_worked_in_but_for_what_git_obeys() {
     }
     for kept in ["config", "config.worktree", "commondir", "hooks/update", "hooks/new"] {
         let path = format!("/r.git/{kept}");
-        assert!(matches!(vfs.write(path.as_str(), "y"), Err(Error::Repository { .. })), "{kept}");
+        assert!(matches!(vfs.write(path.as_str(), "y"), Err(Error::GitRepository { .. })), "{kept}");
     }
     let gone = vfs.remove_file("/r.git/config", RemoveOptions::default());
-    assert!(matches!(gone, Err(Error::Repository { .. })));
+    assert!(matches!(gone, Err(Error::GitRepository { .. })));
     // Taken apart and put together again, it would obey another configuration.
     vfs.remove_file("/r.git/HEAD", RemoveOptions::default()).unwrap();
     vfs.write("/r.git/config", "y").unwrap();
-    assert!(matches!(vfs.write("/r.git/HEAD", "y"), Err(Error::Repository { .. })));
+    assert!(matches!(vfs.write("/r.git/HEAD", "y"), Err(Error::GitRepository { .. })));
 }
 
 #[test]

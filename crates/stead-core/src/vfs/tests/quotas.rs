@@ -71,7 +71,7 @@ fn an_edit_is_judged_by_the_quota_before_memory_is_taken() {
     let blind = door([workspace("/w", WriteOnly, &store).with_quota(limits)]);
     let large = blind.append("/w/a", vec![b'y'; 2 << 20]).unwrap_err();
     assert_eq!(large.to_string(), "`/w/a` would be too large; at most 2097152 bytes are allowed");
-    let limits = Limits { file_size: 2 << 20, ..Limits::default() };
+    let limits = Limits { max_file_size: 2 << 20, ..Limits::default() };
     let narrow = Vfs::builder(Identity::agent("tester")).limits(limits);
     let narrow = narrow.workspace(workspace("/w", ReadWrite, &store)).build().unwrap();
     assert!(refused(&narrow).to_string().ends_with("at most 2097152 are allowed"));

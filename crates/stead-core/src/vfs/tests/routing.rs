@@ -119,11 +119,16 @@ fn recursive_operations_meet_nested_workspaces() {
         workspace("/home/d/n", ReadOnly, &nested),
         workspace("/home/d/w", WriteOnly, &hidden),
     ]);
-    let walked: Vec<_> =
-        vfs.walk("/home", &WalkQuery::default()).unwrap().found.into_iter().map(|found| found.path).collect();
+    let walked: Vec<_> = vfs
+        .walk("/home", &WalkQuery::default())
+        .unwrap()
+        .entries
+        .into_iter()
+        .map(|found| found.path)
+        .collect();
     assert_eq!(walked, ["/home/d", "/home/d/a", "/home/d/n", "/home/d/n/b"]);
     let glob = |pattern: &str| {
-        let found = vfs.glob(pattern, "/home", 99).unwrap().found;
+        let found = vfs.glob(pattern, "/home", 99).unwrap().entries;
         found.into_iter().map(|found| found.path).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(glob("**/b"), "/home/d/n/b");
@@ -144,11 +149,14 @@ fn recursive_operations_meet_nested_workspaces() {
     let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
     let refused = vfs.remove_directory("/home/d", recursive).unwrap_err();
     assert!(
-        matches!(&refused, Error::HoldsWorkspace { nested, .. } if *nested == path("/home/d/n")),
+        matches!(&refused, Error::ContainsWorkspace { nested, .. } if *nested == path("/home/d/n")),
         "{refused}"
     );
-    assert!(matches!(vfs.rename("/home/d", "/home/e", Overwrite::Refuse), Err(Error::HoldsWorkspace { .. })));
-    assert!(matches!(vfs.remove_directory("/home/d/n", recursive), Err(Error::Scope { .. })));
+    assert!(matches!(
+        vfs.rename("/home/d", "/home/e", Overwrite::Refuse),
+        Err(Error::ContainsWorkspace { .. })
+    ));
+    assert!(matches!(vfs.remove_directory("/home/d/n", recursive), Err(Error::ScopeDenied { .. })));
     assert!(matches!(vfs.remove_directory("/home", recursive), Err(Error::IsWorkspace { .. })));
     assert_eq!(text(&vfs, "/home/d/a"), "hit");
 }
@@ -158,7 +166,7 @@ fn walks_are_limited_by_depth_extension_and_number() {
     let store = store_with(&[("/a/b/c.rs", ""), ("/a/d.md", ""), ("/e.rs", ""), ("/.rs", "")]);
     let vfs = door([workspace("/", ReadOnly, &store)]);
     let walk = |query: WalkQuery| {
-        let found = vfs.walk("/", &query).unwrap().found;
+        let found = vfs.walk("/", &query).unwrap().entries;
         found.into_iter().map(|found| found.path).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(walk(WalkQuery { depth: 1, ..Default::default() }), "/.rs /a /e.rs");
@@ -176,14 +184,14 @@ fn a_nested_workspace_that_cannot_be_looked_into_is_told_and_in_nobody_elses_way
     let walked = |vfs: &Vfs| {
         let result = vfs.walk("/", &WalkQuery::default()).unwrap();
         let names = |paths: Vec<String>| paths.join(" ");
-        let unread = result.unread.into_iter().map(|unread| unread.path).collect();
-        (names(result.found.into_iter().map(|found| found.path).collect()), names(unread))
+        let unread = result.unreadable.into_iter().map(|unread| unread.path).collect();
+        (names(result.entries.into_iter().map(|found| found.path).collect()), names(unread))
     };
     assert_eq!(walked(&with(Fault::Never)), ("/a.md /in /in/b.md".into(), "".into()));
     let vfs = with(Fault::From(1));
     assert_eq!(walked(&vfs), ("/a.md /in".into(), "/in".into()));
     let searched = vfs.grep(&GrepQuery::new("fox"), "/").unwrap();
-    assert_eq!((searched.files.len(), searched.unread.len()), (1, 1));
-    assert_eq!(vfs.glob("**", "/", 10).unwrap().unread.len(), 1);
+    assert_eq!((searched.files.len(), searched.unreadable.len()), (1, 1));
+    assert_eq!(vfs.glob("**", "/", 10).unwrap().unreadable.len(), 1);
     assert_eq!(kind(vfs.walk("/in", &WalkQuery::default())), ErrorKind::Unavailable);
 }

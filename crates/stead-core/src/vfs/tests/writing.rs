@@ -88,7 +88,7 @@ fn edits_say_what_is_wrong() {
 #[test]
 fn a_size_limit_is_kept_before_memory_is_taken() {
     let store = store_with(&[("/large", "0123456789")]);
-    let limits = Limits { whole_read: 9, file_size: 4 };
+    let limits = Limits { max_read_size: 9, max_file_size: 4 };
     let builder = Vfs::builder(Identity::agent("tester")).limits(limits);
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     assert_eq!(kind(vfs.read("/large")), ErrorKind::TooLarge);
@@ -108,7 +108,7 @@ fn a_size_limit_is_kept_before_memory_is_taken() {
 #[test]
 fn an_append_past_the_size_limit_is_refused_and_changes_nothing() {
     let store = store_with(&[("/a", "123"), ("/over", "12345")]);
-    let limits = Limits { file_size: 4, ..Limits::default() };
+    let limits = Limits { max_file_size: 4, ..Limits::default() };
     let builder = Vfs::builder(Identity::agent("tester")).limits(limits);
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     assert_eq!(kind(vfs.append("/a", "45")), ErrorKind::TooLarge);

@@ -54,20 +54,21 @@ impl FuseAdapter {
             .handles
             .files_of(ino.0)
             .iter()
-            .any(|open| open.writes && open.file.cut_under_readers(size).is_ok())
+            .any(|open| open.is_writable && open.file.cut_under_readers(size).is_ok())
         {
             return Ok(());
         }
-        let names = self.names.read();
+        let names = self.names_lock.read();
         let (seat, node) = (self.directory_ref(ino)?, self.file_node(ino)?);
-        let file = self.door.open(&seat.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
+        let file =
+            self.node_api.open(&seat.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
         drop(names);
         file.cut_under_readers(size).map_err(|error| errno(&error))?;
-        self.commit(ino.0, &file, SyncPolicy::Soon).map(drop)
+        self.commit(ino.0, &file, SyncPolicy::Deferred).map(drop)
     }
 
     fn set_attributes(&self, ino: INodeNo, mode: Option<u32>, modified: Option<Timestamp>) -> FuseResult<()> {
-        let _names = self.names.read();
+        let _names = self.names_lock.read();
         let mode = mode.map(|mode| mode & 0o7777);
         let Some(seat) = self.inodes.directory_ref(ino.0) else {
             // It has no name any more: those see it who have it open.
@@ -76,8 +77,10 @@ impl FuseAdapter {
             return Ok(());
         };
         let node = seat.node.ok_or(Errno::EPERM)?;
-        let (looked, before) =
-            self.door.set_attributes((&seat.path, node), mode, modified).map_err(|error| errno(&error))?;
+        let (looked, before) = self
+            .node_api
+            .set_attributes((&seat.path, node), mode, modified)
+            .map_err(|error| errno(&error))?;
         if looked.attr.kind == NodeKind::File {
             // The content is what it was.
             self.inodes.advance_cached_tag(ino.0, Some(before), looked.attr.tag);

@@ -27,20 +27,20 @@ pub(crate) struct ListedEntry<'a> {
     pub(crate) name: &'a OsStr,
     /// Where the next one is.
     pub(crate) next: u64,
-    found: EntrySource<'a>,
+    source: EntrySource<'a>,
 }
 
 enum EntrySource<'a> {
     /// The directory itself, or the one above: this number.
     Dot(u64),
     /// What has the name, as it was read, and whether that may be old by now.
-    Named { name: &'a Name, looked: &'a Lookup, old: bool },
+    Named { name: &'a Name, looked: &'a Lookup, is_old: bool },
 }
 
 impl FuseAdapter {
     pub(crate) fn opendir(&self, ino: INodeNo) -> FuseResult<(u64, FopenFlags)> {
-        let _names = self.names.read();
-        let begun = self.door.begin_list(&self.directory_ref(ino)?).map_err(|error| errno(&error))?;
+        let _names = self.names_lock.read();
+        let begun = self.node_api.begin_list(&self.directory_ref(ino)?).map_err(|error| errno(&error))?;
         let mut reply = FopenFlags::empty();
         if let Some(now) = self.cacheable_state(&begun) {
             reply |= FopenFlags::FOPEN_CACHE_DIR;
@@ -64,13 +64,18 @@ impl FuseAdapter {
     }
 
     fn first_page(&self, ino: INodeNo) -> FuseResult<DirectoryBuffer> {
-        let (changes, since) = (self.changes.load(Ordering::SeqCst), Some(Instant::now()));
-        let _names = self.names.read();
+        let (changes, since) = (self.change_count.load(Ordering::SeqCst), Some(Instant::now()));
+        let _names = self.names_lock.read();
         let seat = self.directory_ref(ino)?;
-        let before = self.door.lookup_path(&seat.path).map_err(|error| errno(&error))?;
-        let listed = self.door.list(&seat, PAGE_SIZE).map_err(|error| errno(&error))?;
+        let before = self.node_api.lookup_path(&seat.path).map_err(|error| errno(&error))?;
+        let listed = self.node_api.list(&seat, PAGE_SIZE).map_err(|error| errno(&error))?;
         self.inodes.set_listed(ino.0, self.cacheable_state(&before));
-        Ok(DirectoryBuffer { entries: listed.entries, next: listed.next, changes, since })
+        Ok(DirectoryBuffer {
+            entries: listed.entries,
+            next: listed.next,
+            change_count: changes,
+            read_at: since,
+        })
     }
 
     /// Hands out the entries of a directory from an offset on, until `give` wants no more.
@@ -82,20 +87,20 @@ impl FuseAdapter {
         mut give: impl FnMut(&ListedEntry<'_>) -> bool,
     ) -> FuseResult<()> {
         let directory = self.handles.directory(handle.0).ok_or(Errno::EBADF)?;
-        let mut read = directory.read.lock();
+        let mut read = directory.buffer.lock();
         // Read only now, while the kernel lets nobody change it: it may keep the names until somebody does. Whoever
         // begins again sees what is there then.
         if offset == 0 {
             *read = self.first_page(ino)?;
         }
         // The kernel heeds what changes from here on: it takes the answer for no newer than its question.
-        let old = read.changes != self.changes.load(Ordering::SeqCst)
-            || read.since.is_none_or(|since| since.elapsed() >= TTL_WITHOUT_FEED);
+        let old = read.change_count != self.change_count.load(Ordering::SeqCst)
+            || read.read_at.is_none_or(|since| since.elapsed() >= TTL_WITHOUT_FEED);
         for at in offset.. {
             let dot = |name, number| ListedEntry {
                 name: OsStr::new(name),
                 next: at + 1,
-                found: EntrySource::Dot(number),
+                source: EntrySource::Dot(number),
             };
             let entry = match at {
                 0 => dot(".", ino.0),
@@ -104,8 +109,8 @@ impl FuseAdapter {
                     let index = usize::try_from(at - 2).expect("as many as fit into memory");
                     if index >= read.entries.len() {
                         let Some(next) = read.next.take() else { break };
-                        let _names = self.names.read();
-                        let more = self.door.list_next(&self.directory_ref(ino)?, &next, PAGE_SIZE);
+                        let _names = self.names_lock.read();
+                        let more = self.node_api.list_next(&self.directory_ref(ino)?, &next, PAGE_SIZE);
                         let more = more.map_err(|error| errno(&error))?;
                         read.entries.extend(more.entries);
                         read.next = more.next;
@@ -114,8 +119,8 @@ impl FuseAdapter {
                         }
                     }
                     let (name, looked) = &read.entries[index];
-                    let found = EntrySource::Named { name, looked, old };
-                    ListedEntry { name: OsStr::from_bytes(name.as_bytes()), next: at + 1, found }
+                    let found = EntrySource::Named { name, looked, is_old: old };
+                    ListedEntry { name: OsStr::from_bytes(name.as_bytes()), next: at + 1, source: found }
                 }
             };
             if give(&entry) {
@@ -127,7 +132,7 @@ impl FuseAdapter {
 
     /// The number and the kind of an entry. The kernel learns no more, so it remembers nothing.
     pub(crate) fn entry_ino_and_kind(&self, directory: INodeNo, entry: &ListedEntry<'_>) -> (u64, NodeKind) {
-        match entry.found {
+        match entry.source {
             EntrySource::Dot(number) => (number, NodeKind::Directory),
             EntrySource::Named { name, looked, .. } => {
                 (self.inodes.record_found(directory.0, name, looked, false), looked.attr.kind)
@@ -141,18 +146,18 @@ impl FuseAdapter {
         directory: INodeNo,
         entry: &ListedEntry<'_>,
     ) -> Option<EntryReply> {
-        match entry.found {
+        match entry.source {
             // The kernel takes these two for names alone, and reads no more than the kind.
             EntrySource::Dot(number) => {
-                Some(EntryReply { ttl: Duration::ZERO, attr: self.dot_attr(number), outdated: None })
+                Some(EntryReply { ttl: Duration::ZERO, attr: self.dot_attr(number), stale_for: None })
             }
-            EntrySource::Named { name, looked, old: false } => {
+            EntrySource::Named { name, looked, is_old: false } => {
                 Some(self.record_entry(directory.0, name, looked))
             }
             // The kernel would take an older size for the newest, and a name that is gone for one that is there.
-            EntrySource::Named { name, old: true, .. } => {
-                let _names = self.names.read();
-                let looked = self.door.lookup(&self.directory_ref(directory).ok()?, name).ok()?;
+            EntrySource::Named { name, is_old: true, .. } => {
+                let _names = self.names_lock.read();
+                let looked = self.node_api.lookup(&self.directory_ref(directory).ok()?, name).ok()?;
                 Some(self.record_entry(directory.0, name, &looked))
             }
         }
@@ -168,7 +173,7 @@ impl FuseAdapter {
 
     /// The kernel was told of an entry, and had no room for it.
     pub(crate) fn undo_lookup(&self, entry: &ListedEntry<'_>, told: &EntryReply) {
-        if let EntrySource::Named { .. } = entry.found {
+        if let EntrySource::Named { .. } = entry.source {
             self.inodes.forget(told.attr.ino.0, 1);
         }
     }
@@ -176,12 +181,12 @@ impl FuseAdapter {
     /// What was done to a directory is on the disk.
     pub(crate) fn fsync_directory(&self, ino: INodeNo) -> FuseResult<()> {
         let Some(workspace) = self.workspace_of(ino) else { return Ok(()) };
-        self.door.store(workspace).sync().map_err(|cause| store_errno(&cause))
+        self.node_api.store(workspace).sync().map_err(|cause| store_errno(&cause))
     }
 
     fn workspace_of(&self, ino: INodeNo) -> Option<usize> {
         let path = self.inodes.directory_ref(ino.0)?.path;
         let prefix = self.router.route(&path)?.workspace.prefix();
-        self.door.workspaces().iter().position(|workspace| workspace.prefix() == prefix)
+        self.node_api.workspaces().iter().position(|workspace| workspace.prefix() == prefix)
     }
 }

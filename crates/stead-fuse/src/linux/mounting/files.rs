@@ -28,7 +28,7 @@ pub(crate) struct OpenReply {
     pub(crate) handle: FileHandle,
     pub(crate) flags: FopenFlags,
     /// What the kernel has to drop before it is told, if anything.
-    pub(crate) stale: Vec<(INodeNo, VersionTag)>,
+    pub(crate) stale_inodes: Vec<(INodeNo, VersionTag)>,
 }
 
 /// What was written, and what the kernel has to drop of its pages before it is told.
@@ -36,30 +36,30 @@ pub(crate) enum WriteReply {
     /// Nothing.
     Done,
     /// All from an offset on: they lack what was written past them.
-    Directly { ino: INodeNo, from: u64, until: DirectWriteGuard },
+    DirectWrite { ino: INodeNo, from: u64, guard: DirectWriteGuard },
     /// All from an offset on, and nobody has to wait for that: what they hold of it lies behind the end of the file.
     Behind { ino: INodeNo, from: u64 },
     /// All from an offset on: what was written may have been copied into a page that was dropped since.
-    Again { ino: INodeNo, from: u64 },
+    StalePages { ino: INodeNo, from: u64 },
 }
 
 impl FuseAdapter {
     pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> FuseResult<OpenReply> {
-        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
         let options = open_options(flags);
         // By `/proc/self/fd/N`, say.
         if let Some(open) = self.handles.any_file_of(ino.0).filter(|_| self.inodes.is_removed(ino.0)) {
             if !self.retries.comes_back(request.pid(), ino.0) {
                 return Err(Errno::ESTALE);
             }
-            let file = self.door.reopen(&open.file, options).map_err(|error| errno(&error))?;
+            let file = self.node_api.reopen(&open.file, options).map_err(|error| errno(&error))?;
             return Ok(self.add_file(request, ino, file, flags));
         }
         let (seat, node) = (self.directory_ref(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:
         // then a program that may create the file does, instead of being told that what it creates is missing.
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
-        let opened = self.door.open(&seat.path, node, options);
+        let opened = self.node_api.open(&seat.path, node, options);
         let file = opened.map_err(|error| if gone(&error) { Errno::ESTALE } else { errno(&error) })?;
         Ok(self.add_file(request, ino, file, flags))
     }
@@ -78,7 +78,7 @@ impl FuseAdapter {
         // shows zeros up to the new end.
         let ends_elsewhere = !writes && (stale.is_some() || self.inodes.was_changed_elsewhere(ino.0));
         let is_mappable =
-            flags.acc_mode() == OpenAccMode::O_WRONLY || self.maps_directly.load(Ordering::Relaxed);
+            flags.acc_mode() == OpenAccMode::O_WRONLY || self.direct_io_mmap.load(Ordering::Relaxed);
         let is_direct = is_blind || is_mappable && (comes_in_one_piece || ends_elsewhere);
         if is_direct && writes {
             self.inodes.written_directly(ino.0);
@@ -90,9 +90,18 @@ impl FuseAdapter {
         reply.set(FopenFlags::FOPEN_NOFLUSH, !writes);
         let (users, pages) = (UsingThreads::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
         let is_unfinished = AtomicBool::new(false);
-        let file = OpenedFile { ino: ino.0, file, writes, appends, is_direct, pages, users, is_unfinished };
+        let file = OpenedFile {
+            ino: ino.0,
+            file,
+            is_writable: writes,
+            is_append: appends,
+            is_direct,
+            pages,
+            using_threads: users,
+            is_unfinished,
+        };
         let handle = FileHandle(self.handles.add_file(file));
-        OpenReply { handle, flags: reply, stale: stale.map(|now| (ino, now)).into_iter().collect() }
+        OpenReply { handle, flags: reply, stale_inodes: stale.map(|now| (ino, now)).into_iter().collect() }
     }
 
     pub(crate) fn create(
@@ -102,11 +111,11 @@ impl FuseAdapter {
         mode: u32,
         flags: i32,
     ) -> FuseResult<(EntryReply, OpenReply)> {
-        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
         let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
         let expect = if flags & O_EXCL == 0 { Precondition::Any } else { Precondition::Absent };
         let options = open_options(OpenFlags(flags));
-        let made = self.door.create(&seat, &name, mode & 0o7777, expect, options);
+        let made = self.node_api.create(&seat, &name, mode & 0o7777, expect, options);
         let (file, looked) = made.map_err(|error| errno(&error))?;
         let told = self.record_entry(parent.0, &name, &looked);
         let opened = self.add_file(request, told.attr.ino, file, OpenFlags(flags));
@@ -123,7 +132,7 @@ impl FuseAdapter {
     ) -> FuseResult<(u32, WriteReply)> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         let _changing = self.begin_change();
-        open.users.add(request.pid());
+        open.using_threads.add(request.pid());
         open.is_unfinished.store(true, Ordering::SeqCst);
         let ino = INodeNo(open.ino);
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
@@ -138,7 +147,7 @@ impl FuseAdapter {
         if until.is_some() {
             self.inodes.written_directly(open.ino);
         }
-        let written = if open.appends {
+        let written = if open.is_append {
             open.file.append(data).map(|at| (at, data.len()))
         } else {
             open.file.write_some_at(offset, data).map(|count| (offset, count))
@@ -151,10 +160,10 @@ impl FuseAdapter {
         let is_behind = stale.is_some_and(|cut| touched.start <= cut);
         let from = stale.map_or(from, |cut| cut.min(from));
         let written = match until {
-            Some(until) if open.pages.has_pages() => WriteReply::Directly { ino, from, until },
+            Some(until) if open.pages.has_pages() => WriteReply::DirectWrite { ino, from, guard: until },
             Some(_) => WriteReply::Done,
             None if open.pages.note_write(&touched) || stale.is_some() && !is_behind => {
-                WriteReply::Again { ino, from }
+                WriteReply::StalePages { ino, from }
             }
             None if is_behind => WriteReply::Behind { ino, from: touched.end },
             None => WriteReply::Done,
@@ -174,7 +183,7 @@ impl FuseAdapter {
         let mut changed = false;
         let put = file.commit_draft(lasts, |made| {
             changed = true;
-            self.inodes.advance_cached_tag(ino, made.from, made.tag);
+            self.inodes.advance_cached_tag(ino, made.base, made.tag);
         });
         put.map_err(|error| errno(&error))?;
         Ok(changed)
@@ -199,9 +208,9 @@ impl FuseAdapter {
         // The kernel releases a file some time after its last close. What another program has written by then is not
         // finished: it becomes a change when that program closes the file.
         let is_unfinished = open.is_unfinished.load(Ordering::SeqCst);
-        if is_unfinished || !self.handles.files_of(open.ino).iter().any(|other| other.writes) {
+        if is_unfinished || !self.handles.files_of(open.ino).iter().any(|other| other.is_writable) {
             // What a mapping wrote after the last close comes to its change here.
-            if let Ok(true) = self.commit(open.ino, &open.file, SyncPolicy::Soon) {
+            if let Ok(true) = self.commit(open.ino, &open.file, SyncPolicy::Deferred) {
                 return self.stale_inodes(open.ino, &open.file);
             }
         }
@@ -215,7 +224,7 @@ impl FuseAdapter {
         handle: FileHandle,
     ) -> FuseResult<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
-        if !open.file.has_uncommitted_writes() || !open.users.includes_process_of(request.pid()) {
+        if !open.file.has_uncommitted_writes() || !open.using_threads.includes_process_of(request.pid()) {
             return Ok(Vec::new());
         }
         // A shell opens a file anew, passes it on and closes its own before anything is written. A file that stays
@@ -223,7 +232,7 @@ impl FuseAdapter {
         if open.file.size() == 0 {
             return Ok(Vec::new());
         }
-        self.finish(&open, SyncPolicy::Soon)?;
+        self.finish(&open, SyncPolicy::Deferred)?;
         Ok(self.stale_inodes(open.ino, &open.file))
     }
 

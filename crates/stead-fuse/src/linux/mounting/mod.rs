@@ -53,25 +53,25 @@ pub(super) type FuseResult<T> = Result<T, Errno>;
 /// A stead that is mounted.
 #[derive(Debug)]
 pub(super) struct FuseAdapter {
-    pub(super) door: NodeApi,
+    pub(super) node_api: NodeApi,
     router: Router,
     pub(super) inodes: Inodes,
     pub(super) handles: Handles,
     retries: Retries,
     pub(super) notifier: OnceLock<Notifier>,
-    pub(super) later: WorkerThread,
+    pub(super) invalidation_worker: WorkerThread,
     /// Answers writes that went past the kernel's pages.
-    pub(super) written: WorkerThread,
+    pub(super) write_reply_worker: WorkerThread,
     /// Held by whoever takes a name away, and shared by whoever goes by one: a path is where it was when it was asked for.
-    names: RwLock<()>,
+    names_lock: RwLock<()>,
     /// How often something has changed, through this mount or as it was told.
-    changes: AtomicU64,
+    change_count: AtomicU64,
     /// Whether the kernel maps files that are read and written past its pages.
-    pub(super) maps_directly: AtomicBool,
+    pub(super) direct_io_mmap: AtomicBool,
     /// How long the kernel may believe what it was told, for each Workspace.
-    believed: Vec<Duration>,
+    ttls: Vec<Duration>,
     options: MountOptions,
-    at: PathBuf,
+    mount_point: PathBuf,
 }
 
 /// What the kernel is told of something.
@@ -80,13 +80,13 @@ pub(super) struct EntryReply {
     pub(super) attr: FileAttr,
     /// The state that is told, where the kernel may have content of another and has to drop that first: it would show it
     /// in a size that is not its.
-    pub(super) outdated: Option<VersionTag>,
+    pub(super) stale_for: Option<VersionTag>,
 }
 
 impl EntryReply {
     /// What the kernel has to drop, if anything.
     pub(super) fn stale_inodes(&self) -> Vec<(INodeNo, VersionTag)> {
-        self.outdated.map(|now| (self.attr.ino, now)).into_iter().collect()
+        self.stale_for.map(|now| (self.attr.ino, now)).into_iter().collect()
     }
 }
 
@@ -104,31 +104,31 @@ impl FuseAdapter {
         let door = NodeApi::new(vfs);
         let believed =
             (0..door.workspaces().len()).map(|workspace| match door.store(workspace).info().feed {
-                _ if options.past => TTL_IMMUTABLE,
+                _ if options.immutable => TTL_IMMUTABLE,
                 true => TTL_WITH_FEED,
                 false => TTL_WITHOUT_FEED,
             });
         Ok(FuseAdapter {
-            believed: believed.collect(),
+            ttls: believed.collect(),
             inodes: Inodes::new(&door.lookup_path(&VfsPath::root())?),
             handles: Handles::default(),
             retries: Retries::default(),
             notifier: OnceLock::new(),
-            later: WorkerThread::default(),
-            written: WorkerThread::default(),
-            names: RwLock::new(()),
-            changes: AtomicU64::new(0),
-            maps_directly: AtomicBool::new(false),
+            invalidation_worker: WorkerThread::default(),
+            write_reply_worker: WorkerThread::default(),
+            names_lock: RwLock::new(()),
+            change_count: AtomicU64::new(0),
+            direct_io_mmap: AtomicBool::new(false),
             router: vfs.router().clone(),
             options,
-            at: at.to_owned(),
-            door,
+            mount_point: at.to_owned(),
+            node_api: door,
         })
     }
 
     /// To be held while something is changed.
     fn begin_change(&self) -> ChangeCountGuard<'_> {
-        ChangeCountGuard(&self.changes)
+        ChangeCountGuard(&self.change_count)
     }
 
     /// Another has changed something: what was read before may be old.
@@ -138,11 +138,11 @@ impl FuseAdapter {
 
     /// To be held while names are taken away, and never while the kernel is told: it waits for answers that go by names.
     pub(super) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
-        self.names.write()
+        self.names_lock.write()
     }
 
     fn ttl(&self, looked: &Lookup) -> Duration {
-        looked.workspace.map_or(TTL_WITH_FEED, |workspace| self.believed[workspace])
+        looked.workspace.map_or(TTL_WITH_FEED, |workspace| self.ttls[workspace])
     }
 
     fn directory_ref(&self, ino: INodeNo) -> FuseResult<DirectoryRef> {
@@ -154,7 +154,7 @@ impl FuseAdapter {
         }
         // A directory that is shown because of the Workspaces may have been made since: from then on it is known by its
         // node, which is what others' changes in it are told by.
-        let node = self.door.lookup_path(&seat.path).ok().and_then(|looked| looked.node);
+        let node = self.node_api.lookup_path(&seat.path).ok().and_then(|looked| looked.node);
         if let Some(node) = node {
             self.inodes.set_node(ino.0, node);
         }
@@ -165,7 +165,7 @@ impl FuseAdapter {
         EntryReply {
             ttl: self.ttl(looked),
             attr: file_attr(ino, &looked.attr, LINK_COUNT, self.options.owner),
-            outdated: Some(looked.attr.tag).filter(|now| self.inodes.is_stale(ino, *now)),
+            stale_for: Some(looked.attr.tag).filter(|now| self.inodes.is_stale(ino, *now)),
         }
     }
 
@@ -180,9 +180,9 @@ impl FuseAdapter {
     /// It waits for reads that are under way, so this must not be asked by who has to answer those.
     pub(super) fn invalidate_content(&self, ino: INodeNo, now: VersionTag) {
         if let Some((workspace, node)) = self.inodes.node(ino.0) {
-            self.door.refresh(workspace, node);
+            self.node_api.refresh(workspace, node);
         }
-        self.invalidate_pages(ino, 0, ConcurrentWrites::MayBeUnderWay);
+        self.invalidate_pages(ino, 0, ConcurrentWrites::Possible);
         self.inodes.note_changed_elsewhere(ino.0, now);
     }
 
@@ -213,24 +213,24 @@ impl FuseAdapter {
     }
 
     pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> FuseResult<EntryReply> {
-        let _names = self.names.read();
+        let _names = self.names_lock.read();
         let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
-        let looked = self.door.lookup(&seat, &name).map_err(|error| match error {
+        let looked = self.node_api.lookup(&seat, &name).map_err(|error| match error {
             // Where there is no Workspace there is nothing.
-            stead_core::Error::Outside { .. } => Errno::ENOENT,
+            stead_core::Error::OutsideWorkspaces { .. } => Errno::ENOENT,
             error => errno(&error),
         })?;
         Ok(self.record_entry(parent.0, &name, &looked))
     }
 
     pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> FuseResult<EntryReply> {
-        let names = self.names.read();
+        let names = self.names_lock.read();
         let found = self.directory_ref(ino).and_then(|seat| {
             let node = self.inodes.node(ino.0).map(|(_, node)| node);
-            if let Some(special) = node.and_then(|node| self.door.lookup_special(&seat.path, node)) {
+            if let Some(special) = node.and_then(|node| self.node_api.lookup_special(&seat.path, node)) {
                 return Ok(special);
             }
-            let looked = self.door.lookup_path(&seat.path).map_err(|error| errno(&error))?;
+            let looked = self.node_api.lookup_path(&seat.path).map_err(|error| errno(&error))?;
             match node {
                 Some(node) if looked.node != Some(node) => Err(Errno::ESTALE),
                 _ => Ok(looked),
@@ -250,17 +250,17 @@ impl FuseAdapter {
                     attr = Attr { size: 0, mode: 0o200, created: None, modified, changed: modified, ..attr };
                 }
                 let attr = file_attr(ino.0, &attr, 0, self.options.owner);
-                Ok(EntryReply { ttl: Duration::ZERO, attr, outdated: None })
+                Ok(EntryReply { ttl: Duration::ZERO, attr, stale_for: None })
             }
         }
     }
 
     /// What is told of something once the kernel has dropped what it had: with all that was written by then.
     pub(super) fn refreshed_reply(&self, told: EntryReply) -> EntryReply {
-        if told.outdated.is_none() {
+        if told.stale_for.is_none() {
             return told;
         }
-        self.getattr(told.attr.ino, None).map_or(told, |now| EntryReply { outdated: None, ..now })
+        self.getattr(told.attr.ino, None).map_or(told, |now| EntryReply { stale_for: None, ..now })
     }
 
     fn file_node(&self, ino: INodeNo) -> FuseResult<NodeId> {
@@ -269,7 +269,7 @@ impl FuseAdapter {
 
     /// Whether a file lies where nothing may be looked at: then the kernel keeps nothing of it.
     fn is_write_only(&self, ino: INodeNo) -> bool {
-        let scope = |workspace: usize| self.door.workspaces()[workspace].scope();
+        let scope = |workspace: usize| self.node_api.workspaces()[workspace].scope();
         self.inodes.node(ino.0).is_some_and(|(workspace, _)| scope(workspace) == AccessScope::WriteOnly)
     }
 }

@@ -17,9 +17,9 @@ const RENAME_ATTEMPTS: usize = 16;
 
 impl FuseAdapter {
     pub(crate) fn readlink(&self, ino: INodeNo) -> FuseResult<Vec<u8>> {
-        let _names = self.names.read();
+        let _names = self.names_lock.read();
         let seat = self.directory_ref(ino)?;
-        let target = self.door.link_target(&seat.path).map_err(|error| errno(&error))?;
+        let target = self.node_api.link_target(&seat.path).map_err(|error| errno(&error))?;
         let Some(shown) = links::kernel_target(&self.router, &seat.path, &target) else {
             // Where the kernel goes then is outside of the mount, and bounded by what the program may do there itself.
             return if programs::is_program(&target) { Ok(target) } else { Err(Errno::EACCES) };
@@ -31,9 +31,9 @@ impl FuseAdapter {
     }
 
     pub(crate) fn mkdir(&self, parent: INodeNo, name: &OsStr, mode: u32) -> FuseResult<EntryReply> {
-        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
         let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
-        let looked = self.door.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
+        let looked = self.node_api.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
         Ok(self.record_entry(parent.0, &name, &looked))
     }
 
@@ -43,27 +43,27 @@ impl FuseAdapter {
         kind: SpecialKind,
         mode: u32,
     ) -> FuseResult<EntryReply> {
-        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
         let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
         let made =
-            self.door.make_special(&seat, &name, kind, mode & 0o7777).map_err(|error| errno(&error))?;
+            self.node_api.make_special(&seat, &name, kind, mode & 0o7777).map_err(|error| errno(&error))?;
         Ok(self.record_entry(parent.0, &name, &made))
     }
 
     pub(crate) fn symlink(&self, parent: INodeNo, name: &OsStr, target: &Path) -> FuseResult<EntryReply> {
-        let (_names, _changing) = (self.names.read(), self.begin_change());
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
         let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
-        let target = links::stored_target(&self.at, target.as_os_str().as_bytes());
-        let looked = self.door.symlink(&seat, &name, &target).map_err(|error| errno(&error))?;
+        let target = links::stored_target(&self.mount_point, target.as_os_str().as_bytes());
+        let looked = self.node_api.symlink(&seat, &name, &target).map_err(|error| errno(&error))?;
         Ok(self.record_entry(parent.0, &name, &looked))
     }
 
     pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, kind: NodeKind) -> FuseResult<()> {
-        let (_names, _changing) = (self.names.write(), self.begin_change());
+        let (_names, _changing) = (self.names_lock.write(), self.begin_change());
         let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
         let removed = match kind {
-            NodeKind::Directory => self.door.rmdir(&seat, &name),
-            _ => self.door.unlink(&seat, &name),
+            NodeKind::Directory => self.node_api.rmdir(&seat, &name),
+            _ => self.node_api.unlink(&seat, &name),
         };
         removed.map_err(|error| errno(&error))?;
         self.inodes.remove(parent.0, &name);
@@ -79,16 +79,17 @@ impl FuseAdapter {
         let replace = match flags {
             RenameFlags::RENAME_EXCHANGE => Replace::Exchange,
             RenameFlags::RENAME_NOREPLACE => Replace::Refuse,
-            flags if flags.is_empty() => Replace::Over,
+            flags if flags.is_empty() => Replace::Overwrite,
             _ => return Err(Errno::EINVAL),
         };
-        let (_names, _changing) = (self.names.write(), self.begin_change());
+        let (_names, _changing) = (self.names_lock.write(), self.begin_change());
         let (from_seat, from_name) = (self.directory_ref(from.0)?, self::parse_name(from.1)?);
         let (to_seat, to_name) = (self.directory_ref(to.0)?, self::parse_name(to.1)?);
-        let rename = || self.door.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
+        let rename = || self.node_api.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
         // A program of the host may replace what has the name at the same moment: that goes as well.
         let is_again = |renamed: &Result<(), Error>| {
-            matches!(renamed, Err(error) if error.kind() == ErrorKind::Conflict) && replace == Replace::Over
+            matches!(renamed, Err(error) if error.kind() == ErrorKind::Conflict)
+                && replace == Replace::Overwrite
         };
         let renamed = (1..RENAME_ATTEMPTS).map(|_| rename()).find(|renamed| !is_again(renamed));
         renamed.unwrap_or_else(rename).map_err(|error| errno(&error))?;

@@ -9,7 +9,7 @@ impl FuseAdapter {
     pub(crate) fn statfs(&self, ino: INodeNo) -> FuseResult<Space> {
         const BLOCK: u64 = 4096;
         let mut space = Space { blocks: 1 << 40, free: 1 << 39, files: 1 << 40, files_free: 1 << 39 };
-        let host = self.options.room.as_deref().and_then(|room| rustix::fs::statvfs(room).ok());
+        let host = self.options.space_directory.as_deref().and_then(|room| rustix::fs::statvfs(room).ok());
         if let Some(host) = host {
             let scale = |blocks: u64| blocks.saturating_mul(host.f_frsize) / BLOCK;
             space = Space {
@@ -20,7 +20,9 @@ impl FuseAdapter {
             };
         }
         let seat = self.directory_ref(ino)?;
-        if let Some((limits, usage)) = self.door.tightest_quota(&seat.path).map_err(|error| errno(&error))? {
+        if let Some((limits, usage)) =
+            self.node_api.tightest_quota(&seat.path).map_err(|error| errno(&error))?
+        {
             if let Some(bytes) = limits.bytes {
                 space.blocks = bytes / BLOCK;
                 space.free = space.free.min(bytes.saturating_sub(usage.bytes) / BLOCK);

@@ -34,16 +34,20 @@ use live::LogThreshold;
 /// The handler that every build has, and the suite's fixtures before it.
 #[derive(Debug, Clone)]
 pub(crate) struct ConformanceHandler {
-    served: Arc<LiveStead>,
+    live_stead: Arc<LiveStead>,
     handler: McpHandler,
     /// What a client of the older era wants to hear of the log.
-    level: Arc<Mutex<LogThreshold>>,
+    log_threshold: Arc<Mutex<LogThreshold>>,
 }
 
 impl ConformanceHandler {
     /// Answers for this identity, as the handler does.
-    pub(crate) fn new(served: Arc<LiveStead>) -> Self {
-        ConformanceHandler { handler: McpHandler::new(Arc::clone(&served)), served, level: Arc::default() }
+    pub(crate) fn new(live_stead: Arc<LiveStead>) -> Self {
+        ConformanceHandler {
+            handler: McpHandler::new(Arc::clone(&live_stead)),
+            live_stead,
+            log_threshold: Arc::default(),
+        }
     }
 
     async fn call_fixture(
@@ -68,7 +72,7 @@ impl ConformanceHandler {
             );
         }
         match &*request.name {
-            "test_trigger_tool_change" => self.served.announce_change(),
+            "test_trigger_tool_change" => self.live_stead.announce_change(),
             "test_missing_capability" => {
                 let declared = context.client_capabilities().unwrap_or_default();
                 if declared.sampling.is_none() {
@@ -76,7 +80,7 @@ impl ConformanceHandler {
                     return Err(ErrorData::missing_required_client_capability(required));
                 }
             }
-            _ => return live::call(request, context, &self.level).await.map(Into::into),
+            _ => return live::call(request, context, &self.log_threshold).await.map(Into::into),
         }
         Ok(complete_result::<CallToolResult>(plain::text_result("Done.")).into())
     }
@@ -240,7 +244,7 @@ impl ServerHandler for ConformanceHandler {
         request: SetLevelRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        *self.level.lock() = LogThreshold::from(request.level);
+        *self.log_threshold.lock() = LogThreshold::from(request.level);
         Ok(())
     }
 

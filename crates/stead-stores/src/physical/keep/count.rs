@@ -24,29 +24,35 @@ pub(super) struct UsageChange {
     bytes: i64,
     files: i64,
     /// How large it is, if it is new there.
-    arrives: Option<u64>,
+    new_size: Option<u64>,
     /// Where it came from, if it was somewhere.
-    from: Option<Vec<u8>>,
+    moved_from: Option<Vec<u8>>,
 }
 
 impl UsageChange {
     fn removed(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
         let bytes = counted_bytes(face)?;
-        Some(UsageChange { path, bytes: -bytes.cast_signed(), files: -1, arrives: None, from: None })
+        Some(UsageChange { path, bytes: -bytes.cast_signed(), files: -1, new_size: None, moved_from: None })
     }
 
     fn added(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
         let bytes = counted_bytes(face)?;
-        Some(UsageChange { path, bytes: bytes.cast_signed(), files: 1, arrives: Some(bytes), from: None })
+        Some(UsageChange {
+            path,
+            bytes: bytes.cast_signed(),
+            files: 1,
+            new_size: Some(bytes),
+            moved_from: None,
+        })
     }
 
     fn moved(from: Vec<u8>, to: Vec<u8>, face: &Fingerprint) -> Option<Self> {
-        Some(UsageChange { from: Some(from), ..UsageChange::added(to, face)? })
+        Some(UsageChange { moved_from: Some(from), ..UsageChange::added(to, face)? })
     }
 
     /// The same, where it was there before, so that its size is not judged.
     fn as_revived(self) -> Self {
-        UsageChange { arrives: None, ..self }
+        UsageChange { new_size: None, ..self }
     }
 }
 
@@ -80,8 +86,8 @@ pub(super) fn check_file_sizes(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> 
     for quota in quotas {
         let inside = |path: &[u8]| quota.roots().any(|place| is_below(path, place.as_bytes()));
         for leaf in leaves.iter().filter(|leaf| inside(&leaf.path)) {
-            if !leaf.from.as_deref().is_some_and(inside) {
-                quota.limits.check_file_size(leaf.arrives.unwrap_or(0))?;
+            if !leaf.moved_from.as_deref().is_some_and(inside) {
+                quota.limits.check_file_size(leaf.new_size.unwrap_or(0))?;
             }
         }
     }
@@ -92,13 +98,13 @@ impl PhysicalChange<'_> {
     /// Begins the counters that a change needs. What is not counted yet is scanned, and nobody changes anything
     /// meanwhile.
     pub(in super::super) fn begin_usage_counters(&mut self) -> StoreResult<()> {
-        let book = &self.book;
+        let book = &self.ledger;
         if book.quotas.is_empty() {
             return Ok(());
         }
-        let counters = book.books.counters()?;
+        let counters = book.ledger.counters()?;
         let counted =
-            |path: &[u8]| counters.iter().any(|(counted, counter)| **counted == *path && !counter.dirty);
+            |path: &[u8]| counters.iter().any(|(counted, counter)| **counted == *path && !counter.is_stale);
         let uncounted: Vec<StorePath> = book
             .quotas
             .iter()
@@ -114,20 +120,20 @@ impl PhysicalChange<'_> {
         for path in uncounted {
             begun.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
         }
-        self.book.begun = begun;
+        self.ledger.new_counters = begun;
         Ok(())
     }
 
     /// Counts what an action will do, where someone asks.
     pub(super) fn count_action(&mut self, said: &[LedgerEvent]) -> StoreResult<()> {
-        if self.book.counted_roots()?.is_empty() {
+        if self.ledger.counted_roots()?.is_empty() {
             return Ok(());
         }
         let mut leaves = Vec::new();
         for said in said {
             let (before, after) = (said.detail.before.as_ref(), said.detail.after.as_ref());
             let path = || said.path.clone();
-            match said.what {
+            match said.kind {
                 LedgerEventKind::Placed => {
                     leaves.extend(after.and_then(|face| UsageChange::added(path(), face)))
                 }
@@ -135,7 +141,7 @@ impl PhysicalChange<'_> {
                     leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)));
                     leaves.extend(after.and_then(|face| UsageChange::added(path(), face)));
                 }
-                LedgerEventKind::Removed if said.stashed => {
+                LedgerEventKind::Removed if said.displaced_kept => {
                     self.each_entry_below(&said.path, before, |below, face| {
                         leaves.extend(UsageChange::removed(join(&said.path, below), face));
                     })?
@@ -144,8 +150,8 @@ impl PhysicalChange<'_> {
                 LedgerEventKind::Removed => {
                     leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)))
                 }
-                LedgerEventKind::Moved | LedgerEventKind::Crossed => {
-                    let other = said.other.as_deref().unwrap_or_default();
+                LedgerEventKind::Moved | LedgerEventKind::Exchanged => {
+                    let other = said.other_path.as_deref().unwrap_or_default();
                     let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Fingerprint| {
                         leaves.extend(UsageChange::removed(join(from, below), face));
                         leaves.extend(UsageChange::moved(join(from, below), join(to, below), face));
@@ -153,19 +159,19 @@ impl PhysicalChange<'_> {
                     self.each_entry_below(&said.path, before, |below, face| {
                         moves(&said.path, other, below, face)
                     })?;
-                    if said.what == LedgerEventKind::Crossed {
+                    if said.kind == LedgerEventKind::Exchanged {
                         self.each_entry_below(other, after, |below, face| {
                             moves(other, &said.path, below, face)
                         })?;
                     }
                 }
-                LedgerEventKind::Dressed => {}
+                LedgerEventKind::AttributesSet => {}
             }
         }
-        if self.book.is_restoring() {
+        if self.ledger.is_restoring() {
             leaves = leaves.into_iter().map(UsageChange::as_revived).collect();
         }
-        self.book.add_usage_changes(leaves);
+        self.ledger.add_usage_changes(leaves);
         Ok(())
     }
 
@@ -200,7 +206,7 @@ impl PhysicalStore {
             return usage_below(self, at);
         };
         let now = SystemClock.now();
-        if !counter.dirty && now.as_secs() - counter.at.as_secs() < RECOUNT_AFTER_SECONDS {
+        if !counter.is_stale && now.as_secs() - counter.counted_at.as_secs() < RECOUNT_AFTER_SECONDS {
             return Ok(counter.usage);
         }
         let found = usage_below(self, at)?;
@@ -228,7 +234,7 @@ mod tests {
     use super::*;
 
     fn leaf(path: &str, bytes: i64, files: i64) -> UsageChange {
-        UsageChange { path: path.into(), bytes, files, arrives: None, from: None }
+        UsageChange { path: path.into(), bytes, files, new_size: None, moved_from: None }
     }
 
     #[test]

@@ -57,9 +57,9 @@ pub(super) enum LedgerEventKind {
     Replaced = 2,
     Removed = 3,
     Moved = 4,
-    Crossed = 5,
+    Exchanged = 5,
     Patched = 6,
-    Dressed = 7,
+    AttributesSet = 7,
 }
 
 /// The rest of a row, as JSON.
@@ -73,7 +73,7 @@ pub(super) struct LedgerEventDetail {
     pub(super) patch: Option<ReplacedBytes>,
     /// The node of something that was gone and came back with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) returns: Option<u64>,
+    pub(super) revived_node: Option<u64>,
 }
 
 /// What a write into a file replaced: how long it was, and where the stashed bytes belong, one after the other.
@@ -92,44 +92,52 @@ impl From<&FilePatch> for ReplacedBytes {
 /// A row as the ledger takes it, without its number.
 #[derive(Debug, Clone)]
 pub(super) struct LedgerEvent {
-    pub(super) what: LedgerEventKind,
+    pub(super) kind: LedgerEventKind,
     pub(super) path: Vec<u8>,
-    pub(super) other: Option<Vec<u8>>,
+    pub(super) other_path: Option<Vec<u8>>,
     pub(super) detail: LedgerEventDetail,
-    pub(super) stashed: bool,
+    pub(super) displaced_kept: bool,
 }
 
 impl LedgerEvent {
     pub(super) fn to_row(&self, seq: i64) -> LedgerRow {
         LedgerRow {
             seq,
-            what: self.what as i64,
+            kind: self.kind as i64,
             path: self.path.clone(),
-            other: self.other.clone(),
-            detail: serde_json::to_string(&self.detail).expect("numbers and words can be written as JSON"),
-            stashed: self.stashed,
+            other_path: self.other_path.clone(),
+            detail_json: serde_json::to_string(&self.detail)
+                .expect("numbers and words can be written as JSON"),
+            displaced_kept: self.displaced_kept,
         }
     }
 
     /// Understands a row that was written earlier.
     pub(super) fn from_row(told: &StoredLedgerRow) -> StoreResult<Self> {
-        let LedgerRow { what, path, other, detail, stashed, .. } = &told.row;
+        let LedgerRow {
+            kind: what,
+            path,
+            other_path: other,
+            detail_json: detail,
+            displaced_kept: stashed,
+            ..
+        } = &told.row;
         let what = match what {
             1 => LedgerEventKind::Placed,
             2 => LedgerEventKind::Replaced,
             3 => LedgerEventKind::Removed,
             4 => LedgerEventKind::Moved,
-            5 => LedgerEventKind::Crossed,
+            5 => LedgerEventKind::Exchanged,
             6 => LedgerEventKind::Patched,
-            7 => LedgerEventKind::Dressed,
+            7 => LedgerEventKind::AttributesSet,
             _ => return Err(damaged_row()),
         };
         let detail = serde_json::from_str(detail).map_err(|_| damaged_row())?;
         let (path, other) = (path.clone(), other.clone());
-        if matches!(what, LedgerEventKind::Moved | LedgerEventKind::Crossed) && other.is_none() {
+        if matches!(what, LedgerEventKind::Moved | LedgerEventKind::Exchanged) && other.is_none() {
             return Err(damaged_row());
         }
-        Ok(LedgerEvent { what, path, other, detail, stashed: *stashed })
+        Ok(LedgerEvent { kind: what, path, other_path: other, detail, displaced_kept: *stashed })
     }
 }
 
@@ -151,13 +159,20 @@ mod tests {
             modified: Timestamp(1_700_000_000_123_456_789),
         };
         let patch = Some(ReplacedBytes { length: 9, pieces: vec![(1, 2), (5, 4)] });
-        let detail = LedgerEventDetail { before: Some(face), after: None, patch, returns: Some(1 << 63) };
+        let detail =
+            LedgerEventDetail { before: Some(face), after: None, patch, revived_node: Some(1 << 63) };
         let (path, other) = (b"a/b".to_vec(), Some(b"c".to_vec()));
-        let said = LedgerEvent { what: LedgerEventKind::Crossed, path, other, detail, stashed: true };
-        let told = StoredLedgerRow { version: 3, row: said.to_row(4), hash: None };
+        let said = LedgerEvent {
+            kind: LedgerEventKind::Exchanged,
+            path,
+            other_path: other,
+            detail,
+            displaced_kept: true,
+        };
+        let told = StoredLedgerRow { revision: 3, row: said.to_row(4), content_hash: None };
         let read = LedgerEvent::from_row(&told).unwrap();
-        assert_eq!((read.what, &read.detail, read.stashed), (said.what, &said.detail, true));
-        let broken = LedgerRow { what: 99, ..told.row.clone() };
+        assert_eq!((read.kind, &read.detail, read.displaced_kept), (said.kind, &said.detail, true));
+        let broken = LedgerRow { kind: 99, ..told.row.clone() };
         assert!(LedgerEvent::from_row(&StoredLedgerRow { row: broken, ..told }).is_err());
     }
 }

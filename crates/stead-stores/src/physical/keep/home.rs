@@ -20,25 +20,25 @@ pub(in super::super) struct DirectoryIdentity {
     /// Itself, by device and inode.
     id: String,
     /// Where it stands.
-    place: String,
+    location: String,
     /// Stead's state directory.
     state: PathBuf,
     /// Directories that other Stores stand on.
-    others: Vec<PathBuf>,
+    other_stores: Vec<PathBuf>,
     /// Where there may be workshops.
-    shops: Vec<Dir>,
+    staging_candidates: Vec<Dir>,
 }
 
 impl DirectoryIdentity {
     /// The home of the directory at `path`; all paths are absolute and resolved.
     pub(in super::super) fn new(root: &Root, path: &Path, state: &Path, others: &[PathBuf]) -> Self {
-        let shop = |dir: Dir| dir.enter(b"physical", OpenMode::Base).ok();
+        let shop = |dir: Dir| dir.enter(b"physical", OpenMode::Traverse).ok();
         let in_state = Dir::open_ambient(state, Confinement::Automatic).ok().and_then(shop);
-        let in_root = root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Base).ok().and_then(shop);
-        let shops = in_state.into_iter().chain(in_root).collect();
-        let (id, place, state, others) =
+        let in_root = root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Traverse).ok().and_then(shop);
+        let staging_candidates = in_state.into_iter().chain(in_root).collect();
+        let (id, location, state, other_stores) =
             (directory_id(&root.stat), location_key(path, state), state.to_owned(), others.to_vec());
-        DirectoryIdentity { id, place, state, others, shops }
+        DirectoryIdentity { id, location, state, other_stores, staging_candidates }
     }
 
     /// Stead's state directory.
@@ -54,17 +54,18 @@ impl DirectoryIdentity {
     ) -> StoreResult<Option<Ledger>> {
         let is_elsewhere = |before: &str| {
             let of = |path: &PathBuf| host::stat(host::open_ambient(path).ok()?).ok();
-            self.others.iter().filter_map(of).any(|stat| directory_id(&stat) == before)
+            self.other_stores.iter().filter_map(of).any(|stat| directory_id(&stat) == before)
         };
-        let directory = LedgerDirectory { id: &self.id, place: &self.place, is_elsewhere: &is_elsewhere };
-        database.ledger(&directory, need == LedgerOpenMode::InAnyCase)
+        let directory =
+            LedgerDirectory { id: &self.id, location: &self.location, is_elsewhere: &is_elsewhere };
+        database.ledger(&directory, need == LedgerOpenMode::CreateIfMissing)
     }
 
     /// Where things lie that were displaced in these directories, other than `own`.
     pub(super) fn earlier_displaced_dirs(&self, directories: &[String], own: &[&Dir]) -> Vec<Dir> {
         let who = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
         let own: Vec<_> = own.iter().map(|own| who(own)).collect();
-        let all = self.shops.iter().flat_map(|shop| {
+        let all = self.staging_candidates.iter().flat_map(|shop| {
             let pasts =
                 directories.iter().flat_map(|id| DISPLACED_DIR_NAMES.map(|past| format!("{id}/{past}")));
             pasts.filter_map(|past| shop.enter(past.as_bytes(), OpenMode::Directory).ok())

@@ -46,78 +46,88 @@ pub(super) use stash::TreeFingerprint;
 #[derive(Debug)]
 pub(super) struct PhysicalHistory {
     /// Where the ledger is, and what its entries survive.
-    ledger: (LedgerSource, Durability),
-    home: DirectoryIdentity,
+    ledger_source: (LedgerSource, Durability),
+    identity: DirectoryIdentity,
     /// How much is kept, and for how long; `None` where nothing is.
-    options: Option<DisplacedRetention>,
+    retention: Option<DisplacedRetention>,
     /// Where displaced things lie, once there is a staging area.
-    pasts: OnceLock<DisplacedDirs>,
-    books: Mutex<Option<Arc<Ledger>>>,
+    displaced_dirs: OnceLock<DisplacedDirs>,
+    ledger: Mutex<Option<Arc<Ledger>>>,
     /// Where things lie that were displaced in directories which had the place before, once the books are open.
-    earlier: OnceLock<Vec<Dir>>,
+    earlier_displaced_dirs: OnceLock<Vec<Dir>>,
     /// How many bytes were kept since it was last looked whether that is too much.
-    unpruned: AtomicU64,
+    bytes_since_prune: AtomicU64,
 }
 
 /// Where displaced things lie, as `<version>-<seq>`.
 #[derive(Debug)]
 pub(super) struct DisplacedDirs {
-    pub(super) past: Dir,
+    pub(super) primary: Dir,
     /// For what finds no room in `past` on a full disk: a directory whose first block is there already. `None` where only
     /// reading is possible and there is none.
-    pub(super) more: Option<Dir>,
+    pub(super) overflow: Option<Dir>,
 }
 
 impl PhysicalHistory {
     pub(super) fn new(
-        ledger: (LedgerSource, Durability),
-        home: DirectoryIdentity,
-        options: Option<DisplacedRetention>,
+        ledger_source: (LedgerSource, Durability),
+        identity: DirectoryIdentity,
+        retention: Option<DisplacedRetention>,
         pasts: Option<DisplacedDirs>,
     ) -> Self {
-        let (books, earlier, unpruned) = (Mutex::new(None), OnceLock::new(), AtomicU64::new(0));
-        let pasts = pasts.map_or_else(OnceLock::new, OnceLock::from);
-        PhysicalHistory { ledger, home, options, pasts, books, earlier, unpruned }
+        let (ledger, earlier_displaced_dirs, bytes_since_prune) =
+            (Mutex::new(None), OnceLock::new(), AtomicU64::new(0));
+        let displaced_dirs = pasts.map_or_else(OnceLock::new, OnceLock::from);
+        PhysicalHistory {
+            ledger_source,
+            identity,
+            retention,
+            displaced_dirs,
+            ledger,
+            earlier_displaced_dirs,
+            bytes_since_prune,
+        }
     }
 
     /// Says where displaced things lie, now that there is a staging area.
     pub(super) fn set_displaced_dirs(&self, pasts: DisplacedDirs) {
         // Where it could be read before, it is the same.
-        let _ = self.pasts.set(pasts);
+        let _ = self.displaced_dirs.set(pasts);
     }
 
     /// Whether displaced content is kept at all.
     pub(super) fn keeps_displaced(&self) -> bool {
-        self.options.is_some()
+        self.retention.is_some()
     }
 
     /// How large a file may be whose content is kept, or held by a snapshot: also where nothing else is kept.
     fn max_file_bytes(&self) -> u64 {
-        self.options.unwrap_or_default().file_bytes
+        self.retention.unwrap_or_default().file_bytes
     }
 
     /// The books, if there are any yet.
     pub(super) fn ledger(&self) -> StoreResult<Option<Arc<Ledger>>> {
-        self.open_ledger(LedgerOpenMode::IfThere)
+        self.open_ledger(LedgerOpenMode::IfExists)
     }
 
     /// The books, which are begun if there are none.
     pub(super) fn ledger_or_begin(&self) -> StoreResult<Arc<Ledger>> {
         Ok(self
-            .open_ledger(LedgerOpenMode::InAnyCase)?
+            .open_ledger(LedgerOpenMode::CreateIfMissing)?
             .expect("books that are needed in any case are opened"))
     }
 
     fn open_ledger(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<Ledger>>> {
-        let mut books = self.books.lock();
+        let mut books = self.ledger.lock();
         if books.is_none()
-            && let Some(database) = self.ledger.0.open(need, self.home.state(), self.ledger.1)?
+            && let Some(database) =
+                self.ledger_source.0.open(need, self.identity.state(), self.ledger_source.1)?
         {
-            *books = self.home.open_ledger(&database, need)?.map(Arc::new);
+            *books = self.identity.open_ledger(&database, need)?.map(Arc::new);
             if let Some(books) = &*books {
                 let own: Vec<_> = self.own_displaced_dirs().collect();
-                let found = self.home.earlier_displaced_dirs(&books.directories()?, &own);
-                self.earlier.get_or_init(|| found);
+                let found = self.identity.earlier_displaced_dirs(&books.directories()?, &own);
+                self.earlier_displaced_dirs.get_or_init(|| found);
             }
         }
         Ok(books.clone())
@@ -133,18 +143,18 @@ impl PhysicalHistory {
 
     /// Writes what is left to be written, at the end.
     pub(super) fn close(&self) -> StoreResult<()> {
-        self.books.lock().as_ref().map_or(Ok(()), |books| books.write_finished())
+        self.ledger.lock().as_ref().map_or(Ok(()), |books| books.write_finished())
     }
 
     /// Where the things lie that were displaced in this directory.
     fn own_displaced_dirs(&self) -> impl Iterator<Item = &Dir> {
-        let own = self.pasts.get();
-        own.into_iter().flat_map(|own| [Some(&own.past), own.more.as_ref()].into_iter().flatten())
+        let own = self.displaced_dirs.get();
+        own.into_iter().flat_map(|own| [Some(&own.primary), own.overflow.as_ref()].into_iter().flatten())
     }
 
     /// Where the things lie that were displaced, of this directory and of those that had its place before.
     fn displaced_dirs(&self) -> impl Iterator<Item = &Dir> {
-        self.own_displaced_dirs().chain(self.earlier.get().into_iter().flatten())
+        self.own_displaced_dirs().chain(self.earlier_displaced_dirs.get().into_iter().flatten())
     }
 
     /// Where what a row displaced lies; not found where it is not kept.
@@ -160,7 +170,7 @@ impl PhysicalHistory {
         let path = super::mask::join(name.as_bytes(), below);
         let (parent, name) = super::mask::split(&path);
         let past = self.displaced_dir_of(row).ok()?;
-        match past.enter(parent, OpenMode::Base).and_then(|dir| dir.stat_at(name)) {
+        match past.enter(parent, OpenMode::Traverse).and_then(|dir| dir.stat_at(name)) {
             Err(Errno::ACCESS) => owner::enter(past, parent).ok()?.stat_at(name).ok(),
             stat => stat.ok(),
         }
@@ -175,7 +185,7 @@ fn displaced_name(version: i64, seq: i64) -> String {
 impl PhysicalStore {
     /// The books, if there are any yet.
     pub(super) fn ledger(&self) -> StoreResult<Option<Arc<Ledger>>> {
-        self.keeping.ledger()
+        self.history.ledger()
     }
 
     /// The log that the ledger writes into; none before there is a ledger.

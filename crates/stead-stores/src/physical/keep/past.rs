@@ -39,16 +39,16 @@ enum OpenedFor {
 /// Where content is that a Store has told of.
 enum ContentLocation<'p> {
     /// On the disk, there or displaced.
-    Kept(&'p PhysicalContentRef),
+    OnDisk(&'p PhysicalContentRef),
     /// In the shadow.
-    Held(CaptureVolume),
+    Captured(CaptureVolume),
 }
 
 /// What [`Past`] holds for this kind of Store.
 pub(in super::super) struct PhysicalContentRef {
     root: Root,
-    keeping: Arc<PhysicalHistory>,
-    origin: ContentSource,
+    history: Arc<PhysicalHistory>,
+    source: ContentSource,
     /// What its hash was when someone first asked for it.
     hash: Option<[u8; 32]>,
 }
@@ -58,54 +58,54 @@ pub(in super::super) struct PhysicalContentRef {
 pub(super) struct ContentSource {
     base: BaseContent,
     /// How much of the base shows.
-    shows: u64,
+    base_visible: u64,
     length: u64,
     /// Start, and then end, of what lies over the base: the row whose stash has it, and where in there.
-    over: BTreeMap<u64, (u64, (i64, i64), u64)>,
+    overlays: BTreeMap<u64, (u64, (i64, i64), u64)>,
     /// Whether it is the base and nothing else.
-    plain: bool,
+    is_plain: bool,
 }
 
 /// A file, or a symlink's target.
 #[derive(Debug, Clone)]
 enum BaseContent {
     /// In the tree itself.
-    There { path: Vec<u8>, face: Fingerprint },
+    InTree { path: Vec<u8>, face: Fingerprint },
     /// What a row displaced, or something below it.
-    Stash { row: (i64, i64), below: Vec<u8> },
+    Displaced { row: (i64, i64), below: Vec<u8> },
 }
 
 /// A base that is open.
 enum OpenBase {
     File(File),
-    Target(Vec<u8>),
+    SymlinkTarget(Vec<u8>),
 }
 
 impl ContentSource {
     /// What is at a path now.
     pub(super) fn in_tree(path: Vec<u8>, face: Fingerprint) -> Self {
-        ContentSource::new(BaseContent::There { path, face }, face.size)
+        ContentSource::new(BaseContent::InTree { path, face }, face.size)
     }
 
     /// What a row displaced, or something below it.
     pub(super) fn displaced(row: (i64, i64), below: Vec<u8>, face: &Fingerprint) -> Self {
-        ContentSource::new(BaseContent::Stash { row, below }, face.size)
+        ContentSource::new(BaseContent::Displaced { row, below }, face.size)
     }
 
     fn new(base: BaseContent, length: u64) -> Self {
-        ContentSource { base, shows: length, length, over: BTreeMap::new(), plain: true }
+        ContentSource { base, base_visible: length, length, overlays: BTreeMap::new(), is_plain: true }
     }
 
     /// The same before something was written into it.
     pub(super) fn before_patch(mut self, row: (i64, i64), replaced: &ReplacedBytes) -> Self {
-        self.plain = false;
+        self.is_plain = false;
         self.length = replaced.length;
-        self.shows = self.shows.min(replaced.length);
+        self.base_visible = self.base_visible.min(replaced.length);
         self.clear_overlays(replaced.length, u64::MAX);
         let mut filled = 0;
         for &(start, length) in &replaced.pieces {
             self.clear_overlays(start, start + length);
-            self.over.insert(start, (start + length, row, filled));
+            self.overlays.insert(start, (start + length, row, filled));
             filled += length;
         }
         self
@@ -114,19 +114,19 @@ impl ContentSource {
     /// Takes a stretch away from what lies over the base.
     fn clear_overlays(&mut self, start: u64, end: u64) {
         let touching: Vec<_> = self
-            .over
+            .overlays
             .range(..end)
             .rev()
             .take_while(|(_, (last, ..))| *last > start)
             .map(|(&first, &piece)| (first, piece))
             .collect();
         for (first, (last, row, offset)) in touching {
-            self.over.remove(&first);
+            self.overlays.remove(&first);
             if first < start {
-                self.over.insert(first, (start, row, offset));
+                self.overlays.insert(first, (start, row, offset));
             }
             if last > end {
-                self.over.insert(end, (last, row, offset + (end - first)));
+                self.overlays.insert(end, (last, row, offset + (end - first)));
             }
         }
     }
@@ -134,8 +134,8 @@ impl ContentSource {
     /// The row whose stash is the content, if it is as simple as that.
     fn displaced_row(&self) -> Option<(i64, i64)> {
         match &self.base {
-            BaseContent::Stash { row, below } if below.is_empty() && self.plain => Some(*row),
-            BaseContent::Stash { .. } | BaseContent::There { .. } => None,
+            BaseContent::Displaced { row, below } if below.is_empty() && self.is_plain => Some(*row),
+            BaseContent::Displaced { .. } | BaseContent::InTree { .. } => None,
         }
     }
 
@@ -146,33 +146,42 @@ impl ContentSource {
         reader: OpenedFor,
     ) -> StoreResult<OpenContentSource> {
         let (base, kind, size) = self.base.open(root, keeping, reader)?;
-        let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
-        Ok(OpenContentSource { keeping: Arc::clone(keeping), base, kind, shows, length, over, hash: None })
+        let (shows, length, over) = (self.base_visible.min(size), self.length, self.overlays.clone());
+        Ok(OpenContentSource {
+            history: Arc::clone(keeping),
+            base,
+            kind,
+            base_visible: shows,
+            length,
+            overlays: over,
+            expected_hash: None,
+        })
     }
 
     /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
     /// leaves a trace.
     fn opened_for_comparison(&self) -> OpenedFor {
         match self.base {
-            BaseContent::Stash { .. } => OpenedFor::Stead,
-            BaseContent::There { .. } => OpenedFor::Caller,
+            BaseContent::Displaced { .. } => OpenedFor::Stead,
+            BaseContent::InTree { .. } => OpenedFor::Caller,
         }
     }
 
     /// What tells it from other content by where its bytes are.
     fn location_hash(&self) -> [u8; 32] {
         let base = match &self.base {
-            BaseContent::There { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
-            BaseContent::Stash { row, below } => format!("{row:?} {}", below.escape_ascii()),
+            BaseContent::InTree { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
+            BaseContent::Displaced { row, below } => format!("{row:?} {}", below.escape_ascii()),
         };
-        *blake3::hash(format!("{base} {} {} {:?}", self.shows, self.length, self.over).as_bytes()).as_bytes()
+        *blake3::hash(format!("{base} {} {} {:?}", self.base_visible, self.length, self.overlays).as_bytes())
+            .as_bytes()
     }
 
     /// The attributes of the file that it is, where it is still there.
     fn stat_in_tree(&self, root: &Root) -> Option<HostStat> {
-        let BaseContent::There { path, .. } = &self.base else { return None };
+        let BaseContent::InTree { path, .. } = &self.base else { return None };
         let (parent, name) = split(path);
-        root::enter(&root.dir, parent, OpenMode::Base).ok()?.stat_at(name).ok()
+        root::enter(&root.dir, parent, OpenMode::Traverse).ok()?.stat_at(name).ok()
     }
 
     /// The content's BLAKE3 hash.
@@ -187,8 +196,8 @@ impl ContentSource {
     fn to_physical_ref(&self, store: &PhysicalStore, hash: Option<[u8; 32]>) -> PhysicalContentRef {
         PhysicalContentRef {
             root: store.root.clone(),
-            keeping: Arc::clone(&store.keeping),
-            origin: self.clone(),
+            history: Arc::clone(&store.history),
+            source: self.clone(),
             hash,
         }
     }
@@ -202,8 +211,8 @@ impl ContentSource {
         let finder = kept();
         Some(ContentRef::with_lazy_id(size, kept(), move || {
             let mut hasher = ContentHasher::default();
-            let reader = finder.origin.opened_for_comparison();
-            let open = finder.origin.open(&finder.root, &finder.keeping, reader).ok()?;
+            let reader = finder.source.opened_for_comparison();
+            let open = finder.source.open(&finder.root, &finder.history, reader).ok()?;
             open.each_piece(|piece| hasher.update(piece)).ok()?;
             Some(ContentId::Hash(hasher.finish()))
         }))
@@ -225,7 +234,7 @@ impl ContentSource {
         }
         let finder = kept();
         Some(ContentRef::with_lazy_id(size, kept(), move || {
-            let location = || ContentId::Location(finder.origin.location_hash());
+            let location = || ContentId::Location(finder.source.location_hash());
             Some(finder.hash().map_or_else(|_| location(), ContentId::Hash))
         }))
     }
@@ -233,14 +242,14 @@ impl ContentSource {
 
 impl PhysicalContentRef {
     fn open(&self, reader: OpenedFor) -> StoreResult<OpenContentSource> {
-        let hash = self.hash.filter(|_| self.origin.displaced_row().is_some());
-        Ok(OpenContentSource { hash, ..self.origin.open(&self.root, &self.keeping, reader)? })
+        let hash = self.hash.filter(|_| self.source.displaced_row().is_some());
+        Ok(OpenContentSource { expected_hash: hash, ..self.source.open(&self.root, &self.history, reader)? })
     }
 
     fn hash(&self) -> StoreResult<[u8; 32]> {
-        let hash = self.origin.hash(&self.root, &self.keeping)?;
-        if let Some((version, seq)) = self.origin.displaced_row()
-            && let Some(books) = self.keeping.ledger()?
+        let hash = self.source.hash(&self.root, &self.history)?;
+        if let Some((version, seq)) = self.source.displaced_row()
+            && let Some(books) = self.history.ledger()?
         {
             // For the next time, and for whoever verifies.
             let _ = books.set_content_hash(version, seq, hash);
@@ -259,10 +268,10 @@ impl BaseContent {
         // What is below a directory that was closed is within reach for as long as it is opened.
         let mut reached = None;
         let (dir, name) = match self {
-            BaseContent::There { path, face } => {
+            BaseContent::InTree { path, face } => {
                 let (parent, name) = split(path);
                 let found = match reader {
-                    OpenedFor::Caller => root::enter(&root.dir, parent, OpenMode::Base),
+                    OpenedFor::Caller => root::enter(&root.dir, parent, OpenMode::Traverse),
                     OpenedFor::Stead => {
                         owner::enter(&root.dir, parent).map_err(errno_to_store_error).map(|entered| {
                             let dir = entered.clone();
@@ -284,12 +293,12 @@ impl BaseContent {
                     }
                 }
             }
-            BaseContent::Stash { row, below } => {
+            BaseContent::Displaced { row, below } => {
                 let path = join(displaced_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
                 let past = keeping.displaced_dir_of(*row)?;
                 let dir = match reader {
-                    OpenedFor::Caller => root::enter(past, parent, OpenMode::Base)?,
+                    OpenedFor::Caller => root::enter(past, parent, OpenMode::Traverse)?,
                     OpenedFor::Stead => {
                         reached.insert(owner::enter(past, parent).map_err(errno_to_store_error)?).clone()
                     }
@@ -302,7 +311,7 @@ impl BaseContent {
             NodeKind::Symlink => {
                 let target = host::read_link(dir.as_fd(), &name).map_err(errno_to_store_error)?;
                 let size = target.len() as u64;
-                Ok((OpenBase::Target(target), stat.kind, size))
+                Ok((OpenBase::SymlinkTarget(target), stat.kind, size))
             }
             NodeKind::File => {
                 let file = match reader {
@@ -328,9 +337,9 @@ impl PhysicalHistory {
             let Some(told) = rows.next()? else { break };
             let said = LedgerEvent::from_row(&told)?;
             let same = said.detail.before.is_some_and(|before| before.has_same_content(face));
-            if same && told.row.stashed && said.detail.patch.is_none() {
-                let row = (told.version, told.row.seq);
-                return Ok(Some(BaseContent::Stash { row, below: Vec::new() }));
+            if same && told.row.displaced_kept && said.detail.patch.is_none() {
+                let row = (told.revision, told.row.seq);
+                return Ok(Some(BaseContent::Displaced { row, below: Vec::new() }));
             }
         }
         Ok(None)
@@ -339,20 +348,20 @@ impl PhysicalHistory {
 
 /// Content as it was, open.
 struct OpenContentSource {
-    keeping: Arc<PhysicalHistory>,
+    history: Arc<PhysicalHistory>,
     base: OpenBase,
     kind: NodeKind,
-    shows: u64,
+    base_visible: u64,
     length: u64,
-    over: BTreeMap<u64, (u64, (i64, i64), u64)>,
+    overlays: BTreeMap<u64, (u64, (i64, i64), u64)>,
     /// What its hash has to be, where that is known.
-    hash: Option<[u8; 32]>,
+    expected_hash: Option<[u8; 32]>,
 }
 
 impl OpenContentSource {
     /// Refuses content that is not what it was, where its hash is known.
     fn check_hash(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
-        match self.hash {
+        match self.expected_hash {
             Some(known) if hash()? != known => Err(StoreError::Corrupt(
                 "what was kept of it is not what its hash says; `stead verify` tells what else is damaged"
                     .into(),
@@ -365,7 +374,7 @@ impl OpenContentSource {
     fn open_displaced(&self, row: (i64, i64)) -> StoreResult<File> {
         let name = displaced_name(row.0, row.1);
         Ok(self
-            .keeping
+            .history
             .displaced_dir_of(row)?
             .open(name.as_bytes(), OpenMode::Read)
             .map_err(errno_to_store_error)?
@@ -391,15 +400,15 @@ impl OpenContentSource {
     fn copy_to(&self, to: &File) -> StoreResult<()> {
         match &self.base {
             OpenBase::File(file) => {
-                host::copy_range(file, 0, to, 0, self.shows).map_err(io_to_store_error)?;
+                host::copy_range(file, 0, to, 0, self.base_visible).map_err(io_to_store_error)?;
             }
-            OpenBase::Target(target) => {
+            OpenBase::SymlinkTarget(target) => {
                 use std::os::unix::fs::FileExt;
                 to.write_all_at(target, 0).map_err(io_to_store_error)?;
             }
         }
         to.set_len(self.length).map_err(io_to_store_error)?;
-        for (&start, &(end, row, offset)) in &self.over {
+        for (&start, &(end, row, offset)) in &self.overlays {
             host::copy_range(&self.open_displaced(row)?, offset, to, start, end - start)
                 .map_err(io_to_store_error)?;
         }
@@ -438,7 +447,7 @@ impl OpenContent for OpenContentSource {
         let mut at = offset;
         while at < end {
             let index = |at: u64| usize::try_from(at - offset).expect("within the buffer");
-            let over = self.over.range(..=at).next_back().filter(|(_, (last, ..))| *last > at);
+            let over = self.overlays.range(..=at).next_back().filter(|(_, (last, ..))| *last > at);
             let (until, filled) = match over {
                 Some((&first, &(last, row, start))) => {
                     let until = last.min(end);
@@ -446,13 +455,13 @@ impl OpenContent for OpenContentSource {
                     (until, read_full(&self.open_displaced(row)?, start + (at - first), piece)?)
                 }
                 None => {
-                    let next = self.over.range(at..).next().map_or(end, |(&first, _)| first).min(end);
-                    let until = if at < self.shows { next.min(self.shows) } else { next };
+                    let next = self.overlays.range(at..).next().map_or(end, |(&first, _)| first).min(end);
+                    let until = if at < self.base_visible { next.min(self.base_visible) } else { next };
                     let piece = &mut buffer[index(at)..index(until)];
                     let filled = match &self.base {
-                        _ if at >= self.shows => 0,
+                        _ if at >= self.base_visible => 0,
                         OpenBase::File(file) => read_full(file, at, piece)?,
-                        OpenBase::Target(target) => {
+                        OpenBase::SymlinkTarget(target) => {
                             let start = usize::try_from(at).unwrap_or(target.len()).min(target.len());
                             let count = piece.len().min(target.len() - start);
                             piece[..count].copy_from_slice(&target[start..start + count]);
@@ -476,8 +485,8 @@ impl OpenContent for OpenContentSource {
 impl PhysicalStore {
     pub(in super::super) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         match self.locate_content(past)? {
-            ContentLocation::Kept(kept) => Ok(Box::new(kept.open(OpenedFor::Caller)?)),
-            ContentLocation::Held(shadow) => shadow.open(past),
+            ContentLocation::OnDisk(kept) => Ok(Box::new(kept.open(OpenedFor::Caller)?)),
+            ContentLocation::Captured(shadow) => shadow.open(past),
         }
     }
 
@@ -485,9 +494,9 @@ impl PhysicalStore {
     fn locate_content<'p>(&self, past: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
         let foreign = || StoreError::Invalid("the content was kept by another Store".into());
         match past.inner::<PhysicalContentRef>() {
-            Some(kept) if Arc::ptr_eq(&kept.keeping, &self.keeping) => Ok(ContentLocation::Kept(kept)),
+            Some(kept) if Arc::ptr_eq(&kept.history, &self.history) => Ok(ContentLocation::OnDisk(kept)),
             Some(_) => Err(foreign()),
-            None => Ok(ContentLocation::Held(self.keeping.capture_volume()?.ok_or_else(foreign)?)),
+            None => Ok(ContentLocation::Captured(self.history.capture_volume()?.ok_or_else(foreign)?)),
         }
     }
 
@@ -501,26 +510,26 @@ impl PhysicalStore {
         let mut retagged = HashMap::new();
         for step in &mut steps {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
-                && let Content::Past(past) = &*content
+                && let Content::Stored(past) = &*content
             {
                 let temp: TempFile = shop.new_temp_file()?;
                 match self.locate_content(past)? {
-                    ContentLocation::Kept(kept) => {
-                        let before = kept.origin.stat_in_tree(&kept.root);
+                    ContentLocation::OnDisk(kept) => {
+                        let before = kept.source.stat_in_tree(&kept.root);
                         kept.open(OpenedFor::Stead)?.copy_to(&temp.file)?;
-                        if let (Some(before), Some(now)) = (before, kept.origin.stat_in_tree(&kept.root))
+                        if let (Some(before), Some(now)) = (before, kept.source.stat_in_tree(&kept.root))
                             && before.has_same_content(&now)
                         {
                             retagged.insert(before.tag(), now.tag());
                         }
                     }
-                    ContentLocation::Held(shadow) => copy_content(&*shadow.open(past)?, &temp.file)?,
+                    ContentLocation::Captured(shadow) => copy_content(&*shadow.open(past)?, &temp.file)?,
                 }
-                *content = Content::Sealed(SealedContent::new(past.size(), DraftContent::Whole(temp)));
+                *content = Content::Sealed(SealedContent::new(past.size(), DraftContent::Complete(temp)));
             }
         }
         for step in &mut steps {
-            if let Step::Write { put: PutOptions { expect: Precondition::Tag(tag), .. }, .. } = step
+            if let Step::Write { options: PutOptions { expect: Precondition::Tag(tag), .. }, .. } = step
                 && let Some(now) = retagged.get(tag)
             {
                 *tag = *now;
@@ -551,22 +560,22 @@ mod tests {
     use super::*;
 
     fn over(origin: &ContentSource) -> Vec<(u64, u64, i64, u64)> {
-        origin.over.iter().map(|(&start, &(end, row, offset))| (start, end, row.0, offset)).collect()
+        origin.overlays.iter().map(|(&start, &(end, row, offset))| (start, end, row.0, offset)).collect()
     }
 
     #[test]
     fn what_was_written_is_undone_layer_by_layer() {
-        let origin = ContentSource::new(BaseContent::Stash { row: (9, 0), below: Vec::new() }, 100);
+        let origin = ContentSource::new(BaseContent::Displaced { row: (9, 0), below: Vec::new() }, 100);
         // An append of 20 bytes, before which a write replaced 10..30.
         let origin = origin.before_patch((8, 0), &ReplacedBytes { length: 80, pieces: Vec::new() });
-        assert_eq!((origin.shows, origin.length), (80, 80));
+        assert_eq!((origin.base_visible, origin.length), (80, 80));
         let origin = origin.before_patch((7, 0), &ReplacedBytes { length: 80, pieces: vec![(10, 20)] });
         assert_eq!(over(&origin), [(10, 30, 7, 0)]);
         // An older write replaced the middle of that, and two more bytes at the end, which was further out.
         let origin =
             origin.before_patch((6, 0), &ReplacedBytes { length: 90, pieces: vec![(15, 5), (80, 10)] });
         assert_eq!(over(&origin), [(10, 15, 7, 0), (15, 20, 6, 0), (20, 30, 7, 10), (80, 90, 6, 5)]);
-        assert_eq!((origin.shows, origin.length), (80, 90));
+        assert_eq!((origin.base_visible, origin.length), (80, 90));
         let origin = origin.before_patch((5, 0), &ReplacedBytes { length: 12, pieces: Vec::new() });
         assert_eq!((over(&origin), origin.length), (vec![(10, 12, 7, 0)], 12));
     }

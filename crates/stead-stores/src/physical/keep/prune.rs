@@ -30,7 +30,7 @@ impl PhysicalStore {
         if let Err(error @ StoreError::HostDenied) = self.staging() {
             return Err(error);
         }
-        self.keeping.prune(now, &books)
+        self.history.prune(now, &books)
     }
 
     /// Checks that all is there that the ledger says is kept, and that it is what it was.
@@ -39,19 +39,19 @@ impl PhysicalStore {
         verified: &mut VerifyReport,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<()> {
-        let keeping = &self.keeping;
+        let keeping = &self.history;
         let Some(books) = keeping.ledger()? else { return Ok(()) };
         books.write_finished()?;
         // What is under way has its place in a room for now.
-        let pending: HashSet<_> = books.pending_intents()?.iter().map(|pending| pending.version).collect();
+        let pending: HashSet<_> = books.pending_intents()?.iter().map(|pending| pending.revision).collect();
         let mut rows = LedgerRows::new(&books);
         while let Some(told) = rows.next()? {
-            let row = (told.version, told.row.seq);
-            if !told.row.stashed || pending.contains(&told.version) {
+            let row = (told.revision, told.row.seq);
+            if !told.row.displaced_kept || pending.contains(&told.revision) {
                 continue;
             }
             let what = || format!("what version {} displaced (entry {})", row.0, row.1);
-            match (keeping.stat_displaced(row, b""), told.hash) {
+            match (keeping.stat_displaced(row, b""), told.content_hash) {
                 (None, _) => verified.problems.push(format!("{} is not there any more", what())),
                 (Some(stat), Some(hash)) => {
                     verified.contents += 1;
@@ -69,10 +69,10 @@ impl PhysicalStore {
 
     /// Forgets all deeds, and lets go of all that is kept.
     pub(in super::super) fn forget_history(&self) -> StoreResult<()> {
-        let keeping = &self.keeping;
+        let keeping = &self.history;
         if let Some(books) = keeping.ledger()? {
             books.destroy()?;
-            *keeping.books.lock() = None;
+            *keeping.ledger.lock() = None;
         }
         for past in keeping.displaced_dirs() {
             for name in displaced_names(past)? {
@@ -86,11 +86,11 @@ impl PhysicalStore {
 impl PhysicalHistory {
     /// Prunes once as much has been kept as could be too much.
     pub(super) fn prune_if_needed(&self, kept: u64, books: &Ledger) {
-        let much = self.options.unwrap_or_default().bytes / 8;
-        if kept == 0 || self.unpruned.fetch_add(kept, Ordering::Relaxed) + kept < much {
+        let much = self.retention.unwrap_or_default().bytes / 8;
+        if kept == 0 || self.bytes_since_prune.fetch_add(kept, Ordering::Relaxed) + kept < much {
             return;
         }
-        self.unpruned.store(0, Ordering::Relaxed);
+        self.bytes_since_prune.store(0, Ordering::Relaxed);
         // The change is made; whoever comes next tries again.
         let _ = self.prune(SystemClock.now(), books);
     }
@@ -98,7 +98,7 @@ impl PhysicalHistory {
     fn prune(&self, now: Timestamp, books: &Ledger) -> StoreResult<Pruned> {
         books.write_finished()?;
         let newest = books.last_revision()?;
-        let (age, most) = self.options.map_or((Duration::ZERO, 0), |keep| (keep.age, keep.bytes));
+        let (age, most) = self.retention.map_or((Duration::ZERO, 0), |keep| (keep.age, keep.bytes));
         let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let oldest = Timestamp(now.0.saturating_sub(age));
         let (mut gone, mut sum, mut kept) = (Vec::new(), 0_u64, 0_u64);
@@ -144,7 +144,7 @@ fn remove_orphan(books: &Ledger, past: &Dir, name: &[u8]) -> StoreResult<()> {
     let text = std::str::from_utf8(name).unwrap_or_default();
     let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
     let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
-    if books.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.stashed) {
+    if books.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.displaced_kept) {
         tree::remove(past, name).map_err(errno_to_store_error)?;
     }
     Ok(())

@@ -19,9 +19,9 @@ use crate::virtual_store::books::PendingIntent;
 pub(in super::super) struct DeadProcessState<'a> {
     pub(in super::super) name: &'a str,
     pub(in super::super) dir: &'a Dir,
-    pub(in super::super) fates: &'a IntentLogOutcomes,
+    pub(in super::super) outcomes: &'a IntentLogOutcomes,
     /// What it has noted of its versions.
-    pub(in super::super) noted: &'a NotedRevisions,
+    pub(in super::super) noted_revisions: &'a NotedRevisions,
 }
 
 impl PhysicalHistory {
@@ -37,16 +37,16 @@ impl PhysicalHistory {
         let Some(books) = self.ledger()? else { return Ok(()) };
         let mut changes: BTreeMap<i64, Vec<PendingIntent>> = BTreeMap::new();
         for pending in books.pending_intents()? {
-            if !alive.contains(&pending.room) {
-                changes.entry(pending.version).or_default().push(pending);
+            if !alive.contains(&pending.staging_dir) {
+                changes.entry(pending.revision).or_default().push(pending);
             }
         }
         let (mut made, mut undone, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for (version, intents) in changes {
-            let room = dead.iter().find(|room| room.name == intents[0].room);
+            let room = dead.iter().find(|room| room.name == intents[0].staging_dir);
             let actions = intents
                 .iter()
-                .map(|pending| serde_json::from_str::<UndoRecord>(&pending.intent.undo))
+                .map(|pending| serde_json::from_str::<UndoRecord>(&pending.intent.undo_json))
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|_| StoreError::Corrupt("an intent of the ledger can't be understood".into()))?;
             let stands = match room {
@@ -61,7 +61,7 @@ impl PhysicalHistory {
             let rows = books.rows_of(version)?;
             for (pending, action) in intents.iter().zip(&actions) {
                 let row = (version, pending.intent.seq);
-                let wanted = rows.iter().any(|told| told.row.seq == row.1 && told.row.stashed);
+                let wanted = rows.iter().any(|told| told.row.seq == row.1 && told.row.displaced_kept);
                 let Some(stash) = action.displaced_name().filter(|_| wanted) else { continue };
                 if let Some(room) = room {
                     // It may be there already.
@@ -95,18 +95,24 @@ impl PhysicalHistory {
         actions: &[UndoRecord],
     ) -> StoreResult<bool> {
         // The journal is cleared only after the change was made, or after the ledger has forgotten it.
-        if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.journal) {
-            return Ok(room.fates.get(&epoch).copied().unwrap_or(true));
+        if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.intent_log_epoch) {
+            return Ok(room.outcomes.get(&epoch).copied().unwrap_or(true));
         }
-        let version = intents[0].version;
-        if room.noted.done.contains(&version) {
+        let version = intents[0].revision;
+        if room.noted_revisions.done.contains(&version) {
             return Ok(true);
         }
-        let acted = room.noted.acted.contains(&version);
-        let site = UndoContext { root, room: room.dir.as_fd(), kept, moment: UndoTime::Later, acted };
+        let acted = room.noted_revisions.performed.contains(&version);
+        let site = UndoContext {
+            root,
+            staging_dir: room.dir.as_fd(),
+            rescued: kept,
+            when: UndoTime::AfterCrash,
+            is_performed: acted,
+        };
         for (pending, action) in intents.iter().zip(actions) {
             let taken = action.displaced_name().is_some()
-                && self.stat_displaced((pending.version, pending.intent.seq), b"").is_some();
+                && self.stat_displaced((pending.revision, pending.intent.seq), b"").is_some();
             if taken {
                 continue;
             }

@@ -17,36 +17,36 @@ use super::stash::entries_below;
 impl PhysicalChange<'_> {
     /// The rows of an action. The first one is of what it displaces, if it displaces something.
     pub(super) fn ledger_events(&self, how: &UndoRecord) -> StoreResult<Vec<LedgerEvent>> {
-        let (room, book, keeping) = (self.shop.staging_dir_fd(), &self.book, &self.shop.keeping);
+        let (room, book, keeping) = (self.staging.staging_dir_fd(), &self.ledger, &self.staging.history);
         let said = |what, path: &[u8], before: Option<Fingerprint>, after: Option<Fingerprint>, stashed| {
             LedgerEvent {
-                what,
+                kind: what,
                 path: path.to_vec(),
-                other: None,
+                other_path: None,
                 detail: LedgerEventDetail { before, after, ..LedgerEventDetail::default() },
-                stashed,
+                displaced_kept: stashed,
             }
         };
         Ok(match how {
             UndoRecord::Placed { at, stash, .. } => {
-                let found = entries_below(self.shop.staging_dir(), stash.as_bytes())?;
+                let found = entries_below(self.staging.staging_dir(), stash.as_bytes())?;
                 let place = |(path, face): (Vec<u8>, Fingerprint)| {
                     said(LedgerEventKind::Placed, &join(at, &path), None, Some(face), false)
                 };
                 let mut placed: Vec<_> = found.into_iter().map(place).collect();
                 if let (Some(last), Some(node)) = (placed.last_mut(), book.revived_node()) {
-                    last.detail.returns = Some(node.0);
+                    last.detail.revived_node = Some(node.0);
                 }
                 placed
             }
-            UndoRecord::Swapped { at, stash, .. } => {
+            UndoRecord::Replaced { at, stash, .. } => {
                 let before = Fingerprint::of(&self.stat_now(at)?);
                 let after =
                     Fingerprint::of(&host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?);
                 let stashed = book.keeps_displaced(keeping, before.size);
                 vec![said(LedgerEventKind::Replaced, at, Some(before), Some(after), stashed)]
             }
-            UndoRecord::Taken { at, .. } => {
+            UndoRecord::Removed { at, .. } => {
                 let before = Fingerprint::of(&self.stat_now(at)?);
                 let stashed = book.keeps_displaced(keeping, before.size);
                 // What is kept tells what was in it; otherwise the ledger does, each thing before its directory.
@@ -59,7 +59,7 @@ impl PhysicalChange<'_> {
             UndoRecord::Moved { from, to, .. } => {
                 vec![self.event_with_two_paths(LedgerEventKind::Moved, from, to)?]
             }
-            UndoRecord::Over { from, to, stash, .. } => {
+            UndoRecord::MovedOver { from, to, stash, .. } => {
                 let before = Fingerprint::of(&self.stat_now(to)?);
                 let stashed = stash.is_some() && book.keeps_displaced(keeping, before.size);
                 vec![
@@ -67,8 +67,8 @@ impl PhysicalChange<'_> {
                     self.event_with_two_paths(LedgerEventKind::Moved, from, to)?,
                 ]
             }
-            UndoRecord::Crossed { from, to, .. } => {
-                let mut crossed = self.event_with_two_paths(LedgerEventKind::Crossed, from, to)?;
+            UndoRecord::Exchanged { from, to, .. } => {
+                let mut crossed = self.event_with_two_paths(LedgerEventKind::Exchanged, from, to)?;
                 crossed.detail.after = Some(Fingerprint::of(&self.stat_now(to)?));
                 vec![crossed]
             }
@@ -88,14 +88,14 @@ impl PhysicalChange<'_> {
                 patched.detail.patch = Some(ReplacedBytes::from(patch));
                 vec![patched]
             }
-            UndoRecord::Dressed { at, before, after, .. } => {
+            UndoRecord::AttributesSet { at, before, after, .. } => {
                 let now = Fingerprint::of(&self.stat_now(at)?);
                 let face = |looks: &ModeAndTime| Fingerprint {
                     mode: looks.mode & 0o7777,
                     modified: looks.modified,
                     ..now
                 };
-                vec![said(LedgerEventKind::Dressed, at, Some(face(before)), Some(face(after)), false)]
+                vec![said(LedgerEventKind::AttributesSet, at, Some(face(before)), Some(face(after)), false)]
             }
         })
     }
@@ -109,7 +109,13 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<LedgerEvent> {
         let before = Some(Fingerprint::of(&self.stat_now(from)?));
         let detail = LedgerEventDetail { before, ..LedgerEventDetail::default() };
-        Ok(LedgerEvent { what, path: from.to_vec(), other: Some(to.to_vec()), detail, stashed: false })
+        Ok(LedgerEvent {
+            kind: what,
+            path: from.to_vec(),
+            other_path: Some(to.to_vec()),
+            detail,
+            displaced_kept: false,
+        })
     }
 
     /// All that can be seen below a path.
@@ -128,7 +134,7 @@ impl PhysicalChange<'_> {
     /// What is at a path now.
     fn stat_now(&self, path: &[u8]) -> StoreResult<HostStat> {
         let (parent, name) = split(path);
-        let dir = root::enter(&self.store.root.dir, parent, OpenMode::Base)?;
+        let dir = root::enter(&self.store.root.dir, parent, OpenMode::Traverse)?;
         dir.stat_at(name).map_err(errno_to_store_error)
     }
 }

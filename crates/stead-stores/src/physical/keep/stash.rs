@@ -76,8 +76,13 @@ impl PhysicalHistory {
                 host::unlink(dir.as_fd(), last).map_err(errno_to_store_error)?;
                 let path = join(at.as_deref().unwrap_or_default(), path);
                 let detail = LedgerEventDetail { before: Some(*face), ..LedgerEventDetail::default() };
-                let said =
-                    LedgerEvent { what: LedgerEventKind::Removed, path, other: None, detail, stashed: false };
+                let said = LedgerEvent {
+                    kind: LedgerEventKind::Removed,
+                    path,
+                    other_path: None,
+                    detail,
+                    displaced_kept: false,
+                };
                 rows.push(said.to_row(seq));
             }
             books.add_rows(version, rows)?;

@@ -20,9 +20,9 @@ use super::verify::{self, AuditVerified};
 /// The audit of a database, to be asked, checked and archived.
 #[derive(Debug)]
 pub struct AuditAccess {
-    shared: Arc<DatabaseInner>,
-    place: AuditDirectory,
-    wrong: Vec<String>,
+    database: Arc<DatabaseInner>,
+    directory: AuditDirectory,
+    problems: Vec<String>,
 }
 
 impl AuditAccess {
@@ -35,17 +35,17 @@ impl AuditAccess {
             (true, false, Some(key)) => recover(&shared, &place, &key)?,
             _ => Vec::new(),
         };
-        Ok(AuditAccess { shared, place, wrong })
+        Ok(AuditAccess { database: shared, directory: place, problems: wrong })
     }
 
     /// What was wrong with what killed processes had left, a sentence each.
     pub fn problems_at_open(&self) -> &[String] {
-        &self.wrong
+        &self.problems
     }
 
     /// The public half of the key that signs here, in hexadecimal; `None` where nothing was signed yet.
     pub fn key(&self) -> StoreResult<Option<String>> {
-        Ok(self.place.existing_key()?.map(|key| hex::text(&key.public())))
+        Ok(self.directory.existing_key()?.map(|key| hex::text(&key.public())))
     }
 
     /// The newest records that a query asks for, or, with the cursor of a page, those before it.
@@ -55,7 +55,7 @@ impl AuditAccess {
         cursor: Option<AuditCursor>,
         limit: usize,
     ) -> StoreResult<AuditPage> {
-        query::page(&self.shared, query, cursor, limit)
+        query::page(&self.database, query, cursor, limit)
     }
 
     /// All records that a query asks for, oldest first.
@@ -64,12 +64,12 @@ impl AuditAccess {
         query: &AuditQuery,
         visit: &mut dyn FnMut(&AuditEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        query::each_entry(&self.shared, query, visit)
+        query::each_entry(&self.database, query, visit)
     }
 
     /// Records as they come in, after the one with this id, or from now on.
     pub fn follow(&self, query: AuditQuery, after: Option<i64>) -> StoreResult<AuditFollower<'_>> {
-        AuditFollower::new(&self.shared, query, after)
+        AuditFollower::new(&self.database, query, after)
     }
 
     /// Checks every chain against its hashes and its signed heads, and says which record is not as it was; and that the
@@ -79,14 +79,14 @@ impl AuditAccess {
         archives: &ArchiveLookup,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<AuditVerified> {
-        verify::verify(&self.shared, &self.place, archives, progress)
+        verify::verify(&self.database, &self.directory, archives, progress)
     }
 
     /// Moves records of calls before a moment into a file that is made in `directory`, as far as they are signed
     /// with this log's own key.
     pub fn archive(&self, before: Timestamp, directory: &Path) -> StoreResult<Archived> {
-        match self.place.existing_key()? {
-            Some(key) => archive::archive(&self.shared, &self.place, &key, before, directory),
+        match self.directory.existing_key()? {
+            Some(key) => archive::archive(&self.database, &self.directory, &key, before, directory),
             None => Ok(Archived { records: 0, file: None }),
         }
     }

@@ -30,11 +30,11 @@ pub(super) fn sign_restored_chains(
         return Ok(());
     }
     let key = key.clone();
-    let heads = shared.write(CommitSync::Seal, move |writing| {
+    let heads = shared.write(CommitSync::Always, move |writing| {
         let mut heads = Vec::new();
         for uuid in brought {
             let chain = Chain::load(writing.conn, uuid)?;
-            let Some(row) = chain.row else { continue };
+            let Some(row) = chain.row_id else { continue };
             chain.save(writing.conn)?;
             let head = key.sign(&chain, SystemClock.now());
             head.insert(writing.conn, row)?;

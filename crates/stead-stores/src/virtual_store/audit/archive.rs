@@ -111,7 +111,7 @@ pub(super) fn archive(
             hash: whole.to_vec(),
         };
         // Synced: the records must not go while the word of where they are may still be lost.
-        shared.write_reserved(CommitSync::Seal, move |writing| {
+        shared.write_reserved(CommitSync::Always, move |writing| {
             archive.insert(writing.conn)?;
             for (row, segment) in &segments {
                 let ChainSegment { first, head, .. } = segment;
@@ -132,7 +132,7 @@ pub(super) fn archive(
     }
     for stretch in ids.chunks(RECORDS_PER_TRANSACTION) {
         let stretch = stretch.to_vec();
-        shared.write_reserved(CommitSync::Staging, move |writing| {
+        shared.write_reserved(CommitSync::Deferred, move |writing| {
             let mut delete = writing.conn.prepare_cached("DELETE FROM audit WHERE id = ?1")?;
             for id in stretch {
                 delete.execute([id])?;
@@ -307,7 +307,7 @@ pub(super) struct CheckedArchive {
     pub(super) verified: AuditVerified,
     pub(super) keys: Vec<String>,
     /// The parts of chains that are in it: from where to which head.
-    pub(super) parts: Vec<(i64, SignedHead)>,
+    pub(super) segments: Vec<(i64, SignedHead)>,
 }
 
 /// Checks a file of archived records, and the versions that they tell of.
@@ -377,5 +377,5 @@ pub(super) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -
     if verified.instances == 0 {
         verified.add_problem("the file holds no archived records".into());
     }
-    Ok(CheckedArchive { verified, keys, parts })
+    Ok(CheckedArchive { verified, keys, segments: parts })
 }

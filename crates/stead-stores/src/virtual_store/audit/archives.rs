@@ -65,7 +65,7 @@ pub enum ArchiveLookup {
     /// Where they were written, and in these directories.
     In(Vec<PathBuf>),
     /// Nowhere: they are kept elsewhere, and are checked there.
-    Elsewhere,
+    Skip,
 }
 
 impl Default for ArchiveLookup {
@@ -112,7 +112,7 @@ pub(super) fn verify_archives(
                 for problem in checked.verified.problems {
                     verified.add_problem(format!("{file}: {problem}"));
                 }
-                held.insert(file, checked.parts);
+                held.insert(file, checked.segments);
             }
             Err(error) => verified.add_problem(format!("the archive {file} can't be read: {}", error.kind())),
         }
@@ -173,7 +173,7 @@ pub(super) fn forget_archived_instances(
     let rows: Vec<i64> = gone.iter().map(|(row, _)| *row).collect();
     // First outside: a head without its row would look as if records were missing.
     place.forget_heads(&gone.into_iter().map(|(_, uuid)| uuid).collect())?;
-    shared.write(CommitSync::Seal, move |writing| {
+    shared.write(CommitSync::Always, move |writing| {
         for row in rows {
             for sql in [
                 "DELETE FROM audit_segment WHERE instance = ?1",

@@ -37,7 +37,7 @@ pub(super) fn time_text(at: Timestamp) -> impl fmt::Display {
 
 impl RecordBody {
     pub(in super::super) fn of(record: &AuditRecord) -> Self {
-        RecordBody::of_change(record, record.version, record.took, None)
+        RecordBody::of_change(record, record.revision, record.duration, None)
     }
 
     /// A record of what made this version, took so long, and did this.
@@ -75,7 +75,7 @@ impl RecordBody {
             text.0.push_str("true");
         }
         text.number("bytes", record.bytes);
-        text.number("files", record.files);
+        text.number("files", record.file_count);
         text.number("took_us", Some(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)));
         if let Some(operation) = record.operation {
             let mut buffer = Uuid::encode_buffer();
@@ -326,10 +326,10 @@ mod tests {
             outcome: AuditOutcome::Failed(ErrorKind::Quota),
             dry_run: true,
             bytes: Some(12),
-            files: Some(u64::MAX),
-            took: Duration::from_micros(34),
+            file_count: Some(u64::MAX),
+            duration: Duration::from_micros(34),
             operation: Some(operation),
-            version: Some(RevisionNumber(5)),
+            revision: Some(RevisionNumber(5)),
         };
         let mut body = "what was there before".to_owned();
         RecordBody::of(&record).write_at(&Uuid::nil(), 3, &mut body);
@@ -371,10 +371,10 @@ mod tests {
                 outcome,
                 dry_run: false,
                 bytes: (outcome != AuditOutcome::Begun).then_some(7),
-                files: None,
-                took: Duration::ZERO,
+                file_count: None,
+                duration: Duration::ZERO,
                 operation: None,
-                version: None,
+                revision: None,
             })
         };
         use AuditOutcome::{Begun, Ok};

@@ -22,7 +22,7 @@ pub(super) fn record_hash(before: &RecordHash, body: &str) -> RecordHash {
 pub(in super::super) struct Chain {
     pub(super) uuid: Uuid,
     /// Its row, from the first record on.
-    pub(super) row: Option<i64>,
+    pub(super) row_id: Option<i64>,
     pub(super) seq: i64,
     pub(super) hash: RecordHash,
     /// How many records of its spool are in.
@@ -32,7 +32,7 @@ pub(in super::super) struct Chain {
 impl Chain {
     /// One without a record.
     pub(super) fn new(uuid: Uuid) -> Self {
-        Chain { uuid, row: None, seq: 0, hash: CHAIN_START, spooled: 0 }
+        Chain { uuid, row_id: None, seq: 0, hash: CHAIN_START, spooled: 0 }
     }
 
     /// As it lies in the database.
@@ -51,25 +51,25 @@ impl Chain {
             .optional()?;
         let (seq, hash): (i64, Vec<u8>) = newest.filter(|(seq, _)| *seq > saved).unwrap_or((saved, hash));
         let hash = hash.try_into().map_err(|_| corrupt("the audit has a hash of a wrong length"))?;
-        Ok(Chain { uuid, row: Some(row), seq, hash, spooled })
+        Ok(Chain { uuid, row_id: Some(row), seq, hash, spooled })
     }
 
     /// Makes the row say how far it has come: with its spool, and when it is signed.
     pub(in super::super) fn save(&self, conn: &Connection) -> Result<()> {
         conn.prepare_cached("UPDATE audit_instance SET seq = ?2, hash = ?3, spooled = ?4 WHERE id = ?1")?
-            .execute(params![self.row, self.seq, self.hash, self.spooled])?;
+            .execute(params![self.row_id, self.seq, self.hash, self.spooled])?;
         Ok(())
     }
 
     /// Its row, made if there is none.
     pub(super) fn ensure_row(&mut self, conn: &Connection) -> Result<i64> {
-        if let Some(row) = self.row {
+        if let Some(row) = self.row_id {
             return Ok(row);
         }
         let row = conn
             .prepare_cached("INSERT INTO audit_instance(uuid, seq, hash, spooled) VALUES (?1, 0, ?2, 0)")?
             .insert(params![self.uuid.to_string(), CHAIN_START])?;
-        self.row = Some(row);
+        self.row_id = Some(row);
         Ok(row)
     }
 }
@@ -78,7 +78,7 @@ impl Chain {
 #[derive(Debug, Default)]
 pub(in super::super) struct ChainAppender {
     /// The newest record of the database, once it was asked for.
-    newest: Option<i64>,
+    newest_id: Option<i64>,
     /// Where a record's text is put together.
     body: String,
 }
@@ -91,7 +91,7 @@ impl ChainAppender {
         chain: &mut Chain,
         facts: &RecordBody,
     ) -> Result<()> {
-        let newest = match self.newest {
+        let newest = match self.newest_id {
             Some(newest) => newest,
             None => conn
                 .prepare_cached("SELECT id FROM audit ORDER BY id DESC LIMIT 1")?
@@ -107,13 +107,13 @@ impl ChainAppender {
         let (body, hash) = (&self.body, record_hash(&chain.hash, &self.body));
         conn.prepare_cached("INSERT INTO audit(id, instance, seq, hash, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![id, row, seq, hash, body])?;
-        self.newest = Some(id);
+        self.newest_id = Some(id);
         (chain.seq, chain.hash) = (seq, hash);
         Ok(())
     }
 
     /// What was added is void: it is asked for anew what the newest is.
     pub(in super::super) fn forget_newest(&mut self) {
-        self.newest = None;
+        self.newest_id = None;
     }
 }

@@ -55,9 +55,9 @@ fn taken_back(entry: AuditEntry) -> Option<AuditRecord> {
         outcome: AuditOutcome::from_error_kind(ErrorKind::Unavailable),
         dry_run: entry.dry_run,
         bytes: entry.bytes,
-        files: entry.files,
-        took: Duration::from_micros(entry.took_us),
+        file_count: entry.files,
+        duration: Duration::from_micros(entry.took_us),
         operation: entry.operation,
-        version: None,
+        revision: None,
     })
 }

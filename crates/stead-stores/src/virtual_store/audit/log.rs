@@ -37,12 +37,12 @@ pub struct Audit {
 }
 
 struct AuditInner {
-    shared: Arc<DatabaseInner>,
+    database: Arc<DatabaseInner>,
     id: AuditLogId,
     spool: Spool,
-    place: AuditDirectory,
+    directory: AuditDirectory,
     key: AuditKey,
-    wrong: Vec<String>,
+    problems: Vec<String>,
 }
 
 impl fmt::Debug for Audit {
@@ -88,10 +88,22 @@ impl Audit {
             place.end_instance(running, &[], &[])?;
             return Err(StoreError::Invalid("the audit of this database is open already".into()));
         }
-        let (patience, reserve) = (shared.options.patience, shared.reserve.clone());
+        let (patience, reserve) = (shared.options.wait_timeout, shared.reserve.clone());
         let spool = Spool::new(&running.directory, count, patience, reserve);
-        let inner = Arc::new(AuditInner { shared: Arc::clone(shared), id, spool, place, key, wrong });
-        let keeper = AuditWorker { inner: Arc::clone(&inner), running, head: None, sifted: None };
+        let inner = Arc::new(AuditInner {
+            database: Arc::clone(shared),
+            id,
+            spool,
+            directory: place,
+            key,
+            problems: wrong,
+        });
+        let keeper = AuditWorker {
+            inner: Arc::clone(&inner),
+            instance: running,
+            last_head: None,
+            filtered_up_to: None,
+        };
         let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
         let worker = worker.map_err(|_| {
             shared.end_audit_log();
@@ -102,14 +114,14 @@ impl Audit {
 
     /// What was wrong with what killed processes had left when the log was opened, a sentence each.
     pub fn problems_at_open(&self) -> &[String] {
-        &self.inner.wrong
+        &self.inner.problems
     }
 
     /// Signs the chains that a backup has brought into the database and that nothing outside of it tells of.
     ///
     /// Only for someone who has just restored a backup: from now on these chains are held to what they are now.
     pub fn sign_restored_chains(&self) -> StoreResult<()> {
-        sign_restored_chains(&self.inner.shared, &self.inner.place, &self.inner.key)
+        sign_restored_chains(&self.inner.database, &self.inner.directory, &self.inner.key)
     }
 }
 
@@ -124,7 +136,9 @@ impl AuditLog for Audit {
 
     fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
         let facts = RecordBody::of(record);
-        self.inner.shared.write_reserved(CommitSync::Change, move |writing| writing.append_body(&facts))
+        self.inner
+            .database
+            .write_reserved(CommitSync::AsConfigured, move |writing| writing.append_body(&facts))
     }
 }
 
@@ -135,17 +149,17 @@ impl Drop for Audit {
             // A panic there has been told on stderr, and the spool is still there for the next one who opens the log.
             let _ = worker.join();
         }
-        self.inner.shared.end_audit_log();
+        self.inner.database.end_audit_log();
     }
 }
 
 /// The one who brings records into the database and signs them, on a thread of its own.
 struct AuditWorker {
     inner: Arc<AuditInner>,
-    running: InstanceDirectory,
-    head: Option<SignedHead>,
+    instance: InstanceDirectory,
+    last_head: Option<SignedHead>,
     /// Up to where there were no records left without a sieve, when that was last looked at.
-    sifted: Option<i64>,
+    filtered_up_to: Option<i64>,
 }
 
 impl AuditWorker {
@@ -170,7 +184,7 @@ impl AuditWorker {
         self.make_filters();
         if self.sign_head().is_ok() {
             // Where this fails, whoever opens the log next ends the instance once more.
-            let _ = self.inner.place.end_instance(self.running, self.head.as_slice(), &[]);
+            let _ = self.inner.directory.end_instance(self.instance, self.last_head.as_slice(), &[]);
         }
     }
 
@@ -185,9 +199,9 @@ impl AuditWorker {
         let entries = drop_superseded_begun(bin.entries());
         let drained = self
             .inner
-            .shared
-            .write_reserved(CommitSync::Staging, move |writing| writing.append_spooled(&entries));
-        let emptied = if drained.is_ok() { DrainResult::Yes } else { DrainResult::No };
+            .database
+            .write_reserved(CommitSync::Deferred, move |writing| writing.append_spooled(&entries));
+        let emptied = if drained.is_ok() { DrainResult::InDatabase } else { DrainResult::NotYet };
         self.inner.spool.return_file(bin, emptied);
         drained.map(|()| true)
     }
@@ -195,13 +209,13 @@ impl AuditWorker {
     /// Makes sieves, where there are records enough for one. Those of other instances count, too, so it is looked at now
     /// and then; what fails is tried again, and until then records are looked at one by one.
     fn make_filters(&mut self) {
-        let Some(chain) = self.inner.shared.chain() else { return };
-        if self.sifted.is_some_and(|sifted| chain.seq - sifted < sieve::RECORDS_PER_FILTER as i64) {
+        let Some(chain) = self.inner.database.chain() else { return };
+        if self.filtered_up_to.is_some_and(|sifted| chain.seq - sifted < sieve::RECORDS_PER_FILTER as i64) {
             return;
         }
-        let all =
-            (0..MAX_FILTERS_AT_ONCE).all(|_| matches!(sieve::make_next_filter(&self.inner.shared), Ok(true)));
-        self.sifted = (!all).then_some(chain.seq);
+        let all = (0..MAX_FILTERS_AT_ONCE)
+            .all(|_| matches!(sieve::make_next_filter(&self.inner.database), Ok(true)));
+        self.filtered_up_to = (!all).then_some(chain.seq);
     }
 
     /// Signs the newest record, if it is not signed yet.
@@ -209,13 +223,13 @@ impl AuditWorker {
     /// The head goes into the database in a transaction that is synced, so all that it speaks of is on the disk before
     /// it is kept outside: no power cut can make it speak of records that are gone.
     fn sign_head(&mut self) -> StoreResult<()> {
-        let signed = self.head.as_ref().map_or(0, |head| head.seq);
-        if self.inner.shared.chain().is_none_or(|chain| chain.seq == signed) {
+        let signed = self.last_head.as_ref().map_or(0, |head| head.seq);
+        if self.inner.database.chain().is_none_or(|chain| chain.seq == signed) {
             return Ok(());
         }
         let key = self.inner.key.clone();
-        let head = self.inner.shared.write_reserved(CommitSync::Seal, move |writing| {
-            let Some((chain, row)) = writing.chain().and_then(|chain| Some((chain, chain.row?))) else {
+        let head = self.inner.database.write_reserved(CommitSync::Always, move |writing| {
+            let Some((chain, row)) = writing.chain().and_then(|chain| Some((chain, chain.row_id?))) else {
                 return Ok(None);
             };
             chain.save(writing.conn)?;
@@ -224,8 +238,8 @@ impl AuditWorker {
             Ok(Some(head))
         })?;
         if let Some(head) = head {
-            self.running.write_head(&head)?;
-            self.head = Some(head);
+            self.instance.write_head(&head)?;
+            self.last_head = Some(head);
         }
         Ok(())
     }

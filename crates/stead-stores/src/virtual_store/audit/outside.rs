@@ -11,12 +11,12 @@ use super::place::{AuditDirectory, HeadsLine, RememberedArchive};
 /// What lies outside the database.
 pub(super) struct ExternalState {
     pub(super) key: Option<[u8; 32]>,
-    pub(super) ended: Vec<SignedHead>,
-    pub(super) running: Vec<SignedHead>,
+    pub(super) ended_heads: Vec<SignedHead>,
+    pub(super) running_heads: Vec<SignedHead>,
     /// The instances that run, and how far the chain of each has certainly come.
-    pub(super) at_least: HashMap<Uuid, i64>,
+    pub(super) least_positions: HashMap<Uuid, i64>,
     /// The instances that run, or were killed, and sign with a key that is not there.
-    pub(super) without_key: Vec<Uuid>,
+    pub(super) instances_without_key: Vec<Uuid>,
     pub(super) findings: Vec<String>,
     pub(super) archives: Vec<RememberedArchive>,
 }
@@ -43,11 +43,19 @@ impl ExternalState {
         let key = place.existing_key()?.map(|key| key.public());
         let without_key = marks.iter().filter(|(_, marks)| Some(marks.key) != key).map(|(uuid, _)| *uuid);
         let without_key = without_key.collect();
-        Ok(ExternalState { key, ended, running, at_least, without_key, findings, archives })
+        Ok(ExternalState {
+            key,
+            ended_heads: ended,
+            running_heads: running,
+            least_positions: at_least,
+            instances_without_key: without_key,
+            findings,
+            archives,
+        })
     }
 
     /// Whether something tells of an instance.
     pub(super) fn knows_instance(&self, uuid: &Uuid) -> bool {
-        self.at_least.contains_key(uuid) || self.ended.iter().any(|head| head.instance == *uuid)
+        self.least_positions.contains_key(uuid) || self.ended_heads.iter().any(|head| head.instance == *uuid)
     }
 }

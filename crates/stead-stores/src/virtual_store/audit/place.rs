@@ -254,9 +254,9 @@ impl AuditDirectory {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(text.as_bytes())?;
-            sync::sync_all(SyncPoint::AuditHeadsLeft, &file)?;
+            sync::sync_all(SyncPoint::AuditRemainingHeads, &file)?;
             fs::rename(new, self.directory.join("heads"))?;
-            sync::sync_directory(SyncPoint::AuditHeadsLeftName, &self.directory)
+            sync::sync_directory(SyncPoint::AuditRemainingHeadsName, &self.directory)
         };
         write().map_err(|error| unwritable_error(&error))
     }

@@ -218,7 +218,7 @@ struct RecordSearch<'c> {
     /// What was found: the last `limit` of it by time, where it is looked for backwards, and the first by id otherwise.
     found: BinaryHeap<Reverse<AuditCursor>>,
     /// Whether there is no use in looking further.
-    over: bool,
+    is_done: bool,
 }
 
 impl<'c> RecordSearch<'c> {
@@ -248,12 +248,12 @@ impl<'c> RecordSearch<'c> {
             high,
             limit,
             found: BinaryHeap::new(),
-            over: limit == 0,
+            is_done: limit == 0,
         })
     }
 
     fn is_finished(&self) -> bool {
-        self.over
+        self.is_done
     }
 
     /// The ids of what was found, in the order that is wanted.
@@ -281,7 +281,7 @@ impl<'c> RecordSearch<'c> {
         match self.from {
             ScanFrom::Before(_) => {
                 self.search_range(sieve.last.max(self.low), self.high)?;
-                self.over |= self.is_enough_before(sieve.last);
+                self.is_done |= self.is_enough_before(sieve.last);
                 if wanted {
                     self.search_range(
                         self.low.max(sieve.first - 1),
@@ -315,7 +315,7 @@ impl<'c> RecordSearch<'c> {
             return Ok(());
         }
         (self.values[0], self.values[1]) = (low.into(), high.into());
-        let RecordSearch { statement, values, from, limit, found, over, .. } = self;
+        let RecordSearch { statement, values, from, limit, found, is_done: over, .. } = self;
         let mut rows = statement.query(params_from_iter(&*values))?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
@@ -382,9 +382,9 @@ pub(super) fn each_entry(
 /// Tells records as they come in.
 #[derive(Debug)]
 pub struct AuditFollower<'a> {
-    shared: &'a DatabaseInner,
+    database: &'a DatabaseInner,
     query: AuditQuery,
-    last: i64,
+    last_id: i64,
 }
 
 impl<'a> AuditFollower<'a> {
@@ -394,18 +394,18 @@ impl<'a> AuditFollower<'a> {
             Some(last) => last,
             None => newest_id(&*shared.reader()?)?,
         };
-        Ok(AuditFollower { shared, query, last })
+        Ok(AuditFollower { database: shared, query, last_id: last })
     }
 
     /// Waits until there are some, and returns them, oldest first.
     pub fn wait_for_entries(&mut self) -> StoreResult<Vec<AuditEntry>> {
         loop {
-            let reader = self.shared.reader()?;
+            let reader = self.database.reader()?;
             // Ids only grow, so the newest one tells whether anything has come, whatever it is.
             let newest = newest_id(&reader)?;
-            if newest > self.last {
-                let entries = self.query.entries(&reader, ScanFrom::After(self.last), 1_000)?;
-                self.last = if entries.len() < 1_000 { newest } else { entries[999].id };
+            if newest > self.last_id {
+                let entries = self.query.entries(&reader, ScanFrom::After(self.last_id), 1_000)?;
+                self.last_id = if entries.len() < 1_000 { newest } else { entries[999].id };
                 if !entries.is_empty() {
                     return Ok(entries);
                 }

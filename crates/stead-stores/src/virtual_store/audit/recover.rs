@@ -50,7 +50,7 @@ pub(super) fn recover(
 
 /// What an instance has left outside the database.
 struct AbandonedInstance {
-    marks: Option<ChainEndState>,
+    chain_end_state: Option<ChainEndState>,
     head: Option<SignedHead>,
     spool: Vec<(i64, RecordBody)>,
     has_spool: bool,
@@ -63,7 +63,7 @@ fn recover_one(
     running: InstanceDirectory,
 ) -> StoreResult<Vec<String>> {
     let left = AbandonedInstance {
-        marks: tail::read_state(&running.directory).map_err(|error| unwritable_error(&error))?,
+        chain_end_state: tail::read_state(&running.directory).map_err(|error| unwritable_error(&error))?,
         head: running.head(),
         spool: read_abandoned(&running.directory).map_err(|error| unwritable_error(&error))?,
         has_spool: running.has_spool(),
@@ -71,12 +71,12 @@ fn recover_one(
     let (uuid, key) = (running.uuid, key.clone());
     let mut heads: Vec<SignedHead> = left.head.iter().cloned().collect();
     // What is put into the database here is told there like everything else: this process may be killed, too.
-    let exact = left.marks.as_ref().is_some_and(|marks| marks.same_boot);
+    let exact = left.chain_end_state.as_ref().is_some_and(|marks| marks.same_boot);
     let tail = exact.then(|| ChainEndFile::reopen(&running.directory)).transpose();
     let mut tail = tail.map_err(|error| unwritable_error(&error))?;
-    let (head, found, wrong, tail) = shared.write_reserved(CommitSync::Seal, move |writing| {
+    let (head, found, wrong, tail) = shared.write_reserved(CommitSync::Always, move |writing| {
         let mut chain = Chain::load(writing.conn, uuid)?;
-        let known = chain.row.is_some();
+        let known = chain.row_id.is_some();
         let in_database = ChainEnd::of(&chain);
         let end = left.chain_end(in_database);
         let mut found = left.missing_files(uuid, end.spooled, known);
@@ -87,7 +87,7 @@ fn recover_one(
         // A drained file is emptied after its records are in: what is in already is not put in again.
         let spool = left.spool.into_iter().filter(|(number, _)| *number >= end.spooled).collect();
         for (number, facts) in drop_superseded_begun(spool) {
-            writing.appending.append(writing.conn, &mut chain, &facts)?;
+            writing.appender.append(writing.conn, &mut chain, &facts)?;
             chain.spooled = number + 1;
         }
         if chain.seq == 0 {
@@ -116,7 +116,7 @@ fn recover_one(
 impl AbandonedInstance {
     /// Where the chain ends, whatever the database says.
     fn chain_end(&self, in_database: ChainEnd) -> ChainEnd {
-        match (&self.marks, &self.head) {
+        match (&self.chain_end_state, &self.head) {
             (Some(marks), _) if marks.same_boot => {
                 // It was killed during a commit, and the commit was made.
                 if in_database.is_same_record(&marks.announced) { marks.announced } else { marks.confirmed }
@@ -130,7 +130,7 @@ impl AbandonedInstance {
 
     /// What is gone from beside the database.
     fn missing_files(&self, uuid: Uuid, spooled: i64, known: bool) -> Vec<String> {
-        let Some(marks) = &self.marks else {
+        let Some(marks) = &self.chain_end_state else {
             // The file is made before the first record.
             let used = known || self.head.is_some() || !self.spool.is_empty();
             return used
@@ -141,19 +141,22 @@ impl AbandonedInstance {
         if !marks.same_boot {
             return Vec::new();
         }
-        let found = self.spool.iter().filter(|(number, _)| (spooled..marks.put).contains(number)).count();
-        let gone = (marks.put - spooled).max(0) - i64::try_from(found).unwrap_or(i64::MAX);
+        let found =
+            self.spool.iter().filter(|(number, _)| (spooled..marks.spooled_count).contains(number)).count();
+        let gone = (marks.spooled_count - spooled).max(0) - i64::try_from(found).unwrap_or(i64::MAX);
         match gone {
             1 => vec![format!("a record that instance {uuid} had in its spool is gone")],
             2.. => vec![format!("{gone} records that instance {uuid} had in its spool are gone")],
-            _ if marks.put > 0 && !self.has_spool => vec![format!("the spool of instance {uuid} is gone")],
+            _ if marks.spooled_count > 0 && !self.has_spool => {
+                vec![format!("the spool of instance {uuid} is gone")]
+            }
             _ => Vec::new(),
         }
     }
 
     /// Says so where the instance signed with another key than the one that is here now.
     fn key_mismatch(&self, uuid: Uuid, key: &[u8; 32]) -> Option<String> {
-        let other = self.marks.as_ref().is_some_and(|marks| marks.key != *key);
+        let other = self.chain_end_state.as_ref().is_some_and(|marks| marks.key != *key);
         other.then(|| format!("the key of instance {uuid} is gone; another one is in its place"))
     }
 }
@@ -185,11 +188,11 @@ fn chain_end_difference(
     // The row of the instance says so; a record has to agree, unless it lies in an archive.
     let newest: Option<i64> = conn
         .prepare_cached("SELECT seq FROM audit WHERE instance = ?1 ORDER BY id DESC LIMIT 1")?
-        .query_row([chain.row], |row| row.get(0))
+        .query_row([chain.row_id], |row| row.get(0))
         .optional()?;
     let archived: i64 = conn
         .prepare_cached("SELECT ifnull(max(last), 0) FROM audit_segment WHERE instance = ?1")?
-        .query_row([chain.row], |row| row.get(0))?;
+        .query_row([chain.row_id], |row| row.get(0))?;
     let there = newest.unwrap_or(0).max(archived);
     Ok((there < end.seq).then(|| missing(there + 1)))
 }
@@ -208,8 +211,8 @@ mod tests {
             let chain = Chain { seq, hash: end(seq).hash, ..Chain::new(Uuid::nil()) };
             AuditKey::from_bytes(&[3; 32]).sign(&chain, SystemClock.now())
         });
-        let marks = ChainEndState { same_boot, key: [0; 32], confirmed, announced, put: 0 };
-        AbandonedInstance { marks: Some(marks), head, spool: Vec::new(), has_spool: false }
+        let marks = ChainEndState { same_boot, key: [0; 32], confirmed, announced, spooled_count: 0 };
+        AbandonedInstance { chain_end_state: Some(marks), head, spool: Vec::new(), has_spool: false }
     }
 
     #[test]

@@ -175,7 +175,7 @@ pub(super) fn micros(at: Timestamp) -> i64 {
 pub(super) fn make_next_filter(shared: &Arc<DatabaseInner>) -> StoreResult<bool> {
     let next = next_filter(&*shared.reader()?)?;
     let Some(BloomFilter { first, last, oldest, bits }) = next else { return Ok(false) };
-    shared.write(CommitSync::Staging, move |writing| {
+    shared.write(CommitSync::Deferred, move |writing| {
         // Another process may have made the very same one meanwhile.
         writing
             .conn

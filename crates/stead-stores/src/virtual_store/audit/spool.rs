@@ -34,7 +34,7 @@ pub(super) struct Spool {
     /// A file is there to be filled.
     emptied: Condvar,
     /// How long a full spool is waited for.
-    patience: Duration,
+    wait_timeout: Duration,
     /// Room for it on a full disk.
     reserve: Option<Arc<DiskReserve>>,
 }
@@ -43,13 +43,13 @@ pub(super) struct Spool {
 struct SpoolState {
     /// The files that nobody is emptying; the last one is being filled.
     files: Vec<SpoolFile>,
-    made: usize,
-    next: i64,
+    files_made: usize,
+    next_number: i64,
     /// Says outside of the spool how many entries were put in.
     count: SpooledCount,
     /// When the oldest entry that waits came in.
-    since: Option<Instant>,
-    closing: bool,
+    oldest_since: Option<Instant>,
+    is_closing: bool,
 }
 
 /// One file of a spool.
@@ -77,16 +77,23 @@ impl Spool {
     pub(super) fn new(
         directory: &Path,
         count: SpooledCount,
-        patience: Duration,
+        wait_timeout: Duration,
         reserve: Option<Arc<DiskReserve>>,
     ) -> Self {
-        let state = SpoolState { files: Vec::new(), made: 0, next: 0, count, since: None, closing: false };
+        let state = SpoolState {
+            files: Vec::new(),
+            files_made: 0,
+            next_number: 0,
+            count,
+            oldest_since: None,
+            is_closing: false,
+        };
         Spool {
             directory: directory.to_owned(),
             state: Mutex::new(state),
             filled: Condvar::new(),
             emptied: Condvar::new(),
-            patience,
+            wait_timeout,
             reserve,
         }
     }
@@ -101,9 +108,9 @@ impl Spool {
         let mut state = self.state.lock();
         let mut until = None;
         while state.files.last().is_none_or(|bin| bin.used + size > bin.map.len()) {
-            if state.made < FILE_NAMES.len() {
-                let bin = self.open_file(state.made).map_err(|error| unwritable_error(&error))?;
-                state.made += 1;
+            if state.files_made < FILE_NAMES.len() {
+                let bin = self.open_file(state.files_made).map_err(|error| unwritable_error(&error))?;
+                state.files_made += 1;
                 // Behind a full one, which is fetched first.
                 state.files.push(bin);
                 continue;
@@ -118,12 +125,12 @@ impl Spool {
                 return Err(StoreError::NoSpace);
             }
             self.filled.notify_one();
-            let until = *until.get_or_insert_with(|| Instant::now() + self.patience);
+            let until = *until.get_or_insert_with(|| Instant::now() + self.wait_timeout);
             if self.emptied.wait_until(&mut state, until).timed_out() {
                 return Err(StoreError::unavailable("the records that wait for the database are too many"));
             }
         }
-        let SpoolState { files, next, count, since, .. } = &mut *state;
+        let SpoolState { files, next_number: next, count, oldest_since: since, .. } = &mut *state;
         let bin = files.last_mut().expect("one with room was just found");
         bin.append(*next, body);
         *next += 1;
@@ -164,11 +171,11 @@ impl Spool {
         let mut state = self.state.lock();
         let until = Instant::now() + longest;
         loop {
-            if state.closing {
+            if state.is_closing {
                 return WakeReason::Closing;
             }
             let plenty = state.files.iter().any(|bin| bin.used > bin.hurry_threshold());
-            let due = state.since.map(|since| since + pause);
+            let due = state.oldest_since.map(|since| since + pause);
             if plenty || due.is_some_and(|due| due <= Instant::now()) {
                 return WakeReason::Due;
             }
@@ -185,18 +192,18 @@ impl Spool {
         let oldest = state.files.iter().enumerate().filter(|(_, bin)| bin.used > 0);
         let (index, _) = oldest.min_by_key(|(_, bin)| bin.first)?;
         let bin = state.files.remove(index);
-        state.since = state.files.iter().any(|bin| bin.used > 0).then(Instant::now);
+        state.oldest_since = state.files.iter().any(|bin| bin.used > 0).then(Instant::now);
         Some(bin)
     }
 
     /// Gives a file back, empty if its entries are in the database.
     pub(super) fn return_file(&self, mut bin: SpoolFile, emptied: DrainResult) {
-        if emptied == DrainResult::Yes {
+        if emptied == DrainResult::InDatabase {
             bin.clear();
         }
         let mut state = self.state.lock();
-        if emptied == DrainResult::No {
-            state.since.get_or_insert_with(Instant::now);
+        if emptied == DrainResult::NotYet {
+            state.oldest_since.get_or_insert_with(Instant::now);
         }
         // Before the one that is being filled, if there is one.
         state.files.insert(0, bin);
@@ -206,7 +213,7 @@ impl Spool {
 
     /// Says that no more comes in.
     pub(super) fn close(&self) {
-        self.state.lock().closing = true;
+        self.state.lock().is_closing = true;
         self.filled.notify_all();
     }
 }
@@ -214,8 +221,8 @@ impl Spool {
 /// Whether the entries of a file are in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrainResult {
-    Yes,
-    No,
+    InDatabase,
+    NotYet,
 }
 
 impl SpoolFile {
@@ -323,12 +330,12 @@ mod tests {
             if number % 7_000 == 0 {
                 let bin = spool.take_oldest().unwrap();
                 fetched.extend(bin.entries());
-                spool.return_file(bin, DrainResult::Yes);
+                spool.return_file(bin, DrainResult::InDatabase);
             }
         }
         while let Some(bin) = spool.take_oldest() {
             fetched.extend(bin.entries());
-            spool.return_file(bin, DrainResult::Yes);
+            spool.return_file(bin, DrainResult::InDatabase);
         }
         let expected: Vec<_> = (0..100_000).map(|number| (number as i64, facts(number))).collect();
         assert!(fetched == expected);
@@ -343,7 +350,7 @@ mod tests {
         spool.put(&facts(10)).unwrap();
         // One is being emptied, the other filled: both count.
         assert_eq!(read_abandoned(dir.path()).unwrap().len(), 11);
-        spool.return_file(bin, DrainResult::Yes);
+        spool.return_file(bin, DrainResult::InDatabase);
         assert_eq!(read_abandoned(dir.path()).unwrap(), [(10, facts(10))]);
     }
 
@@ -387,7 +394,7 @@ mod tests {
         assert_eq!(put, 4);
         let bin = spool.take_oldest().unwrap();
         assert_eq!(bin.entries()[0].0, 0);
-        spool.return_file(bin, DrainResult::Yes);
+        spool.return_file(bin, DrainResult::InDatabase);
         spool.put(&long).unwrap();
     }
 }

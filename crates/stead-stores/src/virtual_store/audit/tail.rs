@@ -131,7 +131,7 @@ pub(super) struct ChainEndState {
     /// The end that was about to be committed; the same one, between two commits.
     pub(super) announced: ChainEnd,
     /// How many records were put into the spool.
-    pub(super) put: i64,
+    pub(super) spooled_count: i64,
 }
 
 /// Reads the file of an instance; `None` where there is none, or it holds nothing that can be read.
@@ -159,7 +159,7 @@ fn parse(bytes: &[u8], boot: Option<[u8; BOOT_LENGTH]>) -> Option<ChainEndState>
         key: *bytes[KEY_OFFSET..].first_chunk()?,
         confirmed,
         announced,
-        put: i64::from_le_bytes(*bytes[COUNT_OFFSET..].first_chunk()?),
+        spooled_count: i64::from_le_bytes(*bytes[COUNT_OFFSET..].first_chunk()?),
     })
 }
 
@@ -183,7 +183,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (mut tail, mut put) = create_file(directory.path(), &[7; 32]).unwrap();
         let at = marks(directory.path());
-        assert_eq!((at.confirmed, at.announced, at.put), (ChainEnd::START, ChainEnd::START, 0));
+        assert_eq!((at.confirmed, at.announced, at.spooled_count), (ChainEnd::START, ChainEnd::START, 0));
         assert_eq!((at.key, at.same_boot), ([7; 32], boot::id().is_some()));
         for seq in [3, 8, 200] {
             let before = marks(directory.path()).confirmed;
@@ -191,7 +191,7 @@ mod tests {
             put.set(seq);
             let at = marks(directory.path());
             let end = ChainEnd::of(&chain(seq));
-            assert_eq!((at.confirmed, at.announced, at.put), (before, end, seq));
+            assert_eq!((at.confirmed, at.announced, at.spooled_count), (before, end, seq));
             tail.confirm(&chain(seq));
             let at = marks(directory.path());
             assert_eq!((at.confirmed, at.announced), (end, end));

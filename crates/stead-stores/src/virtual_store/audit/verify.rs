@@ -61,15 +61,15 @@ struct ChainFacts {
     /// The last position that lies in an archive.
     archived: i64,
     /// The last position that the instance's row tells of.
-    told: i64,
+    row_position: i64,
     /// The last position there can be, where the instance has ended.
-    ended: Option<i64>,
+    ended_at: Option<i64>,
     /// The last position that a signature covers.
-    signed: i64,
+    signed_up_to: i64,
     /// A key that has signed it and is not this log's own.
-    foreign: Option<[u8; 32]>,
+    foreign_key: Option<[u8; 32]>,
     /// Whether something outside the database tells of it.
-    outside: bool,
+    known_outside: bool,
 }
 
 /// Checks one chain, record by record, in the order in which they were put down.
@@ -189,7 +189,7 @@ pub(super) fn describe_record(uuid: Uuid, seq: i64, body: &str) -> String {
 
 /// The sieves, in order, beside the records.
 struct FilterCursor {
-    left: VecDeque<BloomFilter>,
+    remaining: VecDeque<BloomFilter>,
 }
 
 impl FilterCursor {
@@ -211,15 +211,15 @@ impl FilterCursor {
             }
             covered = sieve.last;
         }
-        Ok(FilterCursor { left })
+        Ok(FilterCursor { remaining: left })
     }
 
     /// Whether whoever asks for a record comes upon it. Records come in order.
     fn may_contain(&mut self, id: i64, body: &str) -> bool {
-        while self.left.front().is_some_and(|sieve| sieve.last < id) {
-            self.left.pop_front();
+        while self.remaining.front().is_some_and(|sieve| sieve.last < id) {
+            self.remaining.pop_front();
         }
-        let Some(sieve) = self.left.front().filter(|sieve| sieve.first <= id) else { return true };
+        let Some(sieve) = self.remaining.front().filter(|sieve| sieve.first <= id) else { return true };
         let mut all = true;
         let at = each_term(body, |term| all &= sieve.may_contain(term));
         all && at.is_none_or(|at| sieve.oldest <= micros(at))
@@ -241,7 +241,7 @@ pub(super) fn verify(
     for table in &gone {
         verified.add_problem(format!("the table {table} is missing, with all that was in it"));
     }
-    for uuid in &outside.without_key {
+    for uuid in &outside.instances_without_key {
         verified
             .add_problem(format!("the key with which instance {uuid} signs is not in the audit's directory"));
     }
@@ -251,8 +251,8 @@ pub(super) fn verify(
     let (mut known, parts) = load_chains(&transaction, &outside, &mut verified)?;
     // An instance that began after the first look is told of by now.
     let again = ExternalState::read(place)?;
-    for (uuid, known) in &mut known.known {
-        known.outside |= again.knows_instance(uuid);
+    for (uuid, known) in &mut known.facts {
+        known.known_outside |= again.knows_instance(uuid);
     }
     let versions = load_revision_check(&transaction)?;
     let mut is_whole = check_records(&transaction, known, versions.as_ref(), &mut verified, progress)?;
@@ -316,7 +316,7 @@ impl ExternalState {
     fn check_head(&self, head: SignedHead, known: &mut ChainFacts, verified: &mut AuditVerified) {
         let same = known.heads.entry(head.seq).or_default();
         if self.key != Some(head.key) {
-            known.foreign = Some(head.key);
+            known.foreign_key = Some(head.key);
         } else if same.contains(&head) {
             // It lies in the database and outside.
         } else if head.is_signed() {
@@ -335,7 +335,7 @@ impl ExternalState {
 #[derive(Default)]
 struct KnownChains {
     rows: HashMap<i64, Uuid>,
-    known: HashMap<Uuid, ChainFacts>,
+    facts: HashMap<Uuid, ChainFacts>,
 }
 
 /// Gathers what is known of the chains, and which parts of them are said to be in archives.
@@ -344,13 +344,13 @@ fn load_chains(
     outside: &ExternalState,
     verified: &mut AuditVerified,
 ) -> Result<(KnownChains, Vec<ArchivedSegment>)> {
-    let KnownChains { mut rows, mut known } = KnownChains::default();
+    let KnownChains { mut rows, facts: mut known } = KnownChains::default();
     each_row(conn, "audit_instance", "SELECT id, uuid, seq FROM audit_instance", |row| {
         let (id, text, told): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         match Uuid::parse_str(&text) {
             Ok(uuid) => {
                 rows.insert(id, uuid);
-                known.entry(uuid).or_default().told = told;
+                known.entry(uuid).or_default().row_position = told;
             }
             Err(_) => verified.add_problem(format!("the instance in row {id} has no name")),
         }
@@ -364,17 +364,17 @@ fn load_chains(
         }
         Ok(())
     })?;
-    for (uuid, at_least) in &outside.at_least {
+    for (uuid, at_least) in &outside.least_positions {
         let known = known.entry(*uuid).or_default();
-        known.told = known.told.max(*at_least);
-        known.outside = true;
+        known.row_position = known.row_position.max(*at_least);
+        known.known_outside = true;
     }
-    let running = outside.running.iter().map(|head| (head, false));
-    for (head, over) in running.chain(outside.ended.iter().map(|head| (head, true))) {
+    let running = outside.running_heads.iter().map(|head| (head, false));
+    for (head, over) in running.chain(outside.ended_heads.iter().map(|head| (head, true))) {
         let known = known.entry(head.instance).or_default();
-        known.outside = true;
+        known.known_outside = true;
         if over {
-            known.ended = known.ended.max(Some(head.seq));
+            known.ended_at = known.ended_at.max(Some(head.seq));
         }
         outside.check_head(head.clone(), known, verified);
     }
@@ -387,7 +387,7 @@ fn load_chains(
         }
         Ok(())
     })?;
-    Ok((KnownChains { rows, known }, parts))
+    Ok((KnownChains { rows, facts: known }, parts))
 }
 
 /// Looks at all that a statement finds in a table, if that is there.
@@ -411,7 +411,7 @@ fn each_row(
 /// Looks at every record, and says whether all of them are there, as they were.
 fn check_records(
     conn: &Connection,
-    KnownChains { rows, known }: KnownChains,
+    KnownChains { rows, facts: known }: KnownChains,
     versions: Option<&RevisionCheck<'_>>,
     verified: &mut AuditVerified,
     progress: &mut dyn FnMut(u64),
@@ -434,15 +434,15 @@ fn check_records(
                 CHAIN_START
             }
         };
-        if let (true, Some(key)) = (heads.is_empty(), known.foreign) {
+        if let (true, Some(key)) = (heads.is_empty(), known.foreign_key) {
             verified.foreign += 1;
             *lost_keys.entry(key).or_default() += 1;
         }
         // What lies in archives as a whole is remembered by them: its head may be gone already.
-        if !known.outside && known.archived < known.told.max(1) {
+        if !known.known_outside && known.archived < known.row_position.max(1) {
             unknown.push(uuid);
         }
-        known.signed = heads.last_key_value().map_or(0, |(seq, _)| *seq);
+        known.signed_up_to = heads.last_key_value().map_or(0, |(seq, _)| *seq);
         chains.insert(uuid, (ChainCheck::new(uuid, known.archived + 1, before, heads), known));
     }
     for (key, chains) in lost_keys {
@@ -497,13 +497,13 @@ fn check_records(
                 describe_record(walk.uuid, seq, body)
             ));
         }
-        if known.ended.is_some_and(|ended| seq > ended) {
+        if known.ended_at.is_some_and(|ended| seq > ended) {
             verified.add_problem(format!(
                 "{} was added after its instance had ended",
                 describe_record(walk.uuid, seq, body)
             ));
         }
-        verified.unsigned += u64::from(seq > known.signed && known.foreign.is_none());
+        verified.unsigned += u64::from(seq > known.signed_up_to && known.foreign_key.is_none());
         verified.records += 1;
         if verified.records.is_multiple_of(RECORDS_PER_PROGRESS) {
             progress(verified.records);
@@ -513,7 +513,7 @@ fn check_records(
     let mut chains: Vec<_> = chains.into_iter().collect();
     chains.sort_by_key(|(uuid, _)| *uuid);
     for (_, (walk, known)) in chains {
-        for problem in walk.finish(known.told) {
+        for problem in walk.finish(known.row_position) {
             is_whole = false;
             verified.add_problem(problem);
         }

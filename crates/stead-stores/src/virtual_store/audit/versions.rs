@@ -27,11 +27,11 @@ pub(super) struct RevisionCheck<'c> {
     /// What is older may have been forgotten.
     history_from: i64,
     /// The newest version that a restored backup made: what is older may be the backup's, or gone with what it replaced.
-    restored: i64,
+    last_restored: i64,
     /// How many versions were made by restored backups.
     restores: u64,
     /// When those backups were restored, as far as records tell.
-    told_restores: RefCell<HashSet<String>>,
+    recorded_restores: RefCell<HashSet<String>>,
     /// What each version did, by a digest of its rows.
     digests: HashMap<i64, String>,
     /// How many versions were made while the audit was off.
@@ -63,9 +63,9 @@ impl<'c> RevisionCheck<'c> {
         Ok(RevisionCheck {
             conn,
             history_from: meta(HISTORY_FROM)?,
-            restored: number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
+            last_restored: number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
             restores: number(&format!("SELECT count(*) {restores}"))?.cast_unsigned(),
-            told_restores: RefCell::default(),
+            recorded_restores: RefCell::default(),
             digests: did::all_digests(conn)?,
             unrecorded: meta(UNRECORDED)?,
             forgotten_unrecorded: meta(FORGOTTEN_UNRECORDED)?,
@@ -78,7 +78,7 @@ impl<'c> RevisionCheck<'c> {
     /// was forgotten. Every record has to have been seen by then.
     pub(super) fn unrecorded_problems(&self) -> Result<Vec<String>> {
         let mut untold = Vec::new();
-        let forgotten = self.forgotten_unrecorded.max(*self.forgotten.borrow()).max(self.restored);
+        let forgotten = self.forgotten_unrecorded.max(*self.forgotten.borrow()).max(self.last_restored);
         if self.history_from > forgotten {
             untold.push(format!(
                 "history is said to be forgotten up to version {}, and no record tells of a gc that did it",
@@ -91,7 +91,7 @@ impl<'c> RevisionCheck<'c> {
                      SELECT ver FROM kept UNION SELECT ver FROM unchanged
                      UNION SELECT ver FROM change WHERE vol NOT IN (SELECT vol FROM shadow)) ORDER BY id";
         let mut statement = self.conn.prepare(sql)?;
-        let mut rows = statement.query([self.restored])?;
+        let mut rows = statement.query([self.last_restored])?;
         let (mut count, mut told) = (0, 0);
         while let Some(row) = rows.next()? {
             let (version, agent, tool): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -116,7 +116,7 @@ impl<'c> RevisionCheck<'c> {
     /// Says so where more versions are said to be a restored backup's than backups were restored. Every record has to
     /// have been seen by then.
     pub(super) fn excess_restores_problem(&self) -> Option<String> {
-        let told = self.told_restores.borrow().len() as u64;
+        let told = self.recorded_restores.borrow().len() as u64;
         (self.restores > told).then(|| {
             format!(
                 "{} versions are said to be of restored backups, and records tell of {told} restored backups",
@@ -130,7 +130,7 @@ impl<'c> RevisionCheck<'c> {
         if body.contains(RESTORE_CALL)
             && let Ok(entry) = AuditEntry::parse(0, body)
         {
-            self.told_restores.borrow_mut().insert(entry.at);
+            self.recorded_restores.borrow_mut().insert(entry.at);
         }
         if !body.contains(VERSION_KEY) {
             return Ok(None);
@@ -147,8 +147,9 @@ impl<'c> RevisionCheck<'c> {
         self.recorded.borrow_mut().insert(version, entry.unrecorded);
         let operation = Uuid::from_bytes(*operation.as_bytes());
         let row = self.load_row(version)?;
-        let Some(row) = row.filter(|row| row.operation == Some(operation) || version > self.restored) else {
-            let may_be_gone = version < self.history_from || version <= self.restored;
+        let Some(row) = row.filter(|row| row.operation == Some(operation) || version > self.last_restored)
+        else {
+            let may_be_gone = version < self.history_from || version <= self.last_restored;
             return Ok((!may_be_gone).then(|| format!("version {version}, which it tells of, is gone")));
         };
         let recorded = RevisionRow {

@@ -14,7 +14,7 @@ pub(crate) struct LedgerDirectory<'a> {
     /// Itself: another one after it was made anew.
     pub(crate) id: &'a str,
     /// Where it is: the same then.
-    pub(crate) place: &'a str,
+    pub(crate) location: &'a str,
     /// Whether another directory stands somewhere else now, with the books that it has.
     pub(crate) is_elsewhere: &'a dyn Fn(&str) -> bool,
 }
@@ -23,24 +23,24 @@ pub(crate) struct LedgerDirectory<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LedgerMatch {
     /// They are the directory's own, here.
-    Own(i64),
+    SameDirectory(i64),
     /// They were its own at another place.
     Moved(i64),
     /// They were those of the directory that was here before.
-    Left(i64),
+    SameLocation(i64),
 }
 
 impl Database {
     /// The books of a directory; `None` where it has none yet and none are to be begun.
     pub(crate) fn ledger(&self, directory: &LedgerDirectory<'_>, begin: bool) -> StoreResult<Option<Ledger>> {
         let found = find_ledger(&*self.0.reader()?, directory)?;
-        let (id, place) = (directory.id.to_owned(), directory.place.to_owned());
+        let (id, place) = (directory.id.to_owned(), directory.location.to_owned());
         let vol = match found {
-            Some(LedgerMatch::Own(vol)) => vol,
-            Some(found @ (LedgerMatch::Moved(vol) | LedgerMatch::Left(vol))) => {
-                let noted = self.0.write_reserved(CommitSync::Staging, move |writing| {
+            Some(LedgerMatch::SameDirectory(vol)) => vol,
+            Some(found @ (LedgerMatch::Moved(vol) | LedgerMatch::SameLocation(vol))) => {
+                let noted = self.0.write_reserved(CommitSync::Deferred, move |writing| {
                     attach(writing, &id, &place, vol)?;
-                    if matches!(found, LedgerMatch::Left(_)) {
+                    if matches!(found, LedgerMatch::SameLocation(_)) {
                         // Nobody has counted what came with the other directory.
                         writing.conn.execute("UPDATE counted SET dirty = 1 WHERE vol = ?1", [vol])?;
                     }
@@ -55,7 +55,7 @@ impl Database {
             None if !begin => return Ok(None),
             None => self
                 .0
-                .write_reserved(CommitSync::Staging, move |writing| begin_ledger(writing, &id, &place))?,
+                .write_reserved(CommitSync::Deferred, move |writing| begin_ledger(writing, &id, &place))?,
         };
         Ok(Some(Ledger::new(&self.0, vol)))
     }
@@ -65,7 +65,7 @@ impl Ledger {
     /// The directories that have had these books.
     pub(crate) fn directories(&self) -> StoreResult<Vec<String>> {
         let list = || -> Result<Vec<String>> {
-            let reader = self.shared.reader()?;
+            let reader = self.database.reader()?;
             let mut statement =
                 reader.prepare_cached("SELECT DISTINCT directory FROM attached WHERE vol = ?1")?;
             let rows = statement.query_map([self.vol], |row| row.get(0))?;
@@ -76,13 +76,13 @@ impl Ledger {
 }
 
 fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Option<LedgerMatch>> {
-    let LedgerDirectory { id, place, is_elsewhere } = directory;
+    let LedgerDirectory { id, location: place, is_elsewhere } = directory;
     let own = conn
         .prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?
         .query_row([id, place], |row| row.get(0))
         .optional()?;
     if let Some(vol) = own {
-        return Ok(Some(LedgerMatch::Own(vol)));
+        return Ok(Some(LedgerMatch::SameDirectory(vol)));
     }
     // Unless another directory has gone on with them where this one was.
     let moved = conn
@@ -100,7 +100,7 @@ fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Opt
     while let Some(row) = rows.next()? {
         let (vol, before): (i64, String) = (row.get(0)?, row.get(1)?);
         if !is_elsewhere(&before) {
-            return Ok(Some(LedgerMatch::Left(vol)));
+            return Ok(Some(LedgerMatch::SameLocation(vol)));
         }
     }
     Ok(None)
@@ -145,7 +145,7 @@ mod tests {
 
     fn books(database: &Database, id: &str, place: &str, elsewhere: &[&str], begin: bool) -> Option<i64> {
         let is_elsewhere = |id: &str| elsewhere.contains(&id);
-        let directory = LedgerDirectory { id, place, is_elsewhere: &is_elsewhere };
+        let directory = LedgerDirectory { id, location: place, is_elsewhere: &is_elsewhere };
         database.ledger(&directory, begin).unwrap().map(|books| books.vol)
     }
 

@@ -18,7 +18,7 @@ impl Ledger {
         found: Usage,
         at: Timestamp,
     ) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Staging, move |writing, vol| {
+        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             writing
                 .conn
                 .prepare_cached(

@@ -35,38 +35,38 @@ pub(crate) const ROWS_PER_PAGE: usize = 256;
 /// The books of one directory.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    shared: Arc<DatabaseInner>,
+    database: Arc<DatabaseInner>,
     vol: i64,
-    settled: Mutex<FinishedChanges>,
+    finished: Mutex<FinishedChanges>,
 }
 
 /// What has come to its end since the last transaction.
 #[derive(Debug, Clone, Default)]
 struct FinishedChanges {
-    made: Vec<i64>,
-    withdrawn: Vec<RolledBackChange>,
+    applied: Vec<i64>,
+    rolled_back: Vec<RolledBackChange>,
     /// The directory that what they displaced was moved into, where nobody has waited for its names yet.
-    displaced: Option<Arc<OwnedFd>>,
+    displaced_dir: Option<Arc<OwnedFd>>,
 }
 
 /// What a version did to one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LedgerRow {
     pub(crate) seq: i64,
-    pub(crate) what: i64,
+    pub(crate) kind: i64,
     pub(crate) path: Vec<u8>,
-    pub(crate) other: Option<Vec<u8>>,
-    pub(crate) detail: String,
+    pub(crate) other_path: Option<Vec<u8>>,
+    pub(crate) detail_json: String,
     /// Whether what it displaced is kept.
-    pub(crate) stashed: bool,
+    pub(crate) displaced_kept: bool,
 }
 
 /// A row that was written earlier.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredLedgerRow {
-    pub(crate) version: i64,
+    pub(crate) revision: i64,
     pub(crate) row: LedgerRow,
-    pub(crate) hash: Option<[u8; 32]>,
+    pub(crate) content_hash: Option<[u8; 32]>,
 }
 
 /// An action that is about to happen, or may have.
@@ -74,15 +74,15 @@ pub(crate) struct StoredLedgerRow {
 pub(crate) struct LedgerIntent {
     pub(crate) seq: i64,
     /// The use of a journal that tells how it went.
-    pub(crate) journal: Option<u64>,
-    pub(crate) undo: String,
+    pub(crate) intent_log_epoch: Option<u64>,
+    pub(crate) undo_json: String,
 }
 
 /// An intent of some room, found again.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingIntent {
-    pub(crate) version: i64,
-    pub(crate) room: String,
+    pub(crate) revision: i64,
+    pub(crate) staging_dir: String,
     pub(crate) intent: LedgerIntent,
 }
 
@@ -99,24 +99,24 @@ pub(crate) struct UsageDelta {
 pub(crate) struct PlannedChange {
     pub(crate) operation: Operation,
     /// The change's version, if it has one already.
-    pub(crate) version: Option<i64>,
+    pub(crate) revision: Option<i64>,
     /// What it is about, where it makes a version though it changes nothing.
     pub(crate) unchanged_at: Option<StorePath>,
-    pub(crate) room: String,
+    pub(crate) staging_dir: String,
     pub(crate) rows: Vec<LedgerRow>,
     pub(crate) intents: Vec<LedgerIntent>,
     /// Counters that begin with this change, or begin again, and what they start with.
-    pub(crate) begun: Vec<(Vec<u8>, Usage)>,
+    pub(crate) new_counters: Vec<(Vec<u8>, Usage)>,
     pub(crate) deltas: Vec<UsageDelta>,
     pub(crate) quotas: Vec<QuotaRoot>,
     pub(crate) records: Vec<CompanionRecord>,
-    pub(crate) lasts: SyncPolicy,
+    pub(crate) sync_policy: SyncPolicy,
 }
 
 /// An entry to be taken back.
 #[derive(Debug, Clone)]
 pub(crate) struct RolledBackChange {
-    pub(crate) version: i64,
+    pub(crate) revision: i64,
     pub(crate) operation: OperationId,
     pub(crate) deltas: Vec<UsageDelta>,
     /// What was written down along with it, and why it is not so.
@@ -129,17 +129,17 @@ pub(crate) struct RolledBackChange {
 pub(crate) struct UsageCounter {
     pub(crate) usage: Usage,
     /// When everything was last looked at.
-    pub(crate) at: Timestamp,
-    pub(crate) dirty: bool,
+    pub(crate) counted_at: Timestamp,
+    pub(crate) is_stale: bool,
 }
 
 impl Ledger {
     fn new(shared: &Arc<DatabaseInner>, vol: i64) -> Self {
-        Ledger { shared: Arc::clone(shared), vol, settled: Mutex::default() }
+        Ledger { database: Arc::clone(shared), vol, finished: Mutex::default() }
     }
 
     pub(super) fn database(&self) -> &Arc<DatabaseInner> {
-        &self.shared
+        &self.database
     }
 
     /// The volume that the books are kept under.
@@ -149,17 +149,17 @@ impl Ledger {
 
     /// Who counts the versions.
     pub(crate) fn revision_sequence(&self) -> RevisionSequence {
-        RevisionSequence::shared_by(&self.shared)
+        RevisionSequence::shared_by(&self.database)
     }
 
     /// The log that records go to.
     pub(crate) fn audit_log(&self) -> Option<AuditLogId> {
-        self.shared.audit_log()
+        self.database.audit_log()
     }
 
     /// Writes down what is about to happen, and returns the version that it makes, if it changes anything.
     pub(crate) fn begin_change(&self, entry: PlannedChange) -> StoreResult<Option<i64>> {
-        self.write_with_finished(CommitSync::of(entry.lasts), move |writing, vol| {
+        self.write_with_finished(CommitSync::of(entry.sync_policy), move |writing, vol| {
             insert_change(writing, vol, &entry)
         })
     }
@@ -167,33 +167,33 @@ impl Ledger {
     /// Puts on the disk what entries have made that could wait.
     pub(crate) fn sync(&self) -> StoreResult<()> {
         self.write_finished()?;
-        self.shared.sync()
+        self.database.sync()
     }
 
     /// Says that a change was made. That is written along with the next entry, and not before the names in the
     /// directory with what it displaced are on the disk: only its intents tell where else that could be.
     pub(crate) fn finish_change(&self, version: i64, displaced: Option<OwnedFd>) {
-        let mut settled = self.settled.lock();
-        settled.made.push(version);
+        let mut settled = self.finished.lock();
+        settled.applied.push(version);
         if let Some(displaced) = displaced {
-            settled.displaced = Some(Arc::new(displaced));
+            settled.displaced_dir = Some(Arc::new(displaced));
         }
     }
 
     /// Takes an entry back. Where the database fails, it is tried again with the next entry.
     pub(crate) fn roll_back_change(&self, withdrawal: RolledBackChange) -> StoreResult<()> {
-        self.settled.lock().withdrawn.push(withdrawal);
-        self.write_with_finished(CommitSync::Change, |_, _| Ok(()))
+        self.finished.lock().rolled_back.push(withdrawal);
+        self.write_with_finished(CommitSync::AsConfigured, |_, _| Ok(()))
     }
 
     /// Writes what is left to be written.
     pub(crate) fn write_finished(&self) -> StoreResult<()> {
-        let settled = self.settled.lock();
-        if settled.made.is_empty() && settled.withdrawn.is_empty() {
+        let settled = self.finished.lock();
+        if settled.applied.is_empty() && settled.rolled_back.is_empty() {
             return Ok(());
         }
         drop(settled);
-        self.write_with_finished(CommitSync::Staging, |_, _| Ok(()))
+        self.write_with_finished(CommitSync::Deferred, |_, _| Ok(()))
     }
 
     /// Has `work` done in a transaction, along with what has come to its end.
@@ -202,24 +202,24 @@ impl Ledger {
         weight: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>, i64) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        let settled = std::mem::take(&mut *self.settled.lock());
+        let settled = std::mem::take(&mut *self.finished.lock());
         let (vol, settles) = (self.vol, settled.clone());
-        let synced = settled.displaced.as_ref().map_or(Ok(()), |displaced| {
+        let synced = settled.displaced_dir.as_ref().map_or(Ok(()), |displaced| {
             let synced = sync::sync_all(SyncPoint::DisplacedContent, displaced);
             synced.map_err(|error| from_io(&error.into()))
         });
         let done = synced.and_then(|()| {
-            self.shared.write_reserved(weight, move |writing| {
+            self.database.write_reserved(weight, move |writing| {
                 settles.write(writing, vol)?;
                 work(writing, vol)
             })
         });
         if done.is_err() {
-            let mut unsettled = self.settled.lock();
-            unsettled.made.extend(settled.made);
-            unsettled.withdrawn.extend(settled.withdrawn);
-            if unsettled.displaced.is_none() {
-                unsettled.displaced = settled.displaced;
+            let mut unsettled = self.finished.lock();
+            unsettled.applied.extend(settled.applied);
+            unsettled.rolled_back.extend(settled.rolled_back);
+            if unsettled.displaced_dir.is_none() {
+                unsettled.displaced_dir = settled.displaced_dir;
             }
         }
         done
@@ -227,7 +227,7 @@ impl Ledger {
 
     /// More rows of a version, for what was found out about it later.
     pub(crate) fn add_rows(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Staging, move |writing, vol| {
+        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             insert_rows(writing, vol, version, &rows)
         })
     }
@@ -235,7 +235,7 @@ impl Ledger {
     /// Ends the intents of dead rooms: those that were made, and those that were not. What was counted for the latter
     /// has to be counted again, and what is on record of them as done has a second record that says it is not.
     pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Change, move |writing, vol| {
+        self.write_with_finished(CommitSync::AsConfigured, move |writing, vol| {
             for version in made.iter().chain(&undone) {
                 forget_intents(writing, vol, *version)?;
             }
@@ -264,7 +264,7 @@ impl Ledger {
 
     /// Says that what these rows displaced is not kept any more.
     pub(crate) fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Staging, move |writing, vol| {
+        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             let mut statement = writing.conn.prepare_cached(
                 "UPDATE kept SET stashed = 0, hash = NULL WHERE vol = ?1 AND ver = ?2 AND seq = ?3",
             )?;
@@ -277,7 +277,7 @@ impl Ledger {
 
     /// Remembers the hash of what a row displaced.
     pub(crate) fn set_content_hash(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Staging, move |writing, vol| {
+        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             writing
                 .conn
                 .prepare_cached("UPDATE kept SET hash = ?4 WHERE vol = ?1 AND ver = ?2 AND seq = ?3")?
@@ -288,8 +288,8 @@ impl Ledger {
 
     /// Closes the books: nothing in them is known any more.
     pub(crate) fn destroy(&self) -> StoreResult<()> {
-        *self.settled.lock() = FinishedChanges::default();
-        self.shared.write_reserved(CommitSync::Change, {
+        *self.finished.lock() = FinishedChanges::default();
+        self.database.write_reserved(CommitSync::AsConfigured, {
             let vol = self.vol;
             move |writing| {
                 for table in ["kept", "intent", "counted", "undone", "unchanged"] {
@@ -310,17 +310,17 @@ impl Ledger {
             }
         })?;
         // Another one may be made under the same name.
-        self.shared.forget_volumes();
+        self.database.forget_volumes();
         Ok(())
     }
 }
 
 impl FinishedChanges {
     fn write(&self, writing: &mut WriteTransaction<'_>, vol: i64) -> Result<()> {
-        for &version in &self.made {
+        for &version in &self.applied {
             forget_intents(writing, vol, version)?;
         }
-        for RolledBackChange { version, operation, deltas, records, outcome } in &self.withdrawn {
+        for RolledBackChange { revision: version, operation, deltas, records, outcome } in &self.rolled_back {
             forget_intents(writing, vol, *version)?;
             forget_rows(writing, vol, *version)?;
             for delta in deltas {
@@ -335,7 +335,7 @@ impl FinishedChanges {
 }
 
 fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedChange) -> Result<Option<i64>> {
-    let version = match entry.version {
+    let version = match entry.revision {
         None if !entry.rows.is_empty() || entry.unchanged_at.is_some() => {
             Some(writing.new_revision(&entry.operation)?)
         }
@@ -346,19 +346,19 @@ fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedCh
     }
     if let Some(version) = version {
         insert_rows(writing, vol, version, &entry.rows)?;
-        if entry.version.is_none() {
+        if entry.revision.is_none() {
             writing.count_unrecorded(vol, &entry.records)?;
         }
     }
     let mut statement = writing.conn.prepare_cached(
         "INSERT INTO intent(vol, ver, seq, room, journal, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
-    for LedgerIntent { seq, journal, undo } in &entry.intents {
+    for LedgerIntent { seq, intent_log_epoch: journal, undo_json: undo } in &entry.intents {
         let journal = journal.map(u64::cast_signed);
-        statement.execute(params![vol, version, seq, entry.room, journal, undo])?;
+        statement.execute(params![vol, version, seq, entry.staging_dir, journal, undo])?;
     }
     drop(statement);
-    for (path, found) in &entry.begun {
+    for (path, found) in &entry.new_counters {
         writing
             .conn
             .prepare_cached("INSERT OR REPLACE INTO counted(vol, path, bytes, files, at, dirty) VALUES (?1, ?2, ?3, ?4, ?5, 0)")?
@@ -391,7 +391,12 @@ fn record_rollback(
     match record {
         CompanionRecord::Audit { record, began } => {
             let took = began.elapsed();
-            writing.append_record(&AuditRecord { outcome, version: None, took, ..(**record).clone() })?;
+            writing.append_record(&AuditRecord {
+                outcome,
+                revision: None,
+                duration: took,
+                ..(**record).clone()
+            })?;
         }
         CompanionRecord::Undoes(operations) => {
             for undone in operations {
@@ -414,11 +419,11 @@ fn insert_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows:
             vol,
             version,
             row.seq,
-            row.what,
+            row.kind,
             row.path,
-            row.other,
-            row.detail,
-            row.stashed
+            row.other_path,
+            row.detail_json,
+            row.displaced_kept
         ])?;
     }
     Ok(())

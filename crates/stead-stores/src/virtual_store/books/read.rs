@@ -20,7 +20,7 @@ impl Ledger {
     }
 
     fn read_rows(&self, before: (i64, i64), limit: usize) -> Result<Vec<StoredLedgerRow>> {
-        let reader = self.shared.reader()?;
+        let reader = self.database.reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT ver, seq, what, path, other, detail, stashed, hash FROM kept
              WHERE vol = ?1 AND (ver, seq) < (?2, ?3) ORDER BY ver DESC, seq DESC LIMIT ?4",
@@ -29,13 +29,13 @@ impl Ledger {
         let rows = statement.query_map(params![self.vol, before.0, before.1, limit], |row| {
             let told = LedgerRow {
                 seq: row.get(1)?,
-                what: row.get(2)?,
+                kind: row.get(2)?,
                 path: row.get(3)?,
-                other: row.get(4)?,
-                detail: row.get(5)?,
-                stashed: row.get(6)?,
+                other_path: row.get(4)?,
+                detail_json: row.get(5)?,
+                displaced_kept: row.get(6)?,
             };
-            Ok(StoredLedgerRow { version: row.get(0)?, row: told, hash: row.get(7)? })
+            Ok(StoredLedgerRow { revision: row.get(0)?, row: told, content_hash: row.get(7)? })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -47,7 +47,7 @@ impl Ledger {
     }
 
     fn read_rows_with_content(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
-        let reader = self.shared.reader()?;
+        let reader = self.database.reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT k.ver, k.seq, ifnull(v.at, 0) FROM kept k LEFT JOIN version v ON v.id = k.ver
              WHERE k.vol = ?1 AND k.stashed = 1 ORDER BY k.ver DESC, k.seq DESC",
@@ -64,9 +64,9 @@ impl Ledger {
         loop {
             let page = self.rows(before, ROWS_PER_PAGE)?;
             let Some(last) = page.last() else { return Ok(rows) };
-            before = (last.version, last.row.seq);
+            before = (last.revision, last.row.seq);
             let more = before.0 == version;
-            rows.extend(page.into_iter().filter(|told| told.version == version));
+            rows.extend(page.into_iter().filter(|told| told.revision == version));
             if !more {
                 return Ok(rows);
             }
@@ -75,22 +75,22 @@ impl Ledger {
 
     /// The newest version that did something to the directory.
     pub(crate) fn last_revision(&self) -> StoreResult<i64> {
-        Ok(self.rows((i64::MAX, i64::MAX), 1)?.first().map_or(0, |told| told.version))
+        Ok(self.rows((i64::MAX, i64::MAX), 1)?.first().map_or(0, |told| told.revision))
     }
 
     /// The newest version of the database.
     pub(crate) fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        Ok(RevisionNumber(newest_revision(&*self.shared.reader()?)?))
+        Ok(RevisionNumber(newest_revision(&*self.database.reader()?)?))
     }
 
     /// The version that was the newest at that time.
     pub(crate) fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        Ok(revision_before(&*self.shared.reader()?, time)?)
+        Ok(revision_before(&*self.database.reader()?, time)?)
     }
 
     /// The operation that made a version.
     pub(crate) fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
-        Ok(operation_of(&*self.shared.reader()?, version)?)
+        Ok(operation_of(&*self.database.reader()?, version)?)
     }
 
     /// The oldest version of the operations that a query asks for.
@@ -99,10 +99,10 @@ impl Ledger {
     }
 
     fn read_oldest_revision(&self, query: &RevisionQuery) -> Result<Option<i64>> {
-        let reader = self.shared.reader()?;
+        let reader = self.database.reader()?;
         if let Some(operations) = &query.operations {
             let versions = revision_numbers_of(&reader, operations)?;
-            let inside = |version: &i64| *version > query.after.0 && *version <= query.upto.0;
+            let inside = |version: &i64| *version > query.after.0 && *version <= query.up_to.0;
             return Ok(versions.into_iter().filter(inside).min());
         }
         let mut statement = reader.prepare_cached(
@@ -110,7 +110,7 @@ impl Ledger {
                AND (?4 IS NULL OR at >= ?4)",
         )?;
         let since = query.since.map(|at| at.0);
-        let bounds = params![query.after.0, query.upto.0, query.agent, since];
+        let bounds = params![query.after.0, query.up_to.0, query.agent, since];
         Ok(statement.query_row(bounds, |row| row.get(0))?)
     }
 
@@ -122,7 +122,7 @@ impl Ledger {
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
-        let reader = self.shared.reader()?;
+        let reader = self.database.reader()?;
         let found = undoable_operations(&reader, self.vol, agent, since, limit, |conn, version| {
             Ok(conn.prepare_cached(did)?.exists([self.vol, version])?
                 || unchanged::is_one(conn, self.vol, version)?)
@@ -132,12 +132,12 @@ impl Ledger {
 
     /// Adds the versions that changed nothing to what a query has found.
     pub(crate) fn add_unchanged(&self, query: &RevisionQuery, found: &mut Vec<Revision>) -> StoreResult<()> {
-        Ok(unchanged::add_to(&*self.shared.reader()?, self.vol, query, found)?)
+        Ok(unchanged::add_to(&*self.database.reader()?, self.vol, query, found)?)
     }
 
     /// What an operation took back, and whether it has been taken back itself.
     pub(crate) fn undo_links(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
-        Ok(undo_links(&*self.shared.reader()?, self.vol, operation)?)
+        Ok(undo_links(&*self.database.reader()?, self.vol, operation)?)
     }
 
     /// All intents, of whatever room.
@@ -146,14 +146,14 @@ impl Ledger {
     }
 
     fn read_pending_intents(&self) -> Result<Vec<PendingIntent>> {
-        let reader = self.shared.reader()?;
+        let reader = self.database.reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT ver, seq, room, journal, undo FROM intent WHERE vol = ?1 ORDER BY ver, seq",
         )?;
         let rows = statement.query_map([self.vol], |row| {
             let journal = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
-            let intent = LedgerIntent { seq: row.get(1)?, journal, undo: row.get(4)? };
-            Ok(PendingIntent { version: row.get(0)?, room: row.get(2)?, intent })
+            let intent = LedgerIntent { seq: row.get(1)?, intent_log_epoch: journal, undo_json: row.get(4)? };
+            Ok(PendingIntent { revision: row.get(0)?, staging_dir: row.get(2)?, intent })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -164,12 +164,15 @@ impl Ledger {
     }
 
     fn read_counters(&self) -> Result<Vec<(Vec<u8>, UsageCounter)>> {
-        let reader = self.shared.reader()?;
+        let reader = self.database.reader()?;
         let mut statement =
             reader.prepare_cached("SELECT path, bytes, files, at, dirty FROM counted WHERE vol = ?1")?;
         let rows = statement.query_map([self.vol], |row| {
             let usage = usage_of(row.get(1)?, row.get(2)?);
-            Ok((row.get(0)?, UsageCounter { usage, at: Timestamp(row.get(3)?), dirty: row.get(4)? }))
+            Ok((
+                row.get(0)?,
+                UsageCounter { usage, counted_at: Timestamp(row.get(3)?), is_stale: row.get(4)? },
+            ))
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }

@@ -69,7 +69,7 @@ const CARRY_OVER_SQL: &str = "
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupReport {
     /// The newest version in it.
-    pub version: RevisionNumber,
+    pub revision: RevisionNumber,
     /// Its size in bytes.
     pub bytes: u64,
 }
@@ -90,7 +90,7 @@ impl Database {
             if let Some(directory) = to.parent() {
                 sync::sync_directory(SyncPoint::BackupName, directory).map_err(|error| from_io(&error))?;
             }
-            Ok(BackupReport { version, bytes })
+            Ok(BackupReport { revision: version, bytes })
         });
         if finished.is_err() {
             let _ = std::fs::remove_file(&unfinished);
@@ -152,7 +152,7 @@ impl Database {
         self.0.forget_volumes();
         // What was lost before is no longer missed.
         RevisionFile::of(&live)
-            .make(AcknowledgedRevisions { version, lost: (0, 0) })
+            .make(AcknowledgedRevisions { revision: version, lost: (0, 0) })
             .map_err(|error| from_io(&error))?;
         progress(1);
         Ok(RevisionNumber(version))
@@ -170,9 +170,9 @@ impl Database {
         let directory = directory.unwrap_or(Path::new("."));
         let aside = RestoredCopy::copy(from, directory)?;
         let known = RevisionFile::of(path).read().unwrap_or_default();
-        let version = aside.prepare_alone(known.version)?;
+        let version = aside.prepare_alone(known.revision)?;
         let turnstile = WriterLock::open(path)?;
-        let _turn = turnstile.acquire(options.patience)?;
+        let _turn = turnstile.acquire(options.wait_timeout)?;
         let replace = || -> std::io::Result<()> {
             sync::sync_all(SyncPoint::RestoredDatabase, std::fs::File::open(&aside.0)?)?;
             let damaged = sibling_path(path, "-damaged");
@@ -184,7 +184,7 @@ impl Database {
             }
             std::fs::rename(&aside.0, path)?;
             sync::sync_directory(SyncPoint::RestoredDatabaseName, directory)?;
-            RevisionFile::of(path).make(AcknowledgedRevisions { version, lost: (0, 0) })
+            RevisionFile::of(path).make(AcknowledgedRevisions { revision: version, lost: (0, 0) })
         };
         replace().map_err(|error| from_io(&error))?;
         Ok(RevisionNumber(version))
@@ -231,7 +231,7 @@ impl RestoredCopy {
         let epoch = counter(&conn, DIR_EPOCH)?.max(counter(current, DIR_EPOCH)?) + 1;
         let node = counter(&conn, NEXT_NODE)?.max(counter(current, NEXT_NODE)?) + MAX_LEASED_NODES;
         let known = RevisionFile::of(live).read().unwrap_or_default();
-        let version = newest_revision(&conn)?.max(newest_revision(current)?).max(known.version) + 1;
+        let version = newest_revision(&conn)?.max(newest_revision(current)?).max(known.revision) + 1;
         conn.execute("ATTACH DATABASE ?1 AS live", [live.to_string_lossy()])?;
         let now = SystemClock.now();
         let transaction = conn.unchecked_transaction()?;

@@ -70,7 +70,7 @@ impl Database {
             .collect();
         for ids in fresh.chunks(self.rows_per_transaction()) {
             let ids = ids.to_vec();
-            self.0.write_reserved(CommitSync::Staging, move |writing| {
+            self.0.write_reserved(CommitSync::Deferred, move |writing| {
                 let mut condemn = writing.conn.prepare_cached(
                     "UPDATE content SET condemned_at = ?2 WHERE id = ?1 AND condemned_at IS NULL",
                 )?;
@@ -92,7 +92,7 @@ impl Database {
         };
         for batch in due.chunks(self.rows_per_transaction()) {
             let ids: Vec<(i64, i64)> = batch.iter().map(|content| (content.id, content.size)).collect();
-            let (count, bytes) = self.0.write_reserved(CommitSync::Staging, move |writing| {
+            let (count, bytes) = self.0.write_reserved(CommitSync::Deferred, move |writing| {
                 let (mut count, mut bytes) = (0, 0);
                 let mut clear = writing
                     .conn
@@ -122,7 +122,7 @@ impl Database {
     /// A draft that was not made a change within a day is nobody's any more.
     fn drop_expired_pins(&self, now: Timestamp) -> StoreResult<()> {
         let day = 24 * 3600 * 1_000_000_000;
-        self.0.write_reserved(CommitSync::Staging, move |writing| {
+        self.0.write_reserved(CommitSync::Deferred, move |writing| {
             writing.conn.prepare_cached("DELETE FROM pin WHERE at < ?1")?.execute([now.0 - day])?;
             Ok(())
         })

@@ -43,7 +43,7 @@ pub struct ForgottenHistory {
     /// States of files, directories and symlinks.
     pub states: u64,
     /// Lines of the log.
-    pub lines: u64,
+    pub changes: u64,
     /// Contents of files with too many versions.
     pub contents: u64,
 }
@@ -78,13 +78,15 @@ impl Database {
         let mut forgotten = ForgottenHistory::default();
         if let Some(horizon) = horizon {
             // First nobody may ask for it any more, then it goes.
-            self.0.write_reserved(CommitSync::Change, move |writing| raise_horizon(writing, horizon, now))?;
+            self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
+                raise_horizon(writing, horizon, now)
+            })?;
             let mut steps = |forget: fn(&mut WriteTransaction<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
                 let mut all = 0;
                 loop {
                     let count = self
                         .0
-                        .write_reserved(CommitSync::Staging, move |writing| forget(writing, horizon))?;
+                        .write_reserved(CommitSync::Deferred, move |writing| forget(writing, horizon))?;
                     all += count;
                     progress(all);
                     if count == 0 {
@@ -92,9 +94,9 @@ impl Database {
                     }
                 }
             };
-            self.0.write_reserved(CommitSync::Staging, forget_unreadable_captures)?;
+            self.0.write_reserved(CommitSync::Deferred, forget_unreadable_captures)?;
             forgotten.states = steps(forget_states)?;
-            forgotten.lines = steps(forget_changes)?;
+            forgotten.changes = steps(forget_changes)?;
             steps(forget_unchanged)?;
             steps(forget_revisions)?;
         }
@@ -113,7 +115,7 @@ impl Database {
         };
         let (mut all, idle_since) = (0, now.0.saturating_sub(UNFINISHED_TIMEOUT));
         for vol in shadows()? {
-            all += self.0.write_reserved(CommitSync::Staging, move |writing| {
+            all += self.0.write_reserved(CommitSync::Deferred, move |writing| {
                 revert_unfinished_capture(writing, vol, idle_since)
             })?;
         }
@@ -148,7 +150,7 @@ impl Database {
         let mut all = 0;
         for (vol, node) in crowded()? {
             loop {
-                let count = self.0.write_reserved(CommitSync::Staging, move |writing| {
+                let count = self.0.write_reserved(CommitSync::Deferred, move |writing| {
                     drop_contents_beyond(writing, vol, node, most)
                 })?;
                 all += count;
@@ -182,10 +184,10 @@ fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestam
         outcome: AuditOutcome::Begun,
         dry_run: false,
         bytes: None,
-        files: None,
-        took: Duration::ZERO,
+        file_count: None,
+        duration: Duration::ZERO,
         operation: None,
-        version: Some(RevisionNumber(horizon)),
+        revision: Some(RevisionNumber(horizon)),
     })
 }
 

@@ -25,7 +25,7 @@ pub struct Snapshot {
     /// Its name, where it has one.
     pub label: Option<String>,
     /// The version: what every volume held then.
-    pub version: RevisionNumber,
+    pub revision: RevisionNumber,
     /// When it was made.
     pub at: Timestamp,
 }
@@ -51,7 +51,7 @@ fn snapshot_from_row(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
         agent: row.get(1)?,
         prefix: row.get(2)?,
         label: row.get(3)?,
-        version: RevisionNumber(row.get(4)?),
+        revision: RevisionNumber(row.get(4)?),
         at: Timestamp(row.get(5)?),
     })
 }
@@ -69,7 +69,7 @@ impl Database {
         let taken = taken.into_iter().map(|taken| taken.into_inner::<FinishedCapture>().ok_or_else(foreign));
         let taken = taken.collect::<StoreResult<Vec<_>>>()?;
         let shared = Arc::clone(&self.0);
-        self.0.write(CommitSync::Change, move |writing| {
+        self.0.write(CommitSync::AsConfigured, move |writing| {
             let NewSnapshot { agent, prefix, label, at } = new;
             let version = newest_revision(writing.conn)?;
             for taken in &taken {
@@ -89,7 +89,7 @@ impl Database {
                 Some(rusqlite::ErrorCode::ConstraintViolation) => DatabaseError::from(StoreError::AlreadyExists),
                 _ => error.into(),
             })?;
-            Ok(Snapshot { id, agent, prefix, label, version: RevisionNumber(version), at })
+            Ok(Snapshot { id, agent, prefix, label, revision: RevisionNumber(version), at })
         })
     }
 
@@ -124,7 +124,7 @@ impl Database {
     /// Takes a snapshot's name away. Its version is kept no longer than others.
     pub fn forget_snapshot(&self, agent: &str, id: i64) -> StoreResult<()> {
         let agent = agent.to_owned();
-        self.0.write_reserved(CommitSync::Change, move |writing| {
+        self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
             let gone = writing
                 .conn
                 .prepare_cached("DELETE FROM snapshot WHERE agent = ?1 AND id = ?2")?

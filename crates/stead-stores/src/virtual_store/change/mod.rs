@@ -42,7 +42,7 @@ use quota::{UsageAmount, UsageTally};
 
 impl VirtualStore {
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
-        self.apply_with(CommitSync::of(change.lasts), change, |_| Ok(()), |_, _| Ok(()))
+        self.apply_with(CommitSync::of(change.sync), change, |_| Ok(()), |_, _| Ok(()))
     }
 
     /// Makes a change, and does something before and after it in the same transaction.
@@ -60,12 +60,12 @@ impl VirtualStore {
             steps,
             quotas,
             records,
-            returning,
-            still,
+            revive: returning,
+            expect_nodes: still,
             expect_free,
             blind_at,
-            lasts: _,
-            watch,
+            sync: _,
+            monitor: watch,
         } = change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
@@ -78,13 +78,13 @@ impl VirtualStore {
             changing.check_absent(&expect_free)?;
             changing.begin_counting(&quotas)?;
             if blind_at.is_some() {
-                changing.writing.begin_lease_apart(steps.len())?;
+                changing.transaction.begin_lease_apart(steps.len())?;
             }
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
                 changing.check_cancelled()?;
                 changing.step = index;
-                changing.returning = returning.get(&index).map(|node| node.0.cast_signed());
+                changing.reviving = returning.get(&index).map(|node| node.0.cast_signed());
                 outcomes.push(changing.apply_step(step, content)?);
             }
             changing.finish_counting(&quotas)?;
@@ -124,12 +124,12 @@ impl VirtualStore {
         match content {
             Content::Bytes(bytes) => self.prepare_bytes(bytes),
             Content::Sealed(sealed) => match sealed.into_inner::<SealedDraft>() {
-                Some(draft) if Arc::ptr_eq(&draft.shared, self.database_inner()) => Ok(draft.prepared),
+                Some(draft) if Arc::ptr_eq(&draft.database, self.database_inner()) => Ok(draft.prepared),
                 _ => Err(StoreError::Invalid("the draft was made by another Store".into())),
             },
-            Content::Past(past) => match past.inner::<VirtualContentRef>() {
-                Some(kept) if Arc::ptr_eq(&kept.shared, self.database_inner()) => {
-                    Ok(PreparedContent::Known { id: kept.content, size: kept.size })
+            Content::Stored(past) => match past.inner::<VirtualContentRef>() {
+                Some(kept) if Arc::ptr_eq(&kept.database, self.database_inner()) => {
+                    Ok(PreparedContent::Stored { id: kept.content, size: kept.size })
                 }
                 _ => Err(StoreError::Invalid("the content was kept by another Store".into())),
             },
@@ -139,25 +139,25 @@ impl VirtualStore {
 
 /// A change under way.
 struct VirtualChange<'a, 'c> {
-    writing: &'a mut WriteTransaction<'c>,
+    transaction: &'a mut WriteTransaction<'c>,
     volume: &'a Arc<Volume>,
     operation: &'a Operation,
     /// Who may want it to stop.
-    watch: Option<&'a Arc<dyn CallMonitor>>,
+    cancel_watch: Option<&'a Arc<dyn CallMonitor>>,
     /// The step that is being made.
     step: usize,
     /// The version that the change makes, once something has changed.
-    version: Option<i64>,
+    revision: Option<i64>,
     /// How many lines the change has in the log.
-    logged: i64,
-    learned: DirPaths,
+    log_rows: i64,
+    learned_dirs: DirPaths,
     /// Directories whose times tell of this change already.
-    touched: HashSet<i64>,
-    tally: UsageTally,
+    touched_dirs: HashSet<i64>,
+    usage_tally: UsageTally,
     /// The node that comes back with the present step.
-    returning: Option<i64>,
+    reviving: Option<i64>,
     /// The newest version that a fork looks at, once someone has asked; -1 where there is no fork.
-    looked_at: Option<i64>,
+    newest_fork_revision: Option<i64>,
 }
 
 /// A name in a directory, and what has it.
@@ -188,46 +188,46 @@ impl DirLookup for TransactionDirCache<'_> {
 
 impl<'a, 'c> VirtualChange<'a, 'c> {
     fn new(
-        writing: &'a mut WriteTransaction<'c>,
+        transaction: &'a mut WriteTransaction<'c>,
         volume: &'a Arc<Volume>,
         operation: &'a Operation,
-        watch: Option<&'a Arc<dyn CallMonitor>>,
+        cancel_watch: Option<&'a Arc<dyn CallMonitor>>,
     ) -> Self {
-        let (learned, touched) = (DirPaths::default(), HashSet::new());
-        let tally = UsageTally::default();
+        let (learned_dirs, touched_dirs) = (DirPaths::default(), HashSet::new());
+        let usage_tally = UsageTally::default();
         VirtualChange {
-            writing,
+            transaction,
             volume,
             operation,
-            watch,
+            cancel_watch,
             step: 0,
-            version: None,
-            logged: 0,
-            learned,
-            touched,
-            tally,
-            returning: None,
-            looked_at: None,
+            revision: None,
+            log_rows: 0,
+            learned_dirs,
+            touched_dirs,
+            usage_tally,
+            reviving: None,
+            newest_fork_revision: None,
         }
     }
 
     /// Fails if the change is to stop.
     fn check_cancelled(&self) -> Result<()> {
-        Ok(check_not_stopped(self.watch)?)
+        Ok(check_not_stopped(self.cancel_watch)?)
     }
 
     /// Has what is to be written down along with the change written down.
     fn write_records(&mut self, records: Vec<CompanionRecord>) -> Result<()> {
-        if self.version.is_some() {
-            self.writing.count_unrecorded(self.volume.id, &records)?;
+        if self.revision.is_some() {
+            self.transaction.count_unrecorded(self.volume.id, &records)?;
         }
-        self.writing.write_records(self.volume.id, &records, self.operation, self.version)
+        self.transaction.write_records(self.volume.id, &records, self.operation, self.revision)
     }
 
     /// Makes a version also where nothing has changed, and ends the lease that was taken for this change.
     fn finish_blind(&mut self, path: &StorePath) -> Result<()> {
-        self.writing.end_lease_apart();
-        if self.version.is_none() {
+        self.transaction.end_lease_apart();
+        if self.revision.is_none() {
             let version = self.revision()?;
             unchanged::note(self.conn(), self.volume.id, version, path)?;
         }
@@ -235,32 +235,32 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     fn finish(self, outcomes: Vec<StepOutcome>) -> Applied {
-        self.writing.share_directories(self.volume, self.learned);
-        Applied { version: self.version.map(RevisionNumber), outcomes }
+        self.transaction.share_directories(self.volume, self.learned_dirs);
+        Applied { revision: self.revision.map(RevisionNumber), outcomes }
     }
 
     fn apply_step(&mut self, step: Step, content: PreparedContent) -> Result<StepOutcome> {
         match step {
-            Step::Write { at, put, .. } => self.write(&at, &content, &put),
-            Step::Edit { at, edit, expect, keep } => self.edit(&at, &edit, expect, keep),
-            Step::Append { at, put, .. } => self.append(&at, content, &put),
+            Step::Write { at, options: put, .. } => self.write(&at, &content, &put),
+            Step::Edit { at, edit, expect, displaced: keep } => self.edit(&at, &edit, expect, keep),
+            Step::Append { at, options: put, .. } => self.append(&at, content, &put),
             Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode),
             Step::Symlink { at, parents, expect, .. } => self.symlink(&at, &content, parents, expect),
             Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
-            Step::Remove { at, subtree, expect, missing, spare, keep } => {
+            Step::Remove { at, subtree, expect, if_missing: missing, protected: spare, displaced: keep } => {
                 self.remove(&at, subtree, expect, missing, spare.as_ref(), keep)
             }
-            Step::Rename { from, to, replace, parents, expect, spare } => {
+            Step::Rename { from, to, replace, parents, expect, protected: spare } => {
                 self.rename(&from, &to, replace, parents, expect, &spare)
             }
-            Step::Copy { from, to, replace, parents, spare, keep } => {
+            Step::Copy { from, to, replace, parents, protected: spare, displaced: keep } => {
                 self.copy(&from, &to, replace, parents, spare.as_ref(), keep)
             }
         }
     }
 
     fn conn(&self) -> &'c Connection {
-        self.writing.conn
+        self.transaction.conn
     }
 
     fn tree(&self) -> VolumeTree<'a> {
@@ -273,11 +273,11 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
 
     /// The version that this change makes. Asking for it makes it.
     fn revision(&mut self) -> Result<i64> {
-        if let Some(version) = self.version {
+        if let Some(version) = self.revision {
             return Ok(version);
         }
-        let version = self.writing.new_revision(self.operation)?;
-        self.version = Some(version);
+        let version = self.transaction.new_revision(self.operation)?;
+        self.revision = Some(version);
         Ok(version)
     }
 
@@ -302,7 +302,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     fn find_slot<'p>(&mut self, place: &'p NodePath, parents: Parents) -> Result<CatalogSlot<'p>> {
         let tree = self.tree();
         let Some((directory, name)) = place.path.parent_and_name() else {
-            let node = tree.node_number(place.from);
+            let node = tree.node_number(place.base);
             let row = tree.node(node)?.ok_or(StoreError::NotFound)?;
             return Ok(CatalogSlot {
                 parent: row.parent,
@@ -311,17 +311,17 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                 depth: 0,
             });
         };
-        let start = tree.start_node(place.from)?;
+        let start = tree.start_node(place.base)?;
         let mut cache = TransactionDirCache {
             dirs: &self.volume.dirs,
-            epoch: self.writing.epoch(),
-            learned: &mut self.learned,
+            epoch: self.transaction.epoch(),
+            learned: &mut self.learned_dirs,
         };
         let reached = tree.follow(&mut cache, start, directory)?;
         let parent = match parents {
-            _ if reached.done == directory.len() => reached.node,
+            _ if reached.path_length == directory.len() => reached.node,
             Parents::Required => return Err(StoreError::NotFound.into()),
-            Parents::Create => self.make_directories(start, reached.node, directory, reached.done)?,
+            Parents::Create => self.make_directories(start, reached.node, directory, reached.path_length)?,
         };
         let row = tree.child(parent, name)?;
         Ok(CatalogSlot { parent, name: name.into(), row, depth: place.path.depth() })
@@ -333,12 +333,13 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             let tree = self.tree();
             let mut cache = TransactionDirCache {
                 dirs: &self.volume.dirs,
-                epoch: self.writing.epoch(),
-                learned: &mut self.learned,
+                epoch: self.transaction.epoch(),
+                learned: &mut self.learned_dirs,
             };
             match tree.follow(&mut cache, tree.root, path.as_bytes()) {
                 Ok(reached)
-                    if reached.done == path.as_bytes().len() && reached.node == tree.node_number(*node) => {}
+                    if reached.path_length == path.as_bytes().len()
+                        && reached.node == tree.node_number(*node) => {}
                 Ok(_) | Err(DatabaseError::Store(_)) => return Err(StoreError::Conflict.into()),
                 Err(fault) => return Err(fault),
             }
@@ -353,16 +354,16 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             let tree = self.tree();
             let mut cache = TransactionDirCache {
                 dirs: &self.volume.dirs,
-                epoch: self.writing.epoch(),
-                learned: &mut self.learned,
+                epoch: self.transaction.epoch(),
+                learned: &mut self.learned_dirs,
             };
             let parent = match tree.follow(&mut cache, tree.root, directory) {
-                Ok(reached) if reached.done == directory.len() => reached.node,
+                Ok(reached) if reached.path_length == directory.len() => reached.node,
                 Ok(_) | Err(DatabaseError::Store(_)) => continue,
                 Err(fault) => return Err(fault),
             };
             if tree.child(parent, name)?.is_some() {
-                return Err(StoreError::NotFree { path: escape_name(path.as_bytes()).to_string() }.into());
+                return Err(StoreError::NameTaken { path: escape_name(path.as_bytes()).to_string() }.into());
             }
         }
         Ok(())
@@ -376,7 +377,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             let row = self.new_row(EntryKind::Directory, DIRECTORY_MODE)?;
             parent = self.create(parent, &path[begin..done], row)?.node;
             if start == self.volume.root {
-                self.learned.insert(path[..done].into(), parent);
+                self.learned_dirs.insert(path[..done].into(), parent);
             }
         }
         Ok(parent)
@@ -384,7 +385,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
 
     /// The node that the present step brings back, if it can: it was there once, and is gone.
     fn revived_node(&mut self) -> Result<Option<i64>> {
-        let Some(node) = self.returning.take() else { return Ok(None) };
+        let Some(node) = self.reviving.take() else { return Ok(None) };
         let was_there = self
             .conn()
             .prepare_cached("SELECT 1 FROM entry_history WHERE vol = ?1 AND node = ?2")?
@@ -397,7 +398,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     fn new_row(&mut self, kind: EntryKind, mode: u32) -> Result<EntryRow> {
         let node = match self.revived_node()? {
             Some(node) => node,
-            None => self.writing.fresh_node()?,
+            None => self.transaction.fresh_node()?,
         };
         let (now, since) = (self.now(), self.revision()?);
         let (created, modified, changed) = (now, now, now);
@@ -442,7 +443,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     ) -> Result<EntryRow> {
         self.move_to_history(old, name, keep)?;
         self.copy_up(old, name)?;
-        self.touched.remove(&old.node);
+        self.touched_dirs.remove(&old.node);
         let new = EntryRow { since: self.revision()?, changed: self.now(), ..new };
         self.conn()
             .prepare_cached(
@@ -508,14 +509,14 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             .prepare_cached(
                 "INSERT INTO change(vol, ver, seq, what, node, parent, name) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
-            .execute(params![self.volume.id, version, self.logged, feed::kind_code(what), node, parent, name])?;
-        self.logged += 1;
+            .execute(params![self.volume.id, version, self.log_rows, feed::kind_code(what), node, parent, name])?;
+        self.log_rows += 1;
         Ok(())
     }
 
     /// A directory's times follow what happens to its names. That makes no state of its own, in history or in its tag.
     fn touch_directory(&mut self, directory: i64) -> Result<()> {
-        if !self.touched.insert(directory) {
+        if !self.touched_dirs.insert(directory) {
             return Ok(());
         }
         if self.is_fork()
@@ -532,9 +533,9 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
 
     /// Forgets what is known of paths, here and everywhere.
     fn invalidate_directories(&mut self) -> Result<()> {
-        self.learned.clear();
+        self.learned_dirs.clear();
         self.forget_roots_above();
-        self.writing.invalidate_directories()
+        self.transaction.invalidate_directories()
     }
 }
 

@@ -29,8 +29,8 @@ impl VirtualChange<'_, '_> {
         };
         let Some((spot, row)) = spot.and_then(|spot| spot.row.map(|row| (spot, row))) else {
             return match missing {
-                IfMissing::Fine => Ok(StepOutcome::default()),
-                IfMissing::Fails => Err(StoreError::NotFound.into()),
+                IfMissing::Ignore => Ok(StepOutcome::default()),
+                IfMissing::Fail => Err(StoreError::NotFound.into()),
             };
         };
         self.refuse_root(&row)?;
@@ -86,14 +86,14 @@ impl VirtualChange<'_, '_> {
                 }
                 return self.exchange(&from, &row, &to, other);
             }
-            (Replace::Over, Some(other)) => self.refuse_replace(&row, other)?,
-            (Replace::Refuse | Replace::Over, None) => {}
+            (Replace::Overwrite, Some(other)) => self.refuse_replace(&row, other)?,
+            (Replace::Refuse | Replace::Overwrite, None) => {}
         }
         for spare in spare.iter().flatten() {
             self.check_protected_in(&row, spare)?;
         }
         if let Some(other) = &to.row {
-            self.delete(other, &to.name, DisplacedContent::History)?;
+            self.delete(other, &to.name, DisplacedContent::Keep)?;
         }
         let moved = self.relocate(&row, &from, &to)?;
         Ok(outcome_of(&moved, false))
@@ -146,7 +146,7 @@ impl VirtualChange<'_, '_> {
 
     /// Gives a node another name.
     fn relocate(&mut self, row: &EntryRow, from: &CatalogSlot<'_>, to: &CatalogSlot<'_>) -> Result<EntryRow> {
-        self.move_to_history(row, &from.name, DisplacedContent::History)?;
+        self.move_to_history(row, &from.name, DisplacedContent::Keep)?;
         let amount = self.amount_of(row)?;
         self.subtract_usage(from.parent, amount)?;
         if row.is_directory() {
@@ -172,8 +172,8 @@ impl VirtualChange<'_, '_> {
         to: &CatalogSlot<'_>,
         other: &EntryRow,
     ) -> Result<StepOutcome> {
-        self.move_to_history(row, &from.name, DisplacedContent::History)?;
-        self.move_to_history(other, &to.name, DisplacedContent::History)?;
+        self.move_to_history(row, &from.name, DisplacedContent::Keep)?;
+        self.move_to_history(other, &to.name, DisplacedContent::Keep)?;
         let (ours, theirs) = (self.amount_of(row)?, self.amount_of(other)?);
         self.subtract_usage(from.parent, ours)?;
         self.subtract_usage(to.parent, theirs)?;

@@ -17,7 +17,7 @@ impl VirtualChange<'_, '_> {
 
     /// Has the row in the volume itself, where it can be changed. A row that is copied up is in the same state.
     pub(super) fn copy_up(&self, row: &EntryRow, name: &[u8]) -> Result<()> {
-        if self.is_fork() && matches!(self.tree().lookup_own(row.parent, name)?, LayerLookup::Silent) {
+        if self.is_fork() && matches!(self.tree().lookup_own(row.parent, name)?, LayerLookup::NotHere) {
             self.insert(row, name)?;
         }
         Ok(())
@@ -79,19 +79,19 @@ impl VirtualChange<'_, '_> {
 
     /// The newest state that has to be kept whatever its change says: the one that the latest fork looks at.
     pub(super) fn newest_fork_revision(&mut self) -> Result<i64> {
-        if let Some(known) = self.looked_at {
+        if let Some(known) = self.newest_fork_revision {
             return Ok(known);
         }
         let newest = fork::newest_fork_revision(self.conn(), self.volume.id)?.unwrap_or(-1);
-        self.looked_at = Some(newest);
+        self.newest_fork_revision = Some(newest);
         Ok(newest)
     }
 
     /// The newest state that goes into history.
     pub(super) fn history_limit(&mut self, keep: DisplacedContent) -> Result<i64> {
         match keep {
-            DisplacedContent::History => Ok(self.revision()? - 1),
-            DisplacedContent::Scratch => self.newest_fork_revision(),
+            DisplacedContent::Keep => Ok(self.revision()? - 1),
+            DisplacedContent::Discard => self.newest_fork_revision(),
         }
     }
 

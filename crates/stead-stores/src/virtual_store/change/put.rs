@@ -24,9 +24,9 @@ impl VirtualChange<'_, '_> {
         let spot = self.slot(at, put.parents, Side::From)?;
         let there = self.file_at(&spot)?;
         put.expect.check(there.map(|row| row.tag()))?;
-        self.tally.returns = matches!(content, PreparedContent::Known { .. });
+        self.usage_tally.is_reviving = matches!(content, PreparedContent::Stored { .. });
         let outcome = self.put_content(&spot, there, content, put);
-        self.tally.returns = false;
+        self.usage_tally.is_reviving = false;
         outcome
     }
 
@@ -65,8 +65,12 @@ impl VirtualChange<'_, '_> {
         }
         let (edited, replaced) = edit.apply(&content::read_whole(self.conn(), row.content, row.size)?)?;
         let content = PreparedContent::stored(self.conn(), edited)?;
-        let outcome =
-            self.put_content(&spot, Some(row), &content, &PutOptions { keep, ..PutOptions::default() })?;
+        let outcome = self.put_content(
+            &spot,
+            Some(row),
+            &content,
+            &PutOptions { displaced: keep, ..PutOptions::default() },
+        )?;
         Ok(StepOutcome { replaced, ..outcome })
     }
 
@@ -104,7 +108,7 @@ impl VirtualChange<'_, '_> {
             Some(old) => {
                 let new = EntryRow { content, size, modified: self.now(), ..*old };
                 Ok(outcome_of(
-                    &self.update(old, new, ChangeKind::Written, &spot.name, DisplacedContent::History)?,
+                    &self.update(old, new, ChangeKind::Written, &spot.name, DisplacedContent::Keep)?,
                     false,
                 ))
             }
@@ -131,7 +135,7 @@ impl VirtualChange<'_, '_> {
         if (new.mode, new.modified) == (old.mode, old.modified) {
             return Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&old, false) });
         }
-        let now = self.update(&old, new, ChangeKind::Attributes, &spot.name, DisplacedContent::History)?;
+        let now = self.update(&old, new, ChangeKind::Attributes, &spot.name, DisplacedContent::Keep)?;
         Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
     }
 
@@ -159,7 +163,7 @@ impl VirtualChange<'_, '_> {
         match old {
             Some(old) => {
                 let new = EntryRow { content, size, modified, mode: mode.unwrap_or(old.mode), ..old };
-                let now = self.update(&old, new, ChangeKind::Written, &spot.name, put.keep)?;
+                let now = self.update(&old, new, ChangeKind::Written, &spot.name, put.displaced)?;
                 Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
             }
             None => {
@@ -192,13 +196,13 @@ fn append_content(conn: &Connection, row: &EntryRow, more: PreparedContent) -> R
     };
     match &more {
         PreparedContent::Empty => {}
-        PreparedContent::Plain { bytes, .. } => append(bytes)?,
-        PreparedContent::Listed { chunks, .. } => {
+        PreparedContent::Single { bytes, .. } => append(bytes)?,
+        PreparedContent::Chunked { chunks, .. } => {
             chunks.iter().try_for_each(|chunk| content::with_bytes(conn, chunk.id, &mut append)?)?;
         }
-        PreparedContent::Known { id, size } => {
+        PreparedContent::Stored { id, size } => {
             content::layout(conn, *id, *size)?
-                .ids
+                .chunk_ids
                 .into_iter()
                 .try_for_each(|id| content::with_bytes(conn, id, &mut append)?)?;
         }
@@ -209,5 +213,5 @@ fn append_content(conn: &Connection, row: &EntryRow, more: PreparedContent) -> R
     if !tail.is_empty() {
         chunks.push(content::store_bytes(conn, &tail)?);
     }
-    Ok(PreparedContent::Listed { chunks, size, _pins: None })
+    Ok(PreparedContent::Chunked { chunks, size, _pins: None })
 }

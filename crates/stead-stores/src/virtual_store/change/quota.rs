@@ -62,11 +62,11 @@ pub(super) struct UsageTally {
     /// What each quota root of the volume held before, and holds now.
     roots: HashMap<i64, (UsageAmount, UsageAmount)>,
     /// The roots at or above a directory.
-    above: HashMap<i64, Vec<i64>>,
+    roots_above: HashMap<i64, Vec<i64>>,
     /// Files that came to be or grew, where some limit asks for it.
-    grown: Option<Vec<GrownFile>>,
+    grown_files: Option<Vec<GrownFile>>,
     /// Whether what arrives was there before, so that its size is not judged.
-    pub(super) returns: bool,
+    pub(super) is_reviving: bool,
 }
 
 /// A file that came to be, or grew, in a directory.
@@ -75,7 +75,7 @@ struct GrownFile {
     directory: i64,
     size: i64,
     /// The directory that it came from, if it was in one.
-    from: Option<i64>,
+    moved_from: Option<i64>,
 }
 
 /// Nothing is known of directories, and nothing is remembered.
@@ -92,7 +92,7 @@ impl DirLookup for NoDirCache {
 /// The directory of a quota root, if there is one at its path.
 pub(in super::super) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Result<Option<i64>> {
     match tree.follow(&mut NoDirCache, tree.root, path.as_bytes()) {
-        Ok(reached) => Ok((reached.done == path.as_bytes().len()).then_some(reached.node)),
+        Ok(reached) => Ok((reached.path_length == path.as_bytes().len()).then_some(reached.node)),
         Err(DatabaseError::Store(StoreError::NotADirectory | StoreError::Link(_))) => Ok(None),
         Err(fault) => Err(fault),
     }
@@ -109,7 +109,7 @@ pub(in super::super) fn counted_usage(conn: &Connection, vol: i64, node: i64) ->
 
 /// What lies below a directory, counted now.
 pub(in super::super) fn count_usage(tree: &VolumeTree<'_>, node: i64) -> Result<UsageAmount> {
-    if !tree.below.is_empty() {
+    if !tree.base_layers.is_empty() {
         let below = tree.below(node)?;
         return Ok(below.iter().fold(UsageAmount::default(), |sum, (row, _)| sum.plus(UsageAmount::of(row))));
     }
@@ -128,7 +128,7 @@ impl VirtualChange<'_, '_> {
         let mut rows = statement.query([vol])?;
         while let Some(row) = rows.next()? {
             let held = UsageAmount { bytes: row.get(1)?, files: row.get(2)?, largest: 0 };
-            self.tally.roots.insert(row.get(0)?, (held, held));
+            self.usage_tally.roots.insert(row.get(0)?, (held, held));
         }
         for quota in quotas {
             for place in quota.roots() {
@@ -138,21 +138,21 @@ impl VirtualChange<'_, '_> {
             }
         }
         if quotas.iter().any(|quota| quota.limits.file_bytes.is_some()) {
-            self.tally.grown = Some(Vec::new());
+            self.usage_tally.grown_files = Some(Vec::new());
         }
         Ok(())
     }
 
     fn begin_root(&mut self, node: i64) -> Result<()> {
-        if self.tally.roots.contains_key(&node) {
+        if self.usage_tally.roots.contains_key(&node) {
             return Ok(());
         }
         let held = count_usage(&self.tree(), node)?;
         self.conn()
             .prepare_cached("INSERT INTO quota(vol, node, bytes, files) VALUES (?1, ?2, ?3, ?4)")?
             .execute([self.volume.id, node, held.bytes, held.files])?;
-        self.tally.roots.insert(node, (held, held));
-        self.tally.above.clear();
+        self.usage_tally.roots.insert(node, (held, held));
+        self.usage_tally.roots_above.clear();
         Ok(())
     }
 
@@ -168,12 +168,12 @@ impl VirtualChange<'_, '_> {
         parent: i64,
         amount: UsageAmount,
     ) -> Result<()> {
-        let UsageTally { grown, returns, .. } = &mut self.tally;
+        let UsageTally { grown_files: grown, is_reviving: returns, .. } = &mut self.usage_tally;
         if let Some(grown) = grown
             && amount.largest > 0
             && !*returns
         {
-            grown.push(GrownFile { directory: parent, size: amount.largest, from });
+            grown.push(GrownFile { directory: parent, size: amount.largest, moved_from: from });
         }
         self.change_usage(parent, amount.bytes, amount.files)
     }
@@ -184,11 +184,11 @@ impl VirtualChange<'_, '_> {
     }
 
     fn change_usage(&mut self, parent: i64, bytes: i64, files: i64) -> Result<()> {
-        if self.tally.roots.is_empty() || (bytes, files) == (0, 0) {
+        if self.usage_tally.roots.is_empty() || (bytes, files) == (0, 0) {
             return Ok(());
         }
         for root in self.roots_above(parent)? {
-            if let Some((_, now)) = self.tally.roots.get_mut(&root) {
+            if let Some((_, now)) = self.usage_tally.roots.get_mut(&root) {
                 now.bytes += bytes;
                 now.files += files;
             }
@@ -201,7 +201,7 @@ impl VirtualChange<'_, '_> {
         if !row.is_directory() {
             return Ok(UsageAmount::of(row));
         }
-        if self.tally.roots.is_empty() && self.tally.grown.is_none() {
+        if self.usage_tally.roots.is_empty() && self.usage_tally.grown_files.is_none() {
             return Ok(UsageAmount::default());
         }
         count_usage(&self.tree(), row.node)
@@ -209,7 +209,7 @@ impl VirtualChange<'_, '_> {
 
     /// A directory goes: what was counted below it is no one's any more.
     pub(super) fn forget_root(&mut self, node: i64) -> Result<()> {
-        if self.tally.roots.remove(&node).is_some() {
+        if self.usage_tally.roots.remove(&node).is_some() {
             self.conn()
                 .prepare_cached("DELETE FROM quota WHERE vol = ?1 AND node = ?2")?
                 .execute([self.volume.id, node])?;
@@ -219,22 +219,22 @@ impl VirtualChange<'_, '_> {
 
     /// The quota roots that a change counts, for those who remove many directories at once.
     pub(super) fn counted_roots(&self) -> Vec<i64> {
-        self.tally.roots.keys().copied().collect()
+        self.usage_tally.roots.keys().copied().collect()
     }
 
     /// Directories have moved: what lies above what is to be looked up again.
     pub(super) fn forget_roots_above(&mut self) {
-        self.tally.above.clear();
+        self.usage_tally.roots_above.clear();
     }
 
     fn roots_above(&mut self, directory: i64) -> Result<Vec<i64>> {
-        if let Some(known) = self.tally.above.get(&directory) {
+        if let Some(known) = self.usage_tally.roots_above.get(&directory) {
             return Ok(known.clone());
         }
         let tree = self.tree();
         let (mut roots, mut node) = (Vec::new(), directory);
         loop {
-            if self.tally.roots.contains_key(&node) {
+            if self.usage_tally.roots.contains_key(&node) {
                 roots.push(node);
             }
             if node == tree.root {
@@ -242,7 +242,7 @@ impl VirtualChange<'_, '_> {
             }
             node = tree.node(node)?.ok_or_else(|| corrupt("a directory has no parent"))?.parent;
         }
-        self.tally.above.insert(directory, roots.clone());
+        self.usage_tally.roots_above.insert(directory, roots.clone());
         Ok(roots)
     }
 
@@ -252,12 +252,12 @@ impl VirtualChange<'_, '_> {
             let (mut before, mut after, mut nodes) = (Usage::default(), Usage::default(), Vec::new());
             for place in quota.roots() {
                 let Some(node) = root_node(&self.tree(), place)? else { continue };
-                let held = match self.tally.roots.get(&node) {
+                let held = match self.usage_tally.roots.get(&node) {
                     Some(&counted) => counted,
                     // It came to be with this change.
                     None => {
                         self.begin_root(node)?;
-                        (UsageAmount::default(), self.tally.roots[&node].1)
+                        (UsageAmount::default(), self.usage_tally.roots[&node].1)
                     }
                 };
                 (before, after) = (before.plus(held.0.usage()), after.plus(held.1.usage()));
@@ -268,13 +268,15 @@ impl VirtualChange<'_, '_> {
             // A directory that has gone since holds nothing.
             let inside =
                 |directory| nodes.iter().any(|&node| tree.is_at_or_below(directory, node).unwrap_or(false));
-            for &GrownFile { directory, size, from } in self.tally.grown.iter().flatten() {
+            for &GrownFile { directory, size, moved_from: from } in
+                self.usage_tally.grown_files.iter().flatten()
+            {
                 if inside(directory) && !from.is_some_and(inside) {
                     quota.limits.check_file_size(size.cast_unsigned())?;
                 }
             }
         }
-        for (node, (before, after)) in &self.tally.roots {
+        for (node, (before, after)) in &self.usage_tally.roots {
             if before != after {
                 self.conn()
                     .prepare_cached("UPDATE quota SET bytes = ?3, files = ?4 WHERE vol = ?1 AND node = ?2")?

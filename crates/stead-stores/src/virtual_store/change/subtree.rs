@@ -55,7 +55,7 @@ impl VirtualChange<'_, '_> {
             }
             path.extend_from_slice(name);
             if spare.covers(&path, kind.to_kind()) {
-                return Err(StoreError::Spared { path: escape_name(&path).to_string() }.into());
+                return Err(StoreError::Protected { path: escape_name(&path).to_string() }.into());
             }
             if kind == EntryKind::Directory {
                 directories.insert(node, path);
@@ -99,8 +99,8 @@ impl VirtualChange<'_, '_> {
             "INSERT INTO change(vol, ver, seq, what, node, parent, name)
              SELECT ?1, ?2, ?3 + ?4 - seq, ?5, node, parent, name FROM temp.subtree ORDER BY seq DESC",
         )?
-        .execute([vol, version, self.logged, count, feed::kind_code(ChangeKind::Removed)])?;
-        self.logged += count;
+        .execute([vol, version, self.log_rows, count, feed::kind_code(ChangeKind::Removed)])?;
+        self.log_rows += count;
         self.check_cancelled()?;
         conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND node IN (SELECT node FROM temp.subtree)")?
             .execute([vol])?;
@@ -134,7 +134,7 @@ impl VirtualChange<'_, '_> {
         let count = self.collect_subtree(top)?;
         self.check_cancelled()?;
         // The entry number n gets the n-th of these nodes, counted from 1.
-        let before_first = self.writing.fresh_nodes(count)?.start - 1;
+        let before_first = self.transaction.fresh_nodes(count)?.start - 1;
         conn.prepare_cached(
             "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
              SELECT vol, coalesce(?3 + p.seq, ?4), e.name, ?3 + s.seq, kind, mode, size, ?5, modified, ?5, content, ?2
@@ -151,12 +151,12 @@ impl VirtualChange<'_, '_> {
         .execute([
             vol,
             version,
-            self.logged,
+            self.log_rows,
             feed::kind_code(ChangeKind::Created),
             before_first,
             copy,
         ])?;
-        self.logged += count;
+        self.log_rows += count;
         self.clear_subtree()
     }
 
@@ -177,7 +177,7 @@ impl VirtualChange<'_, '_> {
     fn copy_each_below(&mut self, top: i64, copy: i64) -> Result<()> {
         let below = self.tree().below(top)?;
         let (now, since) = (self.now(), self.revision()?);
-        let nodes = self.writing.fresh_nodes(below.len() as i64)?;
+        let nodes = self.transaction.fresh_nodes(below.len() as i64)?;
         let mut copies = HashMap::from([(top, copy)]);
         for ((row, name), node) in below.iter().zip(nodes) {
             self.check_cancelled()?;

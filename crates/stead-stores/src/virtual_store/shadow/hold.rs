@@ -93,7 +93,7 @@ fn damaged_parts_error() -> super::super::fault::DatabaseError {
 
 /// A shadow that has just been brought up to date.
 pub(in super::super) struct FinishedCapture {
-    shared: Arc<DatabaseInner>,
+    database: Arc<DatabaseInner>,
     vol: i64,
     turn: CaptureTurn,
     parts: CapturedParts,
@@ -102,7 +102,7 @@ pub(in super::super) struct FinishedCapture {
 impl CaptureVolume {
     /// Says that the directory has been taken in.
     pub(crate) fn finish_capture(&self, turn: CaptureTurn, parts: CapturedParts) -> Captured {
-        Captured::new(FinishedCapture { shared: Arc::clone(self.database()), vol: self.vol, turn, parts })
+        Captured::new(FinishedCapture { database: Arc::clone(self.database()), vol: self.vol, turn, parts })
     }
 
     /// Which parts of the directory the shadow holds as of a version, if that can still be read.
@@ -132,7 +132,7 @@ pub(in super::super) fn record_capture(
     shared: &DatabaseInner,
     version: i64,
 ) -> Result<()> {
-    if !taken.shared.is_same(shared) {
+    if !taken.database.is_same(shared) {
         let other = "a Workspace keeps its history in another database than the one the snapshot is made in";
         return Err(StoreError::Invalid(other.into()).into());
     }

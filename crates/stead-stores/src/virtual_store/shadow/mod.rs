@@ -51,7 +51,7 @@ pub(crate) struct CapturedEntry {
     pub(crate) modified: Timestamp,
     content: Option<i64>,
     /// What the host told of it when it was read.
-    pub(crate) tag: Option<VersionTag>,
+    pub(crate) host_tag: Option<VersionTag>,
 }
 
 impl CapturedEntry {
@@ -85,7 +85,7 @@ impl Ledger {
     pub(crate) fn begin_capture_volume(&self) -> StoreResult<CaptureVolume> {
         let store = self.open_capture_store()?;
         let (ledger, vol) = (self.volume(), store.volume.id);
-        self.database().write(CommitSync::Staging, move |writing| {
+        self.database().write(CommitSync::Deferred, move |writing| {
             writing
                 .conn
                 .prepare_cached("INSERT OR IGNORE INTO shadow(ledger, vol, turn, at) VALUES (?1, ?2, 0, ?3)")?
@@ -145,7 +145,7 @@ impl CaptureVolume {
                     size: row.get::<_, i64>(4)?.cast_unsigned(),
                     modified: Timestamp(row.get(5)?),
                     content: row.get(6)?,
-                    tag: tag.map(|tag| VersionTag(u128::from_le_bytes(tag))),
+                    host_tag: tag.map(|tag| VersionTag(u128::from_le_bytes(tag))),
                 });
             }
             Ok(known)
@@ -164,7 +164,7 @@ impl CaptureVolume {
     /// What it holds, as the port names it.
     pub(crate) fn content_ref(&self, known: &CapturedEntry) -> Option<ContentRef> {
         let (shared, size) = (Arc::clone(self.database()), known.size.cast_signed());
-        let kept = VirtualContentRef { shared, content: known.content, size };
+        let kept = VirtualContentRef { database: shared, content: known.content, size };
         match known.content {
             _ if known.size == 0 => Some(ContentRef::new(ContentId::Empty, 0, kept)),
             None => None,
@@ -184,11 +184,11 @@ impl CaptureVolume {
     /// Content of which only the size is known.
     pub(crate) fn size_only_content(&self, size: u64) -> Content {
         let kept = VirtualContentRef {
-            shared: Arc::clone(self.database()),
+            database: Arc::clone(self.database()),
             content: None,
             size: size.cast_signed(),
         };
-        Content::Past(ContentRef::new(ContentId::Empty, size, kept))
+        Content::Stored(ContentRef::new(ContentId::Empty, size, kept))
     }
 }
 

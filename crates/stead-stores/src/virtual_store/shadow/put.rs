@@ -17,16 +17,16 @@ pub(crate) struct CaptureTurn(pub(super) i64);
 #[derive(Debug)]
 pub(crate) enum CaptureNote {
     /// Something is another than it was; of a file also what the host told of it.
-    Step(Step, Option<VersionTag>),
+    Changed(Step, Option<VersionTag>),
     /// A file is what it was, and the host tells this of it now.
-    Seen(NodeId, VersionTag),
+    Unchanged(NodeId, VersionTag),
 }
 
 impl CaptureVolume {
     /// Begins to take the directory in.
     pub(crate) fn begin_capture(&self) -> StoreResult<CaptureTurn> {
         let vol = self.vol;
-        self.database().write(CommitSync::Staging, move |writing| {
+        self.database().write(CommitSync::Deferred, move |writing| {
             let turn = writing
                 .conn
                 .prepare_cached("UPDATE shadow SET turn = turn + 1, at = ?2 WHERE vol = ?1 RETURNING turn")?
@@ -47,16 +47,16 @@ impl CaptureVolume {
         let (mut steps, mut tags, mut seen) = (Vec::new(), Vec::new(), Vec::new());
         for note in notes {
             match note {
-                CaptureNote::Step(step, tag) => {
+                CaptureNote::Changed(step, tag) => {
                     steps.push(step);
                     tags.push(tag);
                 }
-                CaptureNote::Seen(node, tag) => seen.push((node, tag)),
+                CaptureNote::Unchanged(node, tag) => seen.push((node, tag)),
             }
         }
         let change = Change::new(operation.clone(), steps);
         let go_on = move |writing: &mut WriteTransaction<'_>| check_turn(writing, vol, turn);
-        self.store.apply_with(CommitSync::Staging, change, go_on, move |writing, applied| {
+        self.store.apply_with(CommitSync::Deferred, change, go_on, move |writing, applied| {
             let written = applied.outcomes.iter().zip(tags).filter_map(|(outcome, tag)| {
                 let (attr, tag) = (outcome.attr?, tag?);
                 Some((attr.node, tag))

@@ -12,26 +12,26 @@ pub(super) enum QuerySubject {
     Everything,
     At(Vec<u8>),
     /// It was not there at this time any more: the entry that took it away comes later, and what its path was then.
-    Gone((i64, i64), Vec<u8>),
+    Removed((i64, i64), Vec<u8>),
     /// It was not there yet.
-    Before,
+    NotYetCreated,
 }
 
 impl LedgerReplay<'_> {
     /// Whether the query asks for what is at a path at this time.
     pub(super) fn wants(&self, path: &[u8]) -> bool {
-        match &self.top {
+        match &self.subject {
             QuerySubject::Everything => true,
             QuerySubject::At(top) => is_at_or_below(path, top),
-            QuerySubject::Gone(..) | QuerySubject::Before => false,
+            QuerySubject::Removed(..) | QuerySubject::NotYetCreated => false,
         }
     }
 
     /// What lies at a place, or lay there last.
     pub(super) fn find_subject(&self, place: &NodePath) -> StoreResult<QuerySubject> {
         let mut path = place.path.as_bytes().to_vec();
-        if place.from != NodeId::ROOT {
-            let from = self.store.nodes.path(place.from.0).ok_or(StoreError::NotFound)?;
+        if place.base != NodeId::ROOT {
+            let from = self.store.node_path_table.path(place.base.0).ok_or(StoreError::NotFound)?;
             path = join(&from, &path);
         }
         if path.is_empty() {
@@ -40,20 +40,20 @@ impl LedgerReplay<'_> {
         if self.stat_now(&path).is_some() {
             return Ok(QuerySubject::At(path));
         }
-        let mut rows = LedgerRows::new(self.books);
+        let mut rows = LedgerRows::new(self.ledger);
         let mut newer: Vec<(LedgerEvent, (i64, i64))> = Vec::new();
         while let Some(told) = rows.next()? {
-            let (said, row) = (LedgerEvent::from_row(&told)?, (told.version, told.row.seq));
-            let ends = match said.what {
+            let (said, row) = (LedgerEvent::from_row(&told)?, (told.revision, told.row.seq));
+            let ends = match said.kind {
                 LedgerEventKind::Removed | LedgerEventKind::Moved => is_at_or_below(&path, &said.path),
-                LedgerEventKind::Crossed => {
+                LedgerEventKind::Exchanged => {
                     is_at_or_below(&path, &said.path)
-                        || said.other.as_ref().is_some_and(|other| is_at_or_below(&path, other))
+                        || said.other_path.as_ref().is_some_and(|other| is_at_or_below(&path, other))
                 }
                 LedgerEventKind::Placed
                 | LedgerEventKind::Replaced
                 | LedgerEventKind::Patched
-                | LedgerEventKind::Dressed => false,
+                | LedgerEventKind::AttributesSet => false,
             };
             newer.push((said, row));
             if ends {
@@ -67,15 +67,15 @@ impl LedgerReplay<'_> {
 /// Where something is now that was at `path` before the last of these entries, which come newest first.
 fn follow_to_now(mut path: Vec<u8>, entries: Vec<(LedgerEvent, (i64, i64))>) -> QuerySubject {
     for (said, row) in entries.iter().rev() {
-        let other = said.other.as_deref().unwrap_or_default();
-        match said.what {
+        let other = said.other_path.as_deref().unwrap_or_default();
+        match said.kind {
             LedgerEventKind::Removed if is_at_or_below(&path, &said.path) => {
-                return QuerySubject::Gone(*row, path);
+                return QuerySubject::Removed(*row, path);
             }
-            LedgerEventKind::Moved | LedgerEventKind::Crossed if is_at_or_below(&path, &said.path) => {
+            LedgerEventKind::Moved | LedgerEventKind::Exchanged if is_at_or_below(&path, &said.path) => {
                 path = [other, &path[said.path.len()..]].concat();
             }
-            LedgerEventKind::Crossed if is_at_or_below(&path, other) => {
+            LedgerEventKind::Exchanged if is_at_or_below(&path, other) => {
                 path = [&said.path, &path[other.len()..]].concat();
             }
             _ => {}

@@ -21,9 +21,9 @@ const UNKNOWN_FINGERPRINT: Fingerprint =
 pub(super) struct TrackedNode {
     pub(super) node: NodeId,
     /// What it looked like at the time that the replay has come to.
-    pub(super) face: Fingerprint,
+    pub(super) fingerprint: Fingerprint,
     /// What it held then.
-    pub(super) content: Option<ContentSource>,
+    pub(super) source: Option<ContentSource>,
     pub(super) hash: Option<[u8; 32]>,
 }
 
@@ -33,15 +33,15 @@ pub(super) enum PassedMove {
     Placed(Vec<u8>),
     Removed { path: Vec<u8>, row: (i64, i64), stashed: bool },
     Moved(Vec<u8>, Vec<u8>),
-    Crossed(Vec<u8>, Vec<u8>),
+    Exchanged(Vec<u8>, Vec<u8>),
 }
 
 /// Where something is that no entry since has touched.
 enum TracedLocation {
     /// On the disk, at this path.
-    There(Vec<u8>),
+    InTree(Vec<u8>),
     /// In what a row displaced, below it.
-    Stashed((i64, i64), Vec<u8>),
+    Displaced((i64, i64), Vec<u8>),
     Nowhere,
 }
 
@@ -60,48 +60,55 @@ impl LedgerReplay<'_> {
     ) -> TrackedNode {
         let track = match (self.tracked_at(at), face) {
             (Some(track), Some(face))
-                if track.face.has_same_content(&face) || face.kind == NodeKind::Directory =>
+                if track.fingerprint.has_same_content(&face) || face.kind == NodeKind::Directory =>
             {
-                TrackedNode { face, ..track }
+                TrackedNode { fingerprint: face, ..track }
             }
             // Another program has been there since.
-            (Some(track), Some(face)) => TrackedNode { node: track.node, face, content: None, hash: None },
+            (Some(track), Some(face)) => {
+                TrackedNode { node: track.node, fingerprint: face, source: None, hash: None }
+            }
             (Some(track), None) => track,
             (None, face) => TrackedNode {
                 node: self.removed_node(row, at),
-                face: face.unwrap_or(UNKNOWN_FINGERPRINT),
-                content: None,
+                fingerprint: face.unwrap_or(UNKNOWN_FINGERPRINT),
+                source: None,
                 hash: None,
             },
         };
-        self.tracks.insert(at.to_vec(), Some(track.clone()));
+        self.tracked.insert(at.to_vec(), Some(track.clone()));
         track
     }
 
     /// What is at a path at this time, if anything is known to be.
     pub(super) fn tracked_at(&mut self, path: &[u8]) -> Option<TrackedNode> {
-        if let Some(known) = self.tracks.get(path) {
+        if let Some(known) = self.tracked.get(path) {
             return known.clone();
         }
         let track = match self.trace(path) {
-            TracedLocation::There(now) => {
+            TracedLocation::InTree(now) => {
                 let face = Fingerprint::of(&self.stat_now(&now)?);
                 let node = self.present_node(face.ino, &now);
-                TrackedNode { node, face, content: Some(ContentSource::in_tree(now, face)), hash: None }
+                TrackedNode {
+                    node,
+                    fingerprint: face,
+                    source: Some(ContentSource::in_tree(now, face)),
+                    hash: None,
+                }
             }
-            TracedLocation::Stashed(row, below) => {
-                let face = Fingerprint::of(&self.keeping.stat_displaced(row, &below)?);
+            TracedLocation::Displaced(row, below) => {
+                let face = Fingerprint::of(&self.history.stat_displaced(row, &below)?);
                 let node = self.removed_node(row, &below);
                 TrackedNode {
                     node,
-                    face,
-                    content: Some(ContentSource::displaced(row, below, &face)),
+                    fingerprint: face,
+                    source: Some(ContentSource::displaced(row, below, &face)),
                     hash: None,
                 }
             }
             TracedLocation::Nowhere => return None,
         };
-        self.tracks.insert(path.to_vec(), Some(track.clone()));
+        self.tracked.insert(path.to_vec(), Some(track.clone()));
         Some(track)
     }
 
@@ -109,25 +116,27 @@ impl LedgerReplay<'_> {
     fn trace(&self, path: &[u8]) -> TracedLocation {
         let mut path = path.to_vec();
         let moved = |path: &[u8], from: &[u8], to: &[u8]| [to, &path[from.len()..]].concat();
-        for passed in self.passed.iter().rev() {
+        for passed in self.passed_moves.iter().rev() {
             match passed {
                 PassedMove::Placed(at) if is_at_or_below(&path, at) => return TracedLocation::Nowhere,
                 PassedMove::Removed { path: at, row, stashed } if is_at_or_below(&path, at) => {
                     let rest = &path[at.len()..];
                     let below = rest.strip_prefix(b"/").unwrap_or(rest).to_vec();
                     return if *stashed {
-                        TracedLocation::Stashed(*row, below)
+                        TracedLocation::Displaced(*row, below)
                     } else {
                         TracedLocation::Nowhere
                     };
                 }
                 PassedMove::Moved(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
-                PassedMove::Crossed(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
-                PassedMove::Crossed(from, to) if is_at_or_below(&path, to) => path = moved(&path, to, from),
+                PassedMove::Exchanged(from, to) if is_at_or_below(&path, from) => {
+                    path = moved(&path, from, to)
+                }
+                PassedMove::Exchanged(from, to) if is_at_or_below(&path, to) => path = moved(&path, to, from),
                 _ => {}
             }
         }
-        TracedLocation::There(path)
+        TracedLocation::InTree(path)
     }
 
     /// What is on the disk now.
@@ -136,7 +145,7 @@ impl LedgerReplay<'_> {
             return None;
         }
         let (parent, name) = split(path);
-        match root::enter(&self.store.root.dir, parent, OpenMode::Base) {
+        match root::enter(&self.store.root.dir, parent, OpenMode::Traverse) {
             Ok(dir) => match dir.stat_at(name) {
                 Err(Errno::ACCESS) => {}
                 stat => return stat.ok(),
@@ -151,33 +160,33 @@ impl LedgerReplay<'_> {
     /// The node of something that is there: its inode, unless something else with that inode was named before.
     fn present_node(&mut self, ino: u64, path: &[u8]) -> NodeId {
         let node = NodeId(ino);
-        let known = self.there.entry(node).or_insert_with(|| path.to_vec());
+        let known = self.present_nodes.entry(node).or_insert_with(|| path.to_vec());
         if **known == *path {
             return node;
         }
         let node = removed_node_id((i64::MAX, 0), path);
-        self.there.insert(node, path.to_vec());
+        self.present_nodes.insert(node, path.to_vec());
         node
     }
 
     /// The node of something that went with an entry.
     pub(super) fn removed_node(&self, row: (i64, i64), below: &[u8]) -> NodeId {
         let node = removed_node_id(row, below);
-        self.returned.get(&node).copied().unwrap_or(node)
+        self.revived.get(&node).copied().unwrap_or(node)
     }
 
     /// Takes all that is known at a path and below it.
     pub(super) fn take_subtree(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<TrackedNode>)> {
         // What lies below begins with `path/`, and `0` is what follows `/`.
         let below = [path, b"/"].concat()..[path, b"0"].concat();
-        let keys = self.tracks.range(below).map(|(key, _)| key.clone());
+        let keys = self.tracked.range(below).map(|(key, _)| key.clone());
         let keys: Vec<_> = keys.chain([path.to_vec()]).collect();
-        let taken = keys.into_iter().filter_map(|key| self.tracks.remove_entry(&key));
+        let taken = keys.into_iter().filter_map(|key| self.tracked.remove_entry(&key));
         taken.map(|(key, track)| (key[path.len()..].to_vec(), track)).collect()
     }
 
     pub(super) fn put_subtree(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<TrackedNode>)>) {
-        self.tracks.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
+        self.tracked.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
     }
 
     /// The node of a directory at this time.
@@ -196,7 +205,7 @@ impl LedgerReplay<'_> {
     }
 
     pub(super) fn state_in_parent(&self, track: &TrackedNode, parent: NodeId, path: &[u8]) -> NodeState {
-        let TrackedNode { face, content, hash, .. } = track;
+        let TrackedNode { fingerprint: face, source: content, hash, .. } = track;
         let content = match face.kind {
             NodeKind::File | NodeKind::Symlink => {
                 content.as_ref().and_then(|content| content.content_ref(self.store, *hash, face.size))

@@ -23,28 +23,32 @@ use crate::virtual_store::shadow::{CaptureVolume, CapturedEntry, CapturedParts};
 pub(super) struct CaptureComparison<'a> {
     store: &'a PhysicalStore,
     /// As of the snapshot.
-    shadow: &'a CaptureVolume,
+    capture: &'a CaptureVolume,
     parts: &'a CapturedParts,
-    lines: Vec<NodeChange>,
-    now: HashMap<NodeId, CurrentNode>,
+    changes: Vec<NodeChange>,
+    current: HashMap<NodeId, CurrentNode>,
     /// Nodes that are there, by their paths: a file with two names is two.
-    there: HashMap<NodeId, StorePath>,
+    present_nodes: HashMap<NodeId, StorePath>,
 }
 
 /// A directory on both sides.
 struct DirectoryPair<'l> {
     path: StorePath,
     /// Its node then, which is the one it has now if it is there, and where the shadow has it.
-    then: Option<(NodeId, NodePath)>,
+    captured: Option<(NodeId, NodePath)>,
     /// What it is now.
-    now: Option<(NodeId, Attr)>,
-    above: Option<&'l DirectoryPair<'l>>,
+    current: Option<(NodeId, Attr)>,
+    parent: Option<&'l DirectoryPair<'l>>,
 }
 
 impl<'a> CaptureComparison<'a> {
-    pub(super) fn new(store: &'a PhysicalStore, shadow: &'a CaptureVolume, parts: &'a CapturedParts) -> Self {
-        let (lines, now, there) = (Vec::new(), HashMap::new(), HashMap::new());
-        CaptureComparison { store, shadow, parts, lines, now, there }
+    pub(super) fn new(
+        store: &'a PhysicalStore,
+        capture: &'a CaptureVolume,
+        parts: &'a CapturedParts,
+    ) -> Self {
+        let (changes, current, present_nodes) = (Vec::new(), HashMap::new(), HashMap::new());
+        CaptureComparison { store, capture, parts, changes, current, present_nodes }
     }
 
     /// What differs at these paths and below.
@@ -56,7 +60,7 @@ impl<'a> CaptureComparison<'a> {
         let attr = self.store.stat(&NodePath::root())?;
         let then = Some((NodeId::ROOT, NodePath::root()));
         let now = Some((NodeId::ROOT, attr));
-        let root = DirectoryPair { path: StorePath::empty(), then, now, above: None };
+        let root = DirectoryPair { path: StorePath::empty(), captured: then, current: now, parent: None };
         let inside = |path: &StorePath, index: usize| {
             let others = below.iter().enumerate().filter(|(other, _)| *other != index);
             others.into_iter().any(|(other, top)| path.is_at_or_below(top) && (path != top || other < index))
@@ -65,7 +69,7 @@ impl<'a> CaptureComparison<'a> {
             let way: Vec<&[u8]> = top.components().collect();
             self.compare_directory(&root, &way)?;
         }
-        if self.lines.is_empty() {
+        if self.changes.is_empty() {
             return Ok(RevisionSet::default());
         }
         let operation = Operation {
@@ -74,14 +78,14 @@ impl<'a> CaptureComparison<'a> {
             tool: Cow::Borrowed("changes since the snapshot"),
             at: Timestamp(0),
         };
-        let (lines, blind_at, undoes, undone) = (self.lines, None, Vec::new(), false);
-        let deed = Revision { version, operation, lines, blind_at, undoes, undone };
-        Ok(RevisionSet { deeds: vec![deed], now: self.now })
+        let (lines, blind_at, undoes, undone) = (self.changes, None, Vec::new(), false);
+        let deed = Revision { number: version, operation, changes: lines, blind_at, undoes, undone };
+        Ok(RevisionSet { revisions: vec![deed], current: self.current })
     }
 
     /// What is in a directory; only the first name of the way, where there is one.
     fn compare_directory(&mut self, level: &DirectoryPair<'_>, way: &[&[u8]]) -> StoreResult<()> {
-        let there = match &level.now {
+        let there = match &level.current {
             Some(_) => match self.store.list(&NodePath::from_root(level.path.clone()), &Page::ALL) {
                 Ok(listing) => listing.entries,
                 Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
@@ -91,8 +95,8 @@ impl<'a> CaptureComparison<'a> {
             },
             None => Vec::new(),
         };
-        let known = match &level.then {
-            Some((_, place)) => self.shadow.children(place)?,
+        let known = match &level.captured {
+            Some((_, place)) => self.capture.children(place)?,
             None => Vec::new(),
         };
         for (name, known, there) in pair_by_name(known, there) {
@@ -102,10 +106,10 @@ impl<'a> CaptureComparison<'a> {
             let path = level.path.child(&name);
             let covers = |kind| coverage_of(self.parts, &path, kind);
             let on_the_way = way.len() > 1;
-            let known = known.filter(|known| on_the_way || covers(known.kind) != Coverage::No);
+            let known = known.filter(|known| on_the_way || covers(known.kind) != Coverage::Excluded);
             let there = there.filter(|attr| {
                 !matches!(attr.kind, NodeKind::Special(_))
-                    && (on_the_way || covers(attr.kind) != Coverage::No)
+                    && (on_the_way || covers(attr.kind) != Coverage::Excluded)
             });
             self.compare_entry(level, path, known, there, way.get(1..).unwrap_or_default())?;
         }
@@ -126,7 +130,7 @@ impl<'a> CaptureComparison<'a> {
                 if !is_same(&known, &attr) {
                     let before = self.captured_state(level, &path, &known);
                     let after = self.current_state(level, &path, &attr, node);
-                    self.lines.push(NodeChange { node, before: Some(before), after: Some(after) });
+                    self.changes.push(NodeChange { node, before: Some(before), after: Some(after) });
                 }
                 let then = Some((node, NodePath::of_node(known.node)));
                 self.compare_below(level, path, attr.kind, then, Some((node, attr)), way)
@@ -135,13 +139,13 @@ impl<'a> CaptureComparison<'a> {
                 if let Some(attr) = there {
                     let node = self.present_node(&attr, &path);
                     let after = self.current_state(level, &path, &attr, node);
-                    self.lines.push(NodeChange { node, before: None, after: Some(after) });
+                    self.changes.push(NodeChange { node, before: None, after: Some(after) });
                     self.compare_below(level, path.clone(), attr.kind, None, Some((node, attr)), way)?;
                 }
                 if let Some(known) = known {
                     let node = removed_node_id(&known);
                     let before = self.captured_state(level, &path, &known);
-                    self.lines.push(NodeChange { node, before: Some(before), after: None });
+                    self.changes.push(NodeChange { node, before: Some(before), after: None });
                     let then = Some((node, NodePath::of_node(known.node)));
                     self.compare_below(level, path, known.kind, then, None, way)?;
                 }
@@ -160,15 +164,18 @@ impl<'a> CaptureComparison<'a> {
         way: &[&[u8]],
     ) -> StoreResult<()> {
         let covered = coverage_of(self.parts, &path, kind);
-        if kind != NodeKind::Directory || covered != Coverage::Yes && way.is_empty() {
+        if kind != NodeKind::Directory || covered != Coverage::Included && way.is_empty() {
             return Ok(());
         }
-        self.compare_directory(&DirectoryPair { path, then, now, above: Some(level) }, way)
+        self.compare_directory(
+            &DirectoryPair { path, captured: then, current: now, parent: Some(level) },
+            way,
+        )
     }
 
     /// The node of something that is there: its inode, unless something else with that inode was named before.
     fn present_node(&mut self, attr: &Attr, path: &StorePath) -> NodeId {
-        let known = self.there.entry(attr.node).or_insert_with(|| path.clone());
+        let known = self.present_nodes.entry(attr.node).or_insert_with(|| path.clone());
         if known == path {
             return attr.node;
         }
@@ -184,14 +191,14 @@ impl<'a> CaptureComparison<'a> {
     ) -> NodeState {
         self.note_directory_now(level);
         NodeState {
-            parent: level.then.as_ref().map_or(NodeId::ROOT, |(node, _)| *node),
+            parent: level.captured.as_ref().map_or(NodeId::ROOT, |(node, _)| *node),
             name: known.name.clone(),
             path: path.clone(),
             kind: known.kind,
             mode: known.mode,
             modified: known.modified,
             size: known.size,
-            content: if known.kind == NodeKind::Directory { None } else { self.shadow.content_ref(known) },
+            content: if known.kind == NodeKind::Directory { None } else { self.capture.content_ref(known) },
         }
     }
 
@@ -204,24 +211,24 @@ impl<'a> CaptureComparison<'a> {
         node: NodeId,
     ) -> NodeState {
         self.note_directory_now(level);
-        let parent = level.now.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
+        let parent = level.current.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
         let state = self.state_of(path, attr, parent);
         let now = CurrentNode { path: path.clone(), state: Some(state.clone()), tag: attr.tag };
-        self.now.insert(node, now);
+        self.current.insert(node, now);
         state
     }
 
     /// Says what a directory is now that something is told of.
     fn note_directory_now(&mut self, level: &DirectoryPair<'_>) {
-        let Some((node, attr)) = level.now else { return };
-        if self.now.contains_key(&node) {
+        let Some((node, attr)) = level.current else { return };
+        if self.current.contains_key(&node) {
             return;
         }
-        let state = level.above.map(|above| {
-            let parent = above.now.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
+        let state = level.parent.map(|above| {
+            let parent = above.current.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
             self.state_of(&level.path, &attr, parent)
         });
-        self.now.insert(node, CurrentNode { path: level.path.clone(), state, tag: attr.tag });
+        self.current.insert(node, CurrentNode { path: level.path.clone(), state, tag: attr.tag });
     }
 
     fn state_of(&self, path: &StorePath, attr: &Attr, parent: NodeId) -> NodeState {
@@ -251,7 +258,7 @@ impl<'a> CaptureComparison<'a> {
 fn is_same(known: &CapturedEntry, attr: &Attr) -> bool {
     match known.kind {
         NodeKind::Directory => known.mode == attr.mode,
-        _ if known.tag == Some(attr.tag) => true,
+        _ if known.host_tag == Some(attr.tag) => true,
         // Of what is not kept nothing more is known.
         _ if !known.has_content() => {
             (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified)

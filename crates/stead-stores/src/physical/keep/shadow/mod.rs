@@ -29,7 +29,7 @@ impl PhysicalStore {
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        let keeping = &self.keeping;
+        let keeping = &self.history;
         let shadow = keeping.ledger_or_begin()?.begin_capture_volume()?;
         // One at a time: two would only end each other's turns. Where the disk can't be written, they may.
         let _lock = self.staging_if_open().map(|shop| shop.lock_snapshots()).transpose()?;
@@ -71,8 +71,8 @@ impl PhysicalStore {
         match self.captured_at(newer)?.filter(|(_, parts)| holds(parts)) {
             Some((shadow, after)) => {
                 let mut deeds = shadow.store().revisions(&RevisionQuery::between(older, newer))?;
-                for deed in &mut deeds.deeds {
-                    deed.lines.retain(|line| is_captured(line, &before) && is_captured(line, &after));
+                for deed in &mut deeds.revisions {
+                    deed.changes.retain(|line| is_captured(line, &before) && is_captured(line, &after));
                 }
                 Ok(deeds)
             }
@@ -82,22 +82,22 @@ impl PhysicalStore {
 
     /// The shadow, and what it holds as of a version that is a snapshot's.
     fn captured_at(&self, version: RevisionNumber) -> StoreResult<Option<(CaptureVolume, CapturedParts)>> {
-        let Some(shadow) = self.keeping.capture_volume()? else { return Ok(None) };
+        let Some(shadow) = self.history.capture_volume()? else { return Ok(None) };
         Ok(shadow.parts_at(version)?.map(|parts| (shadow, parts)))
     }
 }
 
 /// Whether what a line tells is about something that belongs to these parts.
 fn is_captured(line: &NodeChange, parts: &CapturedParts) -> bool {
-    let is_held = |state: &NodeState| coverage_of(parts, &state.path, state.kind) != Coverage::No;
+    let is_held = |state: &NodeState| coverage_of(parts, &state.path, state.kind) != Coverage::Excluded;
     [&line.before, &line.after].into_iter().flatten().all(is_held)
 }
 
 /// Whether something belongs to these parts: also a directory that could not be looked into does, and nothing in it.
 fn coverage_of(parts: &CapturedParts, path: &StorePath, kind: NodeKind) -> Coverage {
     match parts.unread.iter().find(|unread| path.is_at_or_below(unread)) {
-        Some(unread) if path == unread => parts.extents.coverage(path, kind).min(Coverage::Itself),
-        Some(_) => Coverage::No,
+        Some(unread) if path == unread => parts.extents.coverage(path, kind).min(Coverage::DirectoryOnly),
+        Some(_) => Coverage::Excluded,
         None => parts.extents.coverage(path, kind),
     }
 }
@@ -134,12 +134,12 @@ mod tests {
         let all = CaptureScope::new(path("w"), path("w"), PathGlobs::none());
         let parts = CapturedParts { extents: [all].into_iter().collect(), unread: vec![path("w/locked")] };
         for (name, kind, covered) in [
-            ("w/open", NodeKind::Directory, Coverage::Yes),
-            ("w/locked", NodeKind::Directory, Coverage::Itself),
-            ("w/locked/x", NodeKind::File, Coverage::No),
-            ("w/locked/in", NodeKind::Directory, Coverage::No),
-            ("w/lockedin", NodeKind::File, Coverage::Yes),
-            ("x", NodeKind::File, Coverage::No),
+            ("w/open", NodeKind::Directory, Coverage::Included),
+            ("w/locked", NodeKind::Directory, Coverage::DirectoryOnly),
+            ("w/locked/x", NodeKind::File, Coverage::Excluded),
+            ("w/locked/in", NodeKind::Directory, Coverage::Excluded),
+            ("w/lockedin", NodeKind::File, Coverage::Included),
+            ("x", NodeKind::File, Coverage::Excluded),
         ] {
             assert_eq!(coverage_of(&parts, &path(name), kind), covered, "{name}");
         }

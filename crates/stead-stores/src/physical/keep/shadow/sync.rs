@@ -31,66 +31,66 @@ const NAMES_PER_PROGRESS: u64 = 64;
 
 pub(super) struct CaptureUpdate<'a> {
     store: &'a PhysicalStore,
-    shadow: &'a CaptureVolume,
+    volume: &'a CaptureVolume,
     turn: CaptureTurn,
     operation: &'a Operation,
     extents: &'a CaptureScopes,
     progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
     /// Larger files are not kept.
-    limit: u64,
-    notes: Vec<CaptureNote>,
+    max_file_bytes: u64,
+    pending_notes: Vec<CaptureNote>,
     /// How many bytes the notes hold.
-    bytes: usize,
-    looked_at: u64,
+    pending_bytes: usize,
+    names_seen: u64,
     unread: Vec<StorePath>,
 }
 
 impl<'a> CaptureUpdate<'a> {
     pub(super) fn new(
         store: &'a PhysicalStore,
-        shadow: &'a CaptureVolume,
+        volume: &'a CaptureVolume,
         turn: CaptureTurn,
         operation: &'a Operation,
         extents: &'a CaptureScopes,
         progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> Self {
-        let (notes, unread) = (Vec::new(), Vec::new());
+        let (pending_notes, unread) = (Vec::new(), Vec::new());
         CaptureUpdate {
             store,
-            shadow,
+            volume,
             turn,
             operation,
             extents,
             progress,
-            limit: u64::MAX,
-            notes,
-            bytes: 0,
-            looked_at: 0,
+            max_file_bytes: u64::MAX,
+            pending_notes,
+            pending_bytes: 0,
+            names_seen: 0,
             unread,
         }
     }
 
     /// Takes everything in but the content of larger files, and returns the directories that could not be looked into.
     pub(super) fn run(&mut self, limit: u64) -> StoreResult<Vec<StorePath>> {
-        self.limit = limit;
+        self.max_file_bytes = limit;
         for top in self.extents.roots() {
             self.capture_top(top)?;
         }
         self.flush()?;
-        (self.progress)(self.looked_at)?;
+        (self.progress)(self.names_seen)?;
         Ok(std::mem::take(&mut self.unread))
     }
 
     /// Where an extent begins, with the directories on the way.
     fn capture_top(&mut self, top: &StorePath) -> StoreResult<()> {
         if top.is_empty() {
-            self.capture_children(top, Some(NodePath::root()), Coverage::Yes)?;
+            self.capture_children(top, Some(NodePath::root()), Coverage::Included)?;
             return Ok(());
         }
         let mut parent = StorePath::empty();
         for name in top.components() {
             let path = parent.child(name);
-            let known = self.shadow.children(&NodePath::from_root(parent))?;
+            let known = self.volume.children(&NodePath::from_root(parent))?;
             let known = known.into_iter().find(|known| known.name == name);
             let there = match self.store.stat(&NodePath::from_root(path.clone())) {
                 Ok(attr) => Some(attr),
@@ -121,8 +121,8 @@ impl<'a> CaptureUpdate<'a> {
         covered: Coverage,
     ) -> StoreResult<bool> {
         let listed = match covered {
-            Coverage::Yes => self.store.list(&NodePath::from_root(path.clone()), &Page::ALL),
-            Coverage::Itself | Coverage::No => Err(StoreError::NotFound),
+            Coverage::Included => self.store.list(&NodePath::from_root(path.clone()), &Page::ALL),
+            Coverage::DirectoryOnly | Coverage::Excluded => Err(StoreError::NotFound),
         };
         let there = match listed {
             Ok(listing) => listing.entries,
@@ -135,14 +135,14 @@ impl<'a> CaptureUpdate<'a> {
             }
         };
         let known = match place {
-            Some(place) => self.shadow.children(&place)?,
+            Some(place) => self.volume.children(&place)?,
             None => Vec::new(),
         };
         let mut touched = false;
         for (name, known, there) in pair_by_name(known, there) {
-            self.looked_at += 1;
-            if self.looked_at.is_multiple_of(NAMES_PER_PROGRESS) {
-                (self.progress)(self.looked_at)?;
+            self.names_seen += 1;
+            if self.names_seen.is_multiple_of(NAMES_PER_PROGRESS) {
+                (self.progress)(self.names_seen)?;
             }
             touched |= self.capture_entry(&path.child(&name), there, known.as_ref())?;
         }
@@ -158,7 +158,7 @@ impl<'a> CaptureUpdate<'a> {
     ) -> StoreResult<bool> {
         let judged = there.map(|attr| (attr, self.extents.coverage(path, attr.kind)));
         let wanted = judged.filter(|(attr, covered)| {
-            *covered != Coverage::No
+            *covered != Coverage::Excluded
                 && matches!(attr.kind, NodeKind::File | NodeKind::Directory | NodeKind::Symlink)
         });
         let Some((attr, covered)) = wanted else {
@@ -176,7 +176,7 @@ impl<'a> CaptureUpdate<'a> {
                     self.capture_children(path, known.map(|known| NodePath::of_node(known.node)), covered)?;
                 if touched || known.is_none_or(|known| known.modified != attr.modified) {
                     let (at, modified) = (NodePath::from_root(path.clone()), Some(attr.modified));
-                    self.add_note(CaptureNote::Step(Step::SetAttr { at, mode: None, modified }, None), 0)?;
+                    self.add_note(CaptureNote::Changed(Step::SetAttr { at, mode: None, modified }, None), 0)?;
                 }
             }
             NodeKind::File => self.capture_file(path, &attr, known)?,
@@ -192,12 +192,12 @@ impl<'a> CaptureUpdate<'a> {
             Some(known) if known.kind == NodeKind::Directory && known.mode == attr.mode => return,
             Some(known) if known.kind == NodeKind::Directory => Step::SetAttr { at, mode, modified: None },
             Some(_) => {
-                self.notes.push(removal(path));
+                self.pending_notes.push(removal(path));
                 Step::Mkdir { at, parents: Parents::Required, mode }
             }
             None => Step::Mkdir { at, parents: Parents::Required, mode },
         };
-        self.notes.push(CaptureNote::Step(step, None));
+        self.pending_notes.push(CaptureNote::Changed(step, None));
     }
 
     fn capture_file(
@@ -207,12 +207,12 @@ impl<'a> CaptureUpdate<'a> {
         known: Option<&CapturedEntry>,
     ) -> StoreResult<()> {
         if let Some(known) = known {
-            let complete = known.has_content() || attr.size > self.limit;
-            if complete && known.tag == Some(attr.tag) {
+            let complete = known.has_content() || attr.size > self.max_file_bytes;
+            if complete && known.host_tag == Some(attr.tag) {
                 return Ok(());
             }
             if let Some(tag) = self.unchanged_tag(path, attr, known)? {
-                return self.add_note(CaptureNote::Seen(known.node, tag), 0);
+                return self.add_note(CaptureNote::Unchanged(known.node, tag), 0);
             }
         }
         let Some((content, attr)) = self.read_file(path, attr)? else {
@@ -225,11 +225,11 @@ impl<'a> CaptureUpdate<'a> {
             parents: Parents::Required,
             mode: Some(attr.mode),
             modified: Some(attr.modified),
-            keep: DisplacedContent::History,
-            at_most: None,
+            displaced: DisplacedContent::Keep,
+            max_size: None,
         };
-        let step = Step::Write { at: NodePath::from_root(path.clone()), content, put };
-        self.add_note(CaptureNote::Step(step, Some(attr.tag)), bytes)
+        let step = Step::Write { at: NodePath::from_root(path.clone()), content, options: put };
+        self.add_note(CaptureNote::Changed(step, Some(attr.tag)), bytes)
     }
 
     fn capture_symlink(
@@ -238,7 +238,7 @@ impl<'a> CaptureUpdate<'a> {
         attr: &Attr,
         known: Option<&CapturedEntry>,
     ) -> StoreResult<()> {
-        if known.is_some_and(|known| known.tag == Some(attr.tag)) {
+        if known.is_some_and(|known| known.host_tag == Some(attr.tag)) {
             return Ok(());
         }
         let at = NodePath::from_root(path.clone());
@@ -248,13 +248,13 @@ impl<'a> CaptureUpdate<'a> {
             Err(_) => return if known.is_some() { self.note_removal(path) } else { Ok(()) },
         };
         if let Some(known) = known
-            && self.shadow.hash(known)? == Some(*blake3::hash(&target).as_bytes())
+            && self.volume.hash(known)? == Some(*blake3::hash(&target).as_bytes())
         {
-            return self.add_note(CaptureNote::Seen(known.node, attr.tag), 0);
+            return self.add_note(CaptureNote::Unchanged(known.node, attr.tag), 0);
         }
         let bytes = target.len();
         let step = Step::Symlink { at, target, parents: Parents::Required, expect: Precondition::Any };
-        self.add_note(CaptureNote::Step(step, Some(attr.tag)), bytes)
+        self.add_note(CaptureNote::Changed(step, Some(attr.tag)), bytes)
     }
 
     /// What the host tells of a file that looks the same as at the last time, but for its inode or its time of change, and
@@ -266,7 +266,7 @@ impl<'a> CaptureUpdate<'a> {
         known: &CapturedEntry,
     ) -> StoreResult<Option<VersionTag>> {
         let looks = (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified);
-        if !looks || !known.has_content() || attr.size > self.limit {
+        if !looks || !known.has_content() || attr.size > self.max_file_bytes {
             return Ok(None);
         }
         let located = self.store.locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)?;
@@ -280,12 +280,12 @@ impl<'a> CaptureUpdate<'a> {
                 count => {
                     hasher.update(&buffer[..count]);
                     done += count as u64;
-                    (self.progress)(self.looked_at)?;
+                    (self.progress)(self.names_seen)?;
                 }
             }
         }
         let still = host::stat(&file).map_err(errno_to_store_error)? == stat && stat.tag() == attr.tag;
-        let same = attr.size == 0 || self.shadow.hash(known)? == Some(hasher.finish());
+        let same = attr.size == 0 || self.volume.hash(known)? == Some(hasher.finish());
         Ok((still && same).then_some(attr.tag))
     }
 
@@ -297,16 +297,16 @@ impl<'a> CaptureUpdate<'a> {
             let (file, stat) = match self.store.open_file(&located) {
                 Ok(opened) => opened,
                 Err(StoreError::HostDenied) => {
-                    return Ok(Some((self.shadow.size_only_content(attr.size), *attr)));
+                    return Ok(Some((self.volume.size_only_content(attr.size), *attr)));
                 }
                 Err(error @ StoreError::Unavailable { .. }) => return Err(error),
                 Err(_) => return Ok(None),
             };
-            if stat.size > self.limit {
-                return Ok(Some((self.shadow.size_only_content(stat.size), stat.attr())));
+            if stat.size > self.max_file_bytes {
+                return Ok(Some((self.volume.size_only_content(stat.size), stat.attr())));
             }
             let content = if stat.size <= CHUNK_SIZE as u64 {
-                Content::Bytes(read_all(&file, &stat, self.limit)?)
+                Content::Bytes(read_all(&file, &stat, self.max_file_bytes)?)
             } else {
                 self.stage_large_content(&file, stat.size)?
             };
@@ -322,7 +322,7 @@ impl<'a> CaptureUpdate<'a> {
 
     /// A large file's content, put into the database piece by piece.
     fn stage_large_content(&mut self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
-        let mut draft: Box<dyn Draft> = self.shadow.store().draft(DraftBase::Nothing)?;
+        let mut draft: Box<dyn Draft> = self.volume.store().draft(DraftBase::Empty)?;
         let mut buffer = vec![0; CHUNK_SIZE];
         let mut done = 0;
         while done < size {
@@ -332,7 +332,7 @@ impl<'a> CaptureUpdate<'a> {
                 count => {
                     draft.write_at(done, &buffer[..count])?;
                     done += count as u64;
-                    (self.progress)(self.looked_at)?;
+                    (self.progress)(self.names_seen)?;
                 }
             }
         }
@@ -344,9 +344,9 @@ impl<'a> CaptureUpdate<'a> {
     }
 
     fn add_note(&mut self, note: CaptureNote, bytes: usize) -> StoreResult<()> {
-        self.notes.push(note);
-        self.bytes += bytes;
-        if self.notes.len() >= MAX_PENDING_NOTES || self.bytes >= MAX_PENDING_BYTES {
+        self.pending_notes.push(note);
+        self.pending_bytes += bytes;
+        if self.pending_notes.len() >= MAX_PENDING_NOTES || self.pending_bytes >= MAX_PENDING_BYTES {
             self.flush()
         } else {
             Ok(())
@@ -354,10 +354,10 @@ impl<'a> CaptureUpdate<'a> {
     }
 
     fn flush(&mut self) -> StoreResult<()> {
-        self.bytes = 0;
-        match std::mem::take(&mut self.notes) {
+        self.pending_bytes = 0;
+        match std::mem::take(&mut self.pending_notes) {
             notes if notes.is_empty() => Ok(()),
-            notes => self.shadow.write_batch(self.turn, self.operation, notes),
+            notes => self.volume.write_batch(self.turn, self.operation, notes),
         }
     }
 }
@@ -367,9 +367,9 @@ fn removal(path: &StorePath) -> CaptureNote {
         at: NodePath::from_root(path.clone()),
         subtree: Subtree::Any,
         expect: Precondition::Any,
-        missing: IfMissing::Fine,
-        spare: None,
-        keep: DisplacedContent::History,
+        if_missing: IfMissing::Ignore,
+        protected: None,
+        displaced: DisplacedContent::Keep,
     };
-    CaptureNote::Step(step, None)
+    CaptureNote::Changed(step, None)
 }

@@ -27,7 +27,7 @@ impl SnapshotView {
     /// The Store, if the place is one that the snapshot holds: beside it is what earlier snapshots have left.
     fn store_for(&self, place: &NodePath) -> StoreResult<&VirtualStore> {
         // Whoever has a node has come by it in here.
-        if place.from != NodeId::ROOT || self.parts.extents.contains(&place.path) {
+        if place.base != NodeId::ROOT || self.parts.extents.contains(&place.path) {
             return Ok(&self.store);
         }
         Err(StoreError::Unsupported("the snapshot does not hold this part of the directory"))
@@ -51,7 +51,7 @@ const READ_ONLY_VIEW: StoreError =
 
 impl Store for SnapshotView {
     fn info(&self) -> StoreInfo {
-        StoreInfo { kind: "physical", history: false, keeps_content: false, feed: false, records: None }
+        StoreInfo { kind: "physical", history: false, retains_content: false, feed: false, audit_log: None }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
