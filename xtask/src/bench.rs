@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::Result;
-use crate::host::{cargo, root, run_shown};
-use crate::{needs, sections, servers};
+use crate::programs::{cargo, root, run_shown};
+use crate::{compared_servers, required_programs, sections};
 
 /// Runs the named benchmarks, or all.
 pub(crate) fn run(options: &[&str]) -> Result {
     let (write, passed): (Vec<&str>, Vec<&str>) = options.iter().partition(|option| **option == "--write");
-    needs::install_missing(&[needs::RIPGREP])?;
+    required_programs::install_missing(&[required_programs::RIPGREP])?;
     run_shown(cargo().args(["build", "--release", "--manifest-path", "bench/Cargo.toml"]))?;
     let target = |usual: &str| -> PathBuf {
         root().join(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| usual.into(), PathBuf::from))
     };
     let binary = target("bench/target").join("release/stead-bench");
-    let mut command = crate::host::program(&binary);
+    let mut command = crate::programs::program(&binary);
     let names: Vec<_> = passed.iter().filter(|option| !option.starts_with("--")).collect();
     let wants = |case: &str| names.is_empty() || names.iter().any(|name| **name == case);
     if wants("mcp") || wants("mount") {
@@ -27,7 +27,7 @@ pub(crate) fn run(options: &[&str]) -> Result {
         command.env("STEAD_BENCH_STEAD", target("target").join("release/stead"));
     }
     if wants("mcp") {
-        let peers = servers::install_all(&target("target"))?;
+        let peers = compared_servers::install_all(&target("target"))?;
         command.env("STEAD_BENCH_PEER_RUST", peers.rust).env("STEAD_BENCH_PEER_NODE", peers.node);
     }
     // Tables come on stdout one after the other, what it is doing on stderr: a person sees both as they come.

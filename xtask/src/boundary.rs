@@ -4,12 +4,12 @@
 //! The rules are pure functions over texts, in the modules below; here the texts are fetched. No single look is
 //! enough: sources tell intent, dependencies tell what is within reach, and compiled code tells what is really called.
 
-mod arrows;
+mod crate_dependencies;
+mod dependency_tree;
 mod rust_source;
 mod source_rules;
 mod symbols;
 mod text_rules;
-mod tree;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,9 +17,9 @@ use std::fs;
 use serde_json::Value;
 
 use crate::Result;
-use crate::host::{capture, cargo, program, root};
+use crate::programs::{capture, cargo, program, root};
+use dependency_tree::Dependency;
 use source_rules::SourceRule;
-use tree::Dependency;
 
 /// The crates that must not be able to execute anything.
 const NON_EXECUTING_CRATES: [&str; 2] = ["stead-core", "stead-stores"];
@@ -34,7 +34,7 @@ pub(crate) fn metadata() -> Result<Value> {
 
 /// Dependencies between our crates point inward.
 pub(crate) fn check_crate_dependencies() -> Result {
-    report(arrows::violations(&metadata()?, arrows::ALLOWED))
+    report(crate_dependencies::violations(&metadata()?, crate_dependencies::ALLOWED))
 }
 
 /// No source names what its crate may not use, and no text names what the repository must not hold.
@@ -72,11 +72,11 @@ pub(crate) fn check_dependencies() -> Result {
     let mut problems = Vec::new();
     for package in NON_EXECUTING_CRATES {
         let dependencies = dependencies_of(package)?;
-        let mut rules = tree::CANNOT_EXECUTE.to_vec();
+        let mut rules = dependency_tree::CANNOT_EXECUTE.to_vec();
         if package == DOMAIN_CRATE {
-            rules.extend(tree::KNOWS_NO_MACHINE);
+            rules.extend(dependency_tree::KNOWS_NO_MACHINE);
         }
-        let found = tree::violations(&dependencies, &rules);
+        let found = dependency_tree::violations(&dependencies, &rules);
         problems.extend(found.into_iter().map(|problem| format!("{package}: {problem}")));
     }
     report(problems)
@@ -112,8 +112,8 @@ pub(crate) fn check_compiled_code() -> Result {
 fn dependencies_of(package: &str) -> Result<Vec<Dependency>> {
     let mut command = cargo();
     command.args(["tree", "--package", package, "--edges", "normal,no-proc-macro", "--target", "all"]);
-    command.args(["--prefix", "none", "--no-dedupe", "--format", tree::FORMAT]);
-    Ok(tree::parse(&capture(&mut command)?))
+    command.args(["--prefix", "none", "--no-dedupe", "--format", dependency_tree::FORMAT]);
+    Ok(dependency_tree::parse(&capture(&mut command)?))
 }
 
 fn tracked_files() -> Result<Vec<String>> {

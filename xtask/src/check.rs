@@ -1,7 +1,7 @@
 //! `cargo xtask check`: everything that can be said of the code without running its tests.
 
 use crate::Result;
-use crate::host::{capture, cargo};
+use crate::programs::{capture, cargo};
 use crate::steps::StepRunner;
 
 /// A step: its name, and what it does.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::Result;
-use crate::host::{self, capture, cargo};
-use crate::hosts::{self, HostsPage};
-use crate::peers::{TestClients, sources_directory};
-use crate::served::{RunningServer, ServerSetup};
+use crate::mcp_hosts::{self, HostsPage};
+use crate::programs::{self, capture, cargo};
+use crate::running_server::{RunningServer, ServerSetup};
 use crate::steps::StepRunner;
 use crate::test::RunLength;
+use crate::test_clients::{TestClients, sources_directory};
 
 /// The revisions of the protocol that the suite has requirements for, and how many scenarios each requires.
 const REVISIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
@@ -62,14 +62,14 @@ pub(crate) fn run(length: RunLength, page: HostsPage) -> Result {
         inspector.args(["--transport", "http", "--server-url", served.url(), "--header"]);
         capture(inspector.arg(format!("Authorization: Bearer {token}"))).map(drop)
     })?;
-    hosts::run(&peers, &real, length, page, &mut steps)?;
+    mcp_hosts::run(&peers, &real, length, page, &mut steps)?;
     steps.finish()
 }
 
 /// Builds the binary, and says where it is.
 fn build(options: &[&str]) -> Result<PathBuf> {
     capture(cargo().args(["build", "--package", "stead-cli"]).args(options))?;
-    Ok(host::target().join("debug/stead"))
+    Ok(programs::target().join("debug/stead"))
 }
 
 /// What a revision of the protocol requires of a server.

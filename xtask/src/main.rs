@@ -9,17 +9,17 @@ mod bench;
 mod boundary;
 mod check;
 mod clients;
-mod host;
-mod hosts;
-mod mounted;
-mod needs;
-mod peers;
+mod compared_servers;
+mod mcp_hosts;
+mod mounted_stead;
+mod programs;
+mod required_programs;
+mod running_server;
 mod second_user;
 mod sections;
-mod served;
-mod servers;
 mod steps;
 mod test;
+mod test_clients;
 mod tokens;
 mod torture;
 
@@ -54,9 +54,11 @@ fn dispatch(arguments: &[String]) -> Result {
         ["test"] => test::run(test::RunLength::Short),
         ["test", "--long"] => test::run(test::RunLength::Long),
         ["second-user"] => second_user::run(),
-        ["clients"] => clients::run(test::RunLength::Short, hosts::HostsPage::Unchanged),
-        ["clients", "--long"] => clients::run(test::RunLength::Long, hosts::HostsPage::Unchanged),
-        ["clients", "--long", "--write"] => clients::run(test::RunLength::Long, hosts::HostsPage::Updated),
+        ["clients"] => clients::run(test::RunLength::Short, mcp_hosts::HostsPage::Unchanged),
+        ["clients", "--long"] => clients::run(test::RunLength::Long, mcp_hosts::HostsPage::Unchanged),
+        ["clients", "--long", "--write"] => {
+            clients::run(test::RunLength::Long, mcp_hosts::HostsPage::Updated)
+        }
         ["torture"] => torture::run(test::RunLength::Short),
         ["torture", "--long"] => torture::run(test::RunLength::Long),
         ["bench", options @ ..] => bench::run(options),

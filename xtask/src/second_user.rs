@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::Result;
-use crate::host::{self, capture, cargo, program};
+use crate::programs::{self, capture, cargo, program};
 use crate::steps::StepRunner;
 
 /// nobody and nogroup, which every Debian has.
@@ -86,7 +86,7 @@ impl SecondUser {
         fs::set_permissions(&user.home, Permissions::from_mode(0o700))?;
         // The device is everybody's on a usual host; a container may have made it root's.
         fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666))?;
-        let root = host::root();
+        let root = programs::root();
         if !user.can_read(&root) {
             let root = root.display();
             return Err(format!("the user nobody can't reach {root}: `chmod o+x` what lies above it").into());
@@ -125,7 +125,7 @@ impl SecondUser {
         let mut command = program(&test.program);
         command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
         // Snapshots are compared, and not written.
-        command.env("INSTA_WORKSPACE_ROOT", host::root()).env("INSTA_UPDATE", "no");
+        command.env("INSTA_WORKSPACE_ROOT", programs::root()).env("INSTA_UPDATE", "no");
         command.arg(part).env_remove("STEAD_TEST_LONG");
         if test.target == "mount" && !self.has_cargo() {
             command.args(["--skip", NEEDS_CARGO]);

@@ -9,8 +9,8 @@
 use serde_json::Value;
 
 use crate::Result;
-use crate::host::{self, cargo, run_shown};
-use crate::{boundary, clients, hosts, needs, second_user, torture};
+use crate::programs::{self, cargo, run_shown};
+use crate::{boundary, clients, mcp_hosts, required_programs, second_user, torture};
 
 /// The examples that the README and the guides show: they have to run, too.
 const EXAMPLES: [(&str, &str); 3] = [("stead", "first"), ("stead", "bad_day"), ("stead", "agent_loop")];
@@ -26,7 +26,13 @@ pub(crate) enum RunLength {
 
 /// Runs everything, also after a failure, so that one run tells of all of them.
 pub(crate) fn run(length: RunLength) -> Result {
-    needs::install_missing(&[needs::SQLITE, needs::FUSE, needs::RSYNC, needs::STRACE, needs::NPM])?;
+    required_programs::install_missing(&[
+        required_programs::SQLITE,
+        required_programs::FUSE,
+        required_programs::RSYNC,
+        required_programs::STRACE,
+        required_programs::NPM,
+    ])?;
     let test = |arguments: &[&str]| {
         let mut command = cargo();
         command.arg("test").args(arguments);
@@ -50,7 +56,7 @@ pub(crate) fn run(length: RunLength) -> Result {
         ])));
     }
     outcomes.push(test(&["--workspace", "--no-fail-fast"]));
-    if host::is_root() {
+    if programs::is_root() {
         println!("Once more, as another user, what depends on who runs it:");
         outcomes.push(second_user::run());
     }
@@ -59,7 +65,7 @@ pub(crate) fn run(length: RunLength) -> Result {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }
     println!("The server against others' clients:");
-    outcomes.push(clients::run(length, hosts::HostsPage::Unchanged));
+    outcomes.push(clients::run(length, mcp_hosts::HostsPage::Unchanged));
     println!("A mount under programs that are made to break it:");
     outcomes.push(torture::run(length));
     outcomes.into_iter().collect()

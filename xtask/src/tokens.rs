@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
 
 use crate::Result;
-use crate::host::{self, capture, cargo, program, root};
-use crate::peers::TestClients;
-use crate::{sections, servers};
+use crate::programs::{self, capture, cargo, program, root};
+use crate::test_clients::TestClients;
+use crate::{compared_servers, sections};
 
 /// Runs the command: `[--before BINARY] [--write]`.
 pub(crate) fn run(options: &[&str]) -> Result {
@@ -37,9 +37,9 @@ pub(crate) fn run(options: &[&str]) -> Result {
             &place.join("before"),
         )?);
     }
-    let built = host::target().join("debug/stead");
+    let built = programs::target().join("debug/stead");
     columns.push(measure("stead", ComparedServer::Stead, &built, &place.join("now"))?);
-    let node = servers::install_node(&host::target())?;
+    let node = compared_servers::install_node(&programs::target())?;
     columns.push(measure("server-filesystem", ComparedServer::Node, &node, &place.join("node"))?);
     let table = table(&columns);
     println!("{table}");

@@ -10,13 +10,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::Result;
-use crate::host::{self, capture, cargo, program};
-use crate::mounted::{MountSetup, MountedStead};
-use crate::needs;
-use crate::peers::{self, TestClients};
+use crate::mounted_stead::{MountSetup, MountedStead};
+use crate::programs::{self, capture, cargo, program};
+use crate::required_programs;
 use crate::second_user::SecondUser;
 use crate::steps::StepRunner;
 use crate::test::RunLength;
+use crate::test_clients::{self, TestClients};
 
 /// The Workspaces that all of them run on.
 const TESTED_WORKSPACES: [&str; 2] = ["virtual", "physical"];
@@ -29,7 +29,7 @@ const EXPECTED_SUMMARY: &str = "0 failed, 14 skipped, 259 passed, 125 expected f
 
 /// Runs all of them.
 pub(crate) fn run(length: RunLength) -> Result {
-    needs::install_missing(&[needs::FUSE])?;
+    required_programs::install_missing(&[required_programs::FUSE])?;
     let programs = TorturePrograms::install()?;
     let (profile, folder) = match length {
         // As the other tests have built it: a build of its own would take longer than all of this.
@@ -38,7 +38,7 @@ pub(crate) fn run(length: RunLength) -> Result {
         RunLength::Long => ("release", "release"),
     };
     capture(cargo().args(["build", "--package", "stead-cli", "--profile", profile]))?;
-    let binary = host::target().join(folder).join("stead");
+    let binary = programs::target().join(folder).join("stead");
     let mut steps = StepRunner::default();
     for workspace in TESTED_WORKSPACES {
         for (name, config) in FSX_VARIANTS {
@@ -50,7 +50,7 @@ pub(crate) fn run(length: RunLength) -> Result {
             };
             steps.run(&name, || programs.fsx(&setting, workspace, config, operations))?;
         }
-        if host::is_root() {
+        if programs::is_root() {
             // A socket's path has at most 107 bytes, and the suite adds some 70 of its own.
             let place = std::env::temp_dir().join(format!("pjd-{}", std::process::id()));
             fs::create_dir(&place)?;
@@ -61,7 +61,7 @@ pub(crate) fn run(length: RunLength) -> Result {
             println!("pjdfstest, {workspace}: left out, since only root can be several users");
         }
     }
-    if host::is_root() {
+    if programs::is_root() {
         let user = SecondUser::nobody()?;
         for workspace in TESTED_WORKSPACES {
             let setting = MountSetup::new(&binary, programs.clients.fresh_directory("fsx")?, Some(&user))?;
@@ -74,7 +74,7 @@ pub(crate) fn run(length: RunLength) -> Result {
 }
 
 fn sources_directory() -> PathBuf {
-    host::root().join("tests/mount")
+    programs::root().join("tests/mount")
 }
 
 /// The programs, in the versions that are written down.
@@ -89,7 +89,7 @@ impl TorturePrograms {
         let peers = TestClients::without_fetching()?;
         let programs = TorturePrograms { directory: peers.folder().join("cargo"), clients: peers };
         let pinned = sources_directory().join("programs.txt");
-        peers::unless_up_to_date(&programs.directory.join("programs.txt"), &pinned, || {
+        test_clients::unless_up_to_date(&programs.directory.join("programs.txt"), &pinned, || {
             for line in fs::read_to_string(&pinned)?.lines() {
                 let (name, version) = line.split_once(' ').ok_or("a line is a name and a version")?;
                 eprintln!("building {name} {version}");

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use stead::watch::{CallMonitor, StopReason};
+use stead::monitor::{CallMonitor, StopReason};
 use stead::{ErrorKind, Stead};
 use stead_server::ShutdownSignals;
 
-use crate::failure::CommandError;
+use crate::command_error::CommandError;
 
 /// How a process ends at the second Ctrl-C, as shells tell it.
 const AT_ONCE: i32 = 130;

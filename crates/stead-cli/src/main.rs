@@ -1,12 +1,12 @@
 //! The binary `stead`: reads the arguments, runs one command, and says how it went.
 
+mod allocator;
+mod command_error;
 mod commands;
 mod credential;
-mod failure;
 mod human;
 mod interrupt;
 mod json;
-mod memory;
 mod progress;
 mod session;
 mod telemetry;
@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use command_error::Exit;
 use commands::Command;
-use failure::Exit;
 use session::{Globals, Session};
 
 /// A bounded place for every AI agent to work.
@@ -47,7 +47,7 @@ enum McpCommand {
 }
 
 fn main() -> ExitCode {
-    memory::tune_allocator();
+    allocator::tune_allocator();
     stead::set_operator_notifier(|text| eprintln!("stead: {text}"));
     let credential = credential::take();
     let cli = match parse() {

@@ -11,7 +11,7 @@ use stead::name::escape_name;
 use stead::vfs::Unreadable;
 use stead::{Config, Identity, Stead, Stores, Vfs};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::{human, json};
 
 /// Options that every command takes.

@@ -9,7 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
-use crate::failure::CommandError;
+use crate::command_error::CommandError;
 
 /// Ends what was begun: what is not sent yet is.
 pub(crate) struct Telemetry {
@@ -74,7 +74,7 @@ mod otel {
     use tracing_subscriber::filter::{Filtered, Targets};
     use tracing_subscriber::registry::LookupSpan;
 
-    use crate::failure::CommandError;
+    use crate::command_error::CommandError;
 
     /// What sends traces, where a collector is named.
     pub(super) fn provider() -> Result<Option<SdkTracerProvider>, CommandError> {

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::edit::EditError;
 use crate::glob::GlobError;
+use crate::monitor::StopReason;
 use crate::path::{PathError, VfsPath};
 use crate::scope::{Access, AccessScope};
 use crate::search::PatternError;
 use crate::store::{QuotaResource, StoreError};
-use crate::watch::StopReason;
 use crate::workspace::Barrier;
 
 /// The result of an operation at the door.

@@ -17,9 +17,9 @@ use grep_searcher::{
 use parking_lot::Mutex;
 
 use crate::glob::PathGlobs;
+use crate::monitor::CallMonitor;
 use crate::name::escape_text;
 use crate::store::{Attr, StoreError, StorePath};
-use crate::watch::CallMonitor;
 
 /// The longest line of a hit that is handed out; the rest is cut.
 pub const MAX_HIT_LINE: usize = 2_000;

@@ -4,24 +4,24 @@
 //! rest; nothing that a client sends can change that. The tools live in the core and know nothing of MCP, and
 //! the types of the MCP library stay inside the module `mcp`.
 
+mod call_scheduler;
+mod config_watcher;
 mod http;
 mod in_place;
 mod limits;
+mod live_stead;
 mod mcp;
 mod metrics;
-mod questions;
+mod pending_approvals;
 mod run;
-mod served;
 mod signals;
 mod stdio;
-mod steads;
-mod turns;
-mod watching;
+mod stead_registry;
 
 pub use http::{HttpOptions, PublicUrl, serve};
 pub use limits::ServerLimits;
+pub use live_stead::LiveStead;
 pub use run::{run_http, run_stdio};
-pub use served::LiveStead;
 pub use signals::ShutdownSignals;
 pub use stdio::{serve_stdio, serve_stream};
-pub use steads::SteadRegistry;
+pub use stead_registry::SteadRegistry;

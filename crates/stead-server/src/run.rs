@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::{HttpOptions, serve};
 use crate::signals::ShutdownSignals;
 use crate::stdio;
-use crate::steads::SteadRegistry;
+use crate::stead_registry::SteadRegistry;
 
 /// How many threads there are beside those that make calls and those that answer: for opening steads, for reading the
 /// configuration again, for writing down what was used.
@@ -27,7 +27,7 @@ pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Res
     let steads = Arc::clone(steads);
     let ended = runtime.block_on(async move {
         let mut signals = ShutdownSignals::new()?;
-        let current = tokio::spawn(crate::watching::keep_current(steads));
+        let current = tokio::spawn(crate::config_watcher::keep_current(steads));
         let ended = tokio::select! {
             ended = stdio::serve_stdio(served) => ended,
             () = signals.recv() => Ok(()),

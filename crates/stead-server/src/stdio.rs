@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::unix::pipe;
 
+use crate::live_stead::LiveStead;
 use crate::mcp::{self, ActiveHandler};
-use crate::served::LiveStead;
 
 type StdioReader = Box<dyn AsyncRead + Send + Unpin>;
 type StdioWriter = Box<dyn AsyncWrite + Send + Unpin>;

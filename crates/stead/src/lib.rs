@@ -9,20 +9,20 @@ pub mod demo;
 pub mod doctor;
 mod error;
 mod forks;
-mod lazy;
-mod log;
-mod on_host;
-mod past;
+mod host_locations;
+mod lazy_audit_log;
+mod lazy_store;
+mod snapshots;
 mod stead;
 mod stores;
+pub mod time_text;
 pub mod tokens;
 mod toolbox;
 pub mod transfer;
-pub mod when;
 
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
-pub use crate::log::set_operator_notifier;
+pub use crate::lazy_audit_log::set_operator_notifier;
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::{GcReport, Stores};
 pub use crate::tokens::{Token, Tokens};
@@ -34,7 +34,8 @@ pub use stead_core::store::{Fork, ForkName, NodeKind, RevisionNumber, TagRef, Ve
 pub use stead_core::{
     Access, AccessScope, ApprovalPolicy, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity,
     Mount, Name, Occurrences, Operation, OperationId, PathError, Reply, Store, StoreError, Timestamp, Tool,
-    Toolbox, Vfs, VfsPath, Workspace, map, name, parse_thread_name, search, store, tools, vfs, watch,
+    Toolbox, Vfs, VfsPath, Workspace, filesystem_map, monitor, name, parse_thread_name, search, store, tools,
+    vfs,
 };
 pub use stead_stores::virtual_store::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,

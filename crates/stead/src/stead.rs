@@ -14,7 +14,7 @@ use stead_stores::Database;
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result, escaped_path};
 use crate::forks::Forks;
-use crate::on_host::HostLocations;
+use crate::host_locations::HostLocations;
 use crate::stores::{DatabaseSource, Stores};
 use crate::transfer::{
     self, CompareBy, ExportDestination, ImportSource, OnExisting, TransferObserver, TransferTotals,

@@ -21,8 +21,8 @@ use stead_stores::{
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
 use crate::error::{Error, Result, escaped_path};
-use crate::lazy::LazyStore;
-use crate::log::{LazyAuditLog, notify_audit_problems};
+use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
+use crate::lazy_store::LazyStore;
 
 /// The files that SQLite and the queue of writers keep beside a database.
 const DATABASE_FILE_SUFFIXES: [&str; 11] = [

@@ -27,7 +27,7 @@ impl Stead {
 
     /// The Filesystem Map: what the agent is told of its Workspaces, for its system prompt, at every turn.
     pub fn map(&self) -> String {
-        stead_core::map::filesystem_map(&self.toolbox())
+        stead_core::filesystem_map::filesystem_map(&self.toolbox())
     }
 
     /// Uses a tool. A denial or a failure is an answer, too; where a person would have to be asked, it is denied.

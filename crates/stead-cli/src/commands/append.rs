@@ -2,7 +2,7 @@ use stead::TagRef;
 use stead::vfs::WriteOptions;
 
 use super::content::ContentArg;
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use stead::Stores;
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;

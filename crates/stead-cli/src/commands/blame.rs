@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 

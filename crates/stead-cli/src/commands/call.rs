@@ -6,7 +6,7 @@ use stead::tools::{ApprovalAnswer, ApprovalGrant, Block, Failure as NoReply};
 use stead::{Reply, Toolbox};
 
 use super::content::open_stdin;
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 

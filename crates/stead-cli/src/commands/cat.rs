@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use stead::vfs::{ByteRange, Continuation, LineRange};
 use stead::{Vfs, VfsError};
 
-use crate::failure::{CommandError, CommandResult};
+use crate::command_error::{CommandError, CommandResult};
 use crate::session::{AsOfArg, Session};
 use crate::{human, json};
 

@@ -1,7 +1,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 
 /// Print completions for a shell

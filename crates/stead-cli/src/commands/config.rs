@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use stead::Config;
 use stead::config::{ConfigDiagnostic, ConfigError, HostReport};
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 

@@ -4,7 +4,7 @@ use std::io::{self, Read, StdinLock};
 
 use rustix::fs::OFlags;
 
-use crate::failure::CommandError;
+use crate::command_error::CommandError;
 
 /// What is to be written.
 #[derive(Debug, clap::Args)]

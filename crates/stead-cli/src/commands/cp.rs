@@ -1,7 +1,7 @@
 use stead::vfs::Overwrite;
 
 use super::mv::destination;
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use stead::{Clock, Config, Identity, Stead, SystemClock, Tokens, demo};
 
-use crate::failure::CommandError;
+use crate::command_error::CommandError;
 use crate::human;
 use crate::session::{Colour, Session};
 

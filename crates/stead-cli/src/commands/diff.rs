@@ -1,7 +1,7 @@
 use stead::history::diff::ContentDiff;
 use stead::vfs::{DiffOptions, Difference, DifferenceKind};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 
 /// Discard a fork, with all that was changed in it

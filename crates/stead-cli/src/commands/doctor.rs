@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use stead::doctor::{self, HostFinding, Readiness};
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 
 /// Show what this host offers and what is missing

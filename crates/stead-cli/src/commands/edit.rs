@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use stead::{Occurrences, TagRef};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
 

@@ -1,10 +1,10 @@
 use std::path::PathBuf;
 
+use stead::monitor::CallMonitor;
 use stead::transfer::{ExportDestination, OnExisting};
-use stead::watch::CallMonitor;
 
 use super::import::{compare_by, report_totals};
-use crate::failure::{CommandError, CommandResult};
+use crate::command_error::{CommandError, CommandResult};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::{AsOfArg, Session};

@@ -1,5 +1,5 @@
 use super::forks;
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 

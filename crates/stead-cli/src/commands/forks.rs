@@ -1,6 +1,6 @@
 use stead::Fork;
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 

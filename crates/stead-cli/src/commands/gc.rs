@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 use stead::{Clock, GcOptions, GcReport, Pruned, Retention, Stores, SystemClock};
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::{AsOfArg, Session};
 use crate::{human, json};
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use stead::search::{CaseSensitivity, GrepOutput, GrepQuery, LineRole, PatternSyntax};
 use stead::vfs::{FileMatch, GrepResult};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{AsOfArg, Colour, Session};
 use crate::{human, json};
 

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use stead::transfer::{CompareBy, ImportSource, TransferTotals};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;

@@ -6,7 +6,7 @@ use serde_json::json;
 use stead::ErrorKind;
 use stead::config::FILE_NAME;
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 

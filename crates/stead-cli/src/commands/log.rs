@@ -1,7 +1,7 @@
 use stead::OperationId;
 use stead::vfs::{IntoPath, LogAction, LogEntry, LogQuery};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 

@@ -2,7 +2,7 @@ use serde_json::json;
 use stead::vfs::{DirEntry, DirectoryListing, ListPage, WalkQuery, WalkResult};
 use stead::{Name, NodeKind, StoreError, Vfs, VfsError, VfsPath};
 
-use crate::failure::{CommandError, CommandResult};
+use crate::command_error::{CommandError, CommandResult};
 use crate::session::{AsOfArg, Colour, Session};
 use crate::{human, json};
 

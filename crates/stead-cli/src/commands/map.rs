@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 
 /// Show the Filesystem Map: what the agent is told of its Workspaces

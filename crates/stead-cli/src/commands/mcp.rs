@@ -7,7 +7,7 @@ use stead::tools::ResultFormat;
 use stead::{Clock, Config, ErrorKind, Identity, SystemClock, Tokens};
 use stead_server::{ServerLimits, SteadRegistry};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 

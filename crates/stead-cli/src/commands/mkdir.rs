@@ -1,6 +1,6 @@
 use stead::store::Parents;
 
-use crate::failure::CommandResult;
+use crate::command_error::CommandResult;
 use crate::json;
 use crate::session::Session;
 

@@ -47,7 +47,7 @@ mod write;
 use clap::Subcommand;
 use stead::{Clock, SystemClock};
 
-use crate::failure::CommandResult;
+use crate::command_error::CommandResult;
 use crate::session::Session;
 
 #[derive(Debug, Subcommand)]
@@ -150,7 +150,7 @@ impl Command {
 
 /// A time as people write it, for clap.
 fn parse_time(text: &str) -> Result<stead::Timestamp, String> {
-    stead::when::parse_time(text, SystemClock.now())
+    stead::time_text::parse_time(text, SystemClock.now())
 }
 
 /// A length of time as people write it, for clap.
@@ -168,5 +168,5 @@ fn parse_nonzero_duration(text: &str) -> Result<std::time::Duration, String> {
 }
 
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
-    stead::when::parse_duration(text)
+    stead::time_text::parse_duration(text)
 }

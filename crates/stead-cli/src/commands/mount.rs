@@ -12,7 +12,7 @@ use stead_server::ShutdownSignals;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::{AsOfArg, Session};
 

@@ -1,7 +1,7 @@
 use stead::vfs::{IntoPath, Overwrite};
 use stead::{TagRef, VfsError, VfsPath};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 

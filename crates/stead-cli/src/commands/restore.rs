@@ -1,6 +1,6 @@
 use stead::vfs::{IntoPath, RestoreOptions};
 
-use crate::failure::{CommandError, CommandResult};
+use crate::command_error::{CommandError, CommandResult};
 use crate::session::Session;
 
 /// Put a Workspace, or some paths in it, back to what they were

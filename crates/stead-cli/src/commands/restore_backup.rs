@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use stead::Stores;
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::progress::Progress;
 use crate::session::Session;
 

@@ -2,7 +2,7 @@ use serde_json::json;
 use stead::vfs::{RemoveOptions, RemoveResult};
 use stead::{StoreError, Vfs, VfsError};
 
-use crate::failure::{CommandError, CommandResult};
+use crate::command_error::{CommandError, CommandResult};
 use crate::session::Session;
 
 /// Remove files, and with -r directories

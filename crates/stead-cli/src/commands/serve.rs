@@ -7,7 +7,7 @@ use stead::{Config, Tokens};
 use stead_server::{HttpOptions, PublicUrl, ServerLimits, SteadRegistry};
 
 use super::demo::Demo;
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 

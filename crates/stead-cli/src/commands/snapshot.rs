@@ -1,4 +1,4 @@
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::Session;

@@ -1,4 +1,4 @@
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 

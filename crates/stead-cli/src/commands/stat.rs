@@ -1,7 +1,7 @@
 use stead::NodeKind;
 use stead::vfs::Stat;
 
-use crate::failure::{CommandError, CommandResult};
+use crate::command_error::{CommandError, CommandResult};
 use crate::session::{AsOfArg, Session};
 use crate::{human, json};
 

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use stead::{Tool, Toolbox};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 
 /// Show the tools that the agent is offered

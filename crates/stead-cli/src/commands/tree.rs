@@ -1,7 +1,7 @@
 use serde_json::json;
 use stead::vfs::{PathEntry, WalkQuery, WalkResult};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{AsOfArg, Colour, Session};
 use crate::{human, json};
 

@@ -2,7 +2,7 @@ use stead::OperationId;
 use stead::history::RevertAction;
 use stead::vfs::{OnConflict, RevertResult, UndoOptions, UndoTarget};
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 

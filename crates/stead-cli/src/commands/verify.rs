@@ -2,7 +2,7 @@ use serde_json::json;
 use stead::Stores;
 use stead::name::escape_name;
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;

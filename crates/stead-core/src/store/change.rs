@@ -10,11 +10,11 @@ use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::glob::PathGlobs;
 use crate::identity::{Operation, OperationId};
+use crate::monitor::CallMonitor;
 use crate::store::{
     Attr, ContentRef, NodeId, NodeKind, NodePath, QuotaRoot, RevisionNumber, SealedContent, ShortTag, Side,
     StorePath, TagRef, VersionTag,
 };
-use crate::watch::CallMonitor;
 
 /// Steps that happen together.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ pub enum StoreError {
     Conflict,
     /// The one who waits for the change wants it no more. What was done of it has been rolled back.
     #[error("{0}")]
-    Stopped(crate::watch::StopReason),
+    Stopped(crate::monitor::StopReason),
     /// A symlink lies on the way: the door has to resolve it.
     #[error("a symlink lies on the way")]
     Link(LinkHit),

@@ -5,34 +5,34 @@
 //! follows a symlink: it answers [`StoreError::Link`], and the door routes and guards the target.
 
 mod attr;
+mod capture;
 mod change;
 mod draft;
 mod error;
-mod extent;
 mod fork;
 mod history;
-mod place;
+mod path_filter;
 mod quota;
-mod sieve;
+mod store_path;
 
 pub use attr::{
     Attr, Entry, FileContent, InvalidVersionTag, Listing, NodeId, NodeKind, Page, RevisionNumber, ShortTag,
     SpecialKind, TagRef, VersionTag, WalkEntry,
 };
+pub use capture::{CaptureScope, CaptureScopes, Captured, Coverage};
 pub use change::{
     Applied, Change, CompanionRecord, Content, DisplacedContent, IfMissing, Parents, Precondition,
     ProtectedNames, PutOptions, Replace, Step, StepOutcome, Subtree, SyncPolicy,
 };
 pub use draft::{Draft, DraftBase, OpenContent, SealedContent};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
-pub use extent::{CaptureScope, CaptureScopes, Captured, Coverage};
 pub use fork::{Fork, ForkName, InvalidForkName};
 pub use history::{
     ContentId, ContentRef, CurrentNode, NodeChange, NodeState, Revision, RevisionQuery, RevisionSet,
 };
-pub use place::{NodePath, StorePath};
+pub use path_filter::PathFilter;
 pub use quota::{QuotaLimits, QuotaResource, QuotaRoot, Usage};
-pub use sieve::PathFilter;
+pub use store_path::{NodePath, StorePath};
 
 use std::collections::HashSet;
 use std::fmt::Debug;

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use super::memory_audit_log::MemoryAuditLog;
 use super::model::{DraftBytes, ModelBody, ModelTree};
-use super::notes::MemoryAuditLog;
 use crate::audit::AuditLog;
+use crate::monitor::check_not_stopped;
 use crate::name::{Name, escape_name};
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
@@ -16,7 +17,6 @@ use crate::store::{
     NodeKind, NodePath, OpenContent, Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError,
     StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
-use crate::watch::check_not_stopped;
 
 /// A Store for tests: every rule of the port, with nothing behind it.
 ///

@@ -6,8 +6,8 @@
 
 mod arguments;
 mod files;
+mod history;
 mod page;
-mod past;
 mod reply;
 mod schema;
 #[cfg(test)]
@@ -15,7 +15,7 @@ mod tests;
 mod toolbox;
 
 pub use arguments::Arguments;
-pub use past::{CreatedSnapshot, Snapshots};
+pub use history::{CreatedSnapshot, Snapshots};
 pub use reply::{Block, Failure, Note, Reply, ResultFormat, file_uri};
 pub use schema::{Field, FieldType};
 pub use toolbox::{ApprovalAnswer, ApprovalGrant, ApprovalQuestion, ToolChoice, Toolbox};
@@ -138,15 +138,15 @@ pub static TOOLS: [&Tool; 19] = [
     &files::glob::TOOL,
     &files::grep::TOOL,
     &files::list_directory::TOOL,
-    &past::list_versions::TOOL,
+    &history::list_versions::TOOL,
     &files::move_file::TOOL,
     &files::read_file::TOOL,
     &files::read_many::TOOL,
-    &past::read_version::TOOL,
-    &past::restore::TOOL,
-    &past::snapshot::TOOL,
+    &history::read_version::TOOL,
+    &history::restore::TOOL,
+    &history::snapshot::TOOL,
     &files::stat::TOOL,
-    &past::undo::TOOL,
+    &history::undo::TOOL,
     &files::write_file::TOOL,
 ];
 

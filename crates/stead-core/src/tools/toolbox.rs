@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::audit::AuditOutcome;
 use crate::error::{Error, ErrorKind};
+use crate::monitor::CallMonitor;
 use crate::name::escape_text;
 use crate::path::VfsPath;
 use crate::scope::AccessScope;
@@ -16,7 +17,6 @@ use crate::tools::{
     tool,
 };
 use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, Vfs};
-use crate::watch::CallMonitor;
 use crate::workspace::ApprovalPolicy;
 
 /// What the configuration says about an agent's tools.
@@ -164,7 +164,7 @@ impl Toolbox {
         if naming.is_none_or(|naming| naming.name != tool.name) {
             return Cow::Borrowed(tool.description);
         }
-        let workspaces = crate::map::workspaces_sentence(&self.vfs);
+        let workspaces = crate::filesystem_map::workspaces_sentence(&self.vfs);
         // After the first sentence, which has to stand on its own, and before what some hosts cut off.
         match tool.description.split_once(". ") {
             Some((first, rest)) => Cow::Owned(format!("{first}. {workspaces} {rest}")),

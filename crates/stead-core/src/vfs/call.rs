@@ -18,18 +18,18 @@ use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{Operation, OperationId};
-use crate::memory::{CONTENT_MEMORY, MemoryReservation};
+use crate::memory_budget::{CONTENT_MEMORY, MemoryReservation};
+use crate::monitor::CallMonitor;
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{
     Applied, Change, CompanionRecord, Step, Store, StoreError, StorePath, StoreResult, SyncPolicy,
 };
 use crate::vfs::batch::common_directory;
+use crate::vfs::compound::CompoundOperation;
 use crate::vfs::quota::{DraftCounting, without_usage};
-use crate::vfs::whole::CompoundOperation;
 use crate::vfs::write::same_store;
 use crate::vfs::{Vfs, VfsShared};
-use crate::watch::CallMonitor;
 
 /// A path as it came in: read, or not to be read as one.
 pub(super) type ParsedPath = Result<VfsPath, PathError>;

@@ -19,7 +19,7 @@ use crate::vfs::call::{Call, ChangeStage, ParsedPath};
 use crate::vfs::own_files::PriorContent;
 use crate::vfs::resolve::{ResolvedPath, SymlinkResolver};
 use crate::vfs::write::same_store;
-use crate::vfs::{IntoPath, Vfs, repository};
+use crate::vfs::{IntoPath, Vfs, git_repository};
 
 /// What happens to a file that is at the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,7 +127,8 @@ impl<'v> Call<'v> {
                     .stat(&ends.from.node_path)
                     .is_ok_and(|attr| attr.kind == NodeKind::Directory)
             {
-                repository::check_no_repository(&ends.from).map_err(|cause| ends.from.store_error(cause))?;
+                git_repository::check_no_repository(&ends.from)
+                    .map_err(|cause| ends.from.store_error(cause))?;
             }
             let carried = if same_store(ends.from.store(), ends.to.store()) {
                 self.transfer_within_store(act, &ends, over, tag)

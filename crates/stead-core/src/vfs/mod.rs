@@ -4,40 +4,41 @@
 //! a Store reports is resolved here, and routed and judged again. Every call is written down in the audit, where there
 //! is one.
 
+mod approval;
+mod as_of;
 mod batch;
 mod call;
-mod consent;
+mod compound;
 mod copy;
 mod cut_off;
-mod draft_quota;
-mod edits;
+mod draft_edits;
+mod draft_reservations;
 mod follow;
 mod fork;
+mod git_repository;
 mod history;
 mod list;
-mod looking_back;
-pub mod mounted;
-mod once;
-mod open;
-mod own;
+pub mod node_api;
+mod open_file;
 mod own_files;
+mod own_revisions;
+mod path_limits;
 mod quota;
-mod reach;
 mod read;
-mod repository;
+mod read_set;
 mod resolve;
 mod search;
-mod seen;
+mod single_record;
 #[cfg(test)]
 mod tests;
-mod whole;
 mod write;
 
 pub use crate::history::diff::ContentDiff;
 pub use crate::lines::{Continuation, LineRange};
+pub use approval::ApprovalItem;
+pub(crate) use approval::{ApprovalRefusal, ApprovalRequest};
+pub use as_of::PointInTime;
 pub use batch::Batch;
-pub use consent::ApprovalItem;
-pub(crate) use consent::{ApprovalRefusal, ApprovalRequest};
 pub use copy::{CopyResult, Overwrite};
 pub use follow::FollowedFile;
 pub use history::{
@@ -45,12 +46,11 @@ pub use history::{
     PathChange, PathConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
-pub use looking_back::PointInTime;
-pub use once::CallEnd;
-pub use open::{CommittedDraft, OpenFile, OpenOptions};
+pub use open_file::{CommittedDraft, OpenFile, OpenOptions};
 pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRead, media_type};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};
+pub use single_record::CallEnd;
 pub use write::{EditResult, RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 
 use std::borrow::Cow;
@@ -60,12 +60,12 @@ use crate::audit::AuditLog;
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
 use crate::identity::{Identity, OperationId};
+use crate::monitor::CallMonitor;
 use crate::router::{DuplicatePrefix, Router};
 use crate::store::QuotaLimits;
-use crate::vfs::consent::Approval;
-use crate::vfs::once::SingleRecord;
-use crate::vfs::whole::CompoundOperation;
-use crate::watch::CallMonitor;
+use crate::vfs::approval::Approval;
+use crate::vfs::compound::CompoundOperation;
+use crate::vfs::single_record::SingleRecord;
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -119,10 +119,10 @@ struct VfsShared {
     lost_updates: LostUpdates,
     quota: QuotaLimits,
     audit: Option<Arc<dyn AuditLog>>,
-    read_set: seen::ReadSet,
-    open_nodes: open::OpenNodes,
-    draft_reservations: Arc<draft_quota::DraftReservations>,
-    own_revisions: own::OwnRevisions,
+    read_set: read_set::ReadSet,
+    open_nodes: open_file::OpenNodes,
+    draft_reservations: Arc<draft_reservations::DraftReservations>,
+    own_revisions: own_revisions::OwnRevisions,
 }
 
 /// Puts a [`Vfs`] together.
@@ -187,10 +187,10 @@ impl VfsBuilder {
             lost_updates: self.lost_updates,
             quota: self.quota,
             audit: self.audit,
-            read_set: seen::ReadSet::default(),
-            open_nodes: open::OpenNodes::default(),
+            read_set: read_set::ReadSet::default(),
+            open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
-            own_revisions: own::OwnRevisions::default(),
+            own_revisions: own_revisions::OwnRevisions::default(),
         };
         Ok(Vfs {
             shared: Arc::new(shared),
@@ -273,10 +273,10 @@ impl Vfs {
             lost_updates: *lost_updates,
             quota: *quota,
             audit: audit.clone(),
-            read_set: seen::ReadSet::default(),
-            open_nodes: open::OpenNodes::default(),
+            read_set: read_set::ReadSet::default(),
+            open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
-            own_revisions: own::OwnRevisions::default(),
+            own_revisions: own_revisions::OwnRevisions::default(),
         };
         Vfs { shared: Arc::new(shared), ..self.clone() }
     }

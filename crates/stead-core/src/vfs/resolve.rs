@@ -8,7 +8,7 @@ use crate::router::Route;
 use crate::scope::Access;
 use crate::store::{Attr, LinkHit, NodeKind, NodePath, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::call::Call;
-use crate::vfs::repository::{GitName, RepositoryVerdict};
+use crate::vfs::git_repository::{GitName, RepositoryVerdict};
 use crate::workspace::{Barrier, Workspace};
 
 /// How many symlinks one path may lead through.

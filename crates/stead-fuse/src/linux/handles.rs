@@ -8,9 +8,9 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 use stead_core::Name;
 use stead_core::vfs::OpenFile;
-use stead_core::vfs::mounted::Lookup;
+use stead_core::vfs::node_api::Lookup;
 
-use crate::linux::cache::PageCache;
+use crate::linux::page_cache::PageCache;
 
 /// A file that a program has open.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use stead_core::path::VfsPath;
 use stead_core::store::{NodeId, NodeKind, VersionTag};
-use stead_core::vfs::mounted::{DirectoryRef, Lookup};
+use stead_core::vfs::node_api::{DirectoryRef, Lookup};
 use stead_core::{Name, Timestamp};
 
-use crate::linux::cache::PageCache;
+use crate::linux::page_cache::PageCache;
 
 /// The top of the mount.
 pub(crate) const ROOT_INO: u64 = 1;

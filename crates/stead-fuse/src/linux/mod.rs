@@ -15,17 +15,17 @@
 //! ```
 
 mod attributes;
-mod cache;
 mod errno;
-mod follow;
+mod feed_follower;
+mod fuse_adapter;
 mod handles;
+mod host_programs;
 mod inodes;
-mod later;
-mod links;
+mod mount;
 mod mount_table;
-mod mounting;
-mod programs;
+mod page_cache;
 mod requests;
-mod session;
+mod symlinks;
+mod worker_thread;
 
-pub use session::{FuseMount, OrphanedMount, clear_stale};
+pub use mount::{FuseMount, OrphanedMount, clear_stale};

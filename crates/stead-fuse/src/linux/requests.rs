@@ -18,11 +18,11 @@ use stead_core::path::MAX_COMPONENT;
 use stead_core::store::{NodeKind, SpecialKind, VersionTag};
 
 use crate::linux::attributes::file_type;
-use crate::linux::cache::ConcurrentWrites;
 use crate::linux::errno::errno;
-use crate::linux::mounting::{
+use crate::linux::fuse_adapter::{
     AttrChange, CREATE_NEW, EntryReply, FuseAdapter, FuseResult, Space, WriteReply,
 };
+use crate::linux::page_cache::ConcurrentWrites;
 
 /// The most that is read or written at once.
 const MAX_IO_SIZE: u32 = 1 << 20;

@@ -11,12 +11,12 @@ use stead::Tokens;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::doors::PublicUrl;
-use super::guests::{ConnectionLimiter, ConnectionSlot};
+use super::connection_limiter::{ConnectionLimiter, ConnectionSlot};
+use super::host_policy::PublicUrl;
 use super::routes::Routes;
+use crate::config_watcher::keep_current;
 use crate::in_place::in_place;
-use crate::steads::SteadRegistry;
-use crate::watching::keep_current;
+use crate::stead_registry::SteadRegistry;
 
 /// How many connections there are at a time. Further ones take the place of those that nobody was let in by, or wait.
 const MAX_CONNECTIONS: usize = 1_024;

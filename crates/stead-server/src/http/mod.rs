@@ -1,12 +1,12 @@
 //! MCP over HTTP: who is let in, and where they come to.
 
-mod doors;
-mod guests;
+mod authenticate;
+mod conditional_body;
+mod connection_limiter;
+mod host_policy;
 mod listen;
-mod replies;
+mod responses;
 mod routes;
-mod until;
-mod who;
 
-pub use doors::PublicUrl;
+pub use host_policy::PublicUrl;
 pub use listen::{HttpOptions, serve};

@@ -15,17 +15,17 @@ use stead::{Clock, Identity, SystemClock, Tokens};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use super::doors::HostPolicy;
-use super::guests::ConnectionSlot;
+use super::authenticate::{AuthError, Caller, authenticate};
+use super::conditional_body::ConditionalBody;
+use super::connection_limiter::ConnectionSlot;
+use super::host_policy::HostPolicy;
 use super::listen::HttpOptions;
-use super::replies::{self, HttpResponse};
-use super::until::ConditionalBody;
-use super::who::{AuthError, Caller, authenticate};
+use super::responses::{self, HttpResponse};
 use crate::in_place::in_place;
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::mcp::{Endpoint, EndpointOutcome, MessageHead, RequestKind};
 use crate::metrics::Metrics;
-use crate::steads::SteadRegistry;
+use crate::stead_registry::SteadRegistry;
 
 /// How long the body of a request may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -84,7 +84,7 @@ impl Routes {
     ) -> HttpResponse {
         let reply = match self.host_policy.check(request.headers(), request.uri(), at) {
             Ok(called) => self.route(request, from, &called, guest).await,
-            Err(astray) => replies::host_rejected(astray),
+            Err(astray) => responses::host_rejected(astray),
         };
         self.registry.metrics().count_reply(reply.status().as_u16());
         reply
@@ -103,27 +103,29 @@ impl Routes {
                     guest.mark_authenticated();
                     self.handle_mcp(request, caller).await
                 }
-                Err(stranger) => replies::auth_rejected(&stranger, called),
+                Err(stranger) => responses::auth_rejected(&stranger, called),
             },
             (
                 "/.well-known/oauth-protected-resource" | "/.well-known/oauth-protected-resource/mcp",
                 &Method::GET,
-            ) => replies::metadata(called),
-            ("/healthz", &Method::GET | &Method::HEAD) => replies::text("ok\n"),
+            ) => responses::metadata(called),
+            ("/healthz", &Method::GET | &Method::HEAD) => responses::text("ok\n"),
             ("/metrics", &Method::GET) => match self.authorize_metrics(&request, from) {
-                Ok(()) => replies::text(self.registry.metrics().to_prometheus(self.session_count().await)),
-                Err(stranger) => replies::auth_rejected(&stranger, called),
+                Ok(()) => responses::text(self.registry.metrics().to_prometheus(self.session_count().await)),
+                Err(stranger) => responses::auth_rejected(&stranger, called),
             },
             ("/healthz" | "/metrics", _) => {
                 let sentence = "this can only be looked at: GET it";
                 let mut reply =
-                    replies::refusal(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", sentence);
+                    responses::refusal(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", sentence);
                 reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
                 reply
             }
-            _ => {
-                replies::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here; MCP is at /mcp")
-            }
+            _ => responses::refusal(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "there is nothing here; MCP is at /mcp",
+            ),
         }
     }
 
@@ -136,7 +138,7 @@ impl Routes {
     fn authorize_metrics(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), AuthError> {
         match self.authenticate(request, from) {
             Err(AuthError::MissingToken | AuthError::AmbiguousAgent(_))
-                if super::who::is_local(request.headers(), from) =>
+                if super::authenticate::is_local(request.headers(), from) =>
             {
                 Ok(())
             }
@@ -156,12 +158,12 @@ impl Routes {
     async fn handle_mcp(&self, request: Request<Incoming>, caller: Caller) -> HttpResponse {
         let endpoint = match self.endpoint(&caller.identity).await {
             Ok(endpoint) => endpoint,
-            Err(error) => return replies::service_unavailable(&error.to_string()),
+            Err(error) => return responses::service_unavailable(&error.to_string()),
         };
         let room =
             tokio::time::timeout(BODY_TIMEOUT, self.reserve_message_budget(&endpoint, request.body())).await;
         let Ok(_room) = room else {
-            return replies::service_unavailable(
+            return responses::service_unavailable(
                 "too many large messages are under way; send this one again later",
             );
         };
@@ -180,12 +182,12 @@ impl Routes {
                 about.rejection
             }
             EndpointOutcome::Answered(reply) => self.end_when_revoked(reply, caller),
-            EndpointOutcome::UnknownSession => replies::refusal(
+            EndpointOutcome::UnknownSession => responses::refusal(
                 StatusCode::NOT_FOUND,
                 "not_found",
                 "you have no such session; initialize anew",
             ),
-            EndpointOutcome::TooManySessions => replies::service_unavailable(
+            EndpointOutcome::TooManySessions => responses::service_unavailable(
                 "you have too many sessions open: end some with DELETE, or wait until they do",
             ),
         }
@@ -252,14 +254,14 @@ async fn read_request(
             "a message may have {} MiB; a larger file can be written piece by piece with append_file",
             MAX_MESSAGE_BYTES >> 20
         );
-        Box::new(replies::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &sentence))
+        Box::new(responses::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &sentence))
     };
     let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await
     {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
         Ok(Err(_)) => {
-            return Err(Box::new(replies::refusal(
+            return Err(Box::new(responses::refusal(
                 StatusCode::BAD_REQUEST,
                 "invalid",
                 "the message did not arrive whole",
@@ -267,18 +269,18 @@ async fn read_request(
         }
         Err(_) => {
             let sentence = "the message took too long to arrive";
-            return Err(Box::new(replies::refusal(StatusCode::REQUEST_TIMEOUT, "timeout", sentence)));
+            return Err(Box::new(responses::refusal(StatusCode::REQUEST_TIMEOUT, "timeout", sentence)));
         }
     };
     let head = match parts.method {
         Method::POST => {
-            MessageHead::parse(&body).map_err(|wrong| Box::new(replies::invalid_message(&wrong, None)))?
+            MessageHead::parse(&body).map_err(|wrong| Box::new(responses::invalid_message(&wrong, None)))?
         }
         _ => MessageHead::default(),
     };
     let about = RequestInfo {
         kind: if head.is_initialize() { RequestKind::Initialize } else { RequestKind::Other },
-        rejection: replies::invalid_message(
+        rejection: responses::invalid_message(
             &head.error(),
             head.id.as_ref().map(|id| id.clone().into_json_value()),
         ),

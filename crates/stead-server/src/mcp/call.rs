@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use rmcp::RoleServer;
 use rmcp::model::{ErrorData, ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
+use stead_core::monitor::{CallMonitor, StopReason};
 use stead_core::tools::Failure;
-use stead_core::watch::{CallMonitor, StopReason};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::served::{LiveStead, SteadView};
+use crate::live_stead::{LiveStead, SteadView};
 
 /// How often a client is told how far a call has come.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

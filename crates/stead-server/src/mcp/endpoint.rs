@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ActiveHandler, priming};
 use crate::limits::MAX_MESSAGE_BYTES;
-use crate::served::LiveStead;
+use crate::live_stead::LiveStead;
 
 /// How long a session lives in which nothing happens.
 const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);

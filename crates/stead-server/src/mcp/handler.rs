@@ -19,10 +19,10 @@ use stead_core::tools::{ApprovalAnswer, ApprovalQuestion, Reply, ResultFormat};
 use tracing::{Instrument, field};
 
 use super::call::{McpCallError, run_call};
-use super::notify::ClientSubscriptions;
-use super::question::ApprovalOutcome;
-use super::{convert, methods, question, resources};
-use crate::served::LiveStead;
+use super::client_subscriptions::ClientSubscriptions;
+use super::elicitation::ApprovalOutcome;
+use super::{convert, elicitation, methods, resources};
+use crate::live_stead::LiveStead;
 
 /// The prompt that is the Filesystem Map.
 const MAP_PROMPT: &str = "filesystem_map";
@@ -57,13 +57,13 @@ impl McpHandler {
         mut request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !self.live_stead.current().toolbox.may_ask() || !question::can_ask(context) {
+        if !self.live_stead.current().toolbox.may_ask() || !elicitation::can_ask(context) {
             let arguments = request.arguments.take().unwrap_or_default();
             return self
                 .call_without_asking(&request.name, arguments, context, ApprovalAnswer::NobodyToAsk)
                 .await;
         }
-        let mut answer = question::answer_from_client(&request, &self.live_stead);
+        let mut answer = elicitation::answer_from_client(&request, &self.live_stead);
         // While a person thinks, what a path leads to may change; then they are asked about that.
         for _ in 0..MAX_APPROVAL_ROUNDS {
             let arguments = request.arguments.clone().unwrap_or_default();
@@ -71,7 +71,7 @@ impl McpHandler {
                 Ok(reply) => return Ok(convert::result(reply, self.results(&context.extensions)).into()),
                 Err(question) => question,
             };
-            answer = match question::ask_person(question, &request, &self.live_stead, context).await {
+            answer = match elicitation::ask_person(question, &request, &self.live_stead, context).await {
                 ApprovalOutcome::Answered(answer) => answer,
                 ApprovalOutcome::AskClient(asks) => return Ok(asks.into()),
                 ApprovalOutcome::TooManyOpen(failure) => {

@@ -1,19 +1,19 @@
 //! Everything that knows the MCP library: what it asks for is answered here, out of a [`crate::Served`].
 
 mod call;
+mod client_subscriptions;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod convert;
+mod elicitation;
 mod endpoint;
 mod handler;
-mod head;
-mod id_of;
-mod lines;
+mod line_transport;
 mod message;
+mod message_head;
 mod methods;
-mod notify;
 mod priming;
-mod question;
+mod request_id_scanner;
 mod resources;
 mod uri;
 
@@ -22,5 +22,5 @@ pub(crate) use conformance::ConformanceHandler as ActiveHandler;
 pub(crate) use endpoint::{Endpoint, EndpointOutcome, RequestKind};
 #[cfg(not(feature = "conformance"))]
 pub(crate) use handler::McpHandler as ActiveHandler;
-pub(crate) use head::{MessageError, MessageHead};
-pub(crate) use lines::serve_lines;
+pub(crate) use line_transport::serve_lines;
+pub(crate) use message_head::{MessageError, MessageHead};

@@ -11,7 +11,7 @@ use stead_core::{Access, ErrorKind, VfsPath};
 
 use super::handler::CACHE_TTL_MS;
 use super::{convert, uri};
-use crate::served::SteadView;
+use crate::live_stead::SteadView;
 
 /// The largest file that is read as a resource; `read_file` reads larger ones piece by piece.
 const MAX_RESOURCE_BYTES: u64 = 4 << 20;

@@ -9,7 +9,7 @@ use stead_core::store::{Draft, SealedContent, StoreError, StoreResult};
 
 use super::host::{self, HostStat, errno_to_store_error, io_to_store_error};
 use super::patch::{WriteExtent, WritePlan, WriteSource};
-use super::workshop::{StagingArea, TempFile};
+use super::staging_area::{StagingArea, TempFile};
 
 /// What a sealed draft holds.
 #[derive(Debug)]

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stead_core::store::{StoreError, StoreResult};
 
-use super::cells::SharedCells;
+use super::fault_point::FaultPoint;
 use super::host::{self, Errno, HostResult, LockMode, errno_to_store_error};
-use super::life::FaultPoint;
+use super::shared_cells::SharedCells;
 
 const STRIPES: usize = 64;
 /// How long a process keeps the tree shared for newcomers of its own before it queues again with everyone else.

@@ -15,54 +15,54 @@
 //! wait for readers.
 
 #[cfg(target_os = "linux")]
-mod act;
-#[cfg(target_os = "linux")]
-mod build;
-#[cfg(target_os = "linux")]
-mod cells;
+mod change;
 #[cfg(target_os = "linux")]
 mod confine;
 #[cfg(target_os = "linux")]
 mod draft;
+mod fault_point;
+#[cfg(target_os = "linux")]
+mod history;
 #[cfg(target_os = "linux")]
 mod host;
 #[cfg(target_os = "linux")]
-mod journal;
-#[cfg(target_os = "linux")]
-mod keep;
-mod life;
+mod intent_log;
 #[cfg(target_os = "linux")]
 mod lock;
 #[cfg(target_os = "linux")]
 mod mask;
 #[cfg(target_os = "linux")]
-mod nodes;
-mod options;
-mod own;
+mod name_steps;
 #[cfg(target_os = "linux")]
-mod owner;
+mod new_parents;
+#[cfg(target_os = "linux")]
+mod node_path_table;
+mod options;
+mod own_files;
+#[cfg(target_os = "linux")]
+mod owner_access;
 #[cfg(target_os = "linux")]
 mod patch;
 #[cfg(target_os = "linux")]
-mod put;
+mod patch_outcome;
 #[cfg(target_os = "linux")]
 mod read;
 #[cfg(target_os = "linux")]
 mod recover;
 #[cfg(target_os = "linux")]
-mod report;
+mod recovery_report;
 #[cfg(target_os = "linux")]
 mod root;
 #[cfg(target_os = "linux")]
-mod shift;
+mod shared_cells;
 #[cfg(target_os = "linux")]
-mod spare;
+mod slot;
 #[cfg(target_os = "linux")]
-mod spot;
+mod staging_area;
+#[cfg(target_os = "linux")]
+mod staging_dir;
 #[cfg(target_os = "linux")]
 mod store;
-#[cfg(target_os = "linux")]
-mod survey;
 #[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]
@@ -72,9 +72,9 @@ mod unsupported;
 #[cfg(target_os = "linux")]
 mod walk;
 #[cfg(target_os = "linux")]
-mod workshop;
+mod write_steps;
 
-pub use life::Faults;
+pub use fault_point::Faults;
 pub use options::{Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, Pruned};
 #[cfg(target_os = "linux")]
 pub use store::PhysicalStore;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use stead_core::StoreResult;
 
+use super::fault_point::Faults;
 #[cfg(target_os = "linux")]
 use super::host::io_to_store_error;
-use super::life::Faults;
 use crate::{Database, Durability};
 #[cfg(target_os = "linux")]
 use crate::{DatabaseOptions, sync};

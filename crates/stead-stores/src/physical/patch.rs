@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use stead_core::store::StoreResult;
 use stead_core::{Clock, SystemClock, Timestamp};
 
+use super::fault_point::FaultPoint;
 use super::host::{
     self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, errno_to_store_error, io_to_store_error,
 };
-use super::life::FaultPoint;
-use super::survey::{PatchOutcome, WriteRecorder, WrittenBlocks, patch_outcome};
+use super::patch_outcome::{PatchOutcome, WriteRecorder, WrittenBlocks, patch_outcome};
+use super::staging_area::{StagingArea, TempFile};
 use super::undo::{UndoContext, UndoTime};
-use super::workshop::{StagingArea, TempFile};
 use crate::Durability;
 use crate::sync;
 

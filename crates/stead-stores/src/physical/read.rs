@@ -16,11 +16,11 @@ use super::draft::{FileDraft, read_full};
 use super::host::OpenMode;
 use super::host::{self, Errno, HostStat, errno_to_store_error, io_to_store_error};
 use super::mask::join;
-use super::owner;
+use super::owner_access;
 use super::root::Dir;
-use super::spot::{LocatedPath, LookupPurpose};
+use super::slot::{LocatedPath, LookupPurpose};
+use super::staging_area::StagingArea;
 use super::tree;
-use super::workshop::StagingArea;
 
 /// How often a file is read again that was written to meanwhile.
 const MAX_REREADS: usize = 4;
@@ -71,7 +71,7 @@ impl PhysicalStore {
         }
         let located = self.locate(at, LookupPurpose::Find)?;
         let (dir, name) = self.open_parent(&located)?;
-        let (fd, _) = owner::open(&dir, name, OpenMode::Read).map_err(errno_to_store_error)?;
+        let (fd, _) = owner_access::open(&dir, name, OpenMode::Read).map_err(errno_to_store_error)?;
         let stat = host::stat(&fd).map_err(errno_to_store_error)?;
         located.check_node(&stat)?;
         if dir.hides(&stat) || stat.kind != NodeKind::File {

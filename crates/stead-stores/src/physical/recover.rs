@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use stead_core::store::StoreResult;
 
-use super::cells::SharedCells;
+use super::history::{DeadProcessState, PhysicalHistory};
 use super::host::{self, Errno, HostResult, LockMode, OpenMode, errno_to_store_error};
-use super::journal::{outcomes, undo_unfinished};
-use super::keep::{DeadProcessState, PhysicalHistory};
+use super::intent_log::{outcomes, undo_unfinished};
 use super::lock::Locks;
 use super::root::{Dir, Root};
+use super::shared_cells::SharedCells;
+use super::staging_area::{reopen_dir, staging_dir_name};
 use super::tree;
-use super::workshop::{reopen_dir, staging_dir_name};
 
 /// How long a process may take to die that has lost a lock already.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(5);

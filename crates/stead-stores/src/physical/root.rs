@@ -10,7 +10,7 @@ use super::confine::PathOpener;
 use super::host::{self, Errno, HostResult, HostStat, OpenMode, errno_to_store_error};
 use super::mask::{Mask, split};
 use super::options::Confinement;
-use super::own::OwnFiles;
+use super::own_files::OwnFiles;
 
 /// How often a path is walked again that changed under our feet.
 const MAX_TRIES: usize = 64;

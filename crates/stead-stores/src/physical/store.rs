@@ -16,14 +16,14 @@ use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
+use super::fault_point::FaultPoint;
+use super::history::{DirectoryIdentity, PhysicalHistory};
 use super::host::{self, OpenMode, errno_to_store_error, io_to_store_error};
-use super::keep::{DirectoryIdentity, PhysicalHistory};
-use super::life::FaultPoint;
 use super::mask::{Mask, STATE_DIR_NAME};
-use super::nodes::NodePathTable;
+use super::node_path_table::NodePathTable;
 use super::root::Root;
-use super::spot::LookupPurpose;
-use super::workshop::{self, StagingArea};
+use super::slot::LookupPurpose;
+use super::staging_area::{self, StagingArea};
 use crate::sync;
 use crate::{Durability, state_folder_of};
 
@@ -76,7 +76,7 @@ impl PhysicalStore {
         let life = Arc::new(FaultPoint::new(options.faults.clone()));
         let home = DirectoryIdentity::new(&root, &resolved, &state, &options.pinned);
         let ledger = (options.ledger.clone(), options.durability);
-        let pasts = workshop::find_displaced_dirs(&root, &state, options.confinement);
+        let pasts = staging_area::find_displaced_dirs(&root, &state, options.confinement);
         let keeping = Arc::new(PhysicalHistory::new(ledger, home, options.displaced_retention, pasts));
         let (nodes, gone, durability) =
             (NodePathTable::default(), AtomicBool::new(false), options.durability);

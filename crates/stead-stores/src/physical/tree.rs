@@ -10,7 +10,7 @@ use super::host::{
     self, Errno, GRANTABLE_MODE_BITS, HostResult, HostStat, OpenMode, errno_to_store_error, io_to_store_error,
 };
 use super::mask::{Mask, join};
-use super::owner;
+use super::owner_access;
 use super::root::Dir;
 
 /// The names in a directory, with their kinds, in no order.
@@ -47,7 +47,7 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
     while next < found.len() {
         let path = found[next].clone();
         next += 1;
-        let here = owner::enter(&top, &path)?;
+        let here = owner_access::enter(&top, &path)?;
         for (name, kind) in names(&here)? {
             if kind == NodeKind::Directory {
                 found.push(join(&path, &name));
@@ -103,8 +103,8 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     while let Some(path) = open.pop() {
         // A directory that goes as a whole need not be readable; what is copied has to be.
         let here = match inspection.purpose {
-            InspectionPurpose::MoveOrRemove => owner::enter(top, &path),
-            InspectionPurpose::Copy => owner::enter_as_allowed(top, &path),
+            InspectionPurpose::MoveOrRemove => owner_access::enter(top, &path),
+            InspectionPurpose::Copy => owner_access::enter_as_allowed(top, &path),
         };
         let here = match here {
             Ok(here) => here,

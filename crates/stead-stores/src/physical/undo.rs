@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use stead_core::Timestamp;
 use stead_core::store::{NodeKind, StoreError, StoreResult};
 
+use super::history::TreeFingerprint;
 use super::host::{self, Errno, HostResult, HostStat, NameAt, OpenMode, errno_to_store_error};
-use super::keep::TreeFingerprint;
 use super::mask::split;
-use super::owner;
+use super::owner_access;
 use super::patch::{FilePatch, ModeAndTime};
-use super::report::{self, Undecided};
+use super::patch_outcome::PatchOutcome;
+use super::recovery_report::{self, Undecided};
 use super::root::{self, Dir, Root};
-use super::survey::PatchOutcome;
-use super::workshop::rescue;
+use super::staging_area::rescue;
 use crate::boot;
 
 /// An action, and what it takes to undo it. Paths start at the root; a `stash` is a name in the room. A `print` is the
@@ -125,7 +125,7 @@ impl UndoContext<'_> {
         if self.when == UndoTime::DuringChange {
             return Ok(());
         }
-        report::write(self.root, self.rescued, at, why, kept)
+        recovery_report::write(self.root, self.rescued, at, why, kept)
     }
 
     /// Whether the machine was started again since the process of this room began.
@@ -160,7 +160,7 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
             if !site.is_unchanged(&spot, *print)? {
                 return site.report(at, Undecided::Made, None);
             }
-            owner::rename_new(spot.at(), site.staged_entry(stash)).map_err(errno_to_store_error)?;
+            owner_access::rename_new(spot.at(), site.staged_entry(stash)).map_err(errno_to_store_error)?;
             // Later, someone may be writing into it: it is taken back, but not thrown away.
             if site.when == UndoTime::DuringChange { Ok(()) } else { site.rescue(stash) }
         }
@@ -183,7 +183,7 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
             let Some(spot) = site.open_parent(at)? else {
                 return site.rescue_and_report(at, stash, Undecided::Removed);
             };
-            match owner::rename_new(site.staged_entry(stash), spot.at()) {
+            match owner_access::rename_new(site.staged_entry(stash), spot.at()) {
                 Err(Errno::EXIST | Errno::NOENT) => site.rescue_and_report(at, stash, Undecided::Removed),
                 result => result.map_err(errno_to_store_error),
             }
@@ -235,7 +235,7 @@ fn move_back(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreR
     if !sink.has(ino)? {
         return Ok(());
     }
-    match owner::rename_new(sink.at(), source.at()) {
+    match owner_access::rename_new(sink.at(), source.at()) {
         // Someone has taken the old name: it stays where it is.
         Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
         result => result.map_err(errno_to_store_error),
@@ -267,14 +267,15 @@ fn undo_over(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64, stash: &s
         match host::exchange(site.staged_entry(stash), sink.at()) {
             // Some file systems can't exchange.
             Err(Errno::INVAL) => {
-                owner::rename_new(sink.at(), source.at()).map_err(errno_to_store_error)?;
-                return owner::rename_new(site.staged_entry(stash), sink.at()).map_err(errno_to_store_error);
+                owner_access::rename_new(sink.at(), source.at()).map_err(errno_to_store_error)?;
+                return owner_access::rename_new(site.staged_entry(stash), sink.at())
+                    .map_err(errno_to_store_error);
             }
             exchanged => exchanged.map_err(errno_to_store_error)?,
         }
     }
     let Some(source) = source else { return site.rescue_and_report(from, stash, Undecided::Moved) };
-    match owner::rename_new(site.staged_entry(stash), source.at()) {
+    match owner_access::rename_new(site.staged_entry(stash), source.at()) {
         Err(Errno::EXIST | Errno::NOENT) => site.rescue_and_report(from, stash, Undecided::Moved),
         result => result.map_err(errno_to_store_error),
     }
@@ -305,7 +306,8 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
             unclear(Undecided::WrittenElsewhere)
         };
     };
-    let file = owner::open(&spot.dir, spot.name, OpenMode::ReadWrite).map_err(errno_to_store_error)?.0.into();
+    let file =
+        owner_access::open(&spot.dir, spot.name, OpenMode::ReadWrite).map_err(errno_to_store_error)?.0.into();
     let may_stay = patch.is_only_action && site.when != UndoTime::DuringChange;
     match patch.outcome(&file, &stat, site)? {
         PatchOutcome::NotWritten => {
@@ -359,8 +361,8 @@ pub(super) fn has_happened(site: &UndoContext<'_>, action: &UndoRecord) -> Store
             let Some(spot) = site.open_parent(at)? else { return Ok(site.is_performed) };
             match stat_if_exists(spot.dir.stat_at(spot.name))? {
                 Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => {
-                    let (file, _) =
-                        owner::open(&spot.dir, spot.name, OpenMode::Read).map_err(errno_to_store_error)?;
+                    let (file, _) = owner_access::open(&spot.dir, spot.name, OpenMode::Read)
+                        .map_err(errno_to_store_error)?;
                     matches!(
                         patch.outcome(&file.into(), &stat, site)?,
                         PatchOutcome::Complete | PatchOutcome::ChangedSince

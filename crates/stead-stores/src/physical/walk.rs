@@ -21,7 +21,7 @@ use super::draft::read_full;
 use super::host::{Errno, HostStat, OpenMode, errno_to_store_error};
 use super::mask::join;
 use super::root::Dir;
-use super::spot::{LookupPurpose, open_regular};
+use super::slot::{LookupPurpose, open_regular};
 use super::tree;
 
 /// Files up to this size are searched in memory.

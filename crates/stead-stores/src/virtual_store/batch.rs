@@ -13,10 +13,10 @@ use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
 use super::audit::{Chain, ChainAppender, ChainEndFile, ChangeDigest, RecordBody};
 use super::database::{DatabaseInner, Volume, newest_revision};
-use super::fault::{DatabaseError, Result, from_sqlite};
-use super::mark;
-use super::queue::{CommitSync, DiskSpace, JobOutcome, WriteJob};
+use super::error::{DatabaseError, Result, from_sqlite};
+use super::group_commit::{CommitSync, DiskSpace, JobOutcome, WriteJob};
 use super::reserve::{DiskReserve, LOW_SPACE};
+use super::revision_file;
 use super::schema::{DIR_EPOCH, NEXT_NODE, UNRECORDED, synchronous};
 use crate::Durability;
 
@@ -334,7 +334,7 @@ impl Drop for BorrowedReserve<'_> {
 /// could, and nothing wrong.
 fn write_newest_revision(conn: &Connection, mark: &File, before: i64) {
     if let Some(newest) = newest_revision(conn).ok().filter(|newest| *newest > before) {
-        let _ = mark::write_revision(mark, newest);
+        let _ = revision_file::write_revision(mark, newest);
     }
 }
 

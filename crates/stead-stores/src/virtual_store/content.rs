@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::StoreError;
 
 use super::draft::DraftPins;
-use super::fault::{DatabaseError, Result, corrupt};
+use super::error::{DatabaseError, Result, corrupt};
 
 /// What a row of `content` holds at the most; every chunk of a larger content but the last has exactly this size.
 pub(crate) const CHUNK_SIZE: usize = 256 * 1024;

@@ -16,21 +16,21 @@ use stead_core::{AuditLogId, Clock, Identity, OperationId, StoreError, StoreResu
 use super::VirtualStore;
 use super::audit::{Chain, ChainEndFile};
 use super::batch::{DatabaseWriter, WriteTransaction, commit_batch};
-use super::connections::{ReadConnection, ReaderPool};
-use super::dirs::DirCache;
-use super::fault::{DatabaseError, Result, from_io};
+use super::dir_cache::DirCache;
+use super::entry_row::DIRECTORY_MODE;
+use super::error::{DatabaseError, Result, from_io};
 use super::fork;
+use super::group_commit::{CommitSync, DiskSpace, GroupCommit};
 use super::layers::{self, Layer};
-use super::log_file::WalFile;
-use super::mark::{AcknowledgedRevisions, RevisionFile};
-use super::queue::{CommitSync, DiskSpace, GroupCommit};
+use super::reader_pool::{ReadConnection, ReaderPool};
 use super::reserve::DiskReserve;
-use super::row::DIRECTORY_MODE;
+use super::revision_file::{AcknowledgedRevisions, RevisionFile};
 use super::schema::{
     ConnectionRole, DIR_EPOCH, NEXT_NODE, connect, connect_memory, has_format, is_current, is_empty,
     is_prepared, prepare, synchronous,
 };
-use super::turn::WriterLock;
+use super::wal_file::WalFile;
+use super::writer_lock::WriterLock;
 use crate::Durability;
 
 /// More nodes than running processes may have leased.

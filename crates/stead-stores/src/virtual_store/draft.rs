@@ -9,11 +9,11 @@ use stead_core::store::{Draft, DraftBase, SealedContent};
 use stead_core::{Clock, StoreError, StoreResult, SystemClock};
 
 use super::VirtualStore;
+use super::chunk_patches::ChunkPatches;
 use super::content::{self, CHUNK_SIZE, Chunk, PreparedContent};
 use super::database::DatabaseInner;
-use super::fault::{DatabaseError, Result};
-use super::patches::ChunkPatches;
-use super::queue::CommitSync;
+use super::error::{DatabaseError, Result};
+use super::group_commit::CommitSync;
 
 /// How many chunks a draft keeps in memory. They are staged together, so that a long write needs few transactions.
 const MAX_CHUNKS_IN_MEMORY: usize = 4;

@@ -5,7 +5,7 @@ use stead_core::store::{ChangeKind, Feed, FeedEntry, NodeId, RevisionNumber};
 
 use super::VirtualStore;
 use super::database::newest_revision;
-use super::fault::{Result, corrupt};
+use super::error::{Result, corrupt};
 
 /// How the log writes a kind of change.
 pub(super) fn kind_code(what: ChangeKind) -> i64 {

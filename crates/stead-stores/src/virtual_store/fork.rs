@@ -11,10 +11,10 @@ use stead_core::{ApprovalPolicy, StoreError, StoreResult, Timestamp, VfsPath};
 
 use super::batch::WriteTransaction;
 use super::database::{Volume, find_volume, namespace_text, newest_revision, remove_volume};
-use super::fault::{Result, corrupt};
+use super::entry_row::{EntryRow, entries};
+use super::error::{Result, corrupt};
+use super::group_commit::CommitSync;
 use super::layers::{Layer, ROOTS_PARENT};
-use super::queue::CommitSync;
-use super::row::{EntryRow, entries};
 use super::tree::VolumeTree;
 use super::{Database, VirtualStore};
 

@@ -17,8 +17,8 @@ use stead_core::store::{NodePath, StorePath};
 
 use super::VirtualStore;
 use super::content;
-use super::fault::{DatabaseError, Result, corrupt};
-use super::row::{EntryKind, EntryRow};
+use super::entry_row::{EntryKind, EntryRow};
+use super::error::{DatabaseError, Result, corrupt};
 use super::walk::{LoadedTree, WalkBounds};
 
 /// How many contents are searched before the connection goes back: a long search neither keeps others from reading

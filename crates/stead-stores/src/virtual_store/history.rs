@@ -13,10 +13,10 @@ use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Time
 
 use super::VirtualStore;
 use super::database::DatabaseInner;
-use super::fault::{Result, corrupt};
+use super::entry_row::{EntryKind, EntryRow};
+use super::error::{Result, corrupt};
 use super::feed;
 use super::read::ReadTransaction;
-use super::row::{EntryKind, EntryRow};
 use super::tree::VolumeTree;
 use super::unchanged;
 

@@ -13,8 +13,8 @@ use stead_core::StoreError;
 use stead_core::store::Attr;
 
 use super::database::Volume;
-use super::fault::{DatabaseError, Result, corrupt};
-use super::row::{EntryKind, EntryRow, WHITEOUT, entries};
+use super::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
+use super::error::{DatabaseError, Result, corrupt};
 use super::tree::VolumeTree;
 
 /// What roots have in place of a parent.

@@ -14,37 +14,37 @@
 
 mod audit;
 mod batch;
-pub(crate) mod books;
-pub mod care;
+pub(crate) mod capture;
 mod change;
-mod connections;
+mod chunk_patches;
 mod content;
 mod database;
-mod dirs;
+mod dir_cache;
 mod draft;
-mod fault;
+mod entry_row;
+mod error;
 mod feed;
 mod fork;
 mod grep;
+mod group_commit;
 mod history;
 mod layers;
-mod log_file;
-mod mark;
+pub(crate) mod ledger;
+pub mod maintenance;
 mod memory;
-mod open;
-mod patches;
-mod queue;
+mod open_file;
 mod read;
+mod reader_pool;
 mod reserve;
-mod row;
+mod revision_file;
 mod schema;
-pub(crate) mod shadow;
-mod shared_memory;
+mod shm_vfs;
 mod tree;
-mod turn;
 mod unchanged;
 mod verify;
+mod wal_file;
 mod walk;
+mod writer_lock;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -61,12 +61,14 @@ pub use audit::{
     ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
     AuditQuery, AuditVerified, verify_archive,
 };
-pub use care::{BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot};
 pub use database::{Database, DatabaseOptions};
+pub use maintenance::{
+    BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
+};
 pub use memory::MemoryStore;
 
 use database::{DatabaseInner, Volume};
-use dirs::DirCache;
+use dir_cache::DirCache;
 
 /// A Store on a volume of a database, as it is now or as it was at a version.
 #[derive(Debug, Clone)]
@@ -172,7 +174,7 @@ impl Store for VirtualStore {
             return Err(StoreError::NotFound);
         }
         let reader = self.database_inner().reader()?;
-        if !care::is_readable(&reader, version.0)? {
+        if !maintenance::is_readable(&reader, version.0)? {
             return Err(StoreError::Expired(format!("version {version} is no longer kept")));
         }
         Ok(Arc::new(self.at(version)))

@@ -13,9 +13,9 @@ use stead_core::{Name, StoreError};
 use super::VirtualStore;
 use super::batch::DirPaths;
 use super::content::{self, CHUNK_SIZE};
-use super::dirs::DirCache;
-use super::fault::{Result, corrupt};
-use super::row::{EntryKind, EntryRow};
+use super::dir_cache::DirCache;
+use super::entry_row::{EntryKind, EntryRow};
+use super::error::{Result, corrupt};
 use super::schema::DIR_EPOCH;
 use super::tree::{DirLookup, VolumeTree};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use stead_core::{StoreError, StoreResult};
 
 use super::change::SUBTREE_TABLE;
-use super::fault::{DatabaseError, Result};
-use super::shared_memory;
+use super::error::{DatabaseError, Result};
+use super::shm_vfs;
 use crate::Durability;
 use crate::sync::{SyncPoint, is_left_out};
 
@@ -74,12 +74,12 @@ pub(super) fn connect(path: &Path, role: ConnectionRole, patience: Duration) -> 
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let flags =
                 if role == ConnectionRole::Reader { flags } else { flags | OpenFlags::SQLITE_OPEN_CREATE };
-            let conn = if shared_memory::register() {
-                Connection::open_with_flags_and_vfs(path, flags, shared_memory::VFS_NAME)?
+            let conn = if shm_vfs::register() {
+                Connection::open_with_flags_and_vfs(path, flags, shm_vfs::VFS_NAME)?
             } else {
                 Connection::open_with_flags(path, flags)?
             };
-            shared_memory::keep_wal_files(&conn)?;
+            shm_vfs::keep_wal_files(&conn)?;
             conn
         }
     };

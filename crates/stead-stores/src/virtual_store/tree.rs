@@ -9,9 +9,9 @@ use stead_core::store::{LinkHit, NodeId, NodePath};
 
 use super::content;
 use super::database::Volume;
-use super::fault::{Result, corrupt};
+use super::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
+use super::error::{Result, corrupt};
 use super::layers::{Layer, LayerLookup};
-use super::row::{EntryKind, EntryRow, WHITEOUT, entries};
 
 /// What is known of directories already, and learned on the way.
 pub(super) trait DirLookup {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{Revision, RevisionNumber, RevisionQuery, StorePath};
 
-use super::fault::Result;
+use super::error::Result;
 use super::history::{operation_of, revision_numbers_of, undo_links};
 
 /// Notes that a version of a volume changed nothing, and what it was about.

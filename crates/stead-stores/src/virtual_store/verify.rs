@@ -11,10 +11,10 @@ use stead_core::store::VerifyReport;
 use super::change::quota;
 use super::content::{CHUNK_SIZE, hash_key, list_hash, part_ids};
 use super::database::{Volume, newest_revision};
-use super::fault::Result;
+use super::entry_row::WHITEOUT;
+use super::error::Result;
 use super::layers;
-use super::mark::AcknowledgedRevisions;
-use super::row::WHITEOUT;
+use super::revision_file::AcknowledgedRevisions;
 use super::tree::VolumeTree;
 
 /// How many problems are told in detail; the rest would say no more.

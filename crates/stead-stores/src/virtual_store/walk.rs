@@ -11,9 +11,9 @@ use stead_core::search::WalkOptions;
 use stead_core::store::{NodeId, NodePath, StorePath, WalkEntry};
 
 use super::VirtualStore;
-use super::fault::Result;
+use super::entry_row::EntryRow;
+use super::error::Result;
 use super::read::ReadTransaction;
-use super::row::EntryRow;
 use super::tree::VolumeTree;
 
 /// How many rows are taken between two looks at the clock.

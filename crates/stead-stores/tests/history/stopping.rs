@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stead_core::monitor::{CallMonitor, StopReason};
 use stead_core::testkit::snapshot_of;
 use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget};
-use stead_core::watch::{CallMonitor, StopReason};
 use stead_core::{AccessScope, Error, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::MemoryStore;
 

@@ -7,11 +7,11 @@ use stead_core::VfsPath;
 use stead_core::glob::{Anchor, PathGlobs};
 use stead_core::tools::{ResultFormat, TOOLS, ToolChoice};
 
-use super::host::HostCheckKind;
+use super::host_check::HostCheckKind;
 use super::nearest::{nearest, quoted_list};
 use super::section::{Document, Section, WithSpan};
 use super::{AgentConfig, WorkspaceConfig};
-use super::{amount, later};
+use super::{amount, reserved_keys};
 
 pub(super) fn agents(
     document: &Document<'_>,
@@ -24,7 +24,7 @@ pub(super) fn agents(
         let workspaces = workspaces(document, &name, &mut section, stores);
         let quota = amount::read_quota(&mut section);
         let tools = tools(&mut section);
-        later::agent(&mut section);
+        reserved_keys::agent(&mut section);
         if !section.has_similar_key("workspaces") && !section.has_similar_key("executor") {
             section.add_problem(format!(
                 "the agent `{name}` has neither a Workspace nor an Executor; add [[agents.{name}.workspaces]]"
@@ -125,7 +125,7 @@ fn workspace(
         Some(WithSpan { value: "everything", .. }) => ApprovalPolicy::Everything,
         _ => ApprovalPolicy::Never,
     };
-    later::workspace(section);
+    reserved_keys::workspace(section);
     Some(WorkspaceConfig {
         prefix: prefix?,
         scope: scope?,

@@ -5,14 +5,14 @@
 
 mod agents;
 mod amount;
+mod config_error;
 mod directories;
 mod find;
-mod host;
-mod later;
+mod host_check;
 mod nearest;
 mod overlap;
 mod place;
-mod problem;
+mod reserved_keys;
 mod section;
 mod stores;
 
@@ -26,11 +26,11 @@ use stead_stores::virtual_store::Retention;
 use stead_stores::{DisplacedRetention, Durability};
 use toml::de::DeTable;
 
+pub use config_error::{ConfigDiagnostic, ConfigError, ConfigProblems};
 pub use directories::ScopedDirectory;
-pub use host::HostReport;
-pub use problem::{ConfigDiagnostic, ConfigError, ConfigProblems};
+pub use host_check::HostReport;
 
-use host::HostCheck;
+use host_check::HostCheck;
 use section::{Document, Section};
 
 /// The name of the configuration file.
@@ -236,7 +236,7 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
     let agents = agents::agents(document, &mut top, &stores.names);
     let audit = read_audit(&mut top);
     let history = amount::read_history(&mut top);
-    later::top_level(&mut top);
+    reserved_keys::top_level(&mut top);
     top.reject_unknown_keys();
     (database, stores.valid, agents, audit, history)
 }

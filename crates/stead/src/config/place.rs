@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use stead_core::VfsPath;
 
 use super::{StoreConfig, WorkspaceConfig};
-use crate::on_host::resolve_symlinks;
+use crate::host_locations::resolve_symlinks;
 
 /// Where a Workspace's files are.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::host::{HostCheck, HostCheckKind};
+use super::config_error::{ConfigDiagnostic, line_and_column};
+use super::host_check::{HostCheck, HostCheckKind};
 use super::nearest::{nearest, quoted_list};
-use super::problem::{ConfigDiagnostic, line_and_column};
 
 /// The file's text, and what there is to say about it.
 pub(super) struct Document<'t> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use stead_stores::DisplacedRetention;
 
 use super::amount;
-use super::host::HostCheckKind;
+use super::host_check::HostCheckKind;
 use super::section::{Section, WithSpan};
 use super::{DatabaseConfig, StoreConfig};
 

@@ -9,8 +9,8 @@ use stead_core::store::NodeKind;
 use stead_core::vfs::{DirEntry, FileReader, IntoPath, ListPage};
 use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
 
-use super::into_archive::ArchiveSink;
-use super::into_directory::DirectorySink;
+use super::archive_sink::ArchiveSink;
+use super::directory_sink::DirectorySink;
 use super::{CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, buffer_size};
 use crate::error::{Error, Result, escaped_path};
 

@@ -7,11 +7,11 @@ use stead_core::store::{NodeKind, Parents, StoreError};
 use stead_core::vfs::{Batch, IntoPath, Overwrite, Stat, WriteOptions};
 use stead_core::{Access, ErrorKind, Timestamp, Vfs, VfsPath};
 
-use super::host::MODE_BITS;
+use super::host_directory::MODE_BITS;
 use super::source::ImportSource;
 use super::{
-    CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, archive, content_hash,
-    directory,
+    CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, archive_source, content_hash,
+    directory_source,
 };
 use crate::error::{Error, Result};
 
@@ -78,9 +78,11 @@ fn run(
     }
     match source {
         ImportSource::Directory { path, name } => {
-            directory::import_directory(&path, &name, &to, &mut importer)?
+            directory_source::import_directory(&path, &name, &to, &mut importer)?
         }
-        ImportSource::Archive { stream, name } => archive::import_archive(stream, &name, &to, &mut importer)?,
+        ImportSource::Archive { stream, name } => {
+            archive_source::import_archive(stream, &name, &to, &mut importer)?
+        }
     }
     importer.flush()?;
     Ok(importer.tally.totals)

@@ -4,13 +4,13 @@
 //! travel along; what can't is left out and told. A transfer that was interrupted is repeated: what arrived is left
 //! as it is. Memory stays bounded however large the tree or a file is.
 
-mod archive;
-mod directory;
+mod archive_sink;
+mod archive_source;
+mod directory_sink;
+mod directory_source;
 mod export;
-mod host;
+mod host_directory;
 mod import;
-mod into_archive;
-mod into_directory;
 mod source;
 
 use std::io::{self, Read};

@@ -4,8 +4,8 @@ use serde_json::json;
 use stead::{Archived, Timestamp};
 
 use super::open_access;
+use crate::command_error::{CommandResult, Exit};
 use crate::commands::parse_time;
-use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 

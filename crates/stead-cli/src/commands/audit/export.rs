@@ -7,7 +7,7 @@ use stead::{AuditAccess, AuditEntry, AuditQuery, ErrorKind};
 
 use super::filter::AuditFilter;
 use super::open_access;
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 

@@ -3,8 +3,8 @@
 use stead::vfs::IntoPath;
 use stead::{AuditQuery, OperationId, Timestamp};
 
+use crate::command_error::CommandError;
 use crate::commands::parse_time;
-use crate::failure::CommandError;
 use crate::session::Session;
 
 /// Which records are meant; all conditions hold together.

@@ -9,7 +9,7 @@ mod verify;
 use serde_json::json;
 use stead::{AuditAccess, AuditCursor, AuditEntry, AuditQuery, Stores};
 
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use filter::AuditFilter;
 use table::AuditTable;

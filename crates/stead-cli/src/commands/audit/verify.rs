@@ -4,7 +4,7 @@ use serde_json::json;
 use stead::{ArchiveLookup, AuditVerified, verify_archive};
 
 use super::open_access;
-use crate::failure::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;

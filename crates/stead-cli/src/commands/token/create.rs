@@ -3,8 +3,8 @@ use std::time::Duration;
 use stead::tools::ResultFormat;
 use stead::{Clock, Identity, SystemClock, Timestamp, Tokens};
 
+use crate::command_error::{CommandResult, Exit};
 use crate::commands::parse_nonzero_duration;
-use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 

@@ -1,6 +1,6 @@
 use stead::{Clock, SystemClock, Tokens};
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::human;
 use crate::session::{Colour, Session};
 

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use stead::Token;
 
-use crate::failure::CommandResult;
+use crate::command_error::CommandResult;
 use crate::session::Session;
 
 /// Make, list and revoke the tokens that agents come with over HTTP

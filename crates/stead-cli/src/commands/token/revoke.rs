@@ -1,6 +1,6 @@
 use stead::Tokens;
 
-use crate::failure::{CommandResult, Exit};
+use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 
 /// Make a token worth nothing, at once, also in servers that run

@@ -3,7 +3,7 @@
 //! It is what a Store is compared with ([`model_run`]), and it is a Store itself ([`super::ModelStore`]).
 
 mod handles;
-mod moves;
+mod rename_copy;
 mod run;
 mod script;
 mod snapshot;

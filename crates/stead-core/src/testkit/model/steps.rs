@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::moves::StepError;
+use super::rename_copy::StepError;
 use super::{DIRECTORY_MODE, FILE_MODE, ModelBody, ModelSlot, ModelTree, ROOT, SYMLINK_MODE};
 use crate::clock::Timestamp;
 use crate::edit::Edit;

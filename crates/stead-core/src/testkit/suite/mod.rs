@@ -3,23 +3,23 @@
 #![allow(missing_docs, reason = "the tests' names are what they promise")]
 #![allow(clippy::unwrap_used, reason = "these are tests, also when another crate runs them")]
 
+pub mod atomicity;
 pub mod blind;
+pub mod concurrency;
 pub mod contents;
 pub mod directories;
 pub mod drafts;
-pub mod expecting;
+pub mod errors;
 pub mod feed;
 pub mod history;
 pub mod links;
 pub mod nodes;
+pub mod preconditions;
 pub mod quotas;
-pub mod racing;
-pub mod refusing;
 pub mod removing;
 pub mod renaming;
 pub mod searching;
 pub(crate) mod subject;
-pub mod whole;
 
 pub use subject::{Fixture, Subject, run};
 
@@ -63,7 +63,7 @@ macro_rules! store_suite {
                     names_are_kept_byte_for_byte
                     what_needs_no_history_is_written_all_the_same
                 ;
-                refusing:
+                errors:
                     missing_parents_are_made
                     a_required_parent_that_is_missing_is_not_found
                     a_file_is_no_directory_on_the_way
@@ -124,7 +124,7 @@ macro_rules! store_suite {
                     a_hit_names_its_step_and_side
                     depth_counts_from_where_the_place_starts
                 ;
-                expecting:
+                preconditions:
                     a_tag_changes_with_every_write
                     an_outcome_tells_the_state_before
                     a_tag_changes_with_every_write_in_place
@@ -136,7 +136,7 @@ macro_rules! store_suite {
                     a_removal_expects_what_it_is_told
                     the_kind_is_judged_before_the_state
                 ;
-                whole:
+                atomicity:
                     steps_happen_in_order_and_see_each_other
                     no_steps_are_a_change_too
                     a_failing_last_step_undoes_the_one_before
@@ -187,7 +187,7 @@ macro_rules! store_suite {
                     a_search_stops_when_told
                     a_search_that_is_late_gives_up
                 ;
-                racing:
+                concurrency:
                     appends_at_once_are_all_there
                     edits_at_once_of_different_lines_all_survive
                     a_reader_sees_the_old_or_the_new_content
@@ -277,17 +277,17 @@ mod tests {
         let listed = include_str!("mod.rs");
         let themes = [
             ("contents", include_str!("contents.rs")),
-            ("refusing", include_str!("refusing.rs")),
+            ("errors", include_str!("errors.rs")),
             ("directories", include_str!("directories.rs")),
             ("removing", include_str!("removing.rs")),
             ("renaming", include_str!("renaming.rs")),
             ("links", include_str!("links.rs")),
-            ("expecting", include_str!("expecting.rs")),
-            ("whole", include_str!("whole.rs")),
+            ("preconditions", include_str!("preconditions.rs")),
+            ("atomicity", include_str!("atomicity.rs")),
             ("drafts", include_str!("drafts.rs")),
             ("nodes", include_str!("nodes.rs")),
             ("searching", include_str!("searching.rs")),
-            ("racing", include_str!("racing.rs")),
+            ("concurrency", include_str!("concurrency.rs")),
             ("feed", include_str!("feed.rs")),
             ("quotas", include_str!("quotas.rs")),
             ("history", include_str!("history.rs")),

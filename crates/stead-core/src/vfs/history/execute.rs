@@ -7,6 +7,7 @@ use crate::history::{
     NodeConflict, RevertMode, RevertPlan, RevertSteps, StoreView, order_steps, plan_revert,
 };
 use crate::identity::{Operation, OperationId};
+use crate::monitor::check_not_stopped;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
@@ -17,7 +18,6 @@ use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::history::restore::revisions_since;
 use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, RevertResult, UndoOptions};
 use crate::vfs::history::{StoreGroup, read_content};
-use crate::watch::check_not_stopped;
 
 /// How often a plan is made anew because something changed while it was made.
 const MAX_ATTEMPTS: usize = 8;

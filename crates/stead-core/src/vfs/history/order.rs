@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::clock::Timestamp;
 use crate::store::{RevisionNumber, Store};
-use crate::vfs::looking_back::share_sequence;
+use crate::vfs::as_of::share_sequence;
 
 /// Makes one list, newest first, of what several Stores told. `key` tells the version and the time of an item.
 pub(super) fn newest_first<T>(

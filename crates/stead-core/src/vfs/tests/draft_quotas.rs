@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::{QuotaLimits, Usage};
-use crate::vfs::mounted::NodeApi;
+use crate::vfs::node_api::NodeApi;
 
 const TEN: QuotaLimits = QuotaLimits { bytes: Some(10), files: None, file_bytes: None };
 

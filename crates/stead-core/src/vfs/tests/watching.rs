@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::*;
+use crate::monitor::{CallMonitor, StopReason};
 use crate::testkit::MemoryAuditLog;
-use crate::watch::{CallMonitor, StopReason};
 
 /// Lets a call go on for so many steps.
 #[derive(Debug)]

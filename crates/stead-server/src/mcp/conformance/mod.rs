@@ -6,10 +6,10 @@
 // The suite still tests what newer revisions of the protocol have deprecated.
 #![allow(deprecated)]
 
-mod live;
-mod material;
-mod plain;
-mod rounds;
+mod input_rounds;
+mod interactive_tools;
+mod prompts_and_resources;
+mod static_tools;
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::handler::McpHandler;
-use crate::served::LiveStead;
-use live::LogThreshold;
+use crate::live_stead::LiveStead;
+use interactive_tools::LogThreshold;
 
 /// The handler that every build has, and the suite's fixtures before it.
 #[derive(Debug, Clone)]
@@ -55,16 +55,16 @@ impl ConformanceHandler {
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if let Some(result) = plain::static_result(&request.name) {
+        if let Some(result) = static_tools::static_result(&request.name) {
             return Ok(complete_result::<CallToolResult>(result).into());
         }
-        if let Some(rounds) = rounds::rounds_of(&request.name) {
+        if let Some(rounds) = input_rounds::rounds_of(&request.name) {
             let capabilities = context.client_capabilities().unwrap_or_default();
             let answers = request.input_responses.as_ref();
             return Ok(
                 match rounds.next_request(answers, request.request_state.as_deref(), &capabilities)? {
                     Some(asks) => asks.into(),
-                    None => complete_result::<CallToolResult>(plain::text_result(
+                    None => complete_result::<CallToolResult>(static_tools::text_result(
                         "All questions are answered: state-ok.",
                     ))
                     .into(),
@@ -80,9 +80,9 @@ impl ConformanceHandler {
                     return Err(ErrorData::missing_required_client_capability(required));
                 }
             }
-            _ => return live::call(request, context, &self.log_threshold).await.map(Into::into),
+            _ => return interactive_tools::call(request, context, &self.log_threshold).await.map(Into::into),
         }
-        Ok(complete_result::<CallToolResult>(plain::text_result("Done.")).into())
+        Ok(complete_result::<CallToolResult>(static_tools::text_result("Done.")).into())
     }
 }
 
@@ -121,13 +121,13 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let mut result = self.handler.list_tools(request, context).await?;
-        result.tools.extend(plain::tools());
+        result.tools.extend(static_tools::tools());
         result.tools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(result)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        plain::tools().find(|tool| tool.name == name).or_else(|| self.handler.get_tool(name))
+        static_tools::tools().find(|tool| tool.name == name).or_else(|| self.handler.get_tool(name))
     }
 
     async fn call_tool(
@@ -135,7 +135,7 @@ impl ServerHandler for ConformanceHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if plain::tools().any(|tool| tool.name == request.name) {
+        if static_tools::tools().any(|tool| tool.name == request.name) {
             return self.call_fixture(&request, &context).await;
         }
         self.handler.call_tool(request, context).await
@@ -147,7 +147,7 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let mut result = self.handler.list_prompts(request, context).await?;
-        result.prompts.extend(material::prompts());
+        result.prompts.extend(prompts_and_resources::prompts());
         Ok(result)
     }
 
@@ -156,14 +156,14 @@ impl ServerHandler for ConformanceHandler {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        if let Some(rounds) = rounds::rounds_of(&request.name) {
+        if let Some(rounds) = input_rounds::rounds_of(&request.name) {
             let capabilities = context.client_capabilities().unwrap_or_default();
             let (answers, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
             if let Some(asks) = rounds.next_request(answers, state, &capabilities)? {
                 return Ok(asks.into());
             }
         }
-        match material::prompt(&request.name, &request.arguments.clone().unwrap_or_default()) {
+        match prompts_and_resources::prompt(&request.name, &request.arguments.clone().unwrap_or_default()) {
             Some(prompt) => Ok(prompt.into()),
             None => self.handler.get_prompt(request, context).await,
         }
@@ -175,7 +175,7 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let mut result = self.handler.list_resources(request, context).await?;
-        result.resources.extend(material::resources());
+        result.resources.extend(prompts_and_resources::resources());
         Ok(result)
     }
 
@@ -185,7 +185,7 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut result = self.handler.list_resource_templates(request, context).await?;
-        result.resource_templates.push(material::resource_template());
+        result.resource_templates.push(prompts_and_resources::resource_template());
         Ok(result)
     }
 
@@ -194,7 +194,7 @@ impl ServerHandler for ConformanceHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        match material::read_resource(&request.uri) {
+        match prompts_and_resources::read_resource(&request.uri) {
             Some(read) => Ok(read.into()),
             None => self.handler.read_resource(request, context).await,
         }
@@ -206,7 +206,7 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         // It never changes, so there is nothing to remember.
-        if material::read_resource(&request.uri).is_some() {
+        if prompts_and_resources::read_resource(&request.uri).is_some() {
             return Ok(());
         }
         self.handler.subscribe(request, context).await

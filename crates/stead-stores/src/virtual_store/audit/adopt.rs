@@ -9,11 +9,11 @@ use stead_core::{Clock, StoreResult, SystemClock};
 use uuid::Uuid;
 
 use super::super::database::DatabaseInner;
-use super::super::fault::Result;
-use super::super::queue::CommitSync;
+use super::super::error::Result;
+use super::super::group_commit::CommitSync;
 use super::chain::Chain;
+use super::directory::{AuditDirectory, HeadsLine};
 use super::head::AuditKey;
-use super::place::{AuditDirectory, HeadsLine};
 
 /// Signs the chains of the database that nothing outside tells of.
 pub(super) fn sign_restored_chains(

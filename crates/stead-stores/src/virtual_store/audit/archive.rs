@@ -17,16 +17,16 @@ use stead_core::{Clock, StoreError, StoreResult, SystemClock, Timestamp};
 use uuid::Uuid;
 
 use super::super::database::DatabaseInner;
-use super::super::fault::{DatabaseError, Result, corrupt};
-use super::super::queue::CommitSync;
-use super::archives::{ArchiveRow, forget_archived_instances};
+use super::super::error::{DatabaseError, Result, corrupt};
+use super::super::group_commit::CommitSync;
+use super::archive_index::{ArchiveRow, forget_archived_instances};
 use super::body::{AuditEntry, time_text};
 use super::chain::{CHAIN_START, RecordHash};
+use super::directory::{AuditDirectory, HeadsLine, RememberedArchive};
 use super::head::{AuditKey, SignedHead, hex};
-use super::place::{AuditDirectory, HeadsLine, RememberedArchive};
+use super::revision_check::RevisionCheck;
 use super::spool::unwritable_error;
 use super::verify::{AuditVerified, ChainCheck, describe_record};
-use super::versions::RevisionCheck;
 use crate::sync::{self, SyncPoint};
 
 /// How many records are cleared away in one transaction: others write in between.

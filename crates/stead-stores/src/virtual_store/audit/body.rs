@@ -13,7 +13,7 @@ use stead_core::store::RevisionNumber;
 use stead_core::{AuditRecord, OperationId, Timestamp};
 use uuid::Uuid;
 
-use super::did::ChangeDigest;
+use super::change_digest::ChangeDigest;
 
 /// A record's own part of the text. Instance and position come before it, when it is put into a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]

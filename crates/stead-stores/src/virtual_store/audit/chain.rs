@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::{Clock, SystemClock};
 use uuid::Uuid;
 
-use super::super::fault::{Result, corrupt};
+use super::super::error::{Result, corrupt};
 use super::body::RecordBody;
 
 /// A hash, as it is stored.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension};
 use stead_core::{AuditOutcome, AuditRecord, ErrorKind, Identity, VfsPath};
 
-use super::super::fault::Result;
+use super::super::error::Result;
 use super::body::{AuditEntry, RecordBody};
 
 /// How much earlier than its version's time a record may have been put into the database, in microseconds: a day, for clocks

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stead_core::Timestamp;
 use uuid::Uuid;
 
-use super::super::fault::Result;
+use super::super::error::Result;
 use super::body::time_text;
 use super::chain::{Chain, RecordHash};
 

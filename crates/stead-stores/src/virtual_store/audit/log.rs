@@ -10,14 +10,14 @@ use stead_core::{AuditLog, AuditLogId, AuditRecord, Clock, StoreError, StoreResu
 
 use super::super::Database;
 use super::super::database::DatabaseInner;
-use super::super::queue::CommitSync;
+use super::super::group_commit::CommitSync;
 use super::adopt::sign_restored_chains;
+use super::bloom_filter;
 use super::body::{RecordBody, drop_superseded_begun};
 use super::chain::Chain;
+use super::directory::{AuditDirectory, InstanceDirectory};
 use super::head::{AuditKey, SignedHead};
-use super::place::{AuditDirectory, InstanceDirectory};
 use super::recover::recover;
-use super::sieve;
 use super::spool::{DrainResult, Spool, WakeReason};
 
 /// How long a record waits for others before all of them go into the database.
@@ -210,11 +210,14 @@ impl AuditWorker {
     /// and then; what fails is tried again, and until then records are looked at one by one.
     fn make_filters(&mut self) {
         let Some(chain) = self.inner.database.chain() else { return };
-        if self.filtered_up_to.is_some_and(|sifted| chain.seq - sifted < sieve::RECORDS_PER_FILTER as i64) {
+        if self
+            .filtered_up_to
+            .is_some_and(|sifted| chain.seq - sifted < bloom_filter::RECORDS_PER_FILTER as i64)
+        {
             return;
         }
         let all = (0..MAX_FILTERS_AT_ONCE)
-            .all(|_| matches!(sieve::make_next_filter(&self.inner.database), Ok(true)));
+            .all(|_| matches!(bloom_filter::make_next_filter(&self.inner.database), Ok(true)));
         self.filtered_up_to = (!all).then_some(chain.seq);
     }
 

@@ -15,9 +15,9 @@ use rusqlite::{Connection, Statement, params_from_iter};
 use stead_core::{OperationId, StoreResult, Timestamp, VfsPath};
 
 use super::super::database::DatabaseInner;
-use super::super::fault::{Result, corrupt};
+use super::super::error::{Result, corrupt};
+use super::bloom_filter::{BloomFilter, FilterTerm, TermField, micros};
 use super::body::{AuditEntry, time_text};
-use super::sieve::{BloomFilter, FilterTerm, TermField, micros};
 
 /// How often someone who follows looks whether there is more.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -11,14 +11,14 @@ use stead_core::{Clock, StoreError, StoreResult, SystemClock};
 use uuid::Uuid;
 
 use super::super::database::DatabaseInner;
-use super::super::fault::Result;
-use super::super::queue::CommitSync;
+use super::super::error::Result;
+use super::super::group_commit::CommitSync;
 use super::body::{RecordBody, drop_superseded_begun, time_text};
 use super::chain::Chain;
+use super::chain_end_file::{self, ChainEnd, ChainEndFile, ChainEndState};
+use super::directory::{AuditDirectory, AuditFinding, InstanceDirectory};
 use super::head::{AuditKey, SignedHead};
-use super::place::{AuditDirectory, AuditFinding, InstanceDirectory};
 use super::spool::{read_abandoned, unwritable_error};
-use super::tail::{self, ChainEnd, ChainEndFile, ChainEndState};
 
 /// Puts in order what instances that run no longer have left; returns what is wrong with it, a sentence each.
 pub(super) fn recover(
@@ -33,7 +33,8 @@ pub(super) fn recover(
     }
     let ended: HashSet<Uuid> = place.ended_heads()?.into_iter().map(|head| head.instance).collect();
     for running in abandoned {
-        let marks = tail::read_state(&running.directory).map_err(|error| unwritable_error(&error))?;
+        let marks =
+            chain_end_file::read_state(&running.directory).map_err(|error| unwritable_error(&error))?;
         if ended.contains(&running.uuid) && marks.is_none_or(|marks| !marks.same_boot) {
             // It came to its end, which is signed. A power cut may have kept a part of its directory from being removed.
             place.end_instance(running, &[], &[])?;
@@ -63,7 +64,8 @@ fn recover_one(
     running: InstanceDirectory,
 ) -> StoreResult<Vec<String>> {
     let left = AbandonedInstance {
-        chain_end_state: tail::read_state(&running.directory).map_err(|error| unwritable_error(&error))?,
+        chain_end_state: chain_end_file::read_state(&running.directory)
+            .map_err(|error| unwritable_error(&error))?,
         head: running.head(),
         spool: read_abandoned(&running.directory).map_err(|error| unwritable_error(&error))?,
         has_spool: running.has_spool(),

@@ -14,8 +14,8 @@ use stead_core::{StoreError, StoreResult};
 
 use super::super::reserve::DiskReserve;
 use super::body::RecordBody;
-use super::map::MappedFile;
-use super::tail::SpooledCount;
+use super::chain_end_file::SpooledCount;
+use super::mapped_file::MappedFile;
 
 /// How much one file holds: some three thousand records.
 const FILE_SIZE: usize = 1 << 20;
@@ -298,7 +298,7 @@ pub(super) fn read_abandoned(directory: &Path) -> io::Result<Vec<(i64, RecordBod
 }
 
 pub(super) fn unwritable_error(error: &io::Error) -> StoreError {
-    match super::super::fault::from_io(error) {
+    match super::super::error::from_io(error) {
         StoreError::Unavailable { source, .. } => {
             StoreError::Unavailable { what: "the files of the audit can't be written".into(), source }
         }
@@ -316,7 +316,8 @@ mod tests {
     }
 
     fn spool(directory: &Path) -> Spool {
-        let (_, count) = crate::virtual_store::audit::tail::create_file(directory, &[0; 32]).unwrap();
+        let (_, count) =
+            crate::virtual_store::audit::chain_end_file::create_file(directory, &[0; 32]).unwrap();
         Spool::new(directory, count, Duration::from_millis(20), None)
     }
 

@@ -7,15 +7,15 @@ use stead_core::{StoreResult, Timestamp};
 use uuid::Uuid;
 
 use super::super::database::DatabaseInner;
-use super::super::fault::Result;
-use super::archives::{self, ArchiveLookup, ArchiveRow, ArchivedSegment};
+use super::super::error::Result;
+use super::archive_index::{self, ArchiveLookup, ArchiveRow, ArchivedSegment};
+use super::bloom_filter::{BloomFilter, each_term, micros};
 use super::body::AuditEntry;
 use super::chain::{CHAIN_START, RecordHash, record_hash};
+use super::directory::AuditDirectory;
+use super::external_state::ExternalState;
 use super::head::SignedHead;
-use super::outside::ExternalState;
-use super::place::AuditDirectory;
-use super::sieve::{BloomFilter, each_term, micros};
-use super::versions::RevisionCheck;
+use super::revision_check::RevisionCheck;
 
 /// How many problems are told in detail; the rest would say no more.
 const MAX_PROBLEMS: usize = 100;
@@ -236,7 +236,7 @@ pub(super) fn verify(
     let outside = ExternalState::read(place)?;
     let reader = shared.reader()?;
     let mut verified = AuditVerified::default();
-    let transaction = reader.unchecked_transaction().map_err(super::super::fault::DatabaseError::from)?;
+    let transaction = reader.unchecked_transaction().map_err(super::super::error::DatabaseError::from)?;
     let gone = missing_tables(&transaction)?;
     for table in &gone {
         verified.add_problem(format!("the table {table} is missing, with all that was in it"));
@@ -273,7 +273,7 @@ pub(super) fn verify(
     verified.archived = known.iter().map(|archive| archive.records).sum();
     if let ArchiveLookup::In(directories) = archives {
         let problems = verified.problems.len();
-        archives::verify_archives(&known, &parts, place, directories, versions.as_ref(), &mut verified);
+        archive_index::verify_archives(&known, &parts, place, directories, versions.as_ref(), &mut verified);
         is_whole &= problems == verified.problems.len();
         if let Some(too_many) = versions.as_ref().and_then(RevisionCheck::excess_restores_problem) {
             verified.add_problem(too_many);

@@ -4,11 +4,11 @@
 //! has the steps that write at one place, `names` those that move, copy and remove, `subtree` what they do to whole
 //! directories.
 
-mod names;
-mod over;
-mod put;
+mod fork_rows;
+mod name_steps;
 pub(super) mod quota;
 mod subtree;
+mod write_steps;
 
 pub(super) use subtree::SUBTREE_TABLE;
 
@@ -17,25 +17,25 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
+use stead_core::monitor::{CallMonitor, check_not_stopped};
 use stead_core::name::escape_name;
 use stead_core::store::{
     Applied, Change, ChangeKind, CompanionRecord, Content, DisplacedContent, NodeId, NodePath, Parents,
     RevisionNumber, Side, Step, StepOutcome, StorePath,
 };
-use stead_core::watch::{CallMonitor, check_not_stopped};
 use stead_core::{Operation, StoreError, StoreResult};
 
 use super::VirtualStore;
 use super::batch::{DirPaths, WriteTransaction};
 use super::content::{CHUNK_SIZE, PreparedContent};
 use super::database::Volume;
-use super::dirs::DirCache;
+use super::dir_cache::DirCache;
 use super::draft::SealedDraft;
-use super::fault::{DatabaseError, Result};
+use super::entry_row::{DIRECTORY_MODE, EntryKind, EntryRow};
+use super::error::{DatabaseError, Result};
 use super::feed;
+use super::group_commit::CommitSync;
 use super::history::VirtualContentRef;
-use super::queue::CommitSync;
-use super::row::{DIRECTORY_MODE, EntryKind, EntryRow};
 use super::tree::{DirLookup, VolumeTree};
 use super::unchanged;
 use quota::{UsageAmount, UsageTally};

@@ -6,8 +6,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::StoreError;
 use stead_core::store::{QuotaRoot, StorePath, Usage};
 
-use super::super::fault::{DatabaseError, Result, corrupt};
-use super::super::row::{EntryKind, EntryRow};
+use super::super::entry_row::{EntryKind, EntryRow};
+use super::super::error::{DatabaseError, Result, corrupt};
 use super::super::tree::{DirLookup, VolumeTree};
 use super::VirtualChange;
 

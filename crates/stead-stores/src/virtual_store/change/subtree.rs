@@ -8,9 +8,9 @@ use stead_core::StoreError;
 use stead_core::name::escape_name;
 use stead_core::store::{ChangeKind, DisplacedContent, ProtectedNames};
 
-use super::super::fault::Result;
+use super::super::entry_row::{EntryKind, EntryRow};
+use super::super::error::Result;
 use super::super::feed;
-use super::super::row::{EntryKind, EntryRow};
 use super::{VirtualChange, quota};
 
 /// The entries below node `?2`, a directory before what is in it. The joins' order is fixed: from the top downwards.

@@ -1,0 +1,193 @@
+//! How much memory whole contents may take at a time, over all callers of the process.
+//!
+//! An edit holds a file before and after it in memory; so do a merge and a blame with the contents that they compare. Each
+//! is bounded by itself, but many at once would take more than the host has. So each reserves what it needs first, and
+//! waits for its turn where others have reserved too much: first come, first served, so that a large one is not passed over
+//! by small ones for ever. A caller reserves once, before it holds any lock, and so nobody waits in a circle.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::monitor::StopReason;
+use crate::store::{StoreError, StoreResult};
+
+/// Memory for whole contents in this process: as much as the largest edit needs, which has the file before and after it.
+pub(crate) static CONTENT_MEMORY: MemoryBudget =
+    MemoryBudget::new(2 * crate::edit::MAX_EDIT_SIZE, Duration::from_secs(30));
+
+/// What takes no more than this is not counted: as many as there are callers take little.
+const UNCOUNTED_BYTES: u64 = 1 << 20;
+/// How often one that waits looks whether it still has to.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Memory that callers share.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    capacity: u64,
+    /// How long a caller waits.
+    timeout: Duration,
+    state: Mutex<BudgetState>,
+    released: Condvar,
+}
+
+#[derive(Debug)]
+struct BudgetState {
+    reserved: u64,
+    next_ticket: u64,
+    /// Those that wait, in the order in which they came.
+    waiting: VecDeque<u64>,
+}
+
+/// A part of a [`Budget`], given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct MemoryReservation<'a> {
+    budget: &'a MemoryBudget,
+    bytes: u64,
+}
+
+impl MemoryBudget {
+    pub(crate) const fn new(capacity: u64, timeout: Duration) -> Self {
+        let state = BudgetState { reserved: 0, next_ticket: 0, waiting: VecDeque::new() };
+        MemoryBudget { capacity, timeout, state: Mutex::new(state), released: Condvar::new() }
+    }
+
+    /// Reserves memory, having waited for it. `stop` is asked again and again whether the caller still wants it.
+    ///
+    /// One that wants more than there is gets all of it.
+    pub(crate) fn reserve(
+        &self,
+        bytes: u64,
+        stop: impl Fn() -> Option<StopReason>,
+    ) -> StoreResult<MemoryReservation<'_>> {
+        if bytes <= UNCOUNTED_BYTES {
+            return Ok(MemoryReservation { budget: self, bytes: 0 });
+        }
+        let bytes = bytes.min(self.capacity);
+        let until = Instant::now() + self.timeout;
+        let mut state = self.state.lock();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back(ticket);
+        while state.waiting.front() != Some(&ticket) || state.reserved + bytes > self.capacity {
+            let gives_up =
+                if Instant::now() >= until { Some(budget_exhausted()) } else { stop().map(stopped) };
+            if let Some(error) = gives_up {
+                state.waiting.retain(|waiting| *waiting != ticket);
+                self.released.notify_all();
+                return Err(error);
+            }
+            self.released.wait_for(&mut state, POLL_INTERVAL);
+        }
+        state.waiting.pop_front();
+        state.reserved += bytes;
+        // There may be enough left for the next one.
+        self.released.notify_all();
+        Ok(MemoryReservation { budget: self, bytes })
+    }
+}
+
+impl Drop for MemoryReservation<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.state.lock().reserved -= self.bytes;
+            self.budget.released.notify_all();
+        }
+    }
+}
+
+fn stopped(stop: StopReason) -> StoreError {
+    StoreError::Stopped(stop)
+}
+
+fn budget_exhausted() -> StoreError {
+    StoreError::unavailable(
+        "too many large files are being worked on at once; nothing has changed: try again in a moment",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn goes_on() -> Option<StopReason> {
+        None
+    }
+
+    #[test]
+    fn no_more_than_there_is_is_ever_reserved() {
+        let budget = MemoryBudget::new(10 * MIB, Duration::from_secs(60));
+        let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for n in 0..16 {
+                let (budget, now, most) = (&budget, &now, &most);
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        let bytes = (2 + n % 4) * MIB;
+                        let _reserved = budget.reserve(bytes, goes_on).unwrap();
+                        most.fetch_max(now.fetch_add(bytes, Ordering::SeqCst) + bytes, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        now.fetch_sub(bytes, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= 10 * MIB);
+        assert_eq!(budget.state.lock().reserved, 0);
+    }
+
+    #[test]
+    fn one_that_wants_more_than_there_is_gets_all_of_it() {
+        let budget = MemoryBudget::new(10 * MIB, Duration::ZERO);
+        let all = budget.reserve(100 * MIB, goes_on).unwrap();
+        assert!(budget.reserve(2 * MIB, goes_on).is_err());
+        assert!(budget.reserve(UNCOUNTED_BYTES, goes_on).is_ok(), "what is small is not counted");
+        drop(all);
+        assert!(budget.reserve(2 * MIB, goes_on).is_ok());
+    }
+
+    #[test]
+    fn one_that_has_waited_too_long_is_told_so() {
+        let budget = MemoryBudget::new(4 * MIB, Duration::from_millis(1));
+        let _all = budget.reserve(4 * MIB, goes_on).unwrap();
+        let refused = budget.reserve(2 * MIB, goes_on).unwrap_err();
+        assert_eq!(refused.kind(), crate::ErrorKind::Unavailable);
+        assert!(refused.to_string().contains("try again"), "{refused}");
+        assert!(budget.state.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_cancelled_waits_no_longer_and_is_in_nobodys_way() {
+        let budget = MemoryBudget::new(4 * MIB, Duration::from_secs(600));
+        let held = budget.reserve(3 * MIB, goes_on).unwrap();
+        let (cancelled, got) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let large = scope.spawn(|| {
+                let stop = || cancelled.load(Ordering::SeqCst).then_some(StopReason::Cancelled);
+                budget.reserve(4 * MIB, stop).map(drop)
+            });
+            while budget.state.lock().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            let small = scope.spawn(|| {
+                let _reserved = budget.reserve(MIB + 1, goes_on).unwrap();
+                got.store(true, Ordering::SeqCst);
+            });
+            while budget.state.lock().waiting.len() < 2 {
+                std::thread::yield_now();
+            }
+            assert!(!got.load(Ordering::SeqCst), "the large one came first");
+            cancelled.store(true, Ordering::SeqCst);
+            assert!(large.join().unwrap().is_err());
+            // 3 MiB and a little more are too much together.
+            drop(held);
+            small.join().unwrap();
+        });
+        assert!(got.into_inner());
+    }
+}

@@ -1,0 +1,93 @@
+//! What a directory holds, a page at a time.
+
+use crate::error::Result;
+use crate::name::Name;
+use crate::scope::Access;
+use crate::store::{Listing, NodeKind, Page, StoreError};
+use crate::vfs::call::Call;
+use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, symlink_as_conflict};
+use crate::vfs::resolve::Resolution;
+
+/// A page of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryPage {
+    /// The names, sorted, and what has them. What leads to Workspaces and what no Store holds comes first, on the first page.
+    pub entries: Vec<(Name, Lookup)>,
+    /// Where to go on, if there is more.
+    pub next: Option<Name>,
+}
+
+impl NodeApi {
+    /// Someone is about to list a directory. That is written down, and tells what it is now: as long as its times stay
+    /// the same, it holds the same names.
+    pub fn begin_list(&self, seat: &DirectoryRef) -> Result<Lookup> {
+        self.vfs.call("list", [Ok(seat.path.clone())], |call, [path]| {
+            call.route_and_authorize(path, Access::Read)?;
+            let looked = self.lookup_in_call(call, path);
+            call.check_directory(seat)?;
+            looked
+        })
+    }
+
+    /// The first page of a directory.
+    pub fn list(&self, seat: &DirectoryRef, limit: usize) -> Result<DirectoryPage> {
+        self.vfs.unaudited_call("list", [Ok(seat.path.clone())], |call, _| {
+            let mut listed = self.page(call, seat, None, limit)?;
+            let mut levels = Vec::new();
+            for name in call.shared().router.child_names(&seat.path) {
+                let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
+                levels.push((name.clone(), self.lookup(seat, &name)?));
+            }
+            for name in self.special_files.names_in(seat.node) {
+                // What a Store holds under the name goes before.
+                let looked = self.lookup(seat, &name).ok();
+                levels.extend(
+                    looked
+                        .filter(|looked| matches!(looked.attr.kind, NodeKind::Special(_)))
+                        .map(|looked| (name, looked)),
+                );
+            }
+            levels.append(&mut listed.entries);
+            Ok(DirectoryPage { entries: levels, ..listed })
+        })
+    }
+
+    /// The next page.
+    pub fn list_next(&self, seat: &DirectoryRef, after: &Name, limit: usize) -> Result<DirectoryPage> {
+        let path = [Ok(seat.path.clone())];
+        self.vfs.unaudited_call("list", path, |call, _| self.page(call, seat, Some(after.clone()), limit))
+    }
+
+    fn page(
+        &self,
+        call: &Call<'_>,
+        seat: &DirectoryRef,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<DirectoryPage> {
+        let Resolution::Path(spot) = call.route_and_authorize(&seat.path, Access::Read)? else {
+            return Ok(DirectoryPage { entries: Vec::new(), next: None });
+        };
+        let page = Page { after, limit: limit.max(1) };
+        let since = self.vfs.shared.open_nodes.commit_mark();
+        let listing = match spot.store().list(&spot.node_path, &page) {
+            Err(StoreError::NotFound) if call.is_synthetic_directory(&spot) => {
+                Listing { entries: Vec::new(), total: 0, more: false }
+            }
+            listing => listing.map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?,
+        };
+        call.check_directory(seat)?;
+        let next = listing.entries.last().filter(|_| listing.more).map(|entry| entry.name.clone());
+        let levels = call.shared().router.child_names(&seat.path);
+        let mut entries = Vec::with_capacity(listing.entries.len());
+        for entry in listing.entries {
+            // A name that no path can hold can't be asked for either; one that leads to a Workspace is told as that.
+            let Ok(path) = child_path(seat, &entry.name) else { continue };
+            if entry.name.as_path_component().is_some_and(|name| levels.contains(name)) {
+                continue;
+            }
+            entries.push((entry.name, Lookup { path, ..self.visible_lookup(&spot, entry.attr, since) }));
+        }
+        Ok(DirectoryPage { entries, next })
+    }
+}

@@ -1,0 +1,177 @@
+//! What a name is.
+
+use crate::error::{Error, Result, Visibility};
+use crate::name::Name;
+use crate::path::VfsPath;
+use crate::scope::{Access, AccessScope};
+use crate::store::{Attr, NodeId, NodeKind, StoreError, VersionTag};
+use crate::vfs::call::Call;
+use crate::vfs::node_api::{DirectoryRef, NodeApi, child_path, symlink_as_conflict};
+use crate::vfs::open_file::CommitMark;
+use crate::vfs::resolve::{Resolution, ResolvedPath};
+use crate::workspace::Workspace;
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    /// The path.
+    pub path: VfsPath,
+    /// The Workspace that it is in, by its number; `None` above all of them.
+    pub workspace: Option<usize>,
+    /// Whether it is there because of the Workspaces: one's own directory, or one that leads to one.
+    pub is_synthetic: bool,
+    /// Whether it lies where nothing may be looked at. Its node must not be told then: it tells what is new from what was
+    /// there before.
+    pub is_hidden: bool,
+    /// The node, unless nothing of a Store is there.
+    pub node: Option<NodeId>,
+    /// Its attributes, with what was written through this door and is no change yet.
+    pub attr: Attr,
+}
+
+fn not_found(path: &VfsPath) -> Error {
+    Error::Store { path: path.clone(), visibility: Visibility::Hidden, cause: StoreError::NotFound }
+}
+
+impl NodeApi {
+    /// What has that name.
+    pub fn lookup(&self, seat: &DirectoryRef, name: &Name) -> Result<Lookup> {
+        // Nothing can have a name that no path can hold.
+        let missing = |_| Error::Store {
+            path: seat.path.clone(),
+            visibility: Visibility::Visible,
+            cause: StoreError::NotFound,
+        };
+        let path = child_path(seat, name).map_err(missing)?;
+        self.vfs.unaudited_call("look", [Ok(path)], |call, [path]| {
+            let looked = self.lookup_in_call(call, path);
+            call.check_directory(seat)?;
+            match looked {
+                Err(Error::Store { cause: StoreError::NotFound, .. }) => {
+                    self.find_special(call, seat, path).map_or(looked, Ok)
+                }
+                looked => looked,
+            }
+        })
+    }
+
+    /// What is at a path.
+    pub fn lookup_path(&self, path: &VfsPath) -> Result<Lookup> {
+        self.vfs.unaudited_call("look", [Ok(path.clone())], |call, [path]| self.lookup_in_call(call, path))
+    }
+
+    /// Where the symlink at a path leads, as it was written.
+    pub fn link_target(&self, path: &VfsPath) -> Result<Vec<u8>> {
+        self.vfs.unaudited_call("read_link", [Ok(path.clone())], |call, [path]| {
+            let spot = call.authorize(path, Access::Read)?;
+            spot.store()
+                .read_link(&spot.node_path)
+                .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))
+        })
+    }
+
+    pub(super) fn lookup_in_call(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
+        let router = &call.shared().router;
+        let Some(route) = router.route(path) else {
+            call.route_and_authorize(path, Access::Read)?;
+            return Ok(self.synthetic_lookup(path, None));
+        };
+        let leads = route.relative_path.is_empty() || router.nested(path).next().is_some();
+        if route.workspace.barrier().is_some() {
+            // Its own name is shown, and what leads to Workspaces inside it.
+            return if leads {
+                Ok(self.synthetic_lookup(path, None))
+            } else {
+                call.route_and_authorize(path, Access::Read).and(Err(not_found(path)))
+            };
+        }
+        let found = match route.workspace.scope() {
+            AccessScope::WriteOnly => self.lookup_write_only(path, route.workspace, route.relative_path),
+            _ => self.lookup_visible(call, path),
+        };
+        match found {
+            Ok(looked) => {
+                Ok(Lookup { is_synthetic: looked.attr.kind == NodeKind::Directory && leads, ..looked })
+            }
+            // A Workspace is shown also where its Store has nothing yet, or can't be looked into.
+            Err(_) if route.relative_path.is_empty() => {
+                Ok(self.synthetic_lookup(path, Some(route.workspace)))
+            }
+            Err(Error::Store { cause: StoreError::NotFound, .. }) if leads => {
+                Ok(self.synthetic_lookup(path, Some(route.workspace)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lookup_visible(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
+        let Resolution::Path(spot) = call.route_and_authorize(path, Access::Read)? else {
+            unreachable!("the path was routed into a Workspace")
+        };
+        let since = self.vfs.shared.open_nodes.commit_mark();
+        let attr = spot
+            .store()
+            .stat(&spot.node_path)
+            .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
+        Ok(self.visible_lookup(&spot, attr, since))
+    }
+
+    /// What is at a spot that the caller may look at, read after that moment.
+    pub(super) fn visible_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr, since: CommitMark) -> Lookup {
+        let attr = self.vfs.shared.open_nodes.overlay_attr(spot.workspace.mount().store(), attr, since);
+        Lookup {
+            path: spot.path.clone(),
+            workspace: Some(self.workspace_index(spot.workspace)),
+            is_synthetic: false,
+            is_hidden: false,
+            node: Some(attr.node),
+            attr,
+        }
+    }
+
+    /// In a WRITE_ONLY Workspace only the kind is told, and only of what was made here.
+    fn lookup_write_only(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Lookup> {
+        let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Visible, cause };
+        let mount = workspace.mount();
+        let attr = mount.store().stat(&mount.node_path(below)).map_err(|cause| match cause {
+            cause @ (StoreError::Unavailable { .. } | StoreError::Corrupt(_)) => failed(cause),
+            // Whatever else is there or not, nothing was made here.
+            _ => failed(StoreError::NotFound),
+        })?;
+        let number = self.workspace_index(workspace);
+        if !below.is_empty() && !self.created_hidden.lock().contains(&(number, attr.node)) {
+            return Err(failed(StoreError::NotFound));
+        }
+        Ok(self.hidden_lookup(path, number, attr))
+    }
+
+    /// What was made where the caller may not look.
+    pub(super) fn created_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr) -> Lookup {
+        if spot.visibility() == Visibility::Visible {
+            return self.visible_lookup(spot, attr, self.vfs.shared.open_nodes.commit_mark());
+        }
+        let number = self.workspace_index(spot.workspace);
+        self.created_hidden.lock().insert((number, attr.node));
+        self.hidden_lookup(&spot.path, number, attr)
+    }
+
+    fn hidden_lookup(&self, path: &VfsPath, workspace: usize, attr: Attr) -> Lookup {
+        let mode = if attr.kind == NodeKind::Directory { 0o300 } else { 0o200 };
+        let node = attr.node;
+        let attr = Attr { node, mode, ..self.placeholder_attr(attr.kind) };
+        let (path, workspace) = (path.clone(), Some(workspace));
+        Lookup { path, workspace, is_synthetic: false, is_hidden: true, node: Some(node), attr }
+    }
+
+    fn synthetic_lookup(&self, path: &VfsPath, workspace: Option<&Workspace>) -> Lookup {
+        let attr = self.placeholder_attr(NodeKind::Directory);
+        let workspace = workspace.map(|workspace| self.workspace_index(workspace));
+        Lookup { path: path.clone(), workspace, is_synthetic: true, is_hidden: false, node: None, attr }
+    }
+
+    /// Attributes that tell nothing but the kind.
+    fn placeholder_attr(&self, kind: NodeKind) -> Attr {
+        let (node, modified, tag) = (NodeId::ROOT, self.mounted_at, VersionTag(0));
+        Attr { node, kind, size: 0, mode: 0o755, created: None, modified, changed: modified, tag }
+    }
+}

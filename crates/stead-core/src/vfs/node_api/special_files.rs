@@ -1,0 +1,341 @@
+//! Named pipes and sockets. The kernel does all that they do, and needs no more than a name for it: so they are names in
+//! the memory of a mount, which last as long as the mount, and no Store holds them.
+//!
+//! A directory that they are in is known by its node, so they go with it wherever it is moved.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result, Visibility};
+use crate::name::Name;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{
+    Attr, IfMissing, NodeId, NodeKind, NodePath, Parents, Precondition, QuotaResource, Replace, Side,
+    SpecialKind, Step, StoreError, StorePath, Subtree, VersionTag,
+};
+use crate::vfs::call::Call;
+use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, expected_nodes};
+use crate::vfs::resolve::ResolvedPath;
+
+/// How many a mount may have.
+const MAX_SPECIAL_FILES: usize = 1 << 16;
+
+/// Those that a mount has.
+#[derive(Debug, Default)]
+pub(super) struct SpecialFiles(Mutex<SpecialFileTable>);
+
+#[derive(Debug, Default)]
+struct SpecialFileTable {
+    by_node: HashMap<NodeId, SpecialFile>,
+    /// The directory's Store and node, and the name in it.
+    by_name: HashMap<SpecialFileKey, NodeId>,
+    last_id: u64,
+}
+
+/// A name in a directory of a Store.
+type SpecialFileKey = (usize, NodeId, Name);
+
+#[derive(Debug, Clone)]
+struct SpecialFile {
+    key: SpecialFileKey,
+    kind: SpecialKind,
+    mode: u32,
+    modified: Timestamp,
+    changed: Timestamp,
+}
+
+impl SpecialFile {
+    fn attr(&self, node: NodeId) -> Attr {
+        Attr {
+            node,
+            kind: NodeKind::Special(self.kind),
+            size: 0,
+            mode: self.mode,
+            created: None,
+            modified: self.modified,
+            changed: self.changed,
+            tag: VersionTag(0),
+        }
+    }
+}
+
+/// The name that a spot has in the directory with that node. The node of a directory that was shown before it was made is
+/// not known; then it is looked up.
+fn key_of(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFileKey> {
+    let name = Name::new(spot.path.name()?.as_bytes())?;
+    let parent = match parent {
+        Some(node) => node,
+        None => spot.store().stat(&parent_path(spot)?).ok()?.node,
+    };
+    Some((store_key(spot), parent, name))
+}
+
+/// The directory that a spot is in.
+fn parent_path(spot: &ResolvedPath<'_>) -> Option<NodePath> {
+    let (parent, _) = spot.node_path.path.parent_and_name()?;
+    Some(NodePath::from_root(StorePath::from_checked(parent)))
+}
+
+/// Tells the Stores of a door from each other.
+fn store_key(spot: &ResolvedPath<'_>) -> usize {
+    std::ptr::from_ref(spot.store()).cast::<()>() as usize
+}
+
+impl SpecialFiles {
+    fn find(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<(NodeId, SpecialFile)> {
+        if self.0.lock().by_name.is_empty() {
+            return None;
+        }
+        let slot = key_of(parent, spot)?;
+        let table = self.0.lock();
+        let node = *table.by_name.get(&slot)?;
+        Some((node, table.by_node.get(&node)?.clone()))
+    }
+
+    /// Makes sure that none has the name of a spot.
+    pub(super) fn check_free(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Result<()> {
+        match self.find(parent, spot) {
+            Some(_) => Err(spot.store_error(StoreError::AlreadyExists)),
+            None => Ok(()),
+        }
+    }
+
+    /// Something else has the name of a spot now.
+    pub(super) fn release_name(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) {
+        if let Some((node, _)) = self.find(parent, spot) {
+            self.remove(node);
+        }
+    }
+
+    /// The names of those in a directory; perhaps others, where its node is not known.
+    pub(super) fn names_in(&self, directory: Option<NodeId>) -> Vec<Name> {
+        let table = self.0.lock();
+        let is_inside = |parent| directory.is_none_or(|directory| directory == parent);
+        table
+            .by_name
+            .keys()
+            .filter(|(_, parent, _)| is_inside(*parent))
+            .map(|(_, _, name)| name.clone())
+            .collect()
+    }
+
+    fn add(&self, made: SpecialFile) -> Option<NodeId> {
+        let mut table = self.0.lock();
+        if table.by_node.len() == MAX_SPECIAL_FILES || table.by_name.contains_key(&made.key) {
+            return None;
+        }
+        table.last_id += 1;
+        // From the other end than those that Stores give out.
+        let node = NodeId(u64::MAX - table.last_id);
+        table.by_name.insert(made.key.clone(), node);
+        table.by_node.insert(node, made);
+        Some(node)
+    }
+
+    fn remove(&self, node: NodeId) {
+        let mut table = self.0.lock();
+        if let Some(made) = table.by_node.remove(&node) {
+            table.by_name.remove(&made.key);
+        }
+    }
+
+    fn rename(&self, node: NodeId, name: SpecialFileKey, now: Timestamp) {
+        let mut table = self.0.lock();
+        let table = &mut *table;
+        if let Some(made) = table.by_node.get_mut(&node) {
+            table.by_name.remove(&made.key);
+            made.key = name.clone();
+            made.changed = now;
+            table.by_name.insert(name, node);
+        }
+    }
+}
+
+impl NodeApi {
+    /// Makes a named pipe or a socket.
+    pub fn make_special(
+        &self,
+        seat: &DirectoryRef,
+        name: &Name,
+        kind: SpecialKind,
+        mode: u32,
+    ) -> Result<Lookup> {
+        self.vfs.call("make_special", [child_path(seat, name)], |call, [path]| {
+            let spot = call.authorize(path, Access::Write)?;
+            spot.check_not_protected_ancestor()?;
+            if spot.visibility() == Visibility::Hidden || kind == SpecialKind::Device {
+                return Err(Error::ToolNotOffered(
+                    "only a pipe or a socket can be made, and not here".into(),
+                ));
+            }
+            if call.shared().router.nested(path).next().is_some() {
+                return Err(spot.store_error(StoreError::AlreadyExists));
+            }
+            call.check_directory(seat)?;
+            match spot.store().stat(&spot.node_path) {
+                Ok(_) => return Err(spot.store_error(StoreError::AlreadyExists)),
+                Err(StoreError::NotFound) => {}
+                Err(cause) => return Err(spot.store_error(cause)),
+            }
+            let parent = match seat.node {
+                Some(node) => node,
+                None => call.ensure_parent(&spot)?,
+            };
+            let slot = key_of(Some(parent), &spot).ok_or_else(|| spot.store_error(StoreError::NotFound))?;
+            self.special_files.check_free(Some(parent), &spot)?;
+            let now = call.shared().clock.now();
+            let made = SpecialFile { key: slot, kind, mode, modified: now, changed: now };
+            let attr = made.clone();
+            let full = StoreError::OverQuotaUndisclosed {
+                on: QuotaResource::Files,
+                allowed: MAX_SPECIAL_FILES as u64,
+            };
+            let node = self.special_files.add(made).ok_or_else(|| spot.store_error(full))?;
+            Ok(self.visible_lookup(&spot, attr.attr(node), call.shared().open_nodes.commit_mark()))
+        })
+    }
+
+    /// What a node is that no Store holds, at the path that it has.
+    pub fn lookup_special(&self, path: &VfsPath, node: NodeId) -> Option<Lookup> {
+        let made = self.special_files.0.lock().by_node.get(&node)?.clone();
+        let workspace = self.vfs.shared.router.route(path).map(|route| self.workspace_index(route.workspace));
+        let attr = made.attr(node);
+        let node = Some(node);
+        Some(Lookup { path: path.clone(), workspace, is_synthetic: false, is_hidden: false, node, attr })
+    }
+
+    /// What has a name in a directory that no Store holds.
+    pub(super) fn find_special(
+        &self,
+        call: &Call<'_>,
+        seat: &DirectoryRef,
+        path: &VfsPath,
+    ) -> Option<Lookup> {
+        let spot = call.authorize(path, Access::Read).ok()?;
+        let (node, _) = self.special_files.find(seat.node, &spot)?;
+        self.lookup_special(path, node)
+    }
+
+    /// Sets attributes of what no Store holds.
+    pub(super) fn set_special_attributes(
+        &self,
+        path: &VfsPath,
+        node: NodeId,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Option<Lookup> {
+        {
+            let mut table = self.special_files.0.lock();
+            let made = table.by_node.get_mut(&node)?;
+            made.mode = mode.unwrap_or(made.mode);
+            made.modified = modified.unwrap_or(made.modified);
+            made.changed = self.vfs.shared.clock.now();
+        }
+        self.lookup_special(path, node)
+    }
+
+    /// Removes what no Store holds, if that is at a spot. Says whether it was. A directory that holds one is not empty.
+    pub(super) fn remove_special(
+        &self,
+        call: &Call<'_>,
+        spot: &ResolvedPath<'_>,
+        seat: &DirectoryRef,
+        subtree: Subtree,
+    ) -> Result<bool> {
+        if self.special_files.0.lock().by_node.is_empty() {
+            return Ok(false);
+        }
+        let there = spot.store().stat(&spot.node_path);
+        if subtree == Subtree::EmptyDirectory
+            && let Ok(attr) = &there
+            && !self.special_files.names_in(Some(attr.node)).is_empty()
+        {
+            return Err(spot.store_error(StoreError::NotEmpty));
+        }
+        let Some((node, _)) = self.special_files.find(seat.node, spot) else { return Ok(false) };
+        call.check_directory(seat)?;
+        if there.is_ok() {
+            return Ok(false);
+        }
+        if subtree == Subtree::EmptyDirectory {
+            return Err(spot.store_error(StoreError::NotADirectory));
+        }
+        self.special_files.remove(node);
+        Ok(true)
+    }
+
+    /// Gives another name to what no Store holds, if that is what is to be renamed. Says whether it is.
+    pub(super) fn rename_special(
+        &self,
+        call: &Call<'_>,
+        (from, from_seat): (&ResolvedPath<'_>, &DirectoryRef),
+        (to, to_seat): (&ResolvedPath<'_>, &DirectoryRef),
+        replace: Replace,
+    ) -> Result<bool> {
+        if self.special_files.0.lock().by_node.is_empty() {
+            return Ok(false);
+        }
+        // A directory that holds one is not empty, so that no other takes its place.
+        if replace == Replace::Overwrite
+            && from.path != to.path
+            && let Ok(attr) = to.store().stat(&to.node_path)
+            && !self.special_files.names_in(Some(attr.node)).is_empty()
+        {
+            return Err(to.store_error(StoreError::NotEmpty));
+        }
+        let there = self.special_files.find(to_seat.node, to);
+        if there.is_some() && replace == Replace::Refuse {
+            return Err(to.store_error(StoreError::AlreadyExists));
+        }
+        let moved = self.special_files.find(from_seat.node, from);
+        if (moved.is_some() || there.is_some()) && replace == Replace::Exchange {
+            return Err(from.store_error(StoreError::Unsupported("a pipe or a socket can't change places")));
+        }
+        let Some((node, _)) = moved.filter(|_| from.store().stat(&from.node_path).is_err()) else {
+            return Ok(false);
+        };
+        to.check_not_protected_ancestor()?;
+        call.check_directory(from_seat)?;
+        call.check_directory(to_seat)?;
+        match to.store().stat(&to.node_path) {
+            Ok(_) if replace == Replace::Refuse => return Err(to.store_error(StoreError::AlreadyExists)),
+            Ok(_) => {
+                let step = Step::Remove {
+                    at: to.node_path.clone(),
+                    subtree: Subtree::File,
+                    expect: Precondition::Any,
+                    if_missing: IfMissing::Fail,
+                    protected: to.protected_names(Side::From),
+                    displaced: to.displaced_content(),
+                };
+                call.apply_at(to, vec![step], expected_nodes(&[(to, to_seat)]))?;
+            }
+            Err(StoreError::NotFound) => {}
+            Err(cause) => return Err(to.store_error(cause)),
+        }
+        let parent = match to_seat.node {
+            Some(parent) => parent,
+            None => call.ensure_parent(to)?,
+        };
+        self.special_files.release_name(Some(parent), to);
+        if let Some(slot) = key_of(Some(parent), to) {
+            self.special_files.rename(node, slot, call.shared().clock.now());
+        }
+        Ok(true)
+    }
+}
+
+impl Call<'_> {
+    /// The directory of a spot, made where it was shown only because of the Workspaces.
+    fn ensure_parent(&self, spot: &ResolvedPath<'_>) -> Result<NodeId> {
+        let place = parent_path(spot).ok_or_else(|| spot.store_error(StoreError::NotFound))?;
+        if let Err(StoreError::NotFound) = spot.store().stat(&place) {
+            let step = Step::Mkdir { at: place.clone(), parents: Parents::Create, mode: None };
+            self.apply_at(spot, vec![step], Vec::new())?;
+        }
+        spot.store().stat(&place).map(|attr| attr.node).map_err(|cause| spot.store_error(cause))
+    }
+}

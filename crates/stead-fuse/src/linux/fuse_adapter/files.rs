@@ -1,0 +1,290 @@
+//! Open files: what is read, written and put down.
+
+use std::ffi::OsStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fuser::{Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, Request, WriteFlags};
+use stead_core::store::{Precondition, SyncPolicy, VersionTag};
+use stead_core::vfs::{OpenFile, OpenOptions};
+use stead_core::{Error, ErrorKind};
+
+use super::{EntryReply, FuseAdapter, FuseResult, parse_name};
+use crate::linux::errno::errno;
+use crate::linux::handles::{OpenedFile, UsingThreads};
+use crate::linux::page_cache::DirectWriteGuard;
+
+// As in <fcntl.h>, which are the kernel's own for all programs.
+const O_WRONLY: i32 = 1;
+const O_TRUNC: i32 = 0o1000;
+const O_APPEND: i32 = 0o2000;
+const O_EXCL: i32 = 0o200;
+const KEEP_SIZE: i32 = 1;
+
+/// How a file is opened that must not be there yet.
+pub(crate) const CREATE_NEW: i32 = O_EXCL | O_WRONLY;
+
+/// A file that was opened.
+pub(crate) struct OpenReply {
+    pub(crate) handle: FileHandle,
+    pub(crate) flags: FopenFlags,
+    /// What the kernel has to drop before it is told, if anything.
+    pub(crate) stale_inodes: Vec<(INodeNo, VersionTag)>,
+}
+
+/// What was written, and what the kernel has to drop of its pages before it is told.
+pub(crate) enum WriteReply {
+    /// Nothing.
+    Done,
+    /// All from an offset on: they lack what was written past them.
+    DirectWrite { ino: INodeNo, from: u64, guard: DirectWriteGuard },
+    /// All from an offset on, and nobody has to wait for that: what they hold of it lies behind the end of the file.
+    Behind { ino: INodeNo, from: u64 },
+    /// All from an offset on: what was written may have been copied into a page that was dropped since.
+    StalePages { ino: INodeNo, from: u64 },
+}
+
+impl FuseAdapter {
+    pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> FuseResult<OpenReply> {
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
+        let options = open_options(flags);
+        // By `/proc/self/fd/N`, say.
+        if let Some(open) = self.handles.any_file_of(ino.0).filter(|_| self.inodes.is_removed(ino.0)) {
+            if !self.retries.comes_back(request.pid(), ino.0) {
+                return Err(Errno::ESTALE);
+            }
+            let file = self.node_api.reopen(&open.file, options).map_err(|error| errno(&error))?;
+            return Ok(self.add_file(request, ino, file, flags));
+        }
+        let (seat, node) = (self.directory_ref(ino)?, self.file_node(ino)?);
+        // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:
+        // then a program that may create the file does, instead of being told that what it creates is missing.
+        let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
+        let opened = self.node_api.open(&seat.path, node, options);
+        let file = opened.map_err(|error| if gone(&error) { Errno::ESTALE } else { errno(&error) })?;
+        Ok(self.add_file(request, ino, file, flags))
+    }
+
+    /// Hands out a file that was opened.
+    fn add_file(&self, request: &Request, ino: INodeNo, file: OpenFile, flags: OpenFlags) -> OpenReply {
+        let is_blind = self.is_write_only(ino);
+        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        let appends = flags.0 & O_APPEND != 0;
+        let stale = if is_blind { None } else { self.note_opened(ino, file.tag()) };
+        // The kernel cuts what it has in pages where those end. What goes past them comes in one piece, so that another's
+        // line can't get into the middle of it.
+        let comes_in_one_piece = writes && appends;
+        // It cuts what it reads where it takes the end to be, and forgets what it was told of that while anything changes. And
+        // a program that waits for a page takes that page, also one that was dropped when the file grew past the pages, and
+        // shows zeros up to the new end.
+        let ends_elsewhere = !writes && (stale.is_some() || self.inodes.was_changed_elsewhere(ino.0));
+        let is_mappable =
+            flags.acc_mode() == OpenAccMode::O_WRONLY || self.direct_io_mmap.load(Ordering::Relaxed);
+        let is_direct = is_blind || is_mappable && (comes_in_one_piece || ends_elsewhere);
+        if is_direct && writes {
+            self.inodes.written_directly(ino.0);
+        }
+        // The kernel drops nothing by itself: what it drops while a program writes has to be known here.
+        let mut reply = FopenFlags::FOPEN_KEEP_CACHE;
+        reply.set(FopenFlags::FOPEN_DIRECT_IO, is_direct);
+        // There is nothing to put down when it is closed, so the kernel need not wait for that.
+        reply.set(FopenFlags::FOPEN_NOFLUSH, !writes);
+        let (users, pages) = (UsingThreads::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
+        let is_unfinished = AtomicBool::new(false);
+        let file = OpenedFile {
+            ino: ino.0,
+            file,
+            is_writable: writes,
+            is_append: appends,
+            is_direct,
+            pages,
+            using_threads: users,
+            is_unfinished,
+        };
+        let handle = FileHandle(self.handles.add_file(file));
+        OpenReply { handle, flags: reply, stale_inodes: stale.map(|now| (ino, now)).into_iter().collect() }
+    }
+
+    pub(crate) fn create(
+        &self,
+        request: &Request,
+        (parent, name): (INodeNo, &OsStr),
+        mode: u32,
+        flags: i32,
+    ) -> FuseResult<(EntryReply, OpenReply)> {
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
+        let expect = if flags & O_EXCL == 0 { Precondition::Any } else { Precondition::Absent };
+        let options = open_options(OpenFlags(flags));
+        let made = self.node_api.create(&seat, &name, mode & 0o7777, expect, options);
+        let (file, looked) = made.map_err(|error| errno(&error))?;
+        let told = self.record_entry(parent.0, &name, &looked);
+        let opened = self.add_file(request, told.attr.ino, file, OpenFlags(flags));
+        Ok((told, opened))
+    }
+
+    pub(crate) fn write(
+        &self,
+        request: &Request,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> FuseResult<(u32, WriteReply)> {
+        let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
+        let _changing = self.begin_change();
+        open.using_threads.add(request.pid());
+        open.is_unfinished.store(true, Ordering::SeqCst);
+        let ino = INodeNo(open.ino);
+        if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            // From memory, by any file that is open: it goes where it came from.
+            let count = open.file.write_some_at(offset, data).map_err(|error| errno(&error))?;
+            return Ok((reply_count(count), WriteReply::Done));
+        }
+        // The kernel has heard of every cut: it lets nobody write before. What it read of the content from before a cut after
+        // it had heard of it has to go.
+        let stale = open.file.forget_cut_off();
+        let until = open.is_direct.then(|| open.pages.begin_direct_write());
+        if until.is_some() {
+            self.inodes.written_directly(open.ino);
+        }
+        let written = if open.is_append {
+            open.file.append(data).map(|at| (at, data.len()))
+        } else {
+            open.file.write_some_at(offset, data).map(|count| (offset, count))
+        };
+        let (at, count) = written.map_err(|error| errno(&error))?;
+        let (from, length) = (at.min(offset), count as u64);
+        let touched = from..offset.max(from) + length;
+        // Where the file is written on from where it was cut, the kernel has the new bytes in its pages, and what is wrong in
+        // them lies behind the end.
+        let is_behind = stale.is_some_and(|cut| touched.start <= cut);
+        let from = stale.map_or(from, |cut| cut.min(from));
+        let written = match until {
+            Some(until) if open.pages.has_pages() => WriteReply::DirectWrite { ino, from, guard: until },
+            Some(_) => WriteReply::Done,
+            None if open.pages.note_write(&touched) || stale.is_some() && !is_behind => {
+                WriteReply::StalePages { ino, from }
+            }
+            None if is_behind => WriteReply::Behind { ino, from: touched.end },
+            None => WriteReply::Done,
+        };
+        Ok((reply_count(count), written))
+    }
+
+    /// The kernel has heard of every cut of a file. Says from where on it has to drop what it may have read since.
+    pub(crate) fn forget_cut_off(&self, ino: INodeNo) -> Option<u64> {
+        self.handles.any_file_of(ino.0)?.file.forget_cut_off()
+    }
+
+    /// Makes what was written a change, and says whether there was something. The kernel has the content of that already,
+    /// unless it holds what another wrote as well.
+    pub(super) fn commit(&self, ino: u64, file: &OpenFile, lasts: SyncPolicy) -> FuseResult<bool> {
+        let _changing = self.begin_change();
+        let mut changed = false;
+        let put = file.commit_draft(lasts, |made| {
+            changed = true;
+            self.inodes.advance_cached_tag(ino, made.base, made.tag);
+        });
+        put.map_err(|error| errno(&error))?;
+        Ok(changed)
+    }
+
+    /// Makes what was written a change because the program that wrote through this file says that it has finished.
+    fn finish(&self, open: &OpenedFile, lasts: SyncPolicy) -> FuseResult<bool> {
+        open.is_unfinished.store(false, Ordering::SeqCst);
+        let put = self.commit(open.ino, &open.file, lasts);
+        put.inspect_err(|_| open.is_unfinished.store(true, Ordering::SeqCst))
+    }
+
+    /// What the kernel has to drop of a file after a change.
+    fn stale_inodes(&self, ino: u64, file: &OpenFile) -> Vec<(INodeNo, VersionTag)> {
+        let now = Some(file.tag()).filter(|now| self.inodes.is_stale(ino, *now));
+        now.map(|now| (INodeNo(ino), now)).into_iter().collect()
+    }
+
+    /// Nobody has it open any more. Says what the kernel has to drop.
+    pub(crate) fn release(&self, handle: FileHandle) -> Vec<(INodeNo, VersionTag)> {
+        let Some(open) = self.handles.remove_file(handle.0) else { return Vec::new() };
+        // The kernel releases a file some time after its last close. What another program has written by then is not
+        // finished: it becomes a change when that program closes the file.
+        let is_unfinished = open.is_unfinished.load(Ordering::SeqCst);
+        if is_unfinished || !self.handles.files_of(open.ino).iter().any(|other| other.is_writable) {
+            // What a mapping wrote after the last close comes to its change here.
+            if let Ok(true) = self.commit(open.ino, &open.file, SyncPolicy::Deferred) {
+                return self.stale_inodes(open.ino, &open.file);
+            }
+        }
+        Vec::new()
+    }
+
+    /// Someone has closed it: what was written is a change when that returns. Says what the kernel has to drop.
+    pub(crate) fn flush(
+        &self,
+        request: &Request,
+        handle: FileHandle,
+    ) -> FuseResult<Vec<(INodeNo, VersionTag)>> {
+        let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
+        if !open.file.has_uncommitted_writes() || !open.using_threads.includes_process_of(request.pid()) {
+            return Ok(Vec::new());
+        }
+        // A shell opens a file anew, passes it on and closes its own before anything is written. A file that stays
+        // empty is a change when nobody has it open any more.
+        if open.file.size() == 0 {
+            return Ok(Vec::new());
+        }
+        self.finish(&open, SyncPolicy::Deferred)?;
+        Ok(self.stale_inodes(open.ino, &open.file))
+    }
+
+    /// What was written is on the disk, and so is all that was done before. Says what the kernel has to drop.
+    pub(crate) fn fsync(&self, handle: FileHandle) -> FuseResult<Vec<(INodeNo, VersionTag)>> {
+        let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
+        if !self.finish(&open, SyncPolicy::Now)? {
+            open.file.sync_store().map_err(|error| errno(&error))?;
+        }
+        Ok(self.stale_inodes(open.ino, &open.file))
+    }
+
+    /// Makes all that was written a change, and closes everything: the mount is about to end.
+    pub(crate) fn close_all(&self) {
+        for open in self.handles.take_files() {
+            let _ = open.file.sync();
+        }
+    }
+
+    pub(crate) fn fallocate(
+        &self,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    ) -> FuseResult<()> {
+        let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
+        let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+        match mode {
+            // Room is not set aside; only the size is what it is asked to be.
+            KEEP_SIZE => Ok(()),
+            0 if end <= open.file.size() => Ok(()),
+            0 => {
+                let _changing = self.begin_change();
+                open.file.set_size(end).map_err(|error| errno(&error))
+            }
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+fn open_options(flags: OpenFlags) -> OpenOptions {
+    let options = match flags.acc_mode() {
+        OpenAccMode::O_RDONLY => OpenOptions::read(),
+        OpenAccMode::O_WRONLY => OpenOptions::write(),
+        OpenAccMode::O_RDWR => OpenOptions::read_write(),
+    };
+    let truncates = flags.0 & O_TRUNC != 0 && options.write;
+    OpenOptions { truncate: truncates, ..options }
+}
+
+/// How much was written, as the kernel is told.
+fn reply_count(count: usize) -> u32 {
+    u32::try_from(count).expect("the kernel writes less at once")
+}

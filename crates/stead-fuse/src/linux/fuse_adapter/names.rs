@@ -1,0 +1,104 @@
+//! Names that come, go and move, and where symlinks lead.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use fuser::{Errno, INodeNo, RenameFlags};
+use stead_core::store::{NodeKind, Replace, SpecialKind};
+use stead_core::{Error, ErrorKind};
+
+use super::{EntryReply, FuseAdapter, FuseResult, parse_name};
+use crate::linux::errno::errno;
+use crate::linux::{host_programs, symlinks};
+
+/// How often a name is given to something else that a program of the host keeps replacing.
+const RENAME_ATTEMPTS: usize = 16;
+
+impl FuseAdapter {
+    pub(crate) fn readlink(&self, ino: INodeNo) -> FuseResult<Vec<u8>> {
+        let _names = self.names_lock.read();
+        let seat = self.directory_ref(ino)?;
+        let target = self.node_api.link_target(&seat.path).map_err(|error| errno(&error))?;
+        let Some(shown) = symlinks::kernel_target(&self.router, &seat.path, &target) else {
+            // Where the kernel goes then is outside of the mount, and bounded by what the program may do there itself.
+            return if host_programs::is_program(&target) { Ok(target) } else { Err(Errno::EACCES) };
+        };
+        if symlinks::leading_parents(&shown) > self.inodes.max_climb(ino.0) {
+            return Err(Errno::EACCES);
+        }
+        Ok(shown)
+    }
+
+    pub(crate) fn mkdir(&self, parent: INodeNo, name: &OsStr, mode: u32) -> FuseResult<EntryReply> {
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
+        let looked = self.node_api.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
+        Ok(self.record_entry(parent.0, &name, &looked))
+    }
+
+    pub(crate) fn make_special(
+        &self,
+        (parent, name): (INodeNo, &OsStr),
+        kind: SpecialKind,
+        mode: u32,
+    ) -> FuseResult<EntryReply> {
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
+        let made =
+            self.node_api.make_special(&seat, &name, kind, mode & 0o7777).map_err(|error| errno(&error))?;
+        Ok(self.record_entry(parent.0, &name, &made))
+    }
+
+    pub(crate) fn symlink(&self, parent: INodeNo, name: &OsStr, target: &Path) -> FuseResult<EntryReply> {
+        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
+        let target = symlinks::stored_target(&self.mount_point, target.as_os_str().as_bytes());
+        let looked = self.node_api.symlink(&seat, &name, &target).map_err(|error| errno(&error))?;
+        Ok(self.record_entry(parent.0, &name, &looked))
+    }
+
+    pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, kind: NodeKind) -> FuseResult<()> {
+        let (_names, _changing) = (self.names_lock.write(), self.begin_change());
+        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
+        let removed = match kind {
+            NodeKind::Directory => self.node_api.rmdir(&seat, &name),
+            _ => self.node_api.unlink(&seat, &name),
+        };
+        removed.map_err(|error| errno(&error))?;
+        self.inodes.remove(parent.0, &name);
+        Ok(())
+    }
+
+    pub(crate) fn rename(
+        &self,
+        from: (INodeNo, &OsStr),
+        to: (INodeNo, &OsStr),
+        flags: RenameFlags,
+    ) -> FuseResult<()> {
+        let replace = match flags {
+            RenameFlags::RENAME_EXCHANGE => Replace::Exchange,
+            RenameFlags::RENAME_NOREPLACE => Replace::Refuse,
+            flags if flags.is_empty() => Replace::Overwrite,
+            _ => return Err(Errno::EINVAL),
+        };
+        let (_names, _changing) = (self.names_lock.write(), self.begin_change());
+        let (from_seat, from_name) = (self.directory_ref(from.0)?, self::parse_name(from.1)?);
+        let (to_seat, to_name) = (self.directory_ref(to.0)?, self::parse_name(to.1)?);
+        let rename = || self.node_api.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
+        // A program of the host may replace what has the name at the same moment: that goes as well.
+        let is_again = |renamed: &Result<(), Error>| {
+            matches!(renamed, Err(error) if error.kind() == ErrorKind::Conflict)
+                && replace == Replace::Overwrite
+        };
+        let renamed = (1..RENAME_ATTEMPTS).map(|_| rename()).find(|renamed| !is_again(renamed));
+        renamed.unwrap_or_else(rename).map_err(|error| errno(&error))?;
+        let (from, to) = ((from.0.0, &from_name), (to.0.0, &to_name));
+        if replace == Replace::Exchange {
+            self.inodes.exchange(from, to);
+        } else if from != to {
+            self.inodes.rename(from, to);
+        }
+        Ok(())
+    }
+}

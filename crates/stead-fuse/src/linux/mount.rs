@@ -1,0 +1,304 @@
+//! Mounting, unmounting, and what a killed process has left.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use stead_core::Vfs;
+
+use crate::linux::feed_follower::{FeedCursors, follow};
+use crate::linux::fuse_adapter::FuseAdapter;
+use crate::linux::mount_table::{self, SOURCE_PREFIX};
+use crate::linux::requests::FuseServer;
+use crate::{MountError, MountOptions};
+
+/// What `mount` shows as the type, after `fuse.`, where the host tells it.
+const SUBTYPE: &str = "stead";
+/// How many requests are answered at once.
+const THREADS: usize = 8;
+/// How long whoever uses the mount has to stop, before it ends without them.
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A stead that is mounted. Dropped, it is unmounted.
+#[derive(Debug)]
+pub struct FuseMount {
+    mount_point: PathBuf,
+    /// Tells it from others, also where a directory above it has another name by now.
+    device: Option<String>,
+    adapter: Arc<FuseAdapter>,
+    session: Option<BackgroundSession>,
+    /// Dropped to stop whoever follows the Stores.
+    stop: Option<Sender<()>>,
+    follower: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl FuseMount {
+    /// Mounts what can be reached through a door at a directory.
+    pub fn new(vfs: &Vfs, at: &Path, options: MountOptions) -> Result<Self, MountError> {
+        if !Path::new("/dev/fuse").exists() {
+            return Err(MountError::Unsupported(
+                "this host has no /dev/fuse; load the kernel module fuse, or give the container the device"
+                    .into(),
+            ));
+        }
+        clear_stale(at)?;
+        let at = empty_directory(at)?;
+        if mount_table::is_inside(&at) {
+            return Err(MountError::MountPoint(
+                "it lies in a stead that is mounted; name a directory outside".into(),
+            ));
+        }
+        let config = config(&options);
+        let mounting =
+            FuseAdapter::new(vfs, &at, options).map_err(|error| MountError::MountPoint(error.to_string()))?;
+        let mounting = Arc::new(mounting);
+        // From before the first answer on, so that nothing is missed.
+        let beginning = FeedCursors::take(&mounting);
+        let later = [
+            mounting.invalidation_worker.start("stead-later"),
+            mounting.write_reply_worker.start("stead-written"),
+        ];
+        let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
+        let session = Session::new(FuseServer(Arc::clone(&mounting)), &at, &config)
+            .map_err(|error| mount_error(&error))?;
+        let session = session.spawn().map_err(|error| mount_error(&error))?;
+        let notifier = session.notifier();
+        mounting.notifier.set(notifier.clone()).expect("it is set here alone");
+        let mut mount = FuseMount {
+            device: mount_table::device_at(&at),
+            mount_point: at,
+            adapter: Arc::clone(&mounting),
+            session: Some(session),
+            stop: None,
+            follower: None,
+            workers: later,
+        };
+        if !beginning.is_empty() {
+            let (stop, stopped) = channel();
+            let run = move || follow(&mounting, &notifier, beginning, &stopped);
+            let follower = Builder::new().name("stead-follow".into()).spawn(run);
+            mount.follower = Some(follower.map_err(|error| mount_error(&error))?);
+            mount.stop = Some(stop);
+        }
+        Ok(mount)
+    }
+
+    /// Where it is.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
+    }
+
+    /// What tells it from all other mounts, also where its directory gets another name; unknown where the host does not
+    /// list what is mounted.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
+    /// Whether it has been unmounted meanwhile, by whomever.
+    pub fn is_unmounted(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.guard.is_finished())
+    }
+
+    /// Unmounts it. What was written is a change when this returns; whoever still has something open on it finds that
+    /// it is gone.
+    pub fn unmount(mut self) -> Result<(), MountError> {
+        self.shut_down()
+    }
+
+    fn shut_down(&mut self) -> Result<(), MountError> {
+        drop(self.stop.take());
+        if let Some(follower) = self.follower.take() {
+            // A panic there has been told on stderr.
+            let _ = follower.join();
+        }
+        let Some(session) = self.session.take() else { return Ok(()) };
+        if !session.guard.is_finished() {
+            self.detach(&session)?;
+        }
+        self.adapter.invalidation_worker.stop();
+        self.adapter.write_reply_worker.stop();
+        for later in self.workers.drain(..) {
+            let _ = later.join();
+        }
+        // What nobody has closed is closed now: the kernel will not ask for it any more.
+        self.adapter.close_all();
+        // Its end would unmount whatever is at that path by now: that may be another's.
+        std::mem::forget(session);
+        Ok(())
+    }
+
+    /// Takes the mount away: politely first, then from under those who do not let go.
+    fn detach(&self, session: &BackgroundSession) -> Result<(), MountError> {
+        let until = Instant::now() + UNMOUNT_TIMEOUT;
+        let mut politely = true;
+        loop {
+            let flags = if politely { UnmountFlags::empty() } else { UnmountFlags::DETACH };
+            let at = match &self.device {
+                Some(device) => mount_table::mount_point_of(device),
+                None => Some(self.mount_point.clone()),
+            };
+            // Nothing is mounted any more.
+            let Some(at) = at else { break };
+            match unmount(&at, flags) {
+                Err(Errno::BUSY) if politely => {
+                    politely = Instant::now() < until;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Ok(()) => break,
+                // It has another name since, or nothing is mounted there any more: both are seen when it is looked again.
+                Err(Errno::INVAL | Errno::NOENT) if self.device.is_some() && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(Errno::INVAL | Errno::NOENT) => break,
+                Err(Errno::PERM) => {
+                    fusermount(&at)?;
+                    break;
+                }
+                Err(error) => return Err(mount_error(&error.into())),
+            }
+        }
+        // Taken from under them, it ends when they let go: nobody waits for that.
+        let until = if politely { Instant::now() + UNMOUNT_TIMEOUT } else { Instant::now() };
+        while !session.guard.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FuseMount {
+    fn drop(&mut self) {
+        // Nobody is left to be told; `unmount` tells.
+        let _ = self.shut_down();
+    }
+}
+
+/// The directory, with all symlinks resolved. What lies in it would be hidden by the mount.
+fn empty_directory(at: &Path) -> Result<PathBuf, MountError> {
+    let place = |error: io::Error| {
+        MountError::MountPoint(match error.kind() {
+            io::ErrorKind::NotFound => "there is no such directory".into(),
+            io::ErrorKind::NotADirectory => "it is not a directory".into(),
+            other => other.to_string(),
+        })
+    };
+    let at = at.canonicalize().map_err(place)?;
+    match fs::read_dir(&at).map_err(place)?.next() {
+        None => Ok(at),
+        Some(_) => Err(MountError::MountPoint("the directory is not empty; name one that is".into())),
+    }
+}
+
+fn config(options: &MountOptions) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(format!("{SOURCE_PREFIX}{}", options.name.replace([',', '\\', ' '], "_"))),
+        MountOption::Subtype(SUBTYPE.into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+        MountOption::NoAtime,
+    ];
+    if options.immutable {
+        config.mount_options.push(MountOption::RO);
+    }
+    if options.allow_other {
+        config.acl = SessionACL::All;
+    }
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    config
+}
+
+/// Clears away a mount whose process was killed: whoever looks there is told "not connected" until then.
+pub fn clear_stale(at: &Path) -> Result<(), MountError> {
+    // What can't be found is told by whoever mounts it.
+    let Some(at) = mount_table::resolve_path(at) else { return Ok(()) };
+    if mount_table::device_at(&at).is_none() {
+        return Ok(());
+    }
+    match fs::metadata(&at) {
+        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
+            match unmount(&at, UnmountFlags::DETACH) {
+                Ok(()) => Ok(()),
+                Err(Errno::PERM) => fusermount(&at),
+                Err(error) => Err(mount_error(&error.into())),
+            }
+        }
+        _ => Err(MountError::MountPoint("a stead is mounted there already".into())),
+    }
+}
+
+/// A mount that is watched, by whoever outlives the process behind it.
+#[derive(Debug)]
+pub struct OrphanedMount {
+    /// Tells it from another that is mounted there later, and stays its own where a directory above it is renamed.
+    device: String,
+}
+
+impl OrphanedMount {
+    /// The stead with that device ([`Mount::device`]), if it is mounted.
+    pub fn new(device: &str) -> Option<Self> {
+        mount_table::mount_point_of(device).map(|_| OrphanedMount { device: device.to_owned() })
+    }
+
+    /// Takes the mount away, if it is still there: the process behind it has ended.
+    ///
+    /// Nothing on the mount is touched: a thread of the killed process may be stuck in the kernel, waiting for a program
+    /// that waits for an answer of this very mount, and then whoever asks there waits with them. Ending the connection
+    /// by force is what frees all of them.
+    pub fn remove(&self) {
+        let Some(at) = mount_table::mount_point_of(&self.device) else { return };
+        if let Err(Errno::PERM) = unmount(&at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+            // As the user that mounted it; not every host has this.
+            if let Some((_, minor)) = self.device.split_once(':') {
+                let _ = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
+            }
+            // Nobody is left to be told.
+            let _ = fusermount(&at);
+        }
+    }
+}
+
+/// Unmounts as a user who is not root does it.
+fn fusermount(at: &Path) -> Result<(), MountError> {
+    let ended = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(at).output();
+    match ended {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(_) => Err(MountError::Refused("fusermount3 could not unmount it".into())),
+        Err(_) => Err(MountError::Refused("fusermount3 is missing; install the package fuse3".into())),
+    }
+}
+
+fn mount_error(error: &io::Error) -> MountError {
+    // The library's own words may hold paths of the host.
+    let said = |text: &str| error.raw_os_error().is_none() && error.to_string().contains(text);
+    let why = match error.kind() {
+        _ if said("allow_other") => {
+            "`--allow-other` needs `user_allow_other` in /etc/fuse.conf, or root".to_owned()
+        }
+        _ if said("no write access to mountpoint") => {
+            "this user may not write to the directory; name one of its own".to_owned()
+        }
+        io::ErrorKind::NotFound => {
+            "fusermount3 is missing; install the package fuse3, or mount as root".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "this user may not use /dev/fuse; install the package fuse3, or mount as root".to_owned()
+        }
+        _ => match error.raw_os_error() {
+            Some(code) => Errno::from_raw_os_error(code).to_string(),
+            None => "it can't be mounted; `stead doctor` says what is missing".to_owned(),
+        },
+    };
+    MountError::Refused(why)
+}

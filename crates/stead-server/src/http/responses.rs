@@ -1,0 +1,140 @@
+//! The answers of the server itself, beside those of MCP.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+
+use super::authenticate::AuthError;
+use super::host_policy::HostRejection;
+use crate::mcp::MessageError;
+
+pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
+
+/// How to let someone in.
+const TOKEN_HINT: &str =
+    "make a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
+
+fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpResponse {
+    let mut reply = Response::new(Full::new(body.into()).boxed());
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+pub(super) fn text(body: impl Into<Bytes>) -> HttpResponse {
+    response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", body)
+}
+
+pub(super) fn json_document(value: &Value) -> HttpResponse {
+    response(StatusCode::OK, "application/json", value.to_string())
+}
+
+/// A refusal, in a sentence.
+pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> HttpResponse {
+    let body = json!({ "error": code, "error_description": sentence });
+    response(status, "application/json", body.to_string())
+}
+
+/// What was sent is no message.
+pub(super) fn invalid_message(wrong: &MessageError, id: Option<Value>) -> HttpResponse {
+    let MessageError { code, message: sentence } = wrong;
+    let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } });
+    response(StatusCode::BAD_REQUEST, "application/json", body.to_string())
+}
+
+pub(super) fn service_unavailable(sentence: &str) -> HttpResponse {
+    let mut reply = refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", sentence);
+    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    reply
+}
+
+pub(super) fn host_rejected(astray: HostRejection) -> HttpResponse {
+    let sentence = match astray {
+        HostRejection::SeveralHosts => {
+            return refusal(
+                StatusCode::BAD_REQUEST,
+                "invalid",
+                "a request names one Host, and its URL no other",
+            );
+        }
+        HostRejection::UnknownHost => {
+            "the Host that this request names is not this server's; where it has another name, say so with \
+             `stead serve --public-url`"
+        }
+        HostRejection::ForeignOrigin => {
+            "this request comes from a web page of somebody else; where it is yours, say so with \
+             `stead serve --public-url`"
+        }
+    };
+    refusal(StatusCode::FORBIDDEN, "forbidden", sentence)
+}
+
+/// The answer to one who was not let in; `called` is the URL by which they called.
+pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse {
+    let metadata = format!("resource_metadata=\"{called}/.well-known/oauth-protected-resource/mcp\"");
+    let challenge = |status, code: &str, sentence: &str, challenge: String| {
+        let mut reply = refusal(status, code, sentence);
+        // The parts of it are checked: a URL, an agent's name without quotes.
+        if let Ok(value) = HeaderValue::from_str(&challenge) {
+            reply.headers_mut().insert(WWW_AUTHENTICATE, value);
+        }
+        reply
+    };
+    match stranger {
+        AuthError::MissingToken => challenge(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            &format!("this server wants a token: {TOKEN_HINT}"),
+            format!("Bearer {metadata}"),
+        ),
+        AuthError::InvalidToken => challenge(
+            StatusCode::UNAUTHORIZED,
+            "invalid_token",
+            &format!("the token is none, or is revoked, or its time is over: {TOKEN_HINT}"),
+            format!("Bearer error=\"invalid_token\", {metadata}"),
+        ),
+        AuthError::UnknownAgent(agent) => {
+            let name: String =
+                agent.chars().filter(|c| c.is_ascii_graphic() && !"\"\\".contains(*c)).collect();
+            challenge(
+                StatusCode::FORBIDDEN,
+                "insufficient_scope",
+                &format!("the agent `{}` is not configured here", agent.escape_debug()),
+                format!("Bearer error=\"insufficient_scope\", scope=\"agent:{name}\", {metadata}"),
+            )
+        }
+        AuthError::NotLocal => refusal(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            &format!("this server has no tokens yet, so it serves its own machine only: {TOKEN_HINT}"),
+        ),
+        AuthError::AmbiguousAgent(agents) => refusal(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            &format!(
+                "which agent? There are {}: say `stead serve --agent NAME`, or {TOKEN_HINT}",
+                agents
+                    .iter()
+                    .map(|agent| format!("`{}`", agent.escape_debug()))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        ),
+        AuthError::Unavailable => service_unavailable("the tokens can't be read right now; try again"),
+    }
+}
+
+/// What clients have to know to get a token (RFC 9728).
+pub(super) fn metadata(called: &str) -> HttpResponse {
+    json_document(&json!({
+        "resource": format!("{called}/mcp"),
+        "resource_name": "Stead",
+        "bearer_methods_supported": ["header"],
+    }))
+}

@@ -1,0 +1,205 @@
+//! What is served to one identity: its stead as it is now, and how much of the server it may have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use stead::{Identity, Stead};
+use stead_core::tools::{Failure, ResultFormat, Toolbox};
+use stead_core::{ErrorKind, filesystem_map};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+
+use crate::call_scheduler::{CallScheduler, RunPermit, SchedulerClient};
+use crate::limits::ServerLimits;
+use crate::metrics::Metrics;
+use crate::pending_approvals::PendingApprovals;
+
+/// One identity's stead, as every connection of that identity sees it.
+#[derive(Debug)]
+pub struct LiveStead {
+    identity: Identity,
+    current: RwLock<Arc<SteadView>>,
+    limits: ServerLimits,
+    metrics: Arc<Metrics>,
+    scheduler: Arc<CallScheduler>,
+    scheduler_client: SchedulerClient,
+    call_slots: Semaphore,
+    waiting_calls: AtomicUsize,
+    listeners: AtomicUsize,
+    pending_approvals: PendingApprovals,
+    list_changes: watch::Sender<u64>,
+    results: ResultFormat,
+}
+
+/// A stead at one moment. A call that began with it ends with it.
+#[derive(Debug)]
+pub(crate) struct SteadView {
+    pub(crate) toolbox: Toolbox,
+    pub(crate) map: String,
+    /// Everything that a client could have listed: if it differs, clients are told to list again.
+    list_signature: String,
+}
+
+impl SteadView {
+    fn of(stead: &Stead) -> Self {
+        let toolbox = stead.toolbox();
+        let workspaces = toolbox.vfs().workspaces().map(|workspace| {
+            (workspace.prefix(), workspace.scope(), workspace.approval_policy(), workspace.description())
+        });
+        let tools: Vec<_> = toolbox.offered().map(|tool| tool.name).collect();
+        let results = toolbox.results();
+        // A fork that was discarded and made again is another one, under the same name.
+        let forks: Vec<_> =
+            stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.created)).collect();
+        let list_signature = format!("{:?} {tools:?} {results:?} {forks:?}", workspaces.collect::<Vec<_>>());
+        let map = filesystem_map::filesystem_map(&toolbox);
+        SteadView { map, list_signature, toolbox }
+    }
+}
+
+impl LiveStead {
+    /// Serves this stead.
+    pub fn new(stead: &Stead, limits: ServerLimits) -> Self {
+        LiveStead::with_shared(stead, limits, Arc::default(), CallScheduler::new(limits.running_calls))
+    }
+
+    /// The same, counted along with others, with whom it shares the turns.
+    pub(crate) fn with_shared(
+        stead: &Stead,
+        limits: ServerLimits,
+        metrics: Arc<Metrics>,
+        scheduler: Arc<CallScheduler>,
+    ) -> Self {
+        LiveStead {
+            identity: stead.vfs().identity().clone(),
+            current: RwLock::new(Arc::new(SteadView::of(stead))),
+            limits,
+            metrics,
+            scheduler_client: scheduler.register(),
+            scheduler,
+            call_slots: Semaphore::new(limits.calls_per_identity),
+            waiting_calls: AtomicUsize::new(0),
+            listeners: AtomicUsize::new(0),
+            pending_approvals: PendingApprovals::default(),
+            list_changes: watch::Sender::new(0),
+            results: ResultFormat::Text,
+        }
+    }
+
+    /// The same with such results for every client; without it, as the agent's configuration has it.
+    pub fn with_results(self, results: ResultFormat) -> Self {
+        LiveStead { results, ..self }
+    }
+
+    /// What results are made of, unless a client's token asks for more.
+    pub(crate) fn results(&self) -> ResultFormat {
+        self.results.or(self.current.read().toolbox.results())
+    }
+
+    /// Whose it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(crate) fn limits(&self) -> &ServerLimits {
+        &self.limits
+    }
+
+    /// The stead as it is now.
+    pub(crate) fn current(&self) -> Arc<SteadView> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// Tells when Workspaces or tools have changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.list_changes.subscribe()
+    }
+
+    /// Serves another stead from now on. Calls that are under way end in the old one.
+    pub(crate) fn replace(&self, stead: &Stead) {
+        self.set_current(SteadView::of(stead));
+    }
+
+    /// Serves this stead if it looks different. What was read through the old one is remembered otherwise.
+    pub(crate) fn refresh(&self, stead: &Stead) {
+        let now = SteadView::of(stead);
+        if now.list_signature != self.current.read().list_signature {
+            self.set_current(now);
+        }
+    }
+
+    fn set_current(&self, now: SteadView) {
+        let before = std::mem::replace(&mut *self.current.write(), Arc::new(now));
+        if before.list_signature != self.current.read().list_signature {
+            self.list_changes.send_modify(|generation| *generation += 1);
+        }
+    }
+
+    /// A place among those who listen for changes.
+    pub(crate) fn begin_listening(&self) -> Option<CountGuard<'_>> {
+        CountGuard::acquire(&self.listeners, self.limits.listeners_per_identity)
+    }
+
+    /// The questions to a person that are open.
+    pub(crate) fn pending_approvals(&self) -> &PendingApprovals {
+        &self.pending_approvals
+    }
+
+    /// Says that lists have changed, though they have not.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn announce_change(&self) {
+        self.list_changes.send_modify(|generation| *generation += 1);
+    }
+
+    /// Waits for a place among the calls of this identity, and then for a turn among those of all identities.
+    pub(crate) async fn acquire_call_slot(&self) -> Result<CallSlot<'_>, Failure> {
+        let own = self.acquire_identity_slot().await?;
+        Ok(CallSlot { _run_permit: self.scheduler.acquire(self.scheduler_client).await, _identity_slot: own })
+    }
+
+    async fn acquire_identity_slot(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        if let Ok(place) = self.call_slots.try_acquire() {
+            return Ok(place);
+        }
+        let _waiting = CountGuard::acquire(&self.waiting_calls, self.limits.waiting_per_identity)
+            .ok_or_else(|| {
+                Failure::new(
+                    ErrorKind::Unavailable,
+                    format!(
+                        "{} calls of yours are under way and {} wait: let some of them end, then call again",
+                        self.limits.calls_per_identity, self.limits.waiting_per_identity
+                    ),
+                )
+            })?;
+        Ok(self.call_slots.acquire().await.expect("the places are never closed"))
+    }
+}
+
+/// A call's place among those that are made at a time.
+#[derive(Debug)]
+pub(crate) struct CallSlot<'a> {
+    _run_permit: RunPermit,
+    _identity_slot: SemaphorePermit<'a>,
+}
+
+/// One of a limited number; no longer when it is dropped.
+#[derive(Debug)]
+pub(crate) struct CountGuard<'a>(&'a AtomicUsize);
+
+impl<'a> CountGuard<'a> {
+    pub(crate) fn acquire(count: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let taken = count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
+        taken.ok().map(|_| CountGuard(count))
+    }
+}
+
+impl Drop for CountGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

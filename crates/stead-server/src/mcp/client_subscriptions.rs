@@ -1,0 +1,208 @@
+//! What a client is told without asking: that lists have changed, and files that it follows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rmcp::RoleServer;
+use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
+use rmcp::service::{Peer, SubscriptionContext};
+use stead_core::tools::Failure;
+use stead_core::vfs::FollowedFile;
+
+use super::{convert, resources, uri};
+use crate::in_place::in_place;
+use crate::live_stead::{LiveStead, SteadView};
+
+/// How often files that are followed are looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How many resources one client may follow.
+const MAX_SUBSCRIPTIONS: usize = 256;
+
+/// What one client follows.
+#[derive(Debug)]
+pub(super) struct ClientSubscriptions {
+    live_stead: Arc<LiveStead>,
+    /// The files, by the URI that the client knows them by.
+    followed: Mutex<HashMap<String, FollowedFile>>,
+    notifies_lists: AtomicBool,
+    notifies_files: AtomicBool,
+}
+
+impl ClientSubscriptions {
+    pub(super) fn new(live_stead: Arc<LiveStead>) -> Self {
+        ClientSubscriptions {
+            live_stead,
+            followed: Mutex::default(),
+            notifies_lists: AtomicBool::new(false),
+            notifies_files: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins to follow a resource.
+    pub(super) fn subscribe(&self, now: &SteadView, uri: String) -> Result<(), ErrorData> {
+        if uri == uri::MAP {
+            // Whoever is told of lists is told of the map.
+            return Ok(());
+        }
+        if self.followed.lock().len() >= MAX_SUBSCRIPTIONS {
+            let message =
+                format!("at most {MAX_SUBSCRIPTIONS} resources can be followed; unsubscribe from some first");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let followed = follow(now, &uri).map_err(|failure| convert::resource_error(&failure, &uri))?;
+        self.followed.lock().insert(uri, followed);
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe(&self, uri: &str) {
+        self.followed.lock().remove(uri);
+    }
+
+    /// Tells a client of changed lists for as long as it is there.
+    pub(super) fn notify_list_changes(&self, peer: &Peer<RoleServer>) {
+        if self.notifies_lists.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (peer, mut changes) = (peer.clone(), self.live_stead.changes());
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = tokio::time::sleep(POLL_INTERVAL) => {
+                        if peer.is_transport_closed() { return } else { continue }
+                    }
+                }
+                let told = async {
+                    peer.notify_tool_list_changed().await?;
+                    peer.notify_resource_list_changed().await?;
+                    peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri::MAP)).await
+                };
+                if told.await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Tells a client of changed files for as long as it is there and follows some.
+    pub(super) fn notify_file_changes(self: &Arc<Self>, peer: &Peer<RoleServer>) {
+        if self.notifies_files.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (listener, peer, mut changes) = (Arc::clone(self), peer.clone(), self.live_stead.changes());
+        tokio::spawn(async move {
+            while !peer.is_transport_closed() {
+                tokio::time::sleep(POLL_INTERVAL).await;
+                let anew = changes.has_changed().unwrap_or(false);
+                if anew {
+                    changes.mark_unchanged();
+                }
+                let look = || {
+                    if anew {
+                        listener.recheck_access();
+                    }
+                    changed_uris(&mut listener.followed.lock())
+                };
+                let changed = in_place(look).await;
+                for uri in changed {
+                    if peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_err()
+                    {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Workspaces are others now: what may not be read any more is not followed any more.
+    fn recheck_access(&self) {
+        let mut followed = self.followed.lock();
+        let uris: Vec<_> = followed.keys().cloned().collect();
+        *followed = follow_all(&self.live_stead.current(), &uris);
+    }
+
+    /// What of a wish can be granted: all of it that the server has, up to a number of files.
+    pub(super) fn accepted_filter(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
+        let now = self.live_stead.current();
+        let mut accepted = requested.clone();
+        if let Some(uris) = &mut accepted.resource_subscriptions {
+            uris.retain(|uri| uri == uri::MAP || may_follow(&now, uri));
+            uris.truncate(MAX_SUBSCRIPTIONS);
+        }
+        accepted
+    }
+
+    /// Tells a client what it wished for, until it has enough.
+    pub(super) async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let _place = self.live_stead.begin_listening().ok_or_else(|| {
+            ErrorData::invalid_request("too many of your clients listen already; let some of them end", None)
+        })?;
+        let (sink, accepted) = (context.sink(), context.accepted());
+        let wants = |flag: Option<bool>| flag == Some(true);
+        let uris = accepted.resource_subscriptions.as_deref().unwrap_or_default();
+        let mut changes = self.live_stead.changes();
+        let mut followed = in_place(|| follow_all(&self.live_stead.current(), uris)).await;
+        loop {
+            let lists = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    true
+                }
+                () = tokio::time::sleep(POLL_INTERVAL), if !followed.is_empty() => false,
+            };
+            let told = async {
+                if lists {
+                    if wants(accepted.tools_list_changed) {
+                        sink.notify_tool_list_changed().await?;
+                    }
+                    if wants(accepted.resources_list_changed) {
+                        sink.notify_resource_list_changed().await?;
+                    }
+                    if uris.iter().any(|uri| uri == uri::MAP) {
+                        sink.notify_resource_updated(uri::MAP).await?;
+                    }
+                }
+                for uri in in_place(|| changed_uris(&mut followed)).await {
+                    sink.notify_resource_updated(uri).await?;
+                }
+                Ok::<_, rmcp::service::SubscriptionSendError>(())
+            };
+            if told.await.is_err() {
+                return Ok(());
+            }
+            if lists {
+                // Workspaces are others now: what may be followed is judged anew.
+                followed = in_place(|| follow_all(&self.live_stead.current(), uris)).await;
+            }
+        }
+    }
+}
+
+fn follow(now: &SteadView, uri: &str) -> Result<FollowedFile, Failure> {
+    let path = resources::path_of(uri)?;
+    Ok(now.toolbox.vfs().operation("resources/subscribe").follow(path.as_str())?)
+}
+
+/// Whether a resource can be followed at all. Nothing is looked at.
+fn may_follow(now: &SteadView, uri: &str) -> bool {
+    let path = uri::path_of(uri).and_then(|path| stead_core::VfsPath::parse(&path).ok());
+    let route = path.as_ref().and_then(|path| now.toolbox.vfs().router().route(path));
+    route.is_some_and(|route| route.workspace.scope().allows(stead_core::Access::Read))
+}
+
+fn follow_all(now: &SteadView, uris: &[String]) -> HashMap<String, FollowedFile> {
+    let follow = |uri: &String| Some((uri.clone(), follow(now, uri).ok()?));
+    uris.iter().filter_map(follow).collect()
+}
+
+/// The resources that have changed.
+fn changed_uris(followed: &mut HashMap<String, FollowedFile>) -> Vec<String> {
+    let look = |(uri, followed): (&String, &mut FollowedFile)| followed.has_changed().then(|| uri.clone());
+    followed.iter_mut().filter_map(look).collect()
+}

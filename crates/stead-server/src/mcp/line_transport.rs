@@ -1,0 +1,386 @@
+//! Messages as lines of JSON: the transport of stdio.
+//!
+//! It takes what any client may send, and only so much of it. A line that is too long is refused while it is read, what
+//! is no message is answered as such, and a client that does not read its answers is not read from either.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerNotification,
+};
+use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio_util::sync::CancellationToken;
+
+use super::ActiveHandler;
+use super::message::{MessageRefusal, duplicate_id, parse, too_long};
+use super::request_id_scanner::RequestIdScanner;
+use crate::limits::MAX_MESSAGE_BYTES;
+
+/// How many requests may be without an answer that has been written.
+const MAX_UNANSWERED: usize = 32;
+/// How many bytes of answers may lie around unwritten before nothing new is begun.
+const MAX_UNWRITTEN_BYTES: usize = 4 << 20;
+/// How many messages wait for those to get fewer. What is no request passes them by: it may be what they wait for.
+const MAX_PARKED: usize = 64;
+/// How many bytes these may have.
+const MAX_PARKED_BYTES: usize = 4 << 20;
+
+/// Serves one client until it closes one of its ends: the one that it writes to, or the one that it reads from, which
+/// `unread` waits for where that can be known before something is written.
+pub(crate) async fn serve_lines<R, W>(
+    handler: ActiveHandler,
+    read: R,
+    write: W,
+    unread: impl Future<Output = ()>,
+) where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let lines = LineTransport::new(read, write);
+    let gone = lines.flow.disconnected.clone();
+    let served = async {
+        // However it ends, the client is gone, and nobody is left to be told.
+        if let Ok(running) = handler.serve(lines).await {
+            let _ = running.waiting().await;
+        }
+    };
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        () = served.as_mut() => return,
+        () = unread => gone.cancel(),
+    }
+    served.await;
+}
+
+struct LineTransport<R, W> {
+    read: BufReader<R>,
+    line: Vec<u8>,
+    /// What is looked for in a line that is too long, while the rest of it passes by.
+    oversized: Option<RequestIdScanner>,
+    /// Whether a request has come. What comes before it can't be meant for anyone.
+    has_request: bool,
+    parked: VecDeque<(RxJsonRpcMessage<RoleServer>, usize)>,
+    parked_bytes: usize,
+    writer: Arc<AsyncMutex<Option<W>>>,
+    flow: Arc<FlowControl>,
+}
+
+/// What the reading side has to know of the writing side.
+#[derive(Debug, Default)]
+struct FlowControl {
+    unanswered: Mutex<HashSet<RequestId>>,
+    /// The ids of requests whose answers are not on their way yet, so that no other may have them.
+    in_flight: Mutex<HashSet<RequestId>>,
+    /// What the client has been asked and not answered. The call that asks waits for a person, and for no place here.
+    open_questions: Mutex<HashSet<RequestId>>,
+    unwritten_bytes: AtomicUsize,
+    capacity_freed: Notify,
+    /// Cancelled when nothing that is written arrives any more.
+    disconnected: CancellationToken,
+}
+
+impl FlowControl {
+    /// Whether the client has left so much unread that nothing more is read from it.
+    fn is_output_full(&self) -> bool {
+        self.unwritten_bytes.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
+    }
+
+    /// Whether no further request is begun.
+    fn is_full(&self) -> bool {
+        let open = self.open_questions.lock().len();
+        self.is_output_full() || self.unanswered.lock().len().saturating_sub(open) >= MAX_UNANSWERED
+    }
+}
+
+/// What a line turned out to be.
+enum LineRead {
+    Complete,
+    /// It was too long, and this was its id, if it had one.
+    TooLong(Option<RequestId>),
+    End,
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
+    fn new(read: R, write: W) -> Self {
+        LineTransport {
+            read: BufReader::with_capacity(64 << 10, read),
+            line: Vec::new(),
+            oversized: None,
+            has_request: false,
+            parked: VecDeque::new(),
+            parked_bytes: 0,
+            writer: Arc::new(AsyncMutex::new(Some(write))),
+            flow: Arc::default(),
+        }
+    }
+
+    /// Reads one line into `self.line`. It may be dropped at any time, and goes on where it was.
+    async fn read_line(&mut self) -> io::Result<LineRead> {
+        loop {
+            let available = self.read.fill_buf().await?;
+            if available.is_empty() {
+                // A last line may lack its end.
+                return Ok(match self.oversized.take() {
+                    Some(id) => LineRead::TooLong(id.finish()),
+                    None if self.line.is_empty() => LineRead::End,
+                    None => LineRead::Complete,
+                });
+            }
+            let newline = memchr::memchr(b'\n', available);
+            let (end, used) = newline.map_or((available.len(), available.len()), |at| (at, at + 1));
+            if self.oversized.is_none() && self.line.len() + end > MAX_MESSAGE_BYTES {
+                let mut id = RequestIdScanner::default();
+                id.feed(&std::mem::take(&mut self.line));
+                self.oversized = Some(id);
+            }
+            match &mut self.oversized {
+                Some(id) => id.feed(&available[..end]),
+                None => self.line.extend_from_slice(&available[..end]),
+            }
+            self.read.consume(used);
+            if newline.is_some() {
+                let passed = self.oversized.take();
+                return Ok(passed.map_or(LineRead::Complete, |id| LineRead::TooLong(id.finish())));
+            }
+        }
+    }
+
+    /// The message of the line that was read, or what is wrong with it.
+    fn parse_line(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, MessageRefusal> {
+        let line = std::mem::take(&mut self.line);
+        let text = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&line).trim_ascii();
+        let parsed = if text.is_empty() { Ok(None) } else { parse(text) };
+        if line.capacity() <= 1 << 20 {
+            // Kept for the next line, unless it was a large one.
+            self.line = line;
+            self.line.clear();
+        }
+        parsed
+    }
+
+    /// Says what was wrong with a line.
+    fn send_refusal(&self, MessageRefusal { error, id }: MessageRefusal) {
+        let said: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
+        if let Ok(line) = to_line(&said) {
+            // A task of its own: half of a line must not be left where this one is dropped.
+            tokio::spawn(write_line(&self.writer, &self.flow, line, None));
+        }
+    }
+
+    /// A request that is cancelled is not answered, and not made if it waits.
+    fn drop_cancelled(&mut self, id: &RequestId) {
+        self.flow.unanswered.lock().remove(id);
+        self.flow.in_flight.lock().remove(id);
+        self.parked.retain(|(message, _)| match message {
+            JsonRpcMessage::Request(request) => request.id != *id,
+            _ => true,
+        });
+        self.parked_bytes = self.parked.iter().map(|(_, bytes)| bytes).sum();
+    }
+
+    /// Notes that a message goes to the service now.
+    fn note_delivered(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                self.has_request = true;
+                self.flow.in_flight.lock().insert(request.id.clone());
+                // One who listens is not answered for as long as there is something to tell.
+                if !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
+                    self.flow.unanswered.lock().insert(request.id.clone());
+                }
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.drop_cancelled(id);
+                }
+            }
+            JsonRpcMessage::Response(response) => {
+                self.flow.open_questions.lock().remove(&response.id);
+            }
+            JsonRpcMessage::Error(error) => {
+                if let Some(id) = &error.id {
+                    self.flow.open_questions.lock().remove(id);
+                }
+            }
+        }
+    }
+
+    /// Whether a request with this id has come already and is not answered yet.
+    fn is_in_flight(&self, id: &RequestId) -> bool {
+        let is_parked = |message: &RxJsonRpcMessage<RoleServer>| match message {
+            JsonRpcMessage::Request(request) => request.id == *id,
+            _ => false,
+        };
+        self.flow.in_flight.lock().contains(id) || self.parked.iter().any(|(message, _)| is_parked(message))
+    }
+
+    /// An answer to a question that nobody is left to answer.
+    fn answer_for_gone_client(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let id = self.flow.open_questions.lock().iter().next().cloned()?;
+        Some(JsonRpcMessage::error(ErrorData::internal_error("the client is gone", None), Some(id)))
+    }
+
+    /// The next message for the service; `None` when there is none any more.
+    async fn next_message(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if !self.flow.is_full()
+                && let Some((message, bytes)) = self.parked.pop_front()
+            {
+                self.parked_bytes -= bytes;
+                self.note_delivered(&message);
+                return Some(message);
+            }
+            let flow = Arc::clone(&self.flow);
+            if flow.is_output_full()
+                || self.parked.len() >= MAX_PARKED
+                || self.parked_bytes >= MAX_PARKED_BYTES
+            {
+                flow.capacity_freed.notified().await;
+                continue;
+            }
+            let line = tokio::select! {
+                line = self.read_line() => line,
+                () = flow.capacity_freed.notified(), if !self.parked.is_empty() => continue,
+            };
+            let bytes = self.line.len();
+            let message = match line {
+                Ok(LineRead::Complete) => self.parse_line(),
+                Ok(LineRead::TooLong(id)) => Err(too_long(id)),
+                Ok(LineRead::End) if self.parked.is_empty() => {
+                    // Whoever waits for a person would wait in vain.
+                    let answer = self.answer_for_gone_client()?;
+                    self.note_delivered(&answer);
+                    return Some(answer);
+                }
+                Ok(LineRead::End) => {
+                    // What was asked for before the end is still done.
+                    flow.capacity_freed.notified().await;
+                    continue;
+                }
+                Err(_) => return None,
+            };
+            match message {
+                Ok(Some(message)) => {
+                    let is_request = matches!(message, JsonRpcMessage::Request(_));
+                    if !is_request && !self.has_request {
+                        continue;
+                    }
+                    if let JsonRpcMessage::Request(request) = &message
+                        && self.is_in_flight(&request.id)
+                    {
+                        self.send_refusal(duplicate_id(request.id.clone()));
+                        continue;
+                    }
+                    if is_request && (flow.is_full() || !self.parked.is_empty()) {
+                        self.parked.push_back((message, bytes));
+                        self.parked_bytes += bytes;
+                        continue;
+                    }
+                    self.note_delivered(&message);
+                    return Some(message);
+                }
+                Ok(None) => {}
+                Err(refusal) => self.send_refusal(refusal),
+            }
+        }
+    }
+}
+
+fn to_line(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Writes a line, which counts as unwritten from now on.
+fn write_line<W: AsyncWrite + Send + Unpin + 'static>(
+    writer: &Arc<AsyncMutex<Option<W>>>,
+    flow: &Arc<FlowControl>,
+    line: Vec<u8>,
+    answers: Option<RequestId>,
+) -> impl Future<Output = io::Result<()>> + Send + 'static {
+    let (writer, flow) = (Arc::clone(writer), Arc::clone(flow));
+    flow.unwritten_bytes.fetch_add(line.len(), Ordering::Relaxed);
+    async move {
+        let written = match &mut *writer.lock().await {
+            Some(writer) => match writer.write_all(&line).await {
+                Ok(()) => writer.flush().await,
+                failed => failed,
+            },
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        if written.is_err() {
+            flow.disconnected.cancel();
+        }
+        flow.unwritten_bytes.fetch_sub(line.len(), Ordering::Relaxed);
+        if let Some(id) = &answers {
+            flow.unanswered.lock().remove(id);
+        }
+        flow.capacity_freed.notify_one();
+        written
+    }
+}
+
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let (writer, flow) = (Arc::clone(&self.writer), Arc::clone(&self.flow));
+        match &item {
+            JsonRpcMessage::Request(question) => {
+                flow.open_questions.lock().insert(question.id.clone());
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ServerNotification::CancelledNotification(withdrawn) = &notification.notification
+                    && let Some(id) = &withdrawn.params.request_id
+                {
+                    flow.open_questions.lock().remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+        async move {
+            let line = to_line(&item)?;
+            let answers = match item {
+                JsonRpcMessage::Response(response) => Some(response.id),
+                JsonRpcMessage::Error(error) => error.id,
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+            };
+            // Before it is written: whoever has read it may use the id again at once.
+            if let Some(id) = &answers {
+                flow.in_flight.lock().remove(id);
+            }
+            write_line(&writer, &flow, line, answers).await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        // One who reads no answer asks for nothing any more, whatever else it has written.
+        let gone = self.flow.disconnected.clone();
+        gone.run_until_cancelled(self.next_message()).await.flatten()
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        match self.writer.lock().await.take() {
+            Some(mut writer) => writer.shutdown().await,
+            None => Ok(()),
+        }
+    }
+}

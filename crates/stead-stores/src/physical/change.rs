@@ -1,0 +1,642 @@
+//! One change under way: its actions, how to take them back, and its end.
+//!
+//! Most changes come down to one action, mostly a rename, which the host does whole or not at all: the ledger is told of it
+//! before it happens. A change with several actions writes each into the journal before it happens. Either way the actions are remembered here, and a
+//! failure takes them back, the last one first. What an action displaces stays in the workshop until the change is done.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use stead_core::monitor::{CallMonitor, check_not_stopped};
+use stead_core::name::escape_name;
+use stead_core::store::{
+    Applied, Change, DisplacedContent, LinkHit, NodeId, NodePath, RevisionNumber, Step, StepOutcome,
+    StoreError, StorePath, StoreResult, SyncPolicy,
+};
+use stead_core::{Clock, SystemClock, Timestamp};
+
+use super::PhysicalStore;
+use super::history::{LedgerTransaction, TreeFingerprint};
+use super::host::{self, Errno, HostResult, HostStat, NameAt, errno_to_store_error};
+use super::intent_log::IntentLog;
+use super::lock::{NameLocks, TreeLock};
+use super::owner_access;
+use super::root::Dir;
+use super::slot::{HostSlot, LookupPurpose};
+use super::staging_area::{StagingArea, TempEntry, rescue};
+use super::undo::{UndoContext, UndoRecord, UndoTime, undo};
+use crate::Durability;
+use crate::sync;
+
+/// How often an exchange is repeated while another program keeps replacing the file.
+const MAX_EXCHANGE_TRIES: usize = 16;
+
+/// A change under way.
+pub(super) struct PhysicalChange<'s> {
+    pub(super) store: &'s PhysicalStore,
+    pub(super) staging: &'s Arc<StagingArea>,
+    /// What "done" means for this change.
+    durability: Durability,
+    /// Whether it has more than one action, so that each goes through the journal.
+    is_multi_action: bool,
+    tree_lock: Option<TreeLock<'s>>,
+    /// The names that it holds, if not everything.
+    name_locks: Option<NameLocks<'s>>,
+    undo_records: Vec<UndoRecord>,
+    intent_log: Option<IntentLog>,
+    /// What the ledger is told.
+    pub(super) ledger: LedgerTransaction,
+    /// Who may want it to stop.
+    cancel_watch: Option<Arc<dyn CallMonitor>>,
+    displaced: Vec<String>,
+    node_path_changes: Vec<NodePathChange>,
+    unsynced: Vec<Unsynced>,
+}
+
+/// What has to reach the disk before the change is acknowledged.
+enum Unsynced {
+    Dir(Dir),
+    File(File),
+}
+
+/// What the table of nodes was told, to be taken back with the change.
+enum NodePathChange {
+    /// A directory and all below it got another name.
+    Renamed(Vec<u8>, Vec<u8>),
+    /// Two names changed places, with all below them.
+    Exchanged(Vec<u8>, Vec<u8>),
+    /// A node had this name before.
+    PreviousPath(u64, Vec<u8>),
+}
+
+impl PhysicalStore {
+    pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
+        let shop = self.staging()?;
+        let mut act = PhysicalChange::new(self, shop, LedgerTransaction::begin(shop, &change)?);
+        act.cancel_watch = change.monitor;
+        if change.sync == SyncPolicy::Deferred && act.durability == Durability::Full {
+            act.durability = Durability::Fast;
+            shop.has_deferred_changes.store(true, Ordering::Release);
+        }
+        if act.durability == Durability::Full {
+            shop.sync_name()?;
+        }
+        let steps = self.stage_restored_content(shop, change.steps)?;
+        let _room = shop.locks.admit_change()?;
+        shop.recover_if_needed(&self.root)?;
+        self.check_expected_nodes(&change.expect_nodes)?;
+        if steps.len() > 1 || !change.expect_free.is_empty() {
+            act.make_multi_action()?;
+            self.check_absent(&change.expect_free)?;
+        }
+        act.begin_usage_counters()?;
+        let mut outcomes = Vec::with_capacity(steps.len());
+        for (index, step) in steps.into_iter().enumerate() {
+            act.ledger.begin_step(index, keep_policy_of(&step));
+            match act.check_cancelled().and_then(|()| act.apply_step(step)) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(StoreError::Link(hit)) => {
+                    return Err(act.roll_back(StoreError::Link(LinkHit { step: index, ..hit })));
+                }
+                Err(error) => return Err(act.roll_back(error)),
+            }
+        }
+        let version = act.finish()?.map(RevisionNumber);
+        Ok(Applied { revision: version, outcomes })
+    }
+
+    /// Makes sure that directories are the nodes that the caller means. Programs of the host can still move one away
+    /// right after: what lies below the root stays below it, whatever they do.
+    fn check_expected_nodes(&self, still: &[(StorePath, NodeId)]) -> StoreResult<()> {
+        // The root is what it is.
+        let movable = |(path, node): &&(StorePath, NodeId)| !(path.is_empty() && *node == NodeId::ROOT);
+        for (path, node) in still.iter().filter(movable) {
+            let there = self
+                .locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)
+                .and_then(|located| self.stat_located(&located));
+            if there.map_or(true, |there| there.ino != node.0 || !there.is_dir()) {
+                return Err(StoreError::Conflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that nothing has these names, which no other process can make while the tree is held alone.
+    fn check_absent(&self, names: &[StorePath]) -> StoreResult<()> {
+        for path in names {
+            let found = self
+                .locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)
+                .and_then(|located| self.stat_located(&located));
+            match found {
+                Ok(_) | Err(StoreError::Link(_)) => {
+                    return Err(StoreError::NameTaken { path: escape_name(path.as_bytes()).to_string() });
+                }
+                Err(StoreError::NotFound | StoreError::NotADirectory) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'s> PhysicalChange<'s> {
+    fn new(store: &'s PhysicalStore, staging: &'s Arc<StagingArea>, ledger: LedgerTransaction) -> Self {
+        PhysicalChange {
+            store,
+            staging,
+            durability: store.durability,
+            is_multi_action: false,
+            tree_lock: None,
+            name_locks: None,
+            undo_records: Vec::new(),
+            intent_log: None,
+            ledger,
+            cancel_watch: None,
+            displaced: Vec::new(),
+            node_path_changes: Vec::new(),
+            unsynced: Vec::new(),
+        }
+    }
+
+    fn apply_step(&mut self, step: Step) -> StoreResult<StepOutcome> {
+        match step {
+            Step::Write { at, content, options: put } => self.write(&at, content, &put),
+            Step::Edit { at, edit, expect, displaced: _ } => self.edit(&at, &edit, expect),
+            Step::Append { at, content, options: put } => self.append(&at, content, &put),
+            Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode),
+            Step::Symlink { at, target, parents, expect } => self.symlink(&at, &target, parents, expect),
+            Step::Remove { at, subtree, expect, if_missing: missing, protected: spare, displaced: _ } => {
+                self.remove(&at, subtree, expect, missing, spare.as_ref())
+            }
+            Step::Rename { from, to, replace, parents, expect, protected: spare } => {
+                self.rename(&from, &to, replace, parents, expect, &spare)
+            }
+            Step::Copy { from, to, replace, parents, protected: spare, displaced: _ } => {
+                self.copy(&from, &to, replace, parents, spare.as_ref())
+            }
+            Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
+        }
+    }
+
+    /// Fails if the change is to stop.
+    pub(super) fn check_cancelled(&self) -> StoreResult<()> {
+        check_not_stopped(self.cancel_watch.as_ref())
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    pub(super) fn is_multi_action(&self) -> bool {
+        self.is_multi_action
+    }
+
+    /// From now on it has more than one action: nobody else changes anything, and each goes through the journal.
+    pub(super) fn make_multi_action(&mut self) -> StoreResult<()> {
+        self.is_multi_action = true;
+        self.open_intent_log()?;
+        self.lock_tree()
+    }
+
+    /// Keeps others from changing what is at these spots, until the change is made or taken back, or others are held.
+    pub(super) fn lock_names(&mut self, spots: &[&HostSlot]) -> StoreResult<()> {
+        self.unlock_names();
+        if self.tree_lock.is_some() {
+            return Ok(());
+        }
+        let mut wanted: Vec<_> = spots.iter().map(|spot| spot.stripe()).collect();
+        let mut is_recovered = false;
+        loop {
+            match self.staging.locks.lock_names(&mut wanted) {
+                Ok(Some(held)) => {
+                    self.name_locks = Some(held);
+                    break;
+                }
+                Ok(None) => {}
+                // A full disk has no room for the lock file of a name. That of everything is there.
+                Err(StoreError::NoSpace) => return self.lock_tree(),
+                Err(error) => return Err(error),
+            }
+            self.staging.recover(&self.store.root)?;
+            is_recovered = true;
+        }
+        // What was taken back may have been a directory on the way.
+        if is_recovered && !spots.iter().all(|spot| spot.is_in_place(&self.store.root)) {
+            return Err(StoreError::Conflict);
+        }
+        Ok(())
+    }
+
+    /// Gives the names back, before anything was done.
+    pub(super) fn unlock_names(&mut self) {
+        self.name_locks = None;
+    }
+
+    /// Keeps others from changing anything.
+    pub(super) fn lock_tree(&mut self) -> StoreResult<()> {
+        self.unlock_names();
+        while self.tree_lock.is_none() {
+            self.tree_lock = self.staging.locks.lock_tree()?;
+            if self.tree_lock.is_none() {
+                self.staging.recover(&self.store.root)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does one thing that others can see, having said first how to undo it.
+    pub(super) fn perform(
+        &mut self,
+        name: &'static str,
+        how: UndoRecord,
+        action: impl FnOnce() -> HostResult<()>,
+    ) -> StoreResult<()> {
+        let how = self.log_intent(how)?;
+        let mark = self.log_action(&how)?;
+        self.staging.fault_point.pass(name)?;
+        if let Err(error) = action().map_err(errno_to_store_error) {
+            self.withdraw_action(mark, &error)?;
+            return Err(error);
+        }
+        self.undo_records.push(how);
+        self.note_performed();
+        Ok(())
+    }
+
+    /// Notes that the one action of this change has happened, before others may go on from there.
+    fn note_performed(&self) {
+        if let Some(version) = self.ledger.revision().filter(|_| !self.is_multi_action) {
+            self.staging.revision_notes.note_performed(version);
+        }
+    }
+
+    /// The present use of the journal, if there is one.
+    pub(super) fn intent_log_epoch(&self) -> Option<u64> {
+        self.intent_log.as_ref().and_then(IntentLog::epoch)
+    }
+
+    /// Writes into the journal how to undo what comes next, if this change needs one: of a change that has one action the
+    /// ledger knows it.
+    fn log_intent(&mut self, how: UndoRecord) -> StoreResult<UndoRecord> {
+        if !self.is_multi_action {
+            return Ok(how);
+        }
+        self.open_intent_log()?;
+        let durability = self.durability();
+        self.intent_log.as_mut().expect("opened above").append_intent(how, durability)
+    }
+
+    fn open_intent_log(&mut self) -> StoreResult<()> {
+        if self.intent_log.is_none() {
+            self.staging.fault_point.pass("journal")?;
+            self.intent_log = Some(self.staging.take_intent_log(self.durability())?);
+        }
+        Ok(())
+    }
+
+    /// [`Act::act`] for an action that is not one system call: it may be made in part, and is taken back if it fails.
+    pub(super) fn perform_non_atomic(
+        &mut self,
+        how: UndoRecord,
+        action: impl FnOnce(&Self) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        let how = self.log_intent(how)?;
+        self.log_action(&how)?;
+        self.undo_records.push(how);
+        action(self)?;
+        self.note_performed();
+        Ok(())
+    }
+
+    /// Puts something from the workshop where nothing is.
+    pub(super) fn move_into_place(
+        &mut self,
+        scrap: &mut TempEntry,
+        ino: u64,
+        spot: &HostSlot,
+    ) -> StoreResult<()> {
+        let (at, stash) = (spot.first_path().to_vec(), scrap.name().to_owned());
+        let how = UndoRecord::Placed { at, print: self.tree_fingerprint(&stash)?, stash, ino };
+        let room = self.staging.staging_dir_fd();
+        self.perform("place", how, || owner_access::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
+        scrap.mark_placed();
+        self.schedule_dir_sync(&spot.dir)
+    }
+
+    /// The fingerprint of something in the room, if the journal may have to recognise it.
+    fn tree_fingerprint(&self, stash: &str) -> StoreResult<Option<TreeFingerprint>> {
+        self.is_multi_action
+            .then(|| TreeFingerprint::of(self.staging.staging_dir(), stash.as_bytes()))
+            .transpose()
+    }
+
+    /// Refuses to take away what Stead needs where it is, or a directory that holds such a thing.
+    pub(super) fn check_may_leave(&self, spot: &HostSlot) -> StoreResult<()> {
+        match self.store.mask.masked_or_pinned_below(spot.path()) {
+            Some(b"") => Err(StoreError::Protected { path: ".".to_owned() }),
+            Some(kept) => {
+                let kept = kept.strip_prefix(b"/").unwrap_or(kept);
+                Err(StoreError::Protected { path: escape_name(kept).to_string() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Puts something from the workshop in place of what is there, unless another program has changed it since it was
+    /// seen: then both contents stay.
+    pub(super) fn replace_in_place(
+        &mut self,
+        scrap: &mut TempEntry,
+        ours: u64,
+        spot: &HostSlot,
+        seen: &HostStat,
+    ) -> StoreResult<()> {
+        self.check_may_leave(spot)?;
+        let stash = scrap.name().to_owned();
+        let (at, print) = (spot.path().to_vec(), self.tree_fingerprint(&stash)?);
+        let how = UndoRecord::Replaced { at, stash: stash.clone(), ours, theirs: seen.ino, print };
+        let room = self.staging.staging_dir_fd();
+        let mine: NameAt<'_> = (room, stash.as_bytes());
+        let mut exchanged = true;
+        self.perform("swap", how, || match host::exchange(mine, spot.at()) {
+            // Some file systems can't exchange. Then there is nothing to look at afterwards.
+            Err(Errno::INVAL) => {
+                exchanged = false;
+                host::rename_over(mine, spot.at())
+            }
+            result => result,
+        })?;
+        scrap.mark_placed();
+        if exchanged {
+            let displaced = host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?;
+            if !displaced.has_same_content(seen) {
+                self.restore_foreign_content(&stash, ours, spot)?;
+                self.undo_records.pop();
+                return Err(StoreError::Conflict);
+            }
+            self.add_displaced(stash);
+        }
+        self.schedule_dir_sync(&spot.dir)
+    }
+
+    /// Lets another program's content have its name again, and keeps ours.
+    fn restore_foreign_content(&self, stash: &str, ours: u64, spot: &HostSlot) -> StoreResult<()> {
+        let room = self.staging.staging_dir_fd();
+        for _ in 0..MAX_EXCHANGE_TRIES {
+            self.staging.fault_point.pass("give way")?;
+            host::exchange((room, stash.as_bytes()), spot.at()).map_err(errno_to_store_error)?;
+            if host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?.ino == ours {
+                break;
+            }
+        }
+        rescue(room, stash, self.staging.rescued()).map(drop).map_err(errno_to_store_error)
+    }
+
+    /// Takes what is there into the workshop, unless another program has changed it since it was seen.
+    pub(super) fn move_to_staging(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<()> {
+        let stash = self.staging.fresh_name();
+        let (at, ino, changed) = (spot.path().to_vec(), seen.ino, seen.changed);
+        let how = UndoRecord::Removed { at, stash: stash.clone(), ino, changed };
+        let room = self.staging.staging_dir_fd();
+        self.perform("take", how, || owner_access::rename_new(spot.at(), (room, stash.as_bytes())))?;
+        let taken = host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?;
+        // What is in a directory changes all the time; a file must be the one that was asked for.
+        let same = if seen.is_dir() { taken.ino == seen.ino } else { taken.has_same_content(seen) };
+        if !same {
+            return Err(StoreError::Conflict);
+        }
+        self.add_displaced(stash);
+        self.schedule_dir_sync(&spot.dir)
+    }
+
+    /// What a change has displaced, in the workshop: thrown away when the change is done.
+    pub(super) fn add_displaced(&mut self, stash: String) {
+        self.displaced.push(stash);
+    }
+
+    /// Notes that a directory has to reach the disk before the change is acknowledged.
+    pub(super) fn schedule_dir_sync(&mut self, dir: &Dir) -> StoreResult<()> {
+        if self.durability() == Durability::Fast {
+            return Ok(());
+        }
+        if !self.is_multi_action {
+            // It waits until the names are given back.
+            self.unsynced.push(Unsynced::Dir(dir.clone()));
+        }
+        Ok(())
+    }
+
+    /// [`Act::touched`] for a file that was written into.
+    pub(super) fn schedule_file_sync(&mut self, file: File) -> StoreResult<()> {
+        if self.durability() == Durability::Full && !self.is_multi_action {
+            self.unsynced.push(Unsynced::File(file));
+        }
+        Ok(())
+    }
+
+    /// Has new content reach the disk before it gets its name.
+    ///
+    /// Among several actions nothing has to, but the journal: a change that is cut short is taken back whole. All of it
+    /// reaches the disk at once, before it is marked as done.
+    pub(super) fn sync_new(&self, file: &File) -> StoreResult<()> {
+        match self.durability() {
+            Durability::Full if !self.is_multi_action => {
+                sync::sync_all(sync::SyncPoint::NewContent, file).map_err(errno_to_store_error)
+            }
+            Durability::Full | Durability::Fast => Ok(()),
+        }
+    }
+
+    /// [`Act::sync_new`] for a directory with all that it holds: one wait, however many files there are.
+    pub(super) fn sync_new_tree(&self) -> StoreResult<()> {
+        match self.durability() {
+            Durability::Full if !self.is_multi_action => {
+                sync::sync_file_system(sync::SyncPoint::NewTree, &self.store.root.dir)
+                    .map_err(errno_to_store_error)
+            }
+            Durability::Full | Durability::Fast => Ok(()),
+        }
+    }
+
+    fn sync_dir(&self, dir: &Dir) -> StoreResult<()> {
+        match sync::sync_all(sync::SyncPoint::ChangedDirectory, dir) {
+            // A directory that may be entered but not listed has a handle that can't be synced.
+            Err(Errno::BADF) => {
+                sync::sync_file_system(sync::SyncPoint::ChangedDirectory, &self.store.root.dir)
+                    .map_err(errno_to_store_error)
+            }
+            result => result.map_err(errno_to_store_error),
+        }
+    }
+
+    /// Follows a directory to its new name, so that nodes below it are found.
+    pub(super) fn track_rename(&mut self, from: &[u8], to: &[u8]) {
+        self.store.node_path_table.rename(from, to);
+        self.node_path_changes.push(NodePathChange::Renamed(from.to_vec(), to.to_vec()));
+    }
+
+    /// Remembers where a node was, should the change be taken back.
+    pub(super) fn track_previous_path(&mut self, ino: u64, path: &[u8]) {
+        self.node_path_changes.push(NodePathChange::PreviousPath(ino, path.to_vec()));
+    }
+
+    pub(super) fn track_exchange(&mut self, one: &[u8], other: &[u8]) {
+        self.store.node_path_table.exchange(one, other);
+        self.node_path_changes.push(NodePathChange::Exchanged(one.to_vec(), other.to_vec()));
+    }
+
+    /// Now, to the nanosecond. The host's own stamps may repeat within some milliseconds, and inode numbers are used
+    /// again at once: two states of a file would look the same.
+    pub(super) fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+
+    /// Ends the change, and says which version it made.
+    fn finish(mut self) -> StoreResult<Option<i64>> {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        if !self.is_multi_action {
+            // One action can't be seen in part: others go on while this caller waits for the disk.
+            self.tree_lock = None;
+            self.unlock_names();
+        }
+        if let Err(error) = self.commit(&unsynced) {
+            return Err(self.roll_back(error));
+        }
+        self.tree_lock = None;
+        // From here on the change is made, whatever happens: what fails is done by whoever opens next.
+        if self.staging.fault_point.pass("clean").is_ok() {
+            let trash = std::mem::take(&mut self.displaced);
+            let version = self.keep_or_discard_displaced(trash);
+            self.close_intent_log();
+            Ok(version)
+        } else {
+            self.staging.fault_point.check().map(|()| None)
+        }
+    }
+
+    /// Brings to the disk what earlier changes of this process have left for the next one that has to be there: the name
+    /// of the file that is written into here may be one of them.
+    fn sync_deferred(&self) -> StoreResult<()> {
+        if !self.staging.has_deferred_changes.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        sync::sync_file_system(sync::SyncPoint::DeferredChanges, &self.store.root.dir).map_err(|error| {
+            self.staging.has_deferred_changes.store(true, Ordering::Release);
+            errno_to_store_error(error)
+        })
+    }
+
+    fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
+        self.write_ledger()?;
+        if self.durability == Durability::Full {
+            self.sync_deferred()?;
+        }
+        for thing in unsynced {
+            match thing {
+                Unsynced::Dir(dir) => self.sync_dir(dir)?,
+                Unsynced::File(file) => match sync::sync_all(sync::SyncPoint::WrittenFile, file) {
+                    // A file that may not be read was opened by its path alone, to set its mode and time.
+                    Err(Errno::BADF) => {
+                        sync::sync_file_system(sync::SyncPoint::MultipleActions, &self.store.root.dir)
+                            .map_err(errno_to_store_error)?;
+                    }
+                    result => result.map_err(errno_to_store_error)?,
+                },
+            }
+        }
+        if self.is_multi_action
+            && let Some(journal) = &mut self.intent_log
+        {
+            if self.durability == Durability::Full {
+                sync::sync_file_system(sync::SyncPoint::MultipleActions, &self.store.root.dir)
+                    .map_err(errno_to_store_error)?;
+            }
+            // That may have taken long. This is the last moment at which all of it can be rolled back.
+            check_not_stopped(self.cancel_watch.as_ref())?;
+            self.staging.fault_point.pass("commit")?;
+            journal.append_done(self.durability)?;
+        }
+        Ok(())
+    }
+
+    fn close_intent_log(&mut self) {
+        if let Some(mut journal) = self.intent_log.take()
+            && journal.clear().is_ok()
+        {
+            self.staging.return_intent_log(journal);
+        }
+    }
+
+    /// Takes everything back that was done, and returns the reason.
+    fn roll_back(mut self, reason: StoreError) -> StoreError {
+        if self.staging.fault_point.is_stopped() {
+            return reason;
+        }
+        // Of several actions the journal tells how they ended, so the ledger has to forget them before it does; of one,
+        // what it left in the room tells.
+        // Where the database fails, it is told along with the next change.
+        if self.is_multi_action {
+            let _ = self.roll_back_ledger(&reason);
+        }
+        if self.name_locks.is_none() && !self.undo_records.is_empty() {
+            // The names were given back before the disk failed. Where they can't be had again, nothing is taken back that
+            // others may have changed since.
+            let _ = self.lock_tree();
+        }
+        let site = UndoContext {
+            root: &self.store.root,
+            staging_dir: self.staging.staging_dir_fd(),
+            rescued: self.staging.rescued(),
+            when: UndoTime::DuringChange,
+            is_performed: false,
+        };
+        for action in self.undo_records.iter().rev() {
+            if let Err(error) = undo(&site, action) {
+                // What was written down stays as it is: the next process that opens the Store tries again.
+                return StoreError::Unavailable {
+                    what: "the change failed halfway, and could not be taken back yet; open the Store again"
+                        .into(),
+                    source: Some(Box::new(error)),
+                };
+            }
+        }
+        for step in self.node_path_changes.iter().rev() {
+            match step {
+                NodePathChange::Renamed(from, to) => self.store.node_path_table.rename(to, from),
+                NodePathChange::Exchanged(one, other) => self.store.node_path_table.exchange(one, other),
+                NodePathChange::PreviousPath(ino, path) => self.store.node_path_table.remember(*ino, path),
+            }
+        }
+        if !self.is_multi_action {
+            let _ = self.roll_back_ledger(&reason);
+        }
+        for action in &self.undo_records {
+            match action {
+                UndoRecord::Placed { stash, .. } | UndoRecord::Replaced { stash, .. } => {
+                    self.staging.discard(stash)
+                }
+                _ => {}
+            }
+        }
+        // What was taken has gone back; what is left are old bytes that have been written back.
+        for stash in &self.displaced {
+            self.staging.discard(stash);
+        }
+        self.close_intent_log();
+        reason
+    }
+}
+
+/// Whether what a step displaces is kept.
+fn keep_policy_of(step: &Step) -> DisplacedContent {
+    match step {
+        Step::Write { options: put, .. } | Step::Append { options: put, .. } => put.displaced,
+        Step::Edit { displaced: keep, .. }
+        | Step::Remove { displaced: keep, .. }
+        | Step::Copy { displaced: keep, .. } => *keep,
+        Step::Mkdir { .. } | Step::Symlink { .. } | Step::Rename { .. } | Step::SetAttr { .. } => {
+            DisplacedContent::Keep
+        }
+    }
+}

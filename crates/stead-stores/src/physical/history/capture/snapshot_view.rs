@@ -1,0 +1,119 @@
+//! The directory as a snapshot holds it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use stead_core::search::{FileHits, Grep, WalkOptions};
+use stead_core::store::{
+    Applied, Attr, Change, Draft, DraftBase, Feed, FileContent, Listing, NodeId, NodePath, OpenContent, Page,
+    RevisionNumber, Store, StoreError, StoreInfo, StoreResult, VerifyReport, WalkEntry,
+};
+
+use crate::VirtualStore;
+use crate::virtual_store::capture::{CaptureVolume, CapturedParts};
+
+/// A shadow as of a snapshot, as far as the snapshot holds the directory.
+#[derive(Debug)]
+pub(super) struct SnapshotView {
+    store: VirtualStore,
+    parts: CapturedParts,
+}
+
+impl SnapshotView {
+    pub(super) fn new(shadow: &CaptureVolume, parts: CapturedParts) -> Self {
+        SnapshotView { store: shadow.store().clone(), parts }
+    }
+
+    /// The Store, if the place is one that the snapshot holds: beside it is what earlier snapshots have left.
+    fn store_for(&self, place: &NodePath) -> StoreResult<&VirtualStore> {
+        // Whoever has a node has come by it in here.
+        if place.base != NodeId::ROOT || self.parts.extents.contains(&place.path) {
+            return Ok(&self.store);
+        }
+        Err(StoreError::Unsupported("the snapshot does not hold this part of the directory"))
+    }
+}
+
+/// Says what it means that the content is not there.
+fn explain_missing_content<T>(result: StoreResult<T>) -> StoreResult<T> {
+    result.map_err(|error| match error {
+        StoreError::Expired(_) => StoreError::Expired(
+            "the snapshot knows that the file was there, and its size, but not its content: it was larger than \
+             `keep.file_bytes`, or could not be read"
+                .into(),
+        ),
+        other => other,
+    })
+}
+
+const READ_ONLY_VIEW: StoreError =
+    StoreError::Unsupported("this is a view of a past version, which can't be changed");
+
+impl Store for SnapshotView {
+    fn info(&self) -> StoreInfo {
+        StoreInfo { kind: "physical", history: false, retains_content: false, feed: false, audit_log: None }
+    }
+
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
+        self.store_for(at)?.stat(at)
+    }
+
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
+        explain_missing_content(self.store_for(at)?.read(at, limit))
+    }
+
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
+        explain_missing_content(self.store_for(at)?.open(at))
+    }
+
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
+        self.store_for(at)?.read_link(at)
+    }
+
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
+        self.store_for(at)?.list(at, page)
+    }
+
+    fn walk(
+        &self,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.store_for(at)?.walk(at, walk, visit)
+    }
+
+    fn grep(
+        &self,
+        at: &NodePath,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.store_for(at)?.grep(at, grep, visit)
+    }
+
+    fn draft(&self, _: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
+        Err(READ_ONLY_VIEW)
+    }
+
+    fn apply(&self, _: Change) -> StoreResult<Applied> {
+        Err(READ_ONLY_VIEW)
+    }
+
+    /// Nothing changes here, so there is nothing to wait for.
+    fn sync(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
+    fn changes_since(&self, _: Option<RevisionNumber>, _: usize) -> StoreResult<Feed> {
+        Err(StoreError::Unsupported("nothing changes in a view of a past version"))
+    }
+
+    fn as_of(&self, _: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
+        Err(StoreError::Unsupported("this is a view of a past version already"))
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
+        self.store.verify(progress)
+    }
+}

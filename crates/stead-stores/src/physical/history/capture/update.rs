@@ -1,0 +1,375 @@
+//! Bringing the shadow up to what is on the disk.
+//!
+//! Directory by directory, both sides are read side by side. A file of which the host tells the same as at the last time
+//! (size, times, inode) is the same; every other one is read, and again if it changes under the reading. What differs goes
+//! into the shadow in batches, so memory stays flat and nobody waits for long.
+
+use stead_core::Operation;
+use stead_core::store::{
+    Attr, CaptureScopes, Content, Coverage, DisplacedContent, Draft, DraftBase, IfMissing, NodeKind,
+    NodePath, Page, Parents, Precondition, PutOptions, Step, Store, StoreError, StorePath, StoreResult,
+    Subtree, VersionTag,
+};
+
+use super::super::super::PhysicalStore;
+use super::super::super::draft::read_full;
+use super::super::super::host::{self, errno_to_store_error};
+use super::super::super::read::read_all;
+use super::super::super::slot::LookupPurpose;
+use super::pair_by_name;
+use crate::virtual_store::capture::{
+    CHUNK_SIZE, CaptureNote, CaptureTurn, CaptureVolume, CapturedEntry, ContentHasher,
+};
+
+/// How much is put into the shadow at once.
+const MAX_PENDING_NOTES: usize = 256;
+const MAX_PENDING_BYTES: usize = 8 << 20;
+/// How often a file is read again that was written to meanwhile.
+const MAX_REREADS: usize = 4;
+/// How many names are looked at between two words of progress.
+const NAMES_PER_PROGRESS: u64 = 64;
+
+pub(super) struct CaptureUpdate<'a> {
+    store: &'a PhysicalStore,
+    volume: &'a CaptureVolume,
+    turn: CaptureTurn,
+    operation: &'a Operation,
+    extents: &'a CaptureScopes,
+    progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
+    /// Larger files are not kept.
+    max_file_bytes: u64,
+    pending_notes: Vec<CaptureNote>,
+    /// How many bytes the notes hold.
+    pending_bytes: usize,
+    names_seen: u64,
+    unread: Vec<StorePath>,
+}
+
+impl<'a> CaptureUpdate<'a> {
+    pub(super) fn new(
+        store: &'a PhysicalStore,
+        volume: &'a CaptureVolume,
+        turn: CaptureTurn,
+        operation: &'a Operation,
+        extents: &'a CaptureScopes,
+        progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
+    ) -> Self {
+        let (pending_notes, unread) = (Vec::new(), Vec::new());
+        CaptureUpdate {
+            store,
+            volume,
+            turn,
+            operation,
+            extents,
+            progress,
+            max_file_bytes: u64::MAX,
+            pending_notes,
+            pending_bytes: 0,
+            names_seen: 0,
+            unread,
+        }
+    }
+
+    /// Takes everything in but the content of larger files, and returns the directories that could not be looked into.
+    pub(super) fn run(&mut self, limit: u64) -> StoreResult<Vec<StorePath>> {
+        self.max_file_bytes = limit;
+        for top in self.extents.roots() {
+            self.capture_top(top)?;
+        }
+        self.flush()?;
+        (self.progress)(self.names_seen)?;
+        Ok(std::mem::take(&mut self.unread))
+    }
+
+    /// Where an extent begins, with the directories on the way.
+    fn capture_top(&mut self, top: &StorePath) -> StoreResult<()> {
+        if top.is_empty() {
+            self.capture_children(top, Some(NodePath::root()), Coverage::Included)?;
+            return Ok(());
+        }
+        let mut parent = StorePath::empty();
+        for name in top.components() {
+            let path = parent.child(name);
+            let known = self.volume.children(&NodePath::from_root(parent))?;
+            let known = known.into_iter().find(|known| known.name == name);
+            let there = match self.store.stat(&NodePath::from_root(path.clone())) {
+                Ok(attr) => Some(attr),
+                Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => None,
+                Err(error) => return Err(error),
+            };
+            let on_the_way = path != *top;
+            match there.filter(|attr| on_the_way && attr.kind == NodeKind::Directory) {
+                Some(attr) => {
+                    self.capture_directory(&path, &attr, known.as_ref());
+                    self.flush()?;
+                }
+                None => {
+                    self.capture_entry(&path, there.filter(|_| !on_the_way), known.as_ref())?;
+                    return Ok(());
+                }
+            }
+            parent = path;
+        }
+        Ok(())
+    }
+
+    /// What is in a directory, where the shadow has it at that place; whether names in it come or go.
+    fn capture_children(
+        &mut self,
+        path: &StorePath,
+        place: Option<NodePath>,
+        covered: Coverage,
+    ) -> StoreResult<bool> {
+        let listed = match covered {
+            Coverage::Included => self.store.list(&NodePath::from_root(path.clone()), &Page::ALL),
+            Coverage::DirectoryOnly | Coverage::Excluded => Err(StoreError::NotFound),
+        };
+        let there = match listed {
+            Ok(listing) => listing.entries,
+            // It is gone again, or nothing in it is wanted.
+            Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
+            Err(error @ StoreError::Unavailable { .. }) => return Err(error),
+            Err(_) => {
+                self.unread.push(path.clone());
+                Vec::new()
+            }
+        };
+        let known = match place {
+            Some(place) => self.volume.children(&place)?,
+            None => Vec::new(),
+        };
+        let mut touched = false;
+        for (name, known, there) in pair_by_name(known, there) {
+            self.names_seen += 1;
+            if self.names_seen.is_multiple_of(NAMES_PER_PROGRESS) {
+                (self.progress)(self.names_seen)?;
+            }
+            touched |= self.capture_entry(&path.child(&name), there, known.as_ref())?;
+        }
+        Ok(touched)
+    }
+
+    /// One name; whether something comes or goes there.
+    fn capture_entry(
+        &mut self,
+        path: &StorePath,
+        there: Option<Attr>,
+        known: Option<&CapturedEntry>,
+    ) -> StoreResult<bool> {
+        let judged = there.map(|attr| (attr, self.extents.coverage(path, attr.kind)));
+        let wanted = judged.filter(|(attr, covered)| {
+            *covered != Coverage::Excluded
+                && matches!(attr.kind, NodeKind::File | NodeKind::Directory | NodeKind::Symlink)
+        });
+        let Some((attr, covered)) = wanted else {
+            return if known.is_some() { self.note_removal(path).map(|()| true) } else { Ok(false) };
+        };
+        let same_kind = known.filter(|known| known.kind == attr.kind);
+        if known.is_some() && same_kind.is_none() {
+            self.note_removal(path)?;
+        }
+        let known = same_kind;
+        match attr.kind {
+            NodeKind::Directory => {
+                self.capture_directory(path, &attr, known);
+                let touched =
+                    self.capture_children(path, known.map(|known| NodePath::of_node(known.node)), covered)?;
+                if touched || known.is_none_or(|known| known.modified != attr.modified) {
+                    let (at, modified) = (NodePath::from_root(path.clone()), Some(attr.modified));
+                    self.add_note(CaptureNote::Changed(Step::SetAttr { at, mode: None, modified }, None), 0)?;
+                }
+            }
+            NodeKind::File => self.capture_file(path, &attr, known)?,
+            NodeKind::Symlink | NodeKind::Special(_) => self.capture_symlink(path, &attr, known)?,
+        }
+        Ok(known.is_none())
+    }
+
+    /// A directory itself.
+    fn capture_directory(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) {
+        let (at, mode) = (NodePath::from_root(path.clone()), Some(attr.mode));
+        let step = match known {
+            Some(known) if known.kind == NodeKind::Directory && known.mode == attr.mode => return,
+            Some(known) if known.kind == NodeKind::Directory => Step::SetAttr { at, mode, modified: None },
+            Some(_) => {
+                self.pending_notes.push(removal(path));
+                Step::Mkdir { at, parents: Parents::Required, mode }
+            }
+            None => Step::Mkdir { at, parents: Parents::Required, mode },
+        };
+        self.pending_notes.push(CaptureNote::Changed(step, None));
+    }
+
+    fn capture_file(
+        &mut self,
+        path: &StorePath,
+        attr: &Attr,
+        known: Option<&CapturedEntry>,
+    ) -> StoreResult<()> {
+        if let Some(known) = known {
+            let complete = known.has_content() || attr.size > self.max_file_bytes;
+            if complete && known.host_tag == Some(attr.tag) {
+                return Ok(());
+            }
+            if let Some(tag) = self.unchanged_tag(path, attr, known)? {
+                return self.add_note(CaptureNote::Unchanged(known.node, tag), 0);
+            }
+        }
+        let Some((content, attr)) = self.read_file(path, attr)? else {
+            // It has gone meanwhile.
+            return if known.is_some() { self.note_removal(path) } else { Ok(()) };
+        };
+        let bytes = if let Content::Bytes(bytes) = &content { bytes.len() } else { 0 };
+        let put = PutOptions {
+            expect: Precondition::Any,
+            parents: Parents::Required,
+            mode: Some(attr.mode),
+            modified: Some(attr.modified),
+            displaced: DisplacedContent::Keep,
+            max_size: None,
+        };
+        let step = Step::Write { at: NodePath::from_root(path.clone()), content, options: put };
+        self.add_note(CaptureNote::Changed(step, Some(attr.tag)), bytes)
+    }
+
+    fn capture_symlink(
+        &mut self,
+        path: &StorePath,
+        attr: &Attr,
+        known: Option<&CapturedEntry>,
+    ) -> StoreResult<()> {
+        if known.is_some_and(|known| known.host_tag == Some(attr.tag)) {
+            return Ok(());
+        }
+        let at = NodePath::from_root(path.clone());
+        let target = match self.store.link_target(&at) {
+            Ok(target) => target,
+            Err(error @ StoreError::Unavailable { .. }) => return Err(error),
+            Err(_) => return if known.is_some() { self.note_removal(path) } else { Ok(()) },
+        };
+        if let Some(known) = known
+            && self.volume.hash(known)? == Some(*blake3::hash(&target).as_bytes())
+        {
+            return self.add_note(CaptureNote::Unchanged(known.node, attr.tag), 0);
+        }
+        let bytes = target.len();
+        let step = Step::Symlink { at, target, parents: Parents::Required, expect: Precondition::Any };
+        self.add_note(CaptureNote::Changed(step, Some(attr.tag)), bytes)
+    }
+
+    /// What the host tells of a file that looks the same as at the last time, but for its inode or its time of change, and
+    /// holds the same; then the shadow has it already.
+    fn unchanged_tag(
+        &mut self,
+        path: &StorePath,
+        attr: &Attr,
+        known: &CapturedEntry,
+    ) -> StoreResult<Option<VersionTag>> {
+        let looks = (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified);
+        if !looks || !known.has_content() || attr.size > self.max_file_bytes {
+            return Ok(None);
+        }
+        let located = self.store.locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)?;
+        let Ok((file, stat)) = self.store.open_file(&located) else { return Ok(None) };
+        let mut hasher = ContentHasher::default();
+        let mut buffer = vec![0; CHUNK_SIZE];
+        let mut done = 0;
+        loop {
+            match read_full(&file, done, &mut buffer)? {
+                0 => break,
+                count => {
+                    hasher.update(&buffer[..count]);
+                    done += count as u64;
+                    (self.progress)(self.names_seen)?;
+                }
+            }
+        }
+        let still = host::stat(&file).map_err(errno_to_store_error)? == stat && stat.tag() == attr.tag;
+        let same = attr.size == 0 || self.volume.hash(known)? == Some(hasher.finish());
+        Ok((still && same).then_some(attr.tag))
+    }
+
+    /// The content of a file, and its attributes of the same moment; `None` if no file is there any more.
+    fn read_file(&mut self, path: &StorePath, attr: &Attr) -> StoreResult<Option<(Content, Attr)>> {
+        let located = self.store.locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)?;
+        let mut last = None;
+        for _ in 0..MAX_REREADS {
+            let (file, stat) = match self.store.open_file(&located) {
+                Ok(opened) => opened,
+                Err(StoreError::HostDenied) => {
+                    return Ok(Some((self.volume.size_only_content(attr.size), *attr)));
+                }
+                Err(error @ StoreError::Unavailable { .. }) => return Err(error),
+                Err(_) => return Ok(None),
+            };
+            if stat.size > self.max_file_bytes {
+                return Ok(Some((self.volume.size_only_content(stat.size), stat.attr())));
+            }
+            let content = if stat.size <= CHUNK_SIZE as u64 {
+                Content::Bytes(read_all(&file, &stat, self.max_file_bytes)?)
+            } else {
+                self.stage_large_content(&file, stat.size)?
+            };
+            let now = host::stat(&file).map_err(errno_to_store_error)?;
+            // The one of before the reading: what was written meanwhile is read at the next time.
+            last = Some((content, stat.attr()));
+            if now == stat {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    /// A large file's content, put into the database piece by piece.
+    fn stage_large_content(&mut self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
+        let mut draft: Box<dyn Draft> = self.volume.store().draft(DraftBase::Empty)?;
+        let mut buffer = vec![0; CHUNK_SIZE];
+        let mut done = 0;
+        while done < size {
+            let wanted = usize::try_from(size - done).unwrap_or(CHUNK_SIZE).min(CHUNK_SIZE);
+            match read_full(file, done, &mut buffer[..wanted])? {
+                0 => break,
+                count => {
+                    draft.write_at(done, &buffer[..count])?;
+                    done += count as u64;
+                    (self.progress)(self.names_seen)?;
+                }
+            }
+        }
+        Ok(Content::Sealed(draft.seal()?))
+    }
+
+    fn note_removal(&mut self, path: &StorePath) -> StoreResult<()> {
+        self.add_note(removal(path), 0)
+    }
+
+    fn add_note(&mut self, note: CaptureNote, bytes: usize) -> StoreResult<()> {
+        self.pending_notes.push(note);
+        self.pending_bytes += bytes;
+        if self.pending_notes.len() >= MAX_PENDING_NOTES || self.pending_bytes >= MAX_PENDING_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush(&mut self) -> StoreResult<()> {
+        self.pending_bytes = 0;
+        match std::mem::take(&mut self.pending_notes) {
+            notes if notes.is_empty() => Ok(()),
+            notes => self.volume.write_batch(self.turn, self.operation, notes),
+        }
+    }
+}
+
+fn removal(path: &StorePath) -> CaptureNote {
+    let step = Step::Remove {
+        at: NodePath::from_root(path.clone()),
+        subtree: Subtree::Any,
+        expect: Precondition::Any,
+        if_missing: IfMissing::Ignore,
+        protected: None,
+        displaced: DisplacedContent::Keep,
+    };
+    CaptureNote::Changed(step, None)
+}

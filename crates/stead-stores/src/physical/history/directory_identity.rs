@@ -1,0 +1,117 @@
+//! Which directory it is: itself, and where it stands. One that was made anew in its place goes on with its history.
+
+use std::path::{Path, PathBuf};
+
+use stead_core::store::StoreResult;
+
+use super::super::host::{self, HostStat, OpenMode};
+use super::super::mask::STATE_DIR_NAME;
+use super::super::options::{Confinement, LedgerOpenMode};
+use super::super::root::{Dir, Root};
+use crate::Database;
+use crate::virtual_store::ledger::{Ledger, LedgerDirectory};
+
+/// What the directories of a staging area are called that displaced things lie in.
+pub(in super::super) const DISPLACED_DIR_NAMES: [&str; 2] = ["past", "more"];
+
+/// Where a directory of the host is at home.
+#[derive(Debug)]
+pub(in super::super) struct DirectoryIdentity {
+    /// Itself, by device and inode.
+    id: String,
+    /// Where it stands.
+    location: String,
+    /// Stead's state directory.
+    state: PathBuf,
+    /// Directories that other Stores stand on.
+    other_stores: Vec<PathBuf>,
+    /// Where there may be workshops.
+    staging_candidates: Vec<Dir>,
+}
+
+impl DirectoryIdentity {
+    /// The home of the directory at `path`; all paths are absolute and resolved.
+    pub(in super::super) fn new(root: &Root, path: &Path, state: &Path, others: &[PathBuf]) -> Self {
+        let shop = |dir: Dir| dir.enter(b"physical", OpenMode::Traverse).ok();
+        let in_state = Dir::open_ambient(state, Confinement::Automatic).ok().and_then(shop);
+        let in_root = root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Traverse).ok().and_then(shop);
+        let staging_candidates = in_state.into_iter().chain(in_root).collect();
+        let (id, location, state, other_stores) =
+            (directory_id(&root.stat), location_key(path, state), state.to_owned(), others.to_vec());
+        DirectoryIdentity { id, location, state, other_stores, staging_candidates }
+    }
+
+    /// Stead's state directory.
+    pub(super) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// The books of the directory.
+    pub(super) fn open_ledger(
+        &self,
+        database: &Database,
+        need: LedgerOpenMode,
+    ) -> StoreResult<Option<Ledger>> {
+        let is_elsewhere = |before: &str| {
+            let of = |path: &PathBuf| host::stat(host::open_ambient(path).ok()?).ok();
+            self.other_stores.iter().filter_map(of).any(|stat| directory_id(&stat) == before)
+        };
+        let directory =
+            LedgerDirectory { id: &self.id, location: &self.location, is_elsewhere: &is_elsewhere };
+        database.ledger(&directory, need == LedgerOpenMode::CreateIfMissing)
+    }
+
+    /// Where things lie that were displaced in these directories, other than `own`.
+    pub(super) fn earlier_displaced_dirs(&self, directories: &[String], own: &[&Dir]) -> Vec<Dir> {
+        let who = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
+        let own: Vec<_> = own.iter().map(|own| who(own)).collect();
+        let all = self.staging_candidates.iter().flat_map(|shop| {
+            let pasts =
+                directories.iter().flat_map(|id| DISPLACED_DIR_NAMES.map(|past| format!("{id}/{past}")));
+            pasts.filter_map(|past| shop.enter(past.as_bytes(), OpenMode::Directory).ok())
+        });
+        all.filter(|past| !own.contains(&who(past))).collect()
+    }
+}
+
+/// What a directory is called: always the same, for as long as it is there.
+pub(in super::super) fn directory_id(stat: &HostStat) -> String {
+    short_hash(&[stat.dev.to_le_bytes(), stat.ino.to_le_bytes()].concat())
+}
+
+/// What the place of a directory is called. What lies beside the state directory, or around it, may be moved or copied
+/// along with it.
+fn location_key(path: &Path, state: &Path) -> String {
+    let beside = state.parent().unwrap_or(state);
+    let text = match (path.strip_prefix(beside), beside.strip_prefix(path)) {
+        (Ok(below), _) => [b"below ", path_bytes(below)].concat(),
+        (_, Ok(above)) => [b"above ", path_bytes(above)].concat(),
+        _ => [b"at ", path_bytes(path)].concat(),
+    };
+    short_hash(&text)
+}
+
+fn path_bytes(path: &Path) -> &[u8] {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_os_str().as_bytes()
+}
+
+fn short_hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_the_same_after_it_was_moved_together_with_the_state() {
+        let place = |path: &str, state: &str| location_key(Path::new(path), Path::new(state));
+        assert_eq!(place("/a/site", "/a/.stead"), place("/b/c/site", "/b/c/.stead"));
+        assert_eq!(place("/a", "/a/.stead"), place("/b", "/b/.stead"));
+        assert_eq!(place("/a", "/a/in/.stead"), place("/b", "/b/in/.stead"));
+        assert_eq!(place("/srv/x", "/home/one/state"), place("/srv/x", "/home/other/state"));
+        assert_ne!(place("/a/site", "/a/.stead"), place("/a/other", "/a/.stead"));
+        assert_ne!(place("/a/in", "/a/.stead"), place("/a", "/a/in/.stead"));
+    }
+}

@@ -1,0 +1,178 @@
+//! What the ledger says of a name before and after an action.
+
+use serde::{Deserialize, Serialize};
+use stead_core::Timestamp;
+use stead_core::store::{Attr, NodeKind, StoreError, StoreResult};
+
+use super::super::host::HostStat;
+use super::super::patch::FilePatch;
+use crate::virtual_store::ledger::{LedgerRow, StoredLedgerRow};
+
+/// What something looked like. Two looks at a file with the same face found the same content: Stead sets the time of
+/// modification to the nanosecond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Fingerprint {
+    pub(super) kind: NodeKind,
+    pub(super) ino: u64,
+    pub(super) size: u64,
+    pub(super) mode: u32,
+    pub(super) modified: Timestamp,
+}
+
+impl Fingerprint {
+    pub(super) fn of(stat: &HostStat) -> Self {
+        let size = match stat.kind {
+            NodeKind::File | NodeKind::Symlink => stat.size,
+            NodeKind::Directory | NodeKind::Special(_) => 0,
+        };
+        Fingerprint {
+            kind: stat.kind,
+            ino: stat.ino,
+            size,
+            mode: stat.mode & 0o7777,
+            modified: stat.modified,
+        }
+    }
+
+    /// What something looked like that was found below a directory of the Store.
+    pub(super) fn of_attr(attr: &Attr) -> Self {
+        let size = match attr.kind {
+            NodeKind::File | NodeKind::Symlink => attr.size,
+            NodeKind::Directory | NodeKind::Special(_) => 0,
+        };
+        let (kind, ino, mode, modified) = (attr.kind, attr.node.0, attr.mode & 0o7777, attr.modified);
+        Fingerprint { kind, ino, size, mode, modified }
+    }
+
+    /// Whether it is the same thing with the same content.
+    pub(super) fn has_same_content(&self, other: &Fingerprint) -> bool {
+        (self.kind, self.ino, self.size, self.modified) == (other.kind, other.ino, other.size, other.modified)
+    }
+}
+
+/// What happened to a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LedgerEventKind {
+    Placed = 1,
+    Replaced = 2,
+    Removed = 3,
+    Moved = 4,
+    Exchanged = 5,
+    Patched = 6,
+    AttributesSet = 7,
+}
+
+/// The rest of a row, as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LedgerEventDetail {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<Fingerprint>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) after: Option<Fingerprint>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) patch: Option<ReplacedBytes>,
+    /// The node of something that was gone and came back with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) revived_node: Option<u64>,
+}
+
+/// What a write into a file replaced: how long it was, and where the stashed bytes belong, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ReplacedBytes {
+    pub(super) length: u64,
+    pub(super) pieces: Vec<(u64, u64)>,
+}
+
+impl From<&FilePatch> for ReplacedBytes {
+    fn from(patch: &FilePatch) -> Self {
+        ReplacedBytes { length: patch.old_length, pieces: patch.replaced.clone() }
+    }
+}
+
+/// A row as the ledger takes it, without its number.
+#[derive(Debug, Clone)]
+pub(super) struct LedgerEvent {
+    pub(super) kind: LedgerEventKind,
+    pub(super) path: Vec<u8>,
+    pub(super) other_path: Option<Vec<u8>>,
+    pub(super) detail: LedgerEventDetail,
+    pub(super) displaced_kept: bool,
+}
+
+impl LedgerEvent {
+    pub(super) fn to_row(&self, seq: i64) -> LedgerRow {
+        LedgerRow {
+            seq,
+            kind: self.kind as i64,
+            path: self.path.clone(),
+            other_path: self.other_path.clone(),
+            detail_json: serde_json::to_string(&self.detail)
+                .expect("numbers and words can be written as JSON"),
+            displaced_kept: self.displaced_kept,
+        }
+    }
+
+    /// Understands a row that was written earlier.
+    pub(super) fn from_row(told: &StoredLedgerRow) -> StoreResult<Self> {
+        let LedgerRow {
+            kind: what,
+            path,
+            other_path: other,
+            detail_json: detail,
+            displaced_kept: stashed,
+            ..
+        } = &told.row;
+        let what = match what {
+            1 => LedgerEventKind::Placed,
+            2 => LedgerEventKind::Replaced,
+            3 => LedgerEventKind::Removed,
+            4 => LedgerEventKind::Moved,
+            5 => LedgerEventKind::Exchanged,
+            6 => LedgerEventKind::Patched,
+            7 => LedgerEventKind::AttributesSet,
+            _ => return Err(damaged_row()),
+        };
+        let detail = serde_json::from_str(detail).map_err(|_| damaged_row())?;
+        let (path, other) = (path.clone(), other.clone());
+        if matches!(what, LedgerEventKind::Moved | LedgerEventKind::Exchanged) && other.is_none() {
+            return Err(damaged_row());
+        }
+        Ok(LedgerEvent { kind: what, path, other_path: other, detail, displaced_kept: *stashed })
+    }
+}
+
+fn damaged_row() -> StoreError {
+    StoreError::Corrupt("an entry of the ledger can't be understood".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_reads_as_it_was_written() {
+        let face = Fingerprint {
+            kind: NodeKind::File,
+            ino: u64::MAX,
+            size: 7,
+            mode: 0o644,
+            modified: Timestamp(1_700_000_000_123_456_789),
+        };
+        let patch = Some(ReplacedBytes { length: 9, pieces: vec![(1, 2), (5, 4)] });
+        let detail =
+            LedgerEventDetail { before: Some(face), after: None, patch, revived_node: Some(1 << 63) };
+        let (path, other) = (b"a/b".to_vec(), Some(b"c".to_vec()));
+        let said = LedgerEvent {
+            kind: LedgerEventKind::Exchanged,
+            path,
+            other_path: other,
+            detail,
+            displaced_kept: true,
+        };
+        let told = StoredLedgerRow { revision: 3, row: said.to_row(4), content_hash: None };
+        let read = LedgerEvent::from_row(&told).unwrap();
+        assert_eq!((read.kind, &read.detail, read.displaced_kept), (said.kind, &said.detail, true));
+        let broken = LedgerRow { kind: 99, ..told.row.clone() };
+        assert!(LedgerEvent::from_row(&StoredLedgerRow { row: broken, ..told }).is_err());
+    }
+}

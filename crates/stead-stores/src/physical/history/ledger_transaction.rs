@@ -1,0 +1,301 @@
+//! What a change tells the ledger: each action before it happens, and how it ended.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use stead_core::store::{
+    Change, CompanionRecord, Content, DisplacedContent, NodeId, QuotaRoot, Step, StoreError, StorePath,
+    StoreResult, SyncPolicy, Usage,
+};
+use stead_core::{AuditOutcome, Operation};
+
+use super::super::change::PhysicalChange;
+use super::super::staging_area::StagingArea;
+use super::super::undo::UndoRecord;
+use super::PhysicalHistory;
+use super::ledger_event::LedgerEvent;
+use super::usage::{UsageChange, check_file_sizes, usage_deltas};
+use crate::Durability;
+use crate::virtual_store::ledger::{
+    Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta,
+};
+
+/// The part of a change that concerns the ledger.
+pub(in super::super) struct LedgerTransaction {
+    pub(super) ledger: Arc<Ledger>,
+    operation: Operation,
+    pub(super) quotas: Vec<QuotaRoot>,
+    records: Vec<CompanionRecord>,
+    sync_policy: SyncPolicy,
+    /// The path that it is about, where it makes a version also if it changes nothing.
+    blind_at: Option<StorePath>,
+    /// Whether the records have been written.
+    records_written: bool,
+    /// Whether what the present step displaces is kept.
+    displaced_policy: DisplacedContent,
+    /// The steps that put back what was kept, and whether the present one does.
+    restoring_steps: HashSet<usize>,
+    is_restoring: bool,
+    /// What comes back, by step, and with the present one.
+    revived_by_step: BTreeMap<usize, NodeId>,
+    revived_node: Option<NodeId>,
+    revision: Option<i64>,
+    next_seq: i64,
+    /// What the entry will say, as far as it is not written yet.
+    unwritten: UnwrittenEvents,
+    /// What has been counted for what is written.
+    written_deltas: Vec<UsageDelta>,
+    /// The displaced things, by their names in the room, with their rows and whether they are kept.
+    displaced_rows: HashMap<String, (i64, bool)>,
+    /// Counters that begin with this change.
+    pub(super) new_counters: Vec<(Vec<u8>, Usage)>,
+    /// The paths that something is counted below, once that was looked up.
+    counted_roots: Option<Vec<Vec<u8>>>,
+}
+
+#[derive(Default)]
+struct UnwrittenEvents {
+    rows: Vec<LedgerRow>,
+    intents: Vec<LedgerIntent>,
+    usage_changes: Vec<UsageChange>,
+}
+
+/// How far the unwritten part had come.
+#[derive(Clone, Copy)]
+pub(in super::super) struct UnwrittenPosition(usize, usize, usize);
+
+impl LedgerTransaction {
+    /// Opens the book of a change.
+    pub(in super::super) fn begin(shop: &StagingArea, change: &Change) -> StoreResult<Self> {
+        Ok(LedgerTransaction {
+            ledger: shop.history.ledger_or_begin()?,
+            operation: change.operation.clone(),
+            quotas: change.quotas.clone(),
+            records: change.records.clone(),
+            sync_policy: change.sync,
+            blind_at: change.blind_at.clone(),
+            records_written: false,
+            displaced_policy: DisplacedContent::Keep,
+            restoring_steps: restoring_steps(change),
+            is_restoring: false,
+            revived_by_step: change.revive.clone(),
+            revived_node: None,
+            revision: None,
+            next_seq: 0,
+            unwritten: UnwrittenEvents::default(),
+            written_deltas: Vec::new(),
+            displaced_rows: HashMap::new(),
+            new_counters: Vec::new(),
+            counted_roots: None,
+        })
+    }
+
+    /// The paths that something is counted below. A change that begins a counter holds the tree alone, so these stay the same
+    /// for as long as the names are held.
+    pub(super) fn counted_roots(&mut self) -> StoreResult<&[Vec<u8>]> {
+        if self.counted_roots.is_none() {
+            let counters = self.ledger.counters()?.into_iter().map(|(path, _)| path);
+            let begun = self.new_counters.iter().map(|(path, _)| path.clone());
+            let mut roots: Vec<_> = counters.chain(begun).collect();
+            roots.sort();
+            roots.dedup();
+            self.counted_roots = Some(roots);
+        }
+        Ok(self.counted_roots.as_deref().unwrap_or_default())
+    }
+
+    /// Adds to what is counted.
+    pub(super) fn add_usage_changes(&mut self, leaves: Vec<UsageChange>) {
+        self.unwritten.usage_changes.extend(leaves);
+    }
+
+    /// Begins a step, and says whether what it displaces is kept.
+    pub(in super::super) fn begin_step(&mut self, index: usize, keep: DisplacedContent) {
+        self.displaced_policy = keep;
+        self.is_restoring = self.restoring_steps.contains(&index);
+        self.revived_node = self.revived_by_step.get(&index).copied();
+    }
+
+    /// Adds an action, as the ledger will have it. The first row is of what it displaces.
+    fn add_action(&mut self, how: &UndoRecord, journal: Option<u64>, said: &[LedgerEvent]) {
+        let outline = journal.map(|_| how.ledger_summary());
+        let undo = serde_json::to_string(outline.as_ref().unwrap_or(how));
+        let undo = undo.expect("actions hold numbers, text and bytes");
+        self.unwritten.intents.push(LedgerIntent {
+            seq: self.next_seq,
+            intent_log_epoch: journal,
+            undo_json: undo,
+        });
+        if let Some(stash) = how.displaced_name() {
+            self.displaced_rows.insert(stash.to_owned(), (self.next_seq, said[0].displaced_kept));
+        }
+        for said in said {
+            self.unwritten.rows.push(said.to_row(self.next_seq));
+            self.next_seq += 1;
+        }
+    }
+
+    /// The version that the change makes, once the ledger has been told of it.
+    pub(in super::super) fn revision(&self) -> Option<i64> {
+        self.revision
+    }
+
+    /// Whether the present step puts back what was kept.
+    pub(super) fn is_restoring(&self) -> bool {
+        self.is_restoring
+    }
+
+    /// The node that comes back with the present step.
+    pub(super) fn revived_node(&self) -> Option<NodeId> {
+        self.revived_node
+    }
+
+    /// Whether something of that size is kept if the present step displaces it.
+    pub(super) fn keeps_displaced(&self, keeping: &PhysicalHistory, size: u64) -> bool {
+        self.displaced_policy == DisplacedContent::Keep
+            && keeping.keeps_displaced()
+            && size <= keeping.max_file_bytes()
+    }
+
+    /// Writes what is not written yet.
+    fn write(&mut self, shop: &StagingArea) -> StoreResult<()> {
+        let UnwrittenEvents { rows, intents, usage_changes: leaves } = &mut self.unwritten;
+        let records = if self.records_written { Vec::new() } else { self.records.clone() };
+        let unchanged_at = self.blind_at.clone().filter(|_| rows.is_empty() && self.revision.is_none());
+        if rows.is_empty() && records.is_empty() && self.new_counters.is_empty() && unchanged_at.is_none() {
+            return Ok(());
+        }
+        check_file_sizes(&self.quotas, leaves)?;
+        let roots = self.counted_roots.as_deref().unwrap_or_default();
+        let counted = usage_deltas(roots, leaves);
+        shop.fault_point.pass("entry")?;
+        let entry = PlannedChange {
+            operation: self.operation.clone(),
+            revision: self.revision,
+            unchanged_at,
+            staging_dir: shop.staging_dir_name().to_owned(),
+            rows: std::mem::take(rows),
+            intents: std::mem::take(intents),
+            new_counters: std::mem::take(&mut self.new_counters),
+            deltas: counted.clone(),
+            quotas: self.quotas.clone(),
+            records,
+            sync_policy: self.sync_policy,
+        };
+        leaves.clear();
+        self.revision = self.ledger.begin_change(entry)?;
+        self.records_written = true;
+        self.written_deltas.extend(counted);
+        Ok(())
+    }
+
+    /// Takes back what was written. Should the change try again, that is another version: others may have come between.
+    fn roll_back(&mut self, reason: &StoreError) -> StoreResult<()> {
+        let Some(version) = self.revision.take() else { return Ok(()) };
+        let records = if self.records_written { self.records.clone() } else { Vec::new() };
+        self.records_written = false;
+        self.counted_roots = None;
+        let outcome = AuditOutcome::from_error_kind(reason.kind());
+        let deltas = std::mem::take(&mut self.written_deltas);
+        let operation = self.operation.id;
+        self.ledger.roll_back_change(RolledBackChange {
+            revision: version,
+            operation,
+            deltas,
+            records,
+            outcome,
+        })
+    }
+}
+
+impl PhysicalChange<'_> {
+    /// Has the ledger know of an action before it happens.
+    pub(in super::super) fn log_action(&mut self, how: &UndoRecord) -> StoreResult<UnwrittenPosition> {
+        let UnwrittenEvents { rows, intents, usage_changes: leaves } = &self.ledger.unwritten;
+        let mark = UnwrittenPosition(rows.len(), intents.len(), leaves.len());
+        let said = self.ledger_events(how)?;
+        self.count_action(&said)?;
+        let journal = self.intent_log_epoch();
+        self.ledger.add_action(how, journal, &said);
+        // Of several actions the journal is the intent; the ledger is told before the journal's last word.
+        if self.is_multi_action() {
+            return Ok(mark);
+        }
+        self.ledger.write(self.staging)?;
+        Ok(mark)
+    }
+
+    /// Takes an entry back whose action did not happen, for this reason; the change may go on.
+    pub(in super::super) fn withdraw_action(
+        &mut self,
+        mark: UnwrittenPosition,
+        reason: &StoreError,
+    ) -> StoreResult<()> {
+        if !self.is_multi_action() {
+            return self.ledger.roll_back(reason);
+        }
+        let (UnwrittenEvents { rows, intents, usage_changes: leaves }, UnwrittenPosition(row, intent, leaf)) =
+            (&mut self.ledger.unwritten, mark);
+        rows.truncate(row);
+        intents.truncate(intent);
+        leaves.truncate(leaf);
+        Ok(())
+    }
+
+    /// Writes what is left to write, before the change is done.
+    pub(in super::super) fn write_ledger(&mut self) -> StoreResult<()> {
+        self.ledger.write(self.staging)
+    }
+
+    /// Takes back what the ledger was told of a change that failed.
+    pub(in super::super) fn roll_back_ledger(&mut self, reason: &StoreError) -> StoreResult<()> {
+        self.ledger.roll_back(reason)
+    }
+
+    /// Keeps what the change has displaced, or throws it away, and says which version it made.
+    pub(in super::super) fn keep_or_discard_displaced(&mut self, trash: Vec<String>) -> Option<i64> {
+        let durability = self.durability();
+        let (book, keeping) = (&mut self.ledger, &self.staging.history);
+        let Some(version) = book.revision else {
+            trash.iter().for_each(|stash| self.staging.discard(stash));
+            return None;
+        };
+        let (mut kept, mut moved, mut lost) = (0, false, Vec::new());
+        for stash in trash {
+            match book.displaced_rows.remove(&stash) {
+                Some((seq, true)) => {
+                    match keeping.keep_displaced(self.staging, &stash, (version, seq), &book.ledger) {
+                        Ok(bytes) => (kept, moved) = (kept + bytes, true),
+                        Err(_) => {
+                            self.staging.discard(&stash);
+                            lost.push((version, seq));
+                        }
+                    }
+                }
+                _ => self.staging.discard(&stash),
+            }
+        }
+        // Where the host can't exchange names, what was there is gone.
+        lost.extend(book.displaced_rows.values().filter(|(_, kept)| *kept).map(|(seq, _)| (version, *seq)));
+        if !lost.is_empty() {
+            let _ = book.ledger.mark_content_dropped(lost);
+        }
+        let displaced = (moved && durability == Durability::Full)
+            .then(|| keeping.own_displaced_dirs().next()?.as_fd().try_clone_to_owned().ok())
+            .flatten();
+        book.ledger.finish_change(version, displaced);
+        if self.staging.revision_notes.note_done(version).is_err() {
+            // Then the ledger is told at once; where that fails too, with the next change.
+            let _ = book.ledger.write_finished();
+        }
+        keeping.prune_if_needed(kept, &book.ledger);
+        Some(version)
+    }
+}
+
+/// Which steps of a change write what was kept.
+fn restoring_steps(change: &Change) -> HashSet<usize> {
+    let past = |step: &Step| matches!(step, Step::Write { content: Content::Stored(_), .. });
+    change.steps.iter().enumerate().filter(|(_, step)| past(step)).map(|(index, _)| index).collect()
+}

@@ -1,0 +1,582 @@
+//! Content as it was: a file that is kept, or one that is still there, under what was written into it since.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use stead_core::Timestamp;
+use stead_core::store::{
+    Attr, Content, ContentId, ContentRef, NodeId, NodeKind, OpenContent, Precondition, PutOptions,
+    SealedContent, Step, StoreError, StoreResult, VersionTag,
+};
+
+use super::super::PhysicalStore;
+use super::super::draft::{DraftContent, read_full};
+use super::super::host::{self, HostStat, OpenMode, errno_to_store_error, io_to_store_error};
+use super::super::mask::{join, split};
+use super::super::owner_access;
+use super::super::root::{self, Root};
+use super::super::staging_area::{StagingArea, TempFile};
+use super::ledger_event::{Fingerprint, LedgerEvent, ReplacedBytes};
+use super::ledger_rows::LedgerRows;
+use super::{PhysicalHistory, displaced_name};
+use crate::virtual_store::capture::{CaptureVolume, ContentHasher};
+
+/// How many entries are looked through for content that was displaced after someone was told of it.
+const MAX_ROWS_SEARCHED: usize = 4_096;
+const PIECE_SIZE: usize = 1 << 20;
+
+/// Whom content is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenedFor {
+    /// Somebody who wants to see it: what the host did not let this user read then stays unread.
+    Caller,
+    /// Stead itself, to put it back or to compare it: it owns what it keeps.
+    Stead,
+}
+
+/// Where content is that a Store has told of.
+enum ContentLocation<'p> {
+    /// On the disk, there or displaced.
+    OnDisk(&'p PhysicalContentRef),
+    /// In the shadow.
+    Captured(CaptureVolume),
+}
+
+/// What [`Past`] holds for this kind of Store.
+pub(in super::super) struct PhysicalContentRef {
+    root: Root,
+    history: Arc<PhysicalHistory>,
+    source: ContentSource,
+    /// What its hash was when someone first asked for it.
+    hash: Option<[u8; 32]>,
+}
+
+/// Where content is found.
+#[derive(Debug, Clone)]
+pub(super) struct ContentSource {
+    base: BaseContent,
+    /// How much of the base shows.
+    base_visible: u64,
+    length: u64,
+    /// Start, and then end, of what lies over the base: the row whose stash has it, and where in there.
+    overlays: BTreeMap<u64, (u64, (i64, i64), u64)>,
+    /// Whether it is the base and nothing else.
+    is_plain: bool,
+}
+
+/// A file, or a symlink's target.
+#[derive(Debug, Clone)]
+enum BaseContent {
+    /// In the tree itself.
+    InTree { path: Vec<u8>, face: Fingerprint },
+    /// What a row displaced, or something below it.
+    Displaced { row: (i64, i64), below: Vec<u8> },
+}
+
+/// A base that is open.
+enum OpenBase {
+    File(File),
+    SymlinkTarget(Vec<u8>),
+}
+
+impl ContentSource {
+    /// What is at a path now.
+    pub(super) fn in_tree(path: Vec<u8>, face: Fingerprint) -> Self {
+        ContentSource::new(BaseContent::InTree { path, face }, face.size)
+    }
+
+    /// What a row displaced, or something below it.
+    pub(super) fn displaced(row: (i64, i64), below: Vec<u8>, face: &Fingerprint) -> Self {
+        ContentSource::new(BaseContent::Displaced { row, below }, face.size)
+    }
+
+    fn new(base: BaseContent, length: u64) -> Self {
+        ContentSource { base, base_visible: length, length, overlays: BTreeMap::new(), is_plain: true }
+    }
+
+    /// The same before something was written into it.
+    pub(super) fn before_patch(mut self, row: (i64, i64), replaced: &ReplacedBytes) -> Self {
+        self.is_plain = false;
+        self.length = replaced.length;
+        self.base_visible = self.base_visible.min(replaced.length);
+        self.clear_overlays(replaced.length, u64::MAX);
+        let mut filled = 0;
+        for &(start, length) in &replaced.pieces {
+            self.clear_overlays(start, start + length);
+            self.overlays.insert(start, (start + length, row, filled));
+            filled += length;
+        }
+        self
+    }
+
+    /// Takes a stretch away from what lies over the base.
+    fn clear_overlays(&mut self, start: u64, end: u64) {
+        let touching: Vec<_> = self
+            .overlays
+            .range(..end)
+            .rev()
+            .take_while(|(_, (last, ..))| *last > start)
+            .map(|(&first, &piece)| (first, piece))
+            .collect();
+        for (first, (last, row, offset)) in touching {
+            self.overlays.remove(&first);
+            if first < start {
+                self.overlays.insert(first, (start, row, offset));
+            }
+            if last > end {
+                self.overlays.insert(end, (last, row, offset + (end - first)));
+            }
+        }
+    }
+
+    /// The row whose stash is the content, if it is as simple as that.
+    fn displaced_row(&self) -> Option<(i64, i64)> {
+        match &self.base {
+            BaseContent::Displaced { row, below } if below.is_empty() && self.is_plain => Some(*row),
+            BaseContent::Displaced { .. } | BaseContent::InTree { .. } => None,
+        }
+    }
+
+    fn open(
+        &self,
+        root: &Root,
+        keeping: &Arc<PhysicalHistory>,
+        reader: OpenedFor,
+    ) -> StoreResult<OpenContentSource> {
+        let (base, kind, size) = self.base.open(root, keeping, reader)?;
+        let (shows, length, over) = (self.base_visible.min(size), self.length, self.overlays.clone());
+        Ok(OpenContentSource {
+            history: Arc::clone(keeping),
+            base,
+            kind,
+            base_visible: shows,
+            length,
+            overlays: over,
+            expected_hash: None,
+        })
+    }
+
+    /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
+    /// leaves a trace.
+    fn opened_for_comparison(&self) -> OpenedFor {
+        match self.base {
+            BaseContent::Displaced { .. } => OpenedFor::Stead,
+            BaseContent::InTree { .. } => OpenedFor::Caller,
+        }
+    }
+
+    /// What tells it from other content by where its bytes are.
+    fn location_hash(&self) -> [u8; 32] {
+        let base = match &self.base {
+            BaseContent::InTree { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
+            BaseContent::Displaced { row, below } => format!("{row:?} {}", below.escape_ascii()),
+        };
+        *blake3::hash(format!("{base} {} {} {:?}", self.base_visible, self.length, self.overlays).as_bytes())
+            .as_bytes()
+    }
+
+    /// The attributes of the file that it is, where it is still there.
+    fn stat_in_tree(&self, root: &Root) -> Option<HostStat> {
+        let BaseContent::InTree { path, .. } = &self.base else { return None };
+        let (parent, name) = split(path);
+        root::enter(&root.dir, parent, OpenMode::Traverse).ok()?.stat_at(name).ok()
+    }
+
+    /// The content's BLAKE3 hash.
+    pub(super) fn hash(&self, root: &Root, keeping: &Arc<PhysicalHistory>) -> StoreResult<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        self.open(root, keeping, self.opened_for_comparison())?.each_piece(|piece| {
+            hasher.update(piece);
+        })?;
+        Ok(*hasher.finalize().as_bytes())
+    }
+
+    fn to_physical_ref(&self, store: &PhysicalStore, hash: Option<[u8; 32]>) -> PhysicalContentRef {
+        PhysicalContentRef {
+            root: store.root.clone(),
+            history: Arc::clone(&store.history),
+            source: self.clone(),
+            hash,
+        }
+    }
+
+    /// The content as the port names it, to be compared with what a snapshot holds.
+    pub(super) fn content_ref_beside_capture(&self, store: &PhysicalStore, size: u64) -> Option<ContentRef> {
+        let kept = || self.to_physical_ref(store, None);
+        if size == 0 {
+            return Some(ContentRef::new(ContentId::Empty, 0, kept()));
+        }
+        let finder = kept();
+        Some(ContentRef::with_lazy_id(size, kept(), move || {
+            let mut hasher = ContentHasher::default();
+            let reader = finder.source.opened_for_comparison();
+            let open = finder.source.open(&finder.root, &finder.history, reader).ok()?;
+            open.each_piece(|piece| hasher.update(piece)).ok()?;
+            Some(ContentId::Hash(hasher.finish()))
+        }))
+    }
+
+    /// The content as the port names it. The hash is remembered where it was asked for before.
+    pub(super) fn content_ref(
+        &self,
+        store: &PhysicalStore,
+        hash: Option<[u8; 32]>,
+        size: u64,
+    ) -> Option<ContentRef> {
+        let kept = || self.to_physical_ref(store, hash);
+        if size == 0 {
+            return Some(ContentRef::new(ContentId::Empty, 0, kept()));
+        }
+        if let Some(hash) = hash {
+            return Some(ContentRef::new(ContentId::Hash(hash), size, kept()));
+        }
+        let finder = kept();
+        Some(ContentRef::with_lazy_id(size, kept(), move || {
+            let location = || ContentId::Location(finder.source.location_hash());
+            Some(finder.hash().map_or_else(|_| location(), ContentId::Hash))
+        }))
+    }
+}
+
+impl PhysicalContentRef {
+    fn open(&self, reader: OpenedFor) -> StoreResult<OpenContentSource> {
+        let hash = self.hash.filter(|_| self.source.displaced_row().is_some());
+        Ok(OpenContentSource { expected_hash: hash, ..self.source.open(&self.root, &self.history, reader)? })
+    }
+
+    fn hash(&self) -> StoreResult<[u8; 32]> {
+        let hash = self.source.hash(&self.root, &self.history)?;
+        if let Some((version, seq)) = self.source.displaced_row()
+            && let Some(books) = self.history.ledger()?
+        {
+            // For the next time, and for whoever verifies.
+            let _ = books.set_content_hash(version, seq, hash);
+        }
+        Ok(hash)
+    }
+}
+
+impl BaseContent {
+    fn open(
+        &self,
+        root: &Root,
+        keeping: &PhysicalHistory,
+        reader: OpenedFor,
+    ) -> StoreResult<(OpenBase, NodeKind, u64)> {
+        // What is below a directory that was closed is within reach for as long as it is opened.
+        let mut reached = None;
+        let (dir, name) = match self {
+            BaseContent::InTree { path, face } => {
+                let (parent, name) = split(path);
+                let found = match reader {
+                    OpenedFor::Caller => root::enter(&root.dir, parent, OpenMode::Traverse),
+                    OpenedFor::Stead => {
+                        owner_access::enter(&root.dir, parent).map_err(errno_to_store_error).map(|entered| {
+                            let dir = entered.clone();
+                            reached = Some(entered);
+                            dir
+                        })
+                    }
+                };
+                let found = found.and_then(|dir| {
+                    let stat = dir.stat_at(name).map_err(errno_to_store_error)?;
+                    Ok((dir, stat))
+                });
+                match found {
+                    Ok((dir, stat)) if Fingerprint::of(&stat).has_same_content(face) => (dir, name.to_vec()),
+                    // It has been displaced since.
+                    _ => {
+                        let base = keeping.find_displaced(face)?.ok_or(StoreError::NotFound)?;
+                        return base.open(root, keeping, reader);
+                    }
+                }
+            }
+            BaseContent::Displaced { row, below } => {
+                let path = join(displaced_name(row.0, row.1).as_bytes(), below);
+                let (parent, name) = split(&path);
+                let past = keeping.displaced_dir_of(*row)?;
+                let dir = match reader {
+                    OpenedFor::Caller => root::enter(past, parent, OpenMode::Traverse)?,
+                    OpenedFor::Stead => reached
+                        .insert(owner_access::enter(past, parent).map_err(errno_to_store_error)?)
+                        .clone(),
+                };
+                (dir, name.to_vec())
+            }
+        };
+        let stat = dir.stat_at(&name).map_err(errno_to_store_error)?;
+        match stat.kind {
+            NodeKind::Symlink => {
+                let target = host::read_link(dir.as_fd(), &name).map_err(errno_to_store_error)?;
+                let size = target.len() as u64;
+                Ok((OpenBase::SymlinkTarget(target), stat.kind, size))
+            }
+            NodeKind::File => {
+                let file = match reader {
+                    OpenedFor::Caller => dir.open(&name, OpenMode::Read),
+                    OpenedFor::Stead => owner_access::open(&dir, &name, OpenMode::Read).map(|(file, _)| file),
+                };
+                let file = File::from(file.map_err(errno_to_store_error)?);
+                let size = host::stat(&file).map_err(errno_to_store_error)?.size;
+                Ok((OpenBase::File(file), stat.kind, size))
+            }
+            NodeKind::Directory => Err(StoreError::IsADirectory),
+            NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
+        }
+    }
+}
+
+impl PhysicalHistory {
+    /// Where something is kept that had this face.
+    fn find_displaced(&self, face: &Fingerprint) -> StoreResult<Option<BaseContent>> {
+        let Some(books) = self.ledger()? else { return Ok(None) };
+        let mut rows = LedgerRows::new(&books);
+        for _ in 0..MAX_ROWS_SEARCHED {
+            let Some(told) = rows.next()? else { break };
+            let said = LedgerEvent::from_row(&told)?;
+            let same = said.detail.before.is_some_and(|before| before.has_same_content(face));
+            if same && told.row.displaced_kept && said.detail.patch.is_none() {
+                let row = (told.revision, told.row.seq);
+                return Ok(Some(BaseContent::Displaced { row, below: Vec::new() }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Content as it was, open.
+struct OpenContentSource {
+    history: Arc<PhysicalHistory>,
+    base: OpenBase,
+    kind: NodeKind,
+    base_visible: u64,
+    length: u64,
+    overlays: BTreeMap<u64, (u64, (i64, i64), u64)>,
+    /// What its hash has to be, where that is known.
+    expected_hash: Option<[u8; 32]>,
+}
+
+impl OpenContentSource {
+    /// Refuses content that is not what it was, where its hash is known.
+    fn check_hash(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
+        match self.expected_hash {
+            Some(known) if hash()? != known => Err(StoreError::Corrupt(
+                "what was kept of it is not what its hash says; `stead verify` tells what else is damaged"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The stash of a row, open for reading.
+    fn open_displaced(&self, row: (i64, i64)) -> StoreResult<File> {
+        let name = displaced_name(row.0, row.1);
+        Ok(self
+            .history
+            .displaced_dir_of(row)?
+            .open(name.as_bytes(), OpenMode::Read)
+            .map_err(errno_to_store_error)?
+            .into())
+    }
+
+    /// Hands all of it over, piece by piece.
+    fn each_piece(&self, mut take: impl FnMut(&[u8])) -> StoreResult<()> {
+        let mut buffer = vec![0; PIECE_SIZE.min(usize::try_from(self.length).unwrap_or(PIECE_SIZE).max(1))];
+        let mut done = 0;
+        loop {
+            match self.read_at(done, &mut buffer)? {
+                0 => return Ok(()),
+                count => {
+                    take(&buffer[..count]);
+                    done += count as u64;
+                }
+            }
+        }
+    }
+
+    /// Copies it into a file, inside the kernel where that can be done.
+    fn copy_to(&self, to: &File) -> StoreResult<()> {
+        match &self.base {
+            OpenBase::File(file) => {
+                host::copy_range(file, 0, to, 0, self.base_visible).map_err(io_to_store_error)?;
+            }
+            OpenBase::SymlinkTarget(target) => {
+                use std::os::unix::fs::FileExt;
+                to.write_all_at(target, 0).map_err(io_to_store_error)?;
+            }
+        }
+        to.set_len(self.length).map_err(io_to_store_error)?;
+        for (&start, &(end, row, offset)) in &self.overlays {
+            host::copy_range(&self.open_displaced(row)?, offset, to, start, end - start)
+                .map_err(io_to_store_error)?;
+        }
+        self.check_hash(|| {
+            let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE_SIZE], 0);
+            loop {
+                match read_full(to, done, &mut piece)? {
+                    0 => return Ok(*hasher.finalize().as_bytes()),
+                    count => {
+                        hasher.update(&piece[..count]);
+                        done += count as u64;
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl OpenContent for OpenContentSource {
+    fn attr(&self) -> Attr {
+        Attr {
+            node: NodeId(0),
+            kind: self.kind,
+            size: self.length,
+            mode: 0o644,
+            created: None,
+            modified: Timestamp(0),
+            changed: Timestamp(0),
+            tag: VersionTag(0),
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        let wanted = self.length.saturating_sub(offset).min(buffer.len() as u64);
+        let end = offset + wanted;
+        let mut at = offset;
+        while at < end {
+            let index = |at: u64| usize::try_from(at - offset).expect("within the buffer");
+            let over = self.overlays.range(..=at).next_back().filter(|(_, (last, ..))| *last > at);
+            let (until, filled) = match over {
+                Some((&first, &(last, row, start))) => {
+                    let until = last.min(end);
+                    let piece = &mut buffer[index(at)..index(until)];
+                    (until, read_full(&self.open_displaced(row)?, start + (at - first), piece)?)
+                }
+                None => {
+                    let next = self.overlays.range(at..).next().map_or(end, |(&first, _)| first).min(end);
+                    let until = if at < self.base_visible { next.min(self.base_visible) } else { next };
+                    let piece = &mut buffer[index(at)..index(until)];
+                    let filled = match &self.base {
+                        _ if at >= self.base_visible => 0,
+                        OpenBase::File(file) => read_full(file, at, piece)?,
+                        OpenBase::SymlinkTarget(target) => {
+                            let start = usize::try_from(at).unwrap_or(target.len()).min(target.len());
+                            let count = piece.len().min(target.len() - start);
+                            piece[..count].copy_from_slice(&target[start..start + count]);
+                            count
+                        }
+                    };
+                    (until, filled)
+                }
+            };
+            buffer[index(at) + filled..index(until)].fill(0);
+            at = until;
+        }
+        let wanted = usize::try_from(wanted).expect("within the buffer");
+        if offset == 0 && end == self.length {
+            self.check_hash(|| Ok(*blake3::hash(&buffer[..wanted]).as_bytes()))?;
+        }
+        Ok(wanted)
+    }
+}
+
+impl PhysicalStore {
+    pub(in super::super) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        match self.locate_content(past)? {
+            ContentLocation::OnDisk(kept) => Ok(Box::new(kept.open(OpenedFor::Caller)?)),
+            ContentLocation::Captured(shadow) => shadow.open(past),
+        }
+    }
+
+    /// Where content is that this Store has told of.
+    fn locate_content<'p>(&self, past: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
+        let foreign = || StoreError::Invalid("the content was kept by another Store".into());
+        match past.inner::<PhysicalContentRef>() {
+            Some(kept) if Arc::ptr_eq(&kept.history, &self.history) => Ok(ContentLocation::OnDisk(kept)),
+            Some(_) => Err(foreign()),
+            None => Ok(ContentLocation::Captured(self.history.capture_volume()?.ok_or_else(foreign)?)),
+        }
+    }
+
+    /// Copies kept content that a change puts back, before the change itself displaces anything.
+    pub(in super::super) fn stage_restored_content(
+        &self,
+        shop: &Arc<StagingArea>,
+        mut steps: Vec<Step>,
+    ) -> StoreResult<Vec<Step>> {
+        // Of a file whose mode was in the way the time of the last change is another one now.
+        let mut retagged = HashMap::new();
+        for step in &mut steps {
+            if let Step::Write { content, .. } | Step::Append { content, .. } = step
+                && let Content::Stored(past) = &*content
+            {
+                let temp: TempFile = shop.new_temp_file()?;
+                match self.locate_content(past)? {
+                    ContentLocation::OnDisk(kept) => {
+                        let before = kept.source.stat_in_tree(&kept.root);
+                        kept.open(OpenedFor::Stead)?.copy_to(&temp.file)?;
+                        if let (Some(before), Some(now)) = (before, kept.source.stat_in_tree(&kept.root))
+                            && before.has_same_content(&now)
+                        {
+                            retagged.insert(before.tag(), now.tag());
+                        }
+                    }
+                    ContentLocation::Captured(shadow) => copy_content(&*shadow.open(past)?, &temp.file)?,
+                }
+                *content = Content::Sealed(SealedContent::new(past.size(), DraftContent::Complete(temp)));
+            }
+        }
+        for step in &mut steps {
+            if let Step::Write { options: PutOptions { expect: Precondition::Tag(tag), .. }, .. } = step
+                && let Some(now) = retagged.get(tag)
+            {
+                *tag = *now;
+            }
+        }
+        Ok(steps)
+    }
+}
+
+/// Copies content into a file.
+fn copy_content(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
+    use std::os::unix::fs::FileExt;
+    let mut buffer = vec![0; PIECE_SIZE];
+    let mut done = 0;
+    loop {
+        match content.read_at(done, &mut buffer)? {
+            0 => return Ok(()),
+            count => {
+                to.write_all_at(&buffer[..count], done).map_err(io_to_store_error)?;
+                done += count as u64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(origin: &ContentSource) -> Vec<(u64, u64, i64, u64)> {
+        origin.overlays.iter().map(|(&start, &(end, row, offset))| (start, end, row.0, offset)).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_undone_layer_by_layer() {
+        let origin = ContentSource::new(BaseContent::Displaced { row: (9, 0), below: Vec::new() }, 100);
+        // An append of 20 bytes, before which a write replaced 10..30.
+        let origin = origin.before_patch((8, 0), &ReplacedBytes { length: 80, pieces: Vec::new() });
+        assert_eq!((origin.base_visible, origin.length), (80, 80));
+        let origin = origin.before_patch((7, 0), &ReplacedBytes { length: 80, pieces: vec![(10, 20)] });
+        assert_eq!(over(&origin), [(10, 30, 7, 0)]);
+        // An older write replaced the middle of that, and two more bytes at the end, which was further out.
+        let origin =
+            origin.before_patch((6, 0), &ReplacedBytes { length: 90, pieces: vec![(15, 5), (80, 10)] });
+        assert_eq!(over(&origin), [(10, 15, 7, 0), (15, 20, 6, 0), (20, 30, 7, 10), (80, 90, 6, 5)]);
+        assert_eq!((origin.base_visible, origin.length), (80, 90));
+        let origin = origin.before_patch((5, 0), &ReplacedBytes { length: 12, pieces: Vec::new() });
+        assert_eq!((over(&origin), origin.length), (vec![(10, 12, 7, 0)], 12));
+    }
+}

@@ -1,0 +1,161 @@
+//! What is kept is let go when it is too old, or too much.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use stead_core::store::{StoreError, StoreResult, VerifyReport};
+use stead_core::{Clock, SystemClock, Timestamp};
+
+use super::super::host::{OpenMode, errno_to_store_error};
+use super::super::root::Dir;
+use super::super::tree;
+use super::super::{PhysicalStore, Pruned};
+use super::displaced::entries_below;
+use super::ledger_event::Fingerprint;
+use super::ledger_rows::LedgerRows;
+use super::old_content::ContentSource;
+use super::{PhysicalHistory, displaced_name};
+use crate::virtual_store::ledger::Ledger;
+
+/// Hosts give out space in blocks: many small files are much, too.
+const BLOCK_SIZE: u64 = 4_096;
+
+impl PhysicalStore {
+    /// Lets go of what was displaced longer ago than it is to be kept, and of the oldest where there is too much.
+    /// That it was there, and who changed it, stays known.
+    pub fn prune(&self, now: Timestamp) -> StoreResult<Pruned> {
+        let Some(books) = self.ledger()? else { return Ok(Pruned::default()) };
+        // A full disk is no hindrance; one that can't be written keeps what it has, and the ledger goes on telling so.
+        if let Err(error @ StoreError::HostDenied) = self.staging() {
+            return Err(error);
+        }
+        self.history.prune(now, &books)
+    }
+
+    /// Checks that all is there that the ledger says is kept, and that it is what it was.
+    pub(in super::super) fn verify_displaced(
+        &self,
+        verified: &mut VerifyReport,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<()> {
+        let keeping = &self.history;
+        let Some(books) = keeping.ledger()? else { return Ok(()) };
+        books.write_finished()?;
+        // What is under way has its place in a room for now.
+        let pending: HashSet<_> = books.pending_intents()?.iter().map(|pending| pending.revision).collect();
+        let mut rows = LedgerRows::new(&books);
+        while let Some(told) = rows.next()? {
+            let row = (told.revision, told.row.seq);
+            if !told.row.displaced_kept || pending.contains(&told.revision) {
+                continue;
+            }
+            let what = || format!("what version {} displaced (entry {})", row.0, row.1);
+            match (keeping.stat_displaced(row, b""), told.content_hash) {
+                (None, _) => verified.problems.push(format!("{} is not there any more", what())),
+                (Some(stat), Some(hash)) => {
+                    verified.contents += 1;
+                    let origin = ContentSource::displaced(row, Vec::new(), &Fingerprint::of(&stat));
+                    if origin.hash(&self.root, keeping).ok() != Some(hash) {
+                        verified.problems.push(format!("{} is not what its hash says", what()));
+                    }
+                }
+                (Some(_), None) => {}
+            }
+            progress(verified.entries + verified.contents);
+        }
+        Ok(())
+    }
+
+    /// Forgets all deeds, and lets go of all that is kept.
+    pub(in super::super) fn forget_history(&self) -> StoreResult<()> {
+        let keeping = &self.history;
+        if let Some(books) = keeping.ledger()? {
+            books.destroy()?;
+            *keeping.ledger.lock() = None;
+        }
+        for past in keeping.displaced_dirs() {
+            for name in displaced_names(past)? {
+                tree::remove(past, &name).map_err(errno_to_store_error)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PhysicalHistory {
+    /// Prunes once as much has been kept as could be too much.
+    pub(super) fn prune_if_needed(&self, kept: u64, books: &Ledger) {
+        let much = self.retention.unwrap_or_default().bytes / 8;
+        if kept == 0 || self.bytes_since_prune.fetch_add(kept, Ordering::Relaxed) + kept < much {
+            return;
+        }
+        self.bytes_since_prune.store(0, Ordering::Relaxed);
+        // The change is made; whoever comes next tries again.
+        let _ = self.prune(SystemClock.now(), books);
+    }
+
+    fn prune(&self, now: Timestamp, books: &Ledger) -> StoreResult<Pruned> {
+        books.write_finished()?;
+        let newest = books.last_revision()?;
+        let (age, most) = self.retention.map_or((Duration::ZERO, 0), |keep| (keep.age, keep.bytes));
+        let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+        let oldest = Timestamp(now.0.saturating_sub(age));
+        let (mut gone, mut sum, mut kept) = (Vec::new(), 0_u64, 0_u64);
+        let mut known: HashSet<Box<[u8]>> = HashSet::new();
+        for (row, at) in books.rows_with_content()? {
+            let name = displaced_name(row.0, row.1).into_bytes();
+            let found =
+                self.displaced_dir_of(row).and_then(|past| entries_below(past, &name)).unwrap_or_default();
+            sum = sum.saturating_add(found.iter().map(|(_, face)| footprint(face)).sum());
+            // Newest first, so once there is too much, everything that follows is.
+            if at < oldest || sum > most {
+                gone.push(row);
+            } else {
+                kept = sum;
+            }
+            known.insert(name.into());
+        }
+        // The entry first: content without an entry is let go below, an entry without content would be a lie.
+        if !gone.is_empty() {
+            books.mark_content_dropped(gone.clone())?;
+        }
+        for row in gone {
+            if let Ok(past) = self.displaced_dir_of(row) {
+                let _ = tree::remove(past, displaced_name(row.0, row.1).as_bytes());
+            }
+        }
+        for past in self.own_displaced_dirs() {
+            for name in displaced_names(past)? {
+                // What came since belongs to changes that were not looked at.
+                let version =
+                    std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
+                if !known.contains(&*name) && version.is_some_and(|version: i64| version < newest) {
+                    let _ = remove_orphan(books, past, &name);
+                }
+            }
+        }
+        Ok(Pruned { freed: sum.saturating_sub(kept), kept })
+    }
+}
+
+/// Removes something that no entry tells of.
+fn remove_orphan(books: &Ledger, past: &Dir, name: &[u8]) -> StoreResult<()> {
+    let text = std::str::from_utf8(name).unwrap_or_default();
+    let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
+    let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
+    if books.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.displaced_kept) {
+        tree::remove(past, name).map_err(errno_to_store_error)?;
+    }
+    Ok(())
+}
+
+fn displaced_names(past: &Dir) -> StoreResult<Vec<Box<[u8]>>> {
+    let view = past.enter(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
+    Ok(tree::names(&view).map_err(errno_to_store_error)?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// How much space something takes.
+pub(super) fn footprint(face: &Fingerprint) -> u64 {
+    face.size.max(1).next_multiple_of(BLOCK_SIZE)
+}

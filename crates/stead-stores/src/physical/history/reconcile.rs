@@ -1,0 +1,129 @@
+//! After a crash: what the ledger was told of actions that may or may not have happened is compared with what the dead
+//! rooms hold.
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::fd::AsFd;
+
+use stead_core::store::{StoreError, StoreResult};
+
+use super::super::host::errno_to_store_error;
+use super::super::intent_log::IntentLogOutcomes;
+use super::super::recover::NotedRevisions;
+use super::super::root::{Dir, Root};
+use super::super::undo::{UndoContext, UndoRecord, UndoTime, has_happened, undo};
+use super::PhysicalHistory;
+use crate::sync;
+use crate::virtual_store::ledger::PendingIntent;
+
+/// What is left of a process that died.
+pub(in super::super) struct DeadProcessState<'a> {
+    pub(in super::super) name: &'a str,
+    pub(in super::super) dir: &'a Dir,
+    pub(in super::super) outcomes: &'a IntentLogOutcomes,
+    /// What it has noted of its versions.
+    pub(in super::super) noted_revisions: &'a NotedRevisions,
+}
+
+impl PhysicalHistory {
+    /// Ends the intents of dead rooms: what happened becomes a deed, and what it displaced is kept; the rest is
+    /// forgotten. Rooms that are gone were left in order.
+    pub(in super::super) fn reconcile(
+        &self,
+        root: &Root,
+        kept: &Dir,
+        dead: &[DeadProcessState<'_>],
+        alive: &HashSet<String>,
+    ) -> StoreResult<()> {
+        let Some(books) = self.ledger()? else { return Ok(()) };
+        let mut changes: BTreeMap<i64, Vec<PendingIntent>> = BTreeMap::new();
+        for pending in books.pending_intents()? {
+            if !alive.contains(&pending.staging_dir) {
+                changes.entry(pending.revision).or_default().push(pending);
+            }
+        }
+        let (mut made, mut undone, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        for (version, intents) in changes {
+            let room = dead.iter().find(|room| room.name == intents[0].staging_dir);
+            let actions = intents
+                .iter()
+                .map(|pending| serde_json::from_str::<UndoRecord>(&pending.intent.undo_json))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|_| StoreError::Corrupt("an intent of the ledger can't be understood".into()))?;
+            let stands = match room {
+                None => true,
+                Some(room) => self.has_happened(root, kept, room, &intents, &actions)?,
+            };
+            if !stands {
+                undone.push(version);
+                continue;
+            }
+            made.push(version);
+            let rows = books.rows_of(version)?;
+            for (pending, action) in intents.iter().zip(&actions) {
+                let row = (version, pending.intent.seq);
+                let wanted = rows.iter().any(|told| told.row.seq == row.1 && told.row.displaced_kept);
+                let Some(stash) = action.displaced_name().filter(|_| wanted) else { continue };
+                if let Some(room) = room {
+                    // It may be there already.
+                    let _ = self.move_displaced(room.dir, stash, row);
+                }
+                if self.stat_displaced(row, b"").is_none() {
+                    lost.push(row);
+                }
+            }
+        }
+        if !lost.is_empty() {
+            books.mark_content_dropped(lost)?;
+        }
+        if made.is_empty() && undone.is_empty() {
+            return Ok(());
+        }
+        for past in self.own_displaced_dirs() {
+            sync::sync_all(sync::SyncPoint::DisplacedContent, past).map_err(errno_to_store_error)?;
+        }
+        books.reconcile(made, undone)
+    }
+
+    /// Whether what a change intended has happened. What one action has left in part is completed or taken back; what several
+    /// have left is the journal's ([`super::super::journal::repair`]).
+    fn has_happened(
+        &self,
+        root: &Root,
+        kept: &Dir,
+        room: &DeadProcessState<'_>,
+        intents: &[PendingIntent],
+        actions: &[UndoRecord],
+    ) -> StoreResult<bool> {
+        // The journal is cleared only after the change was made, or after the ledger has forgotten it.
+        if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.intent_log_epoch) {
+            return Ok(room.outcomes.get(&epoch).copied().unwrap_or(true));
+        }
+        let version = intents[0].revision;
+        if room.noted_revisions.done.contains(&version) {
+            return Ok(true);
+        }
+        let acted = room.noted_revisions.performed.contains(&version);
+        let site = UndoContext {
+            root,
+            staging_dir: room.dir.as_fd(),
+            rescued: kept,
+            when: UndoTime::AfterCrash,
+            is_performed: acted,
+        };
+        for (pending, action) in intents.iter().zip(actions) {
+            let taken = action.displaced_name().is_some()
+                && self.stat_displaced((pending.revision, pending.intent.seq), b"").is_some();
+            if taken {
+                continue;
+            }
+            let happened = has_happened(&site, action)?;
+            if action.is_only_action() {
+                undo(&site, action)?;
+            }
+            if !happened {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,85 @@
+//! Whether a query asks for something: by what it is now, not by the names it had.
+
+use stead_core::store::{NodeId, NodePath, StoreError, StoreResult};
+
+use super::super::super::mask::{is_at_or_below, join};
+use super::super::ledger_event::{LedgerEvent, LedgerEventKind};
+use super::super::ledger_rows::LedgerRows;
+use super::LedgerReplay;
+
+/// What a query asks for.
+pub(super) enum QuerySubject {
+    Everything,
+    At(Vec<u8>),
+    /// It was not there at this time any more: the entry that took it away comes later, and what its path was then.
+    Removed((i64, i64), Vec<u8>),
+    /// It was not there yet.
+    NotYetCreated,
+}
+
+impl LedgerReplay<'_> {
+    /// Whether the query asks for what is at a path at this time.
+    pub(super) fn wants(&self, path: &[u8]) -> bool {
+        match &self.subject {
+            QuerySubject::Everything => true,
+            QuerySubject::At(top) => is_at_or_below(path, top),
+            QuerySubject::Removed(..) | QuerySubject::NotYetCreated => false,
+        }
+    }
+
+    /// What lies at a place, or lay there last.
+    pub(super) fn find_subject(&self, place: &NodePath) -> StoreResult<QuerySubject> {
+        let mut path = place.path.as_bytes().to_vec();
+        if place.base != NodeId::ROOT {
+            let from = self.store.node_path_table.path(place.base.0).ok_or(StoreError::NotFound)?;
+            path = join(&from, &path);
+        }
+        if path.is_empty() {
+            return Ok(QuerySubject::Everything);
+        }
+        if self.stat_now(&path).is_some() {
+            return Ok(QuerySubject::At(path));
+        }
+        let mut rows = LedgerRows::new(self.ledger);
+        let mut newer: Vec<(LedgerEvent, (i64, i64))> = Vec::new();
+        while let Some(told) = rows.next()? {
+            let (said, row) = (LedgerEvent::from_row(&told)?, (told.revision, told.row.seq));
+            let ends = match said.kind {
+                LedgerEventKind::Removed | LedgerEventKind::Moved => is_at_or_below(&path, &said.path),
+                LedgerEventKind::Exchanged => {
+                    is_at_or_below(&path, &said.path)
+                        || said.other_path.as_ref().is_some_and(|other| is_at_or_below(&path, other))
+                }
+                LedgerEventKind::Placed
+                | LedgerEventKind::Replaced
+                | LedgerEventKind::Patched
+                | LedgerEventKind::AttributesSet => false,
+            };
+            newer.push((said, row));
+            if ends {
+                return Ok(follow_to_now(path, newer));
+            }
+        }
+        Err(StoreError::NotFound)
+    }
+}
+
+/// Where something is now that was at `path` before the last of these entries, which come newest first.
+fn follow_to_now(mut path: Vec<u8>, entries: Vec<(LedgerEvent, (i64, i64))>) -> QuerySubject {
+    for (said, row) in entries.iter().rev() {
+        let other = said.other_path.as_deref().unwrap_or_default();
+        match said.kind {
+            LedgerEventKind::Removed if is_at_or_below(&path, &said.path) => {
+                return QuerySubject::Removed(*row, path);
+            }
+            LedgerEventKind::Moved | LedgerEventKind::Exchanged if is_at_or_below(&path, &said.path) => {
+                path = [other, &path[said.path.len()..]].concat();
+            }
+            LedgerEventKind::Exchanged if is_at_or_below(&path, other) => {
+                path = [&said.path, &path[other.len()..]].concat();
+            }
+            _ => {}
+        }
+    }
+    QuerySubject::At(path)
+}

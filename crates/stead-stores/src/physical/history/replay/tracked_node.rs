@@ -1,0 +1,237 @@
+//! What is known of a path at the time that a replay has come to.
+
+use stead_core::store::{NodeId, NodeKind, NodeState, StoreError, StorePath};
+
+use super::super::super::host::{Errno, HostStat, OpenMode};
+use super::super::super::mask::{is_at_or_below, split};
+use super::super::super::{owner_access, root};
+use super::super::ledger_event::{Fingerprint, LedgerEvent};
+use super::super::old_content::ContentSource;
+use super::LedgerReplay;
+
+/// Nodes of what is gone are above all inode numbers.
+pub(in super::super) const FIRST_REMOVED_NODE: u64 = 1 << 63;
+
+/// What is said of something that nothing is known of.
+const UNKNOWN_FINGERPRINT: Fingerprint =
+    Fingerprint { kind: NodeKind::File, ino: 0, size: 0, mode: 0, modified: stead_core::Timestamp(0) };
+
+/// One thing through time.
+#[derive(Debug, Clone)]
+pub(super) struct TrackedNode {
+    pub(super) node: NodeId,
+    /// What it looked like at the time that the replay has come to.
+    pub(super) fingerprint: Fingerprint,
+    /// What it held then.
+    pub(super) source: Option<ContentSource>,
+    pub(super) hash: Option<[u8; 32]>,
+}
+
+/// An entry that gave a directory a name, or took one from it: what lay below it went along.
+#[derive(Debug)]
+pub(super) enum PassedMove {
+    Placed(Vec<u8>),
+    Removed { path: Vec<u8>, row: (i64, i64), stashed: bool },
+    Moved(Vec<u8>, Vec<u8>),
+    Exchanged(Vec<u8>, Vec<u8>),
+}
+
+/// Where something is that no entry since has touched.
+enum TracedLocation {
+    /// On the disk, at this path.
+    InTree(Vec<u8>),
+    /// In what a row displaced, below it.
+    Displaced((i64, i64), Vec<u8>),
+    Nowhere,
+}
+
+impl LedgerReplay<'_> {
+    /// The track of what an entry put at its own path.
+    pub(super) fn tracked_after(&mut self, said: &LedgerEvent, row: (i64, i64)) -> TrackedNode {
+        self.tracked_left_at(&said.path, said.detail.after, row)
+    }
+
+    /// The track of what an entry left at a path, where it had this face.
+    pub(super) fn tracked_left_at(
+        &mut self,
+        at: &[u8],
+        face: Option<Fingerprint>,
+        row: (i64, i64),
+    ) -> TrackedNode {
+        let track = match (self.tracked_at(at), face) {
+            (Some(track), Some(face))
+                if track.fingerprint.has_same_content(&face) || face.kind == NodeKind::Directory =>
+            {
+                TrackedNode { fingerprint: face, ..track }
+            }
+            // Another program has been there since.
+            (Some(track), Some(face)) => {
+                TrackedNode { node: track.node, fingerprint: face, source: None, hash: None }
+            }
+            (Some(track), None) => track,
+            (None, face) => TrackedNode {
+                node: self.removed_node(row, at),
+                fingerprint: face.unwrap_or(UNKNOWN_FINGERPRINT),
+                source: None,
+                hash: None,
+            },
+        };
+        self.tracked.insert(at.to_vec(), Some(track.clone()));
+        track
+    }
+
+    /// What is at a path at this time, if anything is known to be.
+    pub(super) fn tracked_at(&mut self, path: &[u8]) -> Option<TrackedNode> {
+        if let Some(known) = self.tracked.get(path) {
+            return known.clone();
+        }
+        let track = match self.trace(path) {
+            TracedLocation::InTree(now) => {
+                let face = Fingerprint::of(&self.stat_now(&now)?);
+                let node = self.present_node(face.ino, &now);
+                TrackedNode {
+                    node,
+                    fingerprint: face,
+                    source: Some(ContentSource::in_tree(now, face)),
+                    hash: None,
+                }
+            }
+            TracedLocation::Displaced(row, below) => {
+                let face = Fingerprint::of(&self.history.stat_displaced(row, &below)?);
+                let node = self.removed_node(row, &below);
+                TrackedNode {
+                    node,
+                    fingerprint: face,
+                    source: Some(ContentSource::displaced(row, below, &face)),
+                    hash: None,
+                }
+            }
+            TracedLocation::Nowhere => return None,
+        };
+        self.tracked.insert(path.to_vec(), Some(track.clone()));
+        Some(track)
+    }
+
+    /// Follows a path of this time to where it is now.
+    fn trace(&self, path: &[u8]) -> TracedLocation {
+        let mut path = path.to_vec();
+        let moved = |path: &[u8], from: &[u8], to: &[u8]| [to, &path[from.len()..]].concat();
+        for passed in self.passed_moves.iter().rev() {
+            match passed {
+                PassedMove::Placed(at) if is_at_or_below(&path, at) => return TracedLocation::Nowhere,
+                PassedMove::Removed { path: at, row, stashed } if is_at_or_below(&path, at) => {
+                    let rest = &path[at.len()..];
+                    let below = rest.strip_prefix(b"/").unwrap_or(rest).to_vec();
+                    return if *stashed {
+                        TracedLocation::Displaced(*row, below)
+                    } else {
+                        TracedLocation::Nowhere
+                    };
+                }
+                PassedMove::Moved(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
+                PassedMove::Exchanged(from, to) if is_at_or_below(&path, from) => {
+                    path = moved(&path, from, to)
+                }
+                PassedMove::Exchanged(from, to) if is_at_or_below(&path, to) => path = moved(&path, to, from),
+                _ => {}
+            }
+        }
+        TracedLocation::InTree(path)
+    }
+
+    /// What is on the disk now.
+    pub(super) fn stat_now(&self, path: &[u8]) -> Option<HostStat> {
+        if self.store.mask.hides(path) {
+            return None;
+        }
+        let (parent, name) = split(path);
+        match root::enter(&self.store.root.dir, parent, OpenMode::Traverse) {
+            Ok(dir) => match dir.stat_at(name) {
+                Err(Errno::ACCESS) => {}
+                stat => return stat.ok(),
+            },
+            Err(StoreError::HostDenied) => {}
+            Err(_) => return None,
+        }
+        // Whoever may not look into a directory may have closed it, and wants to take that back.
+        owner_access::enter(&self.store.root.dir, parent).ok()?.stat_at(name).ok()
+    }
+
+    /// The node of something that is there: its inode, unless something else with that inode was named before.
+    fn present_node(&mut self, ino: u64, path: &[u8]) -> NodeId {
+        let node = NodeId(ino);
+        let known = self.present_nodes.entry(node).or_insert_with(|| path.to_vec());
+        if **known == *path {
+            return node;
+        }
+        let node = removed_node_id((i64::MAX, 0), path);
+        self.present_nodes.insert(node, path.to_vec());
+        node
+    }
+
+    /// The node of something that went with an entry.
+    pub(super) fn removed_node(&self, row: (i64, i64), below: &[u8]) -> NodeId {
+        let node = removed_node_id(row, below);
+        self.revived.get(&node).copied().unwrap_or(node)
+    }
+
+    /// Takes all that is known at a path and below it.
+    pub(super) fn take_subtree(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<TrackedNode>)> {
+        // What lies below begins with `path/`, and `0` is what follows `/`.
+        let below = [path, b"/"].concat()..[path, b"0"].concat();
+        let keys = self.tracked.range(below).map(|(key, _)| key.clone());
+        let keys: Vec<_> = keys.chain([path.to_vec()]).collect();
+        let taken = keys.into_iter().filter_map(|key| self.tracked.remove_entry(&key));
+        taken.map(|(key, track)| (key[path.len()..].to_vec(), track)).collect()
+    }
+
+    pub(super) fn put_subtree(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<TrackedNode>)>) {
+        self.tracked.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
+    }
+
+    /// The node of a directory at this time.
+    fn directory_node(&mut self, path: &[u8]) -> NodeId {
+        if path.is_empty() {
+            return NodeId::ROOT;
+        }
+        self.tracked_at(path).map_or_else(|| removed_node_id((i64::MAX, 1), path), |track| track.node)
+    }
+
+    pub(super) fn state_of(&mut self, track: &TrackedNode, path: &[u8]) -> NodeState {
+        let (parent, name) = split(path);
+        let parent = self.directory_node(parent);
+        debug_assert!(!name.is_empty(), "the root has no state");
+        self.state_in_parent(track, parent, path)
+    }
+
+    pub(super) fn state_in_parent(&self, track: &TrackedNode, parent: NodeId, path: &[u8]) -> NodeState {
+        let TrackedNode { fingerprint: face, source: content, hash, .. } = track;
+        let content = match face.kind {
+            NodeKind::File | NodeKind::Symlink => {
+                content.as_ref().and_then(|content| content.content_ref(self.store, *hash, face.size))
+            }
+            NodeKind::Directory | NodeKind::Special(_) => None,
+        };
+        NodeState {
+            parent,
+            name: split(path).1.to_vec(),
+            path: StorePath::from_checked(path),
+            kind: face.kind,
+            mode: face.mode,
+            modified: face.modified,
+            size: face.size,
+            content,
+        }
+    }
+}
+
+/// The node of something that is not there any more: always the same one for the same thing.
+fn removed_node_id((version, seq): (i64, i64), below: &[u8]) -> NodeId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&version.to_le_bytes()).update(&seq.to_le_bytes()).update(below);
+    let bytes = hasher.finalize();
+    NodeId(
+        FIRST_REMOVED_NODE
+            | u64::from_le_bytes(*bytes.as_bytes().first_chunk().expect("a hash has 32 bytes")),
+    )
+}

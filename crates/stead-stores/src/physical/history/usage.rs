@@ -1,0 +1,250 @@
+//! What lies below quota roots, counted with every change: begun with a scan, and carried on by differences.
+
+use std::ops::ControlFlow;
+
+use stead_core::search::WalkOptions;
+use stead_core::store::{
+    NodeKind, NodePath, QuotaRoot, StoreError, StorePath, StoreResult, Usage, WalkEntry,
+};
+use stead_core::{Clock, SystemClock};
+
+use super::super::PhysicalStore;
+use super::super::change::PhysicalChange;
+use super::super::mask::{is_at_or_below, join};
+use super::ledger_event::{Fingerprint, LedgerEvent, LedgerEventKind};
+use crate::virtual_store::ledger::UsageDelta;
+
+/// How old a counter may be before it is compared with what is there: other programs don't count.
+const RECOUNT_AFTER_SECONDS: i64 = 600;
+
+/// One file that comes or goes, or changes its size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UsageChange {
+    path: Vec<u8>,
+    bytes: i64,
+    files: i64,
+    /// How large it is, if it is new there.
+    new_size: Option<u64>,
+    /// Where it came from, if it was somewhere.
+    moved_from: Option<Vec<u8>>,
+}
+
+impl UsageChange {
+    fn removed(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
+        let bytes = counted_bytes(face)?;
+        Some(UsageChange { path, bytes: -bytes.cast_signed(), files: -1, new_size: None, moved_from: None })
+    }
+
+    fn added(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
+        let bytes = counted_bytes(face)?;
+        Some(UsageChange {
+            path,
+            bytes: bytes.cast_signed(),
+            files: 1,
+            new_size: Some(bytes),
+            moved_from: None,
+        })
+    }
+
+    fn moved(from: Vec<u8>, to: Vec<u8>, face: &Fingerprint) -> Option<Self> {
+        Some(UsageChange { moved_from: Some(from), ..UsageChange::added(to, face)? })
+    }
+
+    /// The same, where it was there before, so that its size is not judged.
+    fn as_revived(self) -> Self {
+        UsageChange { new_size: None, ..self }
+    }
+}
+
+/// What something counts; `None` for a directory.
+fn counted_bytes(face: &Fingerprint) -> Option<u64> {
+    match face.kind {
+        NodeKind::Directory => None,
+        NodeKind::File => Some(face.size),
+        NodeKind::Symlink | NodeKind::Special(_) => Some(0),
+    }
+}
+
+/// Whether a path lies below a root, and is not the root itself.
+fn is_below(path: &[u8], root: &[u8]) -> bool {
+    path != root && is_at_or_below(path, root)
+}
+
+/// What the leaves come to at each root.
+pub(super) fn usage_deltas(roots: &[Vec<u8>], leaves: &[UsageChange]) -> Vec<UsageDelta> {
+    let sum = |root: &Vec<u8>| {
+        let here = leaves.iter().filter(|leaf| is_below(&leaf.path, root));
+        let (bytes, files) =
+            here.fold((0, 0), |(bytes, files), leaf| (bytes + leaf.bytes, files + leaf.files));
+        UsageDelta { path: root.clone(), bytes, files }
+    };
+    roots.iter().map(sum).filter(|delta| (delta.bytes, delta.files) != (0, 0)).collect()
+}
+
+/// Judges the sizes of single files.
+pub(super) fn check_file_sizes(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> StoreResult<()> {
+    for quota in quotas {
+        let inside = |path: &[u8]| quota.roots().any(|place| is_below(path, place.as_bytes()));
+        for leaf in leaves.iter().filter(|leaf| inside(&leaf.path)) {
+            if !leaf.moved_from.as_deref().is_some_and(inside) {
+                quota.limits.check_file_size(leaf.new_size.unwrap_or(0))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl PhysicalChange<'_> {
+    /// Begins the counters that a change needs. What is not counted yet is scanned, and nobody changes anything
+    /// meanwhile.
+    pub(in super::super) fn begin_usage_counters(&mut self) -> StoreResult<()> {
+        let book = &self.ledger;
+        if book.quotas.is_empty() {
+            return Ok(());
+        }
+        let counters = book.ledger.counters()?;
+        let counted =
+            |path: &[u8]| counters.iter().any(|(counted, counter)| **counted == *path && !counter.is_stale);
+        let uncounted: Vec<StorePath> = book
+            .quotas
+            .iter()
+            .flat_map(QuotaRoot::roots)
+            .filter(|path| !counted(path.as_bytes()))
+            .cloned()
+            .collect();
+        if uncounted.is_empty() {
+            return Ok(());
+        }
+        self.make_multi_action()?;
+        let mut begun = Vec::with_capacity(uncounted.len());
+        for path in uncounted {
+            begun.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
+        }
+        self.ledger.new_counters = begun;
+        Ok(())
+    }
+
+    /// Counts what an action will do, where someone asks.
+    pub(super) fn count_action(&mut self, said: &[LedgerEvent]) -> StoreResult<()> {
+        if self.ledger.counted_roots()?.is_empty() {
+            return Ok(());
+        }
+        let mut leaves = Vec::new();
+        for said in said {
+            let (before, after) = (said.detail.before.as_ref(), said.detail.after.as_ref());
+            let path = || said.path.clone();
+            match said.kind {
+                LedgerEventKind::Placed => {
+                    leaves.extend(after.and_then(|face| UsageChange::added(path(), face)))
+                }
+                LedgerEventKind::Replaced | LedgerEventKind::Patched => {
+                    leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)));
+                    leaves.extend(after.and_then(|face| UsageChange::added(path(), face)));
+                }
+                LedgerEventKind::Removed if said.displaced_kept => {
+                    self.each_entry_below(&said.path, before, |below, face| {
+                        leaves.extend(UsageChange::removed(join(&said.path, below), face));
+                    })?
+                }
+                // Each thing below it has a row of its own.
+                LedgerEventKind::Removed => {
+                    leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)))
+                }
+                LedgerEventKind::Moved | LedgerEventKind::Exchanged => {
+                    let other = said.other_path.as_deref().unwrap_or_default();
+                    let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Fingerprint| {
+                        leaves.extend(UsageChange::removed(join(from, below), face));
+                        leaves.extend(UsageChange::moved(join(from, below), join(to, below), face));
+                    };
+                    self.each_entry_below(&said.path, before, |below, face| {
+                        moves(&said.path, other, below, face)
+                    })?;
+                    if said.kind == LedgerEventKind::Exchanged {
+                        self.each_entry_below(other, after, |below, face| {
+                            moves(other, &said.path, below, face)
+                        })?;
+                    }
+                }
+                LedgerEventKind::AttributesSet => {}
+            }
+        }
+        if self.ledger.is_restoring() {
+            leaves = leaves.into_iter().map(UsageChange::as_revived).collect();
+        }
+        self.ledger.add_usage_changes(leaves);
+        Ok(())
+    }
+
+    /// What is at a path, and all below it that can be seen.
+    fn each_entry_below(
+        &self,
+        path: &[u8],
+        face: Option<&Fingerprint>,
+        mut each: impl FnMut(&[u8], &Fingerprint),
+    ) -> StoreResult<()> {
+        let Some(face) = face else { return Ok(()) };
+        if face.kind != NodeKind::Directory {
+            each(b"", face);
+            return Ok(());
+        }
+        let place = NodePath::from_root(StorePath::from_checked(path));
+        self.store.walk_below(&place, &WalkOptions::default(), &mut |found| {
+            let face = Fingerprint { kind: found.attr.kind, size: found.attr.size, ..*face };
+            each(found.path.as_bytes(), &face);
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+impl PhysicalStore {
+    /// How much lies below a path: by its counter if there is one, which is compared with the disk now and then.
+    pub(in super::super) fn counted_usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        // Where nothing can be written, nothing is counted.
+        let Some(books) = self.ledger().ok().flatten() else { return usage_below(self, at) };
+        let counters = books.counters()?;
+        let Some((_, counter)) = counters.iter().find(|(path, _)| **path == *at.as_bytes()) else {
+            return usage_below(self, at);
+        };
+        let now = SystemClock.now();
+        if !counter.is_stale && now.as_secs() - counter.counted_at.as_secs() < RECOUNT_AFTER_SECONDS {
+            return Ok(counter.usage);
+        }
+        let found = usage_below(self, at)?;
+        books.correct_counter(at.as_bytes().to_vec(), counter.usage, found, now)?;
+        Ok(found)
+    }
+}
+
+/// How much lies below a path, counted on the disk; nothing where there is no directory.
+fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
+    let mut usage = Usage::default();
+    let count = &mut |found: WalkEntry| {
+        usage.count(&found.attr);
+        ControlFlow::Continue(())
+    };
+    match store.walk_below(&NodePath::from_root(at.clone()), &WalkOptions::default(), count) {
+        Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {}
+        walked => walked?,
+    }
+    Ok(usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf(path: &str, bytes: i64, files: i64) -> UsageChange {
+        UsageChange { path: path.into(), bytes, files, new_size: None, moved_from: None }
+    }
+
+    #[test]
+    fn what_happens_below_a_root_counts_there_and_above() {
+        let roots = [b"".to_vec(), b"w".to_vec(), b"w/in".to_vec(), b"x".to_vec()];
+        let leaves = [leaf("w/a", 5, 1), leaf("w/in/b", -3, -1), leaf("wx", 7, 1), leaf("x", 100, 1)];
+        let found: Vec<_> = usage_deltas(&roots, &leaves)
+            .into_iter()
+            .map(|delta| (String::from_utf8(delta.path).unwrap(), delta.bytes, delta.files))
+            .collect();
+        assert_eq!(found, [("".into(), 109, 2), ("w".into(), 2, 0), ("w/in".into(), -3, -1)]);
+    }
+}

@@ -1,0 +1,104 @@
+//! What a change makes in the workshop before it puts it into place: directories, and whom new things belong to.
+
+use std::os::fd::AsFd;
+
+use stead_core::store::StoreResult;
+
+use super::change::PhysicalChange;
+use super::host::{self, GRANTABLE_MODE_BITS, HostStat, SETGID, errno_to_store_error};
+use super::root::Dir;
+use super::slot::HostSlot;
+use super::staging_area::TempEntry;
+use crate::Durability;
+use crate::sync;
+
+impl PhysicalChange<'_> {
+    /// Makes the missing parents of a spot in the workshop, and puts `scrap` into the last of them.
+    fn stage_missing_parents(&self, scrap: &TempEntry, spot: &HostSlot) -> StoreResult<StagedParents> {
+        let mut names: Vec<&[u8]> = spot.names().skip(1).collect();
+        let last = names.pop().expect("called for a spot with missing parents");
+        let (top, mut dir) = self.new_dir(None, spot)?;
+        let mut chain = vec![dir.clone()];
+        for name in names {
+            dir = self.new_dir_in(&dir, name, None, spot)?;
+            chain.push(dir.clone());
+        }
+        host::rename_new((self.staging.staging_dir_fd(), scrap.name().as_bytes()), (dir.as_fd(), last))
+            .map_err(errno_to_store_error)?;
+        if self.durability() == Durability::Full {
+            for dir in chain.iter().rev() {
+                sync::sync_all(sync::SyncPoint::NewParents, dir).map_err(errno_to_store_error)?;
+            }
+        }
+        let ino = host::stat(&chain[0]).map_err(errno_to_store_error)?.ino;
+        Ok(StagedParents { top, ino, dir })
+    }
+
+    /// Puts a scrap where nothing is, with the parents that are missing, in one step.
+    pub(super) fn place_with_parents(
+        &mut self,
+        scrap: &mut TempEntry,
+        ino: u64,
+        spot: &HostSlot,
+    ) -> StoreResult<()> {
+        if spot.has_parent() {
+            return self.move_into_place(scrap, ino, spot);
+        }
+        let mut wrapped = self.stage_missing_parents(scrap, spot)?;
+        let placed = self.move_into_place(&mut wrapped.top, wrapped.ino, spot);
+        match &placed {
+            Ok(()) => scrap.mark_placed(),
+            // Someone else has made the parents: out of the wrapping again.
+            Err(_) => {
+                let room = (self.staging.staging_dir_fd(), scrap.name().as_bytes());
+                let _ = host::rename_new((wrapped.dir.as_fd(), spot.name()), room);
+            }
+        }
+        placed
+    }
+
+    /// A new directory in the room.
+    pub(super) fn new_dir(&self, mode: Option<u32>, spot: &HostSlot) -> StoreResult<(TempEntry, Dir)> {
+        let scrap = TempEntry::new(self.staging, self.staging.fresh_name());
+        let dir = self.new_dir_in(self.staging.staging_dir(), scrap.name().as_bytes(), mode, spot)?;
+        Ok((scrap, dir))
+    }
+
+    fn new_dir_in(&self, parent: &Dir, name: &[u8], mode: Option<u32>, spot: &HostSlot) -> StoreResult<Dir> {
+        host::make_dir(parent.as_fd(), name).map_err(errno_to_store_error)?;
+        let dir = parent.enter(name, host::OpenMode::Directory).map_err(errno_to_store_error)?;
+        let made = host::stat(&dir).map_err(errno_to_store_error)?;
+        self.set_new_owner(&dir, &made, None, spot)?;
+        // A directory whose group is handed down hands it down further.
+        let inherited = spot.dir_stat.mode & SETGID;
+        host::set_mode(&dir, mode.unwrap_or(0o755) & GRANTABLE_MODE_BITS | inherited)
+            .map_err(errno_to_store_error)?;
+        host::set_modified(&dir, self.now()).map_err(errno_to_store_error)?;
+        Ok(dir)
+    }
+
+    /// Gives something new to whom it should belong: the owner of what it replaces, or of the directory.
+    pub(super) fn set_new_owner(
+        &self,
+        fd: impl AsFd,
+        made: &HostStat,
+        replaced: Option<&HostStat>,
+        spot: &HostSlot,
+    ) -> StoreResult<()> {
+        let model = replaced.unwrap_or(&spot.dir_stat);
+        let hands_down = replaced.is_some() || self.staging.uid == 0 || spot.dir_stat.mode & 0o2000 != 0;
+        let uid = (self.staging.uid == 0 && made.uid != model.uid).then_some(model.uid);
+        let gid = (hands_down && made.gid != model.gid).then_some(model.gid);
+        if uid.is_none() && gid.is_none() {
+            return Ok(());
+        }
+        host::set_owner(fd, uid, gid).map_err(errno_to_store_error)
+    }
+}
+
+/// Something inside new parents, still in the workshop.
+struct StagedParents {
+    top: TempEntry,
+    ino: u64,
+    dir: Dir,
+}

@@ -1,0 +1,458 @@
+//! Steps that put content somewhere: write, edit, append, symlink, mkdir.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use stead_core::store::{
+    Content, NodeKind, NodePath, Parents, Precondition, PutOptions, StepOutcome, StoreError, StoreResult,
+    VersionTag,
+};
+use stead_core::{Edit, MAX_EDIT_SIZE};
+
+use super::change::PhysicalChange;
+use super::draft::DraftContent;
+use super::host::{self, GRANTABLE_MODE_BITS, HostStat, OpenMode, errno_to_store_error, io_to_store_error};
+use super::owner_access;
+use super::patch::{ModeAndTime, WriteExtent, WriteLanding, WritePlan, WriteSource};
+use super::read::read_all;
+use super::slot::{HostSlot, LookupPurpose, open_regular};
+use super::staging_area::{TempEntry, TempFile};
+use super::undo::UndoRecord;
+use crate::Durability;
+
+/// Up to so many bytes are written before it is known whether they are wanted.
+const EAGER_WRITE_LIMIT: usize = 64 << 10;
+/// How often a step starts over because another program took or freed the name.
+const MAX_TRIES: usize = 32;
+
+impl PhysicalChange<'_> {
+    pub(super) fn write(
+        &mut self,
+        at: &NodePath,
+        content: Content,
+        put: &PutOptions,
+    ) -> StoreResult<StepOutcome> {
+        let mut spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
+        // A refusal is better before the content is written than after, unless there is little to write.
+        let little = matches!(&content, Content::Bytes(bytes) if bytes.len() <= EAGER_WRITE_LIMIT)
+            && self.durability() == Durability::Fast;
+        let there = if little { None } else { self.file_at(&spot, put.expect)? };
+        let mut temp = match content {
+            Content::Bytes(bytes) => self.stage_bytes(&bytes)?,
+            Content::Stored(_) => return Err(uncopied_content_error()),
+            Content::Sealed(sealed) => match draft_content(sealed)? {
+                DraftContent::Complete(temp) => temp,
+                DraftContent::Changes(draft) => {
+                    if there.is_some_and(|there| (there.dev, there.ino) == (draft.stat.dev, draft.stat.ino)) {
+                        self.lock_names(&[&spot])?;
+                        let now = self.file_at(&spot, put.expect)?;
+                        if now.is_some_and(|now| now.ino == draft.stat.ino) {
+                            return self.patch_file(&spot, OpenMode::ReadWrite, put, |now| {
+                                Ok(draft.write_plan(now))
+                            });
+                        }
+                        self.unlock_names();
+                    }
+                    draft.into_temp_file()?
+                }
+            },
+        };
+        self.sync_new(&temp.file)?;
+        for _ in 0..MAX_TRIES {
+            self.lock_names(&[&spot])?;
+            let there = self.file_at(&spot, put.expect)?;
+            match self.put_file(&spot, &mut temp, there.as_ref(), put) {
+                Err(StoreError::AlreadyExists) if there.is_none() && put.expect != Precondition::Absent => {}
+                // It, or its directory, was removed meanwhile.
+                Err(StoreError::NotFound) => {}
+                result => return result,
+            }
+            self.unlock_names();
+            spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
+        }
+        Err(StoreError::Conflict)
+    }
+
+    pub(super) fn edit(
+        &mut self,
+        at: &NodePath,
+        edit: &Edit,
+        expect: Precondition,
+    ) -> StoreResult<StepOutcome> {
+        let spot = self.file_slot(at, LookupPurpose::Find, Parents::Required)?;
+        self.lock_names(&[&spot])?;
+        self.file_at(&spot, Precondition::Any)?.ok_or(StoreError::NotFound)?;
+        let (file, stat) = open_regular(&spot.dir, spot.name(), OpenMode::Read)?;
+        expect.check(Some(stat.tag()))?;
+        let (content, replaced) = edit.apply(&read_all(&file, &stat, MAX_EDIT_SIZE)?)?;
+        let mut temp = self.stage_bytes(&content)?;
+        self.sync_new(&temp.file)?;
+        let outcome = self.put_file(&spot, &mut temp, Some(&stat), &PutOptions::default())?;
+        Ok(StepOutcome { replaced, ..outcome })
+    }
+
+    pub(super) fn append(
+        &mut self,
+        at: &NodePath,
+        content: Content,
+        put: &PutOptions,
+    ) -> StoreResult<StepOutcome> {
+        let content = match content {
+            Content::Bytes(bytes) => AppendContent::Bytes(bytes),
+            Content::Stored(_) => return Err(uncopied_content_error()),
+            Content::Sealed(sealed) => AppendContent::File(match draft_content(sealed)? {
+                DraftContent::Complete(temp) => temp,
+                DraftContent::Changes(draft) => draft.into_temp_file()?,
+            }),
+        };
+        for _ in 0..MAX_TRIES {
+            self.unlock_names();
+            let spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
+            self.lock_names(&[&spot])?;
+            if self.file_at(&spot, put.expect)?.is_some() {
+                return self.append_to(&spot, &content, put);
+            }
+            let mut temp = content.to_temp_file(self)?;
+            match self.put_file(&spot, &mut temp, None, put) {
+                Err(StoreError::AlreadyExists) if put.expect != Precondition::Absent => {}
+                result => return result,
+            }
+        }
+        Err(StoreError::Conflict)
+    }
+
+    /// Appends to the file at a spot.
+    fn append_to(
+        &mut self,
+        spot: &HostSlot,
+        content: &AppendContent,
+        put: &PutOptions,
+    ) -> StoreResult<StepOutcome> {
+        let length = content.size()?;
+        self.patch_file(spot, OpenMode::Write, put, |now| {
+            put.check_append(now.size, length)?;
+            Ok((length > 0).then(|| WritePlan {
+                kept_length: now.size,
+                extents: vec![WriteExtent { from: 0, to: now.size, length }],
+                length: now.size + length,
+                source: content.source(),
+            }))
+        })
+    }
+
+    pub(super) fn symlink(
+        &mut self,
+        at: &NodePath,
+        target: &[u8],
+        parents: Parents,
+        expect: Precondition,
+    ) -> StoreResult<StepOutcome> {
+        if target.is_empty() || target.contains(&0) {
+            return Err(StoreError::Invalid("a symlink has to lead somewhere".to_owned()));
+        }
+        if self.store.locate(at, LookupPurpose::Create)?.is_root() {
+            return Err(StoreError::AlreadyExists);
+        }
+        for _ in 0..MAX_TRIES {
+            let spot = self.store.slot(at, LookupPurpose::Create, parents)?;
+            self.lock_names(&[&spot])?;
+            let there = self.store.stat_slot(&spot)?;
+            if there.is_some_and(|there| there.kind != NodeKind::Symlink) {
+                return Err(StoreError::AlreadyExists);
+            }
+            expect.check(there.map(|there| there.tag()))?;
+            let mut scrap = self.stage_symlink(target, self.now(), &spot)?;
+            match self.put_entry(&spot, &mut scrap, there.as_ref()) {
+                Err(StoreError::AlreadyExists) if there.is_none() && expect != Precondition::Absent => {}
+                Err(error) => return Err(error),
+                Ok(()) => return self.outcome(&spot, there.is_none()),
+            }
+        }
+        Err(StoreError::Conflict)
+    }
+
+    /// A symlink in the room.
+    pub(super) fn stage_symlink(
+        &self,
+        target: &[u8],
+        modified: stead_core::Timestamp,
+        spot: &HostSlot,
+    ) -> StoreResult<TempEntry> {
+        let scrap = TempEntry::new(self.staging, self.staging.fresh_name());
+        let (room, name) = (self.staging.staging_dir_fd(), scrap.name().as_bytes());
+        host::make_symlink(room, name, target).map_err(errno_to_store_error)?;
+        if self.staging.uid == 0 && spot.dir_stat.uid != 0 {
+            host::set_link_owner(room, name, spot.dir_stat.uid, spot.dir_stat.gid)
+                .map_err(errno_to_store_error)?;
+        }
+        host::set_modified_at(room, name, modified).map_err(errno_to_store_error)?;
+        Ok(scrap)
+    }
+
+    pub(super) fn mkdir(
+        &mut self,
+        at: &NodePath,
+        parents: Parents,
+        mode: Option<u32>,
+    ) -> StoreResult<StepOutcome> {
+        let located = self.store.locate(at, LookupPurpose::Create)?;
+        if located.is_root() {
+            return match parents {
+                Parents::Create => {
+                    Ok(StepOutcome { attr: Some(self.store.stat_at(at)?), ..StepOutcome::default() })
+                }
+                Parents::Required => Err(StoreError::AlreadyExists),
+            };
+        }
+        for _ in 0..MAX_TRIES {
+            let spot = self.store.slot(at, LookupPurpose::Create, parents)?;
+            self.lock_names(&[&spot])?;
+            match (self.store.stat_slot(&spot)?, parents) {
+                (None, _) => {}
+                (Some(there), Parents::Create) if there.is_dir() => return self.outcome(&spot, false),
+                (Some(there), Parents::Create) if there.kind == NodeKind::Symlink => {
+                    return Err(spot.symlink_error());
+                }
+                (Some(_), _) => return Err(StoreError::AlreadyExists),
+            }
+            let (mut scrap, dir) = self.new_dir(mode, &spot)?;
+            let ino = host::stat(&dir).map_err(errno_to_store_error)?.ino;
+            match self.place_with_parents(&mut scrap, ino, &spot) {
+                Err(StoreError::AlreadyExists) => {}
+                Err(error) => return Err(error),
+                Ok(()) => return self.outcome(&spot, true),
+            }
+        }
+        Err(StoreError::Conflict)
+    }
+}
+
+/// The parts that the steps share.
+impl PhysicalChange<'_> {
+    /// The spot of a step that needs a file.
+    fn file_slot(&self, at: &NodePath, intent: LookupPurpose, parents: Parents) -> StoreResult<HostSlot> {
+        if self.store.locate(at, intent)?.is_root() {
+            return Err(StoreError::IsADirectory);
+        }
+        self.store.slot(at, intent, parents)
+    }
+
+    /// The file at a spot, in the expected state.
+    pub(super) fn file_at(&self, spot: &HostSlot, expect: Precondition) -> StoreResult<Option<HostStat>> {
+        let there = self.store.stat_slot(spot)?;
+        match there.map(|there| there.kind) {
+            None | Some(NodeKind::File) => expect.check(there.map(|there| there.tag()))?,
+            Some(NodeKind::Directory) => return Err(StoreError::IsADirectory),
+            Some(NodeKind::Symlink) => return Err(spot.symlink_error()),
+            Some(special @ NodeKind::Special(_)) => return Err(StoreError::Special(special)),
+        }
+        Ok(there)
+    }
+
+    /// A file in the room with this content.
+    fn stage_bytes(&self, bytes: &[u8]) -> StoreResult<TempFile> {
+        let temp = self.staging.new_temp_file()?;
+        temp.file.write_all_at(bytes, 0).map_err(io_to_store_error)?;
+        Ok(temp)
+    }
+
+    /// Puts a file from the room at a spot, dressed as what it replaces.
+    pub(super) fn put_file(
+        &mut self,
+        spot: &HostSlot,
+        temp: &mut TempFile,
+        there: Option<&HostStat>,
+        put: &PutOptions,
+    ) -> StoreResult<StepOutcome> {
+        let made = host::stat(&temp.file).map_err(errno_to_store_error)?;
+        self.set_new_owner(&temp.file, &made, there, spot)?;
+        // New content never inherits the right to run as someone else.
+        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & GRANTABLE_MODE_BITS;
+        if mode != made.mode {
+            host::set_mode(&temp.file, mode).map_err(errno_to_store_error)?;
+        }
+        host::set_modified(&temp.file, put.modified.unwrap_or_else(|| self.now()))
+            .map_err(errno_to_store_error)?;
+        match there {
+            Some(there) => self.replace_in_place(&mut temp.entry, made.ino, spot, there)?,
+            None => self.place_with_parents(&mut temp.entry, made.ino, spot)?,
+        }
+        let now = host::stat(&temp.file).map_err(errno_to_store_error)?;
+        self.store.node_path_table.remember(now.ino, spot.path());
+        let (attr, before) = (Some(now.attr()), there.map(HostStat::tag));
+        Ok(StepOutcome { attr, before, created: there.is_none(), replaced: 0 })
+    }
+
+    /// Puts something else from the room at a spot.
+    pub(super) fn put_entry(
+        &mut self,
+        spot: &HostSlot,
+        scrap: &mut TempEntry,
+        there: Option<&HostStat>,
+    ) -> StoreResult<()> {
+        let ino = host::stat_at(self.staging.staging_dir_fd(), scrap.name().as_bytes())
+            .map_err(errno_to_store_error)?
+            .ino;
+        match there {
+            Some(there) => self.replace_in_place(scrap, ino, spot, there),
+            None => self.place_with_parents(scrap, ino, spot),
+        }
+    }
+
+    /// What is at a spot after a step.
+    pub(super) fn outcome(&self, spot: &HostSlot, created: bool) -> StoreResult<StepOutcome> {
+        let (dir, name) = self.store.open_parent(&spot.located)?;
+        let stat = host::stat_at(dir.as_fd(), name).map_err(errno_to_store_error)?;
+        self.store.node_path_table.remember(stat.ino, spot.path());
+        Ok(StepOutcome { attr: Some(stat.attr()), created, ..StepOutcome::default() })
+    }
+
+    /// Writes into the file at a spot, as planned by what it is now; `None` as plan changes no content.
+    fn patch_file<'p>(
+        &mut self,
+        spot: &HostSlot,
+        how: OpenMode,
+        put: &PutOptions,
+        plan: impl FnOnce(&HostStat) -> StoreResult<Option<WritePlan<'p>>>,
+    ) -> StoreResult<StepOutcome> {
+        let (file, stat) = open_to_write(spot, how)?;
+        put.expect.check(Some(stat.tag()))?;
+        // Whether no other program has changed it at the same time.
+        let mut is_alone = true;
+        match plan(&stat)? {
+            None => {
+                let mode = put.mode.map(|mode| mode & GRANTABLE_MODE_BITS);
+                self.set_attributes(&file, &stat, spot, mode, put.modified)?;
+            }
+            Some(plan) => {
+                // New content never inherits the right to run as someone else.
+                let mode = put.mode.unwrap_or(stat.mode) & GRANTABLE_MODE_BITS;
+                let looks = ModeAndTime { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
+                let alone = !self.is_multi_action();
+                let (patch, stash) =
+                    plan.prepare(&file, &stat, looks, self.staging, self.durability(), alone)?;
+                if let Some(mut stash) = stash {
+                    // The old bytes have to outlive this call: a later step may fail.
+                    stash.entry.mark_placed();
+                    self.add_displaced(stash.entry.name().to_owned());
+                }
+                // An append finds the end by itself. Everything else is planned for what was there: if an outside program
+                // has changed it since, that program's content stays, and the caller plans again.
+                if !plan.is_append(&stat)
+                    && put.expect != Precondition::Any
+                    && !host::stat(&file).map_err(errno_to_store_error)?.has_same_content(&stat)
+                {
+                    return Err(StoreError::Conflict);
+                }
+                let mut landed = WriteLanding::AsPlanned;
+                self.perform_non_atomic(UndoRecord::Patched { at: spot.path().to_vec(), patch }, |act| {
+                    landed = plan.write(&file, &stat, looks, &act.staging.fault_point)?;
+                    Ok(())
+                })?;
+                let now = host::stat(&file).map_err(errno_to_store_error)?;
+                is_alone = landed == WriteLanding::AsPlanned
+                    && (now.size, now.modified) == (plan.length, looks.modified);
+            }
+        }
+        let now = host::stat(&file).map_err(errno_to_store_error)?;
+        self.schedule_file_sync(file)?;
+        self.store.node_path_table.remember(now.ino, spot.path());
+        let mut attr = now.attr();
+        if !is_alone {
+            // It holds what an outside program wrote as well. The tag matches nothing: a caller that builds on what it
+            // wrote has not seen that.
+            attr.tag = VersionTag(fastrand::u128(..));
+        }
+        Ok(StepOutcome { attr: Some(attr), before: Some(stat.tag()), ..StepOutcome::default() })
+    }
+
+    /// Sets mode and time of what is open.
+    pub(super) fn set_attributes(
+        &mut self,
+        fd: impl AsFd,
+        stat: &HostStat,
+        spot: &HostSlot,
+        mode: Option<u32>,
+        modified: Option<stead_core::Timestamp>,
+    ) -> StoreResult<()> {
+        let after =
+            ModeAndTime { mode: mode.unwrap_or(stat.mode), modified: modified.unwrap_or(stat.modified) };
+        let how = UndoRecord::AttributesSet {
+            at: spot.path().to_vec(),
+            ino: stat.ino,
+            before: ModeAndTime { mode: stat.mode, modified: stat.modified },
+            after,
+            alone: !self.is_multi_action(),
+        };
+        match (mode, modified) {
+            (None, None) => Ok(()),
+            (Some(mode), None) => self.perform("mode", how, || host::set_mode(fd, mode)),
+            (None, Some(modified)) => self.perform("time", how, || host::set_modified(fd, modified)),
+            (Some(mode), Some(modified)) => self.perform_non_atomic(how, |act| {
+                act.staging.fault_point.pass("mode")?;
+                host::set_mode(fd.as_fd(), mode).map_err(errno_to_store_error)?;
+                act.staging.fault_point.pass("time")?;
+                host::set_modified(fd, modified).map_err(errno_to_store_error)
+            }),
+        }
+    }
+}
+
+/// Opens the file at a spot to be written into. Whether that may be was decided when the caller opened it: a mode that was
+/// set since, or with which it was made, does not bind the caller.
+fn open_to_write(spot: &HostSlot, how: OpenMode) -> StoreResult<(File, HostStat)> {
+    let (fd, stat) = owner_access::open(&spot.dir, spot.name(), how).map_err(errno_to_store_error)?;
+    match stat.kind {
+        _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
+        // Another file may have got the name since it was looked at.
+        NodeKind::File => spot.located.check_node(&stat).map(|()| (fd.into(), stat)),
+        NodeKind::Directory => Err(StoreError::IsADirectory),
+        NodeKind::Symlink | NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
+    }
+}
+
+/// Content on its way to the end of a file.
+enum AppendContent {
+    Bytes(Vec<u8>),
+    File(TempFile),
+}
+
+impl AppendContent {
+    fn size(&self) -> StoreResult<u64> {
+        match self {
+            AppendContent::Bytes(bytes) => Ok(bytes.len() as u64),
+            AppendContent::File(temp) => Ok(host::stat(&temp.file).map_err(errno_to_store_error)?.size),
+        }
+    }
+
+    fn source(&self) -> WriteSource<'_> {
+        match self {
+            AppendContent::Bytes(bytes) => WriteSource::Bytes(bytes),
+            AppendContent::File(temp) => WriteSource::File(&temp.file),
+        }
+    }
+
+    /// A file of its own, for a name that has none yet.
+    fn to_temp_file(&self, act: &PhysicalChange<'_>) -> StoreResult<TempFile> {
+        let temp = match self {
+            AppendContent::Bytes(bytes) => act.stage_bytes(bytes)?,
+            AppendContent::File(content) => {
+                let temp = act.staging.new_temp_file()?;
+                host::copy_range(&content.file, 0, &temp.file, 0, self.size()?).map_err(io_to_store_error)?;
+                temp
+            }
+        };
+        act.sync_new(&temp.file)?;
+        Ok(temp)
+    }
+}
+
+/// Kept content is copied before the first step.
+fn uncopied_content_error() -> StoreError {
+    StoreError::Unsupported("this Store keeps no history")
+}
+
+fn draft_content(sealed: stead_core::store::SealedContent) -> StoreResult<DraftContent> {
+    sealed.into_inner().ok_or_else(|| StoreError::Invalid("the draft is another Store's".to_owned()))
+}

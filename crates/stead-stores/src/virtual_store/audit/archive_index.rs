@@ -1,0 +1,210 @@
+//! What the database remembers of its archives, and what it need not remember once something is in one.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::{Connection, params};
+use stead_core::StoreResult;
+use uuid::Uuid;
+
+use super::super::database::DatabaseInner;
+use super::super::error::Result;
+use super::super::group_commit::CommitSync;
+use super::archive::{CheckedArchive, check_archive};
+use super::directory::AuditDirectory;
+use super::head::SignedHead;
+use super::revision_check::RevisionCheck;
+use super::verify::AuditVerified;
+
+/// A file of archived records, as the database remembers it.
+#[derive(Debug, Clone)]
+pub(super) struct ArchiveRow {
+    pub(super) file: String,
+    /// Where it was written; empty where that is the log's own directory for them.
+    pub(super) directory: String,
+    pub(super) at: String,
+    pub(super) records: u64,
+    /// BLAKE3 of all of it; empty where it is not known.
+    pub(super) hash: Vec<u8>,
+}
+
+impl ArchiveRow {
+    pub(super) fn insert(&self, conn: &Connection) -> Result<()> {
+        let ArchiveRow { file, directory, at, records, hash } = self;
+        let records = i64::try_from(*records).unwrap_or(i64::MAX);
+        conn.prepare_cached(
+            "INSERT INTO audit_archive(file, directory, at, records, hash) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![file, directory, at, records, hash])?;
+        Ok(())
+    }
+
+    /// All that there are.
+    pub(super) fn all(conn: &Connection) -> Result<Vec<ArchiveRow>> {
+        let mut statement =
+            conn.prepare("SELECT file, directory, at, records, hash FROM audit_archive ORDER BY file")?;
+        let archives = statement.query_map([], |row| {
+            Ok(ArchiveRow {
+                file: row.get(0)?,
+                directory: row.get(1)?,
+                at: row.get(2)?,
+                records: row.get::<_, i64>(3)?.cast_unsigned(),
+                hash: row.get(4)?,
+            })
+        })?;
+        Ok(archives.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+/// Where archives are looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArchiveLookup {
+    /// Where they were written, and in these directories.
+    In(Vec<PathBuf>),
+    /// Nowhere: they are kept elsewhere, and are checked there.
+    Skip,
+}
+
+impl Default for ArchiveLookup {
+    fn default() -> Self {
+        ArchiveLookup::In(Vec::new())
+    }
+}
+
+/// A part of a chain that the database says is in an archive.
+#[derive(Debug, Clone)]
+pub(super) struct ArchivedSegment {
+    pub(super) instance: Uuid,
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) file: String,
+}
+
+/// Checks that every archive is there, whole, and holds what the database says it does.
+pub(super) fn verify_archives(
+    archives: &[ArchiveRow],
+    parts: &[ArchivedSegment],
+    place: &AuditDirectory,
+    elsewhere: &[PathBuf],
+    versions: Option<&RevisionCheck<'_>>,
+    verified: &mut AuditVerified,
+) {
+    let mut held: HashMap<&str, Vec<(i64, SignedHead)>> = HashMap::new();
+    for archive in archives {
+        let file = &archive.file;
+        let directories =
+            [place.archive_directory(&archive.directory)].into_iter().chain(elsewhere.iter().cloned());
+        let found = directories.map(|directory| directory.join(file)).find(|path| path.exists());
+        let Some(path) = found else {
+            let ArchiveRow { records, at, .. } = archive;
+            verified.add_problem(format!(
+                "the archive {file} with {records} records, written at {at}, is not where it was written; say where it \
+                 is, or find a copy of it"
+            ));
+            continue;
+        };
+        verified.archives += 1;
+        match check_one(&path, archive, versions) {
+            Ok(checked) => {
+                for problem in checked.verified.problems {
+                    verified.add_problem(format!("{file}: {problem}"));
+                }
+                held.insert(file, checked.segments);
+            }
+            Err(error) => verified.add_problem(format!("the archive {file} can't be read: {}", error.kind())),
+        }
+    }
+    for ArchivedSegment { instance, first, last, file } in parts {
+        let named = archives.iter().any(|archive| archive.file == *file);
+        let holds = |parts: &Vec<(i64, SignedHead)>| {
+            let same = |(from, head): &(i64, SignedHead)| {
+                from == first && (head.instance, head.seq) == (*instance, *last)
+            };
+            parts.iter().any(same)
+        };
+        // One that is missing was told above.
+        if !named || held.get(&**file).is_some_and(|parts| !holds(parts)) {
+            verified.add_problem(format!(
+                "records {first} to {last} of instance {instance} are said to be in the archive {file}, and are not"
+            ));
+        }
+    }
+}
+
+/// Checks an archive by itself, and that it is the one that was written.
+fn check_one(
+    path: &Path,
+    archive: &ArchiveRow,
+    versions: Option<&RevisionCheck<'_>>,
+) -> io::Result<CheckedArchive> {
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut File::open(path)?, &mut hasher)?;
+    let same = archive.hash.is_empty() || hasher.finalize().as_bytes()[..] == archive.hash[..];
+    let mut checked = check_archive(path, versions.filter(|_| same))?;
+    if checked.verified.problems.is_empty() && !same {
+        checked.verified.add_problem("it is not the file that was written".to_owned());
+    }
+    Ok(checked)
+}
+
+/// Forgets instances that have ended and lie in archives with all of their records: their rows, and the heads that are
+/// kept outside.
+///
+/// The archives say the same, signed, and the database goes on to remember those.
+pub(super) fn forget_archived_instances(
+    shared: &Arc<DatabaseInner>,
+    place: &AuditDirectory,
+) -> StoreResult<()> {
+    // In this order: what does not run when it is looked for has ended, and the database says where.
+    let running = place.running_instances()?;
+    let mut ended: HashMap<Uuid, i64> = HashMap::new();
+    for head in place.ended_heads()? {
+        let end = ended.entry(head.instance).or_default();
+        *end = head.seq.max(*end);
+    }
+    let mut gone = fully_archived(&*shared.reader()?, &ended)?;
+    gone.retain(|(_, uuid)| !running.contains(uuid));
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<i64> = gone.iter().map(|(row, _)| *row).collect();
+    // First outside: a head without its row would look as if records were missing.
+    place.forget_heads(&gone.into_iter().map(|(_, uuid)| uuid).collect())?;
+    shared.write(CommitSync::Always, move |writing| {
+        for row in rows {
+            for sql in [
+                "DELETE FROM audit_segment WHERE instance = ?1",
+                "DELETE FROM audit_head WHERE instance = ?1",
+                "DELETE FROM audit_instance WHERE id = ?1",
+            ] {
+                writing.conn.prepare_cached(sql)?.execute([row])?;
+            }
+        }
+        let unused = "DELETE FROM audit_sieve
+            WHERE NOT EXISTS (SELECT 1 FROM audit WHERE id BETWEEN audit_sieve.first AND audit_sieve.last)";
+        writing.conn.prepare_cached(unused)?.execute([])?;
+        Ok(())
+    })
+}
+
+/// The instances that have ended, and of which no record is left outside of archives.
+fn fully_archived(conn: &Connection, ended: &HashMap<Uuid, i64>) -> Result<Vec<(i64, Uuid)>> {
+    let mut statement = conn.prepare(
+        "SELECT i.id, i.uuid, max(s.last) FROM audit_instance i JOIN audit_segment s ON s.instance = i.id
+         GROUP BY i.id HAVING max(s.last) >= i.seq",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?)))?;
+    let mut over = Vec::new();
+    for row in rows {
+        let (id, uuid, last): (i64, String, i64) = row?;
+        if let Ok(uuid) = Uuid::parse_str(&uuid)
+            && ended.get(&uuid).is_none_or(|end| *end == last)
+        {
+            over.push((id, uuid));
+        }
+    }
+    Ok(over)
+}

@@ -1,0 +1,89 @@
+//! What a version did, as the record of its change binds it: a digest of the rows that the log and blame are told from.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use blake3::Hasher;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+
+use super::super::error::Result;
+use super::super::schema::UNRECORDED;
+
+/// What stands in the record of a change besides who made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct ChangeDigest {
+    /// The digest of its rows, in hexadecimal.
+    pub(super) digest: String,
+    /// How many versions before it have no record, since the audit was off.
+    pub(super) unrecorded: i64,
+}
+
+/// The rows of a version, in the order in which they were made: of a Virtual Store, and of a Physical Store. What is left out
+/// of a kept tree later has numbers below zero there. The last is of a version that changed nothing.
+const ROWS_OF_REVISION: [&str; 3] = [
+    "SELECT ver, what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
+    "SELECT ver, what, path, other FROM kept WHERE vol = ?1 AND ver = ?2 AND seq >= 0 ORDER BY seq",
+    "SELECT ver, path FROM unchanged WHERE vol = ?1 AND ver = ?2",
+];
+/// The same of all versions, in the order of the tables' keys. A version has rows in one volume.
+const ROWS_OF_ALL_REVISIONS: [&str; 3] = [
+    "SELECT ver, what, node, parent, name FROM change ORDER BY vol, ver, seq",
+    "SELECT ver, what, path, other FROM kept WHERE seq >= 0 ORDER BY vol, ver, seq",
+    "SELECT ver, path FROM unchanged ORDER BY vol, ver",
+];
+
+impl ChangeDigest {
+    /// What a version of a volume did, at the end of its transaction.
+    pub(in super::super) fn of(conn: &Connection, volume: i64, version: i64) -> Result<Self> {
+        let mut hasher = Hasher::new();
+        for sql in ROWS_OF_REVISION {
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query([volume, version])?;
+            while let Some(row) = rows.next()? {
+                hash_row(&mut hasher, row)?;
+            }
+        }
+        let unrecorded = conn
+            .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
+            .query_row([UNRECORDED], |row| row.get(0))?;
+        Ok(ChangeDigest { digest: hex_digest(&hasher), unrecorded })
+    }
+}
+
+/// The digests of all versions that have rows.
+pub(super) fn all_digests(conn: &Connection) -> Result<HashMap<i64, String>> {
+    let mut hashers: HashMap<i64, Hasher> = HashMap::new();
+    for sql in ROWS_OF_ALL_REVISIONS {
+        let mut statement = conn.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            hash_row(hashers.entry(row.get(0)?).or_default(), row)?;
+        }
+    }
+    Ok(hashers.into_iter().map(|(version, hasher)| (version, hex_digest(&hasher))).collect())
+}
+
+/// Adds the columns of a row after its version, each with its kind and length.
+fn hash_row(hasher: &mut Hasher, row: &Row<'_>) -> Result<()> {
+    for column in 1..row.as_ref().column_count() {
+        match row.get_ref(column)? {
+            ValueRef::Integer(number) => hasher.update(b"i").update(&number.to_le_bytes()),
+            ValueRef::Blob(bytes) | ValueRef::Text(bytes) => {
+                hasher.update(b"b").update(&(bytes.len() as u64).to_le_bytes()).update(bytes)
+            }
+            ValueRef::Null | ValueRef::Real(_) => hasher.update(b"n"),
+        };
+    }
+    hasher.update(b".");
+    Ok(())
+}
+
+/// Half of the hash is enough: whoever looks for a second set of rows with the same one needs 2^64 tries and more.
+fn hex_digest(hasher: &Hasher) -> String {
+    let mut text = String::with_capacity(32);
+    for byte in &hasher.finalize().as_bytes()[..16] {
+        write!(text, "{byte:02x}").expect("a String takes everything");
+    }
+    text
+}

@@ -1,0 +1,61 @@
+//! What is known of the audit without looking into its database.
+
+use std::collections::HashMap;
+
+use stead_core::StoreResult;
+use uuid::Uuid;
+
+use super::directory::{AuditDirectory, HeadsLine, RememberedArchive};
+use super::head::SignedHead;
+
+/// What lies outside the database.
+pub(super) struct ExternalState {
+    pub(super) key: Option<[u8; 32]>,
+    pub(super) ended_heads: Vec<SignedHead>,
+    pub(super) running_heads: Vec<SignedHead>,
+    /// The instances that run, and how far the chain of each has certainly come.
+    pub(super) least_positions: HashMap<Uuid, i64>,
+    /// The instances that run, or were killed, and sign with a key that is not there.
+    pub(super) instances_without_key: Vec<Uuid>,
+    pub(super) findings: Vec<String>,
+    pub(super) archives: Vec<RememberedArchive>,
+}
+
+impl ExternalState {
+    pub(super) fn read(place: &AuditDirectory) -> StoreResult<Self> {
+        // In this order: an instance that ends meanwhile is among one of them.
+        let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
+        let mut at_least: HashMap<Uuid, i64> = at_least.collect();
+        let marks = place.running_chain_ends()?;
+        let exact = marks.iter().filter(|(_, marks)| marks.same_boot);
+        at_least.extend(exact.map(|(uuid, marks)| (*uuid, marks.confirmed.seq)));
+        let running = place.running_heads()?;
+        let (mut ended, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
+        for line in place.lines()? {
+            match line {
+                HeadsLine::Head(head) => ended.push(head),
+                HeadsLine::Finding(found) => {
+                    findings.push(format!("{} (found at {})", found.finding, found.at));
+                }
+                HeadsLine::Archive(archive) => archives.push(archive),
+            }
+        }
+        let key = place.existing_key()?.map(|key| key.public());
+        let without_key = marks.iter().filter(|(_, marks)| Some(marks.key) != key).map(|(uuid, _)| *uuid);
+        let without_key = without_key.collect();
+        Ok(ExternalState {
+            key,
+            ended_heads: ended,
+            running_heads: running,
+            least_positions: at_least,
+            instances_without_key: without_key,
+            findings,
+            archives,
+        })
+    }
+
+    /// Whether something tells of an instance.
+    pub(super) fn knows_instance(&self, uuid: &Uuid) -> bool {
+        self.least_positions.contains_key(uuid) || self.ended_heads.iter().any(|head| head.instance == *uuid)
+    }
+}

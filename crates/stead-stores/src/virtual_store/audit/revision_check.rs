@@ -1,0 +1,211 @@
+//! Who made a version stands in two places: in the version's own row, from which the log and blame are told, and in the
+//! record of the change that made it. The record can't be changed unseen, so the row is held to it. So are the rows that tell
+//! what it did, as long as they are there, and what says how much of the history may have been forgotten.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use rusqlite::{Connection, OptionalExtension};
+use stead_core::name::escape_name;
+use uuid::Uuid;
+
+use super::super::error::Result;
+use super::super::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM, UNRECORDED};
+use super::body::AuditEntry;
+use super::change_digest;
+
+/// What stands in the record of a change alone.
+const VERSION_KEY: &str = ",\"version\":";
+/// What stands in the record of a restored backup.
+const RESTORE_CALL: &str = ",\"call\":\"restore_backup\",";
+/// How many versions without a record are told one by one.
+const MAX_LISTED: usize = 10;
+
+/// The versions of a database, to be compared with records.
+pub(super) struct RevisionCheck<'c> {
+    conn: &'c Connection,
+    /// What is older may have been forgotten.
+    history_from: i64,
+    /// The newest version that a restored backup made: what is older may be the backup's, or gone with what it replaced.
+    last_restored: i64,
+    /// How many versions were made by restored backups.
+    restores: u64,
+    /// When those backups were restored, as far as records tell.
+    recorded_restores: RefCell<HashSet<String>>,
+    /// What each version did, by a digest of its rows.
+    digests: HashMap<i64, String>,
+    /// How many versions were made while the audit was off.
+    unrecorded: i64,
+    /// Up to where history was forgotten while the audit was off.
+    forgotten_unrecorded: i64,
+    /// The versions that records tell of, each with how many before it have none.
+    recorded: RefCell<BTreeMap<i64, i64>>,
+    /// Up to where history was forgotten, as records tell.
+    forgotten: RefCell<i64>,
+}
+
+/// A version as its row has it.
+#[derive(Debug, PartialEq, Eq)]
+struct RevisionRow {
+    operation: Option<Uuid>,
+    agent: String,
+    thread: Option<String>,
+    organization: Option<String>,
+    team: Option<String>,
+    tool: String,
+}
+
+impl<'c> RevisionCheck<'c> {
+    pub(super) fn new(conn: &'c Connection) -> Result<Self> {
+        let number = |sql: &str| -> Result<i64> { Ok(conn.query_row(sql, [], |row| row.get(0))?) };
+        let meta = |id: i64| number(&format!("SELECT ifnull((SELECT value FROM meta WHERE id = {id}), 0)"));
+        let restores = "FROM version WHERE tool = 'restore-backup' AND agent = 'operator'";
+        Ok(RevisionCheck {
+            conn,
+            history_from: meta(HISTORY_FROM)?,
+            last_restored: number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
+            restores: number(&format!("SELECT count(*) {restores}"))?.cast_unsigned(),
+            recorded_restores: RefCell::default(),
+            digests: change_digest::all_digests(conn)?,
+            unrecorded: meta(UNRECORDED)?,
+            forgotten_unrecorded: meta(FORGOTTEN_UNRECORDED)?,
+            recorded: RefCell::default(),
+            forgotten: RefCell::default(),
+        })
+    }
+
+    /// Says what the database tells that no record does: versions that the audit should have been told of, and that history
+    /// was forgotten. Every record has to have been seen by then.
+    pub(super) fn unrecorded_problems(&self) -> Result<Vec<String>> {
+        let mut untold = Vec::new();
+        let forgotten = self.forgotten_unrecorded.max(*self.forgotten.borrow()).max(self.last_restored);
+        if self.history_from > forgotten {
+            untold.push(format!(
+                "history is said to be forgotten up to version {}, and no record tells of a gc that did it",
+                self.history_from
+            ));
+        }
+        let recorded = self.recorded.borrow();
+        // Versions that only snapshots of a directory made have no rows that the log is told from.
+        let sql = "SELECT id, agent, tool FROM version WHERE id > ?1 AND id IN (
+                     SELECT ver FROM kept UNION SELECT ver FROM unchanged
+                     UNION SELECT ver FROM change WHERE vol NOT IN (SELECT vol FROM shadow)) ORDER BY id";
+        let mut statement = self.conn.prepare(sql)?;
+        let mut rows = statement.query([self.last_restored])?;
+        let (mut count, mut told) = (0, 0);
+        while let Some(row) = rows.next()? {
+            let (version, agent, tool): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            if recorded.contains_key(&version) {
+                continue;
+            }
+            count += 1;
+            // The next one that has a record tells how many before it have none.
+            let known = recorded.range(version..).next().map_or(self.unrecorded, |(_, known)| *known);
+            if count > known && told < MAX_LISTED {
+                told += 1;
+                untold.push(format!(
+                    "version {version}, said to be of `{}` by `{}`, has no record, and the audit was not off then",
+                    escape_name(agent.as_bytes()),
+                    escape_name(tool.as_bytes())
+                ));
+            }
+        }
+        Ok(untold)
+    }
+
+    /// Says so where more versions are said to be a restored backup's than backups were restored. Every record has to
+    /// have been seen by then.
+    pub(super) fn excess_restores_problem(&self) -> Option<String> {
+        let told = self.recorded_restores.borrow().len() as u64;
+        (self.restores > told).then(|| {
+            format!(
+                "{} versions are said to be of restored backups, and records tell of {told} restored backups",
+                self.restores
+            )
+        })
+    }
+
+    /// Says how the version that a record tells of differs from it.
+    pub(super) fn compare_record(&self, body: &str) -> Result<Option<String>> {
+        if body.contains(RESTORE_CALL)
+            && let Ok(entry) = AuditEntry::parse(0, body)
+        {
+            self.recorded_restores.borrow_mut().insert(entry.at);
+        }
+        if !body.contains(VERSION_KEY) {
+            return Ok(None);
+        }
+        let Ok(entry) = AuditEntry::parse(0, body) else { return Ok(None) };
+        let Some(version) = entry.version else { return Ok(None) };
+        let Some(operation) = entry.operation else {
+            if entry.call == "gc" {
+                let mut forgotten = self.forgotten.borrow_mut();
+                *forgotten = version.max(*forgotten);
+            }
+            return Ok(None);
+        };
+        self.recorded.borrow_mut().insert(version, entry.unrecorded);
+        let operation = Uuid::from_bytes(*operation.as_bytes());
+        let row = self.load_row(version)?;
+        let Some(row) = row.filter(|row| row.operation == Some(operation) || version > self.last_restored)
+        else {
+            let may_be_gone = version < self.history_from || version <= self.last_restored;
+            return Ok((!may_be_gone).then(|| format!("version {version}, which it tells of, is gone")));
+        };
+        let recorded = RevisionRow {
+            operation: Some(operation),
+            agent: entry.agent,
+            thread: entry.thread,
+            organization: entry.organization,
+            team: entry.team,
+            tool: entry.call,
+        };
+        if row != recorded {
+            return Ok(Some(format!(
+                "version {version}, which it tells of, is said to be another's: {}",
+                row.differences(&recorded)
+            )));
+        }
+        // What is older may be forgotten in part. Without any rows, its volume is gone, or it was taken back.
+        let is_whole = version > self.history_from;
+        let rows = self.digests.get(&version).filter(|_| is_whole);
+        Ok(match (rows, &entry.did) {
+            (Some(rows), Some(did)) if rows != did => {
+                Some(format!("version {version}, which it tells of, is said to have done something else"))
+            }
+            _ => None,
+        })
+    }
+
+    fn load_row(&self, version: i64) -> Result<Option<RevisionRow>> {
+        let sql = "SELECT operation, agent, thread, organization, team, tool FROM version WHERE id = ?1";
+        let row = self.conn.prepare_cached(sql)?.query_row([version], |row| {
+            let operation: Vec<u8> = row.get(0)?;
+            Ok(RevisionRow {
+                operation: Uuid::from_slice(&operation).ok(),
+                agent: row.get(1)?,
+                thread: row.get(2)?,
+                organization: row.get(3)?,
+                team: row.get(4)?,
+                tool: row.get(5)?,
+            })
+        });
+        Ok(row.optional()?)
+    }
+}
+
+impl RevisionRow {
+    /// What is not as it was recorded.
+    fn differences(&self, recorded: &RevisionRow) -> String {
+        let differing = [
+            ("operation", self.operation != recorded.operation),
+            ("agent", self.agent != recorded.agent),
+            ("thread", self.thread != recorded.thread),
+            ("organization", self.organization != recorded.organization),
+            ("team", self.team != recorded.team),
+            ("tool", self.tool != recorded.tool),
+        ];
+        let names: Vec<_> = differing.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
+        names.join(", ")
+    }
+}

@@ -1,0 +1,200 @@
+//! What a host directory held at its snapshots: a volume beside its books, which is brought up to date before a snapshot
+//! names the version.
+//!
+//! A Physical Store compares the directory with the shadow and puts into it what differs, batch by batch (`put`). The
+//! snapshot then writes down that the shadow holds the directory as of its version (`hold`). Other versions of the shadow
+//! are on the way from one snapshot to the next, and nobody may look at them.
+
+mod record;
+mod update;
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
+use stead_core::store::{
+    Content, ContentId, ContentRef, NodeId, NodeKind, NodePath, OpenContent, RevisionNumber, StoreError,
+    StoreResult, VersionTag,
+};
+use stead_core::{Clock, Store, SystemClock, Timestamp};
+
+use super::VirtualStore;
+use super::content;
+use super::database::{Database, DatabaseInner};
+use super::entry_row::{EntryKind, entries};
+use super::error::{DatabaseError, Result};
+use super::group_commit::CommitSync;
+use super::history::VirtualContentRef;
+use super::ledger::Ledger;
+
+pub(crate) use super::content::{CHUNK_SIZE, ContentHasher};
+pub(crate) use record::CapturedParts;
+pub(super) use record::{
+    FinishedCapture, forget_unreadable_captures, record_capture, revert_unfinished_capture,
+};
+pub(crate) use update::{CaptureNote, CaptureTurn};
+
+/// The shadow of a directory, as it is now or as of a version.
+#[derive(Debug, Clone)]
+pub(crate) struct CaptureVolume {
+    store: VirtualStore,
+    vol: i64,
+}
+
+/// What the shadow knows of a name.
+#[derive(Debug, Clone)]
+pub(crate) struct CapturedEntry {
+    pub(crate) name: Vec<u8>,
+    pub(crate) node: NodeId,
+    pub(crate) kind: NodeKind,
+    pub(crate) mode: u32,
+    pub(crate) size: u64,
+    pub(crate) modified: Timestamp,
+    content: Option<i64>,
+    /// What the host told of it when it was read.
+    pub(crate) host_tag: Option<VersionTag>,
+}
+
+impl CapturedEntry {
+    /// Whether its content is there, and not only its size.
+    pub(crate) fn has_content(&self) -> bool {
+        self.content.is_some() || self.size == 0
+    }
+}
+
+impl Ledger {
+    /// The shadow of the directory, if it has one.
+    pub(crate) fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>> {
+        let find = || -> Result<Option<i64>> {
+            let reader = self.database().reader()?;
+            let found = reader
+                .prepare_cached("SELECT vol FROM shadow WHERE ledger = ?1")?
+                .query_row([self.volume()], |row| row.get(0));
+            Ok(found.optional()?)
+        };
+        let Some(vol) = find()? else { return Ok(None) };
+        let mut store = self.open_capture_store()?;
+        if store.volume.id != vol {
+            // Another process has made it anew.
+            self.database().forget_volumes();
+            store = self.open_capture_store()?;
+        }
+        Ok(Some(CaptureVolume { store, vol }))
+    }
+
+    /// The shadow of the directory, which is made if it has none.
+    pub(crate) fn begin_capture_volume(&self) -> StoreResult<CaptureVolume> {
+        let store = self.open_capture_store()?;
+        let (ledger, vol) = (self.volume(), store.volume.id);
+        self.database().write(CommitSync::Deferred, move |writing| {
+            writing
+                .conn
+                .prepare_cached("INSERT OR IGNORE INTO shadow(ledger, vol, turn, at) VALUES (?1, ?2, 0, ?3)")?
+                .execute(params![ledger, vol, SystemClock.now().0])?;
+            Ok(())
+        })?;
+        Ok(CaptureVolume { store, vol })
+    }
+
+    fn open_capture_store(&self) -> StoreResult<VirtualStore> {
+        Database(Arc::clone(self.database())).volume(format!("{{\"shadow\":{}}}", self.volume()))
+    }
+}
+
+impl CaptureVolume {
+    /// The shadow as of a version.
+    pub(crate) fn at(&self, version: RevisionNumber) -> Self {
+        CaptureVolume { store: self.store.at(version), vol: self.vol }
+    }
+
+    /// It as a Store.
+    pub(crate) fn store(&self) -> &VirtualStore {
+        &self.store
+    }
+
+    fn database(&self) -> &Arc<DatabaseInner> {
+        self.store.database_inner()
+    }
+
+    /// What is in a directory, sorted by name; nothing where there is no directory.
+    pub(crate) fn children(&self, place: &NodePath) -> StoreResult<Vec<CapturedEntry>> {
+        const SQL: [&str; 2] = entries!(
+            "SELECT e.name, e.node, e.kind, e.mode, e.size, e.modified, e.content,
+               (SELECT s.tag FROM seen s WHERE s.vol = ?1 AND s.node = e.node AND s.since = e.since)",
+            "e.parent = ?3 ORDER BY e.name"
+        );
+        let known = self.store.read_transaction(|snapshot| {
+            let directory = match snapshot.directory(place) {
+                Err(DatabaseError::Store(
+                    StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_),
+                )) => {
+                    return Ok(Vec::new());
+                }
+                found => found?,
+            };
+            let tree = snapshot.tree;
+            let mut statement = tree.conn.prepare_cached(tree.select_sql(SQL))?;
+            let mut rows = statement.query(params![tree.vol, tree.as_of, directory])?;
+            let mut known = Vec::new();
+            while let Some(row) = rows.next()? {
+                let tag: Option<[u8; 16]> = row.get(7)?;
+                known.push(CapturedEntry {
+                    name: row.get(0)?,
+                    node: NodeId(row.get::<_, i64>(1)?.cast_unsigned()),
+                    kind: EntryKind::from_code(row.get(2)?)?.to_kind(),
+                    mode: row.get(3)?,
+                    size: row.get::<_, i64>(4)?.cast_unsigned(),
+                    modified: Timestamp(row.get(5)?),
+                    content: row.get(6)?,
+                    host_tag: tag.map(|tag| VersionTag(u128::from_le_bytes(tag))),
+                });
+            }
+            Ok(known)
+        });
+        Ok(known?)
+    }
+
+    /// The hash of what it holds, if it is kept.
+    pub(crate) fn hash(&self, known: &CapturedEntry) -> StoreResult<Option<[u8; 32]>> {
+        match known.content {
+            Some(content) => Ok(Some(hash_of(self.database(), content)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// What it holds, as the port names it.
+    pub(crate) fn content_ref(&self, known: &CapturedEntry) -> Option<ContentRef> {
+        let (shared, size) = (Arc::clone(self.database()), known.size.cast_signed());
+        let kept = VirtualContentRef { database: shared, content: known.content, size };
+        match known.content {
+            _ if known.size == 0 => Some(ContentRef::new(ContentId::Empty, 0, kept)),
+            None => None,
+            Some(content) => {
+                let shared = Arc::clone(self.database());
+                let find = move || hash_of(&shared, content).ok().map(ContentId::Hash);
+                Some(ContentRef::with_lazy_id(known.size, kept, find))
+            }
+        }
+    }
+
+    /// Opens content that a shadow holds.
+    pub(crate) fn open(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.store.open_content(past)
+    }
+
+    /// Content of which only the size is known.
+    pub(crate) fn size_only_content(&self, size: u64) -> Content {
+        let kept = VirtualContentRef {
+            database: Arc::clone(self.database()),
+            content: None,
+            size: size.cast_signed(),
+        };
+        Content::Stored(ContentRef::new(ContentId::Empty, size, kept))
+    }
+}
+
+fn hash_of(shared: &DatabaseInner, content: i64) -> Result<[u8; 32]> {
+    let reader = shared.reader()?;
+    let mut statement = reader.prepare_cached("SELECT hash FROM content WHERE id = ?1")?;
+    let hash = statement.query_row([content], |row| row.get(0)).optional()?;
+    hash.ok_or_else(content::missing_content_error)
+}

@@ -1,0 +1,205 @@
+//! Which versions of a shadow are its directory's, and what is let go when they are not needed any more.
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+use stead_core::glob::{Anchor, PathGlobs};
+use stead_core::store::{
+    CaptureScope, CaptureScopes, Captured, RevisionNumber, StoreError, StorePath, StoreResult,
+};
+
+use super::super::batch::WriteTransaction;
+use super::super::database::DatabaseInner;
+use super::super::error::{Result, corrupt};
+use super::super::maintenance::{PINNED_REVISIONS, is_readable};
+use super::super::schema::HISTORY_FROM;
+use super::{CaptureTurn, CaptureVolume};
+
+/// Which parts of a directory a shadow holds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CapturedParts {
+    pub(crate) extents: CaptureScopes,
+    /// Directories that could not be looked into.
+    pub(crate) unread: Vec<StorePath>,
+}
+
+/// The same as it is written down.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct StoredParts {
+    extents: Vec<StoredExtent>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<Vec<u8>>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredExtent {
+    at: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    from: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    without: Vec<String>,
+}
+
+impl From<&CapturedParts> for StoredParts {
+    fn from(parts: &CapturedParts) -> Self {
+        // Workspaces begin at paths that are text.
+        let text = |path: &StorePath| String::from_utf8_lossy(path.as_bytes()).into_owned();
+        let extent = |extent: &CaptureScope| StoredExtent {
+            at: text(extent.root()),
+            from: text(extent.globs_base()),
+            without: extent.excluded().patterns().to_vec(),
+        };
+        let unread = parts.unread.iter().map(|path| path.as_bytes().to_vec()).collect();
+        StoredParts { extents: parts.extents.into_iter().map(extent).collect(), unread }
+    }
+}
+
+impl StoredParts {
+    fn parse(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|_| damaged_parts_error())
+    }
+
+    /// Both.
+    fn merged_with(mut self, other: StoredParts) -> Self {
+        self.extents.extend(other.extents);
+        self.unread.extend(other.unread);
+        self.unread.sort();
+        self.unread.dedup();
+        let mut single = Vec::with_capacity(self.extents.len());
+        for extent in self.extents {
+            if !single.contains(&extent) {
+                single.push(extent);
+            }
+        }
+        StoredParts { extents: single, unread: self.unread }
+    }
+
+    fn into_parts(self) -> Result<CapturedParts> {
+        let extent = |written: StoredExtent| {
+            let without =
+                PathGlobs::new(&written.without, Anchor::AnyDirectory).map_err(|_| damaged_parts_error())?;
+            let path = |text: String| StorePath::from_checked(text);
+            Ok(CaptureScope::new(path(written.at), path(written.from), without))
+        };
+        let extents = self.extents.into_iter().map(extent).collect::<Result<CaptureScopes>>()?;
+        Ok(CapturedParts { extents, unread: self.unread.into_iter().map(StorePath::from_checked).collect() })
+    }
+}
+
+fn damaged_parts_error() -> super::super::error::DatabaseError {
+    corrupt("what a snapshot holds of a directory can't be understood")
+}
+
+/// A shadow that has just been brought up to date.
+pub(in super::super) struct FinishedCapture {
+    database: Arc<DatabaseInner>,
+    vol: i64,
+    turn: CaptureTurn,
+    parts: CapturedParts,
+}
+
+impl CaptureVolume {
+    /// Says that the directory has been taken in.
+    pub(crate) fn finish_capture(&self, turn: CaptureTurn, parts: CapturedParts) -> Captured {
+        Captured::new(FinishedCapture { database: Arc::clone(self.database()), vol: self.vol, turn, parts })
+    }
+
+    /// Which parts of the directory the shadow holds as of a version, if that can still be read.
+    pub(crate) fn parts_at(&self, version: RevisionNumber) -> StoreResult<Option<CapturedParts>> {
+        let find = || -> Result<Option<CapturedParts>> {
+            let reader = self.database().reader()?;
+            let found: Option<String> = reader
+                .prepare_cached("SELECT parts FROM held WHERE vol = ?1 AND ver = ?2")?
+                .query_row([self.vol, version.0], |row| row.get(0))
+                .optional()?;
+            match found {
+                Some(text) if is_readable(&reader, version.0)? => {
+                    StoredParts::parse(&text)?.into_parts().map(Some)
+                }
+                _ => Ok(None),
+            }
+        };
+        Ok(find()?)
+    }
+}
+
+/// Writes down, along with a snapshot, what a shadow holds as of its version. If someone else has begun to take the
+/// directory in meanwhile, it is a conflict.
+pub(in super::super) fn record_capture(
+    writing: &mut WriteTransaction<'_>,
+    taken: &FinishedCapture,
+    shared: &DatabaseInner,
+    version: i64,
+) -> Result<()> {
+    if !taken.database.is_same(shared) {
+        let other = "a Workspace keeps its history in another database than the one the snapshot is made in";
+        return Err(StoreError::Invalid(other.into()).into());
+    }
+    let FinishedCapture { vol, turn, parts, .. } = taken;
+    let conn = writing.conn;
+    if !conn.prepare_cached("SELECT 1 FROM shadow WHERE vol = ?1 AND turn = ?2")?.exists([vol, &turn.0])? {
+        return Err(StoreError::Conflict.into());
+    }
+    let before: Option<String> = conn
+        .prepare_cached("SELECT parts FROM held WHERE vol = ?1 AND ver = ?2")?
+        .query_row([*vol, version], |row| row.get(0))
+        .optional()?;
+    // The same state may be what two snapshots hold parts of.
+    let before = before.map(|text| StoredParts::parse(&text)).transpose()?.unwrap_or_default();
+    let all = before.merged_with(StoredParts::from(parts));
+    let text = serde_json::to_string(&all).expect("texts and numbers can be written as JSON");
+    conn.prepare_cached("INSERT OR REPLACE INTO held(vol, ver, parts) VALUES (?1, ?2, ?3)")?
+        .execute(params![vol, version, text])?;
+    Ok(())
+}
+
+/// Forgets which versions were a directory's that can't be read any more.
+pub(in super::super) fn forget_unreadable_captures(writing: &mut WriteTransaction<'_>) -> Result<()> {
+    let sql = format!(
+        "DELETE FROM held WHERE ver < (SELECT value FROM meta WHERE id = ?1) AND ver NOT IN (SELECT version FROM ({PINNED_REVISIONS}))"
+    );
+    writing.conn.prepare_cached(&sql)?.execute([HISTORY_FROM])?;
+    Ok(())
+}
+
+/// Makes a shadow again what it was at the newest version that is its directory's: what came after that belongs to no
+/// snapshot. Whoever has been taking the directory in since before `idle_since` does so no longer.
+pub(in super::super) fn revert_unfinished_capture(
+    writing: &mut WriteTransaction<'_>,
+    vol: i64,
+    idle_since: i64,
+) -> Result<u64> {
+    let conn = writing.conn;
+    let mut statement = conn.prepare_cached("SELECT 1 FROM shadow WHERE vol = ?1 AND at <= ?2")?;
+    if !statement.exists([vol, idle_since])? {
+        return Ok(0);
+    }
+    let newest: i64 = conn
+        .prepare_cached("SELECT ifnull(max(ver), 0) FROM held WHERE vol = ?1")?
+        .query_row([vol], |row| row.get(0))?;
+    let gone =
+        conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND since > ?2")?.execute([vol, newest])?;
+    let back = conn
+        .prepare_cached(
+            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
+             SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since
+             FROM entry_history WHERE vol = ?1 AND since <= ?2 AND until > ?2",
+        )?
+        .execute([vol, newest])?;
+    let passed = conn
+        .prepare_cached("DELETE FROM entry_history WHERE vol = ?1 AND until > ?2")?
+        .execute([vol, newest])?;
+    if gone + back + passed == 0 {
+        return Ok(0);
+    }
+    conn.prepare_cached("UPDATE shadow SET turn = turn + 1 WHERE vol = ?1")?.execute([vol])?;
+    conn.prepare_cached("DELETE FROM change WHERE vol = ?1 AND ver > ?2")?.execute([vol, newest])?;
+    conn.prepare_cached(
+        "DELETE FROM seen WHERE vol = ?1 AND NOT EXISTS (
+           SELECT 1 FROM entry e WHERE e.vol = ?1 AND e.node = seen.node AND e.since = seen.since)",
+    )?
+    .execute([vol])?;
+    writing.invalidate_directories()?;
+    Ok((gone + passed - back) as u64)
+}

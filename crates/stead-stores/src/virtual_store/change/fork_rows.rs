@@ -1,0 +1,114 @@
+//! What a change does where volumes stand on each other: a fork gets rows of its own before it changes them and hides
+//! what it takes away, and a base keeps what its forks still look at.
+
+use rusqlite::params;
+use stead_core::store::DisplacedContent;
+
+use super::super::entry_row::{EntryRow, WHITEOUT};
+use super::super::error::Result;
+use super::super::fork;
+use super::super::layers::LayerLookup;
+use super::VirtualChange;
+
+impl VirtualChange<'_, '_> {
+    pub(super) fn is_fork(&self) -> bool {
+        self.volume.forked_at().is_some()
+    }
+
+    /// Has the row in the volume itself, where it can be changed. A row that is copied up is in the same state.
+    pub(super) fn copy_up(&self, row: &EntryRow, name: &[u8]) -> Result<()> {
+        if self.is_fork() && matches!(self.tree().lookup_own(row.parent, name)?, LayerLookup::NotHere) {
+            self.insert(row, name)?;
+        }
+        Ok(())
+    }
+
+    /// Frees a name where nothing is: what hid the base's there goes into history.
+    pub(super) fn remove_whiteout(&mut self, parent: i64, name: &[u8]) -> Result<()> {
+        if !self.is_fork() {
+            return Ok(());
+        }
+        let (vol, version) = (self.volume.id, self.revision()?);
+        self.conn()
+            .prepare_cached(
+                "INSERT INTO entry_history
+                 SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since, ?4
+                 FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3 AND kind = 0 AND since < ?4",
+            )?
+            .execute(params![vol, parent, name, version])?;
+        self.conn()
+            .prepare_cached("DELETE FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3 AND kind = 0")?
+            .execute(params![vol, parent, name])?;
+        Ok(())
+    }
+
+    /// Takes the row at a name away. Where the base has something there, that is hidden.
+    pub(super) fn remove_or_hide(&mut self, parent: i64, name: &[u8]) -> Result<()> {
+        self.conn()
+            .prepare_cached("DELETE FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3")?
+            .execute(params![self.volume.id, parent, name])?;
+        if let Some(base) = self.tree().base()
+            && let Some(hidden) = base.child(parent, name)?
+        {
+            let since = self.revision()?;
+            hidden.insert_whiteout(self.conn(), self.volume.id, name, since)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps nothing of a row that goes, but that a fork had one: otherwise its base would show through in the past.
+    pub(super) fn write_history_whiteout(&mut self, row: &EntryRow, name: &[u8]) -> Result<()> {
+        let (Some(base), Some(forked_at)) = (self.tree().base(), self.volume.forked_at()) else {
+            return Ok(());
+        };
+        if row.since <= forked_at {
+            return Ok(());
+        }
+        if let Some(hidden) = base.child(row.parent, name)? {
+            let until = self.revision()?;
+            self.conn()
+                .prepare_cached(
+                    "INSERT INTO entry_history
+                     SELECT vol, parent, name, -?4, ?5, 0, 0, created, modified, changed, NULL, since, ?6
+                     FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3",
+                )?
+                .execute(params![self.volume.id, row.parent, name, hidden.node, WHITEOUT, until])?;
+        }
+        Ok(())
+    }
+
+    /// The newest state that has to be kept whatever its change says: the one that the latest fork looks at.
+    pub(super) fn newest_fork_revision(&mut self) -> Result<i64> {
+        if let Some(known) = self.newest_fork_revision {
+            return Ok(known);
+        }
+        let newest = fork::newest_fork_revision(self.conn(), self.volume.id)?.unwrap_or(-1);
+        self.newest_fork_revision = Some(newest);
+        Ok(newest)
+    }
+
+    /// The newest state that goes into history.
+    pub(super) fn history_limit(&mut self, keep: DisplacedContent) -> Result<i64> {
+        match keep {
+            DisplacedContent::Keep => Ok(self.revision()? - 1),
+            DisplacedContent::Discard => self.newest_fork_revision(),
+        }
+    }
+
+    /// Notes a directory's times before they change, if a fork looks at them and they have not been noted since.
+    pub(super) fn keep_directory_times(&mut self, directory: i64) -> Result<()> {
+        let (forked_at, until) = (self.newest_fork_revision()?, self.revision()?);
+        if forked_at < 0 {
+            return Ok(());
+        }
+        self.conn()
+            .prepare_cached(
+                "INSERT INTO directory_time(vol, node, until, modified, changed)
+                 SELECT vol, node, ?4, modified, changed FROM entry
+                 WHERE vol = ?1 AND node = ?2 AND since <= ?3
+                   AND NOT EXISTS (SELECT 1 FROM directory_time t WHERE t.vol = ?1 AND t.node = ?2 AND t.until > ?3)",
+            )?
+            .execute([self.volume.id, directory, forked_at, until])?;
+        Ok(())
+    }
+}

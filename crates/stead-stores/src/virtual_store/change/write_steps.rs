@@ -1,0 +1,217 @@
+//! The steps that write at one place.
+
+use rusqlite::Connection;
+use stead_core::store::{
+    ChangeKind, DisplacedContent, NodePath, Parents, Precondition, PutOptions, Side, StepOutcome,
+};
+use stead_core::{Edit, MAX_EDIT_SIZE, StoreError, Timestamp};
+
+use super::super::content::{self, CHUNK_SIZE, PreparedContent};
+use super::super::entry_row::{DIRECTORY_MODE, EntryKind, EntryRow, FILE_MODE, SYMLINK_MODE};
+use super::super::error::Result;
+use super::{CatalogSlot, VirtualChange, outcome_of};
+
+/// What a mode can hold.
+const MODE_BITS: u32 = 0o7777;
+
+impl VirtualChange<'_, '_> {
+    pub(super) fn write(
+        &mut self,
+        at: &NodePath,
+        content: &PreparedContent,
+        put: &PutOptions,
+    ) -> Result<StepOutcome> {
+        let spot = self.slot(at, put.parents, Side::From)?;
+        let there = self.file_at(&spot)?;
+        put.expect.check(there.map(|row| row.tag()))?;
+        self.usage_tally.is_reviving = matches!(content, PreparedContent::Stored { .. });
+        let outcome = self.put_content(&spot, there, content, put);
+        self.usage_tally.is_reviving = false;
+        outcome
+    }
+
+    pub(super) fn append(
+        &mut self,
+        at: &NodePath,
+        content: PreparedContent,
+        put: &PutOptions,
+    ) -> Result<StepOutcome> {
+        let spot = self.slot(at, put.parents, Side::From)?;
+        let there = self.file_at(&spot)?;
+        put.expect.check(there.map(|row| row.tag()))?;
+        let whole = match &there {
+            Some(row) => {
+                put.check_append(row.size.cast_unsigned(), content.size().cast_unsigned())?;
+                append_content(self.conn(), row, content)?
+            }
+            None => content,
+        };
+        self.put_content(&spot, there, &whole, put)
+    }
+
+    pub(super) fn edit(
+        &mut self,
+        at: &NodePath,
+        edit: &Edit,
+        expect: Precondition,
+        keep: DisplacedContent,
+    ) -> Result<StepOutcome> {
+        let spot = self.slot(at, Parents::Required, Side::From)?;
+        let row = self.file_at(&spot)?.ok_or(StoreError::NotFound)?;
+        expect.check(Some(row.tag()))?;
+        let size = row.size.cast_unsigned();
+        if size > MAX_EDIT_SIZE {
+            return Err(StoreError::TooLarge { size, limit: MAX_EDIT_SIZE }.into());
+        }
+        let (edited, replaced) = edit.apply(&content::read_whole(self.conn(), row.content, row.size)?)?;
+        let content = PreparedContent::stored(self.conn(), edited)?;
+        let outcome = self.put_content(
+            &spot,
+            Some(row),
+            &content,
+            &PutOptions { displaced: keep, ..PutOptions::default() },
+        )?;
+        Ok(StepOutcome { replaced, ..outcome })
+    }
+
+    pub(super) fn mkdir(
+        &mut self,
+        at: &NodePath,
+        parents: Parents,
+        mode: Option<u32>,
+    ) -> Result<StepOutcome> {
+        let spot = self.slot(at, parents, Side::From)?;
+        match &spot.row {
+            Some(row) if row.is_directory() && parents == Parents::Create => Ok(outcome_of(row, false)),
+            Some(_) => Err(StoreError::AlreadyExists.into()),
+            None => {
+                let row = self.new_row(EntryKind::Directory, mode.unwrap_or(DIRECTORY_MODE) & MODE_BITS)?;
+                Ok(outcome_of(&self.create(spot.parent, &spot.name, row)?, true))
+            }
+        }
+    }
+
+    pub(super) fn symlink(
+        &mut self,
+        at: &NodePath,
+        target: &PreparedContent,
+        parents: Parents,
+        expect: Precondition,
+    ) -> Result<StepOutcome> {
+        let spot = self.slot(at, parents, Side::From)?;
+        if spot.row.is_some_and(|row| row.kind != EntryKind::Symlink) {
+            return Err(StoreError::AlreadyExists.into());
+        }
+        expect.check(spot.row.map(|row| row.tag()))?;
+        let (content, size) = (target.store(self.conn())?, target.size());
+        match &spot.row {
+            Some(old) => {
+                let new = EntryRow { content, size, modified: self.now(), ..*old };
+                Ok(outcome_of(
+                    &self.update(old, new, ChangeKind::Written, &spot.name, DisplacedContent::Keep)?,
+                    false,
+                ))
+            }
+            None => {
+                let row = EntryRow { content, size, ..self.new_row(EntryKind::Symlink, SYMLINK_MODE)? };
+                Ok(outcome_of(&self.create(spot.parent, &spot.name, row)?, true))
+            }
+        }
+    }
+
+    pub(super) fn set_attr(
+        &mut self,
+        at: &NodePath,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Result<StepOutcome> {
+        let spot = self.slot(at, Parents::Required, Side::From)?;
+        let old = spot.row.ok_or(StoreError::NotFound)?;
+        let new = EntryRow {
+            mode: mode.map_or(old.mode, |mode| mode & MODE_BITS),
+            modified: modified.map_or(old.modified, |time| time.0),
+            ..old
+        };
+        if (new.mode, new.modified) == (old.mode, old.modified) {
+            return Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&old, false) });
+        }
+        let now = self.update(&old, new, ChangeKind::Attributes, &spot.name, DisplacedContent::Keep)?;
+        Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
+    }
+
+    /// The file at a spot, if something is there.
+    fn file_at(&self, spot: &CatalogSlot<'_>) -> Result<Option<EntryRow>> {
+        match spot.row {
+            Some(row) if row.kind == EntryKind::Symlink => self.symlink_hit(&row, spot),
+            Some(row) if row.is_directory() => Err(StoreError::IsADirectory.into()),
+            row => Ok(row),
+        }
+    }
+
+    /// Puts content into a file, which is made if it is missing.
+    fn put_content(
+        &mut self,
+        spot: &CatalogSlot<'_>,
+        old: Option<EntryRow>,
+        content: &PreparedContent,
+        put: &PutOptions,
+    ) -> Result<StepOutcome> {
+        let size = content.size();
+        let content = content.store(self.conn())?;
+        let modified = put.modified.map_or(self.now(), |time| time.0);
+        let mode = put.mode.map(|mode| mode & MODE_BITS);
+        match old {
+            Some(old) => {
+                let new = EntryRow { content, size, modified, mode: mode.unwrap_or(old.mode), ..old };
+                let now = self.update(&old, new, ChangeKind::Written, &spot.name, put.displaced)?;
+                Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
+            }
+            None => {
+                let new = self.new_row(EntryKind::File, mode.unwrap_or(FILE_MODE))?;
+                let new =
+                    self.create(spot.parent, &spot.name, EntryRow { content, size, modified, ..new })?;
+                Ok(outcome_of(&new, true))
+            }
+        }
+    }
+}
+
+/// A file's content and then more. Only its last chunk is touched.
+fn append_content(conn: &Connection, row: &EntryRow, more: PreparedContent) -> Result<PreparedContent> {
+    let mut chunks = content::chunks(conn, row.content, row.size)?;
+    let size = row.size + more.size();
+    let mut tail = Vec::new();
+    if row.size % CHUNK_SIZE as i64 != 0
+        && let Some(last) = chunks.pop()
+    {
+        content::with_bytes(conn, last.id, |bytes| tail.extend_from_slice(bytes))?;
+    }
+    let mut append = |piece: &[u8]| -> Result<()> {
+        tail.extend_from_slice(piece);
+        while tail.len() >= CHUNK_SIZE {
+            chunks.push(content::store_bytes(conn, &tail[..CHUNK_SIZE])?);
+            tail.drain(..CHUNK_SIZE);
+        }
+        Ok(())
+    };
+    match &more {
+        PreparedContent::Empty => {}
+        PreparedContent::Single { bytes, .. } => append(bytes)?,
+        PreparedContent::Chunked { chunks, .. } => {
+            chunks.iter().try_for_each(|chunk| content::with_bytes(conn, chunk.id, &mut append)?)?;
+        }
+        PreparedContent::Stored { id, size } => {
+            content::layout(conn, *id, *size)?
+                .chunk_ids
+                .into_iter()
+                .try_for_each(|id| content::with_bytes(conn, id, &mut append)?)?;
+        }
+    }
+    if chunks.is_empty() {
+        return Ok(PreparedContent::single(tail));
+    }
+    if !tail.is_empty() {
+        chunks.push(content::store_bytes(conn, &tail)?);
+    }
+    Ok(PreparedContent::Chunked { chunks, size, _pins: None })
+}

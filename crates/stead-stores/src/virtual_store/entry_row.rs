@@ -1,0 +1,185 @@
+//! One row of the catalog: what an entry is, now or as of a version.
+
+use rusqlite::{Connection, Row as SqlRow, params};
+use stead_core::Timestamp;
+use stead_core::store::{Attr, NodeId, NodeKind, VersionTag};
+
+use super::error::{Result, corrupt};
+
+/// Permission bits of what is made without any.
+pub(super) const FILE_MODE: u32 = 0o644;
+pub(super) const DIRECTORY_MODE: u32 = 0o755;
+pub(super) const SYMLINK_MODE: u32 = 0o777;
+
+/// The kind of a row that hides a name of the base of a fork.
+pub(super) const WHITEOUT: i64 = 0;
+
+/// A query over the entries `e` as they are now, and the same one over those as of version `?2`.
+///
+/// `?1` is the volume in both. Of one name, or one node, at most one row holds at any version.
+macro_rules! entries {
+    ($select:literal, $rest:literal) => {
+        [
+            concat!($select, " FROM entry e WHERE e.vol = ?1 AND ", $rest),
+            concat!(
+                $select,
+                " FROM (SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since
+                        FROM entry WHERE vol = ?1 AND since <= ?2
+                        UNION ALL
+                        SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since
+                        FROM entry_history WHERE vol = ?1 AND since <= ?2 AND until > ?2) e
+                  WHERE ",
+                $rest
+            ),
+        ]
+    };
+}
+pub(super) use entries;
+
+/// What the catalog knows of an entry besides its name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryRow {
+    pub(super) node: i64,
+    pub(super) parent: i64,
+    pub(super) kind: EntryKind,
+    pub(super) mode: u32,
+    pub(super) size: i64,
+    pub(super) created: i64,
+    pub(super) modified: i64,
+    pub(super) changed: i64,
+    pub(super) content: Option<i64>,
+    pub(super) since: i64,
+}
+
+/// The kinds that a Virtual Store holds, as the database writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    File = 1,
+    Directory = 2,
+    Symlink = 3,
+}
+
+impl EntryKind {
+    pub(super) fn from_code(code: i64) -> Result<Self> {
+        match code {
+            1 => Ok(EntryKind::File),
+            2 => Ok(EntryKind::Directory),
+            3 => Ok(EntryKind::Symlink),
+            _ => Err(corrupt("an entry is of a kind that does not exist")),
+        }
+    }
+}
+
+impl EntryKind {
+    /// The kind as the port knows it.
+    pub(super) fn to_kind(self) -> NodeKind {
+        match self {
+            EntryKind::File => NodeKind::File,
+            EntryKind::Directory => NodeKind::Directory,
+            EntryKind::Symlink => NodeKind::Symlink,
+        }
+    }
+}
+
+impl EntryRow {
+    /// Reads the columns `node, parent, kind, mode, size, created, modified, changed, content, since`, beginning at
+    /// column `first`.
+    pub(super) fn from_columns(row: &SqlRow<'_>, first: usize) -> Result<Self> {
+        Ok(EntryRow {
+            node: row.get(first)?,
+            parent: row.get(first + 1)?,
+            kind: EntryKind::from_code(row.get(first + 2)?)?,
+            mode: row.get(first + 3)?,
+            size: row.get(first + 4)?,
+            created: row.get(first + 5)?,
+            modified: row.get(first + 6)?,
+            changed: row.get(first + 7)?,
+            content: row.get(first + 8)?,
+            since: row.get(first + 9)?,
+        })
+    }
+
+    /// The state it is in: a node has one state per version that changed it.
+    pub(super) fn tag(&self) -> VersionTag {
+        VersionTag(u128::from(self.node.cast_unsigned()) << 64 | u128::from(self.since.cast_unsigned()))
+    }
+
+    /// The same as a Store's caller sees it.
+    pub(super) fn attr(&self) -> Attr {
+        Attr {
+            node: NodeId(self.node.cast_unsigned()),
+            kind: self.kind.to_kind(),
+            size: self.size.cast_unsigned(),
+            mode: self.mode,
+            created: Some(Timestamp(self.created)),
+            modified: Timestamp(self.modified),
+            changed: Timestamp(self.changed),
+            tag: self.tag(),
+        }
+    }
+
+    /// Writes it into a volume, where nothing has its name.
+    pub(super) fn insert(&self, conn: &Connection, vol: i64, name: &[u8]) -> Result<()> {
+        conn.prepare_cached(
+            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            vol,
+            self.parent,
+            name,
+            self.node,
+            self.kind as i64,
+            self.mode,
+            self.size,
+            self.created,
+            self.modified,
+            self.changed,
+            self.content,
+            self.since
+        ])?;
+        Ok(())
+    }
+
+    /// Hides it, a row of the base, from a volume's own names since that version.
+    pub(super) fn insert_whiteout(&self, conn: &Connection, vol: i64, name: &[u8], since: i64) -> Result<()> {
+        conn.prepare_cached(
+            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, since)
+             VALUES (?1, ?2, ?3, -?4, ?5, 0, 0, 0, 0, 0, ?6)",
+        )?
+        .execute(params![vol, self.parent, name, self.node, WHITEOUT, since])?;
+        Ok(())
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind == EntryKind::Directory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::Database;
+
+    /// Whatever the version, an entry is found by its key: neither the present nor history is searched through.
+    #[test]
+    fn no_look_up_scans_a_table() {
+        let database = Database::in_memory();
+        let reader = database.0.reader().unwrap();
+        let by_name = entries!("SELECT e.node", "e.parent = ?3 AND e.name = ?4");
+        let by_node = entries!("SELECT e.node", "e.node = ?3");
+        let listed = entries!("SELECT e.node", "e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
+        for sql in [by_name, by_node, listed].concat() {
+            let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let plan: Vec<String> =
+                statement.raw_query().mapped(|row| row.get(3)).map(Result::unwrap).collect();
+            let found: Vec<_> = plan.iter().filter(|line| line.starts_with("SEARCH")).collect();
+            assert!(
+                !found.is_empty()
+                    && found.iter().all(|line| line.contains("parent=?") || line.contains("node=?")),
+                "{plan:?}"
+            );
+            assert!(!plan.iter().any(|line| line.starts_with("SCAN entry")), "{plan:?}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Changes that are made together: whoever comes first leads, and takes along what has queued up behind it.
+//!
+//! There is no thread for it. A caller who finds nobody leading runs its own job at once; one who finds a leader
+//! parks until its job is done, or until it is made the next leader.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use stead_core::store::SyncPolicy;
+use stead_core::{StoreError, StoreResult};
+
+use super::batch::WriteTransaction;
+use super::error::Result;
+
+/// How many jobs are done in one transaction at the most: no process keeps its turn for long.
+const MAX_BATCH_SIZE: usize = 128;
+
+/// Whether a caller relies on what its job did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CommitSync {
+    /// It is a change: it has to be as durable as the database was opened to be.
+    AsConfigured,
+    /// It prepares one, or may be lost for another reason: what it did need not be on the disk before the next change,
+    /// which syncs both.
+    Deferred,
+    /// Others rely on it outside of the database: it is on the disk when it is done, whatever changes are.
+    Always,
+}
+
+/// What a job may use of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DiskSpace {
+    /// What is free.
+    Free,
+    /// The reserve as well: it makes room, or is needed to look at what is there.
+    Reserve,
+}
+
+impl CommitSync {
+    /// A change that has to last, or one that can wait for the next one that has to.
+    pub(super) fn of(lasts: SyncPolicy) -> Self {
+        match lasts {
+            SyncPolicy::Now => CommitSync::AsConfigured,
+            SyncPolicy::Deferred => CommitSync::Deferred,
+        }
+    }
+}
+
+type JobWork = Box<dyn FnOnce(&mut WriteTransaction<'_>) -> Result<()> + Send>;
+
+/// What became of a job.
+pub(super) enum JobOutcome {
+    Done,
+    Failed(StoreError),
+    /// It panicked on the leader's thread; the panic belongs to the caller whose job it was.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// Something to do in a transaction, and the place where its caller waits.
+pub(super) struct WriteJob {
+    pub(super) sync: CommitSync,
+    pub(super) disk_space: DiskSpace,
+    work: Mutex<Option<JobWork>>,
+    phase: Mutex<JobPhase>,
+    phase_changed: Condvar,
+}
+
+enum JobPhase {
+    Waiting,
+    Leading,
+    Finished(JobOutcome),
+    Reported,
+}
+
+impl WriteJob {
+    /// The work, which is done once.
+    pub(super) fn take_work(&self) -> JobWork {
+        self.work.lock().take().expect("a job is drained from the queue once")
+    }
+
+    fn set_phase(&self, phase: JobPhase) {
+        *self.phase.lock() = phase;
+        self.phase_changed.notify_one();
+    }
+
+    /// Waits until the job is over, or its caller has to lead.
+    fn wait(&self) -> JobPhase {
+        let mut phase = self.phase.lock();
+        while matches!(*phase, JobPhase::Waiting) {
+            self.phase_changed.wait(&mut phase);
+        }
+        std::mem::replace(&mut phase, JobPhase::Reported)
+    }
+}
+
+/// The jobs of one database.
+#[derive(Default)]
+pub(super) struct GroupCommit {
+    state: Mutex<GroupCommitState>,
+}
+
+#[derive(Default)]
+struct GroupCommitState {
+    waiting: VecDeque<Arc<WriteJob>>,
+    /// Whether some caller leads. While none does, nothing waits.
+    has_leader: bool,
+}
+
+impl GroupCommit {
+    /// Has `work` done in a transaction, alone or together with what others ask for at the same time.
+    ///
+    /// `commit` runs the jobs of a batch and says what became of each.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        (weight, room): (CommitSync, DiskSpace),
+        commit: impl FnOnce(&[Arc<WriteJob>]) -> Vec<JobOutcome>,
+        work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let made = Arc::new(Mutex::new(None));
+        let cell = Arc::clone(&made);
+        let work: JobWork = Box::new(move |writing| {
+            *cell.lock() = Some(work(writing)?);
+            Ok(())
+        });
+        let job = Arc::new(WriteJob {
+            sync: weight,
+            disk_space: room,
+            work: Mutex::new(Some(work)),
+            phase: Mutex::new(JobPhase::Waiting),
+            phase_changed: Condvar::new(),
+        });
+        let phase = if self.join(&job) { JobPhase::Leading } else { job.wait() };
+        let phase = if let JobPhase::Leading = phase {
+            self.run_as_leader(commit);
+            job.wait()
+        } else {
+            phase
+        };
+        match phase {
+            JobPhase::Finished(JobOutcome::Done) => {
+                Ok(made.lock().take().expect("work that is done has made something"))
+            }
+            JobPhase::Finished(JobOutcome::Failed(error)) => Err(error),
+            JobPhase::Finished(JobOutcome::Panicked(panic)) => resume_unwind(panic),
+            JobPhase::Waiting | JobPhase::Leading | JobPhase::Reported => {
+                unreachable!("a leader answers every job of its batch")
+            }
+        }
+    }
+
+    fn join(&self, job: &Arc<WriteJob>) -> bool {
+        let mut state = self.state.lock();
+        state.waiting.push_back(Arc::clone(job));
+        !std::mem::replace(&mut state.has_leader, true)
+    }
+
+    /// Takes what waits, the caller's own job first, and has it committed.
+    fn run_as_leader(&self, commit: impl FnOnce(&[Arc<WriteJob>]) -> Vec<JobOutcome>) {
+        let mut state = self.state.lock();
+        let count = state.waiting.len().min(MAX_BATCH_SIZE);
+        let jobs = state.waiting.drain(..count).collect();
+        drop(state);
+        let mut batch = JobBatch { group_commit: self, jobs, outcomes: Vec::new() };
+        batch.outcomes = commit(&batch.jobs);
+    }
+
+    /// Makes the first of those who wait the leader.
+    fn promote_next_leader(&self) {
+        let mut state = self.state.lock();
+        match state.waiting.front() {
+            Some(next) => next.set_phase(JobPhase::Leading),
+            None => state.has_leader = false,
+        }
+    }
+}
+
+/// Jobs that are under way. However their leader ends, the lead passes on and every one of them is answered.
+struct JobBatch<'a> {
+    group_commit: &'a GroupCommit,
+    jobs: Vec<Arc<WriteJob>>,
+    outcomes: Vec<JobOutcome>,
+}
+
+impl Drop for JobBatch<'_> {
+    fn drop(&mut self) {
+        // First the next leader, so that it works while the rest is told.
+        self.group_commit.promote_next_leader();
+        let mut verdicts = self.outcomes.drain(..);
+        for job in &self.jobs {
+            let unanswered = || JobOutcome::Failed(StoreError::unavailable("the change was interrupted"));
+            job.set_phase(JobPhase::Finished(verdicts.next().unwrap_or_else(unanswered)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::super::Database;
+    use super::*;
+
+    #[test]
+    fn a_panic_reaches_the_caller_whose_job_it_is_and_no_other() {
+        let database = Database::in_memory();
+        let barrier = Barrier::new(8);
+        thread::scope(|scope| {
+            for caller in 0..8 {
+                let (shared, barrier) = (&database.0, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    for _ in 0..50 {
+                        let job = move |_: &mut WriteTransaction<'_>| {
+                            // Long enough for the others to queue up behind it.
+                            thread::sleep(Duration::from_micros(50));
+                            assert!(caller != 3, "as asked for");
+                            if caller == 4 { Err(StoreError::Conflict.into()) } else { Ok(caller) }
+                        };
+                        let answer =
+                            catch_unwind(AssertUnwindSafe(|| shared.write(CommitSync::AsConfigured, job)));
+                        match (caller, answer) {
+                            (3, Err(_)) | (4, Ok(Err(StoreError::Conflict))) => {}
+                            (_, Ok(Ok(answered))) => assert_eq!(answered, caller),
+                            (_, other) => panic!("caller {caller}: {other:?}"),
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_leader_that_ends_early_leaves_nobody_waiting() {
+        let queue = GroupCommit::default();
+        let dies =
+            || queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| panic!("as asked for"), |_| Ok(()));
+        assert!(catch_unwind(AssertUnwindSafe(dies)).is_err());
+        // The lead is free again, and a batch whose leader says too little is answered all the same.
+        let unanswered = queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| Vec::new(), |_| Ok(()));
+        assert!(matches!(unanswered, Err(StoreError::Unavailable { .. })));
+    }
+}

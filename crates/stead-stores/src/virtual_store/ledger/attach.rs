@@ -1,0 +1,184 @@
+//! Which books are a directory's: those that it had before, or those of the one whose place it has taken.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::StoreResult;
+
+use super::super::Database;
+use super::super::batch::WriteTransaction;
+use super::super::error::Result;
+use super::super::group_commit::CommitSync;
+use super::Ledger;
+
+/// A directory as the books know it.
+pub(crate) struct LedgerDirectory<'a> {
+    /// Itself: another one after it was made anew.
+    pub(crate) id: &'a str,
+    /// Where it is: the same then.
+    pub(crate) location: &'a str,
+    /// Whether another directory stands somewhere else now, with the books that it has.
+    pub(crate) is_elsewhere: &'a dyn Fn(&str) -> bool,
+}
+
+/// Books that were found, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LedgerMatch {
+    /// They are the directory's own, here.
+    SameDirectory(i64),
+    /// They were its own at another place.
+    Moved(i64),
+    /// They were those of the directory that was here before.
+    SameLocation(i64),
+}
+
+impl Database {
+    /// The books of a directory; `None` where it has none yet and none are to be begun.
+    pub(crate) fn ledger(&self, directory: &LedgerDirectory<'_>, begin: bool) -> StoreResult<Option<Ledger>> {
+        let found = find_ledger(&*self.0.reader()?, directory)?;
+        let (id, place) = (directory.id.to_owned(), directory.location.to_owned());
+        let vol = match found {
+            Some(LedgerMatch::SameDirectory(vol)) => vol,
+            Some(found @ (LedgerMatch::Moved(vol) | LedgerMatch::SameLocation(vol))) => {
+                let noted = self.0.write_reserved(CommitSync::Deferred, move |writing| {
+                    attach(writing, &id, &place, vol)?;
+                    if matches!(found, LedgerMatch::SameLocation(_)) {
+                        // Nobody has counted what came with the other directory.
+                        writing.conn.execute("UPDATE counted SET dirty = 1 WHERE vol = ?1", [vol])?;
+                    }
+                    Ok(())
+                });
+                // Whoever only looks may do so where nothing can be written.
+                if begin {
+                    noted?;
+                }
+                vol
+            }
+            None if !begin => return Ok(None),
+            None => self
+                .0
+                .write_reserved(CommitSync::Deferred, move |writing| begin_ledger(writing, &id, &place))?,
+        };
+        Ok(Some(Ledger::new(&self.0, vol)))
+    }
+}
+
+impl Ledger {
+    /// The directories that have had these books.
+    pub(crate) fn directories(&self) -> StoreResult<Vec<String>> {
+        let list = || -> Result<Vec<String>> {
+            let reader = self.database.reader()?;
+            let mut statement =
+                reader.prepare_cached("SELECT DISTINCT directory FROM attached WHERE vol = ?1")?;
+            let rows = statement.query_map([self.vol], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        Ok(list()?)
+    }
+}
+
+fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Option<LedgerMatch>> {
+    let LedgerDirectory { id, location: place, is_elsewhere } = directory;
+    let own = conn
+        .prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?
+        .query_row([id, place], |row| row.get(0))
+        .optional()?;
+    if let Some(vol) = own {
+        return Ok(Some(LedgerMatch::SameDirectory(vol)));
+    }
+    // Unless another directory has gone on with them where this one was.
+    let moved = conn
+        .prepare_cached(
+            "SELECT max(vol) FROM attached a WHERE directory = ?1 AND NOT EXISTS (
+               SELECT 1 FROM attached b WHERE b.place = a.place AND b.vol = a.vol AND b.directory <> ?1)",
+        )?
+        .query_row([id], |row| row.get::<_, Option<i64>>(0))?;
+    if let Some(vol) = moved {
+        return Ok(Some(LedgerMatch::Moved(vol)));
+    }
+    let mut statement =
+        conn.prepare_cached("SELECT vol, directory FROM attached WHERE place = ?1 ORDER BY vol DESC")?;
+    let mut rows = statement.query([place])?;
+    while let Some(row) = rows.next()? {
+        let (vol, before): (i64, String) = (row.get(0)?, row.get(1)?);
+        if !is_elsewhere(&before) {
+            return Ok(Some(LedgerMatch::SameLocation(vol)));
+        }
+    }
+    Ok(None)
+}
+
+fn attach(writing: &mut WriteTransaction<'_>, id: &str, place: &str, vol: i64) -> Result<()> {
+    writing
+        .conn
+        .prepare_cached("INSERT OR IGNORE INTO attached(directory, place, vol) VALUES (?1, ?2, ?3)")?
+        .execute(params![id, place, vol])?;
+    Ok(())
+}
+
+/// Begins books, unless someone else has meanwhile.
+fn begin_ledger(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Result<i64> {
+    let mut statement =
+        writing.conn.prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?;
+    if let Some(vol) = statement.query_row([id, place], |row| row.get(0)).optional()? {
+        return Ok(vol);
+    }
+    drop(statement);
+    // As every volume's: from the counter of nodes, so that no two ever meet.
+    let vol = writing.fresh_node()?;
+    let plain = format!("{{\"directory\":\"{id}\"}}");
+    let placed = format!("{{\"directory\":\"{id}\",\"place\":\"{place}\"}}");
+    for namespace in [plain, placed] {
+        let made = writing
+            .conn
+            .prepare_cached("INSERT OR IGNORE INTO volume(id, namespace, root) VALUES (?1, ?2, 0)")?
+            .execute(params![vol, namespace])?;
+        if made == 1 {
+            break;
+        }
+    }
+    attach(writing, id, place, vol)?;
+    Ok(vol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn books(database: &Database, id: &str, place: &str, elsewhere: &[&str], begin: bool) -> Option<i64> {
+        let is_elsewhere = |id: &str| elsewhere.contains(&id);
+        let directory = LedgerDirectory { id, location: place, is_elsewhere: &is_elsewhere };
+        database.ledger(&directory, begin).unwrap().map(|books| books.vol)
+    }
+
+    #[test]
+    fn books_follow_a_directory_and_stay_at_its_place() {
+        let database = Database::in_memory();
+        assert_eq!(books(&database, "one", "here", &[], false), None);
+        let first = books(&database, "one", "here", &[], true);
+        assert!(first.is_some());
+        assert_eq!(books(&database, "one", "here", &[], true), first);
+        // Made anew, and back again.
+        assert_eq!(books(&database, "two", "here", &[], false), first);
+        assert_eq!(books(&database, "one", "here", &[], true), first);
+        // The first one turns up elsewhere, while the second one goes on here.
+        let moved = books(&database, "one", "there", &[], true);
+        assert_ne!(moved, first);
+        assert_eq!(books(&database, "one", "there", &[], true), moved);
+        assert_eq!(books(&database, "two", "here", &[], true), first);
+        assert_eq!(books(&database, "three", "elsewhere", &[], false), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_still_there_keeps_its_books() {
+        let database = Database::in_memory();
+        let first = books(&database, "one", "here", &[], true);
+        // It was moved, and another one was made in its place: whoever is opened first.
+        let second = books(&database, "two", "here", &["one"], true);
+        assert_ne!(second, first);
+        assert_eq!(books(&database, "one", "there", &["two"], true), first);
+        // Two ways to one directory.
+        assert_eq!(books(&database, "one", "by another way", &[], true), first);
+        assert_eq!(books(&database, "one", "there", &[], true), first);
+        assert_eq!(books(&database, "three", "here", &["one", "two"], false), None);
+        assert_eq!(books(&database, "three", "here", &["one"], false), second);
+    }
+}

@@ -1,0 +1,440 @@
+//! The books of a Physical Store: its intents, its deeds and what it counts, in tables of a database.
+//!
+//! An entry is made before its action, in one transaction with all that belongs to it. That the action has happened is
+//! written along with whatever is written next: until then the entry is an intent, which the next one to open the
+//! directory compares with what is there.
+
+mod attach;
+mod read;
+mod usage;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rusqlite::{OptionalExtension, params};
+use stead_core::store::{CompanionRecord, QuotaRoot, RevisionSequence, StorePath, SyncPolicy, Usage};
+use stead_core::{
+    AuditLogId, AuditOutcome, AuditRecord, Clock, Operation, OperationId, StoreResult, SystemClock, Timestamp,
+};
+
+use super::audit::compensating;
+use super::batch::WriteTransaction;
+use super::database::{DatabaseInner, remove_volume};
+use super::error::{Result, from_io};
+use super::group_commit::CommitSync;
+use super::unchanged;
+use crate::sync::{self, SyncPoint};
+use usage::{add_to_counter, check_quota};
+
+pub(crate) use attach::LedgerDirectory;
+
+/// How many rows are read at once.
+pub(crate) const ROWS_PER_PAGE: usize = 256;
+
+/// The books of one directory.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    database: Arc<DatabaseInner>,
+    vol: i64,
+    finished: Mutex<FinishedChanges>,
+}
+
+/// What has come to its end since the last transaction.
+#[derive(Debug, Clone, Default)]
+struct FinishedChanges {
+    applied: Vec<i64>,
+    rolled_back: Vec<RolledBackChange>,
+    /// The directory that what they displaced was moved into, where nobody has waited for its names yet.
+    displaced_dir: Option<Arc<OwnedFd>>,
+}
+
+/// What a version did to one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LedgerRow {
+    pub(crate) seq: i64,
+    pub(crate) kind: i64,
+    pub(crate) path: Vec<u8>,
+    pub(crate) other_path: Option<Vec<u8>>,
+    pub(crate) detail_json: String,
+    /// Whether what it displaced is kept.
+    pub(crate) displaced_kept: bool,
+}
+
+/// A row that was written earlier.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredLedgerRow {
+    pub(crate) revision: i64,
+    pub(crate) row: LedgerRow,
+    pub(crate) content_hash: Option<[u8; 32]>,
+}
+
+/// An action that is about to happen, or may have.
+#[derive(Debug, Clone)]
+pub(crate) struct LedgerIntent {
+    pub(crate) seq: i64,
+    /// The use of a journal that tells how it went.
+    pub(crate) intent_log_epoch: Option<u64>,
+    pub(crate) undo_json: String,
+}
+
+/// An intent of some room, found again.
+#[derive(Debug, Clone)]
+pub(crate) struct PendingIntent {
+    pub(crate) revision: i64,
+    pub(crate) staging_dir: String,
+    pub(crate) intent: LedgerIntent,
+}
+
+/// How much a counter changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsageDelta {
+    pub(crate) path: Vec<u8>,
+    pub(crate) bytes: i64,
+    pub(crate) files: i64,
+}
+
+/// All that is written before an action.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedChange {
+    pub(crate) operation: Operation,
+    /// The change's version, if it has one already.
+    pub(crate) revision: Option<i64>,
+    /// What it is about, where it makes a version though it changes nothing.
+    pub(crate) unchanged_at: Option<StorePath>,
+    pub(crate) staging_dir: String,
+    pub(crate) rows: Vec<LedgerRow>,
+    pub(crate) intents: Vec<LedgerIntent>,
+    /// Counters that begin with this change, or begin again, and what they start with.
+    pub(crate) new_counters: Vec<(Vec<u8>, Usage)>,
+    pub(crate) deltas: Vec<UsageDelta>,
+    pub(crate) quotas: Vec<QuotaRoot>,
+    pub(crate) records: Vec<CompanionRecord>,
+    pub(crate) sync_policy: SyncPolicy,
+}
+
+/// An entry to be taken back.
+#[derive(Debug, Clone)]
+pub(crate) struct RolledBackChange {
+    pub(crate) revision: i64,
+    pub(crate) operation: OperationId,
+    pub(crate) deltas: Vec<UsageDelta>,
+    /// What was written down along with it, and why it is not so.
+    pub(crate) records: Vec<CompanionRecord>,
+    pub(crate) outcome: AuditOutcome,
+}
+
+/// What a counter says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UsageCounter {
+    pub(crate) usage: Usage,
+    /// When everything was last looked at.
+    pub(crate) counted_at: Timestamp,
+    pub(crate) is_stale: bool,
+}
+
+impl Ledger {
+    fn new(shared: &Arc<DatabaseInner>, vol: i64) -> Self {
+        Ledger { database: Arc::clone(shared), vol, finished: Mutex::default() }
+    }
+
+    pub(super) fn database(&self) -> &Arc<DatabaseInner> {
+        &self.database
+    }
+
+    /// The volume that the books are kept under.
+    pub(super) fn volume(&self) -> i64 {
+        self.vol
+    }
+
+    /// Who counts the versions.
+    pub(crate) fn revision_sequence(&self) -> RevisionSequence {
+        RevisionSequence::shared_by(&self.database)
+    }
+
+    /// The log that records go to.
+    pub(crate) fn audit_log(&self) -> Option<AuditLogId> {
+        self.database.audit_log()
+    }
+
+    /// Writes down what is about to happen, and returns the version that it makes, if it changes anything.
+    pub(crate) fn begin_change(&self, entry: PlannedChange) -> StoreResult<Option<i64>> {
+        self.write_with_finished(CommitSync::of(entry.sync_policy), move |writing, vol| {
+            insert_change(writing, vol, &entry)
+        })
+    }
+
+    /// Puts on the disk what entries have made that could wait.
+    pub(crate) fn sync(&self) -> StoreResult<()> {
+        self.write_finished()?;
+        self.database.sync()
+    }
+
+    /// Says that a change was made. That is written along with the next entry, and not before the names in the
+    /// directory with what it displaced are on the disk: only its intents tell where else that could be.
+    pub(crate) fn finish_change(&self, version: i64, displaced: Option<OwnedFd>) {
+        let mut settled = self.finished.lock();
+        settled.applied.push(version);
+        if let Some(displaced) = displaced {
+            settled.displaced_dir = Some(Arc::new(displaced));
+        }
+    }
+
+    /// Takes an entry back. Where the database fails, it is tried again with the next entry.
+    pub(crate) fn roll_back_change(&self, withdrawal: RolledBackChange) -> StoreResult<()> {
+        self.finished.lock().rolled_back.push(withdrawal);
+        self.write_with_finished(CommitSync::AsConfigured, |_, _| Ok(()))
+    }
+
+    /// Writes what is left to be written.
+    pub(crate) fn write_finished(&self) -> StoreResult<()> {
+        let settled = self.finished.lock();
+        if settled.applied.is_empty() && settled.rolled_back.is_empty() {
+            return Ok(());
+        }
+        drop(settled);
+        self.write_with_finished(CommitSync::Deferred, |_, _| Ok(()))
+    }
+
+    /// Has `work` done in a transaction, along with what has come to its end.
+    fn write_with_finished<T: Send + 'static>(
+        &self,
+        weight: CommitSync,
+        work: impl FnOnce(&mut WriteTransaction<'_>, i64) -> Result<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let settled = std::mem::take(&mut *self.finished.lock());
+        let (vol, settles) = (self.vol, settled.clone());
+        let synced = settled.displaced_dir.as_ref().map_or(Ok(()), |displaced| {
+            let synced = sync::sync_all(SyncPoint::DisplacedContent, displaced);
+            synced.map_err(|error| from_io(&error.into()))
+        });
+        let done = synced.and_then(|()| {
+            self.database.write_reserved(weight, move |writing| {
+                settles.write(writing, vol)?;
+                work(writing, vol)
+            })
+        });
+        if done.is_err() {
+            let mut unsettled = self.finished.lock();
+            unsettled.applied.extend(settled.applied);
+            unsettled.rolled_back.extend(settled.rolled_back);
+            if unsettled.displaced_dir.is_none() {
+                unsettled.displaced_dir = settled.displaced_dir;
+            }
+        }
+        done
+    }
+
+    /// More rows of a version, for what was found out about it later.
+    pub(crate) fn add_rows(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
+            insert_rows(writing, vol, version, &rows)
+        })
+    }
+
+    /// Ends the intents of dead rooms: those that were made, and those that were not. What was counted for the latter
+    /// has to be counted again, and what is on record of them as done has a second record that says it is not.
+    pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::AsConfigured, move |writing, vol| {
+            for version in made.iter().chain(&undone) {
+                forget_intents(writing, vol, *version)?;
+            }
+            for version in &undone {
+                forget_rows(writing, vol, *version)?;
+                // Where the audit is off now, nothing is written down.
+                if writing.chain().is_some()
+                    && let Some(facts) = compensating(writing.conn, *version)?
+                {
+                    writing.append_body(&facts)?;
+                }
+                // What it was to take back has not been.
+                writing
+                    .conn
+                    .prepare_cached(
+                        "DELETE FROM undone WHERE by IN (SELECT operation FROM version WHERE id = ?1)",
+                    )?
+                    .execute([version])?;
+            }
+            if !undone.is_empty() {
+                writing.conn.execute("UPDATE counted SET dirty = 1 WHERE vol = ?1", [vol])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Says that what these rows displaced is not kept any more.
+    pub(crate) fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
+            let mut statement = writing.conn.prepare_cached(
+                "UPDATE kept SET stashed = 0, hash = NULL WHERE vol = ?1 AND ver = ?2 AND seq = ?3",
+            )?;
+            for (version, seq) in rows {
+                statement.execute([vol, version, seq])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Remembers the hash of what a row displaced.
+    pub(crate) fn set_content_hash(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
+            writing
+                .conn
+                .prepare_cached("UPDATE kept SET hash = ?4 WHERE vol = ?1 AND ver = ?2 AND seq = ?3")?
+                .execute(params![vol, version, seq, hash])?;
+            Ok(())
+        })
+    }
+
+    /// Closes the books: nothing in them is known any more.
+    pub(crate) fn destroy(&self) -> StoreResult<()> {
+        *self.finished.lock() = FinishedChanges::default();
+        self.database.write_reserved(CommitSync::AsConfigured, {
+            let vol = self.vol;
+            move |writing| {
+                for table in ["kept", "intent", "counted", "undone", "unchanged"] {
+                    writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [vol])?;
+                }
+                let shadow = writing
+                    .conn
+                    .prepare_cached("DELETE FROM shadow WHERE ledger = ?1 RETURNING vol")?
+                    .query_row([vol], |row| row.get(0))
+                    .optional()?;
+                if let Some(shadow) = shadow {
+                    remove_volume(writing.conn, shadow)?;
+                    writing.invalidate_directories()?;
+                }
+                writing.conn.execute("DELETE FROM attached WHERE vol = ?1", [vol])?;
+                writing.conn.execute("DELETE FROM volume WHERE id = ?1", [vol])?;
+                Ok(())
+            }
+        })?;
+        // Another one may be made under the same name.
+        self.database.forget_volumes();
+        Ok(())
+    }
+}
+
+impl FinishedChanges {
+    fn write(&self, writing: &mut WriteTransaction<'_>, vol: i64) -> Result<()> {
+        for &version in &self.applied {
+            forget_intents(writing, vol, version)?;
+        }
+        for RolledBackChange { revision: version, operation, deltas, records, outcome } in &self.rolled_back {
+            forget_intents(writing, vol, *version)?;
+            forget_rows(writing, vol, *version)?;
+            for delta in deltas {
+                add_to_counter(writing, vol, &delta.path, -delta.bytes, -delta.files)?;
+            }
+            for record in records {
+                record_rollback(writing, vol, record, operation, *outcome)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedChange) -> Result<Option<i64>> {
+    let version = match entry.revision {
+        None if !entry.rows.is_empty() || entry.unchanged_at.is_some() => {
+            Some(writing.new_revision(&entry.operation)?)
+        }
+        version => version,
+    };
+    if let (Some(version), Some(path)) = (version, &entry.unchanged_at) {
+        unchanged::note(writing.conn, vol, version, path)?;
+    }
+    if let Some(version) = version {
+        insert_rows(writing, vol, version, &entry.rows)?;
+        if entry.revision.is_none() {
+            writing.count_unrecorded(vol, &entry.records)?;
+        }
+    }
+    let mut statement = writing.conn.prepare_cached(
+        "INSERT INTO intent(vol, ver, seq, room, journal, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    for LedgerIntent { seq, intent_log_epoch: journal, undo_json: undo } in &entry.intents {
+        let journal = journal.map(u64::cast_signed);
+        statement.execute(params![vol, version, seq, entry.staging_dir, journal, undo])?;
+    }
+    drop(statement);
+    for (path, found) in &entry.new_counters {
+        writing
+            .conn
+            .prepare_cached("INSERT OR REPLACE INTO counted(vol, path, bytes, files, at, dirty) VALUES (?1, ?2, ?3, ?4, ?5, 0)")?
+            .execute(params![
+                vol,
+                path,
+                found.bytes.cast_signed(),
+                found.files.cast_signed(),
+                SystemClock.now().0
+            ])?;
+    }
+    for delta in &entry.deltas {
+        add_to_counter(writing, vol, &delta.path, delta.bytes, delta.files)?;
+    }
+    for quota in &entry.quotas {
+        check_quota(writing, vol, quota, &entry.deltas)?;
+    }
+    writing.write_records(vol, &entry.records, &entry.operation, version)?;
+    Ok(version)
+}
+
+/// Writes down that what was written down has not happened.
+fn record_rollback(
+    writing: &mut WriteTransaction<'_>,
+    vol: i64,
+    record: &CompanionRecord,
+    operation: &OperationId,
+    outcome: AuditOutcome,
+) -> Result<()> {
+    match record {
+        CompanionRecord::Audit { record, began } => {
+            let took = began.elapsed();
+            writing.append_record(&AuditRecord {
+                outcome,
+                revision: None,
+                duration: took,
+                ..(**record).clone()
+            })?;
+        }
+        CompanionRecord::Undoes(operations) => {
+            for undone in operations {
+                writing
+                    .conn
+                    .prepare_cached("DELETE FROM undone WHERE vol = ?1 AND operation = ?2 AND by = ?3")?
+                    .execute(params![vol, undone.as_bytes(), operation.as_bytes()])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn insert_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows: &[LedgerRow]) -> Result<()> {
+    let mut statement = writing.conn.prepare_cached(
+        "INSERT INTO kept(vol, ver, seq, what, path, other, detail, stashed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    for row in rows {
+        statement.execute(params![
+            vol,
+            version,
+            row.seq,
+            row.kind,
+            row.path,
+            row.other_path,
+            row.detail_json,
+            row.displaced_kept
+        ])?;
+    }
+    Ok(())
+}
+
+fn forget_intents(writing: &mut WriteTransaction<'_>, vol: i64, version: i64) -> Result<()> {
+    writing.conn.prepare_cached("DELETE FROM intent WHERE vol = ?1 AND ver = ?2")?.execute([vol, version])?;
+    Ok(())
+}
+
+fn forget_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64) -> Result<()> {
+    writing.conn.prepare_cached("DELETE FROM kept WHERE vol = ?1 AND ver = ?2")?.execute([vol, version])?;
+    unchanged::forget(writing.conn, vol, version)
+}

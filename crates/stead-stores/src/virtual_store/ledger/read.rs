@@ -1,0 +1,179 @@
+//! Looking into the books.
+
+use rusqlite::params;
+use stead_core::store::{Revision, RevisionNumber, RevisionQuery};
+use stead_core::{Operation, OperationId, StoreResult, Timestamp};
+
+use super::super::database::newest_revision;
+use super::super::error::Result;
+use super::super::history::{
+    operation_of, revision_before, revision_numbers_of, undo_links, undoable_operations,
+};
+use super::super::unchanged;
+use super::usage::usage_of;
+use super::{Ledger, LedgerIntent, LedgerRow, PendingIntent, ROWS_PER_PAGE, StoredLedgerRow, UsageCounter};
+
+impl Ledger {
+    /// The next rows, newest first, after `(version, seq)`.
+    pub(crate) fn rows(&self, before: (i64, i64), limit: usize) -> StoreResult<Vec<StoredLedgerRow>> {
+        Ok(self.read_rows(before, limit)?)
+    }
+
+    fn read_rows(&self, before: (i64, i64), limit: usize) -> Result<Vec<StoredLedgerRow>> {
+        let reader = self.database.reader()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT ver, seq, what, path, other, detail, stashed, hash FROM kept
+             WHERE vol = ?1 AND (ver, seq) < (?2, ?3) ORDER BY ver DESC, seq DESC LIMIT ?4",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = statement.query_map(params![self.vol, before.0, before.1, limit], |row| {
+            let told = LedgerRow {
+                seq: row.get(1)?,
+                kind: row.get(2)?,
+                path: row.get(3)?,
+                other_path: row.get(4)?,
+                detail_json: row.get(5)?,
+                displaced_kept: row.get(6)?,
+            };
+            Ok(StoredLedgerRow { revision: row.get(0)?, row: told, content_hash: row.get(7)? })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The rows that have displaced something which is kept, newest first, and when that was: long ago where the version
+    /// itself is forgotten.
+    pub(crate) fn rows_with_content(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
+        Ok(self.read_rows_with_content()?)
+    }
+
+    fn read_rows_with_content(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
+        let reader = self.database.reader()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT k.ver, k.seq, ifnull(v.at, 0) FROM kept k LEFT JOIN version v ON v.id = k.ver
+             WHERE k.vol = ?1 AND k.stashed = 1 ORDER BY k.ver DESC, k.seq DESC",
+        )?;
+        let rows = statement
+            .query_map([self.vol], |row| Ok(((row.get(0)?, row.get(1)?), Timestamp(row.get(2)?))))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The rows of one version.
+    pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<StoredLedgerRow>> {
+        let mut rows = Vec::new();
+        let mut before = (version, i64::MAX);
+        loop {
+            let page = self.rows(before, ROWS_PER_PAGE)?;
+            let Some(last) = page.last() else { return Ok(rows) };
+            before = (last.revision, last.row.seq);
+            let more = before.0 == version;
+            rows.extend(page.into_iter().filter(|told| told.revision == version));
+            if !more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// The newest version that did something to the directory.
+    pub(crate) fn last_revision(&self) -> StoreResult<i64> {
+        Ok(self.rows((i64::MAX, i64::MAX), 1)?.first().map_or(0, |told| told.revision))
+    }
+
+    /// The newest version of the database.
+    pub(crate) fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        Ok(RevisionNumber(newest_revision(&*self.database.reader()?)?))
+    }
+
+    /// The version that was the newest at that time.
+    pub(crate) fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        Ok(revision_before(&*self.database.reader()?, time)?)
+    }
+
+    /// The operation that made a version.
+    pub(crate) fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
+        Ok(operation_of(&*self.database.reader()?, version)?)
+    }
+
+    /// The oldest version of the operations that a query asks for.
+    pub(crate) fn oldest_revision(&self, query: &RevisionQuery) -> StoreResult<Option<i64>> {
+        Ok(self.read_oldest_revision(query)?)
+    }
+
+    fn read_oldest_revision(&self, query: &RevisionQuery) -> Result<Option<i64>> {
+        let reader = self.database.reader()?;
+        if let Some(operations) = &query.operations {
+            let versions = revision_numbers_of(&reader, operations)?;
+            let inside = |version: &i64| *version > query.after.0 && *version <= query.up_to.0;
+            return Ok(versions.into_iter().filter(inside).min());
+        }
+        let mut statement = reader.prepare_cached(
+            "SELECT min(id) FROM version WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR agent = ?3)
+               AND (?4 IS NULL OR at >= ?4)",
+        )?;
+        let since = query.since.map(|at| at.0);
+        let bounds = params![query.after.0, query.up_to.0, query.agent, since];
+        Ok(statement.query_row(bounds, |row| row.get(0))?)
+    }
+
+    /// The operations of an agent that have changed the directory and stand, newest first.
+    pub(crate) fn undoable_operations(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
+        let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
+        let reader = self.database.reader()?;
+        let found = undoable_operations(&reader, self.vol, agent, since, limit, |conn, version| {
+            Ok(conn.prepare_cached(did)?.exists([self.vol, version])?
+                || unchanged::is_one(conn, self.vol, version)?)
+        });
+        Ok(found?)
+    }
+
+    /// Adds the versions that changed nothing to what a query has found.
+    pub(crate) fn add_unchanged(&self, query: &RevisionQuery, found: &mut Vec<Revision>) -> StoreResult<()> {
+        Ok(unchanged::add_to(&*self.database.reader()?, self.vol, query, found)?)
+    }
+
+    /// What an operation took back, and whether it has been taken back itself.
+    pub(crate) fn undo_links(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
+        Ok(undo_links(&*self.database.reader()?, self.vol, operation)?)
+    }
+
+    /// All intents, of whatever room.
+    pub(crate) fn pending_intents(&self) -> StoreResult<Vec<PendingIntent>> {
+        Ok(self.read_pending_intents()?)
+    }
+
+    fn read_pending_intents(&self) -> Result<Vec<PendingIntent>> {
+        let reader = self.database.reader()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT ver, seq, room, journal, undo FROM intent WHERE vol = ?1 ORDER BY ver, seq",
+        )?;
+        let rows = statement.query_map([self.vol], |row| {
+            let journal = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
+            let intent = LedgerIntent { seq: row.get(1)?, intent_log_epoch: journal, undo_json: row.get(4)? };
+            Ok(PendingIntent { revision: row.get(0)?, staging_dir: row.get(2)?, intent })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// What is counted, and where.
+    pub(crate) fn counters(&self) -> StoreResult<Vec<(Vec<u8>, UsageCounter)>> {
+        Ok(self.read_counters()?)
+    }
+
+    fn read_counters(&self) -> Result<Vec<(Vec<u8>, UsageCounter)>> {
+        let reader = self.database.reader()?;
+        let mut statement =
+            reader.prepare_cached("SELECT path, bytes, files, at, dirty FROM counted WHERE vol = ?1")?;
+        let rows = statement.query_map([self.vol], |row| {
+            let usage = usage_of(row.get(1)?, row.get(2)?);
+            Ok((
+                row.get(0)?,
+                UsageCounter { usage, counted_at: Timestamp(row.get(3)?), is_stale: row.get(4)? },
+            ))
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}

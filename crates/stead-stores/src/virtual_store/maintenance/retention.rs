@@ -1,0 +1,246 @@
+//! What is forgotten: versions beyond an age, and of a file with very many versions the oldest contents.
+//!
+//! A version that a snapshot or a fork keeps stays readable whatever its age.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::store::RevisionNumber;
+use stead_core::{AuditOutcome, AuditRecord, Identity, StoreResult, Timestamp};
+
+use super::super::Database;
+use super::super::batch::WriteTransaction;
+use super::super::capture::{forget_unreadable_captures, revert_unfinished_capture};
+use super::super::error::Result;
+use super::super::group_commit::CommitSync;
+use super::super::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM};
+
+/// How many rows one transaction removes: others wait no longer than that takes.
+const ROWS_PER_TRANSACTION: i64 = 500;
+
+/// How long it takes until a snapshot in the making that does not go on is taken for given up: an hour.
+const UNFINISHED_TIMEOUT: i64 = 3_600 * 1_000_000_000;
+
+/// How long history is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Versions that are older may go.
+    pub age: Duration,
+    /// Of more contents of one file than these, the oldest may go.
+    pub versions: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention { age: Duration::from_secs(30 * 24 * 3600), versions: 10_000 }
+    }
+}
+
+/// What was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForgottenHistory {
+    /// States of files, directories and symlinks.
+    pub states: u64,
+    /// Lines of the log.
+    pub changes: u64,
+    /// Contents of files with too many versions.
+    pub contents: u64,
+}
+
+/// The versions that are kept whatever their age.
+pub(in super::super) const PINNED_REVISIONS: &str =
+    "SELECT version FROM snapshot UNION SELECT base_ver AS version FROM volume WHERE base IS NOT NULL";
+
+/// Whether a version can still be read.
+pub(in super::super) fn is_readable(conn: &Connection, version: i64) -> Result<bool> {
+    let from: i64 = conn
+        .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
+        .query_row([HISTORY_FROM], |row| row.get(0))?;
+    if version >= from {
+        return Ok(true);
+    }
+    Ok(conn
+        .prepare_cached(&format!("SELECT 1 FROM ({PINNED_REVISIONS}) WHERE version = ?1"))?
+        .exists([version])?)
+}
+
+impl Database {
+    /// Forgets what is older than it has to be, in small steps, while others go on.
+    pub fn forget(
+        &self,
+        retention: Retention,
+        now: Timestamp,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<ForgottenHistory> {
+        let age = i64::try_from(retention.age.as_nanos()).unwrap_or(i64::MAX);
+        let horizon = self.horizon(now.0.saturating_sub(age))?;
+        let mut forgotten = ForgottenHistory::default();
+        if let Some(horizon) = horizon {
+            // First nobody may ask for it any more, then it goes.
+            self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
+                raise_horizon(writing, horizon, now)
+            })?;
+            let mut steps = |forget: fn(&mut WriteTransaction<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
+                let mut all = 0;
+                loop {
+                    let count = self
+                        .0
+                        .write_reserved(CommitSync::Deferred, move |writing| forget(writing, horizon))?;
+                    all += count;
+                    progress(all);
+                    if count == 0 {
+                        return Ok(all);
+                    }
+                }
+            };
+            self.0.write_reserved(CommitSync::Deferred, forget_unreadable_captures)?;
+            forgotten.states = steps(forget_states)?;
+            forgotten.changes = steps(forget_changes)?;
+            steps(forget_unchanged)?;
+            steps(forget_revisions)?;
+        }
+        forgotten.states += self.revert_unfinished_captures(now)?;
+        forgotten.contents = self.drop_excess_contents(retention.versions, progress)?;
+        Ok(forgotten)
+    }
+
+    /// Lets go of what shadows hold that belongs to no snapshot: of one that is gone, or that was never finished.
+    fn revert_unfinished_captures(&self, now: Timestamp) -> StoreResult<u64> {
+        let shadows = || -> Result<Vec<i64>> {
+            let reader = self.0.reader()?;
+            let mut statement = reader.prepare("SELECT vol FROM shadow")?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        let (mut all, idle_since) = (0, now.0.saturating_sub(UNFINISHED_TIMEOUT));
+        for vol in shadows()? {
+            all += self.0.write_reserved(CommitSync::Deferred, move |writing| {
+                revert_unfinished_capture(writing, vol, idle_since)
+            })?;
+        }
+        Ok(all)
+    }
+
+    /// The newest version that is older than a moment: the oldest one that has to stay readable.
+    fn horizon(&self, moment: i64) -> StoreResult<Option<i64>> {
+        let find = || -> Result<Option<i64>> {
+            let reader = self.0.reader()?;
+            let horizon = reader
+                .prepare_cached("SELECT id FROM version WHERE at < ?1 ORDER BY id DESC LIMIT 1")?
+                .query_row([moment], |row| row.get(0))
+                .optional()?;
+            Ok(horizon)
+        };
+        Ok(find()?)
+    }
+
+    /// Takes the oldest contents away from files that have had too many.
+    fn drop_excess_contents(&self, most: u64, progress: &mut dyn FnMut(u64)) -> StoreResult<u64> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let crowded = || -> Result<Vec<(i64, i64)>> {
+            let reader = self.0.reader()?;
+            let mut statement = reader.prepare(
+                "SELECT vol, node FROM entry_history WHERE content IS NOT NULL
+                 GROUP BY vol, node HAVING count(*) > ?1",
+            )?;
+            let rows = statement.query_map([most], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        let mut all = 0;
+        for (vol, node) in crowded()? {
+            loop {
+                let count = self.0.write_reserved(CommitSync::Deferred, move |writing| {
+                    drop_contents_beyond(writing, vol, node, most)
+                })?;
+                all += count;
+                progress(all);
+                if count == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Raises the oldest version that can be read, and has that on record: what is older may be gone from then on.
+fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestamp) -> Result<()> {
+    let raise = "UPDATE meta SET value = ?2 WHERE id = ?1 AND value < ?2";
+    if writing.conn.prepare_cached(raise)?.execute([HISTORY_FROM, horizon])? == 0 {
+        return Ok(());
+    }
+    if writing.chain().is_none() {
+        writing.conn.prepare_cached(raise)?.execute([FORGOTTEN_UNRECORDED, horizon])?;
+        return Ok(());
+    }
+    writing.append_record(&AuditRecord {
+        at: now,
+        stead: None,
+        identity: Arc::new(Identity::agent("(operator)")),
+        call: "gc".into(),
+        paths: Vec::new(),
+        scope: None,
+        outcome: AuditOutcome::Begun,
+        dry_run: false,
+        bytes: None,
+        file_count: None,
+        duration: Duration::ZERO,
+        operation: None,
+        revision: Some(RevisionNumber(horizon)),
+    })
+}
+
+/// A state is needed if some version at which it held can be read: one from the horizon on, or a pinned one.
+fn forget_states(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM entry_history WHERE (vol, parent, name, since) IN (
+           SELECT vol, parent, name, since FROM entry_history h
+           WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.version >= h.since AND p.version < h.until)
+           LIMIT ?2)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+}
+
+/// The log is needed from the oldest version on that can be read: it tells what differs.
+fn forget_changes(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM change WHERE (vol, ver, seq) IN (
+           SELECT vol, ver, seq FROM change WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+}
+
+/// Versions that changed nothing are forgotten with those that did. The ledger of a directory keeps both.
+fn forget_unchanged(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM unchanged WHERE (vol, ver) IN (
+           SELECT vol, ver FROM unchanged WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1))
+             AND vol IN (SELECT id FROM volume WHERE namespace NOT LIKE '{{_directory_:%') LIMIT ?2)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+}
+
+fn forget_revisions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM version WHERE id IN (
+           SELECT id FROM version WHERE id < (SELECT max(id) FROM version) AND id NOT IN (SELECT ver FROM kept)
+             AND id NOT IN (SELECT ver FROM unchanged)
+             AND id < min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+}
+
+/// What is left of a state without its content: it is known to have been there.
+fn drop_contents_beyond(writing: &mut WriteTransaction<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
+    let sql = format!(
+        "UPDATE entry_history SET content = NULL WHERE (vol, parent, name, since) IN (
+           SELECT vol, parent, name, since FROM entry_history h
+           WHERE vol = ?1 AND node = ?2 AND content IS NOT NULL
+             AND since < (SELECT since FROM entry_history WHERE vol = ?1 AND node = ?2 AND content IS NOT NULL
+                          ORDER BY since DESC LIMIT 1 OFFSET ?3 - 1)
+             AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.version >= h.since AND p.version < h.until)
+           LIMIT ?4)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute(params![vol, node, most, ROWS_PER_TRANSACTION])? as u64)
+}

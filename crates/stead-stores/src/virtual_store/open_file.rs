@@ -1,0 +1,140 @@
+//! A file that stays readable as it was when it was opened: content is never rewritten, only replaced.
+
+use std::sync::Arc;
+
+use blake3::Hash;
+use parking_lot::Mutex;
+use stead_core::store::{Attr, NodeId, NodeKind, NodePath, OpenContent, VersionTag};
+use stead_core::{StoreResult, Timestamp};
+
+use super::VirtualStore;
+use super::content::{self, CHUNK_SIZE, ContentLayout};
+use super::database::DatabaseInner;
+use super::entry_row::FILE_MODE;
+use super::error::{Result, corrupt};
+
+/// A file's content by chunk.
+pub(super) struct OpenVirtualFile {
+    database: Arc<DatabaseInner>,
+    attr: Attr,
+    layout: ContentLayout,
+    read_hashes: Mutex<ReadChunkHashes>,
+    /// The chunk that was last read in part: who reads a file piece by piece comes back for the rest of it.
+    last_chunk: Mutex<Option<(usize, Vec<u8>)>>,
+}
+
+impl VirtualStore {
+    pub(super) fn open_at(&self, place: &NodePath) -> Result<OpenVirtualFile> {
+        self.read_transaction(|snapshot| {
+            let row = snapshot.file(place)?;
+            let layout = content::layout(snapshot.tree.conn, row.content, row.size)?;
+            Ok(OpenVirtualFile::new(Arc::clone(self.database_inner()), row.attr(), layout))
+        })
+    }
+}
+
+impl VirtualStore {
+    /// Content that no entry need hold any more.
+    pub(super) fn open_content_by_id(&self, content: Option<i64>, size: i64) -> Result<OpenVirtualFile> {
+        let layout = content::layout(&*self.database_inner().reader()?, content, size)?;
+        let attr = Attr {
+            node: NodeId(0),
+            kind: NodeKind::File,
+            size: size.cast_unsigned(),
+            mode: FILE_MODE,
+            created: None,
+            modified: Timestamp(0),
+            changed: Timestamp(0),
+            tag: VersionTag(0),
+        };
+        Ok(OpenVirtualFile::new(Arc::clone(self.database_inner()), attr, layout))
+    }
+}
+
+impl OpenContent for OpenVirtualFile {
+    fn attr(&self) -> Attr {
+        self.attr
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        for (index, skip, range) in content::chunk_pieces(offset, wanted) {
+            self.copy(index, skip, &mut buffer[range])?;
+        }
+        Ok(wanted)
+    }
+}
+
+/// The hashes of the chunks that were read, until all of them were: then the list of them is checked, too.
+#[derive(Debug, Default)]
+struct ReadChunkHashes {
+    hashes: Vec<Option<Hash>>,
+    unread: usize,
+}
+
+impl ReadChunkHashes {
+    /// One more was read. Answers with the hashes of all where it was the last.
+    fn note(&mut self, index: usize, hash: Hash) -> Option<Vec<Hash>> {
+        let slot = self.hashes.get_mut(index)?;
+        if slot.replace(hash).is_none() {
+            self.unread -= 1;
+        }
+        (self.unread == 0).then(|| std::mem::take(&mut self.hashes).into_iter().flatten().collect())
+    }
+}
+
+impl OpenVirtualFile {
+    fn new(database: Arc<DatabaseInner>, attr: Attr, layout: ContentLayout) -> Self {
+        let count = if layout.list_hash.is_some() { layout.chunk_ids.len() } else { 0 };
+        let read = ReadChunkHashes { hashes: vec![None; count], unread: count };
+        OpenVirtualFile {
+            database,
+            attr,
+            layout,
+            read_hashes: Mutex::new(read),
+            last_chunk: Mutex::new(None),
+        }
+    }
+
+    /// Hands the bytes of a chunk to `take`, if they are what was written.
+    fn with_chunk<T>(&self, index: usize, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let reader = self.database.reader()?;
+        let id = *self.layout.chunk_ids.get(index).ok_or_else(content::missing_content_error)?;
+        let (taken, hash) = content::with_hashed(&reader, id, |bytes, hash| (take(bytes), hash))?;
+        if let Some(list) = self.layout.list_hash
+            && let Some(hashes) = self.read_hashes.lock().note(index, hash)
+        {
+            content::check_list(list, hashes.into_iter())?;
+        }
+        Ok(taken)
+    }
+
+    /// Copies a piece of one chunk.
+    fn copy(&self, index: usize, skip: usize, into: &mut [u8]) -> Result<()> {
+        if into.len() == CHUNK_SIZE {
+            return self.with_chunk(index, |chunk| copy_piece(chunk, skip, into))?;
+        }
+        let mut last = self.last_chunk.lock();
+        let chunk = match &mut *last {
+            Some((at, chunk)) if *at == index => chunk,
+            other => {
+                // The buffer of the chunk before is used again.
+                let mut chunk = other.take().map_or_else(Vec::new, |(_, chunk)| chunk);
+                self.with_chunk(index, |bytes| {
+                    chunk.clear();
+                    chunk.extend_from_slice(bytes);
+                })?;
+                &mut other.insert((index, chunk)).1
+            }
+        };
+        copy_piece(chunk, skip, into)
+    }
+}
+
+fn copy_piece(chunk: &[u8], skip: usize, into: &mut [u8]) -> Result<()> {
+    let piece =
+        chunk.get(skip..skip + into.len()).ok_or_else(|| corrupt("a chunk of a file is too short"))?;
+    into.copy_from_slice(piece);
+    Ok(())
+}

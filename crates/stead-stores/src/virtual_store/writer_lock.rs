@@ -1,0 +1,93 @@
+//! Whose turn it is to write, among the processes that share a database.
+//!
+//! SQLite's own waiting is a loop of naps in which the one who just wrote tends to win again. Two locked files make it
+//! a queue of its own: whoever waits for the turn holds `next`, so the one who gives the turn up can't take it back
+//! before the one who waited.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stead_core::{StoreError, StoreResult};
+
+use super::error::from_io;
+
+/// The naps between two looks at a lock that someone else holds.
+const FIRST_NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_micros(150);
+
+/// The two lock files beside a database.
+#[derive(Debug)]
+pub(super) struct WriterLock {
+    queue: File,
+    lock: File,
+}
+
+/// The turn; it passes on when dropped.
+#[derive(Debug)]
+pub(super) struct WriterLockGuard<'a>(&'a File);
+
+impl WriterLock {
+    /// Opens the lock files of the database at `path`.
+    pub(super) fn open(path: &Path) -> StoreResult<Self> {
+        let beside = |suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
+            file.map_err(|error| from_io(&error))
+        };
+        Ok(WriterLock { queue: beside("-next")?, lock: beside("-turn")? })
+    }
+
+    /// Waits for the turn. Only one thread at a time may ask: a file is locked once, whoever locks it.
+    pub(super) fn acquire(&self, patience: Duration) -> StoreResult<WriterLockGuard<'_>> {
+        let until = Instant::now() + patience;
+        lock_file(&self.queue, until)?;
+        let taken = lock_file(&self.lock, until);
+        // Unlocking can't fail for a reason that would leave it locked: the file is open.
+        let _ = self.queue.unlock();
+        taken.map(|()| WriterLockGuard(&self.lock))
+    }
+}
+
+impl Drop for WriterLockGuard<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+/// Locks a file, and gives up when it is too late: the other process may have been stopped with the lock in its hand.
+fn lock_file(file: &File, until: Instant) -> StoreResult<()> {
+    let mut nap = FIRST_NAP;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(nap),
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::unavailable(
+                    "another process holds the database; it was waited for in vain",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(from_io(&error)),
+        }
+        nap = (nap * 2).min(LONGEST_NAP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_turn_is_waited_for_and_not_forever() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| WriterLock::open(&dir.path().join("db")).unwrap());
+        let turn = one.acquire(Duration::from_secs(5)).unwrap();
+        assert!(matches!(other.acquire(Duration::from_millis(5)), Err(StoreError::Unavailable { .. })));
+        drop(turn);
+        drop(other.acquire(Duration::from_millis(5)).unwrap());
+        one.acquire(Duration::from_millis(5)).unwrap();
+    }
+}

@@ -1,0 +1,347 @@
+//! The past of a stead: named versions, moments as people name them, and the care of the database that keeps it all.
+
+use std::sync::Arc;
+
+use stead_core::monitor::check_not_stopped;
+use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, StoreError};
+use stead_core::vfs::{IntoPath, PointInTime};
+use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
+use stead_stores::Database;
+use stead_stores::virtual_store::{NewSnapshot, Snapshot};
+
+use crate::error::{Error, Result};
+use crate::stead::Stead;
+use crate::time_text;
+
+/// How often a snapshot is tried that others are making as well.
+const SNAPSHOT_ATTEMPTS: usize = 8;
+
+impl Stead {
+    /// Keeps the present version of a Workspace, or of everything, under a name.
+    ///
+    /// On a Virtual Store it takes the same time whatever the number of files. What a directory of the host holds is
+    /// copied, as far as it has changed since the last snapshot of it.
+    pub fn snapshot(&self, prefix: Option<&str>, label: Option<&str>) -> Result<Snapshot> {
+        self.snapshot_with_progress(prefix, label, &mut |_| ())
+    }
+
+    /// [`Stead::snapshot`] that says how many files of the host have been looked at.
+    pub fn snapshot_with_progress(
+        &self,
+        prefix: Option<&str>,
+        label: Option<&str>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Snapshot> {
+        self.single_record("snapshot", prefix, error_kind, |stead| {
+            stead.make_snapshot(prefix, label, progress)
+        })
+    }
+
+    fn make_snapshot(
+        &self,
+        prefix: Option<&str>,
+        label: Option<&str>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Snapshot> {
+        let prefix = prefix.map(IntoPath::into_path).transpose()?;
+        if let Some(label) = label
+            && is_ambiguous_label(label)
+        {
+            return Err(Error::Invalid(
+                "a snapshot's label is a text without control characters that is no number, no time, not `now` and \
+                 begins with no `#`"
+                    .to_owned(),
+            ));
+        }
+        self.check_history(prefix.as_ref())?;
+        let (database, path) = (self.database()?, prefix.clone());
+        let new = NewSnapshot {
+            agent: self.vfs().identity().agent.clone(),
+            prefix: prefix.as_ref().map(VfsPath::to_string),
+            label: label.map(str::to_owned),
+            at: SystemClock.now(),
+        };
+        let made = self.audited("snapshot", path.as_ref(), || {
+            self.snapshot_with_retries(&database, &new, path.as_ref(), progress)
+        });
+        made.map_err(|error| match &error {
+            Error::Vfs(door) if matches!(door.store_error(), Some(StoreError::AlreadyExists)) => {
+                Error::AlreadyExists("there is a snapshot of that name already; choose another".to_owned())
+            }
+            _ => error,
+        })
+    }
+
+    /// Has the Stores take in what they have to, and names the version. If someone else takes in the same meanwhile, it
+    /// is done again, which is quick.
+    fn snapshot_with_retries(
+        &self,
+        database: &Database,
+        new: &NewSnapshot,
+        prefix: Option<&VfsPath>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Snapshot, StoreError> {
+        let grounds = self.capture_scopes(prefix);
+        let operation = Operation {
+            id: OperationId::fresh(new.at),
+            identity: Arc::new(self.vfs().identity().clone()),
+            tool: "snapshot".into(),
+            at: new.at,
+        };
+        let watch = self.vfs().watch();
+        let progress = &mut |done| {
+            progress(done);
+            if let Some(watch) = watch {
+                watch.progress(done, None);
+            }
+            check_not_stopped(watch)
+        };
+        for _ in 1..SNAPSHOT_ATTEMPTS {
+            match try_snapshot(database, new, &grounds, &operation, progress) {
+                Err(StoreError::Conflict) => {}
+                made => return made,
+            }
+        }
+        try_snapshot(database, new, &grounds, &operation, progress)
+    }
+
+    /// The Stores that a snapshot of a path, or of everything, is about, and which part of each.
+    fn capture_scopes(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
+        let mut grounds: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
+        for workspace in self.vfs().workspaces() {
+            let mount = workspace.mount();
+            let at = match prefix {
+                None => mount.path().clone(),
+                Some(prefix) if workspace.prefix().strip_prefix(prefix).is_some() => mount.path().clone(),
+                Some(prefix) => match prefix.strip_prefix(workspace.prefix()) {
+                    Some(below) => mount.node_path(below).path,
+                    None => continue,
+                },
+            };
+            let store = mount.store();
+            if !workspace.scope().allows(Access::History) || !store.info().history {
+                continue;
+            }
+            let extent = CaptureScope::new(at, mount.path().clone(), workspace.scratch().clone());
+            match grounds.iter_mut().find(|(known, _)| Arc::ptr_eq(known, store)) {
+                Some((_, extents)) => extents.extend([extent]),
+                None => grounds.push((Arc::clone(store), [extent].into_iter().collect())),
+            }
+        }
+        grounds
+    }
+
+    /// Does something with the database that has to be on record like everything else.
+    pub(crate) fn audited<T>(
+        &self,
+        call: &'static str,
+        path: Option<&VfsPath>,
+        act: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T> {
+        let about = path.cloned().unwrap_or_else(VfsPath::root);
+        let sight = stead_core::Visibility::Visible;
+        let act =
+            || act().map_err(|cause| stead_core::Error::Store { path: about, visibility: sight, cause });
+        Ok(self.vfs().audited(call, path, act)?)
+    }
+
+    /// The snapshots that this agent has made of a path, or of everything, newest first.
+    pub fn snapshots(&self, prefix: Option<&str>) -> Result<Vec<Snapshot>> {
+        self.single_record("snapshots", prefix, error_kind, |stead| {
+            let prefix = prefix.map(IntoPath::into_path).transpose()?;
+            let mut snapshots = stead.database()?.snapshots(&stead.vfs().identity().agent)?;
+            if let Some(prefix) = prefix {
+                snapshots.retain(|snapshot| covers(snapshot, &prefix));
+            }
+            Ok(snapshots)
+        })
+    }
+
+    /// Lets a snapshot go: its version is kept no longer than others.
+    pub fn forget_snapshot(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
+        self.single_record("forget_snapshot", prefix, error_kind, |stead| stead.remove_snapshot(prefix, name))
+    }
+
+    fn remove_snapshot(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
+        let prefix = prefix.map(IntoPath::into_path).transpose()?;
+        let found = self.find_snapshot(prefix.as_ref(), name)?;
+        let found = found
+            .ok_or_else(|| stead_core::Error::NotInHistory(format!("snapshot `{}`", name.escape_debug())))?;
+        let (database, agent) = (self.database()?, self.vfs().identity().agent.clone());
+        let forget = || database.forget_snapshot(&agent, found.id);
+        self.audited("forget_snapshot", prefix.as_ref(), forget)?;
+        Ok(found)
+    }
+
+    /// The version that a text names, for a path: a snapshot's label or `#number`, a version's number, `now`, or a time.
+    pub fn resolve_revision(&self, path: impl IntoPath, text: &str) -> Result<RevisionNumber> {
+        let path = path.into_path()?;
+        let route = self.vfs().router().route(&path);
+        let store = match route {
+            Some(route) if route.workspace.scope().allows(Access::History) => route.workspace.mount().store(),
+            // The door says why not.
+            Some(_) => {
+                let query = stead_core::vfs::LogQuery { path: Some(path), limit: 1, ..Default::default() };
+                self.vfs().log(&query)?;
+                return Err(Error::Invalid("there is no history there".to_owned()));
+            }
+            // A level above Workspaces: versions are the database's, so any Store with a history can tell.
+            None => {
+                let has_history = |workspace: &&Workspace| {
+                    workspace.scope().allows(Access::History) && workspace.mount().store().info().history
+                };
+                let mut with_history: Vec<_> = self.vfs().workspaces().filter(has_history).collect();
+                // What lasts comes first: a Memory Store counts its versions for itself.
+                with_history.sort_by_key(|workspace| !workspace.mount().store().info().is_persistent());
+                let none = || Error::Invalid("none of your Workspaces has a history to look into".to_owned());
+                with_history.first().ok_or_else(none)?.mount().store()
+            }
+        };
+        if text == "now" {
+            return Ok(RevisionNumber::NOW);
+        }
+        if let Some(snapshot) = self.find_snapshot(Some(&path), text)? {
+            let counted = Some(self.database()?.revision_sequence());
+            // Its version is the database's; another Store has another version of that number, or none.
+            if route.is_some() && store.revision_sequence().is_some_and(|count| Some(count) != counted) {
+                return Err(Error::Invalid(format!(
+                    "the snapshot `{}` does not hold `{path}`, whose Store counts its versions apart; name a time",
+                    text.escape_debug()
+                )));
+            }
+            return Ok(snapshot.revision);
+        }
+        if let Ok(number) = text.strip_prefix('v').unwrap_or(text).parse::<i64>() {
+            let version = RevisionNumber(number);
+            if number < 0 || version > store.latest_revision()? {
+                return Err(stead_core::Error::NotInHistory(format!("version {number}")).into());
+            }
+            return Ok(version);
+        }
+        match time_text::parse_time(text, SystemClock.now()) {
+            Ok(time) => Ok(store.revision_at(time)?),
+            Err(_) => {
+                let text = text.escape_debug();
+                Err(stead_core::Error::NotInHistory(format!("snapshot, version or time `{text}`")).into())
+            }
+        }
+    }
+
+    /// This stead as it was at a moment, to look at a path: refused where that can't be looked at as it was.
+    pub fn as_of_text(&self, path: impl IntoPath, text: &str) -> Result<Stead> {
+        let path = path.into_path()?;
+        let version = self.resolve_revision(&path, text)?;
+        let point = self.point_in_time(&path, text, version)?;
+        if let Some(route) = self.vfs().router().route(&path) {
+            let past = route.workspace.mount().store().as_of(version);
+            let sight = stead_core::Visibility::Visible;
+            past.map_err(|cause| stead_core::Error::Store { path, visibility: sight, cause })?;
+        }
+        self.as_of(point)
+    }
+
+    /// What a text means to all Stores, where it names this version for a path.
+    fn point_in_time(&self, path: &VfsPath, text: &str, version: RevisionNumber) -> Result<PointInTime> {
+        let snapshot = self.find_snapshot(Some(path), text)?;
+        let is_number = text.strip_prefix('v').unwrap_or(text).parse::<i64>().is_ok();
+        if version == RevisionNumber::NOW {
+            return Ok(version.into());
+        }
+        if snapshot.is_none()
+            && !is_number
+            && let Ok(time) = time_text::parse_time(text, SystemClock.now())
+        {
+            return Ok(time.into());
+        }
+        if self.vfs().router().route(path).is_some() {
+            return Ok(PointInTime::RevisionAt(version, path.clone()));
+        }
+        let counted = match snapshot {
+            Some(_) => Some(self.database()?.revision_sequence()),
+            None => return Ok(version.into()),
+        };
+        let in_snapshot = self
+            .vfs()
+            .workspaces()
+            .find(|workspace| workspace.mount().store().revision_sequence() == counted);
+        Ok(match in_snapshot {
+            Some(workspace) => PointInTime::RevisionAt(version, workspace.prefix().clone()),
+            None => version.into(),
+        })
+    }
+
+    fn find_snapshot(&self, path: Option<&VfsPath>, name: &str) -> Result<Option<Snapshot>> {
+        let Ok(database) = self.database() else { return Ok(None) };
+        let number = name.strip_prefix('#').and_then(|number| number.parse::<i64>().ok());
+        let named = |snapshot: &Snapshot| match number {
+            Some(number) => snapshot.id == number,
+            None => snapshot.label.as_deref() == Some(name),
+        };
+        let wanted = |snapshot: &Snapshot| named(snapshot) && path.is_none_or(|path| covers(snapshot, path));
+        let mut found = database.snapshots(&self.vfs().identity().agent)?;
+        found.retain(wanted);
+        // The one of the nearest Workspace comes before one of everything.
+        found.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.prefix.as_ref().map_or(0, String::len)));
+        Ok(found.into_iter().next())
+    }
+
+    /// Refuses where the history may not be looked into, or there is none.
+    fn check_history(&self, prefix: Option<&VfsPath>) -> Result<()> {
+        let query = stead_core::vfs::LogQuery { path: prefix.cloned(), limit: 1, ..Default::default() };
+        self.vfs().log(&query).map(drop).or_else(|error| match error.store_error() {
+            // Nothing may have been there yet.
+            Some(StoreError::NotFound) => Ok(()),
+            _ => Err(error.into()),
+        })
+    }
+
+    /// The database that keeps the past.
+    pub(crate) fn database(&self) -> Result<Database> {
+        match &self.database_source {
+            Some(keeper) => keeper.database(),
+            None => Err(Error::Invalid("this stead has no database, so it has no snapshots".to_owned())),
+        }
+    }
+}
+
+/// The kind of a failure, for its record.
+fn error_kind(error: &Error) -> Option<ErrorKind> {
+    Some(error.kind())
+}
+
+fn try_snapshot(
+    database: &Database,
+    new: &NewSnapshot,
+    grounds: &[(Arc<dyn Store>, CaptureScopes)],
+    operation: &Operation,
+    progress: &mut dyn FnMut(u64) -> Result<(), StoreError>,
+) -> Result<Snapshot, StoreError> {
+    let (mut taken, mut before) = (Vec::new(), 0);
+    for (store, extents) in grounds {
+        let mut here = 0;
+        let of_one = store.capture(extents, operation, &mut |done| {
+            here = done;
+            progress(before + done)
+        })?;
+        taken.extend(of_one);
+        before += here;
+    }
+    database.snapshot_with_captures(new.clone(), taken)
+}
+
+/// Whether a label would be taken for a number, a time or a name that has a meaning of its own.
+fn is_ambiguous_label(label: &str) -> bool {
+    label.is_empty()
+        || label == "now"
+        || label.starts_with('#')
+        || label.chars().any(char::is_control)
+        || label.strip_prefix('v').unwrap_or(label).parse::<i64>().is_ok()
+        || time_text::parse_time(label, SystemClock.now()).is_ok()
+}
+
+fn covers(snapshot: &Snapshot, path: &VfsPath) -> bool {
+    match &snapshot.prefix {
+        None => true,
+        Some(prefix) => VfsPath::parse(prefix).is_ok_and(|prefix| path.strip_prefix(&prefix).is_some()),
+    }
+}

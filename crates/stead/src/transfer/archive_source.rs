@@ -1,0 +1,195 @@
+//! A tar archive, read entry by entry. Its paths are judged like an agent's: none leads above where the import goes.
+
+use std::cell::Cell;
+use std::io::{self, Read};
+
+use stead_core::name::escape_name;
+use stead_core::{Name, Timestamp, VfsPath};
+use tar::{Archive, Entry, EntryType};
+
+use super::host_directory::MODE_BITS;
+use super::import::{ImportedAttr, Importer, SourceContent};
+use crate::error::{Error, Result};
+
+/// An entry's content: it passes once, and has to be as long as the archive said.
+struct EntryContent<'a, R: Read> {
+    entry: Entry<'a, R>,
+    remaining: u64,
+    /// Set where the archive ends before the content does.
+    truncated: &'a Cell<bool>,
+}
+
+/// A stream that notes that it has come to its end.
+struct EofTracker<'a, R> {
+    stream: R,
+    reached_end: &'a Cell<bool>,
+}
+
+impl<R: Read> Read for EofTracker<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.stream.read(buffer)?;
+        self.reached_end.set(self.reached_end.get() || (count == 0 && !buffer.is_empty()));
+        Ok(count)
+    }
+}
+
+impl<R: Read> Read for EntryContent<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.entry.read(buffer)?;
+        if count == 0 && !buffer.is_empty() && self.remaining > 0 {
+            self.truncated.set(true);
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends in the middle of it"));
+        }
+        self.remaining = self.remaining.saturating_sub(count as u64);
+        Ok(count)
+    }
+}
+
+impl<R: Read> SourceContent for EntryContent<'_, R> {
+    fn try_rewind(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Hands over everything in an archive.
+pub(super) fn import_archive(
+    stream: impl Read,
+    name: &str,
+    to: &VfsPath,
+    importer: &mut Importer<'_, '_>,
+) -> Result<()> {
+    let (ended, cut_off) = (Cell::new(false), Cell::new(false));
+    let failed = |cause: io::Error| match cause.kind() {
+        // The archive itself, not the host, has no more to give.
+        io::ErrorKind::Other | io::ErrorKind::UnexpectedEof if ended.get() => truncated_error(name),
+        // What the host has to say has a kind; this is about the archive itself.
+        io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
+        _ => Error::host(format!("`{name}` can't be read on"), cause),
+    };
+    let mut archive = Archive::new(EofTracker { stream, reached_end: &ended });
+    // An archive lists a directory before what is in it, and writing into it would change its time again.
+    let mut left = Vec::new();
+    for entry in archive.entries().map_err(failed)? {
+        let mut entry = entry.map_err(failed)?;
+        let shown = escape_name(&entry.path_bytes()).to_string();
+        let path = match destination_path(to, &entry.path_bytes()) {
+            Ok(path) => path,
+            Err(reason) => {
+                importer.tally.refuse(shown, reason);
+                continue;
+            }
+        };
+        let carried = attributes_of(&mut entry).map_err(failed)?;
+        match entry.header().entry_type() {
+            EntryType::Directory => {
+                let entered = importer.ensure_directory(&path)?;
+                if entered && path != *to {
+                    left.push((path, carried));
+                }
+            }
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+                let mut body = EntryContent { entry, remaining: carried.size, truncated: &cut_off };
+                let put = importer.import_file(&path, carried, &mut body);
+                put.map_err(|error| if cut_off.get() { truncated_error(name) } else { error })?;
+            }
+            EntryType::Symlink => match entry.link_name_bytes() {
+                Some(target) => importer.import_symlink(&path, &target)?,
+                None => importer.tally.refuse(shown, "it is a symlink that leads nowhere"),
+            },
+            EntryType::Link => match entry.link_name_bytes().map(|first| destination_path(to, &first)) {
+                Some(Ok(first)) => importer.import_hard_link(&path, &first)?,
+                Some(Err(reason)) => importer.tally.refuse(shown, reason),
+                None => importer.tally.refuse(shown, "it is a hard link that leads nowhere"),
+            },
+            EntryType::Char | EntryType::Block | EntryType::Fifo => {
+                importer.tally.skip(shown, "it is no file, directory or symlink");
+            }
+            // Headers that speak of others, such as pax's global ones.
+            _ => {}
+        }
+    }
+    // Innermost first, although only a directory's own entries change its time.
+    for (path, carried) in left.into_iter().rev() {
+        importer.finish_directory(&path, carried)?;
+    }
+    Ok(())
+}
+
+/// An archive that was not copied, or not sent, to its end.
+fn truncated_error(name: &str) -> Error {
+    Error::Invalid(format!(
+        "`{name}` is cut off: it ends in the middle of a file; what came before may have arrived; \
+         get the whole archive and import it again"
+    ))
+}
+
+/// The path of an entry below where the import goes, or why it has none.
+fn destination_path(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
+    if bytes.starts_with(b"/") {
+        return Err("its path is absolute".into());
+    }
+    let mut path = to.clone();
+    for component in bytes.split(|&byte| byte == b'/') {
+        match component {
+            b"" | b"." => {}
+            b".." => return Err("its path climbs with `..`".into()),
+            name => {
+                let name = Name::new(name).ok_or("no path can hold this name")?;
+                let plain = name.as_path_component().ok_or("no path can hold this name")?;
+                path = path.join(plain).map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    Ok(path)
+}
+
+fn attributes_of(entry: &mut Entry<'_, impl Read>) -> io::Result<ImportedAttr> {
+    let size = entry.size();
+    let mode = entry.header().mode()? & MODE_BITS;
+    let mut modified = Timestamp::from_secs(i64::try_from(entry.header().mtime()?).unwrap_or(0));
+    if let Some(extensions) = entry.pax_extensions()? {
+        let precise = extensions.flatten().find(|extension| extension.key_bytes() == b"mtime");
+        if let Some(precise) = precise.and_then(|extension| parse_pax_time(extension.value().ok()?)) {
+            modified = precise;
+        }
+    }
+    Ok(ImportedAttr { size, mode, modified })
+}
+
+/// A time as pax writes it: seconds since 1970, with a fraction.
+fn parse_pax_time(text: &str) -> Option<Timestamp> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let seconds: i64 = whole.parse().ok()?;
+    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+    let nanos: i64 = digits.parse().ok()?;
+    let nanos = if text.starts_with('-') { -nanos } else { nanos };
+    Some(Timestamp(Timestamp::from_secs(seconds).0.saturating_add(nanos)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_with_its_fraction() {
+        assert_eq!(parse_pax_time("12"), Some(Timestamp::from_secs(12)));
+        assert_eq!(parse_pax_time("12.5"), Some(Timestamp(12_500_000_000)));
+        assert_eq!(parse_pax_time("12.0000000019"), Some(Timestamp(12_000_000_001)));
+        assert_eq!(parse_pax_time("-1.5"), Some(Timestamp(-1_500_000_000)));
+        assert_eq!(parse_pax_time("now"), None);
+        assert_eq!(parse_pax_time("1.x"), None);
+    }
+
+    #[test]
+    fn no_path_of_an_archive_leads_out() {
+        let to = VfsPath::parse("/notes").unwrap();
+        let at = |path: &str| destination_path(&to, path.as_bytes()).map(|path| path.to_string());
+        assert_eq!(at("./a//b/"), Ok("/notes/a/b".into()));
+        assert_eq!(at("./"), Ok("/notes".into()));
+        assert_eq!(at("...x/..y"), Ok("/notes/...x/..y".into()));
+        for hostile in ["/etc/passwd", "../x", "a/../../x", "a/..", "a\nb", "a\\b"] {
+            assert!(at(hostile).is_err(), "{hostile}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! An export into a directory of the host.
+//!
+//! A file is written under a name of its own and then takes its place, so that a reader sees the old one or the new
+//! one, and nothing is ever written through a symlink that lies there.
+
+use std::ffi::{CStr, CString};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use stead_core::name::escape_name;
+use stead_core::vfs::FileReader;
+
+use super::export::{ExportedAttr, OnExisting, Sink, WriteOutcome};
+use super::host_directory::{HostDir, HostKind, MODE_BITS, set_file_attr};
+use super::{CompareBy, content_hash};
+use crate::error::{Error, Result, escaped_path};
+
+/// The name of what is not complete yet. One is enough: an export writes one thing after the other.
+const PARTIAL_NAME: &CStr = c".stead-export-partial";
+
+pub(super) struct DirectorySink {
+    /// As the caller named it.
+    name: PathBuf,
+    /// From the top to where the export is.
+    open_directories: Vec<(String, HostDir)>,
+}
+
+impl DirectorySink {
+    pub(super) fn open(path: &Path, existing: OnExisting) -> Result<Self> {
+        let failed = |cause| Error::host(format!("`{}` can't be written", escaped_path(path)), cause);
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            _ => {}
+        }
+        let top = HostDir::open(path).map_err(failed)?;
+        if existing == OnExisting::Refuse && !top.is_empty().map_err(failed)? {
+            return Err(Error::AlreadyExists(format!(
+                "`{}` is not empty; name a new directory, or say --force to go on with this one",
+                escaped_path(path)
+            )));
+        }
+        Ok(DirectorySink { name: path.to_owned(), open_directories: vec![(String::new(), top)] })
+    }
+
+    fn current(&self) -> &HostDir {
+        &self.open_directories.last().expect("the top is never left").1
+    }
+
+    /// Puts what `write` makes under the partial name in its place, or nothing.
+    fn write_and_rename(
+        &self,
+        name: &CStr,
+        write: impl FnOnce(&HostDir) -> io::Result<()>,
+    ) -> io::Result<WriteOutcome> {
+        let here = self.current();
+        if name == PARTIAL_NAME {
+            return Ok(WriteOutcome::Blocked("the name of a part of the export"));
+        }
+        if here.stat(name)?.is_some_and(|attr| attr.kind == HostKind::Directory) {
+            return Ok(WriteOutcome::Blocked("a directory"));
+        }
+        if here.stat(PARTIAL_NAME)?.is_some() {
+            // Left behind by an export that was interrupted.
+            here.remove(PARTIAL_NAME)?;
+        }
+        let done = write(here).and_then(|()| here.rename(PARTIAL_NAME, name));
+        if let Err(error) = done {
+            // The first failure is the one to tell.
+            let _ = here.remove(PARTIAL_NAME);
+            return Err(error);
+        }
+        Ok(WriteOutcome::Written)
+    }
+}
+
+impl Sink for DirectorySink {
+    fn display_path(&self, name: &str) -> String {
+        let inner = self.open_directories.iter().skip(1).map(|(name, _)| name.as_str()).chain([name]);
+        let path =
+            inner.filter(|name| !name.is_empty()).fold(self.name.clone(), |path, name| path.join(name));
+        escape_name(path.as_os_str().as_encoded_bytes()).to_string()
+    }
+
+    fn enter(&mut self, name: &str, _: ExportedAttr) -> io::Result<WriteOutcome> {
+        let host_name = c_name(name)?;
+        let handed = match self.current().stat(&host_name)? {
+            None => WriteOutcome::Written,
+            Some(attr) if attr.kind == HostKind::Directory => WriteOutcome::Unchanged,
+            Some(_) => return Ok(WriteOutcome::Blocked("something that is no directory")),
+        };
+        let inner = self.current().open_or_create(&host_name)?;
+        let mode = inner.attr()?.mode;
+        if mode & 0o700 != 0o700 {
+            // An earlier export may have closed it.
+            inner.set_attr(mode | 0o700, None)?;
+        }
+        self.open_directories.push((name.to_owned(), inner));
+        Ok(handed)
+    }
+
+    fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()> {
+        let (_, inner) = self.open_directories.pop().expect("only what was entered is left");
+        inner.set_attr(leaving.mode, leaving.modified)
+    }
+
+    fn is_up_to_date(
+        &mut self,
+        name: &str,
+        leaving: ExportedAttr,
+        compare: CompareBy,
+        open: &mut dyn FnMut() -> Result<FileReader>,
+    ) -> Result<bool> {
+        let failed = |cause| Error::host(format!("`{}` can't be read", self.display_path(name)), cause);
+        let host_name = c_name(name).map_err(failed)?;
+        let there = self.current().stat(&host_name).map_err(failed)?;
+        let Some(there) = there.filter(|there| there.kind == HostKind::File && there.size == leaving.size)
+        else {
+            return Ok(false);
+        };
+        let same = (there.mode, Some(there.modified)) == (leaving.mode & MODE_BITS, leaving.modified);
+        if compare == CompareBy::Attributes {
+            return Ok(same);
+        }
+        let (mut file, _) = self.current().open_file(&host_name).map_err(failed)?;
+        let equal = content_hash(&mut file).map_err(failed)? == content_hash(&mut open()?).map_err(failed)?;
+        if equal && !same {
+            set_file_attr(&file, leaving.mode, leaving.modified).map_err(failed)?;
+        }
+        Ok(equal)
+    }
+
+    fn write_file(
+        &mut self,
+        name: &str,
+        leaving: ExportedAttr,
+        content: &mut dyn Read,
+    ) -> io::Result<WriteOutcome> {
+        self.write_and_rename(&c_name(name)?, |here| {
+            let mut file = here.create(PARTIAL_NAME)?;
+            io::copy(content, &mut file)?;
+            set_file_attr(&file, leaving.mode, leaving.modified)
+        })
+    }
+
+    fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
+        let host_name = c_name(name)?;
+        let there = self.current().stat(&host_name)?;
+        if there.is_some_and(|there| there.kind == HostKind::Symlink)
+            && self.current().read_link(&host_name)? == target.as_bytes()
+        {
+            return Ok(WriteOutcome::Unchanged);
+        }
+        self.write_and_rename(&host_name, |here| {
+            here.symlink(PARTIAL_NAME, target.as_bytes())?;
+            leaving.modified.map_or(Ok(()), |modified| here.set_link_time(PARTIAL_NAME, modified))
+        })
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn c_name(name: &str) -> io::Result<CString> {
+    CString::new(name).map_err(|_| io::ErrorKind::InvalidInput.into())
+}

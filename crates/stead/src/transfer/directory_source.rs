@@ -1,0 +1,119 @@
+//! A directory of the host, walked and handed over.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Seek};
+use std::path::Path;
+
+use stead_core::{Name, VfsPath};
+
+use super::host_directory::{HostAttr, HostDir, HostKind};
+use super::import::{ImportedAttr, Importer, SourceContent};
+use crate::config::STATE_DIRECTORY_NAME;
+use crate::error::{Error, Result, io_error_text};
+
+impl SourceContent for File {
+    fn try_rewind(&mut self) -> io::Result<bool> {
+        self.rewind().map(|()| true)
+    }
+}
+
+impl From<HostAttr> for ImportedAttr {
+    fn from(attr: HostAttr) -> Self {
+        ImportedAttr { size: attr.size, mode: attr.mode, modified: attr.modified }
+    }
+}
+
+/// Hands over everything in a directory of the host.
+pub(super) fn import_directory(
+    path: &Path,
+    name: &str,
+    to: &VfsPath,
+    importer: &mut Importer<'_, '_>,
+) -> Result<()> {
+    let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
+    let directory = HostDir::open(path).map_err(failed)?;
+    let names = directory.names().map_err(failed)?;
+    import_entries(&directory, &names, to, importer)
+}
+
+fn import_entries(
+    directory: &HostDir,
+    names: &[Box<CStr>],
+    to: &VfsPath,
+    importer: &mut Importer<'_, '_>,
+) -> Result<()> {
+    for host_name in names {
+        let name = Name::new(host_name.to_bytes()).expect("a host's name is a name");
+        let shown = format!("{}/{name}", if to.is_root() { "" } else { to.as_str() });
+        let Some(plain) = name.as_path_component() else {
+            importer.tally.refuse(shown, "no path can hold this name");
+            continue;
+        };
+        let path = match to.join(plain) {
+            Ok(path) => path,
+            Err(error) => {
+                importer.tally.refuse(shown, error);
+                continue;
+            }
+        };
+        match import_entry(directory, host_name, &path, importer) {
+            // One unreadable file does not keep the others from travelling.
+            Err(EntryError::Unreadable(cause)) => {
+                importer.tally.refuse(shown, format!("it can't be read: {}", io_error_text(cause.kind())))
+            }
+            Err(EntryError::Fatal(error)) => return Err(error),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Why an entry was not handed over.
+enum EntryError {
+    /// The host does not let it be read.
+    Unreadable(io::Error),
+    /// The transfer as a whole can't go on.
+    Fatal(Error),
+}
+
+impl From<io::Error> for EntryError {
+    fn from(cause: io::Error) -> Self {
+        EntryError::Unreadable(cause)
+    }
+}
+
+impl From<Error> for EntryError {
+    fn from(error: Error) -> Self {
+        EntryError::Fatal(error)
+    }
+}
+
+fn import_entry(
+    directory: &HostDir,
+    name: &CStr,
+    path: &VfsPath,
+    importer: &mut Importer<'_, '_>,
+) -> Result<(), EntryError> {
+    let Some(attr) = directory.stat(name)? else { return Ok(()) };
+    match attr.kind {
+        HostKind::Directory if name.to_bytes() == STATE_DIRECTORY_NAME.as_bytes() => {
+            importer.tally.skip(path, "it is a state directory of Stead's own");
+        }
+        HostKind::Directory => {
+            let child = directory.enter(name)?;
+            let names = child.names()?;
+            if importer.ensure_directory(path)? {
+                import_entries(&child, &names, path, importer)?;
+                importer.finish_directory(path, attr.into())?;
+            }
+        }
+        HostKind::File => {
+            let (mut file, attr) = directory.open_file(name)?;
+            importer.import_file(path, attr.into(), &mut file)?;
+        }
+        HostKind::Symlink => importer.import_symlink(path, &directory.read_link(name)?)?,
+        HostKind::Special => importer.tally.skip(path, "it is no file, directory or symlink"),
+    }
+    Ok(())
+}

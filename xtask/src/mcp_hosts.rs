@@ -1,0 +1,133 @@
+//! Real hosts, from their registries, each with a stand-in for its model that makes the same calls and keeps every request:
+//! what counts is what the model receives of our answers. `tests/clients/hosts` has the conversation and how a host is
+//! started.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+use crate::programs::{capture, root};
+use crate::running_server::ServerSetup;
+use crate::sections;
+use crate::steps::StepRunner;
+use crate::test::RunLength;
+use crate::test_clients::{TestClients, sources_directory};
+
+/// The hosts of every run, over stdio, and the virtual environment of the one that is written in Python.
+const SHORT_RUN_HOSTS: [&str; 3] = ["claude-code", "codex", "langchain-python"];
+const SHORT_RUN_VENVS: [&str; 1] = ["langchain"];
+
+/// Those of a long run, beside the usual ones; all of them over stdio and HTTP.
+const LONG_RUN_HOSTS: [&str; 11] = [
+    "codex-scripts",
+    "gemini-cli",
+    "opencode",
+    "qwen-code",
+    "copilot-cli",
+    "langchain-js",
+    "openai-agents",
+    "pydantic-ai",
+    "ai-sdk",
+    "mastra",
+    "google-adk",
+];
+const LONG_RUN_VENVS: [&str; 3] = ["openai-agents", "pydantic-ai", "google-adk"];
+
+/// What becomes of `docs/hosts.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostsPage {
+    /// It stays as it is.
+    Unchanged,
+    /// It gets the table of this run.
+    Updated,
+}
+
+/// How a host reaches the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Stdio,
+    Http,
+}
+
+/// Has a conversation with each host.
+pub(crate) fn run(
+    peers: &TestClients,
+    binary: &Path,
+    length: RunLength,
+    page: HostsPage,
+    steps: &mut StepRunner,
+) -> Result {
+    steps.run("Hosts, fetched", || fetch(peers, length))?;
+    let (hosts, transports): (Vec<&str>, &[Transport]) = match length {
+        RunLength::Short => (SHORT_RUN_HOSTS.to_vec(), &[Transport::Stdio]),
+        RunLength::Long => {
+            ([&SHORT_RUN_HOSTS[..], &LONG_RUN_HOSTS].concat(), &[Transport::Stdio, Transport::Http])
+        }
+    };
+    let mut places = Vec::new();
+    for host in hosts {
+        for transport in transports {
+            let name = match transport {
+                Transport::Stdio => "stdio",
+                Transport::Http => "http",
+            };
+            let place = peers.fresh_directory(&format!("host-{host}-{name}"))?;
+            steps.run(&format!("{host}, {name}"), || {
+                converse(peers, binary, host, *transport, name, &place)
+            })?;
+            places.push(place);
+        }
+    }
+    match page {
+        HostsPage::Unchanged => Ok(()),
+        HostsPage::Updated => steps.run("docs/hosts.md", || write_page(peers, &places)),
+    }
+}
+
+fn fetch(peers: &TestClients, length: RunLength) -> Result {
+    let pinned = sources_directory().join("hosts");
+    let python = |environments: &[&str]| -> Result {
+        environments
+            .iter()
+            .try_for_each(|name| peers.fetch_python(name, &pinned.join(format!("python/{name}.txt"))))
+    };
+    peers.fetch_node("hosts", &pinned)?;
+    python(&SHORT_RUN_VENVS)?;
+    match length {
+        RunLength::Short => Ok(()),
+        RunLength::Long => {
+            peers.fetch_node("hosts-long", &pinned.join("long"))?;
+            python(&LONG_RUN_VENVS)
+        }
+    }
+}
+
+/// Starts one host, and fails if its model does not receive what it should.
+fn converse(
+    peers: &TestClients,
+    binary: &Path,
+    host: &str,
+    transport: Transport,
+    name: &str,
+    place: &Path,
+) -> Result {
+    let example = sources_directory().join("hosts/place");
+    let setting = ServerSetup::from_example(&example, binary.to_owned(), place.join("stead"))?;
+    let mut script = peers.python_script("hosts/drive.py");
+    script.args([host, name]).arg(place).env("PEERS", peers.folder());
+    script.env("STEAD_BIN", setting.binary()).env("STEAD_CONFIG", setting.config());
+    if transport == Transport::Stdio {
+        return capture(&mut script).map(drop);
+    }
+    let token = setting.create_token(&[])?;
+    let served = setting.serve()?;
+    capture(script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", token)).map(drop)
+}
+
+/// Puts the table of what was received into the page.
+fn write_page(peers: &TestClients, places: &[PathBuf]) -> Result {
+    let table = capture(peers.python_script("hosts/table.py").args(places))?;
+    let page = root().join("docs/hosts.md");
+    let fresh = format!("<!-- begin hosts -->\n{table}<!-- end hosts -->");
+    Ok(fs::write(&page, sections::replace_sections(&fs::read_to_string(&page)?, &fresh)?)?)
+}

@@ -1,0 +1,116 @@
+//! A server of the binary that is tested, over HTTP on this machine, for as long as a client needs it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::programs::{capture, program};
+use crate::test_clients::sources_directory;
+
+/// A binary, and a directory with a configuration to use it in.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerSetup {
+    binary: PathBuf,
+    directory: PathBuf,
+}
+
+impl ServerSetup {
+    /// Puts the configuration of these tests, and the files that it is about, into a place.
+    pub(crate) fn new(binary: PathBuf, place: PathBuf) -> Result<Self> {
+        ServerSetup::from_example(&sources_directory().join("place"), binary, place)
+    }
+
+    /// Puts another configuration, and the files that it is about, into a place.
+    pub(crate) fn from_example(example: &Path, binary: PathBuf, place: PathBuf) -> Result<Self> {
+        copy_tree(example, &place)?;
+        Ok(ServerSetup { binary, directory: place })
+    }
+
+    /// The configuration.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.directory.join("stead.toml")
+    }
+
+    /// The binary that is tested.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// Makes a token for the agent, with further options for the token. From then on everybody needs one.
+    pub(crate) fn create_token(&self, options: &[&str]) -> Result<String> {
+        let mut create = self.stead();
+        create.args(["token", "create", "--agent", "coder", "--json"]).args(options);
+        json_text(&capture(&mut create)?, "token")
+    }
+
+    /// Serves it.
+    pub(crate) fn serve(&self) -> Result<RunningServer> {
+        let mut command = self.stead();
+        command.args(["serve", "--agent", "coder", "--listen", "127.0.0.1:0", "--json"]);
+        let said = self.directory.join("said.txt");
+        let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
+        let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut served = RunningServer { child, url: String::new() };
+        let mut line = String::new();
+        out.read_line(&mut line)?;
+        if line.is_empty() {
+            return Err(format!("the server did not start: {}", fs::read_to_string(said)?).into());
+        }
+        served.url = json_text(&line, "listening")?;
+        Ok(served)
+    }
+
+    fn stead(&self) -> Command {
+        let mut command = program(&self.binary);
+        command.current_dir(&self.directory).arg("--config").arg(self.config());
+        for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
+            command.env_remove(name);
+        }
+        command
+    }
+}
+
+/// A server that runs; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct RunningServer {
+    child: Child,
+    url: String,
+}
+
+impl RunningServer {
+    /// Where MCP is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        // If it has ended by itself there is nothing left to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let copied = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &copied)?;
+        } else {
+            fs::copy(entry.path(), &copied)?;
+        }
+    }
+    Ok(())
+}
+
+fn json_text(json: &str, key: &str) -> Result<String> {
+    let value: Value = serde_json::from_str(json).map_err(|_| format!("`{json}` is no JSON"))?;
+    Ok(value[key].as_str().ok_or_else(|| format!("`{json}` has no `{key}`"))?.to_owned())
+}

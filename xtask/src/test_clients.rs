@@ -1,0 +1,165 @@
+//! Others' clients that the server is tested with: fetched into the target directory, in the versions that are
+//! written down, and only if they are not there yet.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::programs::{self, capture, program};
+use crate::required_programs;
+
+/// Where the versions are written down, and the scripts are.
+pub(crate) fn sources_directory() -> PathBuf {
+    programs::root().join("tests/clients")
+}
+
+/// Clients that are there.
+#[derive(Debug)]
+pub(crate) struct TestClients {
+    folder: PathBuf,
+}
+
+impl TestClients {
+    /// Fetches what is missing.
+    pub(crate) fn fetch() -> Result<Self> {
+        let peers = TestClients::without_fetching()?;
+        peers.fetch_node("", &sources_directory())?;
+        peers.fetch_python("python", &sources_directory().join("python/requirements.txt"))?;
+        Ok(peers)
+    }
+
+    /// Fetches nothing: for whoever has their own to fetch.
+    pub(crate) fn without_fetching() -> Result<Self> {
+        let peers = TestClients { folder: programs::target().join("peers") };
+        fs::create_dir_all(&peers.folder)?;
+        Ok(peers)
+    }
+
+    /// Where they are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Fetches the packages that a `package-lock.json` names into a folder of this one.
+    pub(crate) fn fetch_node(&self, folder: &str, pinned: &Path) -> Result {
+        let folder = self.folder.join(folder);
+        fs::create_dir_all(&folder)?;
+        unless_up_to_date(&folder.join("node.txt"), &pinned.join("package-lock.json"), || {
+            required_programs::install_missing(&[required_programs::NPM])?;
+            eprintln!("fetching clients with npm");
+            for name in ["package.json", "package-lock.json"] {
+                fs::copy(pinned.join(name), folder.join(name))?;
+            }
+            // Not `npm ci`: that wants every optional package of every other platform as well.
+            let mut npm = program("npm");
+            npm.args([
+                "install",
+                "--no-save",
+                "--ignore-scripts",
+                "--prefer-offline",
+                "--no-audit",
+                "--no-fund",
+            ]);
+            npm.arg("--prefix");
+            capture(npm.arg(&folder)).map(drop)
+        })
+    }
+
+    /// Fetches what a list of requirements names into a virtual environment of its own.
+    pub(crate) fn fetch_python(&self, environment: &str, pinned: &Path) -> Result {
+        unless_up_to_date(&self.folder.join(format!("{environment}.txt")), pinned, || {
+            required_programs::install_missing(&[required_programs::VENV])?;
+            eprintln!("fetching clients with pip");
+            let place = self.folder.join(environment);
+            capture(program("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
+            capture(program(place.join("bin/pip")).args(["install", "--quiet", "--requirement"]).arg(pinned))
+                .map(drop)
+        })
+    }
+
+    /// Something of a package that npm fetched, to be run by the Node that it fetched as well.
+    pub(crate) fn node(&self, package_file: &str) -> Command {
+        let modules = self.folder.join("node_modules");
+        let mut command = program(modules.join(".bin/node"));
+        command.arg(modules.join(package_file));
+        command
+    }
+
+    /// A script of ours, to be run by Node. It finds packages only from where they are, so it is put there.
+    pub(crate) fn node_script(&self, script: &str) -> Result<Command> {
+        let copy = self.folder.join(Path::new(script).file_name().expect("a script has a name"));
+        fs::copy(sources_directory().join(script), &copy)?;
+        let mut command = program(self.folder.join("node_modules/.bin/node"));
+        command.arg(copy);
+        Ok(command)
+    }
+
+    /// A script of ours, to be run by Python.
+    pub(crate) fn python_script(&self, script: &str) -> Command {
+        let mut command = program(self.folder.join("python/bin/python"));
+        // Nothing is left beside the sources.
+        command.arg("-B").arg(sources_directory().join(script));
+        command
+    }
+
+    /// A fresh directory for one run.
+    pub(crate) fn fresh_directory(&self, name: &str) -> Result<PathBuf> {
+        let place = self.folder.join("places").join(name);
+        if place.exists() {
+            fs::remove_dir_all(&place)?;
+        }
+        fs::create_dir_all(&place)?;
+        Ok(place)
+    }
+
+    /// Keeps a program that the next build would replace.
+    pub(crate) fn keep_copy(&self, built: &Path, name: &str) -> Result<PathBuf> {
+        let kept = self.folder.join(name);
+        // Not over the old one: that may be a link to what cargo still has.
+        if kept.exists() {
+            fs::remove_file(&kept)?;
+        }
+        fs::copy(built, &kept)?;
+        Ok(kept)
+    }
+}
+
+/// Does something unless it was done for the same text before.
+pub(crate) fn unless_up_to_date(done: &Path, pinned: &Path, act: impl FnOnce() -> Result) -> Result {
+    let wanted = fs::read(pinned)?;
+    if fs::read(done).is_ok_and(|done| done == wanted) {
+        return Ok(());
+    }
+    act()?;
+    // Last, so that what was broken off is done again.
+    Ok(fs::write(done, wanted)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_for_the_same_versions_is_not_done_again() {
+        let folder = std::env::temp_dir().join(format!("xtask-peers-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (done, pinned) = (folder.join("done"), folder.join("pinned"));
+        let fetched = std::cell::Cell::new(0);
+        let fetch = || {
+            unless_up_to_date(&done, &pinned, || {
+                fetched.set(fetched.get() + 1);
+                Ok(())
+            })
+        };
+        fs::write(&pinned, "a 1").unwrap();
+        assert!(unless_up_to_date(&done, &pinned, || Err("no network".into())).is_err());
+        fetch().unwrap();
+        fetch().unwrap();
+        assert_eq!(fetched.get(), 1);
+        fs::write(&pinned, "a 2").unwrap();
+        fetch().unwrap();
+        assert_eq!(fetched.get(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
