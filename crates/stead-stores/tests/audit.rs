@@ -88,7 +88,7 @@ impl Place {
     /// What an intruder does who can write the database, and nothing else.
     fn meddle(&self, sql: &str) {
         let conn = Connection::open(self.file()).unwrap();
-        let both = "DROP TRIGGER IF EXISTS audit_unchanged; DROP TRIGGER IF EXISTS audit_kept;";
+        let both = "DROP TRIGGER IF EXISTS audit_no_update; DROP TRIGGER IF EXISTS audit_no_delete;";
         conn.execute_batch(both).unwrap();
         conn.execute_batch(sql).unwrap();
     }
@@ -207,7 +207,7 @@ fn a_record_that_was_made_anew_with_all_after_it_is_found() {
     place.fill();
     // The intruder knows how hashes are made, and has no key.
     let conn = Connection::open(place.file()).unwrap();
-    conn.execute_batch("DROP TRIGGER audit_unchanged").unwrap();
+    conn.execute_batch("DROP TRIGGER audit_no_update").unwrap();
     let rows: Vec<(i64, String)> = conn
         .prepare("SELECT id, body FROM audit ORDER BY seq")
         .unwrap()
@@ -325,7 +325,7 @@ fn records_can_be_neither_changed_nor_removed_by_the_way() {
     let conn = Connection::open(place.file()).unwrap();
     for sql in ["UPDATE audit SET seq = 100 WHERE seq = 1", "DELETE FROM audit WHERE seq = 1"] {
         let refused = conn.execute(sql, []).unwrap_err().to_string();
-        assert!(refused.contains("only ever added to"), "{refused}");
+        assert!(refused.contains("can only be added"), "{refused}");
     }
 }
 
@@ -580,7 +580,7 @@ fn what_is_only_said_to_be_archived_is_found() {
 
 #[test]
 fn a_missing_table_is_told() {
-    for table in ["audit", "audit_instance", "audit_head", "audit_segment", "audit_archive", "audit_sieve"] {
+    for table in ["audit", "audit_instance", "audit_head", "audit_segment", "audit_archive", "audit_filter"] {
         let place = Place::new();
         place.fill();
         place.meddle(&format!("DROP TABLE {table}"));
@@ -602,7 +602,7 @@ fn sifted(place: &Place) {
 
 fn sieves(place: &Place) -> i64 {
     let conn = Connection::open(place.file()).unwrap();
-    conn.query_row("SELECT count(*) FROM audit_sieve", [], |row| row.get(0)).unwrap()
+    conn.query_row("SELECT count(*) FROM audit_filter", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -645,9 +645,9 @@ fn with_sieves_and_without_the_same_is_found() {
     let counts: Vec<_> = with.iter().map(Vec::len).collect();
     assert_eq!(counts[..3], [2_501, 0, 100]);
     assert_eq!(counts[4..6], [0, 2]);
-    place.meddle("DELETE FROM audit_sieve WHERE rowid IN (SELECT first FROM audit_sieve ORDER BY first LIMIT 1 OFFSET 1)");
+    place.meddle("DELETE FROM audit_filter WHERE rowid IN (SELECT first FROM audit_filter ORDER BY first LIMIT 1 OFFSET 1)");
     assert_eq!(queries.iter().map(found).collect::<Vec<_>>(), with);
-    place.meddle("DELETE FROM audit_sieve");
+    place.meddle("DELETE FROM audit_filter");
     assert_eq!(queries.iter().map(found).collect::<Vec<_>>(), with);
 }
 
@@ -656,15 +656,15 @@ fn with_sieves_and_without_the_same_is_found() {
 fn a_sieve_that_keeps_a_record_back_is_found() {
     let place = Place::new();
     sifted(&place);
-    place.meddle("UPDATE audit_sieve SET bits = zeroblob(length(bits)) WHERE first = (SELECT min(first) FROM audit_sieve)");
+    place.meddle("UPDATE audit_filter SET bits = zeroblob(length(bits)) WHERE first = (SELECT min(first) FROM audit_filter)");
     let problems = place.verify().problems;
     assert!(
         problems[0].ends_with("is kept back by a sieve: who asks for it does not see it"),
         "{problems:?}"
     );
-    place.meddle("DELETE FROM audit_sieve WHERE first = (SELECT min(first) FROM audit_sieve)");
+    place.meddle("DELETE FROM audit_filter WHERE first = (SELECT min(first) FROM audit_filter)");
     assert_eq!(place.verify().problems, [""; 0]);
-    place.meddle("UPDATE audit_sieve SET oldest = 9223372036854775807");
+    place.meddle("UPDATE audit_filter SET oldest = 9223372036854775807");
     assert!(!place.verify().problems.is_empty());
 }
 
@@ -725,7 +725,7 @@ fn a_version_is_held_to_its_record_also_when_that_is_archived() {
     let to = place.directory.path().join("to");
     place.access().archive(SystemClock.now(), &to).unwrap();
     assert_eq!(place.verify().problems, [""; 0]);
-    place.meddle("UPDATE version SET agent = 'mallory', team = 'red' WHERE id = 3");
+    place.meddle("UPDATE revision SET agent = 'mallory', team = 'red' WHERE id = 3");
     let problem = place.problem();
     let said = "version 3, which it tells of, is said to be another's: agent, team";
     assert!(problem.starts_with("audit-") && problem.ends_with(said), "{problem}");

@@ -108,8 +108,8 @@ fn a_version_that_no_record_tells_of_is_found() {
     let place = Place::new();
     assert_eq!(place.problems(), [""; 0]);
     place.meddle(
-        "INSERT INTO version SELECT 200, randomblob(16), 'ann', NULL, NULL, NULL, 'append', at FROM version WHERE id = 4;
-         UPDATE change SET ver = 200 WHERE ver = 4;
+        "INSERT INTO revision SELECT 200, randomblob(16), 'ann', NULL, NULL, NULL, 'append', at FROM revision WHERE id = 4;
+         UPDATE node_change SET revision = 200 WHERE revision = 4;
          UPDATE entry SET since = 200 WHERE since = 4;",
     );
     told(&place, "version 200, said to be of `ann` by `append`, has no record");
@@ -121,26 +121,26 @@ fn a_version_that_no_record_tells_of_is_found() {
 #[test]
 fn a_version_that_is_put_between_others_is_found_also_if_the_count_is_changed_along_with_it() {
     let place = Place::new();
-    place.meddle("DELETE FROM version WHERE id = 4; DELETE FROM change WHERE ver = 4;");
+    place.meddle("DELETE FROM revision WHERE id = 4; DELETE FROM node_change WHERE revision = 4;");
     place.meddle(
-        "INSERT INTO version SELECT 4, randomblob(16), 'ann', NULL, NULL, NULL, 'write', at FROM version WHERE id = 1;
-         INSERT INTO change SELECT vol, 4, seq, what, node, parent, name FROM change WHERE ver = 1;
-         UPDATE meta SET value = value + 1 WHERE name = 'unrecorded';",
+        "INSERT INTO revision SELECT 4, randomblob(16), 'ann', NULL, NULL, NULL, 'write', at FROM revision WHERE id = 1;
+         INSERT INTO node_change SELECT volume, 4, seq, kind, node, parent, name FROM node_change WHERE revision = 1;
+         UPDATE meta SET value = value + 1 WHERE name = 'unaudited';",
     );
     assert_ne!(place.problems(), [""; 0]);
 }
 
 #[test]
 fn what_is_moved_to_the_version_of_another_agent_is_found() {
-    for table in ["change", "kept"] {
+    for table in ["node_change", "ledger_event"] {
         let place = Place::new();
         let of = |agent: &str| {
             place.number(&format!(
-                "SELECT min(id) FROM version WHERE agent = '{agent}' AND id IN (SELECT ver FROM {table})"
+                "SELECT min(id) FROM revision WHERE agent = '{agent}' AND id IN (SELECT revision FROM {table})"
             ))
         };
         let (ann, bob) = (of("ann"), of("bob"));
-        place.meddle(&format!("UPDATE {table} SET ver = {bob}, seq = seq + 100 WHERE ver = {ann}"));
+        place.meddle(&format!("UPDATE {table} SET revision = {bob}, seq = seq + 100 WHERE revision = {ann}"));
         told(&place, &format!("version {bob}, which it tells of, is said to have done something else"));
     }
 }
@@ -150,7 +150,7 @@ fn history_that_no_gc_has_forgotten_is_missed() {
     let place = Place::new();
     place.meddle(
         "UPDATE meta SET value = 4 WHERE name = 'history_from';
-         DELETE FROM version WHERE id < 4; DELETE FROM change WHERE ver < 4;",
+         DELETE FROM revision WHERE id < 4; DELETE FROM node_change WHERE revision < 4;",
     );
     told(&place, "history is said to be forgotten up to version 4, and no record tells of a gc");
 }

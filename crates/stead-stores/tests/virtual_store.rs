@@ -432,7 +432,7 @@ fn what_was_acknowledged_is_there_after_reopening() {
     assert!(write(&store, "d/g", "new") > version);
     let operation = count(
         &path,
-        "SELECT count(*) FROM version WHERE agent = 'coder' AND thread = 't1' AND tool = 'test'",
+        "SELECT count(*) FROM revision WHERE agent = 'coder' AND thread = 't1' AND tool = 'test'",
     );
     assert_eq!(operation, 2);
 }

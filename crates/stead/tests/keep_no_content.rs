@@ -43,7 +43,7 @@ fn text(stead: &Stead, path: &str) -> String {
 /// How many displaced things lie in the state directory.
 fn kept(directory: &TempDir) -> usize {
     let staging = std::fs::read_dir(directory.path().join(".stead/physical")).unwrap();
-    let past = staging.map(|entry| entry.unwrap().path().join("past"));
+    let past = staging.map(|entry| entry.unwrap().path().join("displaced"));
     past.map(|past| std::fs::read_dir(past).unwrap().count()).sum()
 }
 

@@ -191,21 +191,21 @@ const ON_THE_DATABASE: [Attack; 18] = [
     }),
     ("changes who made a version", |place| {
         let newest = "(SELECT max(CAST(body ->> '$.version' AS INTEGER)) FROM audit)";
-        sql(place, &format!("UPDATE version SET agent = 'mallory' WHERE id = {newest}"))
+        sql(place, &format!("UPDATE revision SET agent = 'mallory' WHERE id = {newest}"))
     }),
     ("changes the thread of the oldest version", |place| {
-        sql(place, "UPDATE version SET thread = 't2' WHERE id = (SELECT min(id) FROM version)")
+        sql(place, "UPDATE revision SET thread = 't2' WHERE id = (SELECT min(id) FROM revision)")
     }),
-    ("changes the tool of a version", |place| sql(place, "UPDATE version SET tool = 'sync' WHERE id = 3")),
+    ("changes the tool of a version", |place| sql(place, "UPDATE revision SET tool = 'sync' WHERE id = 3")),
     ("gives a version to another operation", |place| {
-        sql(place, "UPDATE version SET operation = x'00112233445566778899aabbccddeeff' WHERE id = 2")
+        sql(place, "UPDATE revision SET operation = x'00112233445566778899aabbccddeeff' WHERE id = 2")
     }),
-    ("removes a version", |place| sql(place, "DELETE FROM version WHERE id = 2")),
+    ("removes a version", |place| sql(place, "DELETE FROM revision WHERE id = 2")),
     ("removes a version and says that a backup was restored", |place| {
         sql(
             place,
-            "DELETE FROM version WHERE id = 2;
-             INSERT INTO version(operation, agent, tool, at) VALUES (x'00', 'operator', 'restore-backup', 0)",
+            "DELETE FROM revision WHERE id = 2;
+             INSERT INTO revision(operation, agent, tool, at) VALUES (x'00', 'operator', 'restore-backup', 0)",
         )
     }),
     ("makes the newest record anew", |place| {
@@ -270,7 +270,8 @@ const ON_THE_STATE_DIRECTORY: [Attack; 6] = [
 
 fn open(place: &Place) -> Connection {
     let conn = Connection::open(place.path(".stead/stead.db")).unwrap();
-    conn.execute_batch("DROP TRIGGER IF EXISTS audit_unchanged; DROP TRIGGER IF EXISTS audit_kept;").unwrap();
+    conn.execute_batch("DROP TRIGGER IF EXISTS audit_no_update; DROP TRIGGER IF EXISTS audit_no_delete;")
+        .unwrap();
     conn
 }
 

@@ -139,8 +139,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let at = |path: &str| temp.path().join(path);
         std::fs::create_dir_all(at("state/audit/running")).unwrap();
-        std::fs::create_dir_all(at("state/physical/x/past")).unwrap();
-        for path in ["config", "other", "state/db", "state/audit/key", "state/physical/x/past/1"] {
+        std::fs::create_dir_all(at("state/physical/x/displaced")).unwrap();
+        for path in ["config", "other", "state/db", "state/audit/key", "state/physical/x/displaced/1"] {
             std::fs::write(at(path), path).unwrap();
         }
         let own = OwnFiles::new(vec![at("config"), at("state"), at("none")]);
@@ -149,7 +149,7 @@ mod tests {
             for path in ["config", "state/db", "state/audit/key"] {
                 assert!(is_own(path), "{path} {round}");
             }
-            for path in ["other", "state/physical/x/past/1"] {
+            for path in ["other", "state/physical/x/displaced/1"] {
                 assert!(!is_own(path), "{path} {round}");
             }
             // As an editor saves, more often than a file system's clock ticks.

@@ -68,7 +68,7 @@ pub(super) fn write(
     why: Undecided,
     name: Option<&str>,
 ) -> StoreResult<()> {
-    let folder = format!("physical/{}/kept", directory_id(&root.stat));
+    let folder = format!("physical/{}/recovered", directory_id(&root.stat));
     let report = match name {
         Some(name) => format!("{name}{SUFFIX}"),
         None => format!("{}-{:08x}{SUFFIX}", SystemClock.now().as_millis(), fastrand::u32(..)),

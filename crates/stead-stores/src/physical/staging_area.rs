@@ -86,8 +86,8 @@ impl StagingArea {
         let number = fastrand::u64(1..);
         let locks =
             Locks::new(locks, options.wait_timeout, number, life.clone()).map_err(errno_to_store_error)?;
-        let rooms = private_dir(&top, "rooms").map_err(errno_to_store_error)?;
-        let kept = private_dir(&top, "kept").map_err(errno_to_store_error)?;
+        let rooms = private_dir(&top, "staging").map_err(errno_to_store_error)?;
+        let kept = private_dir(&top, "recovered").map_err(errno_to_store_error)?;
         let [past, more] =
             DISPLACED_DIR_NAMES.map(|name| private_dir(&top, name).map_err(errno_to_store_error));
         keeping.set_displaced_dirs(DisplacedDirs { primary: past?, overflow: Some(more?) });

@@ -140,7 +140,7 @@ impl WriteTransaction<'_> {
         let version = self
             .conn
             .prepare_cached(
-                "INSERT INTO version(operation, agent, thread, organization, team, tool, at)
+                "INSERT INTO revision(operation, agent, thread, organization, team, tool, at)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .insert(params![
@@ -178,7 +178,7 @@ impl WriteTransaction<'_> {
                     for undone in operations {
                         self.conn
                             .prepare_cached(
-                                "INSERT OR IGNORE INTO undone(vol, operation, by) VALUES (?1, ?2, ?3)",
+                                "INSERT OR IGNORE INTO undone(volume, operation, undone_by) VALUES (?1, ?2, ?3)",
                             )?
                             .execute(params![volume, undone.as_bytes(), operation.id.as_bytes()])?;
                     }
@@ -196,7 +196,7 @@ impl WriteTransaction<'_> {
         self.conn
             .prepare_cached(
                 "UPDATE meta SET value = value + 1
-                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM shadow WHERE vol = ?2)",
+                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM capture_volume WHERE volume = ?2)",
             )?
             .execute([UNRECORDED, volume])?;
         Ok(())

@@ -173,7 +173,7 @@ pub(super) fn hash_key(hash: Hash) -> i64 {
 /// Uses content again that may have been about to be cleared away; it is gone where it was.
 fn reuse(conn: &Connection, id: i64) -> Result<i64> {
     let reused =
-        conn.prepare_cached("UPDATE content SET condemned_at = NULL WHERE id = ?1")?.execute([id])?;
+        conn.prepare_cached("UPDATE content SET unreferenced_at = NULL WHERE id = ?1")?.execute([id])?;
     if reused == 0 {
         return Err(StoreError::NotFound.into());
     }
@@ -182,14 +182,14 @@ fn reuse(conn: &Connection, id: i64) -> Result<i64> {
 
 /// The content with that hash. One that was about to be cleared away is kept.
 fn find_by_hash(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
-    let mut statement =
-        conn.prepare_cached("SELECT id, condemned_at IS NOT NULL FROM content WHERE key = ?1 AND hash = ?2")?;
+    let mut statement = conn
+        .prepare_cached("SELECT id, unreferenced_at IS NOT NULL FROM content WHERE key = ?1 AND hash = ?2")?;
     let found = statement
         .query_row(params![hash_key(hash), hash.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((id, condemned)) = found else { return Ok(None) };
     if condemned {
-        conn.prepare_cached("UPDATE content SET condemned_at = NULL WHERE id = ?1")?.execute([id])?;
+        conn.prepare_cached("UPDATE content SET unreferenced_at = NULL WHERE id = ?1")?.execute([id])?;
     }
     Ok(Some(id))
 }

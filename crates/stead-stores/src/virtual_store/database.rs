@@ -364,7 +364,7 @@ pub(super) fn advance_counters(conn: &rusqlite::Connection, version: i64, tool: 
     conn.execute("UPDATE meta SET value = value + ?2 WHERE id = ?1", [NEXT_NODE, MAX_LEASED_NODES])?;
     conn.execute("UPDATE meta SET value = value + 1 WHERE id = ?1", [DIR_EPOCH])?;
     conn.execute(
-        "INSERT INTO version(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO revision(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![version, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, tool, now.0],
     )?;
     transaction.commit()?;
@@ -397,7 +397,7 @@ fn open_file(
 /// The newest version in the snapshot that this connection sees.
 pub(super) fn newest_revision(conn: &rusqlite::Connection) -> Result<i64> {
     let newest = conn
-        .prepare_cached("SELECT id FROM version ORDER BY id DESC LIMIT 1")?
+        .prepare_cached("SELECT id FROM revision ORDER BY id DESC LIMIT 1")?
         .query_row([], |row| row.get(0))
         .optional()?;
     Ok(newest.unwrap_or(0))
@@ -550,16 +550,16 @@ pub(super) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> 
     for table in [
         "entry",
         "entry_history",
-        "change",
-        "quota",
+        "node_change",
+        "usage",
         "directory_time",
         "fork",
-        "seen",
-        "held",
+        "fingerprint",
+        "capture",
         "undone",
-        "unchanged",
+        "empty_revision",
     ] {
-        conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [id])?;
+        conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [id])?;
     }
     conn.execute("DELETE FROM volume WHERE id = ?1", [id])?;
     Ok(())
@@ -587,7 +587,7 @@ fn make_volume(writing: &mut WriteTransaction<'_>, namespace: &str) -> Result<(i
     writing
         .conn
         .prepare_cached(
-            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, since)
+            "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, since)
              VALUES (?1, 0, x'', ?2, 2, ?3, 0, ?4, ?4, ?4, 0)",
         )?
         .execute(params![id, root, DIRECTORY_MODE, SystemClock.now().0])?;

@@ -20,14 +20,14 @@ pub(super) const WHITEOUT: i64 = 0;
 macro_rules! entries {
     ($select:literal, $rest:literal) => {
         [
-            concat!($select, " FROM entry e WHERE e.vol = ?1 AND ", $rest),
+            concat!($select, " FROM entry e WHERE e.volume = ?1 AND ", $rest),
             concat!(
                 $select,
-                " FROM (SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since
-                        FROM entry WHERE vol = ?1 AND since <= ?2
+                " FROM (SELECT volume, parent, name, node, kind, mode, size, created, modified, changed, content, since
+                        FROM entry WHERE volume = ?1 AND since <= ?2
                         UNION ALL
-                        SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since
-                        FROM entry_history WHERE vol = ?1 AND since <= ?2 AND until > ?2) e
+                        SELECT volume, parent, name, node, kind, mode, size, created, modified, changed, content, since
+                        FROM entry_history WHERE volume = ?1 AND since <= ?2 AND until > ?2) e
                   WHERE ",
                 $rest
             ),
@@ -121,7 +121,7 @@ impl EntryRow {
     /// Writes it into a volume, where nothing has its name.
     pub(super) fn insert(&self, conn: &Connection, vol: i64, name: &[u8]) -> Result<()> {
         conn.prepare_cached(
-            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
+            "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, content, since)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
@@ -144,7 +144,7 @@ impl EntryRow {
     /// Hides it, a row of the base, from a volume's own names since that version.
     pub(super) fn insert_whiteout(&self, conn: &Connection, vol: i64, name: &[u8], since: i64) -> Result<()> {
         conn.prepare_cached(
-            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, since)
+            "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, since)
              VALUES (?1, ?2, ?3, -?4, ?5, 0, 0, 0, 0, 0, ?6)",
         )?
         .execute(params![vol, self.parent, name, self.node, WHITEOUT, since])?;

@@ -43,8 +43,8 @@ impl VirtualStore {
                 return Ok(Feed { changes: Vec::new(), cursor: RevisionNumber(last), more: false });
             };
             let mut statement = conn.prepare_cached(
-                "SELECT ver, what, node, parent, name FROM change WHERE vol = ?1 AND ver > ?2 AND ver <= ?3
-                 ORDER BY ver, seq",
+                "SELECT revision, kind, node, parent, name FROM node_change WHERE volume = ?1 AND revision > ?2 AND revision <= ?3
+                 ORDER BY revision, seq",
             )?;
             let mut rows = statement.query(params![self.volume.id, cursor.0, last])?;
             let mut changes: Vec<FeedEntry> = Vec::new();

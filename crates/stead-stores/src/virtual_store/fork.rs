@@ -81,8 +81,8 @@ fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
 
 /// The versions of a volume that its forks look at: whatever held at one of them has to stay in history.
 pub(super) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
-    let mut statement =
-        conn.prepare_cached("SELECT DISTINCT base_ver FROM volume WHERE base = ?1 ORDER BY base_ver")?;
+    let mut statement = conn
+        .prepare_cached("SELECT DISTINCT base_revision FROM volume WHERE base = ?1 ORDER BY base_revision")?;
     let versions = statement.query_map([vol], |row| row.get(0))?;
     Ok(versions.collect::<rusqlite::Result<_>>()?)
 }
@@ -90,7 +90,7 @@ pub(super) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> 
 /// The newest of the versions of a volume that its forks look at.
 pub(super) fn newest_fork_revision(conn: &Connection, vol: i64) -> Result<Option<i64>> {
     let mut statement =
-        conn.prepare_cached("SELECT max(base_ver) FROM volume WHERE base IS NOT NULL AND base = ?1")?;
+        conn.prepare_cached("SELECT max(base_revision) FROM volume WHERE base IS NOT NULL AND base = ?1")?;
     Ok(statement.query_row([vol], |row| row.get(0))?)
 }
 
@@ -143,7 +143,7 @@ fn make_fork_volume(
     if as_of.is_none() {
         // What is counted in the base is there in the fork as well.
         conn.prepare_cached(
-            "INSERT INTO quota(vol, node, bytes, files) SELECT ?2, node, bytes, files FROM quota WHERE vol = ?1",
+            "INSERT INTO usage(volume, node, bytes, files) SELECT ?2, node, bytes, files FROM usage WHERE volume = ?1",
         )?
         .execute([base.id, id])?;
     }
@@ -162,7 +162,7 @@ fn insert_volume(
     writing
         .conn
         .prepare_cached(
-            "INSERT INTO volume(id, namespace, root, base, base_ver) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO volume(id, namespace, root, base, base_revision) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?
         .execute(params![id, namespace, root, base.vol, base.as_of])?;
     Ok(id)
@@ -170,7 +170,7 @@ fn insert_volume(
 
 /// Whether a fork has changed nothing: every change leaves a row.
 fn is_unchanged(conn: &Connection, vol: i64) -> Result<bool> {
-    Ok(!conn.prepare_cached("SELECT 1 FROM entry WHERE vol = ?1")?.exists([vol])?)
+    Ok(!conn.prepare_cached("SELECT 1 FROM entry WHERE volume = ?1")?.exists([vol])?)
 }
 
 /// Puts all layers but the last one together into a new one. Rows stay in the state that they are in.
@@ -218,7 +218,7 @@ fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
     let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
     conn.prepare_cached(
-        "INSERT INTO fork(owner, name, vol, maker, prefix, path, protect, scratch, quota, at, ask, left_out)
+        "INSERT INTO fork(owner, name, volume, created_by, prefix, path, protect, scratch, quota, at, ask, omitted)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
@@ -240,7 +240,7 @@ fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
 
 fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
     let mut statement = conn.prepare_cached(
-        "SELECT name, maker, prefix, path, protect, scratch, quota, at, ask, left_out FROM fork
+        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted FROM fork
          WHERE owner = ?1 ORDER BY name",
     )?;
     let mut rows = statement.query([owner])?;

@@ -28,9 +28,9 @@ const MAX_UNDO_DEPTH: usize = 1_000;
 
 /// An agent's versions, newest first: by their numbers, since a clock may go back.
 const REVISIONS_OF_AGENT: &str =
-    "SELECT id, operation FROM version WHERE agent = ?1 AND at >= ?2 ORDER BY id DESC";
+    "SELECT id, operation FROM revision WHERE agent = ?1 AND at >= ?2 ORDER BY id DESC";
 
-const REVISIONS_OF_OPERATION: &str = "SELECT id FROM version WHERE operation = ?1";
+const REVISIONS_OF_OPERATION: &str = "SELECT id FROM revision WHERE operation = ?1";
 
 /// What [`Past`] holds for this kind of Store.
 pub(super) struct VirtualContentRef {
@@ -75,7 +75,7 @@ impl VirtualStore {
         // What a fork has of before it was made is its base's doing.
         let after = self.volume.forked_at().unwrap_or(0);
         let upto = self.as_of.unwrap_or(i64::MAX);
-        let did = "SELECT 1 FROM change WHERE vol = ?1 AND ver = ?2 LIMIT 1";
+        let did = "SELECT 1 FROM node_change WHERE volume = ?1 AND revision = ?2 LIMIT 1";
         let vol = self.volume.id;
         undoable_operations(&*self.database_inner().reader()?, vol, agent, since, limit, |conn, version| {
             let here = version > after && version <= upto;
@@ -97,7 +97,7 @@ impl VirtualStore {
 /// The version that was the newest at that time.
 pub(super) fn revision_before(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
     let version = conn
-        .prepare_cached("SELECT id FROM version WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
+        .prepare_cached("SELECT id FROM revision WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
         .query_row([time.0], |row| row.get(0))
         .optional()?;
     Ok(RevisionNumber(version.unwrap_or(0)))
@@ -107,7 +107,7 @@ pub(super) fn revision_before(conn: &Connection, time: Timestamp) -> Result<Revi
 pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Operation>> {
     let operation = conn
         .prepare_cached(
-            "SELECT operation, agent, thread, organization, team, tool, at FROM version WHERE id = ?1",
+            "SELECT operation, agent, thread, organization, team, tool, at FROM revision WHERE id = ?1",
         )?
         .query_row([version], |row| {
             let identity = Identity {
@@ -133,7 +133,8 @@ pub(super) fn undo_links(
     volume: i64,
     operation: &Operation,
 ) -> Result<(Vec<OperationId>, bool)> {
-    let mut statement = conn.prepare_cached("SELECT operation FROM undone WHERE vol = ?1 AND by = ?2")?;
+    let mut statement =
+        conn.prepare_cached("SELECT operation FROM undone WHERE volume = ?1 AND undone_by = ?2")?;
     let undoes = statement
         .query_map(params![volume, operation.id.as_bytes()], |row| row.get(0).map(OperationId::from_bytes))?;
     let undoes = undoes.collect::<rusqlite::Result<_>>()?;
@@ -205,7 +206,7 @@ impl VolumeTree<'_> {
         let last = self
             .conn
             .prepare_cached(
-                "SELECT node FROM entry_history WHERE vol = ?1 AND parent = ?2 AND name = ?3 AND kind <> 0
+                "SELECT node FROM entry_history WHERE volume = ?1 AND parent = ?2 AND name = ?3 AND kind <> 0
                  ORDER BY since DESC LIMIT 1",
             )?
             .query_row(params![self.vol, parent, name], |row| row.get(0))
@@ -301,16 +302,16 @@ impl RevisionReader<'_> {
         // base's.
         let by_node = by_node && self.tree.base_layers.is_empty();
         let source = if by_node {
-            "SELECT since AS ver FROM entry_history WHERE vol = ?1 AND node = ?4
-             UNION SELECT until FROM entry_history WHERE vol = ?1 AND node = ?4
-             UNION SELECT since FROM entry WHERE vol = ?1 AND node = ?4"
+            "SELECT since AS revision FROM entry_history WHERE volume = ?1 AND node = ?4
+             UNION SELECT until FROM entry_history WHERE volume = ?1 AND node = ?4
+             UNION SELECT since FROM entry WHERE volume = ?1 AND node = ?4"
         } else {
-            "SELECT DISTINCT ver FROM change WHERE vol = ?1 AND ver > ?2 AND ver <= ?3 AND ?4 IS ?4 ORDER BY ver DESC"
+            "SELECT DISTINCT revision FROM node_change WHERE volume = ?1 AND revision > ?2 AND revision <= ?3 AND ?4 IS ?4 ORDER BY revision DESC"
         };
         let sql = format!(
-            "SELECT ver FROM ({source}) s JOIN version v ON v.id = s.ver
-             WHERE ver > ?2 AND ver <= ?3 AND (?5 IS NULL OR v.agent = ?5) AND (?6 IS NULL OR v.at >= ?6)
-             ORDER BY ver DESC LIMIT ?7"
+            "SELECT revision FROM ({source}) s JOIN revision v ON v.id = s.revision
+             WHERE revision > ?2 AND revision <= ?3 AND (?5 IS NULL OR v.agent = ?5) AND (?6 IS NULL OR v.at >= ?6)
+             ORDER BY revision DESC LIMIT ?7"
         );
         let since = query.since.map(|time| time.0);
         let mut statement = self.tree.conn.prepare_cached(&sql)?;
@@ -327,7 +328,7 @@ impl RevisionReader<'_> {
         let kind = self
             .tree
             .conn
-            .prepare_cached("SELECT kind FROM entry_history WHERE vol = ?1 AND node = ?2 LIMIT 1")?
+            .prepare_cached("SELECT kind FROM entry_history WHERE volume = ?1 AND node = ?2 LIMIT 1")?
             .query_row([self.tree.vol, node], |row| row.get::<_, i64>(0))
             .optional()?;
         match (kind, self.tree.base()) {
@@ -339,7 +340,7 @@ impl RevisionReader<'_> {
     /// What the log says of a version, once per node.
     fn logged_changes(&self, version: i64) -> Result<Vec<LoggedChange>> {
         let mut statement = self.tree.conn.prepare_cached(
-            "SELECT what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
+            "SELECT kind, node, parent, name FROM node_change WHERE volume = ?1 AND revision = ?2 ORDER BY seq",
         )?;
         let mut rows = statement.query([self.tree.vol, version])?;
         let mut logged: Vec<LoggedChange> = Vec::new();
@@ -480,7 +481,7 @@ impl RevisionReader<'_> {
 /// Whether an operation has been undone in a volume, and that has not been undone itself.
 pub(super) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], depth: usize) -> Result<bool> {
     let by: Vec<[u8; 16]> = conn
-        .prepare_cached("SELECT by FROM undone WHERE vol = ?1 AND operation = ?2")?
+        .prepare_cached("SELECT undone_by FROM undone WHERE volume = ?1 AND operation = ?2")?
         .query_map(params![volume, operation], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     for by in by {
@@ -534,7 +535,7 @@ mod tests {
         let store = database.store(["test"]).unwrap();
         let reader = store.database_inner().reader().unwrap();
         for (sql, index) in
-            [(REVISIONS_OF_AGENT, "version_agent (agent=?)"), (REVISIONS_OF_OPERATION, "version_operation")]
+            [(REVISIONS_OF_AGENT, "revision_agent (agent=?)"), (REVISIONS_OF_OPERATION, "revision_operation")]
         {
             let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let mut plan = Vec::new();

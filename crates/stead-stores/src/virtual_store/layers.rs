@@ -74,7 +74,7 @@ pub(super) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>>
     let mut below = Vec::new();
     loop {
         let base = conn
-            .prepare_cached("SELECT base, base_ver FROM volume WHERE id = ?1")?
+            .prepare_cached("SELECT base, base_revision FROM volume WHERE id = ?1")?
             .query_row([vol], |row| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?)))
             .optional()?
             .flatten();
@@ -131,7 +131,7 @@ impl<'c> VolumeTree<'c> {
         // A column costs as much as all that is made of it: these are as few as will do.
         const SQL: &str = "
             SELECT e.name, e.node, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.since
-            FROM entry e WHERE e.vol = ?1 AND e.parent = ?2 AND e.name > ?3 ORDER BY e.name LIMIT ?4";
+            FROM entry e WHERE e.volume = ?1 AND e.parent = ?2 AND e.name > ?3 ORDER BY e.name LIMIT ?4";
         if self.as_of.is_some() || !self.base_layers.is_empty() {
             return self.children(parent, after, limit, &mut |row, name| visit(row.attr(), name));
         }
@@ -301,7 +301,7 @@ impl<'c> VolumeTree<'c> {
         let times = self
             .conn
             .prepare_cached(
-                "SELECT modified, changed FROM directory_time WHERE vol = ?1 AND node = ?2 AND until > ?3
+                "SELECT modified, changed FROM directory_time WHERE volume = ?1 AND node = ?2 AND until > ?3
                  ORDER BY until LIMIT 1",
             )?
             .query_row([self.vol, row.node, as_of], |times| Ok((times.get(0)?, times.get(1)?)))

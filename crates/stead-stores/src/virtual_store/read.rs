@@ -136,7 +136,7 @@ impl VirtualStore {
     pub(super) fn stat_at(&self, place: &NodePath) -> Result<Attr> {
         const SQL: &str = "
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since
-            FROM meta m LEFT JOIN entry e ON e.vol = ?2 AND e.parent = ?3 AND e.name = ?4
+            FROM meta m LEFT JOIN entry e ON e.volume = ?2 AND e.parent = ?3 AND e.name = ?4
             WHERE m.id = ?1";
         let reader = self.database_inner().reader()?;
         if let Some(spot) = self.entry_key(place) {
@@ -157,7 +157,7 @@ impl VirtualStore {
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since,
                    c.parts, c.hash, c.data
             FROM meta m
-            LEFT JOIN entry e ON e.vol = ?2 AND e.parent = ?3 AND e.name = ?4
+            LEFT JOIN entry e ON e.volume = ?2 AND e.parent = ?3 AND e.name = ?4
             LEFT JOIN content c ON c.id = e.content AND e.size <= ?5
             WHERE m.id = ?1";
         let reader = self.database_inner().reader()?;

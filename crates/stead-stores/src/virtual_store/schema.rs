@@ -1,7 +1,8 @@
-//! The database's format, and how an older one becomes the present one.
+//! The database's format: how a connection is set up, the tables are created, and other formats are refused.
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use std::cmp::Ordering;
 use std::path::Path;
 use std::time::Duration;
 use stead_core::{StoreError, StoreResult};
@@ -31,21 +32,9 @@ pub(super) const FORGOTTEN_UNRECORDED: i64 = 6;
 
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
-/// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
-const MIGRATIONS: [&str; 12] = [
-    include_str!("schema.sql"),
-    include_str!("schema-2.sql"),
-    include_str!("schema-3.sql"),
-    include_str!("schema-4.sql"),
-    include_str!("schema-5.sql"),
-    include_str!("schema-6.sql"),
-    include_str!("schema-7.sql"),
-    include_str!("schema-8.sql"),
-    include_str!("schema-9.sql"),
-    include_str!("schema-10.sql"),
-    include_str!("schema-11.sql"),
-    include_str!("schema-12.sql"),
-];
+/// The number of the present format. It changes whenever the schema does; other formats are refused.
+const FORMAT: i64 = 13;
+const SCHEMA: &str = include_str!("schema.sql");
 /// How much a log grows before it is written back: 16 MiB.
 const WAL_AUTOCHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 4000";
 /// Older ones can corrupt a database when its log is reset during a read.
@@ -151,29 +140,29 @@ pub(super) fn is_prepared(conn: &Connection) -> StoreResult<bool> {
     Ok(ready)
 }
 
-/// Whether the format is the present one, in the mode that readers and a writer can share.
+/// Whether the database has the present format and is in WAL mode, which readers and a writer can share.
 pub(super) fn is_current(conn: &Connection) -> StoreResult<bool> {
     check_sqlite()?;
     let mode: String =
         conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(DatabaseError::from)?;
-    Ok(mode == "wal" && check_format(conn)? == MIGRATIONS.len())
+    Ok(mode == "wal" && check_format(conn)? == Format::Present)
 }
 
-/// Whether the format is the present one, whatever the mode.
+/// Whether the database has the present format, in any journal mode.
 pub(super) fn has_format(conn: &Connection) -> StoreResult<bool> {
     check_sqlite()?;
-    Ok(check_format(conn)? == MIGRATIONS.len())
+    Ok(check_format(conn)? == Format::Present)
 }
 
-/// Whether nothing was ever put into the file.
+/// Whether the file holds no database yet.
 pub(super) fn is_empty(conn: &Connection) -> StoreResult<bool> {
-    Ok(check_format(conn)? == 0)
+    Ok(check_format(conn)? == Format::Empty)
 }
 
-/// Brings the database to the present format. The caller has the turn to write, if the database is a file.
+/// Creates the tables in an empty database. If the database is a file, the caller holds the writer lock.
 pub(super) fn prepare(conn: &Connection) -> StoreResult<()> {
     check_sqlite()?;
-    migrate(conn)?;
+    create_tables(conn)?;
     Ok(make_temp_tables(conn)?)
 }
 
@@ -191,7 +180,7 @@ fn make_temp_tables(conn: &Connection) -> Result<()> {
     Ok(())
 }
 
-fn migrate(conn: &Connection) -> Result<()> {
+fn create_tables(conn: &Connection) -> Result<()> {
     check_format(conn)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if !["wal", "memory"].contains(&&*mode) {
@@ -199,47 +188,54 @@ fn migrate(conn: &Connection) -> Result<()> {
     }
     conn.execute_batch(WAL_AUTOCHECKPOINT)?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let migrated = check_format(conn).and_then(|format| {
-        for migration in &MIGRATIONS[format..] {
-            conn.execute_batch(migration)?;
-        }
-        if format < MIGRATIONS.len() {
+    // Checked again inside the transaction: another process may have created the tables meanwhile.
+    let created = check_format(conn).and_then(|format| {
+        if format == Format::Empty {
+            conn.execute_batch(SCHEMA)?;
             conn.pragma_update(None, "application_id", APPLICATION_ID)?;
-            conn.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+            conn.pragma_update(None, "user_version", FORMAT)?;
         }
         Ok(())
     });
-    conn.execute_batch(if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
-    migrated
+    conn.execute_batch(if created.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    created
 }
 
-/// Refuses a copy that is no database of ours.
+/// Refuses a copy that isn't a Stead database of the present format.
 pub(super) fn check_copy(conn: &Connection) -> Result<()> {
-    if check_format(conn)? == 0 {
-        return Err(StoreError::Invalid("the file is no backup of Stead's".into()).into());
+    match check_format(conn)? {
+        Format::Present => Ok(()),
+        Format::Empty => Err(StoreError::Invalid("the file isn't a backup made by Stead".into()).into()),
     }
-    Ok(())
 }
 
-/// Brings a copy that nobody else uses to the present format.
-pub(super) fn migrate_copy(conn: &Connection) -> Result<()> {
-    migrate(conn)
+/// What [`check_format`] accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Empty,
+    Present,
 }
 
-/// The format of the database, if it is ours and not newer than we are.
-fn check_format(conn: &Connection) -> Result<usize> {
+/// Refuses a database of another program, and one of another format.
+fn check_format(conn: &Connection) -> Result<Format> {
     let number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let (id, format) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
     let empty = number("SELECT count(*) FROM sqlite_schema")? == 0;
     if id == i64::from(APPLICATION_ID) {
-        let format = usize::try_from(format).unwrap_or(usize::MAX);
-        if format > MIGRATIONS.len() {
-            let newer = "the database was made by a newer version of Stead; update Stead to open it";
-            return Err(StoreError::Unsupported(newer).into());
+        match format.cmp(&FORMAT) {
+            Ordering::Equal => Ok(Format::Present),
+            Ordering::Greater => Err(StoreError::Unsupported(
+                "the database was made by a newer version of Stead; update Stead to open it",
+            )
+            .into()),
+            Ordering::Less => Err(StoreError::Unsupported(
+                "the database was made by an older version of Stead, whose format this version can't open; export its \
+                 files with that version and import them here",
+            )
+            .into()),
         }
-        Ok(format)
     } else if empty && id == 0 && format == 0 {
-        Ok(0)
+        Ok(Format::Empty)
     } else {
         Err(StoreError::Invalid("the file is a database of another program; choose another".into()).into())
     }
@@ -248,61 +244,26 @@ fn check_format(conn: &Connection) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use stead_core::Store;
-    use stead_core::store::{NodePath, StorePath};
-
     use super::super::{Database, DatabaseOptions};
     use super::*;
 
-    /// A database as an earlier version left it, with a file in it.
-    fn older(path: &Path, format: usize) {
-        let conn = connect(path, ConnectionRole::Writer(Durability::Fast), Duration::ZERO).unwrap();
-        conn.execute_batch("PRAGMA journal_mode = WAL").unwrap();
-        for migration in &MIGRATIONS[..format] {
-            conn.execute_batch(migration).unwrap();
-        }
-        conn.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
-        conn.pragma_update(None, "user_version", format as i64).unwrap();
-        conn.execute_batch(
-            r#"UPDATE meta SET value = 1025 WHERE id = 2;
-               INSERT INTO volume(id, namespace, root) VALUES (1, '["old"]', 1);
-               INSERT INTO entry VALUES (1, 0, x'', 1, 2, 493, 0, 0, 0, 0, NULL, 0);
-               INSERT INTO entry VALUES (1, 1, CAST('f' AS BLOB), 2, 1, 420, 0, 0, 0, 0, NULL, 0);"#,
-        )
-        .unwrap();
-        if format == 5 {
-            let segments = "INSERT INTO audit_segment VALUES (1, 1, 5, 'a.jsonl'), (2, 3, 4, 'a.jsonl')";
-            conn.execute_batch(segments).unwrap();
-        }
-    }
-
     #[test]
-    fn archives_from_before_they_were_remembered_are() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("db");
-        older(&path, 5);
-        let database = Database::open(&path, DatabaseOptions::default()).unwrap();
-        let sql = "SELECT file || records || length(hash) FROM audit_archive";
-        let archive: String = database.0.reader().unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
-        assert_eq!(archive, "a.jsonl70");
-    }
-
-    #[test]
-    fn an_older_format_is_brought_up_to_date() {
-        for format in 1..MIGRATIONS.len() {
+    fn an_older_and_a_newer_format_are_refused_and_left_as_they_are() {
+        for (format, expected) in [(FORMAT - 1, "older version"), (FORMAT + 1, "newer version")] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("db");
-            older(&path, format);
-            let database = Database::open(&path, DatabaseOptions::default()).unwrap();
-            let store = database.store(["old"]).unwrap();
-            let fork = store.fork_as(["fork"]).unwrap();
-            let other = database.store(["other"]).unwrap();
-            let place = NodePath::from_root(StorePath::from_checked("f"));
-            for store in [&store, &fork] {
-                assert_eq!(store.stat(&place).unwrap().node.0, 2, "format {format}");
+            drop(Database::open(&path, DatabaseOptions::default()).unwrap());
+            let set = |format: i64| {
+                let conn = connect(&path, ConnectionRole::Writer(Durability::Fast), Duration::ZERO).unwrap();
+                conn.pragma_update(None, "user_version", format).unwrap();
+            };
+            set(format);
+            for _ in 0..2 {
+                let error = Database::open(&path, DatabaseOptions::default()).unwrap_err().to_string();
+                assert!(error.contains(expected), "{error}");
             }
-            assert!(other.stat(&place).is_err());
-            assert_eq!(database.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+            set(FORMAT);
+            Database::open(&path, DatabaseOptions::default()).unwrap();
         }
     }
 }

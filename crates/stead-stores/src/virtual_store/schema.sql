@@ -1,22 +1,40 @@
--- Format 1. docs/format.md says what holds between these tables.
+-- The database's format, whole. docs/format.md says what holds between these tables.
+-- Times are nanoseconds since 1970 unless a comment says otherwise. `volume` is the id of a volume, `revision` of a revision.
 
--- Counters. `dir_epoch` grows with every change that moves or removes a directory; `next_node` is the next free node.
+-- Counters, by `id`:
+--   dir_epoch             grows with every change that moves or removes a directory
+--   next_node             the next free node
+--   history_from          the oldest revision that can be read, except those that a snapshot or a fork pins
+--   next_snapshot         the next snapshot's number; a number is never used twice
+--   unaudited             how many revisions were made while the audit was off
+--   forgotten_unaudited   up to which revision history was removed while the audit was off
 CREATE TABLE meta(
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL,
   value INTEGER NOT NULL
 ) STRICT;
-INSERT INTO meta(id, name, value) VALUES (1, 'dir_epoch', 1), (2, 'next_node', 1);
+INSERT INTO meta(id, name, value) VALUES
+  (1, 'dir_epoch', 1),
+  (2, 'next_node', 1),
+  (3, 'history_from', 0),
+  (4, 'next_snapshot', 1),
+  (5, 'unaudited', 0),
+  (6, 'forgotten_unaudited', 0);
 
--- A namespace, as a JSON array of texts, and the directory that is its root.
+-- A named tree. `namespace` is a JSON array of texts, and `root` the node of the tree's root directory. A fork stands on the
+-- volume `base` as of `base_revision`. A Physical Store's ledger is a volume too: its namespace is {"directory":"…"}, which no
+-- configuration can name, and its root is 0.
 CREATE TABLE volume(
   id INTEGER PRIMARY KEY,
   namespace TEXT NOT NULL UNIQUE,
-  root INTEGER NOT NULL
+  root INTEGER NOT NULL,
+  base INTEGER,
+  base_revision INTEGER
 ) STRICT;
+CREATE INDEX volume_base ON volume(base, base_revision) WHERE base IS NOT NULL;
 
--- One row per change that changed something, whatever the volume. The newest row is never deleted.
-CREATE TABLE version(
+-- One row per change, whatever its volume: the operation that made it. The newest row is never deleted.
+CREATE TABLE revision(
   id INTEGER PRIMARY KEY,
   operation BLOB NOT NULL,
   agent TEXT NOT NULL,
@@ -26,22 +44,34 @@ CREATE TABLE version(
   tool TEXT NOT NULL,
   at INTEGER NOT NULL
 ) STRICT;
+-- An agent's revisions, newest first. `at` is in the index so that older ones are skipped without reading their rows.
+CREATE INDEX revision_agent ON revision(agent, id, at);
+CREATE INDEX revision_operation ON revision(operation);
 
--- What each version did to which name. `what`: 1 created, 2 written, 3 attributes, 4 removed, 5 moved to, 6 moved from.
-CREATE TABLE change(
-  vol INTEGER NOT NULL,
-  ver INTEGER NOT NULL,
+-- What a revision did to one name. `kind`: 1 created, 2 written, 3 attributes, 4 removed, 5 moved to, 6 moved from.
+CREATE TABLE node_change(
+  volume INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
   seq INTEGER NOT NULL,
-  what INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
   node INTEGER NOT NULL,
   parent INTEGER NOT NULL,
   name BLOB NOT NULL,
-  PRIMARY KEY(vol, ver, seq)
+  PRIMARY KEY(volume, revision, seq)
 ) STRICT, WITHOUT ROWID;
 
--- What is there now. `kind`: 1 file, 2 directory, 3 symlink. Times are nanoseconds since 1970.
+-- Revisions that changed nothing. A WRITE_ONLY caller must not learn from a revision's number whether its change found
+-- something to do, so such a change makes a revision in any case. `path` is the change's path inside the Store.
+CREATE TABLE empty_revision(
+  volume INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  path BLOB NOT NULL,
+  PRIMARY KEY(volume, revision)
+) STRICT, WITHOUT ROWID;
+
+-- What is there now, since revision `since`. `kind`: 0 whiteout (in a fork), 1 file, 2 directory, 3 symlink.
 CREATE TABLE entry(
-  vol INTEGER NOT NULL,
+  volume INTEGER NOT NULL,
   parent INTEGER NOT NULL,
   name BLOB NOT NULL,
   node INTEGER NOT NULL,
@@ -53,13 +83,13 @@ CREATE TABLE entry(
   changed INTEGER NOT NULL,
   content INTEGER,
   since INTEGER NOT NULL,
-  PRIMARY KEY(vol, parent, name)
+  PRIMARY KEY(volume, parent, name)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX entry_node ON entry(vol, node);
+CREATE UNIQUE INDEX entry_node ON entry(volume, node);
 
--- What was there from version `since` until just before version `until`.
+-- What was there from revision `since` until just before revision `until`.
 CREATE TABLE entry_history(
-  vol INTEGER NOT NULL,
+  volume INTEGER NOT NULL,
   parent INTEGER NOT NULL,
   name BLOB NOT NULL,
   node INTEGER NOT NULL,
@@ -72,24 +102,35 @@ CREATE TABLE entry_history(
   content INTEGER,
   since INTEGER NOT NULL,
   until INTEGER NOT NULL,
-  PRIMARY KEY(vol, parent, name, since)
+  PRIMARY KEY(volume, parent, name, since)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX entry_history_node ON entry_history(vol, node, since);
+CREATE INDEX entry_history_node ON entry_history(volume, node, since);
 
--- Bytes, once each. Either `data`, or `parts`: a JSON array of the ids of the chunks. `key` is the start of `hash`.
--- `data` comes last, so that the rest is read without it.
+-- The times that a directory of a volume with forks had until just before revision `until`.
+CREATE TABLE directory_time(
+  volume INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  modified INTEGER NOT NULL,
+  changed INTEGER NOT NULL,
+  PRIMARY KEY(volume, node, until)
+) STRICT, WITHOUT ROWID;
+
+-- Bytes, each stored once: either `data`, or `parts`, a JSON array of the ids of the chunks. `key` is the start of `hash`.
+-- Garbage collection sets `unreferenced_at`, and deletes the row if it is still unreferenced later.
+-- `data` comes last, so that the other columns are read without it.
 CREATE TABLE content(
   id INTEGER PRIMARY KEY,
   key INTEGER NOT NULL,
   hash BLOB NOT NULL,
   size INTEGER NOT NULL,
-  condemned_at INTEGER,
+  unreferenced_at INTEGER,
   parts TEXT,
   data BLOB
 ) STRICT;
 CREATE INDEX content_key ON content(key);
 
--- Content that a draft has staged and no entry refers to yet.
+-- Content that a draft has stored and no entry refers to yet.
 CREATE TABLE pin(
   draft INTEGER NOT NULL,
   content INTEGER NOT NULL,
@@ -97,17 +138,228 @@ CREATE TABLE pin(
   PRIMARY KEY(draft, content)
 ) STRICT, WITHOUT ROWID;
 
--- For people: every file with its namespace and its path.
+-- How much lies below a directory, updated with every change. A row exists from the first change that names its quota.
+CREATE TABLE usage(
+  volume INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  files INTEGER NOT NULL,
+  PRIMARY KEY(volume, node)
+) STRICT, WITHOUT ROWID;
+
+-- Which operation was undone by which operation, per volume: an operation that spans several Stores may be undone in one of
+-- them before another one fails.
+CREATE TABLE undone(
+  volume INTEGER NOT NULL,
+  operation BLOB NOT NULL,
+  undone_by BLOB NOT NULL,
+  PRIMARY KEY(volume, operation, undone_by)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX undone_by ON undone(volume, undone_by);
+
+-- A revision with a name, pinned for as long as the row exists. `prefix` is the Workspace that the snapshot is of, or NULL for
+-- the whole stead.
+CREATE TABLE snapshot(
+  id INTEGER PRIMARY KEY,
+  agent TEXT NOT NULL,
+  prefix TEXT,
+  label TEXT,
+  revision INTEGER NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX snapshot_label ON snapshot(agent, ifnull(prefix, ''), label) WHERE label IS NOT NULL;
+
+-- Who owns a fork, who made it, and of which Workspace. `path` is the part of the volume that the fork shows; `protect`,
+-- `scratch`, `quota` (JSON) and `ask` are the Workspace's. `omitted` is a JSON array of paths inside the fork: the nested
+-- Workspaces of its maker, which are not part of it.
+CREATE TABLE fork(
+  owner TEXT NOT NULL,
+  name TEXT NOT NULL,
+  volume INTEGER NOT NULL,
+  created_by TEXT NOT NULL,
+  prefix TEXT NOT NULL,
+  path TEXT NOT NULL,
+  protect TEXT NOT NULL,
+  scratch TEXT NOT NULL,
+  quota TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  ask TEXT NOT NULL,
+  omitted TEXT NOT NULL,
+  PRIMARY KEY(owner, name)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX fork_volume ON fork(volume);
+
+-- The ledger of Physical Stores ---------------------------------------------------------------------------------------------
+
+-- What a revision did to one name of a directory. `kind`: 1 placed, 2 replaced, 3 removed, 4 moved to `other_path`,
+-- 5 exchanged with `other_path`, 6 written into, 7 attributes set. `detail` (JSON) has the states before and after. Where
+-- `displaced` is 1, the displaced content lies in the directory's staging area as kept/<revision>-<seq>; `hash` is its BLAKE3
+-- once it was computed.
+CREATE TABLE ledger_event(
+  volume INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  path BLOB NOT NULL,
+  other_path BLOB,
+  detail TEXT NOT NULL,
+  displaced INTEGER NOT NULL,
+  hash BLOB,
+  PRIMARY KEY(volume, revision, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX ledger_event_displaced ON ledger_event(volume, revision, seq) WHERE displaced = 1;
+
+-- Actions that are about to happen: in which staging directory, in which use of its intent log, and how to undo them (JSON). The
+-- row is deleted when the change is known to have been made or rolled back.
+CREATE TABLE intent(
+  volume INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  staging_dir TEXT NOT NULL,
+  intent_log INTEGER,
+  undo TEXT NOT NULL,
+  PRIMARY KEY(volume, revision, seq)
+) STRICT, WITHOUT ROWID;
+
+-- How much lies below a path of a directory: counted at `at`, and updated with every change since. Where `dirty` is 1, it must
+-- be counted again.
+CREATE TABLE ledger_usage(
+  volume INTEGER NOT NULL,
+  path BLOB NOT NULL,
+  bytes INTEGER NOT NULL,
+  files INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  dirty INTEGER NOT NULL,
+  PRIMARY KEY(volume, path)
+) STRICT, WITHOUT ROWID;
+
+-- Which ledger belongs to the directory with this identity at this location. A directory that takes the place of another one
+-- continues its ledger.
+CREATE TABLE ledger_directory(
+  identity TEXT NOT NULL,
+  location TEXT NOT NULL,
+  volume INTEGER NOT NULL,
+  PRIMARY KEY(identity, location)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX ledger_directory_location ON ledger_directory(location);
+
+-- `volume` holds what snapshots have captured of the directory whose ledger is `ledger`. `turn` grows with every capture that
+-- begins; `at` is when the running capture last made progress.
+CREATE TABLE capture_volume(
+  ledger INTEGER PRIMARY KEY,
+  volume INTEGER NOT NULL UNIQUE,
+  turn INTEGER NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+
+-- As of `revision`, a capture volume holds what these parts of its directory held (JSON).
+CREATE TABLE capture(
+  volume INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  parts TEXT NOT NULL,
+  PRIMARY KEY(volume, revision)
+) STRICT, WITHOUT ROWID;
+
+-- The version tag that the host's file had when the entry's state since revision `since` was captured.
+CREATE TABLE fingerprint(
+  volume INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  since INTEGER NOT NULL,
+  tag BLOB NOT NULL,
+  PRIMARY KEY(volume, node)
+) STRICT, WITHOUT ROWID;
+
+-- The audit -----------------------------------------------------------------------------------------------------------------
+
+-- One process that had the log open. `seq` and `hash` belong to a late record of its chain, and to the last one of an instance
+-- that has ended. `spooled` of the records that went through its spool are in the database.
+CREATE TABLE audit_instance(
+  id INTEGER PRIMARY KEY,
+  uuid TEXT NOT NULL UNIQUE,
+  seq INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  spooled INTEGER NOT NULL
+) STRICT;
+
+-- One record each. `id` grows, and is at least the time of insertion in microseconds since 1970. `body` is the record as JSON;
+-- `hash` is BLAKE3 of the chain's previous hash and of `body`. The columns after it only read the body.
+CREATE TABLE audit(
+  id INTEGER PRIMARY KEY,
+  instance INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  body TEXT NOT NULL,
+  at TEXT AS (body ->> '$.at'),
+  agent TEXT AS (body ->> '$.agent'),
+  thread TEXT AS (body ->> '$.thread'),
+  call TEXT AS (body ->> '$.call'),
+  path TEXT AS (body ->> '$.paths[0]'),
+  path2 TEXT AS (body ->> '$.paths[1]'),
+  outcome TEXT AS (body ->> '$.outcome'),
+  operation TEXT AS (body ->> '$.operation'),
+  stead TEXT AS (body ->> '$.stead'),
+  files INTEGER AS (body ->> '$.files')
+) STRICT;
+
+-- What the records from `first` to `last` may contain (`bits`: a Bloom filter), and when the oldest of their calls began, in
+-- microseconds since 1970. Records that no filter covers are read one by one. Filters replace indexes: an index would make each
+-- record touch a page of its own, in no order.
+CREATE TABLE audit_filter(
+  first INTEGER PRIMARY KEY,
+  last INTEGER NOT NULL,
+  oldest INTEGER NOT NULL,
+  bits BLOB NOT NULL
+) STRICT;
+
+-- The newest record of a chain at some time, signed with a key that isn't in the database.
+CREATE TABLE audit_head(
+  instance INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  at TEXT NOT NULL,
+  key TEXT NOT NULL,
+  signature BLOB NOT NULL,
+  PRIMARY KEY(instance, seq)
+) STRICT, WITHOUT ROWID;
+
+-- Records up to `last` that were moved to an archive file; `last` is a signed head.
+CREATE TABLE audit_segment(
+  instance INTEGER NOT NULL,
+  first INTEGER NOT NULL,
+  last INTEGER NOT NULL,
+  file TEXT NOT NULL,
+  PRIMARY KEY(instance, last)
+) STRICT, WITHOUT ROWID;
+
+-- A file of archived records: how many it has, its BLAKE3, and the directory that it was written to (empty for the log's own).
+CREATE TABLE audit_archive(
+  file TEXT PRIMARY KEY,
+  directory TEXT NOT NULL,
+  at TEXT NOT NULL,
+  records INTEGER NOT NULL,
+  hash BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit
+BEGIN SELECT raise(ABORT, 'audit records can only be added'); END;
+CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit
+WHEN NOT EXISTS (SELECT 1 FROM audit_segment s WHERE s.instance = OLD.instance AND s.last >= OLD.seq)
+BEGIN SELECT raise(ABORT, 'audit records can only be added'); END;
+
+-- For people --------------------------------------------------------------------------------------------------------------
+
+-- Every file of a Virtual Store with its namespace and path. Forks are left out, since their files are their own rows and their
+-- base's together; so are capture volumes, whose files are the host's.
 CREATE VIEW file(namespace, key, size, modified) AS
-WITH RECURSIVE directory(vol, node, path) AS (
-  SELECT id, root, '' FROM volume
+WITH RECURSIVE directory(volume, node, path) AS (
+  SELECT id, root, '' FROM volume WHERE base IS NULL AND namespace LIKE '[%'
   UNION ALL
-  SELECT e.vol, e.node, d.path || CAST(e.name AS TEXT) || '/'
-  FROM directory d JOIN entry e ON e.vol = d.vol AND e.parent = d.node
+  SELECT e.volume, e.node, d.path || CAST(e.name AS TEXT) || '/'
+  FROM directory d JOIN entry e ON e.volume = d.volume AND e.parent = d.node
   WHERE e.kind = 2
 )
 SELECT v.namespace, d.path || CAST(e.name AS TEXT), e.size, e.modified
 FROM directory d
-JOIN volume v ON v.id = d.vol
-JOIN entry e ON e.vol = d.vol AND e.parent = d.node
+JOIN volume v ON v.id = d.volume
+JOIN entry e ON e.volume = d.volume AND e.parent = d.node
 WHERE e.kind = 1;

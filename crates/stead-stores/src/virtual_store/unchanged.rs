@@ -8,23 +8,21 @@ use super::history::{operation_of, revision_numbers_of, undo_links};
 
 /// Notes that a version of a volume changed nothing, and what it was about.
 pub(super) fn note(conn: &Connection, volume: i64, version: i64, path: &StorePath) -> Result<()> {
-    conn.prepare_cached("INSERT INTO unchanged(vol, ver, path) VALUES (?1, ?2, ?3)")?.execute(params![
-        volume,
-        version,
-        path.as_bytes()
-    ])?;
+    conn.prepare_cached("INSERT INTO empty_revision(volume, revision, path) VALUES (?1, ?2, ?3)")?
+        .execute(params![volume, version, path.as_bytes()])?;
     Ok(())
 }
 
 /// Forgets that a version was made.
 pub(super) fn forget(conn: &Connection, volume: i64, version: i64) -> Result<()> {
-    conn.prepare_cached("DELETE FROM unchanged WHERE vol = ?1 AND ver = ?2")?.execute([volume, version])?;
+    conn.prepare_cached("DELETE FROM empty_revision WHERE volume = ?1 AND revision = ?2")?
+        .execute([volume, version])?;
     Ok(())
 }
 
 /// Whether a version of a volume changed nothing.
 pub(super) fn is_one(conn: &Connection, volume: i64, version: i64) -> Result<bool> {
-    let sql = "SELECT 1 FROM unchanged WHERE vol = ?1 AND ver = ?2";
+    let sql = "SELECT 1 FROM empty_revision WHERE volume = ?1 AND revision = ?2";
     Ok(conn.prepare_cached(sql)?.exists([volume, version])?)
 }
 
@@ -42,7 +40,7 @@ pub(super) fn add_to(
             continue;
         }
         let path: Option<Vec<u8>> = conn
-            .prepare_cached("SELECT path FROM unchanged WHERE vol = ?1 AND ver = ?2")?
+            .prepare_cached("SELECT path FROM empty_revision WHERE volume = ?1 AND revision = ?2")?
             .query_row([volume, version], |row| row.get(0))
             .optional()?;
         let (Some(path), Some(operation)) = (path, operation_of(conn, version)?) else { continue };

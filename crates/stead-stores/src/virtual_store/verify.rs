@@ -30,21 +30,21 @@ const RULES: [(&str, &str); 14] = [
         "is a fork of something that is not there",
     ),
     (
-        "SELECT e.node FROM entry e WHERE e.kind = 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = e.vol AND v.base IS NOT NULL)",
+        "SELECT e.node FROM entry e WHERE e.kind = 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = e.volume AND v.base IS NOT NULL)",
         "hides something where nothing lies below",
     ),
     (
-        "SELECT e.node FROM entry e JOIN volume v ON v.id = e.vol AND v.base IS NULL WHERE e.parent <> 0
-           AND NOT EXISTS (SELECT 1 FROM entry p WHERE p.node = e.parent AND p.vol = e.vol AND p.kind = 2)",
+        "SELECT e.node FROM entry e JOIN volume v ON v.id = e.volume AND v.base IS NULL WHERE e.parent <> 0
+           AND NOT EXISTS (SELECT 1 FROM entry p WHERE p.node = e.parent AND p.volume = e.volume AND p.kind = 2)",
         "lies in no directory",
     ),
     (
         "SELECT v.root FROM volume v
-         WHERE v.base IS NULL AND v.root <> 0 AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.vol = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
+         WHERE v.base IS NULL AND v.root <> 0 AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.volume = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
         "is a volume's root and is not there",
     ),
     (
-        "SELECT e.node FROM entry e WHERE e.parent = 0 AND e.kind <> 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.root = e.node AND v.id = e.vol)",
+        "SELECT e.node FROM entry e WHERE e.parent = 0 AND e.kind <> 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.root = e.node AND v.id = e.volume)",
         "has no parent and is no root",
     ),
     (
@@ -54,7 +54,7 @@ const RULES: [(&str, &str); 14] = [
     (
         "SELECT e.node FROM entry e LEFT JOIN content c ON c.id = e.content
          WHERE e.kind <> 2 AND e.size <> ifnull(c.size, 0)
-           AND NOT (e.content IS NULL AND e.vol IN (SELECT vol FROM shadow))",
+           AND NOT (e.content IS NULL AND e.volume IN (SELECT volume FROM capture_volume))",
         "has a content that is missing or has another length",
     ),
     (
@@ -65,30 +65,30 @@ const RULES: [(&str, &str); 14] = [
     ("SELECT h.node FROM entry_history h WHERE h.since >= h.until", "has a time in history that ends before it begins"),
     (
         "SELECT h.node FROM entry_history h JOIN entry_history o
-           ON o.vol = h.vol AND o.parent = h.parent AND o.name = h.name AND o.since > h.since AND o.since < h.until",
+           ON o.volume = h.volume AND o.parent = h.parent AND o.name = h.name AND o.since > h.since AND o.since < h.until",
         "was at one name together with another",
     ),
     (
-        "SELECT h.node FROM entry_history h JOIN entry e ON e.vol = h.vol AND e.parent = h.parent AND e.name = h.name
+        "SELECT h.node FROM entry_history h JOIN entry e ON e.volume = h.volume AND e.parent = h.parent AND e.name = h.name
          WHERE e.since < h.until",
         "was at one name together with what is there now",
     ),
     (
         "SELECT node FROM entry WHERE node >= (SELECT value FROM meta WHERE id = 2)
-           OR since > (SELECT ifnull(max(id), 0) FROM version)",
+           OR since > (SELECT ifnull(max(id), 0) FROM revision)",
         "is newer than the database itself",
     ),
     (
-        "SELECT s.vol FROM shadow s WHERE NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.vol)
+        "SELECT s.volume FROM capture_volume s WHERE NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.volume)
            OR NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.ledger)",
-        "is the shadow of a directory that is not known",
+        "is the capture volume of an unknown directory",
     ),
     (
-        "SELECT q.node FROM quota q JOIN volume v ON v.id = q.vol AND v.base IS NULL WHERE (q.bytes, q.files) <> (
+        "SELECT q.node FROM usage q JOIN volume v ON v.id = q.volume AND v.base IS NULL WHERE (q.bytes, q.files) <> (
            WITH RECURSIVE below(node, kind, size) AS (
-             SELECT node, kind, size FROM entry WHERE vol = q.vol AND parent = q.node
+             SELECT node, kind, size FROM entry WHERE volume = q.volume AND parent = q.node
              UNION ALL
-             SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.vol = q.vol AND e.parent = b.node
+             SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.volume = q.volume AND e.parent = b.node
              WHERE b.kind = 2)
            SELECT ifnull(sum(iif(kind = 1, size, 0)), 0), count(*) FILTER (WHERE kind <> 2) FROM below)",
         "holds something else than its quota counts",
@@ -282,7 +282,7 @@ impl DatabaseCheck<'_> {
 fn misplaced_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
     let mut wrong = Vec::new();
     let mut statement =
-        tree.conn.prepare_cached("SELECT node, parent, kind, name FROM entry WHERE vol = ?1")?;
+        tree.conn.prepare_cached("SELECT node, parent, kind, name FROM entry WHERE volume = ?1")?;
     let mut rows = statement.query([tree.vol])?;
     while let Some(row) = rows.next()? {
         let (node, parent, kind): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -297,7 +297,7 @@ fn misplaced_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
             wrong.push(node);
         }
     }
-    let mut statement = tree.conn.prepare_cached("SELECT node FROM quota WHERE vol = ?1")?;
+    let mut statement = tree.conn.prepare_cached("SELECT node FROM usage WHERE volume = ?1")?;
     let mut rows = statement.query([tree.vol])?;
     while let Some(row) = rows.next()? {
         let node = row.get(0)?;

@@ -22,9 +22,9 @@ fn number(directory: &TempDir, sql: &str) -> i64 {
 fn depth(directory: &TempDir) -> i64 {
     number(
         directory,
-        "WITH RECURSIVE layer(vol, depth) AS (
+        "WITH RECURSIVE layer(volume, depth) AS (
            SELECT id, 0 FROM volume WHERE base IS NULL
-           UNION ALL SELECT v.id, depth + 1 FROM layer l JOIN volume v ON v.base = l.vol)
+           UNION ALL SELECT v.id, depth + 1 FROM layer l JOIN volume v ON v.base = l.volume)
          SELECT max(depth) FROM layer",
     )
 }
@@ -109,7 +109,8 @@ fn what_the_base_has_is_never_copied() {
         write(&top, "own", &floor.to_string());
     }
     // Each of them has its own file, and the root whose times followed; some have it a second time, put together.
-    let of_forks = "SELECT count(*) FROM entry WHERE vol IN (SELECT id FROM volume WHERE base IS NOT NULL)";
+    let of_forks =
+        "SELECT count(*) FROM entry WHERE volume IN (SELECT id FROM volume WHERE base IS NOT NULL)";
     assert!(number(&directory, of_forks) <= 30, "{}", number(&directory, of_forks));
 }
 
@@ -134,6 +135,6 @@ fn layers_that_were_put_together_go_with_the_last_fork_on_them() {
         store.destroy().unwrap();
     }
     assert_eq!(number(&directory, "SELECT count(*) FROM volume"), 1);
-    assert_eq!(number(&directory, "SELECT count(DISTINCT vol) FROM entry"), 1);
+    assert_eq!(number(&directory, "SELECT count(DISTINCT volume) FROM entry"), 1);
     sound(&tower[0]);
 }

@@ -37,7 +37,7 @@ fn a_fork_shares_all_content_and_costs_one_row() {
         let conn = Connection::open(directory.path().join("stead.db")).unwrap();
         conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     };
-    let tables = ["volume", "entry", "entry_history", "version", "change", "content"];
+    let tables = ["volume", "entry", "entry_history", "revision", "node_change", "content"];
     let before = tables.map(count);
     let fork = fork(&base, "one");
     let after = tables.map(count);
@@ -205,9 +205,9 @@ fn verify_finds_what_is_wrong_with_a_fork() {
         "UPDATE entry SET parent = 999 WHERE CAST(name AS TEXT) = 'own'",
         "UPDATE entry SET name = CAST('other' AS BLOB) WHERE kind = 0",
         "UPDATE volume SET base = 999 WHERE base IS NOT NULL",
-        "INSERT INTO quota SELECT id, root, 2, 2 FROM volume WHERE base IS NOT NULL",
+        "INSERT INTO usage SELECT id, root, 2, 2 FROM volume WHERE base IS NOT NULL",
         "INSERT INTO entry SELECT v.id, e.parent, CAST('x' AS BLOB), -77, 0, 0, 0, 0, 0, 0, NULL, e.since
-         FROM entry e JOIN volume v ON v.id = e.vol AND v.base IS NULL WHERE CAST(name AS TEXT) = 'f'",
+         FROM entry e JOIN volume v ON v.id = e.volume AND v.base IS NULL WHERE CAST(name AS TEXT) = 'f'",
     ];
     for damage in damages {
         let (database, directory) = database();

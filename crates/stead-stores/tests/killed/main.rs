@@ -135,7 +135,7 @@ impl Found<'_> {
             assert!(found == whole, "acknowledged and lost: {}", shown(&found));
         }
         let rooms = std::fs::read_dir(temp.join("state/physical")).unwrap().next().unwrap().unwrap().path();
-        assert_eq!(std::fs::read_dir(rooms.join("rooms")).unwrap().count(), 2, "rooms that are left");
+        assert_eq!(std::fs::read_dir(rooms.join("staging")).unwrap().count(), 2, "rooms that are left");
         self.check_history(third, &root, how, found == whole, absent == whole);
         // The process that was there all the time goes on.
         door(second, "lives").write("/w/afterwards", "fine").unwrap();
@@ -153,7 +153,7 @@ impl Found<'_> {
         assert!(problems.iter().all(names_it), "{problems:?}");
         let state = temp.join("state");
         for problem in problems.iter().filter(|problem| problem.contains("kept as")) {
-            let path = problem.split('`').find(|part| part.contains("/kept/")).unwrap();
+            let path = problem.split('`').find(|part| part.contains("/recovered/")).unwrap();
             assert!(state.join(path).exists(), "{problem}");
         }
     }

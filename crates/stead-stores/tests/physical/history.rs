@@ -110,7 +110,7 @@ fn text(store: &dyn Store, state: &Option<NodeState>) -> Option<String> {
 fn kept(bench: &Bench) -> usize {
     let physical = bench.temp.path().join("state/physical");
     let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
-    std::fs::read_dir(shop.join("past")).unwrap().count()
+    std::fs::read_dir(shop.join("displaced")).unwrap().count()
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn damaged_content_that_was_kept_is_not_given_out() {
     assert_ne!(past(&told.before), past(&told.after), "compared, so its hash is known from now on");
     let physical = bench.temp.path().join("state/physical");
     let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
-    let stash = std::fs::read_dir(shop.join("past")).unwrap().next().unwrap().unwrap().path();
+    let stash = std::fs::read_dir(shop.join("displaced")).unwrap().next().unwrap().unwrap().path();
     let modified = std::fs::metadata(&stash).unwrap().modified().unwrap();
     let file = std::fs::File::options().write(true).open(&stash).unwrap();
     file.write_all_at(b"O", 0).unwrap();
@@ -256,7 +256,7 @@ fn verify_finds_what_is_missing_and_what_is_not_what_it_was() {
     let verified = bench.store.verify(&mut |_| ()).unwrap();
     assert_eq!((verified.problems, verified.contents), (Vec::new(), 2));
     let physical = bench.temp.path().join("state/physical");
-    let past = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path().join("past");
+    let past = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path().join("displaced");
     let mut names: Vec<_> = std::fs::read_dir(&past).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
     std::fs::write(&names[0], "ONE").unwrap();

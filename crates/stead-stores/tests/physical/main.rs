@@ -203,5 +203,5 @@ pub fn workshop(temp: &Path) -> (usize, usize) {
     let physical = temp.join("state/physical");
     let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
     let count = |name: &str| std::fs::read_dir(shop.join(name)).unwrap().count();
-    (count("rooms"), count("kept"))
+    (count("staging"), count("recovered"))
 }

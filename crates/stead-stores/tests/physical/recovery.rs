@@ -81,7 +81,7 @@ fn a_change_of_one_action_is_written_down_once() {
     let bench = Bench::new();
     let journals = || {
         let staging = std::fs::read_dir(bench.temp.path().join("state/physical")).unwrap().next().unwrap();
-        let rooms = std::fs::read_dir(staging.unwrap().path().join("rooms")).unwrap();
+        let rooms = std::fs::read_dir(staging.unwrap().path().join("staging")).unwrap();
         let names = rooms.flat_map(|room| std::fs::read_dir(room.unwrap().path()).unwrap());
         names.filter(|entry| entry.as_ref().unwrap().file_name().as_encoded_bytes().starts_with(b"j")).count()
     };
@@ -109,7 +109,7 @@ fn what_nobody_can_decide_stays_and_verify_names_it_until_the_report_is_removed(
     assert!(problem.starts_with("`log`: a process died while it wrote into this"), "{problem}");
     let named = |ending: &str| {
         let is_it =
-            |part: &&str| part.contains("/kept/") && part.ends_with(".report") == (ending == "report");
+            |part: &&str| part.contains("/recovered/") && part.ends_with(".report") == (ending == "report");
         bench.temp.path().join("state").join(problem.split('`').find(is_it).unwrap())
     };
     assert_eq!(std::fs::read(named("before")).unwrap(), b"twothree", "the bytes that were replaced");

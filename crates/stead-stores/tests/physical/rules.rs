@@ -440,7 +440,7 @@ fn drafts_that_are_dropped_leave_nothing() {
     let room = || {
         let physical = bench.temp.path().join("state/physical");
         let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
-        let room = std::fs::read_dir(shop.join("rooms")).unwrap().next().unwrap().unwrap().path();
+        let room = std::fs::read_dir(shop.join("staging")).unwrap().next().unwrap().unwrap().path();
         std::fs::read_dir(room).unwrap().count()
     };
     write(&bench.store, "file", "x");

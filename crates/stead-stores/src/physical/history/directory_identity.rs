@@ -12,7 +12,7 @@ use crate::Database;
 use crate::virtual_store::ledger::{Ledger, LedgerDirectory};
 
 /// What the directories of a staging area are called that displaced things lie in.
-pub(in super::super) const DISPLACED_DIR_NAMES: [&str; 2] = ["past", "more"];
+pub(in super::super) const DISPLACED_DIR_NAMES: [&str; 2] = ["displaced", "displaced-2"];
 
 /// Where a directory of the host is at home.
 #[derive(Debug)]

@@ -183,8 +183,8 @@ pub(super) fn forget_archived_instances(
                 writing.conn.prepare_cached(sql)?.execute([row])?;
             }
         }
-        let unused = "DELETE FROM audit_sieve
-            WHERE NOT EXISTS (SELECT 1 FROM audit WHERE id BETWEEN audit_sieve.first AND audit_sieve.last)";
+        let unused = "DELETE FROM audit_filter
+            WHERE NOT EXISTS (SELECT 1 FROM audit WHERE id BETWEEN audit_filter.first AND audit_filter.last)";
         writing.conn.prepare_cached(unused)?.execute([])?;
         Ok(())
     })

@@ -180,7 +180,7 @@ pub(super) fn make_next_filter(shared: &Arc<DatabaseInner>) -> StoreResult<bool>
         writing
             .conn
             .prepare_cached(
-                "INSERT OR IGNORE INTO audit_sieve(first, last, oldest, bits) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT OR IGNORE INTO audit_filter(first, last, oldest, bits) VALUES (?1, ?2, ?3, ?4)",
             )?
             .execute(params![first, last, oldest, bits])?;
         Ok(())
@@ -190,7 +190,7 @@ pub(super) fn make_next_filter(shared: &Arc<DatabaseInner>) -> StoreResult<bool>
 
 fn next_filter(conn: &Connection) -> Result<Option<BloomFilter>> {
     let covered: i64 = conn
-        .prepare_cached("SELECT ifnull((SELECT last FROM audit_sieve ORDER BY first DESC LIMIT 1), 0)")?
+        .prepare_cached("SELECT ifnull((SELECT last FROM audit_filter ORDER BY first DESC LIMIT 1), 0)")?
         .query_row([], |row| row.get(0))?;
     let mut statement =
         conn.prepare_cached("SELECT id, body FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2")?;

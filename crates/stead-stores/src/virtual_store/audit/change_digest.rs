@@ -22,15 +22,15 @@ pub(in super::super) struct ChangeDigest {
 /// The rows of a version, in the order in which they were made: of a Virtual Store, and of a Physical Store. What is left out
 /// of a kept tree later has numbers below zero there. The last is of a version that changed nothing.
 const ROWS_OF_REVISION: [&str; 3] = [
-    "SELECT ver, what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
-    "SELECT ver, what, path, other FROM kept WHERE vol = ?1 AND ver = ?2 AND seq >= 0 ORDER BY seq",
-    "SELECT ver, path FROM unchanged WHERE vol = ?1 AND ver = ?2",
+    "SELECT revision, kind, node, parent, name FROM node_change WHERE volume = ?1 AND revision = ?2 ORDER BY seq",
+    "SELECT revision, kind, path, other_path FROM ledger_event WHERE volume = ?1 AND revision = ?2 AND seq >= 0 ORDER BY seq",
+    "SELECT revision, path FROM empty_revision WHERE volume = ?1 AND revision = ?2",
 ];
 /// The same of all versions, in the order of the tables' keys. A version has rows in one volume.
 const ROWS_OF_ALL_REVISIONS: [&str; 3] = [
-    "SELECT ver, what, node, parent, name FROM change ORDER BY vol, ver, seq",
-    "SELECT ver, what, path, other FROM kept WHERE seq >= 0 ORDER BY vol, ver, seq",
-    "SELECT ver, path FROM unchanged ORDER BY vol, ver",
+    "SELECT revision, kind, node, parent, name FROM node_change ORDER BY volume, revision, seq",
+    "SELECT revision, kind, path, other_path FROM ledger_event WHERE seq >= 0 ORDER BY volume, revision, seq",
+    "SELECT revision, path FROM empty_revision ORDER BY volume, revision",
 ];
 
 impl ChangeDigest {

@@ -18,7 +18,7 @@ const EARLIER: i64 = 24 * 60 * 60 * 1_000_000;
 /// and without a version. `None` where no record tells of the change, since the audit was off.
 pub(in super::super) fn compensating(conn: &Connection, version: i64) -> Result<Option<RecordBody>> {
     let at: Option<i64> = conn
-        .prepare_cached("SELECT at FROM version WHERE id = ?1")?
+        .prepare_cached("SELECT at FROM revision WHERE id = ?1")?
         .query_row([version], |row| row.get(0))
         .optional()?;
     // Quotes in texts are escaped, so neither stands anywhere else in a record.

@@ -173,10 +173,10 @@ impl AuditQuery {
         }
         let sql = match from {
             ScanFrom::Before(_) => {
-                "SELECT first, last, oldest, bits FROM audit_sieve WHERE last > ?1 AND first < ?2 ORDER BY first DESC"
+                "SELECT first, last, oldest, bits FROM audit_filter WHERE last > ?1 AND first < ?2 ORDER BY first DESC"
             }
             ScanFrom::After(_) => {
-                "SELECT first, last, oldest, bits FROM audit_sieve WHERE last > ?1 AND first < ?2 ORDER BY first"
+                "SELECT first, last, oldest, bits FROM audit_filter WHERE last > ?1 AND first < ?2 ORDER BY first"
             }
         };
         let mut statement = conn.prepare_cached(sql)?;

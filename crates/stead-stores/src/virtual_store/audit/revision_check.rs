@@ -59,7 +59,7 @@ impl<'c> RevisionCheck<'c> {
     pub(super) fn new(conn: &'c Connection) -> Result<Self> {
         let number = |sql: &str| -> Result<i64> { Ok(conn.query_row(sql, [], |row| row.get(0))?) };
         let meta = |id: i64| number(&format!("SELECT ifnull((SELECT value FROM meta WHERE id = {id}), 0)"));
-        let restores = "FROM version WHERE tool = 'restore-backup' AND agent = 'operator'";
+        let restores = "FROM revision WHERE tool = 'restore-backup' AND agent = 'operator'";
         Ok(RevisionCheck {
             conn,
             history_from: meta(HISTORY_FROM)?,
@@ -87,9 +87,9 @@ impl<'c> RevisionCheck<'c> {
         }
         let recorded = self.recorded.borrow();
         // Versions that only snapshots of a directory made have no rows that the log is told from.
-        let sql = "SELECT id, agent, tool FROM version WHERE id > ?1 AND id IN (
-                     SELECT ver FROM kept UNION SELECT ver FROM unchanged
-                     UNION SELECT ver FROM change WHERE vol NOT IN (SELECT vol FROM shadow)) ORDER BY id";
+        let sql = "SELECT id, agent, tool FROM revision WHERE id > ?1 AND id IN (
+                     SELECT revision FROM ledger_event UNION SELECT revision FROM empty_revision
+                     UNION SELECT revision FROM node_change WHERE volume NOT IN (SELECT volume FROM capture_volume)) ORDER BY id";
         let mut statement = self.conn.prepare(sql)?;
         let mut rows = statement.query([self.last_restored])?;
         let (mut count, mut told) = (0, 0);
@@ -178,7 +178,7 @@ impl<'c> RevisionCheck<'c> {
     }
 
     fn load_row(&self, version: i64) -> Result<Option<RevisionRow>> {
-        let sql = "SELECT operation, agent, thread, organization, team, tool FROM version WHERE id = ?1";
+        let sql = "SELECT operation, agent, thread, organization, team, tool FROM revision WHERE id = ?1";
         let row = self.conn.prepare_cached(sql)?.query_row([version], |row| {
             let operation: Vec<u8> = row.get(0)?;
             Ok(RevisionRow {

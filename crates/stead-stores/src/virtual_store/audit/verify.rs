@@ -197,8 +197,8 @@ impl FilterCursor {
         let mut left = VecDeque::new();
         each_row(
             conn,
-            "audit_sieve",
-            "SELECT first, last, oldest, bits FROM audit_sieve ORDER BY first",
+            "audit_filter",
+            "SELECT first, last, oldest, bits FROM audit_filter ORDER BY first",
             |row| {
                 left.push_back(BloomFilter::from_row(row)?);
                 Ok(())
@@ -292,7 +292,7 @@ pub(super) fn verify(
 /// The tables of the audit that are not there.
 pub(super) fn missing_tables(conn: &Connection) -> Result<Vec<&'static str>> {
     let mut missing = Vec::new();
-    for table in ["audit", "audit_instance", "audit_head", "audit_segment", "audit_archive", "audit_sieve"] {
+    for table in ["audit", "audit_instance", "audit_head", "audit_segment", "audit_archive", "audit_filter"] {
         if !table_exists(conn, table)? {
             missing.push(table);
         }
@@ -302,7 +302,7 @@ pub(super) fn missing_tables(conn: &Connection) -> Result<Vec<&'static str>> {
 
 /// The versions, to be held to their records, if they are there.
 fn load_revision_check(conn: &Connection) -> Result<Option<RevisionCheck<'_>>> {
-    table_exists(conn, "version")?.then(|| RevisionCheck::new(conn)).transpose()
+    table_exists(conn, "revision")?.then(|| RevisionCheck::new(conn)).transpose()
 }
 
 /// Whether the database has a table.

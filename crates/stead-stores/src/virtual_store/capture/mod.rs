@@ -67,7 +67,7 @@ impl Ledger {
         let find = || -> Result<Option<i64>> {
             let reader = self.database().reader()?;
             let found = reader
-                .prepare_cached("SELECT vol FROM shadow WHERE ledger = ?1")?
+                .prepare_cached("SELECT volume FROM capture_volume WHERE ledger = ?1")?
                 .query_row([self.volume()], |row| row.get(0));
             Ok(found.optional()?)
         };
@@ -88,7 +88,9 @@ impl Ledger {
         self.database().write(CommitSync::Deferred, move |writing| {
             writing
                 .conn
-                .prepare_cached("INSERT OR IGNORE INTO shadow(ledger, vol, turn, at) VALUES (?1, ?2, 0, ?3)")?
+                .prepare_cached(
+                    "INSERT OR IGNORE INTO capture_volume(ledger, volume, turn, at) VALUES (?1, ?2, 0, ?3)",
+                )?
                 .execute(params![ledger, vol, SystemClock.now().0])?;
             Ok(())
         })?;
@@ -96,7 +98,7 @@ impl Ledger {
     }
 
     fn open_capture_store(&self) -> StoreResult<VirtualStore> {
-        Database(Arc::clone(self.database())).volume(format!("{{\"shadow\":{}}}", self.volume()))
+        Database(Arc::clone(self.database())).volume(format!("{{\"capture\":{}}}", self.volume()))
     }
 }
 
@@ -119,7 +121,7 @@ impl CaptureVolume {
     pub(crate) fn children(&self, place: &NodePath) -> StoreResult<Vec<CapturedEntry>> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.name, e.node, e.kind, e.mode, e.size, e.modified, e.content,
-               (SELECT s.tag FROM seen s WHERE s.vol = ?1 AND s.node = e.node AND s.since = e.since)",
+               (SELECT s.tag FROM fingerprint s WHERE s.volume = ?1 AND s.node = e.node AND s.since = e.since)",
             "e.parent = ?3 ORDER BY e.name"
         );
         let known = self.store.read_transaction(|snapshot| {

@@ -110,7 +110,7 @@ impl CaptureVolume {
         let find = || -> Result<Option<CapturedParts>> {
             let reader = self.database().reader()?;
             let found: Option<String> = reader
-                .prepare_cached("SELECT parts FROM held WHERE vol = ?1 AND ver = ?2")?
+                .prepare_cached("SELECT parts FROM capture WHERE volume = ?1 AND revision = ?2")?
                 .query_row([self.vol, version.0], |row| row.get(0))
                 .optional()?;
             match found {
@@ -138,18 +138,21 @@ pub(in super::super) fn record_capture(
     }
     let FinishedCapture { vol, turn, parts, .. } = taken;
     let conn = writing.conn;
-    if !conn.prepare_cached("SELECT 1 FROM shadow WHERE vol = ?1 AND turn = ?2")?.exists([vol, &turn.0])? {
+    if !conn
+        .prepare_cached("SELECT 1 FROM capture_volume WHERE volume = ?1 AND turn = ?2")?
+        .exists([vol, &turn.0])?
+    {
         return Err(StoreError::Conflict.into());
     }
     let before: Option<String> = conn
-        .prepare_cached("SELECT parts FROM held WHERE vol = ?1 AND ver = ?2")?
+        .prepare_cached("SELECT parts FROM capture WHERE volume = ?1 AND revision = ?2")?
         .query_row([*vol, version], |row| row.get(0))
         .optional()?;
     // The same state may be what two snapshots hold parts of.
     let before = before.map(|text| StoredParts::parse(&text)).transpose()?.unwrap_or_default();
     let all = before.merged_with(StoredParts::from(parts));
     let text = serde_json::to_string(&all).expect("texts and numbers can be written as JSON");
-    conn.prepare_cached("INSERT OR REPLACE INTO held(vol, ver, parts) VALUES (?1, ?2, ?3)")?
+    conn.prepare_cached("INSERT OR REPLACE INTO capture(volume, revision, parts) VALUES (?1, ?2, ?3)")?
         .execute(params![vol, version, text])?;
     Ok(())
 }
@@ -157,7 +160,7 @@ pub(in super::super) fn record_capture(
 /// Forgets which versions were a directory's that can't be read any more.
 pub(in super::super) fn forget_unreadable_captures(writing: &mut WriteTransaction<'_>) -> Result<()> {
     let sql = format!(
-        "DELETE FROM held WHERE ver < (SELECT value FROM meta WHERE id = ?1) AND ver NOT IN (SELECT version FROM ({PINNED_REVISIONS}))"
+        "DELETE FROM capture WHERE revision < (SELECT value FROM meta WHERE id = ?1) AND revision NOT IN (SELECT revision FROM ({PINNED_REVISIONS}))"
     );
     writing.conn.prepare_cached(&sql)?.execute([HISTORY_FROM])?;
     Ok(())
@@ -171,33 +174,34 @@ pub(in super::super) fn revert_unfinished_capture(
     idle_since: i64,
 ) -> Result<u64> {
     let conn = writing.conn;
-    let mut statement = conn.prepare_cached("SELECT 1 FROM shadow WHERE vol = ?1 AND at <= ?2")?;
+    let mut statement = conn.prepare_cached("SELECT 1 FROM capture_volume WHERE volume = ?1 AND at <= ?2")?;
     if !statement.exists([vol, idle_since])? {
         return Ok(0);
     }
     let newest: i64 = conn
-        .prepare_cached("SELECT ifnull(max(ver), 0) FROM held WHERE vol = ?1")?
+        .prepare_cached("SELECT ifnull(max(revision), 0) FROM capture WHERE volume = ?1")?
         .query_row([vol], |row| row.get(0))?;
     let gone =
-        conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND since > ?2")?.execute([vol, newest])?;
+        conn.prepare_cached("DELETE FROM entry WHERE volume = ?1 AND since > ?2")?.execute([vol, newest])?;
     let back = conn
         .prepare_cached(
-            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
-             SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since
-             FROM entry_history WHERE vol = ?1 AND since <= ?2 AND until > ?2",
+            "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, content, since)
+             SELECT volume, parent, name, node, kind, mode, size, created, modified, changed, content, since
+             FROM entry_history WHERE volume = ?1 AND since <= ?2 AND until > ?2",
         )?
         .execute([vol, newest])?;
     let passed = conn
-        .prepare_cached("DELETE FROM entry_history WHERE vol = ?1 AND until > ?2")?
+        .prepare_cached("DELETE FROM entry_history WHERE volume = ?1 AND until > ?2")?
         .execute([vol, newest])?;
     if gone + back + passed == 0 {
         return Ok(0);
     }
-    conn.prepare_cached("UPDATE shadow SET turn = turn + 1 WHERE vol = ?1")?.execute([vol])?;
-    conn.prepare_cached("DELETE FROM change WHERE vol = ?1 AND ver > ?2")?.execute([vol, newest])?;
+    conn.prepare_cached("UPDATE capture_volume SET turn = turn + 1 WHERE volume = ?1")?.execute([vol])?;
+    conn.prepare_cached("DELETE FROM node_change WHERE volume = ?1 AND revision > ?2")?
+        .execute([vol, newest])?;
     conn.prepare_cached(
-        "DELETE FROM seen WHERE vol = ?1 AND NOT EXISTS (
-           SELECT 1 FROM entry e WHERE e.vol = ?1 AND e.node = seen.node AND e.since = seen.since)",
+        "DELETE FROM fingerprint WHERE volume = ?1 AND NOT EXISTS (
+           SELECT 1 FROM entry e WHERE e.volume = ?1 AND e.node = fingerprint.node AND e.since = fingerprint.since)",
     )?
     .execute([vol])?;
     writing.invalidate_directories()?;

@@ -29,7 +29,9 @@ impl CaptureVolume {
         self.database().write(CommitSync::Deferred, move |writing| {
             let turn = writing
                 .conn
-                .prepare_cached("UPDATE shadow SET turn = turn + 1, at = ?2 WHERE vol = ?1 RETURNING turn")?
+                .prepare_cached(
+                    "UPDATE capture_volume SET turn = turn + 1, at = ?2 WHERE volume = ?1 RETURNING turn",
+                )?
                 .query_row([vol, SystemClock.now().0], |row| row.get(0))
                 .optional()?;
             turn.map(CaptureTurn).ok_or_else(|| StoreError::Conflict.into())
@@ -62,8 +64,8 @@ impl CaptureVolume {
                 Some((attr.node, tag))
             });
             let mut note = writing.conn.prepare_cached(
-                "INSERT OR REPLACE INTO seen(vol, node, since, tag)
-                 SELECT vol, node, since, ?3 FROM entry WHERE vol = ?1 AND node = ?2",
+                "INSERT OR REPLACE INTO fingerprint(volume, node, since, tag)
+                 SELECT volume, node, since, ?3 FROM entry WHERE volume = ?1 AND node = ?2",
             )?;
             for (node, VersionTag(tag)) in written.chain(seen) {
                 note.execute(params![vol, node.0.cast_signed(), tag.to_le_bytes()])?;
@@ -78,7 +80,7 @@ impl CaptureVolume {
 fn check_turn(writing: &mut WriteTransaction<'_>, vol: i64, turn: CaptureTurn) -> Result<()> {
     let goes_on = writing
         .conn
-        .prepare_cached("UPDATE shadow SET at = ?3 WHERE vol = ?1 AND turn = ?2")?
+        .prepare_cached("UPDATE capture_volume SET at = ?3 WHERE volume = ?1 AND turn = ?2")?
         .execute([vol, turn.0, SystemClock.now().0])?;
     if goes_on == 0 { Err(StoreError::Conflict.into()) } else { Ok(()) }
 }

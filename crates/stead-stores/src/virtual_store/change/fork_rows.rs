@@ -32,12 +32,12 @@ impl VirtualChange<'_, '_> {
         self.conn()
             .prepare_cached(
                 "INSERT INTO entry_history
-                 SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since, ?4
-                 FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3 AND kind = 0 AND since < ?4",
+                 SELECT volume, parent, name, node, kind, mode, size, created, modified, changed, content, since, ?4
+                 FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3 AND kind = 0 AND since < ?4",
             )?
             .execute(params![vol, parent, name, version])?;
         self.conn()
-            .prepare_cached("DELETE FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3 AND kind = 0")?
+            .prepare_cached("DELETE FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3 AND kind = 0")?
             .execute(params![vol, parent, name])?;
         Ok(())
     }
@@ -45,7 +45,7 @@ impl VirtualChange<'_, '_> {
     /// Takes the row at a name away. Where the base has something there, that is hidden.
     pub(super) fn remove_or_hide(&mut self, parent: i64, name: &[u8]) -> Result<()> {
         self.conn()
-            .prepare_cached("DELETE FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3")?
+            .prepare_cached("DELETE FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3")?
             .execute(params![self.volume.id, parent, name])?;
         if let Some(base) = self.tree().base()
             && let Some(hidden) = base.child(parent, name)?
@@ -69,8 +69,8 @@ impl VirtualChange<'_, '_> {
             self.conn()
                 .prepare_cached(
                     "INSERT INTO entry_history
-                     SELECT vol, parent, name, -?4, ?5, 0, 0, created, modified, changed, NULL, since, ?6
-                     FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3",
+                     SELECT volume, parent, name, -?4, ?5, 0, 0, created, modified, changed, NULL, since, ?6
+                     FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3",
                 )?
                 .execute(params![self.volume.id, row.parent, name, hidden.node, WHITEOUT, until])?;
         }
@@ -103,10 +103,10 @@ impl VirtualChange<'_, '_> {
         }
         self.conn()
             .prepare_cached(
-                "INSERT INTO directory_time(vol, node, until, modified, changed)
-                 SELECT vol, node, ?4, modified, changed FROM entry
-                 WHERE vol = ?1 AND node = ?2 AND since <= ?3
-                   AND NOT EXISTS (SELECT 1 FROM directory_time t WHERE t.vol = ?1 AND t.node = ?2 AND t.until > ?3)",
+                "INSERT INTO directory_time(volume, node, until, modified, changed)
+                 SELECT volume, node, ?4, modified, changed FROM entry
+                 WHERE volume = ?1 AND node = ?2 AND since <= ?3
+                   AND NOT EXISTS (SELECT 1 FROM directory_time t WHERE t.volume = ?1 AND t.node = ?2 AND t.until > ?3)",
             )?
             .execute([self.volume.id, directory, forked_at, until])?;
         Ok(())

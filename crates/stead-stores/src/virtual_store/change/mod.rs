@@ -388,7 +388,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         let Some(node) = self.reviving.take() else { return Ok(None) };
         let was_there = self
             .conn()
-            .prepare_cached("SELECT 1 FROM entry_history WHERE vol = ?1 AND node = ?2")?
+            .prepare_cached("SELECT 1 FROM entry_history WHERE volume = ?1 AND node = ?2")?
             .exists([self.volume.id, node])?
             || self.tree().base().map(|base| base.node(node)).transpose()?.flatten().is_some();
         Ok((was_there && self.tree().node(node)?.is_none()).then_some(node))
@@ -448,7 +448,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         self.conn()
             .prepare_cached(
                 "UPDATE entry SET mode = ?4, size = ?5, modified = ?6, changed = ?7, content = ?8, since = ?9
-                 WHERE vol = ?1 AND parent = ?2 AND name = ?3",
+                 WHERE volume = ?1 AND parent = ?2 AND name = ?3",
             )?
             .execute(params![
                 self.volume.id,
@@ -495,8 +495,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         self.conn()
             .prepare_cached(
                 "INSERT INTO entry_history
-                 SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since, ?4
-                 FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3",
+                 SELECT volume, parent, name, node, kind, mode, size, created, modified, changed, content, since, ?4
+                 FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3",
             )?
             .execute(params![self.volume.id, row.parent, name, version])?;
         Ok(())
@@ -507,7 +507,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         let version = self.revision()?;
         self.conn()
             .prepare_cached(
-                "INSERT INTO change(vol, ver, seq, what, node, parent, name) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO node_change(volume, revision, seq, kind, node, parent, name) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute(params![self.volume.id, version, self.log_rows, feed::kind_code(what), node, parent, name])?;
         self.log_rows += 1;
@@ -526,7 +526,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         }
         self.keep_directory_times(directory)?;
         self.conn()
-            .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE vol = ?1 AND node = ?2")?
+            .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE volume = ?1 AND node = ?2")?
             .execute([self.volume.id, directory, self.now()])?;
         Ok(())
     }

@@ -184,7 +184,7 @@ impl VirtualChange<'_, '_> {
         self.copy_up(other, &to.name)?;
         // One has to be out of the way for a moment: no two entries have one name.
         self.conn()
-            .prepare_cached("UPDATE entry SET parent = -1 WHERE vol = ?1 AND node = ?2")?
+            .prepare_cached("UPDATE entry SET parent = -1 WHERE volume = ?1 AND node = ?2")?
             .execute([self.volume.id, row.node])?;
         self.put_at(other, from)?;
         let moved = self.put_at(row, to)?;
@@ -204,7 +204,7 @@ impl VirtualChange<'_, '_> {
         let moved = EntryRow { parent: to.parent, changed: self.now(), since: self.revision()?, ..*row };
         self.conn()
             .prepare_cached(
-                "UPDATE entry SET parent = ?3, name = ?4, changed = ?5, since = ?6 WHERE vol = ?1 AND node = ?2",
+                "UPDATE entry SET parent = ?3, name = ?4, changed = ?5, since = ?6 WHERE volume = ?1 AND node = ?2",
             )?
             .execute(params![self.volume.id, moved.node, moved.parent, to.name, moved.changed, moved.since])?;
         Ok(moved)

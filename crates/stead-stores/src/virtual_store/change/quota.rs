@@ -13,9 +13,9 @@ use super::VirtualChange;
 
 /// The entries below node `?2` of volume `?1`.
 const COUNT_USAGE_SQL: &str = "WITH RECURSIVE below(node, kind, size) AS (
-       SELECT node, kind, size FROM entry WHERE vol = ?1 AND parent = ?2
+       SELECT node, kind, size FROM entry WHERE volume = ?1 AND parent = ?2
        UNION ALL
-       SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.vol = ?1 AND e.parent = b.node
+       SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.volume = ?1 AND e.parent = b.node
        WHERE b.kind = 2
      )
      SELECT ifnull(sum(iif(kind = 1, size, 0)), 0), count(*) FILTER (WHERE kind <> 2),
@@ -101,7 +101,7 @@ pub(in super::super) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Re
 /// What a quota root is known to hold.
 pub(in super::super) fn counted_usage(conn: &Connection, vol: i64, node: i64) -> Result<Option<Usage>> {
     let counted = conn
-        .prepare_cached("SELECT bytes, files FROM quota WHERE vol = ?1 AND node = ?2")?
+        .prepare_cached("SELECT bytes, files FROM usage WHERE volume = ?1 AND node = ?2")?
         .query_row([vol, node], |row| Ok(UsageAmount { bytes: row.get(0)?, files: row.get(1)?, largest: 0 }))
         .optional()?;
     Ok(counted.map(UsageAmount::usage))
@@ -124,7 +124,7 @@ impl VirtualChange<'_, '_> {
     pub(super) fn begin_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         let vol = self.volume.id;
         let mut statement =
-            self.conn().prepare_cached("SELECT node, bytes, files FROM quota WHERE vol = ?1")?;
+            self.conn().prepare_cached("SELECT node, bytes, files FROM usage WHERE volume = ?1")?;
         let mut rows = statement.query([vol])?;
         while let Some(row) = rows.next()? {
             let held = UsageAmount { bytes: row.get(1)?, files: row.get(2)?, largest: 0 };
@@ -149,7 +149,7 @@ impl VirtualChange<'_, '_> {
         }
         let held = count_usage(&self.tree(), node)?;
         self.conn()
-            .prepare_cached("INSERT INTO quota(vol, node, bytes, files) VALUES (?1, ?2, ?3, ?4)")?
+            .prepare_cached("INSERT INTO usage(volume, node, bytes, files) VALUES (?1, ?2, ?3, ?4)")?
             .execute([self.volume.id, node, held.bytes, held.files])?;
         self.usage_tally.roots.insert(node, (held, held));
         self.usage_tally.roots_above.clear();
@@ -211,7 +211,7 @@ impl VirtualChange<'_, '_> {
     pub(super) fn forget_root(&mut self, node: i64) -> Result<()> {
         if self.usage_tally.roots.remove(&node).is_some() {
             self.conn()
-                .prepare_cached("DELETE FROM quota WHERE vol = ?1 AND node = ?2")?
+                .prepare_cached("DELETE FROM usage WHERE volume = ?1 AND node = ?2")?
                 .execute([self.volume.id, node])?;
         }
         Ok(())
@@ -279,7 +279,9 @@ impl VirtualChange<'_, '_> {
         for (node, (before, after)) in &self.usage_tally.roots {
             if before != after {
                 self.conn()
-                    .prepare_cached("UPDATE quota SET bytes = ?3, files = ?4 WHERE vol = ?1 AND node = ?2")?
+                    .prepare_cached(
+                        "UPDATE usage SET bytes = ?3, files = ?4 WHERE volume = ?1 AND node = ?2",
+                    )?
                     .execute(params![self.volume.id, node, after.bytes, after.files])?;
             }
         }

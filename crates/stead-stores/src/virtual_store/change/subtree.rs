@@ -18,10 +18,10 @@ macro_rules! below {
     ($($select:literal),*) => {
         concat!(
             "WITH RECURSIVE below(node, parent, name, kind) AS (
-               SELECT node, parent, name, kind FROM entry WHERE vol = ?1 AND parent = ?2
+               SELECT node, parent, name, kind FROM entry WHERE volume = ?1 AND parent = ?2
                UNION ALL
                SELECT e.node, e.parent, e.name, e.kind
-               FROM below b CROSS JOIN entry e ON e.vol = ?1 AND e.parent = b.node
+               FROM below b CROSS JOIN entry e ON e.volume = ?1 AND e.parent = b.node
                WHERE b.kind = 2
              ) ",
             $($select),*
@@ -88,22 +88,24 @@ impl VirtualChange<'_, '_> {
         let upto = self.history_limit(keep)?;
         conn.prepare_cached(
             "INSERT INTO entry_history
-             SELECT vol, e.parent, e.name, e.node, kind, mode, size, created, modified, changed, content, since, ?2
-             FROM temp.subtree s CROSS JOIN entry e ON e.vol = ?1 AND e.parent = s.parent AND e.name = s.name
+             SELECT volume, e.parent, e.name, e.node, kind, mode, size, created, modified, changed, content, since, ?2
+             FROM temp.subtree s CROSS JOIN entry e ON e.volume = ?1 AND e.parent = s.parent AND e.name = s.name
              WHERE since <= ?3",
         )?
         .execute([vol, version, upto])?;
         self.check_cancelled()?;
         // From the leaves upwards, as one would by hand.
         conn.prepare_cached(
-            "INSERT INTO change(vol, ver, seq, what, node, parent, name)
+            "INSERT INTO node_change(volume, revision, seq, kind, node, parent, name)
              SELECT ?1, ?2, ?3 + ?4 - seq, ?5, node, parent, name FROM temp.subtree ORDER BY seq DESC",
         )?
         .execute([vol, version, self.log_rows, count, feed::kind_code(ChangeKind::Removed)])?;
         self.log_rows += count;
         self.check_cancelled()?;
-        conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND node IN (SELECT node FROM temp.subtree)")?
-            .execute([vol])?;
+        conn.prepare_cached(
+            "DELETE FROM entry WHERE volume = ?1 AND node IN (SELECT node FROM temp.subtree)",
+        )?
+        .execute([vol])?;
         self.clear_subtree()
     }
 
@@ -136,15 +138,15 @@ impl VirtualChange<'_, '_> {
         // The entry number n gets the n-th of these nodes, counted from 1.
         let before_first = self.transaction.fresh_nodes(count)?.start - 1;
         conn.prepare_cached(
-            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
-             SELECT vol, coalesce(?3 + p.seq, ?4), e.name, ?3 + s.seq, kind, mode, size, ?5, modified, ?5, content, ?2
-             FROM temp.subtree s CROSS JOIN entry e ON e.vol = ?1 AND e.parent = s.parent AND e.name = s.name
+            "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, content, since)
+             SELECT volume, coalesce(?3 + p.seq, ?4), e.name, ?3 + s.seq, kind, mode, size, ?5, modified, ?5, content, ?2
+             FROM temp.subtree s CROSS JOIN entry e ON e.volume = ?1 AND e.parent = s.parent AND e.name = s.name
              LEFT JOIN temp.subtree p ON p.node = s.parent",
         )?
         .execute(params![vol, version, before_first, copy, self.now()])?;
         self.check_cancelled()?;
         conn.prepare_cached(
-            "INSERT INTO change(vol, ver, seq, what, node, parent, name)
+            "INSERT INTO node_change(volume, revision, seq, kind, node, parent, name)
              SELECT ?1, ?2, ?3 + s.seq - 1, ?4, ?5 + s.seq, coalesce(?5 + p.seq, ?6), s.name
              FROM temp.subtree s LEFT JOIN temp.subtree p ON p.node = s.parent ORDER BY s.seq",
         )?

@@ -42,7 +42,7 @@ impl Database {
                     attach(writing, &id, &place, vol)?;
                     if matches!(found, LedgerMatch::SameLocation(_)) {
                         // Nobody has counted what came with the other directory.
-                        writing.conn.execute("UPDATE counted SET dirty = 1 WHERE vol = ?1", [vol])?;
+                        writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
                     }
                     Ok(())
                 });
@@ -67,7 +67,7 @@ impl Ledger {
         let list = || -> Result<Vec<String>> {
             let reader = self.database.reader()?;
             let mut statement =
-                reader.prepare_cached("SELECT DISTINCT directory FROM attached WHERE vol = ?1")?;
+                reader.prepare_cached("SELECT DISTINCT identity FROM ledger_directory WHERE volume = ?1")?;
             let rows = statement.query_map([self.vol], |row| row.get(0))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
@@ -78,7 +78,7 @@ impl Ledger {
 fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Option<LedgerMatch>> {
     let LedgerDirectory { id, location: place, is_elsewhere } = directory;
     let own = conn
-        .prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?
+        .prepare_cached("SELECT volume FROM ledger_directory WHERE identity = ?1 AND location = ?2")?
         .query_row([id, place], |row| row.get(0))
         .optional()?;
     if let Some(vol) = own {
@@ -87,15 +87,16 @@ fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Opt
     // Unless another directory has gone on with them where this one was.
     let moved = conn
         .prepare_cached(
-            "SELECT max(vol) FROM attached a WHERE directory = ?1 AND NOT EXISTS (
-               SELECT 1 FROM attached b WHERE b.place = a.place AND b.vol = a.vol AND b.directory <> ?1)",
+            "SELECT max(volume) FROM ledger_directory a WHERE identity = ?1 AND NOT EXISTS (
+               SELECT 1 FROM ledger_directory b WHERE b.location = a.location AND b.volume = a.volume AND b.identity <> ?1)",
         )?
         .query_row([id], |row| row.get::<_, Option<i64>>(0))?;
     if let Some(vol) = moved {
         return Ok(Some(LedgerMatch::Moved(vol)));
     }
-    let mut statement =
-        conn.prepare_cached("SELECT vol, directory FROM attached WHERE place = ?1 ORDER BY vol DESC")?;
+    let mut statement = conn.prepare_cached(
+        "SELECT volume, identity FROM ledger_directory WHERE location = ?1 ORDER BY volume DESC",
+    )?;
     let mut rows = statement.query([place])?;
     while let Some(row) = rows.next()? {
         let (vol, before): (i64, String) = (row.get(0)?, row.get(1)?);
@@ -109,15 +110,18 @@ fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Opt
 fn attach(writing: &mut WriteTransaction<'_>, id: &str, place: &str, vol: i64) -> Result<()> {
     writing
         .conn
-        .prepare_cached("INSERT OR IGNORE INTO attached(directory, place, vol) VALUES (?1, ?2, ?3)")?
+        .prepare_cached(
+            "INSERT OR IGNORE INTO ledger_directory(identity, location, volume) VALUES (?1, ?2, ?3)",
+        )?
         .execute(params![id, place, vol])?;
     Ok(())
 }
 
 /// Begins books, unless someone else has meanwhile.
 fn begin_ledger(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Result<i64> {
-    let mut statement =
-        writing.conn.prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?;
+    let mut statement = writing
+        .conn
+        .prepare_cached("SELECT volume FROM ledger_directory WHERE identity = ?1 AND location = ?2")?;
     if let Some(vol) = statement.query_row([id, place], |row| row.get(0)).optional()? {
         return Ok(vol);
     }

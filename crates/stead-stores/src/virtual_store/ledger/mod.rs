@@ -251,12 +251,12 @@ impl Ledger {
                 writing
                     .conn
                     .prepare_cached(
-                        "DELETE FROM undone WHERE by IN (SELECT operation FROM version WHERE id = ?1)",
+                        "DELETE FROM undone WHERE undone_by IN (SELECT operation FROM revision WHERE id = ?1)",
                     )?
                     .execute([version])?;
             }
             if !undone.is_empty() {
-                writing.conn.execute("UPDATE counted SET dirty = 1 WHERE vol = ?1", [vol])?;
+                writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
             }
             Ok(())
         })
@@ -266,7 +266,7 @@ impl Ledger {
     pub(crate) fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
         self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             let mut statement = writing.conn.prepare_cached(
-                "UPDATE kept SET stashed = 0, hash = NULL WHERE vol = ?1 AND ver = ?2 AND seq = ?3",
+                "UPDATE ledger_event SET displaced = 0, hash = NULL WHERE volume = ?1 AND revision = ?2 AND seq = ?3",
             )?;
             for (version, seq) in rows {
                 statement.execute([vol, version, seq])?;
@@ -280,7 +280,9 @@ impl Ledger {
         self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             writing
                 .conn
-                .prepare_cached("UPDATE kept SET hash = ?4 WHERE vol = ?1 AND ver = ?2 AND seq = ?3")?
+                .prepare_cached(
+                    "UPDATE ledger_event SET hash = ?4 WHERE volume = ?1 AND revision = ?2 AND seq = ?3",
+                )?
                 .execute(params![vol, version, seq, hash])?;
             Ok(())
         })
@@ -292,19 +294,19 @@ impl Ledger {
         self.database.write_reserved(CommitSync::AsConfigured, {
             let vol = self.vol;
             move |writing| {
-                for table in ["kept", "intent", "counted", "undone", "unchanged"] {
-                    writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [vol])?;
+                for table in ["ledger_event", "intent", "ledger_usage", "undone", "empty_revision"] {
+                    writing.conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [vol])?;
                 }
                 let shadow = writing
                     .conn
-                    .prepare_cached("DELETE FROM shadow WHERE ledger = ?1 RETURNING vol")?
+                    .prepare_cached("DELETE FROM capture_volume WHERE ledger = ?1 RETURNING volume")?
                     .query_row([vol], |row| row.get(0))
                     .optional()?;
                 if let Some(shadow) = shadow {
                     remove_volume(writing.conn, shadow)?;
                     writing.invalidate_directories()?;
                 }
-                writing.conn.execute("DELETE FROM attached WHERE vol = ?1", [vol])?;
+                writing.conn.execute("DELETE FROM ledger_directory WHERE volume = ?1", [vol])?;
                 writing.conn.execute("DELETE FROM volume WHERE id = ?1", [vol])?;
                 Ok(())
             }
@@ -351,7 +353,7 @@ fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedCh
         }
     }
     let mut statement = writing.conn.prepare_cached(
-        "INSERT INTO intent(vol, ver, seq, room, journal, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO intent(volume, revision, seq, staging_dir, intent_log, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     for LedgerIntent { seq, intent_log_epoch: journal, undo_json: undo } in &entry.intents {
         let journal = journal.map(u64::cast_signed);
@@ -361,7 +363,7 @@ fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedCh
     for (path, found) in &entry.new_counters {
         writing
             .conn
-            .prepare_cached("INSERT OR REPLACE INTO counted(vol, path, bytes, files, at, dirty) VALUES (?1, ?2, ?3, ?4, ?5, 0)")?
+            .prepare_cached("INSERT OR REPLACE INTO ledger_usage(volume, path, bytes, files, at, dirty) VALUES (?1, ?2, ?3, ?4, ?5, 0)")?
             .execute(params![
                 vol,
                 path,
@@ -402,7 +404,9 @@ fn record_rollback(
             for undone in operations {
                 writing
                     .conn
-                    .prepare_cached("DELETE FROM undone WHERE vol = ?1 AND operation = ?2 AND by = ?3")?
+                    .prepare_cached(
+                        "DELETE FROM undone WHERE volume = ?1 AND operation = ?2 AND undone_by = ?3",
+                    )?
                     .execute(params![vol, undone.as_bytes(), operation.as_bytes()])?;
             }
         }
@@ -412,7 +416,7 @@ fn record_rollback(
 
 fn insert_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows: &[LedgerRow]) -> Result<()> {
     let mut statement = writing.conn.prepare_cached(
-        "INSERT INTO kept(vol, ver, seq, what, path, other, detail, stashed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO ledger_event(volume, revision, seq, kind, path, other_path, detail, displaced) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     for row in rows {
         statement.execute(params![
@@ -430,11 +434,17 @@ fn insert_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows:
 }
 
 fn forget_intents(writing: &mut WriteTransaction<'_>, vol: i64, version: i64) -> Result<()> {
-    writing.conn.prepare_cached("DELETE FROM intent WHERE vol = ?1 AND ver = ?2")?.execute([vol, version])?;
+    writing
+        .conn
+        .prepare_cached("DELETE FROM intent WHERE volume = ?1 AND revision = ?2")?
+        .execute([vol, version])?;
     Ok(())
 }
 
 fn forget_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64) -> Result<()> {
-    writing.conn.prepare_cached("DELETE FROM kept WHERE vol = ?1 AND ver = ?2")?.execute([vol, version])?;
+    writing
+        .conn
+        .prepare_cached("DELETE FROM ledger_event WHERE volume = ?1 AND revision = ?2")?
+        .execute([vol, version])?;
     unchanged::forget(writing.conn, vol, version)
 }

@@ -22,8 +22,8 @@ impl Ledger {
     fn read_rows(&self, before: (i64, i64), limit: usize) -> Result<Vec<StoredLedgerRow>> {
         let reader = self.database.reader()?;
         let mut statement = reader.prepare_cached(
-            "SELECT ver, seq, what, path, other, detail, stashed, hash FROM kept
-             WHERE vol = ?1 AND (ver, seq) < (?2, ?3) ORDER BY ver DESC, seq DESC LIMIT ?4",
+            "SELECT revision, seq, kind, path, other_path, detail, displaced, hash FROM ledger_event
+             WHERE volume = ?1 AND (revision, seq) < (?2, ?3) ORDER BY revision DESC, seq DESC LIMIT ?4",
         )?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = statement.query_map(params![self.vol, before.0, before.1, limit], |row| {
@@ -49,8 +49,8 @@ impl Ledger {
     fn read_rows_with_content(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
         let reader = self.database.reader()?;
         let mut statement = reader.prepare_cached(
-            "SELECT k.ver, k.seq, ifnull(v.at, 0) FROM kept k LEFT JOIN version v ON v.id = k.ver
-             WHERE k.vol = ?1 AND k.stashed = 1 ORDER BY k.ver DESC, k.seq DESC",
+            "SELECT k.revision, k.seq, ifnull(v.at, 0) FROM ledger_event k LEFT JOIN revision v ON v.id = k.revision
+             WHERE k.volume = ?1 AND k.displaced = 1 ORDER BY k.revision DESC, k.seq DESC",
         )?;
         let rows = statement
             .query_map([self.vol], |row| Ok(((row.get(0)?, row.get(1)?), Timestamp(row.get(2)?))))?;
@@ -106,7 +106,7 @@ impl Ledger {
             return Ok(versions.into_iter().filter(inside).min());
         }
         let mut statement = reader.prepare_cached(
-            "SELECT min(id) FROM version WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR agent = ?3)
+            "SELECT min(id) FROM revision WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR agent = ?3)
                AND (?4 IS NULL OR at >= ?4)",
         )?;
         let since = query.since.map(|at| at.0);
@@ -121,7 +121,7 @@ impl Ledger {
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
+        let did = "SELECT 1 FROM ledger_event WHERE volume = ?1 AND revision = ?2 LIMIT 1";
         let reader = self.database.reader()?;
         let found = undoable_operations(&reader, self.vol, agent, since, limit, |conn, version| {
             Ok(conn.prepare_cached(did)?.exists([self.vol, version])?
@@ -148,7 +148,7 @@ impl Ledger {
     fn read_pending_intents(&self) -> Result<Vec<PendingIntent>> {
         let reader = self.database.reader()?;
         let mut statement = reader.prepare_cached(
-            "SELECT ver, seq, room, journal, undo FROM intent WHERE vol = ?1 ORDER BY ver, seq",
+            "SELECT revision, seq, staging_dir, intent_log, undo FROM intent WHERE volume = ?1 ORDER BY revision, seq",
         )?;
         let rows = statement.query_map([self.vol], |row| {
             let journal = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
@@ -165,8 +165,8 @@ impl Ledger {
 
     fn read_counters(&self) -> Result<Vec<(Vec<u8>, UsageCounter)>> {
         let reader = self.database.reader()?;
-        let mut statement =
-            reader.prepare_cached("SELECT path, bytes, files, at, dirty FROM counted WHERE vol = ?1")?;
+        let mut statement = reader
+            .prepare_cached("SELECT path, bytes, files, at, dirty FROM ledger_usage WHERE volume = ?1")?;
         let rows = statement.query_map([self.vol], |row| {
             let usage = usage_of(row.get(1)?, row.get(2)?);
             Ok((

@@ -22,8 +22,8 @@ impl Ledger {
             writing
                 .conn
                 .prepare_cached(
-                    "UPDATE counted SET bytes = ?5, files = ?6, at = ?7, dirty = 0
-                     WHERE vol = ?1 AND path = ?2 AND bytes = ?3 AND files = ?4",
+                    "UPDATE ledger_usage SET bytes = ?5, files = ?6, at = ?7, dirty = 0
+                     WHERE volume = ?1 AND path = ?2 AND bytes = ?3 AND files = ?4",
                 )?
                 .execute(params![
                     vol,
@@ -49,7 +49,7 @@ pub(super) fn add_to_counter(
     writing
         .conn
         .prepare_cached(
-            "UPDATE counted SET bytes = max(0, bytes + ?3), files = max(0, files + ?4) WHERE vol = ?1 AND path = ?2",
+            "UPDATE ledger_usage SET bytes = max(0, bytes + ?3), files = max(0, files + ?4) WHERE volume = ?1 AND path = ?2",
         )?
         .execute(params![vol, path, bytes, files])?;
     Ok(())
@@ -61,8 +61,9 @@ pub(super) fn check_quota(
     quota: &QuotaRoot,
     deltas: &[UsageDelta],
 ) -> Result<()> {
-    let mut statement =
-        writing.conn.prepare_cached("SELECT bytes, files FROM counted WHERE vol = ?1 AND path = ?2")?;
+    let mut statement = writing
+        .conn
+        .prepare_cached("SELECT bytes, files FROM ledger_usage WHERE volume = ?1 AND path = ?2")?;
     let (mut before, mut after) = (Usage::default(), Usage::default());
     for place in quota.roots() {
         let path = place.as_bytes();

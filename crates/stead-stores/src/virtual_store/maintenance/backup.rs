@@ -11,7 +11,7 @@ use stead_core::{Clock, Identity, OperationId, StoreError, StoreResult, SystemCl
 use super::super::database::{MAX_LEASED_NODES, advance_counters, newest_revision};
 use super::super::error::{Result, from_io};
 use super::super::revision_file::{AcknowledgedRevisions, RevisionFile};
-use super::super::schema::{DIR_EPOCH, NEXT_NODE, check_copy, migrate_copy};
+use super::super::schema::{DIR_EPOCH, NEXT_NODE, check_copy};
 use super::super::writer_lock::WriterLock;
 use super::super::{Database, DatabaseOptions};
 use crate::sync::{self, SyncPoint};
@@ -42,27 +42,27 @@ const CARRY_OVER_SQL: &str = "
     INSERT INTO audit_segment SELECT * FROM live.audit_segment;
     INSERT OR IGNORE INTO audit_archive SELECT * FROM live.audit_archive;
     INSERT INTO audit(id, instance, seq, hash, body) SELECT id, instance, seq, hash, body FROM live.audit;
-    DELETE FROM main.audit_sieve;
+    DELETE FROM main.audit_filter;
     DROP TABLE known;
     DROP TABLE beyond;
     INSERT OR IGNORE INTO volume SELECT * FROM live.volume WHERE namespace LIKE '{_directory_:%';
-    DELETE FROM main.attached;
-    INSERT INTO attached SELECT * FROM live.attached;
-    UPDATE shadow SET turn = 1 + max(turn, ifnull((SELECT max(turn) FROM live.shadow), 0));
-    DELETE FROM main.unchanged WHERE vol IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%');
-    INSERT OR IGNORE INTO unchanged SELECT * FROM live.unchanged
-      WHERE vol IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
-    INSERT OR IGNORE INTO version SELECT * FROM live.version WHERE id IN (
-      SELECT ver FROM live.kept UNION SELECT ver FROM unchanged
-        WHERE vol IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%'));
+    DELETE FROM main.ledger_directory;
+    INSERT INTO ledger_directory SELECT * FROM live.ledger_directory;
+    UPDATE capture_volume SET turn = 1 + max(turn, ifnull((SELECT max(turn) FROM live.capture_volume), 0));
+    DELETE FROM main.empty_revision WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%');
+    INSERT OR IGNORE INTO empty_revision SELECT * FROM live.empty_revision
+      WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
+    INSERT OR IGNORE INTO revision SELECT * FROM live.revision WHERE id IN (
+      SELECT revision FROM live.ledger_event UNION SELECT revision FROM empty_revision
+        WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%'));
     INSERT OR IGNORE INTO undone SELECT * FROM live.undone
-      WHERE vol IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
-    DELETE FROM main.kept;
-    INSERT INTO kept SELECT * FROM live.kept;
+      WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
+    DELETE FROM main.ledger_event;
+    INSERT INTO ledger_event SELECT * FROM live.ledger_event;
     DELETE FROM main.intent;
     INSERT INTO intent SELECT * FROM live.intent;
-    DELETE FROM main.counted;
-    INSERT INTO counted SELECT * FROM live.counted;
+    DELETE FROM main.ledger_usage;
+    INSERT INTO ledger_usage SELECT * FROM live.ledger_usage;
 ";
 
 /// What a backup holds.
@@ -201,7 +201,7 @@ impl RestoredCopy {
         Ok(aside)
     }
 
-    /// Checks the copy, and brings it to the present format.
+    /// Opens the copy and checks that it is a sound database of the present format.
     fn open(&self) -> Result<Connection> {
         let conn = Connection::open(&self.0)?;
         check_copy(&conn)?;
@@ -209,7 +209,6 @@ impl RestoredCopy {
         if sound != "ok" {
             return Err(StoreError::Corrupt("the backup's structure is broken".into()).into());
         }
-        migrate_copy(&conn)?;
         Ok(conn)
     }
 
@@ -239,7 +238,7 @@ impl RestoredCopy {
             conn.execute("UPDATE meta SET value = ?2 WHERE id = ?1", [id, value])?;
         }
         conn.execute(
-            "INSERT INTO version(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, 'restore-backup', ?4)",
+            "INSERT INTO revision(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, 'restore-backup', ?4)",
             params![version, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, now.0],
         )?;
         let triggers = audit_triggers(&conn)?;

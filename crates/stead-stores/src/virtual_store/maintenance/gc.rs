@@ -72,7 +72,7 @@ impl Database {
             let ids = ids.to_vec();
             self.0.write_reserved(CommitSync::Deferred, move |writing| {
                 let mut condemn = writing.conn.prepare_cached(
-                    "UPDATE content SET condemned_at = ?2 WHERE id = ?1 AND condemned_at IS NULL",
+                    "UPDATE content SET unreferenced_at = ?2 WHERE id = ?1 AND unreferenced_at IS NULL",
                 )?;
                 ids.iter().try_for_each(|id| condemn.execute([*id, now.0]).map(|_| ()))?;
                 Ok(())
@@ -96,7 +96,7 @@ impl Database {
                 let (mut count, mut bytes) = (0, 0);
                 let mut clear = writing
                     .conn
-                    .prepare_cached("DELETE FROM content WHERE id = ?1 AND condemned_at <= ?2")?;
+                    .prepare_cached("DELETE FROM content WHERE id = ?1 AND unreferenced_at <= ?2")?;
                 for (id, size) in ids {
                     let gone = clear.execute(params![id, grace_limit(now, grace)])? as u64;
                     count += gone;
@@ -151,7 +151,7 @@ impl Database {
                 }
             }
             let mut statement =
-                reader.prepare("SELECT id, iif(parts IS NULL, size, 0), condemned_at FROM content")?;
+                reader.prepare("SELECT id, iif(parts IS NULL, size, 0), unreferenced_at FROM content")?;
             let mut rows = statement.query([])?;
             let mut unused = Vec::new();
             while let Some(row) = rows.next()? {

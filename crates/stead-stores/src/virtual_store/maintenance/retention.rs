@@ -50,7 +50,7 @@ pub struct ForgottenHistory {
 
 /// The versions that are kept whatever their age.
 pub(in super::super) const PINNED_REVISIONS: &str =
-    "SELECT version FROM snapshot UNION SELECT base_ver AS version FROM volume WHERE base IS NOT NULL";
+    "SELECT revision FROM snapshot UNION SELECT base_revision AS revision FROM volume WHERE base IS NOT NULL";
 
 /// Whether a version can still be read.
 pub(in super::super) fn is_readable(conn: &Connection, version: i64) -> Result<bool> {
@@ -61,7 +61,7 @@ pub(in super::super) fn is_readable(conn: &Connection, version: i64) -> Result<b
         return Ok(true);
     }
     Ok(conn
-        .prepare_cached(&format!("SELECT 1 FROM ({PINNED_REVISIONS}) WHERE version = ?1"))?
+        .prepare_cached(&format!("SELECT 1 FROM ({PINNED_REVISIONS}) WHERE revision = ?1"))?
         .exists([version])?)
 }
 
@@ -109,7 +109,7 @@ impl Database {
     fn revert_unfinished_captures(&self, now: Timestamp) -> StoreResult<u64> {
         let shadows = || -> Result<Vec<i64>> {
             let reader = self.0.reader()?;
-            let mut statement = reader.prepare("SELECT vol FROM shadow")?;
+            let mut statement = reader.prepare("SELECT volume FROM capture_volume")?;
             let rows = statement.query_map([], |row| row.get(0))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
@@ -127,7 +127,7 @@ impl Database {
         let find = || -> Result<Option<i64>> {
             let reader = self.0.reader()?;
             let horizon = reader
-                .prepare_cached("SELECT id FROM version WHERE at < ?1 ORDER BY id DESC LIMIT 1")?
+                .prepare_cached("SELECT id FROM revision WHERE at < ?1 ORDER BY id DESC LIMIT 1")?
                 .query_row([moment], |row| row.get(0))
                 .optional()?;
             Ok(horizon)
@@ -141,8 +141,8 @@ impl Database {
         let crowded = || -> Result<Vec<(i64, i64)>> {
             let reader = self.0.reader()?;
             let mut statement = reader.prepare(
-                "SELECT vol, node FROM entry_history WHERE content IS NOT NULL
-                 GROUP BY vol, node HAVING count(*) > ?1",
+                "SELECT volume, node FROM entry_history WHERE content IS NOT NULL
+                 GROUP BY volume, node HAVING count(*) > ?1",
             )?;
             let rows = statement.query_map([most], |row| Ok((row.get(0)?, row.get(1)?)))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -194,9 +194,9 @@ fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestam
 /// A state is needed if some version at which it held can be read: one from the horizon on, or a pinned one.
 fn forget_states(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
-        "DELETE FROM entry_history WHERE (vol, parent, name, since) IN (
-           SELECT vol, parent, name, since FROM entry_history h
-           WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.version >= h.since AND p.version < h.until)
+        "DELETE FROM entry_history WHERE (volume, parent, name, since) IN (
+           SELECT volume, parent, name, since FROM entry_history h
+           WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.revision >= h.since AND p.revision < h.until)
            LIMIT ?2)"
     );
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
@@ -205,8 +205,8 @@ fn forget_states(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64
 /// The log is needed from the oldest version on that can be read: it tells what differs.
 fn forget_changes(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
-        "DELETE FROM change WHERE (vol, ver, seq) IN (
-           SELECT vol, ver, seq FROM change WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
+        "DELETE FROM node_change WHERE (volume, revision, seq) IN (
+           SELECT volume, revision, seq FROM node_change WHERE revision <= min(?1, ifnull((SELECT min(revision) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
     );
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
@@ -214,19 +214,19 @@ fn forget_changes(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u6
 /// Versions that changed nothing are forgotten with those that did. The ledger of a directory keeps both.
 fn forget_unchanged(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
-        "DELETE FROM unchanged WHERE (vol, ver) IN (
-           SELECT vol, ver FROM unchanged WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1))
-             AND vol IN (SELECT id FROM volume WHERE namespace NOT LIKE '{{_directory_:%') LIMIT ?2)"
+        "DELETE FROM empty_revision WHERE (volume, revision) IN (
+           SELECT volume, revision FROM empty_revision WHERE revision <= min(?1, ifnull((SELECT min(revision) FROM ({PINNED_REVISIONS})), ?1))
+             AND volume IN (SELECT id FROM volume WHERE namespace NOT LIKE '{{_directory_:%') LIMIT ?2)"
     );
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
 fn forget_revisions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
-        "DELETE FROM version WHERE id IN (
-           SELECT id FROM version WHERE id < (SELECT max(id) FROM version) AND id NOT IN (SELECT ver FROM kept)
-             AND id NOT IN (SELECT ver FROM unchanged)
-             AND id < min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
+        "DELETE FROM revision WHERE id IN (
+           SELECT id FROM revision WHERE id < (SELECT max(id) FROM revision) AND id NOT IN (SELECT revision FROM ledger_event)
+             AND id NOT IN (SELECT revision FROM empty_revision)
+             AND id < min(?1, ifnull((SELECT min(revision) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
     );
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
@@ -234,12 +234,12 @@ fn forget_revisions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<
 /// What is left of a state without its content: it is known to have been there.
 fn drop_contents_beyond(writing: &mut WriteTransaction<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
     let sql = format!(
-        "UPDATE entry_history SET content = NULL WHERE (vol, parent, name, since) IN (
-           SELECT vol, parent, name, since FROM entry_history h
-           WHERE vol = ?1 AND node = ?2 AND content IS NOT NULL
-             AND since < (SELECT since FROM entry_history WHERE vol = ?1 AND node = ?2 AND content IS NOT NULL
+        "UPDATE entry_history SET content = NULL WHERE (volume, parent, name, since) IN (
+           SELECT volume, parent, name, since FROM entry_history h
+           WHERE volume = ?1 AND node = ?2 AND content IS NOT NULL
+             AND since < (SELECT since FROM entry_history WHERE volume = ?1 AND node = ?2 AND content IS NOT NULL
                           ORDER BY since DESC LIMIT 1 OFFSET ?3 - 1)
-             AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.version >= h.since AND p.version < h.until)
+             AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.revision >= h.since AND p.revision < h.until)
            LIMIT ?4)"
     );
     Ok(writing.conn.prepare_cached(&sql)?.execute(params![vol, node, most, ROWS_PER_TRANSACTION])? as u64)

@@ -43,7 +43,7 @@ pub struct NewSnapshot {
     pub at: Timestamp,
 }
 
-const SELECT_SNAPSHOT: &str = "SELECT id, agent, prefix, label, version, at FROM snapshot";
+const SELECT_SNAPSHOT: &str = "SELECT id, agent, prefix, label, revision, at FROM snapshot";
 
 fn snapshot_from_row(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
     Ok(Snapshot {
@@ -82,7 +82,7 @@ impl Database {
             let made = writing
                 .conn
                 .prepare_cached(
-                    "INSERT INTO snapshot(id, agent, prefix, label, version, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    "INSERT INTO snapshot(id, agent, prefix, label, revision, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
                 .execute(params![id, agent, prefix, label, version, at.0]);
             made.map_err(|error| match error.sqlite_error_code() {
