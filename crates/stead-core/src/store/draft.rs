@@ -14,8 +14,8 @@ pub trait OpenContent: Send + Sync {
     /// file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize>;
 
-    /// Whether the file has been removed. Asked only if the Store no longer finds the node. A Store that can lose track
-    /// of a node because another program moved it answers `false` for a file that still has a name.
+    /// Whether the file has been removed. Asked only if the Store no longer finds the node. A Store that loses track of
+    /// a node when another program moves it answers `false` for a file that still has a name in the Store.
     fn is_removed(&self) -> bool {
         true
     }
@@ -26,7 +26,7 @@ pub trait OpenContent: Send + Sync {
         Ok(None)
     }
 
-    /// A draft of the file as it is now; `None` as in [`OpenContent::reopen`].
+    /// A draft of the file as it is now, for the same reason; `None` if an open file can't or needn't provide one.
     fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
         Ok(None)
     }
