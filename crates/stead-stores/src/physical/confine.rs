@@ -31,7 +31,7 @@ pub(super) enum PathOpener {
 }
 
 impl PathOpener {
-    /// Chooses by a test call, which can only fail if the kernel doesn't offer `openat2`.
+    /// Tries `openat2` once, and chooses the walk if the kernel or a sandbox doesn't offer it.
     pub(super) fn choose(root: BorrowedFd<'_>, wanted: Confinement) -> HostResult<Self> {
         if wanted == Confinement::Walk {
             return Ok(PathOpener::Walk);
