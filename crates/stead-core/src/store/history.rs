@@ -24,7 +24,8 @@ pub struct RevisionQuery {
     pub operations: Option<Vec<OperationId>>,
     /// Only revisions of operations that began at this time or later.
     pub since: Option<Timestamp>,
-    /// Only changes to the node that is at this path now, or to nodes below it. The node's former names don't matter.
+    /// Only changes to the node that is at this path now, or to nodes that were below it at the time. The node's former
+    /// names don't matter.
     pub at: Option<NodePath>,
     /// Only changes to nodes that are or were at or below one of these paths, and to the directories that those nodes
     /// need to be restored; empty means all nodes. For such a node, all changes up to the newest one that meets the
