@@ -20,8 +20,8 @@ pub(in super::super) struct ChangeDigest {
 }
 
 /// The rows of one revision in the order in which they were written: the changes of a Virtual Store, the ledger events
-/// of a Physical Store, and the row of a revision that changed nothing. Ledger events with a negative `seq` were added
-/// later and are not part of the digest.
+/// of a Physical Store, and the row of a revision that changed nothing. Ledger events with a negative `seq` are
+/// not hashed: they were added later, for files that were too large to be kept as displaced content.
 const ROWS_OF_REVISION: [&str; 3] = [
     "SELECT ver, what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
     "SELECT ver, what, path, other FROM kept WHERE vol = ?1 AND ver = ?2 AND seq >= 0 ORDER BY seq",

@@ -1,8 +1,8 @@
 //! The audit in the database: who did what, as one hash chain of records per running instance.
 //!
-//! The record of a change is committed in the change's own transaction. Every other record is written to a spool in the
-//! state directory (`spool`, `mapped_file`), and a worker thread moves spooled records into the database in batches
-//! (`log`). Each record is chained to the one before it (`chain`). About once a second the newest record of a chain is
+//! The record of a change is committed in the change's own transaction or, for a Store outside the database, in a
+//! transaction before the change. Every other record is written to a spool in the state directory (`spool`,
+//! `mapped_file`), and a worker thread moves spooled records into the database in batches (`log`). Each record is chained to the one before it (`chain`). About once a second the newest record of a chain is
 //! signed with a key that isn't in the database (`head`), and a file outside the database always holds the chain's end
 //! (`chain_end_file`).
 //!
