@@ -520,7 +520,7 @@ impl TransferPlan<'_> {
             self.call.report_progress(done as u64, Some(total))?;
             self.add_entry(&entry.path, &entry.attr, Overwrite::Refuse)?;
         }
-        // From here on it is one change, which can't be stopped half-way by this loop.
+        // The last report before the steps are applied, as one change.
         self.call.report_progress(total, Some(total))?;
         Ok(())
     }

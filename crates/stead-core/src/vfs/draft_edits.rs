@@ -15,7 +15,7 @@ pub(super) struct DraftEdits {
     pub(super) base: Option<VersionTag>,
     /// The smallest size that the draft was cut to.
     truncated_to: Option<u64>,
-    /// The size that the draft was last extended to; 0 if it wasn't. A later cut below it lowers it.
+    /// The largest size that the draft was extended to; 0 if it wasn't. A later cut below it lowers it.
     extended_to: u64,
     /// The byte ranges written at given offsets, sorted and disjoint.
     written_ranges: Vec<Range<u64>>,

@@ -18,8 +18,7 @@ pub struct FollowedFile {
 impl Vfs {
     /// Starts to follow a path that may be read. Nothing needs to exist there yet.
     ///
-    /// This call is recorded. Looking for a change discloses nothing of the content, and is recorded only if it is
-    /// refused.
+    /// This call is recorded. Later looks for a change disclose nothing of the content, and are not recorded.
     pub fn follow(&self, path: impl IntoPath) -> Result<FollowedFile> {
         self.call("follow", [path.into_path()], |call, [path]| {
             let state = call.current_tag(path)?;
