@@ -66,7 +66,7 @@ impl OpenMode {
     }
 }
 
-/// Opens the host directory at a path, following symlinks. Not confined: only for paths that the configuration names.
+/// Opens the host directory at a path, following symlinks. Not confined: only for the root and for the state directory.
 pub(super) fn open_ambient(path: &std::path::Path) -> HostResult<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
