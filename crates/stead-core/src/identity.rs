@@ -58,7 +58,7 @@ pub fn parse_thread_name(text: &str) -> Result<String, InvalidThreadName> {
     if plain && seen { Ok(text.to_owned()) } else { Err(InvalidThreadName) }
 }
 
-/// The globally unique id of an operation. Ids of later operations sort after those of earlier ones.
+/// The globally unique id of an operation. Ids sort by time, to the millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OperationId(Uuid);

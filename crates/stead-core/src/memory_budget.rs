@@ -185,7 +185,8 @@ mod tests {
             assert!(!got.load(Ordering::SeqCst), "the large one came first");
             cancelled.store(true, Ordering::SeqCst);
             assert!(large.join().unwrap().is_err());
-            // A reservation of 3 MiB and a second, smaller one exceed the budget together.
+            // The 3 MiB that are held and `MIB + 1` exceed the budget together, so `small` waits until `held` is
+            // dropped.
             drop(held);
             small.join().unwrap();
         });

@@ -79,8 +79,8 @@ impl Arguments {
     }
 }
 
-/// Whether a value means that the parameter isn't given. For every optional parameter, each of these values is invalid
-/// or the default.
+/// Whether a value counts as absent for an optional parameter. So no optional parameter can give one of these values a
+/// meaning other than its default.
 fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
