@@ -55,8 +55,8 @@ impl fmt::Debug for Audit {
 impl Audit {
     /// Opens the audit of a database. `directory` holds the key and the spool, and is made if it is missing.
     ///
-    /// What a killed process left there is recovered first. An opened database has one audit at a time: opening a second
-    /// one is [`StoreError::Invalid`].
+    /// What a killed process left there is recovered first. An opened database has one audit at a time: opening a
+    /// second one is [`StoreError::Invalid`].
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         Audit::open_as(Audit::fresh_id(), database, directory)
     }

@@ -2,9 +2,9 @@
 //!
 //! The record of a change is committed in the change's own transaction or, for a Store outside the database, in a
 //! transaction before the change. Every other record is written to a spool in the state directory (`spool`,
-//! `mapped_file`), and a worker thread moves spooled records into the database in batches (`log`). Each record is chained to the one before it (`chain`). About once a second the newest record of a chain is
-//! signed with a key that isn't in the database (`head`), and a file outside the database always holds the chain's end
-//! (`chain_end_file`).
+//! `mapped_file`), and a worker thread moves spooled records into the database in batches (`log`). Each record is
+//! chained to the one before it (`chain`). About once a second the newest record of a chain is signed with a key that
+//! isn't in the database (`head`), and a file outside the database always holds the chain's end (`chain_end_file`).
 //!
 //! - `body`: a record as JSON text. `change_digest`: what a revision did, as a digest in its record.
 //! - `directory`: the files beside the database. `external_state`: what they say, read without the database.
