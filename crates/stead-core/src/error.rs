@@ -102,7 +102,7 @@ pub enum Error {
         /// The Workspaces whose scope allows the access.
         allowed: Vec<VfsPath>,
     },
-    /// With this entry, git would treat its directory as a repository and run its hooks and configuration.
+    /// With this entry, git would treat its directory as a repository and follow its configuration and hooks.
     #[error(
         "`{path}` is protected in the Workspace `{workspace}`: with it, git would take its directory for a repository and do what its configuration and hooks say; ask the person who runs it to change it, or choose another name"
     )]

@@ -91,8 +91,8 @@ impl PathGlobs {
             };
             set.add(compile(&text, pattern, case)?);
             for (cut, _) in text.match_indices('/').take(MAX_DEPTH) {
-                // A directory named `*` or `**` matches any name, so it tells nothing. Half of a `{a/b}` isn't a valid
-                // glob.
+                // A directory named `*` or `**` matches any name, so it would cover every path. Half of a `{a/b}` isn't
+                // a valid glob.
                 let Some(directory) = text[..cut].split('/').next_back() else { continue };
                 if !matches!(directory, "**" | "*")
                     && let Ok(glob) = compile(&text[..cut], pattern, case)
@@ -174,8 +174,7 @@ impl PathGlobs {
 
     /// Whether this path is a directory that some pattern names on its way: `.git` for `.git/hooks/**`.
     ///
-    /// Such a directory needs protection too: replacing or renaming it would reach or replace the files that the
-    /// pattern covers.
+    /// A file or a symlink with such a name could give access to, or stand in for, the files that the pattern covers.
     pub fn is_ancestor_of_match(&self, path: &str) -> bool {
         self.set_matches(&self.ancestors, path)
     }
