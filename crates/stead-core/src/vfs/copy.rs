@@ -470,7 +470,7 @@ impl TransferredEntry {
 }
 
 impl TransferPlan<'_> {
-    /// Removes what is at the destination.
+    /// Adds a step that removes what is at the destination.
     fn clear_destination(&mut self) {
         let (at, keep) = (self.to.node_path.clone(), self.to.displaced_content());
         let (subtree, missing) = (Subtree::File, IfMissing::Ignore);

@@ -1,10 +1,10 @@
-//! What an open file had behind the offset where it was cut, for a kernel that doesn't know of the cut yet.
+//! What an open file had behind the offset that it was truncated to, for a kernel that doesn't know of that yet.
 //!
 //! When a kernel reads a mounted file into its pages, it requests as many bytes as it believes the file has. It learns
-//! of a cut only afterwards, and shows zeros for bytes that it requested in between and did not get. So the bytes that
-//! were cut off can be read until the kernel is known to have learned of the cut: then it has dropped those pages and
-//! no longer requests them. A kernel that knows of the cut still requests the page in which the file now ends, so in
-//! that page the bytes behind the end are zeros.
+//! of a truncation only afterwards, and shows zeros for bytes that it requested in between and did not get. So the
+//! bytes that were cut off can be read until the kernel is known to have learned of the truncation: then it has dropped
+//! those pages and no longer requests them. It still requests the page in which the file now ends, so in that page the
+//! bytes behind the end are zeros.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,9 +15,9 @@ const PAGE: u64 = 4096;
 /// How many bytes are copied at most if the content is only in a draft.
 const MOST: u64 = 1 << 20;
 
-/// The bytes that were cut off.
+/// The bytes that a truncation cut off.
 pub(super) struct CutOff {
-    /// The size that the file was cut to.
+    /// The size that the file was truncated to.
     from: u64,
     held: Held,
     was_read: AtomicBool,
@@ -34,7 +34,8 @@ enum Held {
 }
 
 impl CutOff {
-    /// Keeps what a file has from offset `from` on, before it is cut there; `None` if it has nothing there.
+    /// Keeps what a file has from offset `from` on, before it is truncated to that size; `None` if it has nothing
+    /// there.
     pub(super) fn of(
         draft: Option<&mut (dyn Draft + 'static)>,
         content: &dyn OpenContent,
@@ -96,7 +97,7 @@ impl CutOff {
         Ok(gap + count)
     }
 
-    /// The offset of the cut, if cut-off bytes were read since.
+    /// The size that the file was truncated to, if cut-off bytes were read since.
     pub(super) fn read_from(&self) -> Option<u64> {
         self.was_read.load(Ordering::Relaxed).then_some(self.from)
     }

@@ -13,9 +13,9 @@ const COPY_CHUNK: usize = 256 << 10;
 pub(super) struct DraftEdits {
     /// The version tag that the draft was begun from, if the file existed.
     pub(super) base: Option<VersionTag>,
-    /// The smallest size that the draft was cut to.
+    /// The smallest size that the draft was truncated to.
     truncated_to: Option<u64>,
-    /// The largest size that the draft was extended to; 0 if it wasn't. A later cut below it lowers it.
+    /// The largest size that the draft was extended to; 0 if it wasn't. A later truncation below it lowers it.
     extended_to: u64,
     /// The byte ranges written at given offsets, sorted and disjoint.
     written_ranges: Vec<Range<u64>>,
@@ -53,7 +53,7 @@ impl DraftEdits {
 
     /// Notes that the draft's size changes.
     pub(super) fn resize(&mut self, before: u64, size: u64) {
-        // The same size is not a cut: what another writer appends must stay.
+        // The same size is not a truncation: what another writer appends must stay.
         if size == before {
             return;
         }

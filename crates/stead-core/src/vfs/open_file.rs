@@ -46,9 +46,9 @@ pub struct OpenOptions {
     pub read: bool,
     /// Opens it for writing.
     pub write: bool,
-    /// Creates the file if it is missing. Needs `write`.
+    /// Creates the file if it is missing. Ignored without `write`.
     pub create: bool,
-    /// Cuts the file to size 0. Needs `write`.
+    /// Truncates the file to size 0. Ignored without `write`.
     pub truncate: bool,
 }
 
@@ -73,7 +73,7 @@ impl OpenOptions {
         OpenOptions { create: true, ..self }
     }
 
-    /// Also cuts the file to size 0.
+    /// Also truncates the file to size 0.
     pub fn truncate(self) -> Self {
         OpenOptions { truncate: true, ..self }
     }
@@ -152,7 +152,7 @@ struct OpenNodeState {
     /// What the draft has reserved of quotas.
     reservation: Reservation,
     unlinked: UnlinkedAttributes,
-    /// The bytes that were cut off, as long as a kernel may not know of the cut.
+    /// The bytes that were cut off, as long as a kernel may not know of the truncation.
     cut_off: Option<CutOff>,
 }
 
@@ -489,7 +489,7 @@ impl OpenNode {
         }
     }
 
-    /// Like `read_at`, for a kernel that may not know yet that the file was cut.
+    /// Like `read_at`, for a kernel that may not know yet that the file was truncated.
     fn read_with_cut_off(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
         let count = self.read_at(offset, buffer)?;
         let state = self.state.read();
@@ -631,8 +631,9 @@ impl OpenFile {
         cut
     }
 
-    /// Forgets the bytes that were cut off. If some of them were read since, returns the offset of the cut: the kernel
-    /// may have read them after it learned of the cut, so its pages from there on must be dropped.
+    /// Forgets the bytes that were cut off. If some of them were read since, returns the size that the file was
+    /// truncated to: the kernel may have read them after it learned of the truncation, so its pages from there on must
+    /// be dropped.
     pub fn forget_cut_off(&self) -> Option<u64> {
         self.node.state.read().cut_off.as_ref()?;
         self.node.state.write().cut_off.take()?.read_from()
@@ -669,7 +670,7 @@ impl OpenFile {
         })
     }
 
-    /// Cuts the file, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.with_draft(|draft, edits, room| {
             room.grow(size)?;
