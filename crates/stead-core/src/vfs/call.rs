@@ -528,7 +528,7 @@ impl Drop for OpenAudit {
         record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
         record.bytes = Some(read);
         record.duration = self.began.elapsed();
-        // A Begun record or the record of a change is in the log, and a drop can't report an error.
+        // A drop can't report an error. For a reader, a Begun record is in the log.
         let _ = log.append(record);
     }
 }

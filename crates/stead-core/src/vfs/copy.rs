@@ -28,7 +28,7 @@ pub enum Overwrite {
     /// The file stays and the call fails.
     #[default]
     Refuse,
-    /// The file is replaced. The new file keeps its mode.
+    /// Its content is replaced; its mode stays.
     Replace,
 }
 

@@ -1,4 +1,4 @@
-//! The quota of a stead, over all of its Workspaces.
+//! Quotas of a stead and of its Workspaces.
 
 use super::*;
 use crate::store::QuotaLimits;
