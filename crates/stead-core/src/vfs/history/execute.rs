@@ -314,8 +314,9 @@ impl Call<'_> {
         }
     }
 
-    /// The nodes that the caller may not change, judged by the paths that the operations touched and by the current path
-    /// if the caller may see it. So the answer doesn't reveal what has become of a file where the caller may not look.
+    /// The nodes that the caller may not change, judged by the paths that the operations touched and by the current
+    /// path if the caller may see it. So the answer doesn't reveal what has become of a file where the caller may not
+    /// look.
     fn unauthorized_nodes(
         &self,
         part: &StoreRevert<'_>,
