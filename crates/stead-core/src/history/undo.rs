@@ -1,8 +1,8 @@
 //! Plans a revert: for each node, inverts the changes of the given revisions and merges the result three-way with the
 //! node's current state.
 //!
-//! Nodes are followed through renames, so a file that was moved since is reverted at its current path. Later changes by
-//! others stay. Where they changed the same thing, the node is a conflict and stays as it is.
+//! Nodes are followed through renames, so a file that was moved since is reverted at its current path. Later changes
+//! stay. A node whose later changes conflict with the revert stays as it is and is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

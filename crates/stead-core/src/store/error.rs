@@ -1,7 +1,7 @@
 //! The errors of a Store.
 //!
-//! They name no path that an agent could act on: a Store knows only paths of its own, which agents must not see. The
-//! door ([`crate::Vfs`]) adds the logical path.
+//! They don't hold the path of the call: a Store knows only its own paths, which agents must not see. The door
+//! ([`crate::Vfs`]) adds the logical path.
 
 use std::fmt;
 

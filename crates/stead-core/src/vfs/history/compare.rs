@@ -1,4 +1,4 @@
-//! Diff between two versions of a path, and blame of a file, in logical paths.
+//! Diff between two revisions, and blame of a file, in logical paths.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::vfs::history::{StoreGroup, read_content};
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
 
-/// How two versions are compared.
+/// How two revisions are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiffOptions {
     /// Whether contents are compared by line.
@@ -36,9 +36,9 @@ impl Default for DiffOptions {
 /// One path that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The path in the version compared to; in the version compared from, if it was removed.
+    /// The path in the revision compared to; in the revision compared from, if the node was removed.
     pub path: VfsPath,
-    /// The path in the version compared from, if the node was moved.
+    /// The path in the revision compared from, if the node was moved.
     pub from: Option<VfsPath>,
     /// How it differs.
     pub difference: DifferenceKind,
@@ -90,8 +90,8 @@ pub struct BlameLine {
 }
 
 impl Vfs {
-    /// Compares two versions of everything below a path, in the Workspace that the path lies in and in those nested
-    /// below it. Nested Workspaces whose history the caller may not read are left out.
+    /// What differs below a path from one revision to another, in the Workspace that the path lies in and in those
+    /// nested below it. Nested Workspaces whose history the caller may not read are left out.
     pub fn diff(
         &self,
         prefix: impl IntoPath,

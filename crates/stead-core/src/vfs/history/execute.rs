@@ -249,7 +249,7 @@ impl Call<'_> {
     }
 
     /// Treats nodes outside the Workspaces that the caller may restore as gone, so that the answer doesn't depend on
-    /// what others do to them there.
+    /// what other agents do to them there.
     fn drop_invisible_nodes(&self, part: &mut StoreRevert<'_>) {
         let StoreRevert { group: ground, revisions: deeds, mode: how, withheld, .. } = part;
         let is_seen = |path: &StorePath| self.logical_path(ground, path).is_some();

@@ -182,7 +182,7 @@ impl Call<'_> {
                 return Ok(entries);
             }
             // The caller may not see some of the revisions. The query grows until the limit is reached: a shorter list
-            // would reveal that there are others.
+            // would reveal that hidden revisions exist.
             wanted.limit = wanted.limit.saturating_mul(MORE);
         }
     }

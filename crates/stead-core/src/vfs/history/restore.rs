@@ -1,4 +1,4 @@
-//! Restore: puts files back to their state at a version.
+//! Restore: puts files back to their state at a revision.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -27,7 +27,7 @@ pub struct RestoreOptions {
 }
 
 impl Vfs {
-    /// Restores everything at and below a path, or only some paths there, to its state at a version.
+    /// Restores everything at and below a path, or only some paths there, to its state at a revision.
     ///
     /// The path may be a Workspace, something in one, or a level above several, such as `/`. Workspaces nested below it
     /// are restored too, each under its own scope. What the caller may not change stays as it is and is listed in
@@ -107,7 +107,7 @@ impl Call<'_> {
     }
 }
 
-/// The revisions since a version, at or below these paths and without scratch files.
+/// The revisions after a given one, at or below these paths and without scratch files.
 pub(super) fn revisions_since(
     ground: &StoreGroup<'_>,
     version: RevisionNumber,
@@ -119,12 +119,12 @@ pub(super) fn revisions_since(
     Ok(deeds)
 }
 
-/// Fails if the Store no longer retains a version. Any other error of [`Store::as_of`] passes: the revisions that the
+/// Fails if the Store no longer retains a revision. Any other error of [`Store::as_of`] passes: the revisions that the
 /// Store has are used.
 pub(super) fn check_retained(store: &dyn Store, version: RevisionNumber) -> StoreResult<()> {
     match store.as_of(version) {
         Err(cause @ StoreError::Expired(_)) => Err(cause),
-        // For example a version from before a fork was made: the fork's revisions then are all that it did.
+        // For example a revision from before a fork was made: then the fork's revisions are all that it did.
         _ => Ok(()),
     }
 }

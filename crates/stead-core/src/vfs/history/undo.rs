@@ -31,7 +31,7 @@ pub enum UndoTarget {
     Operation(OperationId),
 }
 
-/// What happens if others have changed the same thing since.
+/// What happens if later changes conflict with the undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnConflict {
     /// Nothing is changed at all.
@@ -88,7 +88,7 @@ pub struct PathConflict {
 }
 
 impl Vfs {
-    /// Undoes operations of this identity's agent. Later changes by others stay.
+    /// Undoes operations of this identity's agent. Later changes stay.
     ///
     /// An operation whose undo would change nothing, because what it did is gone already, isn't marked as undone.
     pub fn undo(&self, what: UndoTarget, options: UndoOptions) -> Result<RevertResult> {

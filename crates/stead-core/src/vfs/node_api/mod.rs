@@ -84,7 +84,7 @@ impl NodeApi {
         self.workspaces[workspace].mount().path()
     }
 
-    /// Makes open files of a node show what others have changed.
+    /// Makes open files of a node show changes that weren't made through them.
     pub fn refresh(&self, workspace: usize, node: NodeId) {
         let limit = self.vfs.shared.limits.max_file_size;
         self.vfs.shared.open_nodes.refresh(self.store(workspace), node, limit);

@@ -85,8 +85,8 @@ impl NodeApi {
                 displaced: spot.displaced_content(),
             };
             match call.apply_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
-                // In a WRITE_ONLY Workspace, a failure must not reveal whether a node is there. One that stays is hidden from
-                // now on, and a revision is made, as for a removal.
+                // In a WRITE_ONLY Workspace, a failure must not reveal whether a node is there. One that stays is
+                // hidden from now on, and a revision is made, as for a removal.
                 Err(error) if error.reveals_existence() => {
                     if let Ok(attr) = spot.store().stat(&spot.node_path) {
                         self.created_hidden.lock().remove(&(self.workspace_index(spot.workspace), attr.node));
