@@ -99,7 +99,7 @@ pub struct DisplacedRetention {
     pub age: Duration,
     /// How many bytes are kept in all, counted in blocks of 4 KiB. The oldest content is dropped first.
     pub bytes: u64,
-    /// Files larger than this many bytes are not kept. Their history says so, but has no content to restore.
+    /// Files larger than this many bytes are not kept, so a change that displaced one can't be undone.
     pub file_bytes: u64,
 }
 
