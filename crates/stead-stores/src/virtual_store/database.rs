@@ -312,8 +312,8 @@ fn lost_database_error() -> StoreError {
     )
 }
 
-/// Whether the file can't be changed and holds the whole database: its file system is read-only, and there is nothing in
-/// a write-ahead log.
+/// Whether the file can't be changed and holds the whole database: its file system is read-only, and its write-ahead
+/// log is missing or empty.
 fn is_immutable(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

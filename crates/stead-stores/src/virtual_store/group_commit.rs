@@ -24,8 +24,8 @@ const MAX_BATCH_SIZE: usize = 128;
 pub(super) enum CommitSync {
     /// As durable as the database was opened to be. For changes.
     AsConfigured,
-    /// Not before the next synced commit, which covers both. For jobs that prepare a change, or whose loss is
-    /// acceptable.
+    /// At the latest with the next synced commit; a power cut before that may lose it. For jobs that prepare a change,
+    /// or whose loss is acceptable.
     Deferred,
     /// When the job is done, whatever the database's durability is. For jobs on which something outside the database
     /// relies.

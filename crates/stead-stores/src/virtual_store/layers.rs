@@ -296,8 +296,8 @@ impl<'c> VolumeTree<'c> {
         }
     }
 
-    /// The row with the times that a directory had as of the revision. Such times are stored only for forks and
-    /// snapshots.
+    /// The row with the times that a directory had as of the revision. Such times are stored only where a fork needs
+    /// them.
     pub(super) fn with_times_as_of(&self, row: EntryRow) -> Result<EntryRow> {
         let Some(as_of) = self.as_of.filter(|_| row.is_directory()) else { return Ok(row) };
         let times = self

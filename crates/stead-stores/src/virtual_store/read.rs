@@ -73,7 +73,7 @@ impl ReadTransaction<'_> {
         self.tree.directory(&mut self.dir_cache, place)
     }
 
-    /// The file at a path. If the last name is a symlink, the error says where it leads.
+    /// The file at a path. A symlink on the way or at the end is an error that says where it leads.
     pub(super) fn file(&mut self, place: &NodePath) -> Result<EntryRow> {
         let row = self.find_followed(place)?;
         if row.is_directory() { Err(StoreError::IsADirectory.into()) } else { Ok(row) }
