@@ -119,7 +119,7 @@ mod tests {
         let mut stores = Stores::of(&config);
         let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
         assert!(!host.path().join(".stead").exists(), "nothing is made before it is needed");
-        // The first call of all is a change in a Store that writes down its own.
+        // The first call is a change in a Store that commits its own audit records.
         stead.vfs().write("/notes/x", "1").unwrap();
         stead.vfs().write("/disk/x", "1").unwrap();
         stead.vfs().read("/disk/x").unwrap();
@@ -136,7 +136,7 @@ mod tests {
         fs::create_dir(host.path().join("disk")).unwrap();
         fs::write(host.path().join("disk/x"), "1").unwrap();
         let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
-        // Where its directory should be is a file.
+        // A file is where the audit directory should be.
         fs::create_dir(host.path().join(".stead")).unwrap();
         fs::write(host.path().join(".stead/audit"), "").unwrap();
         let mut stores = Stores::of(&config);

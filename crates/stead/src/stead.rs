@@ -426,13 +426,13 @@ mod tests {
 
         std::fs::create_dir(host.path().join("gone")).unwrap();
         vfs.write("/gone/x", "back").unwrap();
-        // Two names of one place are one Store, so a move between them is a rename.
+        // Two names of one directory are one Store, so a move between them is a rename.
         vfs.rename("/gone/x", "/alias/y", Overwrite::Refuse).unwrap();
         assert_eq!(vfs.read("/alias/y").unwrap().bytes, b"back");
         let stores = || vfs.workspaces().map(|workspace| workspace.mount().store());
         assert!(Arc::ptr_eq(stores().next().unwrap(), stores().nth(1).unwrap()));
 
-        // One that goes while it is open is not taken for empty, and is there again when it is back.
+        // A directory that disappears while its Store is open isn't taken for empty, and works again when it is back.
         std::fs::remove_dir_all(host.path().join("gone")).unwrap();
         for _ in 0..2 {
             assert_eq!(vfs.list("/gone", &ListPage::all()).unwrap_err().kind(), ErrorKind::Unavailable);
@@ -443,7 +443,7 @@ mod tests {
         vfs.write("/gone/x", "back").unwrap();
         assert_eq!(std::fs::read(host.path().join("gone/x")).unwrap(), b"back");
 
-        // What a Store says of itself is the same before and after it is open.
+        // A Store's info is the same before and after it is opened.
         let mut stores = Stores::of(&config);
         abouts.dedup();
         assert_eq!(

@@ -314,7 +314,7 @@ mod tests {
     fn tokens_that_are_lost_let_nobody_in() {
         let host = tempfile::tempdir().unwrap();
         let running = tokens(host.path());
-        // Who looks for a token that was never made changes nothing.
+        // Revoking a token that doesn't exist changes nothing.
         running.revoke("none").unwrap_err();
         assert!(!running.were_ever_created().unwrap());
         let (_, secret) = running.create(Identity::agent("a"), None, NOW).unwrap();

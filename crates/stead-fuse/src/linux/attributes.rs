@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_time_before_1970_is_the_one_that_the_kernel_means() {
-        // Two seconds before, and 0.8 forward.
+        // Two seconds before 1970, and 0.8 seconds forward from there.
         let told = UNIX_EPOCH - Duration::new(2, 800_000_000);
         assert_eq!(timestamp(TimeOrNow::SpecificTime(told)), Timestamp(-1_200_000_000));
         assert_eq!(

@@ -671,7 +671,7 @@ mod tests {
         assert_eq!(inodes.forget(second, 2), Some((0, NodeId(10))));
     }
 
-    /// A file with one node for all, made at some time.
+    /// A file that was created at `at`. All of them have the same node id.
     fn made(path: &str, at: i64) -> Lookup {
         let looked = node(path, 10);
         let attr = Attr { kind: NodeKind::File, created: Some(Timestamp(at)), ..looked.attr };
@@ -727,14 +727,14 @@ mod tests {
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
         let c = inodes.record_found(b, &name("c"), &node("/a/b/c", 12), true);
-        // Another has put the first below the last.
+        // Others have moved the first directory below the last one.
         assert_eq!(inodes.record_found(c, &name("d"), &node("/a/b/c/d", 10), true), a);
         assert_eq!(path(&inodes, a), None);
         assert!(inodes.should_look_up_again(b));
         assert_eq!(inodes.max_climb(c), 2);
         assert_eq!(inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true), b);
         assert_eq!(path(&inodes, a).as_deref(), Some("/b/c/d"));
-        // It is its own child, as far as anybody can tell.
+        // The lookup makes it its own child.
         inodes.record_found(a, &name("a"), &node("/b/c/d/a", 10), true);
         assert_eq!(path(&inodes, a), None);
         for (ino, times) in [(a, 3), (c, 1), (b, 2)] {

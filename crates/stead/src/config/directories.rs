@@ -192,7 +192,7 @@ mod tests {
         assert!(stead.vfs().write("/src/b", "").is_err());
         stead.vfs().write("/src-2/b", "2").unwrap();
         assert_eq!(fs::read(two.join("b")).unwrap(), b"2");
-        // Even where the state folder lies inside a directory, what is in it can't be reached.
+        // Even if the state folder lies inside one of the directories, its content can't be reached.
         let below = state.join(".stead/stead.db");
         assert!(below.is_file());
         let logical =
