@@ -1,5 +1,5 @@
-//! The identity of a host directory: which inode it is, and where it lies. A directory that was created anew at the
-//! same location goes on with the history of the one before.
+//! The identity of a host directory: which inode it is, and where it lies. A directory that was removed and recreated
+//! at the same location continues the earlier one's history.
 
 use std::path::{Path, PathBuf};
 
@@ -80,8 +80,8 @@ pub(in super::super) fn directory_id(stat: &HostStat) -> String {
     short_hash(&[stat.dev.to_le_bytes(), stat.ino.to_le_bytes()].concat())
 }
 
-/// The key of a directory's location. If the directory and the state directory's parent lie within each other, the key
-/// is relative, so that both can be moved or copied together.
+/// The key of a directory's location. If one of the directory and the state directory's parent contains the other, the
+/// key is relative, so that both can be moved or copied together.
 fn location_key(path: &Path, state: &Path) -> String {
     let beside = state.parent().unwrap_or(state);
     let text = match (path.strip_prefix(beside), beside.strip_prefix(path)) {

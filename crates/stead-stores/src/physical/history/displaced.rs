@@ -94,7 +94,7 @@ impl PhysicalHistory {
     }
 }
 
-/// Shows whether an entry, or anything below it, was changed later.
+/// A fingerprint of an entry and everything below it, to find out whether any of it was changed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct TreeFingerprint {
     /// A hash of names, kinds and inodes, and of the sizes and times of everything but directories, whose times change

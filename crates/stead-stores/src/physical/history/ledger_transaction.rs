@@ -51,7 +51,8 @@ pub(in super::super) struct LedgerTransaction {
     unwritten: UnwrittenEvents,
     /// The usage deltas of what is written.
     written_deltas: Vec<UsageDelta>,
-    /// By name in the staging directory, of each displaced entry: the `seq` of its row, and whether it is kept.
+    /// The displaced entries, by their names in the staging directory: the `seq` of the row, and whether the entry is
+    /// kept.
     displaced_rows: HashMap<String, (i64, bool)>,
     /// Usage counters that start with this change, and their first values.
     pub(super) new_counters: Vec<(Vec<u8>, Usage)>,
@@ -66,7 +67,7 @@ struct UnwrittenEvents {
     usage_changes: Vec<UsageChange>,
 }
 
-/// How much was unwritten at some time: the numbers of rows, intents and usage changes.
+/// A position in the unwritten events, to truncate them to: the numbers of rows, intents and usage changes.
 #[derive(Clone, Copy)]
 pub(in super::super) struct UnwrittenPosition(usize, usize, usize);
 
@@ -110,7 +111,7 @@ impl LedgerTransaction {
         Ok(self.counted_roots.as_deref().unwrap_or_default())
     }
 
-    /// Adds usage changes to what is unwritten.
+    /// Adds usage changes to the unwritten ones.
     pub(super) fn add_usage_changes(&mut self, leaves: Vec<UsageChange>) {
         self.unwritten.usage_changes.extend(leaves);
     }
@@ -122,7 +123,7 @@ impl LedgerTransaction {
         self.revived_node = self.revived_by_step.get(&index).copied();
     }
 
-    /// Adds an action and its events to what is unwritten. The first event is of what the action displaces.
+    /// Adds an action and its events to the unwritten ones. The first event is of what the action displaces.
     fn add_action(&mut self, how: &UndoRecord, journal: Option<u64>, said: &[LedgerEvent]) {
         let outline = journal.map(|_| how.ledger_summary());
         let undo = serde_json::to_string(outline.as_ref().unwrap_or(how));
@@ -216,7 +217,8 @@ impl LedgerTransaction {
 }
 
 impl PhysicalChange<'_> {
-    /// Records an action in the ledger before it happens. Returns how much was unwritten before, for `withdraw_action`.
+    /// Records an action in the ledger before it happens. Returns the position for `withdraw_action`, in case the
+    /// action fails.
     pub(in super::super) fn log_action(&mut self, how: &UndoRecord) -> StoreResult<UnwrittenPosition> {
         let UnwrittenEvents { rows, intents, usage_changes: leaves } = &self.ledger.unwritten;
         let mark = UnwrittenPosition(rows.len(), intents.len(), leaves.len());
@@ -224,8 +226,8 @@ impl PhysicalChange<'_> {
         self.count_action(&said)?;
         let journal = self.intent_log_epoch();
         self.ledger.add_action(how, journal, &said);
-        // Of several actions the intent log has the intents. The ledger is written once, before the log's `done`
-        // record.
+        // For a change of several actions, recovery uses the intent log. The ledger is written once, before the log's
+        // `done` record.
         if self.is_multi_action() {
             return Ok(mark);
         }
@@ -233,7 +235,7 @@ impl PhysicalChange<'_> {
         Ok(mark)
     }
 
-    /// Removes an action that did not happen from the ledger, for this reason. The change may go on.
+    /// Removes an action from the ledger that did not happen, for this reason. The change may go on.
     pub(in super::super) fn withdraw_action(
         &mut self,
         mark: UnwrittenPosition,

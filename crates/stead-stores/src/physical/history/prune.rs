@@ -93,7 +93,7 @@ impl PhysicalHistory {
             return;
         }
         self.bytes_since_prune.store(0, Ordering::Relaxed);
-        // The change is made already, so a failure doesn't matter: a later change prunes again.
+        // The change itself is done, so an error isn't reported: a later change prunes again.
         let _ = self.prune(SystemClock.now(), books);
     }
 

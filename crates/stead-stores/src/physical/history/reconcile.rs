@@ -25,9 +25,9 @@ pub(in super::super) struct DeadProcessState<'a> {
 }
 
 impl PhysicalHistory {
-    /// Resolves the pending intents of dead processes. Changes that were made stay in the ledger, and what they
-    /// displaced is kept; the others are removed from the ledger. A process whose staging directory is gone ended
-    /// properly, so its changes were made.
+    /// Resolves the pending intents of dead processes. Changes that happened stay in the ledger, and what they
+    /// displaced is kept. The other changes are removed from the ledger. A process whose staging directory is gone
+    /// ended properly, so its changes happened.
     pub(in super::super) fn reconcile(
         &self,
         root: &Root,
@@ -85,7 +85,7 @@ impl PhysicalHistory {
         books.reconcile(made, undone)
     }
 
-    /// Whether a change was made. A change of one action that was made in part is completed or undone here. A change of
+    /// Whether a change happened. A change of one action that happened in part is completed or undone here. A change of
     /// several actions is undone from its intent log afterwards (`intent_log::undo_unfinished`).
     fn has_happened(
         &self,
@@ -95,7 +95,8 @@ impl PhysicalHistory {
         intents: &[PendingIntent],
         actions: &[UndoRecord],
     ) -> StoreResult<bool> {
-        // The intent log is cleared only after the change was made, or after the ledger has removed it.
+        // The intent log is cleared only after the change is done, or after the ledger has removed it. So without an
+        // outcome it is done.
         if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.intent_log_epoch) {
             return Ok(room.outcomes.get(&epoch).copied().unwrap_or(true));
         }
