@@ -27,7 +27,8 @@ pub struct RestoreOptions {
 }
 
 impl Vfs {
-    /// Restores everything at and below a path, or only some paths there, to its state at a revision.
+    /// Restores everything at and below a path to its state at a revision, or only the paths that `what` lists. Those
+    /// must lie below the path or in the same Workspace.
     ///
     /// The path may be a Workspace, something in one, or a level above several, such as `/`. Workspaces nested below it
     /// are restored too, each under its own scope. What the caller may not change stays as it is and is listed in
