@@ -330,7 +330,7 @@ pub(super) fn content_not_kept_error() -> StoreError {
     StoreError::Expired("what it held then is no longer kept".into())
 }
 
-/// Without a content id, a file has no bytes; or, if its size isn't 0, its content is no longer stored.
+/// Without a content id, a file has no bytes or, if its size isn't 0, its content isn't stored.
 fn no_chunks<T>(size: i64) -> Result<Vec<T>> {
     if size == 0 {
         return Ok(Vec::new());

@@ -1,7 +1,7 @@
 //! Reads of one path: its attributes, its content, its entries.
 //!
-//! Most of these reads are one statement, and so one snapshot. The statement looks the entry up in the directory that
-//! the cache has, and returns the directory epoch, which says whether the cache was right. Every other read takes a
+//! If the cache has the directory, attributes and content are read with one statement, and so in one snapshot. The
+//! statement also returns the directory epoch, which says whether the cache was right. Every other read takes a
 //! transaction.
 
 use std::ops::ControlFlow;

@@ -2,7 +2,7 @@
 //!
 //! The file `-reserve` holds no data. Jobs that must work on a full disk (reads, removals, gc, and their records)
 //! return its blocks to the host, do their work, and then set aside what is left. Jobs that add content never use it.
-//! Meanwhile the file is locked, so that no other process allocates the blocks that are in use.
+//! While the blocks are in use, the file is locked, so that no other process allocates them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStringExt;
@@ -155,7 +155,7 @@ impl DiskReserve {
 
 impl Drop for DiskReserve {
     fn drop(&mut self) {
-        // Sets aside again what this process lent and could not set aside before.
+        // By now, files that this process made meanwhile may be gone: sets aside again what `reclaim` had no space for.
         let bytes = self.loan.get_mut().bytes;
         if bytes > 0 {
             self.set_aside(bytes);

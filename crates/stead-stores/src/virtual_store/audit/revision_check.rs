@@ -16,7 +16,7 @@ use super::super::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM, UNRECORDED};
 use super::body::AuditEntry;
 use super::change_digest;
 
-/// A text that only the record of a change contains.
+/// A text that every record with a revision contains, and no other.
 const VERSION_KEY: &str = ",\"version\":";
 /// A text that only the record of a restored backup contains.
 const RESTORE_CALL: &str = ",\"call\":\"restore_backup\",";

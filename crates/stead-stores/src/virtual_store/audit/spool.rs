@@ -47,7 +47,7 @@ struct SpoolState {
     next_number: i64,
     /// Where the number of entries is published outside the spool.
     count: SpooledCount,
-    /// A time from which the oldest waiting entry has waited.
+    /// Since when entries have waited. Taking a file out restarts the time for the entries that are left.
     oldest_since: Option<Instant>,
     is_closing: bool,
 }
