@@ -86,7 +86,7 @@ pub(super) fn write(
     sync::sync_all(sync::SyncPoint::RecoveryReport, &file).map_err(errno_to_store_error)
 }
 
-/// Reads all reports that a person has not removed yet.
+/// Reads all reports that have not been removed.
 pub(super) fn all(kept: &Dir) -> StoreResult<Vec<String>> {
     let view = kept.enter(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
     let mut names: Vec<_> =

@@ -41,7 +41,7 @@ use super::tree;
 use crate::Durability;
 use crate::sync::{self, SyncPoint};
 
-/// How long rescued content is kept.
+/// How long rescued content and reports are kept.
 const RESCUED_FOR_SECONDS: i64 = 14 * 24 * 3600;
 /// How many unused intent logs stay open for later changes.
 const MAX_IDLE_INTENT_LOGS: usize = 8;
@@ -251,7 +251,7 @@ impl StagingArea {
         Ok(dead.iter().filter(|room| super::intent_log::has_unfinished_change(&room.dir)).count())
     }
 
-    /// The reports about what recovery could not decide, as far as nobody has removed them yet.
+    /// The reports about what recovery could not decide, as far as they have not been removed.
     pub(super) fn recovery_reports(&self) -> StoreResult<Vec<String>> {
         recovery_report::all(&self.rescued)
     }
@@ -363,7 +363,7 @@ pub(super) fn reopen_dir(dir: &Dir) -> HostResult<OwnedFd> {
     dir.open(b"", OpenMode::Directory)
 }
 
-/// Removes rescued content that has been kept long enough.
+/// Removes rescued content and reports that have been kept long enough.
 fn prune_rescued(kept: &Dir) {
     let oldest = SystemClock.now().as_secs() - RESCUED_FOR_SECONDS;
     let mut old = Vec::new();
