@@ -44,8 +44,8 @@ impl Chain {
             })
             .optional()?;
         let Some((row, saved, hash, spooled)) = found else { return Ok(Chain::new(uuid)) };
-        // A change adds a record without updating the instance's row. The search by descending id is short, because the
-        // chain is loaded soon after its newest record was added.
+        // A change adds a record without updating the instance's row. There is no index by instance: the search goes
+        // back from the newest record, and is short because a chain is usually loaded soon after its last record.
         let newest = conn
             .prepare_cached("SELECT seq, hash FROM audit WHERE instance = ?1 ORDER BY id DESC LIMIT 1")?
             .query_row([row], |row| Ok((row.get(0)?, row.get(1)?)))
