@@ -49,7 +49,7 @@ pub(crate) fn tell(line: &str) {
     out.flush().unwrap();
 }
 
-/// What a child has told.
+/// The lines that a child has sent.
 pub(crate) fn told(output: impl Read) -> impl Iterator<Item = String> {
     let lines = BufReader::new(output).lines().map_while(Result::ok);
     lines.filter_map(|line| line.strip_prefix('>').map(str::to_owned))
