@@ -20,7 +20,7 @@ const ROWS_PER_TRANSACTION: usize = 250;
 /// The same on a full disk: each row takes its content's size in the WAL, and all of them have to fit into the reserve.
 const ROWS_PER_TRANSACTION_IF_FULL: usize = 4;
 
-/// How garbage collection works.
+/// Options of a garbage collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GcOptions {
     /// How long content stays condemned before it is deleted: longer than any reader keeps a file open.
