@@ -80,8 +80,6 @@ pub(super) enum HeadsLine {
 
 impl AuditDirectory {
     /// The audit in this directory, which is made if it is missing.
-    ///
-    /// The audit in this directory, to be read. The directory may be missing.
     pub(super) fn make(directory: &Path) -> StoreResult<Self> {
         let running = directory.join("running");
         let made = sync::make_private_dir(SyncPoint::AuditDirectory, &running);
@@ -89,7 +87,7 @@ impl AuditDirectory {
         Ok(AuditDirectory { directory: directory.to_owned() })
     }
 
-    /// The log in this directory, to be looked at: it may not be there.
+    /// The audit in this directory, to be read. The directory may be missing.
     pub(super) fn at(directory: &Path) -> Self {
         AuditDirectory { directory: directory.to_owned() }
     }
@@ -328,7 +326,7 @@ impl InstanceDirectory {
         read_head(&self.directory)
     }
 
-    /// Whether it has a spool.
+    /// Whether the instance has a spool file.
     pub(super) fn has_spool(&self) -> bool {
         self.directory.join(FILE_NAMES[0]).exists()
     }
