@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the benchmarks, which are a workspace of their own, and runs them.
+//! `cargo xtask bench`: builds and runs the benchmarks, which are a cargo workspace of their own.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use crate::Result;
 use crate::programs::{cargo, root, run_shown};
 use crate::{compared_servers, required_programs, sections};
 
-/// Runs the named benchmarks, or all.
+/// Runs the named benchmarks, or all of them. `--write` puts the tables into `docs/benchmarks.md`.
 pub(crate) fn run(options: &[&str]) -> Result {
     let (write, passed): (Vec<&str>, Vec<&str>) = options.iter().partition(|option| **option == "--write");
     required_programs::install_missing(&[required_programs::RIPGREP])?;
@@ -22,7 +22,7 @@ pub(crate) fn run(options: &[&str]) -> Result {
     let names: Vec<_> = passed.iter().filter(|option| !option.starts_with("--")).collect();
     let wants = |case: &str| names.is_empty() || names.iter().any(|name| **name == case);
     if wants("mcp") || wants("mount") {
-        // It is measured as people run it: a program of its own.
+        // Measured in the way people run it: as a separate program.
         run_shown(cargo().args(["build", "--release", "--package", "stead-cli"]))?;
         command.env("STEAD_BENCH_STEAD", target("target").join("release/stead"));
     }
@@ -30,7 +30,7 @@ pub(crate) fn run(options: &[&str]) -> Result {
         let peers = compared_servers::install_all(&target("target"))?;
         command.env("STEAD_BENCH_PEER_RUST", peers.rust).env("STEAD_BENCH_PEER_NODE", peers.node);
     }
-    // Tables come on stdout one after the other, what it is doing on stderr: a person sees both as they come.
+    // Tables come on stdout and progress on stderr. Both are shown while the benchmarks run.
     let mut child = command.args(passed).stdout(Stdio::piped()).spawn()?;
     let mut tables = String::new();
     for line in BufReader::new(child.stdout.take().expect("stdout is piped")).lines() {

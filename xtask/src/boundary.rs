@@ -1,8 +1,8 @@
-//! What the compiler can't forbid by itself: which crate may know which, that the file side has no way to start a
-//! process, and that the domain knows no machine.
+//! Boundaries that the compiler can't enforce: which crate may depend on which, that the crates which hold files can't
+//! start a process, and that the domain doesn't depend on a machine.
 //!
-//! The rules are pure functions over texts, in the modules below; here the texts are fetched. No single look is
-//! enough: sources tell intent, dependencies tell what is within reach, and compiled code tells what is really called.
+//! The rules are pure functions over text, in the modules below; this module fetches the text. No single check is
+//! enough: sources show intent, dependencies show what is within reach, and compiled code shows what is really called.
 
 mod crate_dependencies;
 mod dependency_tree;
@@ -21,27 +21,27 @@ use crate::programs::{capture, cargo, program, root};
 use dependency_tree::Dependency;
 use source_rules::SourceRule;
 
-/// The crates that must not be able to execute anything.
+/// The crates that must not be able to start a process.
 const NON_EXECUTING_CRATES: [&str; 2] = ["stead-core", "stead-stores"];
-/// The crate that knows no machine.
+/// The crate that must not depend on a machine: no files, network, environment or threads.
 const DOMAIN_CRATE: &str = "stead-core";
 
-/// What cargo knows of the workspace's own packages.
+/// What `cargo metadata` reports of the workspace's own packages.
 pub(crate) fn metadata() -> Result<Value> {
     let text = capture(cargo().args(["metadata", "--format-version", "1", "--no-deps"]))?;
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Dependencies between our crates point inward.
+/// Checks that dependencies between our crates point inward.
 pub(crate) fn check_crate_dependencies() -> Result {
     report(crate_dependencies::violations(&metadata()?, crate_dependencies::ALLOWED))
 }
 
-/// No source names what its crate may not use, and no text names what the repository must not hold.
+/// Checks that no source names what its crate may not use, and that no file contains what the repository must not hold.
 pub(crate) fn check_sources() -> Result {
     let mut problems = Vec::new();
     for name in tracked_files()? {
-        // A link's text is its target; what is not text has no lines to look at.
+        // Skips files that aren't text, and symlinks that lead nowhere.
         let Ok(text) = fs::read_to_string(root().join(&name)) else { continue };
         let mut found = text_rules::violations(&text);
         if name.ends_with(".rs") {
@@ -53,8 +53,8 @@ pub(crate) fn check_sources() -> Result {
     report(problems)
 }
 
-/// The rules for a file, by where it lies. Tests and examples of the file side may start processes: they have to kill
-/// some.
+/// The rules for a file, by its place in the repository. Tests and examples of crates that hold files may start
+/// processes: crash tests have to kill some.
 fn rules_for(name: &str) -> Vec<SourceRule> {
     let lies_in = |package: &str, folder: &str| name.starts_with(&format!("crates/{package}/{folder}/"));
     let mut rules = source_rules::EVERYWHERE.to_vec();
@@ -67,7 +67,8 @@ fn rules_for(name: &str) -> Vec<SourceRule> {
     rules
 }
 
-/// Nothing in the file side's dependencies offers to start a process, and nothing in the domain's is a machine.
+/// Checks that no dependency of the crates that hold files can start a process, and that no dependency of the domain
+/// reaches the machine.
 pub(crate) fn check_dependencies() -> Result {
     let mut problems = Vec::new();
     for package in NON_EXECUTING_CRATES {
@@ -82,7 +83,8 @@ pub(crate) fn check_dependencies() -> Result {
     report(problems)
 }
 
-/// No compiled crate of the file side or below it refers to what starts a process.
+/// Checks that neither the crates that hold files nor their dependencies refer to a function that starts a process, in
+/// their compiled code.
 pub(crate) fn check_compiled_code() -> Result {
     let mut build = cargo();
     build.args(["build", "--lib", "--message-format", "json"]);
@@ -95,7 +97,7 @@ pub(crate) fn check_compiled_code() -> Result {
     let mut problems = Vec::new();
     let libraries = symbols::libraries(&messages, &wanted);
     for own in NON_EXECUTING_CRATES {
-        // A look at nothing finds nothing: that must not pass for a clean result.
+        // If nothing was built, nothing is found. That must not count as a clean result.
         if !libraries.iter().any(|(package, _)| package == own) {
             problems.push(format!("{own} was not built"));
         }
@@ -108,7 +110,8 @@ pub(crate) fn check_compiled_code() -> Result {
     report(problems)
 }
 
-/// The crates that end up in a build of this one; macros and build scripts, which run at build time, do not.
+/// The crates that are compiled into this one. Procedural macros and build scripts run at build time and aren't
+/// included.
 fn dependencies_of(package: &str) -> Result<Vec<Dependency>> {
     let mut command = cargo();
     command.args(["tree", "--package", package, "--edges", "normal,no-proc-macro", "--target", "all"]);
@@ -149,7 +152,7 @@ mod tests {
         assert_eq!(problems("crates/stead-stores/src/lib.rs"), 0);
     }
 
-    /// Compiles a library, as the compiler here and now does it, and looks for symbols that start processes.
+    /// Compiles a library with the current compiler, and returns its symbols that start processes.
     fn starters_in(source: &str, name: &str) -> Vec<String> {
         let folder = std::env::temp_dir().join(format!("xtask-symbols-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();

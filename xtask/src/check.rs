@@ -1,10 +1,10 @@
-//! `cargo xtask check`: everything that can be said of the code without running its tests.
+//! `cargo xtask check`: all checks that don't run tests: format, lints, boundaries and documentation.
 
 use crate::Result;
 use crate::programs::{capture, cargo};
 use crate::steps::StepRunner;
 
-/// A step: its name, and what it does.
+/// A step: its name and its function.
 type CheckStep = (&'static str, fn() -> Result);
 
 const STEPS: [CheckStep; 8] = [
@@ -18,7 +18,7 @@ const STEPS: [CheckStep; 8] = [
     ("documentation", documentation),
 ];
 
-/// Runs every step.
+/// Runs every step, even after one has failed.
 pub(crate) fn run() -> Result {
     let mut steps = StepRunner::default();
     for (name, step) in STEPS {
@@ -33,7 +33,7 @@ fn format(arguments: &[&str]) -> Result {
 
 fn lints() -> Result {
     capture(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    // What only the conformance suite gets to see.
+    // Code that only the conformance build contains.
     let fixtures =
         ["clippy", "--package", "stead-server", "--features", "conformance", "--", "-D", "warnings"];
     capture(cargo().args(fixtures)).map(drop)

@@ -1,5 +1,5 @@
-//! `cargo xtask clients`: the server, held to the protocol by others: the official conformance suite, the official
-//! clients, and the Inspector; and by real hosts, for what reaches their models.
+//! `cargo xtask clients`: tests the server with third-party software: the official conformance suite, the official
+//! clients, the Inspector and real hosts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::steps::StepRunner;
 use crate::test::RunLength;
 use crate::test_clients::{TestClients, sources_directory};
 
-/// The revisions of the protocol that the suite has requirements for, and how many scenarios each requires.
+/// The protocol versions that the suite has requirements for, and how many scenarios each requires.
 const REVISIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
 
 /// Runs all of them.
@@ -37,7 +37,7 @@ pub(crate) fn run(length: RunLength, page: HostsPage) -> Result {
         steps.run(&format!("conformance {revision}, fixtures"), || {
             let served = setting.serve()?;
             let passed = passed_count(&capture(&mut suite(&peers, &served, revision))?);
-            // A suite that ran nothing found nothing: that must not pass for a clean result.
+            // A suite that ran nothing reports no failure. That must not count as a clean result.
             if passed == required { Ok(()) } else { Err(format!("{passed} of {required} passed").into()) }
         })?;
     }
@@ -66,27 +66,27 @@ pub(crate) fn run(length: RunLength, page: HostsPage) -> Result {
     steps.finish()
 }
 
-/// Builds the binary, and says where it is.
+/// Builds the binary and returns its path.
 fn build(options: &[&str]) -> Result<PathBuf> {
     capture(cargo().args(["build", "--package", "stead-cli"]).args(options))?;
     Ok(programs::target().join("debug/stead"))
 }
 
-/// What a revision of the protocol requires of a server.
+/// The command that runs the suite with the requirements of one protocol version.
 fn suite(peers: &TestClients, served: &RunningServer, revision: &str) -> Command {
     let mut suite = peers.node("@modelcontextprotocol/conformance/dist/index.js");
     suite.args(["server", "--url", served.url(), "--requirements", revision]);
     suite
 }
 
-/// A list of the tools whose schemas are held to what models' APIs take.
+/// The command that lists the tools and checks their schemas against what the APIs of models accept.
 fn inspector(peers: &TestClients) -> Command {
     let mut inspector = peers.node(".bin/mcp-inspector");
     inspector.args(["--cli", "--method", "tools/list", "--strict"]);
     inspector
 }
 
-/// How many of the scenarios that count have passed, by what the suite says at its end.
+/// How many of the scored scenarios have passed, according to the suite's summary.
 fn passed_count(said: &str) -> usize {
     let summary = said.split_once("=== SUMMARY ===").map_or("", |(_, summary)| summary);
     let (all, not_counted) = summary.split_once("Not scored").unwrap_or((summary, ""));

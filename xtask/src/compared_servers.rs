@@ -1,4 +1,4 @@
-//! What our MCP server is compared with: other servers, installed below the target directory, one version each.
+//! The MCP servers that ours is compared with, each in one version, installed below the target directory.
 
 use std::path::{Path, PathBuf};
 
@@ -6,20 +6,20 @@ use crate::Result;
 use crate::programs::{capture, cargo, program};
 use crate::required_programs::{self, NPM};
 
-/// A crate, and the version that is compared.
+/// A crate, and the version to compare with.
 const RUST_SERVER: (&str, &str) = ("rust-mcp-filesystem", "0.4.5");
-/// A package of npm, and the version that is compared.
+/// An npm package, and the version to compare with.
 const NODE_SERVER: (&str, &str) = ("@modelcontextprotocol/server-filesystem", "2026.8.31");
 
-/// The programs of the other servers.
+/// Where the other servers are installed.
 pub(crate) struct ComparedServers {
-    /// A program.
+    /// An executable.
     pub(crate) rust: PathBuf,
     /// A script for `node`.
     pub(crate) node: PathBuf,
 }
 
-/// Installs those that are missing.
+/// Installs the servers that are missing.
 pub(crate) fn install_all(target: &Path) -> Result<ComparedServers> {
     let crate_root = install_directory(target, RUST_SERVER);
     let peers =
@@ -35,7 +35,7 @@ pub(crate) fn install_all(target: &Path) -> Result<ComparedServers> {
     Ok(peers)
 }
 
-/// Installs the one of npm, if it is missing, and says where its script for `node` is.
+/// Installs the npm server if it is missing, and returns the path of its script for `node`.
 pub(crate) fn install_node(target: &Path) -> Result<PathBuf> {
     required_programs::install_missing(&[NPM])?;
     let package_root = install_directory(target, NODE_SERVER);
@@ -49,7 +49,7 @@ pub(crate) fn install_node(target: &Path) -> Result<PathBuf> {
     Ok(script)
 }
 
-/// Where a version is installed.
+/// The directory that a version is installed in.
 fn install_directory(target: &Path, (name, version): (&str, &str)) -> PathBuf {
     let name = name.rsplit('/').next().unwrap_or(name);
     target.join("peers").join(format!("{name}-{version}"))

@@ -1,5 +1,5 @@
-//! What people and CI run on this repository: `cargo xtask check`, `test`, `second-user`, `clients`, `torture`, `tokens`,
-//! `bench`.
+//! The tasks that people and CI run on this repository: `cargo xtask check`, `test`, `second-user`, `clients`,
+//! `torture`, `tokens`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -33,7 +33,7 @@ cargo xtask torture [--long]                  programs made to break file system
 cargo xtask tokens [--before BINARY] [--write] what tools, map and answers cost a model; --write as below
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
 
-/// What an xtask answers: nothing, or a sentence on what went wrong.
+/// The result of a task. The error is a sentence on what went wrong.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {

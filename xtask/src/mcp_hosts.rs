@@ -1,6 +1,6 @@
-//! Real hosts, from their registries, each with a stand-in for its model that makes the same calls and keeps every request:
-//! what counts is what the model receives of our answers. `tests/clients/hosts` has the conversation and how a host is
-//! started.
+//! Tests real MCP hosts, fetched from their registries. A stand-in for each host's model makes the same calls and
+//! stores every request: the test checks what the model receives of the server's answers. `tests/clients/hosts` has the
+//! conversation, and how each host is started.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::test_clients::{TestClients, sources_directory};
 const SHORT_RUN_HOSTS: [&str; 3] = ["claude-code", "codex", "langchain-python"];
 const SHORT_RUN_VENVS: [&str; 1] = ["langchain"];
 
-/// Those of a long run, beside the usual ones; all of them over stdio and HTTP.
+/// The further hosts of a long run. A long run uses stdio and HTTP for all hosts.
 const LONG_RUN_HOSTS: [&str; 11] = [
     "codex-scripts",
     "gemini-cli",
@@ -33,12 +33,12 @@ const LONG_RUN_HOSTS: [&str; 11] = [
 ];
 const LONG_RUN_VENVS: [&str; 3] = ["openai-agents", "pydantic-ai", "google-adk"];
 
-/// What becomes of `docs/hosts.md`.
+/// What happens to `docs/hosts.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostsPage {
-    /// It stays as it is.
+    /// The page stays as it is.
     Unchanged,
-    /// It gets the table of this run.
+    /// The page gets the table of this run.
     Updated,
 }
 
@@ -49,7 +49,7 @@ enum Transport {
     Http,
 }
 
-/// Has a conversation with each host.
+/// Runs the conversation with each host.
 pub(crate) fn run(
     peers: &TestClients,
     binary: &Path,
@@ -102,7 +102,7 @@ fn fetch(peers: &TestClients, length: RunLength) -> Result {
     }
 }
 
-/// Starts one host, and fails if its model does not receive what it should.
+/// Runs the conversation with one host. Fails if its model doesn't receive what it should.
 fn converse(
     peers: &TestClients,
     binary: &Path,
@@ -124,7 +124,7 @@ fn converse(
     capture(script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", token)).map(drop)
 }
 
-/// Puts the table of what was received into the page.
+/// Puts the table of what the models received into the page.
 fn write_page(peers: &TestClients, places: &[PathBuf]) -> Result {
     let table = capture(peers.python_script("hosts/table.py").args(places))?;
     let page = root().join("docs/hosts.md");

@@ -1,4 +1,4 @@
-//! A stead that the binary that is tested shows as a directory, for as long as a program needs it.
+//! Mounts a stead with the tested binary, for as long as a program needs it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::programs::{self, capture, program};
 use crate::second_user::SecondUser;
 
-/// A binary, a directory with a configuration to use it in, and who uses it.
+/// The tested binary, a directory with a configuration for it, and the user who runs it.
 #[derive(Debug)]
 pub(crate) struct MountSetup<'u> {
     binary: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct MountSetup<'u> {
 }
 
 impl<'u> MountSetup<'u> {
-    /// Puts the configuration of these tests into a place. Whoever runs this uses it, unless it is another user.
+    /// Puts the configuration of these tests into `place`. `user` runs the binary; `None`: the current user does.
     pub(crate) fn new(binary: &Path, place: PathBuf, user: Option<&'u SecondUser>) -> Result<Self> {
         for directory in ["project", "mnt"] {
             fs::create_dir(place.join(directory))?;
@@ -33,7 +33,7 @@ impl<'u> MountSetup<'u> {
         Ok(MountSetup { binary: binary.to_owned(), directory: place, user })
     }
 
-    /// A program, to be started by who uses it.
+    /// A program that the user of this setup runs.
     pub(crate) fn program(&self, name: impl AsRef<OsStr>) -> Command {
         let mut command = program(name);
         if let Some(user) = self.user {
@@ -42,17 +42,17 @@ impl<'u> MountSetup<'u> {
         command
     }
 
-    /// Whether root uses it.
+    /// Whether root runs it.
     fn is_run_by_root(&self) -> bool {
         self.user.is_none() && programs::is_root()
     }
 
-    /// A directory of the host, beside what is mounted.
+    /// A directory of the host, next to the mount.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Fails if something that is stored is wrong.
+    /// Runs `stead verify`, and fails if it finds a problem.
     pub(crate) fn verify(&self) -> Result {
         capture(self.stead().arg("verify")).map(drop)
     }
@@ -67,7 +67,7 @@ impl<'u> MountSetup<'u> {
     }
 }
 
-/// A stead that is mounted; it is unmounted when this is dropped.
+/// A mounted stead. Dropping it ends its process.
 #[derive(Debug)]
 pub(crate) struct MountedStead<'s> {
     setup: &'s MountSetup<'s>,
@@ -76,7 +76,7 @@ pub(crate) struct MountedStead<'s> {
 }
 
 impl<'s> MountedStead<'s> {
-    /// Mounts it: for all users of the host, if root does.
+    /// Mounts the stead. If root does it, all users of the host may use the mount.
     pub(crate) fn new(setting: &'s MountSetup<'s>) -> Result<Self> {
         let mut command = setting.stead();
         let said = setting.directory.join("said.txt");
@@ -93,12 +93,12 @@ impl<'s> MountedStead<'s> {
         Ok(MountedStead { setup: setting, child, mount_point: setting.directory.join("mnt") })
     }
 
-    /// A Workspace on the mount.
+    /// The path of a Workspace on the mount.
     pub(crate) fn path(&self, workspace: &str) -> PathBuf {
         self.mount_point.join(workspace)
     }
 
-    /// Unmounts it, and waits until all that was written is stored.
+    /// Unmounts the stead, and waits until everything that was written is stored.
     pub(crate) fn unmount(mut self) -> Result {
         let mut unmount = match self.setup.is_run_by_root() {
             true => program("umount"),
@@ -115,7 +115,7 @@ impl<'s> MountedStead<'s> {
 
 impl Drop for MountedStead<'_> {
     fn drop(&mut self) {
-        // If it has ended by itself there is nothing left to end. Its keeper clears the mount away.
+        // Fails if the process has ended already. Its watchdog removes the mount.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Starting programs from the repository's root.
+//! Starts programs in the root of the repository.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
@@ -7,13 +7,13 @@ use std::process::Command;
 
 use crate::Result;
 
-/// The repository's root.
+/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().expect("xtask lies in the repository").to_owned()
 }
 
-/// Where cargo puts what it builds.
+/// The directory for what cargo builds.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |target| root().join(target))
 }
@@ -23,7 +23,7 @@ pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// A program, to be started in the repository's root.
+/// A program that will start in the root of the repository.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root());
@@ -35,13 +35,13 @@ pub(crate) fn cargo() -> Command {
     program(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
 }
 
-/// Runs a program whose output goes where ours goes.
+/// Runs a program with our own stdout and stderr.
 pub(crate) fn run_shown(command: &mut Command) -> Result {
     let status = command.status().map_err(|error| start_error(command, &error))?;
     if status.success() { Ok(()) } else { Err(format!("{} failed", command_line(command)).into()) }
 }
 
-/// Runs a program and returns what it wrote to stdout; where it fails, the error holds all that it wrote.
+/// Runs a program and returns its stdout. If it fails, the error contains everything that it wrote.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| start_error(command, &error))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();

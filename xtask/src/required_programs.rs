@@ -1,9 +1,9 @@
-//! Programs that a task starts and a fresh machine may lack.
+//! Installs programs that a task needs and that a fresh machine may lack.
 
 use crate::Result;
 use crate::programs;
 
-/// A program that comes in a Debian package.
+/// A program that comes in a Debian package, and the command that succeeds if it is there.
 pub(crate) struct RequiredProgram {
     package: &'static str,
     probe: &'static [&'static str],
@@ -12,25 +12,25 @@ pub(crate) struct RequiredProgram {
 /// Opens databases as a person would, for tests of the storage format.
 pub(crate) const SQLITE: RequiredProgram =
     RequiredProgram { package: "sqlite3", probe: &["sqlite3", "--version"] };
-/// Lets somebody who is not root mount a stead.
+/// Lets users other than root mount a stead.
 pub(crate) const FUSE: RequiredProgram =
     RequiredProgram { package: "fuse3", probe: &["fusermount3", "--version"] };
 /// One of the programs that have to work on a mount.
 pub(crate) const RSYNC: RequiredProgram =
     RequiredProgram { package: "rsync", probe: &["rsync", "--version"] };
-/// Records what a program does to its disk, for the tests that cut the power.
+/// Records the system calls of a program, for the power-cut tests.
 pub(crate) const STRACE: RequiredProgram =
     RequiredProgram { package: "strace", probe: &["strace", "--version"] };
-/// What searching is compared with.
+/// The program that searching is compared with.
 pub(crate) const RIPGREP: RequiredProgram =
     RequiredProgram { package: "ripgrep", probe: &["rg", "--version"] };
 /// Fetches the clients that are written in JavaScript.
 pub(crate) const NPM: RequiredProgram = RequiredProgram { package: "npm", probe: &["npm", "--version"] };
-/// Gives the clients that are written in Python a place of their own.
+/// Creates virtual environments for the clients that are written in Python.
 pub(crate) const VENV: RequiredProgram =
     RequiredProgram { package: "python3-venv", probe: &["python3", "-c", "import ensurepip, venv"] };
 
-/// Installs what is missing, and touches nothing where nothing is.
+/// Installs the programs that are missing. Only root can, so it fails for other users if something is missing.
 pub(crate) fn install_missing(needs: &[RequiredProgram]) -> Result {
     let packages = missing(needs, programs::succeeds);
     if packages.is_empty() {
@@ -50,7 +50,7 @@ pub(crate) fn install_missing(needs: &[RequiredProgram]) -> Result {
     install().map_err(|error| format!("install {} and try again: {error}", packages.join(", ")).into())
 }
 
-/// What somebody who is not root is told.
+/// The error for users other than root.
 fn needs_root_message(packages: &[&str]) -> String {
     format!(
         "only root can install what is missing: run `sudo apt-get install {}` and try again",

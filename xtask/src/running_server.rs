@@ -1,4 +1,4 @@
-//! A server of the binary that is tested, over HTTP on this machine, for as long as a client needs it.
+//! Runs a server of the tested binary, over HTTP on this machine, for as long as a client needs it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use crate::Result;
 use crate::programs::{capture, program};
 use crate::test_clients::sources_directory;
 
-/// A binary, and a directory with a configuration to use it in.
+/// The tested binary, and a directory with a configuration for it.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerSetup {
     binary: PathBuf,
@@ -19,35 +19,36 @@ pub(crate) struct ServerSetup {
 }
 
 impl ServerSetup {
-    /// Puts the configuration of these tests, and the files that it is about, into a place.
+    /// Copies the configuration of these tests, with the files that it refers to, to `place`.
     pub(crate) fn new(binary: PathBuf, place: PathBuf) -> Result<Self> {
         ServerSetup::from_example(&sources_directory().join("place"), binary, place)
     }
 
-    /// Puts another configuration, and the files that it is about, into a place.
+    /// Copies the configuration in `example`, with the files that it refers to, to `place`.
     pub(crate) fn from_example(example: &Path, binary: PathBuf, place: PathBuf) -> Result<Self> {
         copy_tree(example, &place)?;
         Ok(ServerSetup { binary, directory: place })
     }
 
-    /// The configuration.
+    /// The path of the configuration.
     pub(crate) fn config(&self) -> PathBuf {
         self.directory.join("stead.toml")
     }
 
-    /// The binary that is tested.
+    /// The tested binary.
     pub(crate) fn binary(&self) -> &Path {
         &self.binary
     }
 
-    /// Makes a token for the agent, with further options for the token. From then on everybody needs one.
+    /// Creates a token for the agent, with further options of `stead token create`. From then on every client needs
+    /// one.
     pub(crate) fn create_token(&self, options: &[&str]) -> Result<String> {
         let mut create = self.stead();
         create.args(["token", "create", "--agent", "coder", "--json"]).args(options);
         json_text(&capture(&mut create)?, "token")
     }
 
-    /// Serves it.
+    /// Starts the server, and waits until it listens.
     pub(crate) fn serve(&self) -> Result<RunningServer> {
         let mut command = self.stead();
         command.args(["serve", "--agent", "coder", "--listen", "127.0.0.1:0", "--json"]);
@@ -74,7 +75,7 @@ impl ServerSetup {
     }
 }
 
-/// A server that runs; it ends when this is dropped.
+/// A running server. Dropping it ends its process.
 #[derive(Debug)]
 pub(crate) struct RunningServer {
     child: Child,
@@ -82,7 +83,7 @@ pub(crate) struct RunningServer {
 }
 
 impl RunningServer {
-    /// Where MCP is.
+    /// The URL of the MCP endpoint.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -90,7 +91,7 @@ impl RunningServer {
 
 impl Drop for RunningServer {
     fn drop(&mut self) {
-        // If it has ended by itself there is nothing left to end.
+        // Fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

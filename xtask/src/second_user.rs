@@ -1,6 +1,6 @@
-//! Tests whose outcome depends on who runs them, once more, by somebody who is not root: modes don't bind root.
+//! Runs tests a second time as a user who isn't root, because permission bits don't bind root.
 //!
-//! They are the programs that the first run has built. Nothing is compiled for them.
+//! Uses the test programs that the first run has built. Nothing is compiled for this run.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -14,7 +14,7 @@ use crate::Result;
 use crate::programs::{self, capture, cargo, program};
 use crate::steps::StepRunner;
 
-/// nobody and nogroup, which every Debian has.
+/// The ids of nobody and nogroup, which every Debian has.
 const NOBODY: u32 = 65_534;
 
 /// The tests that run again: the package, the target, and a part of their names.
@@ -26,13 +26,13 @@ const RERUN_TESTS: [(&str, &str, &str); 6] = [
     ("stead-cli", "disk", ""),
     ("stead-cli", "mount", ""),
 ];
-/// The test that needs a compiler, which lies in root's own directory on many hosts.
+/// The test that needs a compiler, which is in root's home directory on many hosts.
 const NEEDS_CARGO: &str = "programs::a_crate_is_built_once";
 
-/// Runs them.
+/// Runs the tests.
 pub(crate) fn run() -> Result {
     let user = SecondUser::nobody()?;
-    // The same selection as before: another one might build packages with other features.
+    // The same selection as before: another one might build packages with different features.
     let built = capture(cargo().args(["test", "--workspace", "--no-run", "--message-format", "json"]))?;
     let programs = test_programs(&built);
     let mut steps = StepRunner::default();
@@ -54,7 +54,7 @@ struct TestProgram {
     manifest: PathBuf,
 }
 
-/// The programs of integration tests that cargo tells of.
+/// The integration tests among cargo's build messages.
 fn test_programs(messages: &str) -> Vec<TestProgram> {
     let lines = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines
@@ -70,21 +70,21 @@ fn test_programs(messages: &str) -> Vec<TestProgram> {
         .collect()
 }
 
-/// Another user, with a home of its own for as long as this is there.
+/// Another user, with a home directory that exists until this is dropped.
 #[derive(Debug)]
 pub(crate) struct SecondUser {
     home: PathBuf,
 }
 
 impl SecondUser {
-    /// The user nobody, who can mount a stead on this host. Only root can ask for it.
+    /// The user nobody, prepared to mount a stead on this host. Only root can call this.
     pub(crate) fn nobody() -> Result<Self> {
         let home = std::env::temp_dir().join(format!("stead-second-user-{}", std::process::id()));
         fs::create_dir(&home)?;
         let user = SecondUser { home };
         user.give_ownership(&user.home)?;
         fs::set_permissions(&user.home, Permissions::from_mode(0o700))?;
-        // The device is everybody's on a usual host; a container may have made it root's.
+        // The device is usually open to all users, but in a container it may be open to root only.
         fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666))?;
         let root = programs::root();
         if !user.can_read(&root) {
@@ -97,13 +97,13 @@ impl SecondUser {
         Ok(user)
     }
 
-    /// Has a program run as this user.
+    /// Makes a program run as this user.
     pub(crate) fn run_as<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.uid(NOBODY).gid(NOBODY).env("HOME", &self.home).env("TMPDIR", &self.home);
         command.env("CARGO_HOME", self.home.join(".cargo"))
     }
 
-    /// Gives something to this user.
+    /// Gives a file to this user.
     pub(crate) fn give_ownership(&self, path: &Path) -> Result {
         Ok(chown(path, Some(NOBODY), Some(NOBODY))?)
     }
@@ -124,21 +124,21 @@ impl SecondUser {
         let directory = test.manifest.parent().expect("a manifest lies in a directory");
         let mut command = program(&test.program);
         command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
-        // Snapshots are compared, and not written.
+        // Snapshots are compared, but not written.
         command.env("INSTA_WORKSPACE_ROOT", programs::root()).env("INSTA_UPDATE", "no");
         command.arg(part).env_remove("STEAD_TEST_LONG");
         if test.target == "mount" && !self.has_cargo() {
             command.args(["--skip", NEEDS_CARGO]);
         }
         let said = capture(self.run_as(&mut command))?;
-        // A suite that ran nothing found nothing: that must not pass for a clean result.
+        // If no test ran, none failed. That must not count as a clean result.
         if said.contains(" 0 passed") { Err("no test ran".into()) } else { Ok(()) }
     }
 }
 
 impl Drop for SecondUser {
     fn drop(&mut self) {
-        // What can't be removed is a few empty directories in the temporary directory.
+        // At worst, a few empty directories stay in the temporary directory.
         let _ = fs::remove_dir_all(&self.home);
     }
 }

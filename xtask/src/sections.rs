@@ -1,8 +1,8 @@
-//! Parts of a page that a program writes: what stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+//! Sections of a page that a program writes: the text between `<!-- begin NAME -->` and `<!-- end NAME -->`.
 
 use crate::Result;
 
-/// The sections of a text: their names, and what stands in them, marks included.
+/// The sections of a text: their names and their content, with the marks.
 pub(crate) fn sections(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -18,8 +18,8 @@ pub(crate) fn sections(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The page with each of its sections that `fresh` has as well replaced by that one. The page decides where a section
-/// stands, so one that it lacks is an error.
+/// Returns the page with its sections replaced by those of the same name in `fresh`. The page decides where a section
+/// is, so it is an error if the page lacks one.
 pub(crate) fn replace_sections(page: &str, fresh: &str) -> Result<String> {
     let mut page = page.to_owned();
     for (name, section) in sections(fresh) {

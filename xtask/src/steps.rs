@@ -1,18 +1,18 @@
-//! Steps of a task: each runs, also after one that failed, and says how it went.
+//! Runs the steps of a task, even after one has failed, and prints the result of each.
 
 use std::io::Write;
 use std::time::Instant;
 
 use crate::Result;
 
-/// What came of the steps so far.
+/// The results of the steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct StepRunner {
     failed: Vec<String>,
 }
 
 impl StepRunner {
-    /// Takes a step.
+    /// Runs a step. A failure of the step is printed and remembered, but not returned.
     pub(crate) fn run(&mut self, name: &str, act: impl FnOnce() -> Result) -> Result {
         print!("{name:34} ");
         std::io::stdout().flush()?;
@@ -27,7 +27,7 @@ impl StepRunner {
         Ok(())
     }
 
-    /// Fails if a step did.
+    /// Fails if a step has failed.
     pub(crate) fn finish(self) -> Result {
         if self.failed.is_empty() {
             Ok(())

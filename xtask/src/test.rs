@@ -1,10 +1,10 @@
 //! `cargo xtask test`: every test of the workspace, and the loops that only mean something at full speed.
 //!
 //! A crash, race or concurrency loop is a test target with `test = false` in its crate's Cargo.toml: plain
-//! `cargo test` leaves it out, and it is built here with `--release`.
+//! `cargo test` skips it, and this task builds it with `--release`.
 //!
-//! Anybody can run it. Root runs what depends on modes a second time as another user; what only root can do, such as being
-//! several users, prints a line that begins with SKIPPED where somebody else runs it.
+//! Every user can run it. If root does, tests that depend on permission bits run a second time as another user. A test
+//! that needs root, for example to act as several users, prints a line that begins with SKIPPED for other users.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::Result;
 use crate::programs::{self, cargo, run_shown};
 use crate::{boundary, clients, mcp_hosts, required_programs, second_user, torture};
 
-/// The examples that the README and the guides show: they have to run, too.
+/// The examples that the README and the guides show: they have to run too.
 const EXAMPLES: [(&str, &str); 3] = [("stead", "first"), ("stead", "bad_day"), ("stead", "agent_loop")];
 
 /// How often loops repeat.
@@ -24,7 +24,7 @@ pub(crate) enum RunLength {
     Long,
 }
 
-/// Runs everything, also after a failure, so that one run tells of all of them.
+/// Runs everything, even after a failure, so that one run reports all failures.
 pub(crate) fn run(length: RunLength) -> Result {
     required_programs::install_missing(&[
         required_programs::SQLITE,
@@ -71,7 +71,7 @@ pub(crate) fn run(length: RunLength) -> Result {
     outcomes.into_iter().collect()
 }
 
-/// The test targets that `cargo test` leaves out, with their packages.
+/// The test targets that `cargo test` skips, with their packages.
 fn loop_tests(metadata: &Value) -> Vec<(String, String)> {
     let mut loops = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {

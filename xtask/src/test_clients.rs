@@ -1,5 +1,5 @@
-//! Others' clients that the server is tested with: fetched into the target directory, in the versions that are
-//! written down, and only if they are not there yet.
+//! Third-party clients that the server is tested with. They are fetched into the target directory, in pinned versions,
+//! and only if they aren't there yet.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use crate::Result;
 use crate::programs::{self, capture, program};
 use crate::required_programs;
 
-/// Where the versions are written down, and the scripts are.
+/// The directory with the pinned versions and the scripts.
 pub(crate) fn sources_directory() -> PathBuf {
     programs::root().join("tests/clients")
 }
 
-/// Clients that are there.
+/// The fetched clients.
 #[derive(Debug)]
 pub(crate) struct TestClients {
     folder: PathBuf,
 }
 
 impl TestClients {
-    /// Fetches what is missing.
+    /// Fetches the clients that are missing.
     pub(crate) fn fetch() -> Result<Self> {
         let peers = TestClients::without_fetching()?;
         peers.fetch_node("", &sources_directory())?;
@@ -29,19 +29,19 @@ impl TestClients {
         Ok(peers)
     }
 
-    /// Fetches nothing: for whoever has their own to fetch.
+    /// Fetches nothing. For callers that fetch clients of their own.
     pub(crate) fn without_fetching() -> Result<Self> {
         let peers = TestClients { folder: programs::target().join("peers") };
         fs::create_dir_all(&peers.folder)?;
         Ok(peers)
     }
 
-    /// Where they are.
+    /// The directory that the clients are fetched into.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Fetches the packages that a `package-lock.json` names into a folder of this one.
+    /// Fetches the packages that the `package-lock.json` in `pinned` names into a subdirectory.
     pub(crate) fn fetch_node(&self, folder: &str, pinned: &Path) -> Result {
         let folder = self.folder.join(folder);
         fs::create_dir_all(&folder)?;
@@ -51,7 +51,7 @@ impl TestClients {
             for name in ["package.json", "package-lock.json"] {
                 fs::copy(pinned.join(name), folder.join(name))?;
             }
-            // Not `npm ci`: that wants every optional package of every other platform as well.
+            // Not `npm ci`: it requires the optional packages of every other platform too.
             let mut npm = program("npm");
             npm.args([
                 "install",
@@ -66,7 +66,7 @@ impl TestClients {
         })
     }
 
-    /// Fetches what a list of requirements names into a virtual environment of its own.
+    /// Fetches the packages that the requirements file `pinned` names into a virtual environment of their own.
     pub(crate) fn fetch_python(&self, environment: &str, pinned: &Path) -> Result {
         unless_up_to_date(&self.folder.join(format!("{environment}.txt")), pinned, || {
             required_programs::install_missing(&[required_programs::VENV])?;
@@ -78,7 +78,7 @@ impl TestClients {
         })
     }
 
-    /// Something of a package that npm fetched, to be run by the Node that it fetched as well.
+    /// Runs a file of a fetched npm package with the fetched Node.
     pub(crate) fn node(&self, package_file: &str) -> Command {
         let modules = self.folder.join("node_modules");
         let mut command = program(modules.join(".bin/node"));
@@ -86,7 +86,7 @@ impl TestClients {
         command
     }
 
-    /// A script of ours, to be run by Node. It finds packages only from where they are, so it is put there.
+    /// Runs a script of ours with Node. Node looks for packages next to the script, so the script is copied there.
     pub(crate) fn node_script(&self, script: &str) -> Result<Command> {
         let copy = self.folder.join(Path::new(script).file_name().expect("a script has a name"));
         fs::copy(sources_directory().join(script), &copy)?;
@@ -95,15 +95,15 @@ impl TestClients {
         Ok(command)
     }
 
-    /// A script of ours, to be run by Python.
+    /// Runs a script of ours with Python.
     pub(crate) fn python_script(&self, script: &str) -> Command {
         let mut command = program(self.folder.join("python/bin/python"));
-        // Nothing is left beside the sources.
+        // `-B`: writes no bytecode next to the sources.
         command.arg("-B").arg(sources_directory().join(script));
         command
     }
 
-    /// A fresh directory for one run.
+    /// Creates an empty directory for one run. What an earlier run left there is removed.
     pub(crate) fn fresh_directory(&self, name: &str) -> Result<PathBuf> {
         let place = self.folder.join("places").join(name);
         if place.exists() {
@@ -113,10 +113,10 @@ impl TestClients {
         Ok(place)
     }
 
-    /// Keeps a program that the next build would replace.
+    /// Copies a program that the next build would replace.
     pub(crate) fn keep_copy(&self, built: &Path, name: &str) -> Result<PathBuf> {
         let kept = self.folder.join(name);
-        // Not over the old one: that may be a link to what cargo still has.
+        // Removed first: the old one may be a hard link to a file that cargo still uses.
         if kept.exists() {
             fs::remove_file(&kept)?;
         }
@@ -125,14 +125,14 @@ impl TestClients {
     }
 }
 
-/// Does something unless it was done for the same text before.
+/// Runs `act`, unless it has run for the same content of `pinned` before. `done` holds the content of the last run.
 pub(crate) fn unless_up_to_date(done: &Path, pinned: &Path, act: impl FnOnce() -> Result) -> Result {
     let wanted = fs::read(pinned)?;
     if fs::read(done).is_ok_and(|done| done == wanted) {
         return Ok(());
     }
     act()?;
-    // Last, so that what was broken off is done again.
+    // Written last, so that an interrupted run is repeated.
     Ok(fs::write(done, wanted)?)
 }
 

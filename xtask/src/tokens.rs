@@ -1,7 +1,7 @@
-//! `cargo xtask tokens`: what a model pays for the tools, the map and ten typical answers, in tokens of o200k.
+//! `cargo xtask tokens`: what the tools, the map and ten typical answers cost a model, in tokens of o200k.
 //!
-//! Counted is what is on the wire: the text of an answer, and what it has as structured content, which some hosts send to
-//! the model instead of the text and others beside it.
+//! Counts what is on the wire: the text of an answer, and its structured content, which some hosts send to the model
+//! instead of the text and others in addition to it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -50,23 +50,23 @@ pub(crate) fn run(options: &[&str]) -> Result {
     Ok(())
 }
 
-/// Who answers.
+/// The server that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ComparedServer {
-    /// A binary of ours.
+    /// A `stead` binary.
     Stead,
     /// A script for Node: npm `@modelcontextprotocol/server-filesystem`.
     Node,
 }
 
-/// How many tokens something has: as text, and as structured content.
+/// The tokens of an answer: of its text, and of its structured content.
 #[derive(Debug, Clone, Copy, Default)]
 struct TokenCount {
     text: usize,
     structured: usize,
 }
 
-/// What one server's answers cost; `None` for what it can't do.
+/// What the answers of one server cost; `None` for a call that it doesn't have.
 struct CostColumn {
     label: &'static str,
     rows: Vec<(&'static str, Option<TokenCount>)>,
@@ -95,7 +95,7 @@ fn measure(label: &'static str, server: ComparedServer, binary: &Path, place: &P
     Ok(CostColumn { label, rows })
 }
 
-/// The same files for everyone: a small project.
+/// Writes a small project, the same for every server.
 fn write_example_files(files: &Path) -> Result {
     fs::create_dir_all(files.join("src"))?;
     for number in 0..40 {
@@ -113,7 +113,7 @@ fn write_example_files(files: &Path) -> Result {
     Ok(fs::write(files.join("readme.md"), "# Example\n\nA project with forty parts.\n")?)
 }
 
-/// Ten typical calls, as each server has them.
+/// Ten typical calls, in the form that each server has.
 fn calls(server: ComparedServer, files: &Path) -> Vec<(&'static str, Option<(&'static str, Value)>)> {
     let path = |below: &str| match server {
         ComparedServer::Stead => format!("/project/{below}"),
@@ -176,7 +176,7 @@ impl TokenCounter {
     }
 }
 
-/// A client over standard input and output.
+/// An MCP client over standard input and output.
 struct StdioClient {
     child: Child,
     input: ChildStdin,
@@ -232,7 +232,7 @@ impl StdioClient {
 
 impl Drop for StdioClient {
     fn drop(&mut self) {
-        // If it has ended by itself there is nothing left to end.
+        // Fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

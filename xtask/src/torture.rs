@@ -1,10 +1,11 @@
-//! `cargo xtask torture`: programs that are made to break file systems, on a mounted stead.
+//! `cargo xtask torture`: runs programs that are made to break file systems on a mounted stead.
 //!
-//! fsx does at random what can be done to one file, and compares. pjdfstest holds the mount to POSIX, but for what
-//! `tests/mount/pjdfstest.toml` lists with the reason. What is stored is verified after each.
+//! fsx does random operations on one file and compares the result with what it expects. pjdfstest checks the mount
+//! against POSIX, except for the cases that `tests/mount/pjdfstest.toml` lists with a reason. What is stored is
+//! verified after each program.
 //!
-//! Root runs fsx a second time as another user, for a shorter time. Only root can be several users, so only root runs
-//! pjdfstest.
+//! If root runs it, fsx runs a second time as another user, with fewer operations. pjdfstest acts as several users,
+//! which only root can.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,13 +19,13 @@ use crate::steps::StepRunner;
 use crate::test::RunLength;
 use crate::test_clients::{self, TestClients};
 
-/// The Workspaces that all of them run on.
+/// The Workspaces that every program runs on.
 const TESTED_WORKSPACES: [&str; 2] = ["virtual", "physical"];
-/// What fsx is told to do.
+/// The names of the fsx runs, and their configurations.
 const FSX_VARIANTS: [(&str, &str); 2] = [("fsx", "fsx.toml"), ("fsx without mmap", "fsx-without-mmap.toml")];
-/// How many operations of fsx another user does.
+/// How many operations fsx does as another user.
 const SECOND_USER_OPERATIONS: &str = "20000";
-/// What pjdfstest has to say at its end.
+/// The end of the last line that pjdfstest has to print.
 const EXPECTED_SUMMARY: &str = "0 failed, 14 skipped, 259 passed, 125 expected failures, 398 total";
 
 /// Runs all of them.
@@ -32,9 +33,9 @@ pub(crate) fn run(length: RunLength) -> Result {
     required_programs::install_missing(&[required_programs::FUSE])?;
     let programs = TorturePrograms::install()?;
     let (profile, folder) = match length {
-        // As the other tests have built it: a build of its own would take longer than all of this.
+        // The build of the other tests: a separate build would take longer than the short run.
         RunLength::Short => ("dev", "debug"),
-        // All of this takes hours.
+        // The long run takes hours, so a release build pays off.
         RunLength::Long => ("release", "release"),
     };
     capture(cargo().args(["build", "--package", "stead-cli", "--profile", profile]))?;
@@ -51,7 +52,7 @@ pub(crate) fn run(length: RunLength) -> Result {
             steps.run(&name, || programs.fsx(&setting, workspace, config, operations))?;
         }
         if programs::is_root() {
-            // A socket's path has at most 107 bytes, and the suite adds some 70 of its own.
+            // A socket's path has at most 107 bytes, and the suite adds about 70 of its own.
             let place = std::env::temp_dir().join(format!("pjd-{}", std::process::id()));
             fs::create_dir(&place)?;
             let setting = MountSetup::new(&binary, place.clone(), None)?;
@@ -77,14 +78,14 @@ fn sources_directory() -> PathBuf {
     programs::root().join("tests/mount")
 }
 
-/// The programs, in the versions that are written down.
+/// The programs, in pinned versions.
 struct TorturePrograms {
     clients: TestClients,
     directory: PathBuf,
 }
 
 impl TorturePrograms {
-    /// Builds what is missing.
+    /// Builds the programs that are missing.
     fn install() -> Result<Self> {
         let peers = TestClients::without_fetching()?;
         let programs = TorturePrograms { directory: peers.folder().join("cargo"), clients: peers };
@@ -112,7 +113,7 @@ impl TorturePrograms {
         setting.verify()
     }
 
-    /// Only root can be somebody else for a test.
+    /// Runs pjdfstest. Only root can, because its tests act as several users.
     fn pjdfstest(&self, setting: &MountSetup<'_>, workspace: &str) -> Result {
         let mounted = MountedStead::new(setting)?;
         let second = setting.directory().join("second");
@@ -120,7 +121,7 @@ impl TorturePrograms {
         let mut tests = program(self.directory.join("bin/pjdfstest"));
         tests.arg("--configuration-file").arg(sources_directory().join("pjdfstest.toml"));
         tests.arg("--path").arg(mounted.path(workspace)).arg("--secondary-fs").arg(second);
-        // A suite that ran nothing found nothing: that must not pass for a clean result.
+        // A suite that ran nothing reports no failure. That must not count as a clean result.
         let said = capture(tests.env("NO_COLOR", "1").env("RUST_BACKTRACE", "0"))?;
         let summary = said.lines().last().unwrap_or_default();
         if !summary.ends_with(EXPECTED_SUMMARY) {

@@ -1,4 +1,4 @@
-//! How a command ends, and what it says if it can't do what it was asked for.
+//! The errors of a command, and the exit codes of the binary.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,23 +6,23 @@ use std::process::ExitCode;
 use stead::config::ConfigError;
 use stead::{ErrorKind, StoreError, VfsError};
 
-/// The exit code.
+/// The exit code. The larger of two is the worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Exit(u8);
 
 impl Exit {
-    /// It is done.
+    /// Success.
     pub(crate) const OK: Exit = Exit(0);
-    /// The answer is no.
+    /// The command ran, and the answer is no.
     pub(crate) const NEGATIVE: Exit = Exit(1);
-    /// The call or the configuration is wrong.
+    /// The arguments or the configuration are wrong.
     pub(crate) const USAGE: Exit = Exit(2);
     /// Something is broken.
     pub(crate) const INTERNAL: Exit = Exit(70);
-    /// It may work later.
+    /// The command may work later.
     pub(crate) const TEMPORARY: Exit = Exit(75);
 
-    /// As another process of ours ended; one that was killed has not said why.
+    /// The exit code of a child process; `INTERNAL` if a signal killed it.
     pub(crate) fn from_child(code: Option<i32>) -> Exit {
         code.and_then(|code| u8::try_from(code).ok()).map_or(Exit::INTERNAL, Exit)
     }
@@ -51,32 +51,33 @@ impl From<ErrorKind> for Exit {
     }
 }
 
-/// Why a command went no further.
+/// Why a command stopped.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// The library said so.
+    /// An error of the library.
     Stead(stead::Error),
-    /// The command itself did.
+    /// An error of the command itself.
     Message(ErrorKind, String),
-    /// Whoever read the output has gone: nothing is left to say.
+    /// The reader of the output has closed it, so there is nobody to report to.
     ReaderGone,
 }
 
-/// How a command went.
+/// The result of a command.
 pub(crate) type CommandResult = Result<Exit, CommandError>;
 
 impl CommandError {
-    /// The call makes no sense.
+    /// An error of kind `Invalid`: the arguments make no sense.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         CommandError::Message(ErrorKind::Invalid, message.into())
     }
 
-    /// What the host said of something that the user named, or of the output.
+    /// An error of the host, about something that the user named or about the output.
     pub(crate) fn host(what: impl Into<String>, cause: io::Error) -> Self {
         stead::Error::Host { what: what.into(), cause }.into()
     }
 
-    /// Why the output can't be written. That is nobody's quota, also where the disk is full that it goes to.
+    /// The error for output that can't be written. Its kind is never `Quota`, even if the disk is full: that is no
+    /// quota of Stead's.
     pub(crate) fn output_error(cause: io::Error) -> Self {
         match CommandError::host("the output can't be written", cause) {
             CommandError::Stead(error) => CommandError::Message(ErrorKind::Unavailable, error.to_string()),
@@ -84,7 +85,7 @@ impl CommandError {
         }
     }
 
-    /// The kind, unless there is no one to tell.
+    /// The kind; `None` if the reader is gone.
     pub(crate) fn kind(&self) -> Option<ErrorKind> {
         match self {
             CommandError::Stead(error) => Some(error.kind()),
@@ -93,9 +94,10 @@ impl CommandError {
         }
     }
 
-    /// How the command ends that it stops.
+    /// The exit code.
     ///
-    /// What depends on what is stored is an answer; what is wrong whatever is stored is wrong usage.
+    /// An error that depends on what is stored is a negative answer. An error that would occur whatever is stored is
+    /// wrong usage.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             CommandError::Stead(stead::Error::Vfs(error)) if is_negative_answer(error) => Exit::NEGATIVE,
@@ -103,7 +105,7 @@ impl CommandError {
         }
     }
 
-    /// What is said about it.
+    /// The message for the user.
     pub(crate) fn message(&self) -> String {
         match self {
             CommandError::Stead(error) => error.to_string(),
@@ -112,13 +114,13 @@ impl CommandError {
         }
     }
 
-    /// Whether the message says by itself where it comes from: `stead.toml:3:1: …`.
+    /// Whether the message begins with the place of the error: `stead.toml:3:1: …`.
     pub(crate) fn has_location(&self) -> bool {
         matches!(self, CommandError::Stead(stead::Error::Config(ConfigError::Invalid(_))))
     }
 }
 
-/// Whether a call that makes sense got no for an answer, although its kind alone would not tell.
+/// Whether the error is a negative answer to a valid call, although its kind maps to another exit code.
 fn is_negative_answer(error: &VfsError) -> bool {
     match error {
         VfsError::TooManySymlinks { .. } | VfsError::LineOutOfRange { .. } | VfsError::Binary { .. } => true,
@@ -137,7 +139,7 @@ fn is_negative_answer(error: &VfsError) -> bool {
 impl From<stead::Error> for CommandError {
     fn from(error: stead::Error) -> Self {
         match error {
-            // Whoever read from the pipe has gone.
+            // The reader of the pipe has closed it.
             stead::Error::Host { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe => {
                 CommandError::ReaderGone
             }

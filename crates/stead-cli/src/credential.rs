@@ -1,17 +1,17 @@
-//! Takes the credential out of the environment, before anything is there that could inherit it.
+//! Removes the token from the environment, before a child process could inherit it.
 
 use std::ffi::OsString;
 
-/// Where a token is handed over.
+/// The environment variable that holds a token.
 pub(crate) const TOKEN_VARIABLE: &str = "STEAD_TOKEN";
 
-/// Returns the token that the environment holds, which does not hold it any more then.
+/// Removes the token from the environment and returns it.
 ///
-/// To be called first of all in `main`.
+/// Must be called first in `main`, before another thread runs.
 #[allow(unsafe_code)]
 pub(crate) fn take() -> Option<OsString> {
     let token = std::env::var_os(TOKEN_VARIABLE)?;
-    // SAFETY: no other thread runs yet that could read or change the environment meanwhile.
+    // SAFETY: no other thread runs yet, so none can read or change the environment at the same time.
     unsafe { std::env::remove_var(TOKEN_VARIABLE) };
     Some(token)
 }

@@ -1,4 +1,4 @@
-//! Values as people read them.
+//! Formats values for people, and makes text safe for a terminal.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
     let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // What would round up to 1024 is 1.0 of the next unit.
+    // A value that would be shown as 1024 becomes 1.0 of the next unit.
     while value >= 1023.95 && unit < UNITS.len() - 1 {
         value /= 1024.0;
         unit += 1;
@@ -40,7 +40,7 @@ pub(crate) fn duration(micros: u64) -> String {
     }
 }
 
-/// Kind and mode, as `ls -l` has them: `drwxr-xr-x`.
+/// Kind and mode in the form of `ls -l`: `drwxr-xr-x`.
 pub(crate) fn mode(kind: NodeKind, mode: u32) -> String {
     let letter = match kind {
         NodeKind::File => '-',
@@ -57,7 +57,7 @@ pub(crate) fn mode(kind: NodeKind, mode: u32) -> String {
     std::iter::once(letter).chain(bits).collect()
 }
 
-/// What follows a name, to tell what has it, as `ls -F` does: `/`, `@`.
+/// The character that `ls -F` puts after a name to show its kind: `/`, `@`.
 pub(crate) fn kind_suffix(kind: NodeKind) -> &'static str {
     match kind {
         NodeKind::File => "",
@@ -69,29 +69,29 @@ pub(crate) fn kind_suffix(kind: NodeKind) -> &'static str {
     }
 }
 
-/// "1 file", "2 files".
+/// A number with the right noun: "1 file", "2 files".
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Text of a file that can't drive a terminal; tabs stay.
+/// Escapes what could control a terminal, except tabs.
 pub(crate) fn escape_text(text: &str) -> String {
     let parts: Vec<_> = text.split('\t').map(|part| name::escape_text(part).to_string()).collect();
     parts.join("\t")
 }
 
-/// A message of several lines that can't drive a terminal.
+/// Escapes what could control a terminal, except line breaks.
 pub(crate) fn escape_lines(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(|line| name::escape_text(line).to_string()).collect();
     lines.join("\n")
 }
 
-/// A path of the host as the user wrote it, and nothing raw.
+/// A path of the host with unsafe characters escaped.
 pub(crate) fn host_path(path: &Path) -> String {
     name::escape_name(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
-/// A number of things to show: 0 would be a question without an answer.
+/// Parses a number that must be at least 1, for clap.
 pub(crate) fn parse_positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it has to be at least 1".into()),

@@ -1,5 +1,5 @@
-//! Ctrl-C during an import, an export or a snapshot: it ends where nothing is half done, and says so. A second one ends the
-//! process at once.
+//! Ctrl-C during an import, an export or a snapshot: the first one stops the work at a point where nothing is half
+//! done; the second one ends the process at once.
 
 use std::io;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use stead_server::ShutdownSignals;
 
 use crate::command_error::CommandError;
 
-/// How a process ends at the second Ctrl-C, as shells tell it.
+/// The exit code after a second Ctrl-C, as shells report it: 128 + SIGINT.
 const AT_ONCE: i32 = 130;
 
-/// Whether the process was asked to end.
+/// Whether a signal has asked the process to end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Waits for the signals that ask a process to end, from now on until the process ends.
+    /// Listens for the signals that ask the process to end, until the process ends.
     pub(crate) fn listen() -> Result<Self, CommandError> {
         let interrupt = Interrupt::default();
         let asked = Arc::clone(&interrupt.0);
@@ -44,12 +44,12 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// A stead whose calls end when the process is asked to.
+    /// A stead whose calls stop when the process is asked to end.
     pub(crate) fn stops(&self, stead: &Stead) -> Stead {
         stead.watched(Arc::new(self.clone()))
     }
 
-    /// What made the command fail: the interruption, where there was one.
+    /// The error of the command: the interruption if there was one, otherwise `failure`.
     pub(crate) fn or(&self, failure: impl Into<CommandError>, what_is_left: &str) -> CommandError {
         match self.stop_reason() {
             Some(_) => CommandError::Message(ErrorKind::Unavailable, format!("interrupted; {what_is_left}")),

@@ -1,4 +1,4 @@
-//! What `--json` prints: the fields here are what others script against.
+//! The documents that `--json` prints. Scripts depend on their fields.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -10,7 +10,7 @@ use stead::vfs::{
 };
 use stead::{Fork, Operation, Snapshot, Timestamp, VersionTag};
 
-/// A failure.
+/// An error.
 pub(crate) fn error(code: &str, message: &str) -> Value {
     json!({ "error": { "code": code, "message": message } })
 }
@@ -23,7 +23,7 @@ fn tag(tag: Option<VersionTag>) -> Value {
     tag.map_or(Value::Null, |tag| tag.to_string().into())
 }
 
-/// Permission bits in octal, as everyone reads them.
+/// Permission bits in octal.
 fn mode(mode: u32) -> String {
     format!("{mode:04o}")
 }
@@ -41,7 +41,7 @@ pub(crate) fn entry(entry: &DirEntry) -> Value {
     })
 }
 
-/// Something below a directory.
+/// A node found by a walk or a glob, with its path.
 pub(crate) fn walked(walked: &PathEntry) -> Value {
     json!({
         "path": walked.path,
@@ -53,7 +53,7 @@ pub(crate) fn walked(walked: &PathEntry) -> Value {
     })
 }
 
-/// What is known of a path.
+/// The metadata of a path.
 pub(crate) fn stat(stat: &Stat) -> Value {
     json!({
         "path": stat.path.to_string(),
@@ -68,7 +68,7 @@ pub(crate) fn stat(stat: &Stat) -> Value {
     })
 }
 
-/// What a write did.
+/// The result of a write.
 pub(crate) fn written(written: &WriteResult) -> Value {
     json!({
         "path": written.path.to_string(),
@@ -79,7 +79,7 @@ pub(crate) fn written(written: &WriteResult) -> Value {
     })
 }
 
-/// What a copy or a move did.
+/// The result of a copy or a move.
 pub(crate) fn copied(copied: &CopyResult) -> Value {
     json!({
         "from": copied.from.to_string(),
@@ -103,19 +103,19 @@ pub(crate) fn fork(fork: &Fork) -> Value {
     })
 }
 
-/// What could not be looked into.
+/// The places that could not be read.
 pub(crate) fn unread(unread: &[Unreadable]) -> Value {
     let unreadable =
         |unreadable: &Unreadable| json!({ "path": unreadable.path, "reason": unreadable.reason });
     unread.iter().map(unreadable).collect()
 }
 
-/// Bytes that are no text, as base64.
+/// Bytes as base64.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// One change, and its operation.
+/// A change and its operation.
 pub(crate) fn log_entry(entry: &LogEntry) -> Value {
     let change = |change: &LogChange| {
         json!({
@@ -135,7 +135,7 @@ pub(crate) fn log_entry(entry: &LogEntry) -> Value {
     })
 }
 
-/// Who did something, with what and when.
+/// An operation: who did it, with which tool and when.
 fn operation(operation: &Operation) -> Value {
     json!({
         "id": operation.id.to_string(),
@@ -146,7 +146,7 @@ fn operation(operation: &Operation) -> Value {
     })
 }
 
-/// One path that differs.
+/// One difference between two versions.
 pub(crate) fn difference(one: &Difference) -> Value {
     let (binary, diff) = match &one.content {
         Some(ContentDiff::Binary) => (true, None),
@@ -176,7 +176,7 @@ pub(crate) fn snapshot(snapshot: &Snapshot) -> Value {
     })
 }
 
-/// What was taken back, or would be.
+/// The result of an undo or a restore, or of its dry run.
 pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
     let change = |change: &PathChange| {
         json!({
@@ -199,7 +199,7 @@ pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
     })
 }
 
-/// A line, and who wrote it.
+/// A line of a file, and the operation that wrote it.
 pub(crate) fn blamed(number: usize, line: &BlameLine) -> Value {
     json!({
         "line": number,

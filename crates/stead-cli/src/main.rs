@@ -1,4 +1,4 @@
-//! The binary `stead`: reads the arguments, runs one command, and says how it went.
+//! The binary `stead`: parses the arguments, runs one command and reports its result.
 
 mod allocator;
 mod command_error;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     exit.max(session.finish()).into()
 }
 
-/// Reads the arguments.
+/// Parses the arguments. `stead mcp` is tried first, because its start has to be fast.
 fn parse() -> Result<Cli, clap::Error> {
     match McpCli::try_parse() {
         Ok(McpCli { globals, command: McpCommand::Mcp(args) }) => {
@@ -72,7 +72,7 @@ fn parse() -> Result<Cli, clap::Error> {
     }
 }
 
-/// What the arguments are told, and `--help` and `--version` too, which are no failures.
+/// Prints a usage error, or the text of `--help` or `--version`, and returns the exit code.
 fn report_usage_error(error: &clap::Error) -> ExitCode {
     let asked_for_json = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && asked_for_json {
@@ -82,12 +82,12 @@ fn report_usage_error(error: &clap::Error) -> ExitCode {
     } else if error.use_stderr() && std::env::args_os().any(|argument| has_control_characters(&argument)) {
         eprintln!("{}", human::escape_lines(error.to_string().trim_end()));
     } else if error.print().is_err() {
-        // Nobody is left to be told.
+        // The output is closed, so there is nobody to report to.
     }
     if error.use_stderr() { Exit::USAGE.into() } else { Exit::OK.into() }
 }
 
-/// Whether an argument can't be repeated in a message as it is.
+/// Whether an argument can't be repeated in a message unchanged.
 fn has_control_characters(argument: &OsStr) -> bool {
     argument.to_str().is_none_or(|text| text.chars().any(char::is_control))
 }

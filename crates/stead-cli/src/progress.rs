@@ -1,4 +1,4 @@
-//! How long work goes on: a line on a terminal, nothing elsewhere.
+//! Progress of long work: a line on a terminal, nothing elsewhere.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use stead::transfer::{OmittedEntry, TransferObserver, TransferTotals};
 use crate::human;
 use crate::session::Session;
 
-/// A line that tells how far the work has come.
+/// A line that shows how far the work has come. Dropping it clears the line.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
@@ -24,7 +24,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Shows this now.
+    /// Shows a message. `message` isn't called if progress is hidden.
     pub(crate) fn show(&self, message: impl FnOnce() -> String) {
         if !self.bar.is_hidden() {
             self.bar.set_message(message());
@@ -41,7 +41,7 @@ impl TransferObserver for Progress {
 
     fn omitted(&mut self, left_out: &OmittedEntry) {
         let OmittedEntry { path, reason } = left_out;
-        // A sentence of the door names the path by itself.
+        // The reason already begins with the path if the door gave it.
         let named = reason.starts_with(&format!("`{path}`"));
         self.bar.suspend(|| match named {
             true => eprintln!("stead: left out: {reason}"),

@@ -1,6 +1,6 @@
-//! What every command has: the global options, the configuration behind them, and somewhere to write to.
+//! What every command uses: the global options, the configuration that they name, and the output.
 //!
-//! Data goes to stdout; what is said to a person goes to stderr.
+//! Data goes to stdout; messages for a person go to stderr.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -37,12 +37,12 @@ pub(crate) struct AsOfArg {
 }
 
 impl AsOfArg {
-    /// Whether a moment is named.
+    /// Whether `--at` is given.
     pub(crate) fn is_some(&self) -> bool {
         self.at.is_some()
     }
 
-    /// The stead as it was, or as it is.
+    /// The stead as it was at `--at`, or as it is now if that isn't given.
     pub(crate) fn apply_to(&self, stead: Stead, path: &str) -> Result<Stead, CommandError> {
         match &self.at {
             Some(moment) => Ok(stead.as_of_text(path, moment)?),
@@ -67,39 +67,39 @@ impl Session {
         Session { globals, stdout, styled, credential }
     }
 
-    /// Whether JSON is wanted.
+    /// Whether `--json` is given.
     pub(crate) fn wants_json(&self) -> bool {
         self.globals.json
     }
 
-    /// Whether a person looks at stdout.
+    /// Whether stdout is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         io::stdout().is_terminal()
     }
 
-    /// Whether a progress bar has someone to look at it.
+    /// Whether to show progress: stderr is a terminal, and `--json` isn't given.
     pub(crate) fn shows_progress(&self) -> bool {
         !self.globals.json && io::stderr().is_terminal()
     }
 
-    /// The configuration file that is named, or found.
+    /// The path of the configuration file: the given one, or the one that was found.
     pub(crate) fn config_file(&self) -> Result<PathBuf, CommandError> {
         Ok(Config::find(self.globals.config.as_deref())?)
     }
 
-    /// The configuration.
+    /// Loads the configuration.
     pub(crate) fn config(&self) -> Result<Config, CommandError> {
         Ok(Config::load(&self.config_file()?)?)
     }
 
-    /// The stead of the agent that is acted as.
+    /// The stead of the agent that the command acts as, with approval for every call.
     pub(crate) fn stead(&self) -> Result<Stead, CommandError> {
         let config = self.config()?;
-        // Whoever runs the command is the person that would be asked.
+        // The person who runs the command is the person who would be asked.
         Ok(Stead::open(&config, self.agent(&config)?)?.with_approval())
     }
 
-    /// The same, where what is protected from agents may be changed: a person has asked for it.
+    /// Like [`Session::stead`], but what is protected from agents can be changed too: the user has asked for it.
     pub(crate) fn stead_without_protection(&self) -> Result<Stead, CommandError> {
         let mut config = self.config()?;
         let agent = self.agent(&config)?.to_owned();
@@ -109,7 +109,7 @@ impl Session {
         Ok(Stead::open(&config, &agent)?.with_approval())
     }
 
-    /// The stead that an agent's own calls go to: nobody is there to agree to anything.
+    /// The stead as the agent itself has it: calls that need approval are refused.
     pub(crate) fn stead_of_agent(&self, thread: Option<&str>) -> Result<Stead, CommandError> {
         let config = self.config()?;
         let identity = Identity::agent(self.agent(&config)?);
@@ -122,7 +122,7 @@ impl Session {
         Ok(Stead::open_in(&mut stores, &identity)?)
     }
 
-    /// The agent that is acted as: the one that is named, or the only one.
+    /// The agent that the command acts as: the one that `--agent` names, or the only one.
     pub(crate) fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, CommandError> {
         match &self.globals.agent {
             Some(agent) => Ok(agent),
@@ -130,24 +130,24 @@ impl Session {
         }
     }
 
-    /// The agent that was named, if one was.
+    /// The agent that `--agent` names.
     pub(crate) fn named_agent(&self) -> Option<&str> {
         self.globals.agent.as_deref()
     }
 
-    /// The token that was handed over in the environment, if one was.
+    /// The token from the environment.
     pub(crate) fn credential(&self) -> Result<Option<&str>, CommandError> {
         let Some(token) = &self.credential else { return Ok(None) };
         let text = token.to_str().ok_or_else(|| CommandError::invalid("STEAD_TOKEN holds no token"))?;
         Ok(Some(text))
     }
 
-    /// Its door, for one operation of this command.
+    /// The `Vfs` of the agent's stead, for one operation of this command.
     pub(crate) fn vfs(&self, command: &'static str) -> Result<Vfs, CommandError> {
         Ok(self.stead()?.vfs().operation(command))
     }
 
-    /// Does what is one act to the user, at a path, as things were at a moment where one is named: one record tells of it.
+    /// Runs `act` as one operation with one audit record. `act` gets the stead as it was at `--at`, if that is given.
     pub(crate) fn compound<T>(
         &mut self,
         command: &'static str,
@@ -161,7 +161,7 @@ impl Session {
         })
     }
 
-    /// Where data goes.
+    /// The output for data.
     pub(crate) fn stdout(&mut self) -> &mut impl Write {
         &mut self.stdout
     }
@@ -171,12 +171,12 @@ impl Session {
         self.write_output(|out| writeln!(out, "{line}"))
     }
 
-    /// Prints a document.
+    /// Prints a JSON document on one line.
     pub(crate) fn print_json(&mut self, value: &Value) -> Result<(), CommandError> {
         self.print_line(value)
     }
 
-    /// Writes data; a reader that has gone ends the command.
+    /// Writes data. If the reader has closed the output, returns `CommandError::ReaderGone`, which ends the command.
     pub(crate) fn write_output(
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
@@ -184,16 +184,16 @@ impl Session {
         write(&mut self.stdout).map_err(CommandError::output_error)
     }
 
-    /// Says something to the person.
+    /// Prints a message for a person, unless `--json` is given.
     pub(crate) fn say(&mut self, message: impl std::fmt::Display) {
         if !self.globals.json {
-            // What was printed before comes first, also where both go to one terminal.
+            // Flushed first, so that output and message keep their order where both go to the same terminal.
             let _ = self.stdout.flush();
             eprintln!("{message}");
         }
     }
 
-    /// Says what could not be looked into, so that nobody takes the answer for the whole.
+    /// Warns of what could not be read, so that the user doesn't take the result for complete.
     pub(crate) fn warn_unreadable(&mut self, unread: &[Unreadable]) {
         const SHOWN: usize = 8;
         if unread.is_empty() {
@@ -208,12 +208,12 @@ impl Session {
         }
     }
 
-    /// Text in a colour, where there is someone to see it.
+    /// Text in a colour, if stdout is a terminal.
     pub(crate) fn paint(&self, colour: Colour, text: impl std::fmt::Display) -> String {
         if self.styled { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_string() }
     }
 
-    /// Says why something did not happen, and returns how that ends.
+    /// Prints an error and returns the exit code.
     pub(crate) fn report(&mut self, failure: &CommandError) -> Exit {
         let Some(kind) = failure.kind() else { return Exit::OK };
         let message = failure.message();
@@ -221,14 +221,14 @@ impl Session {
             let told = self.print_json(&json::error(kind.code(), &message));
             return told.map_or(Exit::OK, |()| failure.exit());
         }
-        // What was printed before comes first, also where both go to one terminal.
+        // Flushed first, so that output and message keep their order where both go to the same terminal.
         let _ = self.stdout.flush();
         let prefix = if failure.has_location() { "" } else { "stead: " };
         eprintln!("{prefix}{}", human::escape_lines(&message));
         failure.exit()
     }
 
-    /// Does the same for each of several things; one that fails does not keep the others from happening.
+    /// Runs `act` for each item, and goes on if it fails for one. Returns the worst exit code.
     pub(crate) fn for_each<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -245,12 +245,12 @@ impl Session {
         Ok(exit)
     }
 
-    /// Brings out what was printed so far, for someone who waits for it.
+    /// Flushes the output, for a reader that waits for it.
     pub(crate) fn flush(&mut self) -> Result<(), CommandError> {
         self.write_output(Write::flush)
     }
 
-    /// Brings out what is still buffered.
+    /// Flushes the output at the end of the run, and returns the exit code for a failure.
     pub(crate) fn finish(&mut self) -> Exit {
         match self.stdout.flush() {
             Ok(()) => Exit::OK,
@@ -263,7 +263,7 @@ impl Session {
     }
 }
 
-/// The colours in use.
+/// The colours and styles in use, as ANSI codes.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Colour {

@@ -1,8 +1,8 @@
-//! What a server says about its own work: lines on stderr, and traces for a collector.
+//! A server's own diagnostics: log lines on stderr, and traces for a collector.
 //!
-//! `STEAD_LOG` says how much (`info`, `stead_server=debug`); nothing, where it is not set. In a build with the feature
-//! `otel`, `OTEL_EXPORTER_OTLP_ENDPOINT` names the collector that every tool call is told to as a span: the tool, the
-//! agent, the thread, the outcome and the time, and neither paths nor content, which are the audit's.
+//! `STEAD_LOG` sets the log level (`info`, `stead_server=debug`); without it nothing is logged. In a build with the
+//! feature `otel`, `OTEL_EXPORTER_OTLP_ENDPOINT` names a collector that gets a span per tool call: the tool, the agent,
+//! the thread, the outcome and the time. Paths and content are never sent; they belong in the audit.
 
 use tracing_subscriber::filter::{FilterExt, FilterFn};
 use tracing_subscriber::layer::SubscriberExt;
@@ -11,24 +11,24 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::command_error::CommandError;
 
-/// Ends what was begun: what is not sent yet is.
+/// Runs until dropped. Dropping it sends the spans that aren't sent yet.
 pub(crate) struct Telemetry {
     #[cfg(feature = "otel")]
     traces: Option<opentelemetry_sdk::trace::SdkTracerProvider>,
 }
 
 impl Telemetry {
-    /// Begins, if someone wants to hear of it.
+    /// Starts logging and tracing, if the environment asks for them.
     pub(crate) fn begin() -> Result<Self, CommandError> {
         let lines = match std::env::var("STEAD_LOG") {
             Ok(filter) => {
                 let wrong = |error| CommandError::invalid(format!("STEAD_LOG can't be read: {error}"));
                 let filter = EnvFilter::try_new(filter).map_err(wrong)?;
-                // The library shows requests as they are: paths, arguments, content. However much is asked for, these
-                // are the audit's.
+                // The MCP library logs whole requests: paths, arguments, content. Whatever the log level, these belong
+                // in the audit only.
                 let ours = FilterFn::new(|about| !about.target().starts_with("rmcp"));
                 let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-                // Standard output is the client's, over stdio.
+                // To stderr: over stdio, standard output belongs to the client.
                 Some(lines.with_filter(filter.and(ours)))
             }
             Err(_) => None,
@@ -56,7 +56,7 @@ impl Telemetry {
 impl Drop for Telemetry {
     fn drop(&mut self) {
         if let Some(traces) = &self.traces {
-            // Nobody is left to be told that the collector is gone.
+            // A collector that can't be reached is ignored: there is nobody to report it to.
             let _ = traces.shutdown();
         }
     }
@@ -76,7 +76,7 @@ mod otel {
 
     use crate::command_error::CommandError;
 
-    /// What sends traces, where a collector is named.
+    /// The provider that sends traces, if a collector is named.
     pub(super) fn provider() -> Result<Option<SdkTracerProvider>, CommandError> {
         if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
             return Ok(None);
@@ -88,7 +88,7 @@ mod otel {
         Ok(Some(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build()))
     }
 
-    /// Our own spans as traces.
+    /// The layer that turns the spans of this server into traces.
     pub(super) fn spans<S>(
         provider: &SdkTracerProvider,
     ) -> Filtered<OpenTelemetryLayer<S, SdkTracer>, Targets, S>

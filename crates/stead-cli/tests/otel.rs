@@ -1,4 +1,4 @@
-//! Traces arrive at a collector: the tool, the agent and the outcome, and nothing of what was read.
+//! Traces arrive at a collector: with the tool, the agent and the outcome, and without anything that was read.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};

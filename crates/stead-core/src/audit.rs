@@ -1,4 +1,4 @@
-//! What is written down of every operation: who did what, where, and how it went. Never content, never a secret.
+//! Audit records: who did what, where, and with which outcome. A record never holds file content or a secret.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -14,58 +14,58 @@ use crate::path::VfsPath;
 use crate::scope::AccessScope;
 use crate::store::{RevisionNumber, StoreResult};
 
-/// One line of the audit.
+/// One record of the audit log.
 ///
-/// What takes time may have two: one as it begins, and one that tells how it went.
+/// A call that takes time may have two records: one when it begins and one with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRecord {
-    /// When it began.
+    /// When the call began.
     pub at: Timestamp,
-    /// The stead it was done in, where that has a name.
+    /// The name of the stead that the call was made in, if it has one.
     pub stead: Option<Arc<str>>,
-    /// Who asked for it.
+    /// The identity that made the call.
     pub identity: Arc<Identity>,
-    /// The tool, or the call.
+    /// The tool's name, or the name of the library call.
     pub call: Cow<'static, str>,
-    /// The path that was asked for, and where symlinks led from there if they did; or the two ends of a copy or a move,
-    /// as they turned out to be; none where the text was no path. A batch names the directory that holds all of its
-    /// paths.
+    /// The path that was asked for and, if symlinks were followed, the path they led to. For a copy or a move, both
+    /// ends after following symlinks. Empty if the text wasn't a valid path. A batch names the common directory of all
+    /// its paths.
     pub paths: Vec<VfsPath>,
-    /// What the Workspace of the first path allows; `None` where it lies in none.
+    /// The scope of the first path's Workspace; `None` if the path is in no Workspace.
     pub scope: Option<AccessScope>,
-    /// How it went.
+    /// The outcome.
     pub outcome: AuditOutcome,
-    /// Whether it only asked what would be done: nothing was changed.
+    /// Whether the call was a dry run: nothing was changed.
     pub dry_run: bool,
     /// How many bytes were read or written, where that is known.
     pub bytes: Option<u64>,
-    /// How many files it was about, where it was about many: an import, an export.
+    /// The number of files, for a call about many of them (an import, an export).
     pub file_count: Option<u64>,
-    /// How long it took.
+    /// How long the call took.
     pub duration: Duration,
-    /// The operation that it belongs to, where it changed something or a tool has begun one.
+    /// The operation that the call belongs to, if the call changed something or a tool began an operation.
     pub operation: Option<OperationId>,
-    /// The version that a change made.
+    /// The revision that the change made.
     pub revision: Option<RevisionNumber>,
 }
 
-/// How an operation went.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditOutcome {
-    /// It happened.
+    /// The call succeeded.
     Ok,
-    /// It was refused by the rules.
+    /// The rules denied the call.
     Denied,
-    /// It could not be done.
+    /// The call failed with an error of this kind.
     Failed(ErrorKind),
-    /// It is about to happen; another record tells how it went. So it is with a change in a Store that can't write
-    /// down its own, with all but the last of the changes of one call, with those of an act of many calls, and with a
-    /// file that is opened to be read.
+    /// The call is about to happen; a second record has the outcome. Used for a change in a Store that can't record its
+    /// own changes, for all but the last change of a call, for the changes of a compound operation, and for a file that
+    /// is opened for reading.
     Begun,
 }
 
 impl AuditOutcome {
-    /// How an operation went that ended with an error of this kind.
+    /// The outcome of a call that ended with an error of this kind.
     pub fn from_error_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Denied => AuditOutcome::Denied,
@@ -73,7 +73,7 @@ impl AuditOutcome {
         }
     }
 
-    /// The outcome in a word: `ok`, `denied`, `failed`, `begun`.
+    /// The outcome as one word: `ok`, `denied`, `failed`, `begun`.
     pub fn as_str(self) -> &'static str {
         match self {
             AuditOutcome::Ok => "ok",
@@ -83,7 +83,7 @@ impl AuditOutcome {
         }
     }
 
-    /// The error's code, where there was one.
+    /// The error code; `None` if there was no error.
     pub fn code(self) -> Option<&'static str> {
         match self {
             AuditOutcome::Ok | AuditOutcome::Begun => None,
@@ -93,23 +93,25 @@ impl AuditOutcome {
     }
 }
 
-/// Names a log, so that a Store can say whether it writes into the same one.
+/// Identifies an audit log. A Store reports the id of the log it writes into, so the two can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AuditLogId(pub u64);
 
-/// Where records go.
+/// Where audit records go.
 ///
-/// A record of a change goes with the change ([`crate::store::Record`]) where the Store writes into this log; all
-/// others come through here. What can't be written down is not done: a failure here is the failure of the call.
+/// If the Store writes into this log, the record of a change is committed with the change, as a
+/// [`crate::store::CompanionRecord`]. All other records come through here. A call that can't be recorded isn't made: an
+/// error here fails the call.
 pub trait AuditLog: Debug + Send + Sync {
-    /// Which log it is.
+    /// The id of this log.
     fn id(&self) -> AuditLogId;
 
-    /// Writes down what changed nothing, or how a change went that was announced. When it returns, the record survives
-    /// the end of the process. What has begun may be left out again once its end is told.
+    /// Appends the record of a call that changed nothing, or the outcome of an announced change. When this returns, the
+    /// record survives the end of the process. The log may drop a `Begun` record once the record with its outcome is
+    /// appended.
     fn append(&self, record: &AuditRecord) -> StoreResult<()>;
 
-    /// Writes down a change that is about to be made in a Store that can't write it down itself. When it returns, the
-    /// record is as lasting as a change in this log's own database would be.
+    /// Appends the record of a change that is about to be made in a Store that can't record it itself. When this
+    /// returns, the record is as durable as a change in this log's own database.
     fn announce(&self, record: &AuditRecord) -> StoreResult<()>;
 }

@@ -1,4 +1,4 @@
-//! The time, as a value that is handed in.
+//! Timestamps, and the clock as a value that callers pass in.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// A moment: nanoseconds since 1970, UTC.
+/// A point in time: nanoseconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The moment so many whole seconds after 1970.
+    /// The timestamp this many whole seconds after 1970.
     pub fn from_secs(seconds: i64) -> Self {
         Timestamp(seconds.saturating_mul(1_000_000_000))
     }
@@ -45,7 +45,7 @@ impl From<SystemTime> for Timestamp {
 }
 
 impl std::fmt::Display for Timestamp {
-    /// As RFC 3339 in UTC, to the millisecond, or with as many digits as the precision says, up to 9.
+    /// Writes RFC 3339 in UTC. The formatter's precision sets the digits after the second, 1 to 9; the default is 3.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.as_secs();
         let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -53,7 +53,7 @@ impl std::fmt::Display for Timestamp {
         let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
         let digits = f.precision().unwrap_or(3).clamp(1, 9);
         let fraction = i64::from(self.subsec_nanos() / 10_u32.pow(9 - digits as u32));
-        // Listings are full of times, and the machinery of `write!` takes longer than all the arithmetic.
+        // Listings have many times, and `write!` takes longer than all the arithmetic.
         let mut text = *b"0000-00-00T00:00:00.000000000Z";
         let parts = [
             (0, 4, year),
@@ -75,7 +75,7 @@ impl std::fmt::Display for Timestamp {
     }
 }
 
-/// The text is no moment.
+/// The text isn't a valid time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no time; write it as 2026-11-15T08:30:00Z, or the day alone, which begins at midnight UTC")]
 pub struct InvalidTimestamp(String);
@@ -83,7 +83,7 @@ pub struct InvalidTimestamp(String);
 impl FromStr for Timestamp {
     type Err = InvalidTimestamp;
 
-    /// Reads RFC 3339, with any offset, or a day alone.
+    /// Parses RFC 3339 with any offset, or a date alone, which means midnight UTC.
     fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
         parse_rfc3339(text)
             .ok_or_else(|| InvalidTimestamp(crate::name::escape_name(text.as_bytes()).to_string()))
@@ -102,7 +102,7 @@ fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let mut parts = date.split('-').map(number);
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
     let days = days_from_civil(year, month, day);
-    // A day that there is not comes back as another one.
+    // A date that doesn't exist, such as 30 February, comes back as another date.
     if date.len() != 10 || parts.next().is_some() || civil_from_days(days) != (year, month, day) {
         return None;
     }
@@ -128,7 +128,7 @@ fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     seconds.checked_mul(1_000_000_000)?.checked_add(nanos).map(Timestamp)
 }
 
-/// The day of a Gregorian date, counted from 1970-01-01: [`civil`] the other way round.
+/// The day number of a Gregorian date, counted from 1970-01-01: the inverse of [`civil_from_days`].
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (cycle, year_of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
@@ -136,7 +136,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     cycle * 146_097 + year_of_cycle * 365 + year_of_cycle / 4 - year_of_cycle / 100 + day_of_year - 719_468
 }
 
-/// The Gregorian date of a day counted from 1970-01-01, by 400-year cycles that begin on a 1 March.
+/// The Gregorian date of a day number counted from 1970-01-01. It counts in 400-year cycles that begin on 1 March.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let cycle = shifted.div_euclid(146_097);
@@ -151,9 +151,9 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-/// Tells the time.
+/// A source of the current time.
 pub trait Clock: Debug + Send + Sync {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
@@ -167,12 +167,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that stands still until [`FixedClock::advance`] moves it.
 #[derive(Debug, Default)]
 pub struct FixedClock(AtomicI64);
 
 impl FixedClock {
-    /// A clock that shows this moment.
+    /// A clock that shows this time.
     pub fn at(moment: Timestamp) -> Self {
         FixedClock(AtomicI64::new(moment.0))
     }

@@ -1,5 +1,5 @@
-//! Replacing text inside a file, byte for byte: line endings, a missing last newline, a BOM and bytes that are no
-//! UTF-8 stay as they were.
+//! Replacing text inside a file, byte for byte: line endings, a missing last newline, a BOM and bytes that aren't UTF-8
+//! stay as they are.
 
 use std::sync::Arc;
 
@@ -7,44 +7,44 @@ use memchr::memmem;
 
 use crate::store::{QuotaLimits, QuotaResource, StoreError};
 
-/// The largest file that comes of an edit, or is edited: it is held in memory before and after.
+/// The largest file, before and after an edit, in bytes. Both are held in memory.
 pub const MAX_EDIT_SIZE: u64 = 256 << 20;
 
-/// A text to be replaced, and by what.
+/// A text to replace, and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     old: Arc<[u8]>,
     new: Arc<[u8]>,
     occurrences: Occurrences,
-    /// How large the result may be.
+    /// The largest size of the result.
     max_size: u64,
-    /// How large it may be by the quotas, before it is counted with everything else.
+    /// The largest size of the result that the quotas allow, before the rest of the usage is counted.
     quota: Option<u64>,
 }
 
 /// How many occurrences an edit replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Occurrences {
-    /// The only one; several are refused.
+    /// The only one; an edit with several matches is refused.
     #[default]
     One,
-    /// All of them; at least one.
+    /// All of them; there must be at least one.
     All,
 }
 
-/// Why an edit makes no sense.
+/// Why an edit isn't valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// Nothing to look for.
+    /// The text to look for is empty.
     #[error("`old_string` is empty; give the text to be replaced")]
     EmptyOld,
-    /// Nothing would change.
+    /// The old and the new text are equal.
     #[error("`old_string` and `new_string` are equal; nothing would change")]
     Unchanged,
 }
 
 impl Edit {
-    /// Replaces `old` by `new`.
+    /// An edit that replaces `old` with `new`.
     pub fn new(
         old: impl AsRef<[u8]>,
         new: impl AsRef<[u8]>,
@@ -60,18 +60,18 @@ impl Edit {
         Ok(Edit { old: old.into(), new: new.into(), occurrences, max_size: MAX_EDIT_SIZE, quota: None })
     }
 
-    /// The same, refused where its result would be larger. It is never larger than [`LARGEST_EDIT`].
+    /// The same edit, refused if its result would be larger than `bytes`. The limit is never above [`MAX_EDIT_SIZE`].
     pub fn with_max_size(self, bytes: u64) -> Self {
         Edit { max_size: self.max_size.min(bytes), ..self }
     }
 
-    /// The same, refused where its result alone would be more than such a quota allows.
+    /// The same edit, refused if its result alone would exceed this quota.
     pub fn with_quota(self, quota: QuotaLimits) -> Self {
         let quota = [self.quota, quota.bytes, quota.file_bytes].into_iter().flatten().min();
         Edit { quota, ..self }
     }
 
-    /// How much memory it may take to edit a file of that size: the file before and after it.
+    /// The most memory that editing a file of this size takes: the file before and after the edit.
     pub(crate) fn memory_needed(&self, size: u64) -> u64 {
         let (old, new) = (self.old.len() as u64, self.new.len() as u64);
         let times = match self.occurrences {
@@ -83,10 +83,10 @@ impl Edit {
         before.saturating_add(largest.min(self.max_size))
     }
 
-    /// The content after the edit, and how many replacements were made.
+    /// Returns the content after the edit, and the number of replacements.
     ///
-    /// What would be too large is refused before memory is taken for it: a few bytes, replaced often enough by a few
-    /// more, are more than any machine has.
+    /// The size of the result is checked before memory is allocated: a few bytes, replaced often enough by a few more,
+    /// can exceed any machine's memory.
     pub fn apply(&self, content: &[u8]) -> Result<(Vec<u8>, usize), StoreError> {
         let count = self.count_replacements(content)?;
         let (before, times) =
@@ -104,12 +104,12 @@ impl Edit {
         Ok((edited, count))
     }
 
-    /// How many replacements are to be made: at least one.
+    /// The number of replacements to make: at least one.
     fn count_replacements(&self, content: &[u8]) -> Result<usize, StoreError> {
         let first = memmem::find(content, &self.old).ok_or(StoreError::NoMatch)?;
         let count = memmem::find_iter(content, &self.old).count();
         match self.occurrences {
-            // A text that overlaps itself ("aa" in "aaa") has more than one place to be.
+            // A text that overlaps itself ("aa" in "aaa") matches at more than one position.
             Occurrences::One if count == 1 && memmem::find(&content[first + 1..], &self.old).is_some() => {
                 Err(StoreError::Ambiguous(2))
             }
@@ -118,7 +118,7 @@ impl Edit {
         }
     }
 
-    /// Judges the size of the result. A file that is over a quota already may shrink.
+    /// Checks the size of the result. A file that is over its quota already may shrink.
     fn check_size(&self, before: u64, size: u64) -> Result<(), StoreError> {
         if let Some(allowed) = self.quota.filter(|allowed| size > before && size > *allowed) {
             return Err(StoreError::OverQuota {
@@ -166,7 +166,7 @@ mod tests {
     fn a_result_that_is_too_large_is_refused_before_memory_is_taken() {
         let many = vec![b'y'; 1 << 20];
         let edit = |new: usize| Edit::new("y", "z".repeat(new), Occurrences::All).unwrap();
-        // A tebibyte: no machine that runs this has it.
+        // The result would be one tebibyte: no test machine has that much memory.
         let refused = edit(1 << 20).apply(&many);
         assert!(
             matches!(refused, Err(StoreError::TooLarge { size: 0x100_0000_0000, limit: MAX_EDIT_SIZE })),

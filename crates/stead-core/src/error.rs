@@ -1,4 +1,4 @@
-//! What the door answers when it can't: sentences that tell the reader, often a model, what to do next.
+//! The errors of the Vfs: sentences that tell the reader, often a model, what to do next.
 
 use std::fmt;
 
@@ -13,39 +13,39 @@ use crate::search::PatternError;
 use crate::store::{QuotaResource, StoreError};
 use crate::workspace::Barrier;
 
-/// The result of an operation at the door.
+/// The result of a call to the Vfs.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The few kinds of failure that every edge tells apart.
+/// The few kinds of failure that every surface tells apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// Nothing is there.
+    /// Nothing exists at the path.
     NotFound,
-    /// Something is there already.
+    /// Something exists at the path already.
     AlreadyExists,
-    /// The caller may not.
+    /// The caller isn't allowed to do it.
     Denied,
-    /// It changed in between; read again.
+    /// The file changed in between; the caller has to read it again.
     Conflict,
-    /// The call itself is wrong.
+    /// The call itself isn't valid.
     Invalid,
-    /// This can't be done here.
+    /// The call can't be done here.
     Unsupported,
-    /// It may work later.
+    /// The call may succeed later.
     Unavailable,
-    /// Too much at once.
+    /// A size limit was exceeded.
     TooLarge,
-    /// The allowance is used up.
+    /// A quota, or the disk, is full.
     Quota,
-    /// It was there, and its time is over.
+    /// The item existed, but is no longer retained.
     Expired,
-    /// What is stored is damaged.
+    /// Stored data is damaged.
     Corrupt,
 }
 
 impl ErrorKind {
-    /// The stable code: `not_found`.
+    /// The stable code, such as `not_found`.
     pub fn code(self) -> &'static str {
         match self {
             ErrorKind::NotFound => "not_found",
@@ -69,22 +69,22 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Why an operation did not happen. Nothing has changed, except where [`Error::Partly`] says so. Only logical paths stand
-/// in it.
+/// Why a call failed. Nothing has changed, except with [`Error::PartiallyApplied`]. Errors hold logical paths only,
+/// never paths of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The text is no path.
+    /// The text isn't a valid path.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The path lies under no Workspace; whether anything exists there is not said.
+    /// The path is in no Workspace. The error doesn't say whether anything exists there.
     #[error("`{path}` is in none of your Workspaces: you have {}", workspace_list(workspaces))]
     OutsideWorkspaces {
         /// The path.
         path: VfsPath,
-        /// The Workspaces there are.
+        /// The caller's Workspaces.
         workspaces: Vec<VfsPath>,
     },
-    /// The Workspace's scope does not allow it.
+    /// The Workspace's scope doesn't allow the access.
     #[error(
         "`{path}` is in the Workspace `{workspace}`, which is {scope}: {} is not allowed there{}",
         access.gerund(),
@@ -95,24 +95,24 @@ pub enum Error {
         path: VfsPath,
         /// The Workspace it is in.
         workspace: VfsPath,
-        /// Its scope.
+        /// That Workspace's scope.
         scope: AccessScope,
-        /// What was asked for.
+        /// The access that was asked for.
         access: Access,
-        /// The Workspaces where it is allowed.
+        /// The Workspaces whose scope allows the access.
         allowed: Vec<VfsPath>,
     },
-    /// Git would take its directory for a repository, and obey it.
+    /// With this entry, git would treat its directory as a repository and follow its configuration and hooks.
     #[error(
         "`{path}` is protected in the Workspace `{workspace}`: with it, git would take its directory for a repository and do what its configuration and hooks say; ask the person who runs it to change it, or choose another name"
     )]
     GitRepository {
         /// The path.
         path: VfsPath,
-        /// Its Workspace.
+        /// The Workspace it is in.
         workspace: VfsPath,
     },
-    /// A `protect` glob covers it.
+    /// A `protect` glob covers the path.
     #[error(
         "`{path}` is protected in the Workspace `{workspace}` and read-only for agents; ask the person who runs it to change it"
     )]
@@ -122,18 +122,18 @@ pub enum Error {
         /// The Workspace it is in.
         workspace: VfsPath,
     },
-    /// The Workspace is a barrier: it can't be looked at as it was, or is not part of a fork.
+    /// The Workspace is a barrier: it can't be shown as of the past, or isn't part of a fork.
     #[error("{}", barrier_message(path, workspace, *barrier))]
     BehindBarrier {
         /// The path.
         path: VfsPath,
         /// The Workspace it is in.
         workspace: VfsPath,
-        /// What stands in the way.
+        /// Why the Workspace is a barrier.
         barrier: Barrier,
     },
-    /// An edit or a move, in a WRITE_ONLY Workspace, of anything but a file that the caller itself has written. Whether
-    /// anything exists there is not said.
+    /// An edit or a move in a WRITE_ONLY Workspace of anything but a file that the caller wrote itself. The error
+    /// doesn't say whether anything exists there.
     #[error(
         "`{path}` is in the Workspace `{workspace}`, which is WRITE_ONLY: only a file whose newest version you wrote \
          yourself can be edited or moved there"
@@ -144,7 +144,7 @@ pub enum Error {
         /// The Workspace it is in.
         workspace: VfsPath,
     },
-    /// The Workspace is one where a person is asked first.
+    /// The Workspace requires a person's approval, and nobody was asked.
     #[error(
         "`{path}` is in the Workspace `{workspace}`, where a person has to agree first, and none was asked"
     )]
@@ -154,10 +154,10 @@ pub enum Error {
         /// The Workspace it is in.
         workspace: VfsPath,
     },
-    /// The tool is not offered.
+    /// The tool isn't offered; the text says why.
     #[error("{0}")]
     ToolNotOffered(String),
-    /// A symlink's target is under no Workspace.
+    /// A symlink's target is in no Workspace.
     #[error(
         "`{path}` is a symlink, or lies behind one, that leads outside your Workspaces; it can't be followed"
     )]
@@ -165,13 +165,13 @@ pub enum Error {
         /// The path as it was written.
         path: VfsPath,
     },
-    /// Symlinks lead in circles.
+    /// Following symlinks took too many steps; they may form a cycle.
     #[error("`{path}` leads through too many symlinks, perhaps in a circle")]
     TooManySymlinks {
         /// The path as it was written.
         path: VfsPath,
     },
-    /// A recursive operation would reach into another Workspace.
+    /// A recursive operation would include another Workspace.
     #[error("`{path}` holds the Workspace `{nested}`, which can't be moved, copied or removed along with it")]
     ContainsWorkspace {
         /// The path.
@@ -179,64 +179,64 @@ pub enum Error {
         /// The Workspace below it.
         nested: VfsPath,
     },
-    /// A Workspace's own directory is not the agent's to remove or replace.
+    /// The root directory of a Workspace can't be moved, replaced or removed.
     #[error("`{path}` is a Workspace itself; it can't be moved, replaced or removed, only what is in it")]
     IsWorkspace {
         /// The path.
         path: VfsPath,
     },
-    /// A level that exists only because Workspaces lie below it.
+    /// The directory exists only because Workspaces lie below it.
     #[error("`{path}` only leads to Workspaces below it and has nothing of its own; name one of them")]
     SyntheticDirectory {
         /// The path.
         path: VfsPath,
     },
-    /// A rename leads into another Workspace, where only a copy can go.
+    /// A rename leads into another Workspace; only a copy can do that.
     #[error("`{from}` and `{to}` are in different Workspaces; copy it, then remove it")]
     AcrossWorkspaces {
-        /// What was to be renamed.
+        /// The path to be renamed.
         from: VfsPath,
-        /// Where it was to go.
+        /// The new path.
         to: VfsPath,
     },
-    /// A whole-file write by someone who read an older version.
+    /// A whole-file write by a caller that read an older version.
     #[error("`{path}` has changed since you read it; read it again, then write")]
     LostUpdate {
         /// The path.
         path: VfsPath,
     },
-    /// The edit makes no sense.
+    /// The edit isn't valid.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// A pattern makes no sense.
+    /// The search pattern isn't valid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// A glob makes no sense.
+    /// The glob isn't valid.
     #[error(transparent)]
     Glob(#[from] GlobError),
-    /// There is no such line.
+    /// The requested line is past the end of the file.
     #[error("`{path}` has {lines} {}; line {offset} is past its end", if *lines == 1 { "line" } else { "lines" })]
     LineOutOfRange {
         /// The path.
         path: VfsPath,
-        /// How many lines it has.
+        /// The number of lines in the file.
         lines: u64,
-        /// The line that was asked for.
+        /// The requested line.
         offset: u64,
     },
-    /// The file is no text.
+    /// The file isn't text.
     #[error("`{path}` is binary; read it as bytes")]
     Binary {
         /// The path.
         path: VfsPath,
     },
-    /// The history holds no such thing.
+    /// The history has no such item; the text names what was looked for.
     #[error("there is no {0} in the history")]
     NotInHistory(String),
-    /// An argument makes no sense.
+    /// An argument isn't valid; the text says why.
     #[error("{0}")]
     Invalid(String),
-    /// What was moved between Stores did not arrive as it left; the source is still there.
+    /// A file that was moved between Stores didn't arrive with the content it had; the source is untouched.
     #[error(
         "`{path}` did not arrive as it was read; the source is untouched, and what arrived was removed again"
     )]
@@ -244,16 +244,16 @@ pub enum Error {
         /// The destination.
         path: VfsPath,
     },
-    /// The call can't be written down in the audit, so it was not made.
+    /// The call can't be recorded in the audit log, so it wasn't made.
     #[error("nothing was done, because it can't be written down in the audit: {0}; try again")]
     AuditUnavailable(#[source] StoreError),
-    /// It was asked to stop, and did before anything had happened.
+    /// The call was asked to stop, and stopped before anything had changed.
     #[error("{0}")]
     Stopped(StopReason),
-    /// An undo or a restore of several Stores was made in some of them before another one failed.
+    /// An undo or a restore across several Stores was applied in some of them before one failed.
     #[error("it is done in `{done}`, but not in `{left}`: {cause}. Do the same again for the rest")]
     PartiallyApplied {
-        /// A Workspace on the Stores where it was made.
+        /// A Workspace on the Stores where it was applied.
         done: VfsPath,
         /// A Workspace on the Store that failed.
         left: VfsPath,
@@ -261,14 +261,14 @@ pub enum Error {
         #[source]
         cause: Box<Error>,
     },
-    /// What a Store said of a path.
+    /// An error that a Store returned for a path.
     #[error("{}", store_error_message(path, *visibility, cause))]
     Store {
         /// The path, as the caller knows it.
         path: VfsPath,
-        /// Whether the caller may look at what is there.
+        /// Whether the caller may read what is there.
         visibility: Visibility,
-        /// What the Store said.
+        /// The Store's error.
         #[source]
         cause: StoreError,
     },
@@ -301,7 +301,7 @@ impl Error {
             Error::NotInHistory(_) => ErrorKind::NotFound,
             Error::Binary { .. } | Error::AcrossWorkspaces { .. } => ErrorKind::Unsupported,
             Error::CopyMismatch { .. } => ErrorKind::Corrupt,
-            // A full disk is a full disk, whatever is on it.
+            // A full disk is `Quota`, whether it holds files or the audit log.
             Error::AuditUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
             Error::AuditUnavailable(_) | Error::Stopped(_) => ErrorKind::Unavailable,
             Error::PartiallyApplied { cause, .. } => cause.kind(),
@@ -312,7 +312,7 @@ impl Error {
         }
     }
 
-    /// Whether it would tell a caller who may not look what is there, if it were told.
+    /// Whether the full error would reveal to a caller without read access what exists at the path.
     pub(crate) fn reveals_existence(&self) -> bool {
         match self {
             Error::Store { visibility: Visibility::Hidden, cause, .. } => {
@@ -329,7 +329,7 @@ impl Error {
         }
     }
 
-    /// What a Store said, if that is what it is.
+    /// The Store's error, if this is [`Error::Store`].
     pub fn store_error(&self) -> Option<&StoreError> {
         match self {
             Error::Store { cause, .. } => Some(cause),
@@ -338,23 +338,24 @@ impl Error {
     }
 }
 
-/// Whether the caller may look at what it changes: advice to read something is none in a WRITE_ONLY Workspace.
+/// Whether the caller may read what it changes. In a WRITE_ONLY Workspace it may not, so no message advises it to read
+/// something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
-    /// It may.
+    /// The caller may read.
     Visible,
-    /// It may not.
+    /// The caller may not read.
     Hidden,
 }
 
 impl Visibility {
-    /// What a scope allows.
+    /// The visibility under this scope.
     pub fn of(scope: AccessScope) -> Self {
         if scope.allows(Access::Read) { Visibility::Visible } else { Visibility::Hidden }
     }
 }
 
-/// Why nothing can be done in a Workspace that is a barrier.
+/// The message for a path in a Workspace that is a barrier.
 fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
     match barrier {
         Barrier::NotInPast(why) => {
@@ -367,7 +368,7 @@ fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> Str
     }
 }
 
-/// The end of a refusal: where it would be allowed.
+/// The end of a refusal: the Workspaces where the access would be allowed.
 fn allowed_elsewhere(access: Access, allowed: &[VfsPath]) -> String {
     match allowed {
         [] => format!("; you have no Workspace to {} in", access.verb()),
@@ -375,7 +376,7 @@ fn allowed_elsewhere(access: Access, allowed: &[VfsPath]) -> String {
     }
 }
 
-/// Some Workspaces by name, and how many more there are.
+/// The first few Workspaces by name, and how many more there are.
 fn workspace_list(workspaces: &[VfsPath]) -> String {
     const SHOWN: usize = 8;
     if workspaces.is_empty() {
@@ -387,7 +388,7 @@ fn workspace_list(workspaces: &[VfsPath]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// A Store's answer as a sentence about a path, with what to do next where there is something to do.
+/// A Store's error as a sentence about a path, with what to do next if the caller can do something.
 fn store_error_message(path: &VfsPath, sight: Visibility, cause: &StoreError) -> String {
     match sight {
         Visibility::Visible => visible_message(path, cause),
@@ -395,7 +396,7 @@ fn store_error_message(path: &VfsPath, sight: Visibility, cause: &StoreError) ->
     }
 }
 
-/// Whether a Store's answer tells what is there, so that a caller who may not look is told less.
+/// Whether a Store's error reveals what exists, so that a caller without read access gets a less exact message.
 fn reveals_existence(cause: &StoreError) -> bool {
     matches!(
         cause,
@@ -409,7 +410,7 @@ fn reveals_existence(cause: &StoreError) -> bool {
     )
 }
 
-/// The answers that would advise to look, or tell what is there, in other words.
+/// The message for a caller without read access: it neither advises to read nor reveals what exists.
 fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
         cause if reveals_existence(cause) => format!("`{path}` can't be changed; choose another name"),

@@ -1,7 +1,7 @@
-//! The Filesystem Map: what an agent is told of its Workspaces, for its system prompt.
+//! The Filesystem Map: the text about its Workspaces that goes into an agent's system prompt.
 //!
-//! It is a function of the Workspaces, and the same text for the same ones, so that prompt caches hold. Prefixes and scopes
-//! come first, since some hosts cut it. Nothing of the host stands in it, and nothing of what the agent does not have.
+//! The same Workspaces always give the same text, so that prompt caches stay valid. Prefixes and scopes come first,
+//! because some hosts cut the text. It contains nothing about the host, and nothing that the agent has no access to.
 
 use std::fmt::Write;
 
@@ -11,19 +11,19 @@ use crate::tools::Toolbox;
 use crate::vfs::Vfs;
 use crate::workspace::{ApprovalPolicy, Workspace};
 
-/// The longest map, in bytes.
+/// The largest size of the map, in bytes.
 pub const MAX_MAP_BYTES: usize = 8 << 10;
-/// How many bytes at the beginning hold the prefixes and scopes: some hosts cut off what comes after 2,000 characters.
+/// The prefixes and scopes are within this many bytes: some hosts cut off everything after 2,000 characters.
 const ESSENTIAL_BYTES: usize = 1_500;
-/// The longest description of one Workspace that is told, in characters.
+/// The longest description of one Workspace in the map, in characters.
 const MAX_DESCRIPTION: usize = 300;
-/// What is kept free for the line that counts what does not fit.
+/// The bytes reserved for the line that counts the entries that don't fit.
 const REMAINDER_LINE_BYTES: usize = 64;
-/// How many Workspaces are named in a sentence, and how long that may become.
+/// How many Workspaces one sentence names, and how long the sentence may be in bytes.
 const MAX_NAMED_WORKSPACES: usize = 12;
 const MAX_SENTENCE_BYTES: usize = 800;
 
-/// The map of these tools' Workspaces.
+/// The map of the Workspaces that these tools work in.
 pub fn filesystem_map(tools: &Toolbox) -> String {
     let workspaces: Vec<_> = tools.vfs().workspaces().collect();
     if workspaces.is_empty() {
@@ -52,7 +52,7 @@ pub fn filesystem_map(tools: &Toolbox) -> String {
         push_lines(&mut text, room, lines.iter().map(whole));
         return text;
     }
-    // What each is for comes after what all of them are.
+    // All prefixes and scopes come first, then the descriptions.
     push_lines(&mut text, room, lines.iter().map(|(line, _)| line.clone()));
     let about = workspaces.iter().zip(&lines);
     let about: Vec<_> = about
@@ -65,7 +65,7 @@ pub fn filesystem_map(tools: &Toolbox) -> String {
     text
 }
 
-/// Adds lines while the text has room, and counts the others.
+/// Adds lines until `room` bytes are used, then one line that counts the rest.
 fn push_lines(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
     let mut left = lines.len();
     for line in lines {
@@ -78,7 +78,7 @@ fn push_lines(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item
     }
 }
 
-/// The Workspaces in one sentence, for hosts that show a model its tools and nothing else.
+/// The Workspaces in one sentence, for hosts that show a model only its tools.
 pub(crate) fn workspaces_sentence(vfs: &Vfs) -> String {
     let workspaces: Vec<_> = vfs.workspaces().collect();
     let mut named = Vec::new();
@@ -99,7 +99,7 @@ pub(crate) fn workspaces_sentence(vfs: &Vfs) -> String {
     format!("Workspaces: {}{more}.", named.join(", "))
 }
 
-/// The Workspace around this one, if there is one.
+/// The prefix of the innermost Workspace around this one; `None` if there is none.
 fn enclosing_prefix<'a>(inner: &Workspace, workspaces: &[&'a Workspace]) -> Option<&'a VfsPath> {
     let around = workspaces.iter().map(|workspace| workspace.prefix());
     let around =
@@ -121,7 +121,7 @@ fn workspace_line(workspace: &Workspace, around: Option<&VfsPath>) -> String {
     line
 }
 
-/// What a Workspace is for, shortly.
+/// The Workspace's description on one line, cut to [`MAX_DESCRIPTION`] characters.
 fn short_description(workspace: &Workspace) -> Option<String> {
     let words: Vec<_> = workspace.description()?.split_whitespace().collect();
     let short: String = words.join(" ").chars().take(MAX_DESCRIPTION).collect();

@@ -1,4 +1,4 @@
-//! Globs over paths: `*` stays within a component, `**` spans them.
+//! Globs over paths: `*` stays within a component, `**` spans components.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ use crate::path::{MAX_DEPTH, MAX_PATH};
 pub struct PathGlobs {
     patterns: Vec<String>,
     set: GlobSet,
-    /// The patterns' own directories: `.git` and `.git/hooks` for `.git/hooks/**`.
+    /// The directories that the patterns name on their way: `.git` and `.git/hooks` for `.git/hooks/**`.
     ancestors: GlobSet,
-    /// What the name of everything that matches ends with. Most names are told apart by that alone.
+    /// The suffix that every matching name has. Comparing it rules out most names without running a glob.
     name_suffix: Vec<u8>,
     base: String,
     case: CaseMatching,
 }
 
-/// Whether names that differ in case match.
+/// Whether names that differ only in case match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CaseMatching {
-    /// They don't.
+    /// They don't match.
     Sensitive,
-    /// They do, and so does whatever a file system that does not tell case apart takes for the same name.
+    /// They match, and so do all names that some case-insensitive file system treats as equal.
     Folded,
 }
 
-/// The text is no glob.
+/// The text isn't a valid glob.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{pattern}` is no glob: {reason}")]
 pub struct GlobError {
@@ -36,17 +36,17 @@ pub struct GlobError {
     reason: String,
 }
 
-/// Where a pattern may match.
+/// Where in a path a pattern may start to match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     /// From the start of the path only.
     Start,
-    /// From any directory on, unless the pattern begins with `/`.
+    /// At any directory, unless the pattern begins with `/`.
     AnyDirectory,
 }
 
 impl PathGlobs {
-    /// Compiles patterns; `{a,b}`, `[a-z]`, `?`, `*` and `**` mean what they mean in a shell.
+    /// Compiles patterns; `{a,b}`, `[a-z]`, `?`, `*` and `**` mean what they mean in a shell. Case matters.
     pub fn new<P: AsRef<str>>(
         patterns: impl IntoIterator<Item = P>,
         anchor: Anchor,
@@ -54,8 +54,8 @@ impl PathGlobs {
         PathGlobs::with_case(patterns, anchor, CaseMatching::Sensitive)
     }
 
-    /// The same for names that are to be kept from someone: they match whatever some file system takes for the same name,
-    /// since there it is the same file.
+    /// Like [`PathGlobs::new`], for protecting files: a pattern also matches every name that some case-insensitive file
+    /// system treats as equal, because there it is the same file.
     pub fn case_folding<P: AsRef<str>>(
         patterns: impl IntoIterator<Item = P>,
         anchor: Anchor,
@@ -73,7 +73,7 @@ impl PathGlobs {
         let mut kept = Vec::new();
         for pattern in patterns {
             let pattern = pattern.as_ref();
-            // No path is longer, and what a pattern takes to compile grows faster than its length.
+            // No path is longer than that, and the cost of compiling grows faster than the pattern's length.
             if pattern.len() > MAX_PATH {
                 return Err(GlobError {
                     pattern: format!(
@@ -91,7 +91,8 @@ impl PathGlobs {
             };
             set.add(compile(&text, pattern, case)?);
             for (cut, _) in text.match_indices('/').take(MAX_DEPTH) {
-                // A directory that any name fits leads to everything, and says nothing; half a `{a/b}` is no glob.
+                // A directory named `*` or `**` matches any name, so it would cover every path. Half of a `{a/b}` isn't
+                // a valid glob.
                 let Some(directory) = text[..cut].split('/').next_back() else { continue };
                 if !matches!(directory, "**" | "*")
                     && let Ok(glob) = compile(&text[..cut], pattern, case)
@@ -122,7 +123,7 @@ impl PathGlobs {
         })
     }
 
-    /// No pattern at all.
+    /// An empty set: it matches nothing.
     pub fn none() -> Self {
         PathGlobs {
             patterns: Vec::new(),
@@ -134,7 +135,7 @@ impl PathGlobs {
         }
     }
 
-    /// The same patterns for paths that are counted from `base` on: `base` is put before each path.
+    /// The same patterns for paths relative to `base`: `matches` puts `base` before each path.
     pub fn with_base(self, base: &str) -> Self {
         let base = if base.is_empty() { String::new() } else { format!("{base}/") };
         PathGlobs { base, ..self }
@@ -161,19 +162,19 @@ impl PathGlobs {
         }
     }
 
-    /// Whether some pattern matches this path, which may not be text.
+    /// Whether some pattern matches this path, which may not be UTF-8.
     pub fn matches_bytes(&self, path: &[u8]) -> bool {
         !self.is_empty() && path.ends_with(&self.name_suffix) && self.matches(&String::from_utf8_lossy(path))
     }
 
-    /// What the name of every path that matches ends with; nothing where that is not known.
+    /// The suffix that the name of every matching path has; empty if there is no common one.
     pub fn name_suffix(&self) -> &[u8] {
         &self.name_suffix
     }
 
     /// Whether this path is a directory that some pattern names on its way: `.git` for `.git/hooks/**`.
     ///
-    /// What a pattern covers could be reached, or replaced, through something else that takes such a directory's name.
+    /// A file or a symlink with such a name could give access to, or stand in for, the files that the pattern covers.
     pub fn is_ancestor_of_match(&self, path: &str) -> bool {
         self.set_matches(&self.ancestors, path)
     }
@@ -185,7 +186,7 @@ impl PathGlobs {
                 && set.is_match(crate::name::case_fold(path)))
     }
 
-    /// Whether a pattern matches this path, or a directory on the way to it.
+    /// Whether a pattern matches this path or one of its ancestors.
     pub fn matches_path_or_ancestor(&self, path: &str) -> bool {
         let directories = memchr::memchr_iter(b'/', path.as_bytes()).map(|cut| &path[..cut]);
         self.matches(path) || directories.into_iter().any(|directory| self.matches(directory))
@@ -197,9 +198,9 @@ impl PathGlobs {
     }
 }
 
-/// What a name has to end with to match a pattern: the last of it that means itself.
+/// The literal end of a pattern: a name has to end with it to match.
 fn literal_suffix(pattern: &str) -> &str {
-    // What a `\` makes of the next character is not looked into, and what is no text is only like text when it is shown.
+    // Escapes (`\`) aren't analysed, and U+FFFD may stand for bytes that weren't valid UTF-8: both give no suffix.
     if pattern.contains(['\\', char::REPLACEMENT_CHARACTER]) {
         return "";
     }
@@ -207,7 +208,7 @@ fn literal_suffix(pattern: &str) -> &str {
     special.map_or(pattern, |at| &pattern[at + 1..])
 }
 
-/// What all of these end with.
+/// The longest common suffix of all of these.
 fn common_suffix<'a>(mut endings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let first = endings.next().unwrap_or_default();
     let common = endings.fold(first, |common, ending| {
@@ -319,7 +320,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Looking at the ending first never changes the answer.
+        /// Comparing the suffix first never changes the result.
         #[test]
         fn an_ending_leaves_out_nothing_that_matches(
             pattern in r"(\*\*/|a/|\{a,b\}/)?[ab*?.,é]{0,4}(\[ab\]|\{b,.a\}|\\\*|\\b)?[ab*.é]{0,3}",
@@ -338,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_pattern_longer_than_any_path_is_refused_before_memory_is_taken() {
-        // The directories on its way would be half a terabyte of text.
+        // The ancestors of this pattern would be half a terabyte of text.
         let error = PathGlobs::new(["a/".repeat(1 << 19)], Anchor::Start).unwrap_err().to_string();
         assert!(error.len() < 300 && error.contains("at most 4096"), "{error}");
         assert!(PathGlobs::new(["a/".repeat(2048)], Anchor::Start).is_ok());

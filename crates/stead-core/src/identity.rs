@@ -1,4 +1,4 @@
-//! Who acts, and the act.
+//! Identities, and the operations they perform.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,18 +11,18 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::name::escape_text;
 
-/// Who is calling. It comes from the connection, never from a parameter.
+/// The caller's identity. It comes from the connection, never from a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The agent.
     pub agent: String,
-    /// The thread the agent works in, where there is one.
+    /// The thread that the agent works in, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// The organization the agent belongs to, where there is one.
+    /// The organization that the agent belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub organization: Option<String>,
-    /// The team within it.
+    /// The team within the organization, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team: Option<String>,
 }
@@ -39,10 +39,10 @@ impl Identity {
     }
 }
 
-/// The longest name of a thread, in bytes.
+/// The longest thread name, in bytes.
 const MAX_THREAD_NAME: usize = 128;
 
-/// The text can't name a thread.
+/// The text isn't a valid thread name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "that can't name a thread; use 1 to {MAX_THREAD_NAME} bytes without `/`, `\\` and characters that can't be seen, and \
@@ -50,14 +50,15 @@ const MAX_THREAD_NAME: usize = 128;
 )]
 pub struct InvalidThreadName;
 
-/// A text as the name of a thread: something that can be the name of a directory, and be shown as it is.
+/// Checks that a text can name a thread: it has to be usable as a directory name, and visible as it is without
+/// escaping.
 pub fn parse_thread_name(text: &str) -> Result<String, InvalidThreadName> {
     let plain = !text.is_empty() && text.len() <= MAX_THREAD_NAME && !matches!(text, "." | "..");
     let seen = !text.contains(['/', '\\']) && escape_text(text).to_string() == text;
     if plain && seen { Ok(text.to_owned()) } else { Err(InvalidThreadName) }
 }
 
-/// Names one operation, everywhere and for good. Later ones sort after earlier ones.
+/// The globally unique id of an operation. Ids sort by time, to the millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OperationId(Uuid);
@@ -73,7 +74,7 @@ impl OperationId {
         )))
     }
 
-    /// Its 16 bytes, as Stores keep it.
+    /// The 16 bytes that Stores save.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -84,7 +85,7 @@ impl OperationId {
     }
 }
 
-/// The text names no operation.
+/// The text isn't a valid operation id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no operation's id; it looks like 019a8c3e-5f00-7c01-8000-0123456789ab")]
 pub struct InvalidOperationId;
@@ -103,16 +104,16 @@ impl fmt::Display for OperationId {
     }
 }
 
-/// One act of one identity; all that it changes, in however many Stores, belongs to it.
+/// One act of one identity. Every change it makes, in however many Stores, belongs to it.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// Its id.
+    /// The operation's id.
     pub id: OperationId,
-    /// Who acts.
+    /// The identity that acts.
     pub identity: Arc<Identity>,
-    /// With what: a tool's name, or a command's.
+    /// The name of the tool or the command.
     pub tool: Cow<'static, str>,
-    /// When.
+    /// When the operation began.
     pub at: Timestamp,
 }
 

@@ -1,8 +1,8 @@
-//! The domain of Stead: paths, Access Scopes, Workspaces, the Store port and the one door.
+//! The domain of Stead: paths, Access Scopes, Workspaces, the Store trait and the Vfs.
 //!
 //! An agent sees Workspaces, logical paths with an Access Scope, and nothing else. Every file operation of every
-//! surface goes through [`Vfs`], which resolves the path, routes it to a Workspace, asks the scope, and only then
-//! calls the Store behind it. Nothing in this crate knows a disk, a database, a network or a process.
+//! surface goes through [`Vfs`]. It resolves the path, routes it to a Workspace, checks the scope, and only then calls
+//! the Store behind it. Nothing in this crate uses a disk, a database, a network or a process.
 
 pub mod audit;
 pub mod clock;

@@ -2,14 +2,14 @@
 
 use crate::store::{OpenContent, StoreResult};
 
-/// How much of a text one call returns.
+/// Which part of a text one call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineRange {
     /// The first line, counted from 1.
     pub offset: u64,
-    /// At most so many lines.
+    /// The most lines to return.
     pub limit: u64,
-    /// At most so many bytes.
+    /// The most bytes to return.
     pub max_bytes: usize,
 }
 
@@ -19,33 +19,33 @@ impl Default for LineRange {
     }
 }
 
-/// Some lines of a text.
+/// Consecutive lines of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextLines {
-    /// The lines, with their endings as they are in the file.
+    /// The lines, with the line endings they have in the file.
     pub(crate) bytes: Vec<u8>,
-    /// How many lines these are; the last may be cut.
+    /// The number of lines; the last one may be cut.
     pub(crate) count: u64,
-    /// What comes after them.
+    /// What comes after these lines.
     pub(crate) continuation: Continuation,
 }
 
-/// What comes after some lines.
+/// What comes after the lines that a call returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Continuation {
-    /// Nothing: the text ends here, and this is how many lines it has.
+    /// Nothing: the text ends here.
     End {
-        /// Lines of the whole text.
+        /// The number of lines in the whole text.
         lines: u64,
     },
-    /// More lines, from this one on.
+    /// More lines follow.
     More {
         /// The next line, counted from 1.
         next: u64,
     },
-    /// The last line returned was too long for one call and is cut; it goes on at this byte of the file.
+    /// The last line was too long for one call and is cut. It continues at this byte of the file.
     Cut {
-        /// The byte.
+        /// The byte offset.
         at: u64,
     },
 }
@@ -83,7 +83,8 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
             return Ok(TextLines { bytes, count, continuation: Continuation::End { lines: line - 1 } });
         }
         if !ended && !scan.at_end()? {
-            // The line does not fit. Whole lines come first; a line that alone is too long is cut between characters.
+            // The line doesn't fit. Complete lines are returned first; a line that is too long alone is cut between
+            // characters.
             if before > 0 {
                 bytes.truncate(before);
                 return Ok(TextLines { bytes, count, continuation: Continuation::More { next: line } });
@@ -102,7 +103,7 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
     Ok(TextLines { bytes, count, continuation: Continuation::More { next: line } })
 }
 
-/// The length of `bytes` without a character that was cut off at their end.
+/// The length of `bytes` without an incomplete character at the end.
 fn len_without_partial_char(bytes: &[u8]) -> usize {
     let tail = bytes.len().saturating_sub(4);
     let Some(start) = (tail..bytes.len()).rev().find(|&at| bytes[at] & 0xc0 != 0x80) else {
@@ -118,19 +119,19 @@ fn len_without_partial_char(bytes: &[u8]) -> usize {
 }
 
 enum SkipResult {
-    /// A whole line.
+    /// A complete line was skipped.
     Line,
-    /// A last line without an ending.
+    /// The last line was skipped; it has no line ending.
     UnterminatedLine,
-    /// Nothing was left.
+    /// No text was left.
     EndOfText,
 }
 
-/// A buffer that moves over the content.
+/// Scans a content line by line through one buffer.
 struct LineScanner<'a> {
     content: &'a dyn OpenContent,
     buffer: Vec<u8>,
-    /// Where in the file the buffer starts.
+    /// The offset in the file where the buffer starts.
     buffer_offset: u64,
     position: usize,
     filled: usize,
@@ -169,7 +170,8 @@ impl LineScanner<'_> {
         Ok(if any { SkipResult::UnterminatedLine } else { SkipResult::EndOfText })
     }
 
-    /// Takes the rest of a line, ending included, while `into` has room; says whether the line's end was reached.
+    /// Appends the rest of a line, with its ending, to `into` until that has `room` bytes. Returns whether the line's
+    /// end was reached.
     fn take_line(&mut self, into: &mut Vec<u8>, room: usize) -> StoreResult<bool> {
         while into.len() < room && self.fill_buffer()? {
             let window = &self.buffer[self.position..self.filled];
@@ -240,7 +242,7 @@ mod tests {
             ("aaa\nbbb\n".into(), 2, Continuation::More { next: 3 })
         );
         assert_eq!(read("aaa\nbbb\n", 1, 9, 8), ("aaa\nbbb\n".into(), 2, Continuation::End { lines: 2 }));
-        // The limit is the end of a line, and not of the text.
+        // The limit is at the end of a line, but not at the end of the text.
         assert_eq!(
             read("aaa\nbbb\nccc\n", 1, 9, 8),
             ("aaa\nbbb\n".into(), 2, Continuation::More { next: 3 })

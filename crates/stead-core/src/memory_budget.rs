@@ -1,9 +1,9 @@
-//! How much memory whole contents may take at a time, over all callers of the process.
+//! A process-wide limit on the memory for file contents that are held whole.
 //!
-//! An edit holds a file before and after it in memory; so do a merge and a blame with the contents that they compare. Each
-//! is bounded by itself, but many at once would take more than the host has. So each reserves what it needs first, and
-//! waits for its turn where others have reserved too much: first come, first served, so that a large one is not passed over
-//! by small ones for ever. A caller reserves once, before it holds any lock, and so nobody waits in a circle.
+//! An edit holds a file in memory before and after; a merge and a blame hold the contents they compare. Each is bounded
+//! alone, but many at once could exceed the host's memory. So each caller first reserves what it needs and waits until
+//! that is free. The order is first come, first served, so that small reservations can't starve a large one. A caller
+//! reserves once, before it takes any lock, so there can be no deadlock.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use parking_lot::{Condvar, Mutex};
 use crate::monitor::StopReason;
 use crate::store::{StoreError, StoreResult};
 
-/// Memory for whole contents in this process: as much as the largest edit needs, which has the file before and after it.
+/// The memory for whole contents in this process: enough for the largest edit, which holds the file before and after.
 pub(crate) static CONTENT_MEMORY: MemoryBudget =
     MemoryBudget::new(2 * crate::edit::MAX_EDIT_SIZE, Duration::from_secs(30));
 
-/// What takes no more than this is not counted: as many as there are callers take little.
+/// Reservations up to this size aren't counted: even one per caller is little.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
-/// How often one that waits looks whether it still has to.
+/// How often a waiting caller checks whether it should stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Memory that callers share.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     capacity: u64,
-    /// How long a caller waits.
+    /// How long a caller waits before it gets an error.
     timeout: Duration,
     state: Mutex<BudgetState>,
     released: Condvar,
@@ -36,11 +36,11 @@ pub(crate) struct MemoryBudget {
 struct BudgetState {
     reserved: u64,
     next_ticket: u64,
-    /// Those that wait, in the order in which they came.
+    /// The tickets of waiting callers, in order of arrival.
     waiting: VecDeque<u64>,
 }
 
-/// A part of a [`Budget`], given back when it is dropped.
+/// A reserved part of a [`MemoryBudget`], released on drop.
 #[derive(Debug)]
 pub(crate) struct MemoryReservation<'a> {
     budget: &'a MemoryBudget,
@@ -53,9 +53,10 @@ impl MemoryBudget {
         MemoryBudget { capacity, timeout, state: Mutex::new(state), released: Condvar::new() }
     }
 
-    /// Reserves memory, having waited for it. `stop` is asked again and again whether the caller still wants it.
+    /// Reserves memory, waiting until it is free. While waiting, calls `stop` repeatedly and fails if it returns a
+    /// reason.
     ///
-    /// One that wants more than there is gets all of it.
+    /// A request above the capacity reserves the whole capacity.
     pub(crate) fn reserve(
         &self,
         bytes: u64,
@@ -82,7 +83,7 @@ impl MemoryBudget {
         }
         state.waiting.pop_front();
         state.reserved += bytes;
-        // There may be enough left for the next one.
+        // Enough may be left for the next caller.
         self.released.notify_all();
         Ok(MemoryReservation { budget: self, bytes })
     }
@@ -184,7 +185,8 @@ mod tests {
             assert!(!got.load(Ordering::SeqCst), "the large one came first");
             cancelled.store(true, Ordering::SeqCst);
             assert!(large.join().unwrap().is_err());
-            // 3 MiB and a little more are too much together.
+            // The 3 MiB that are held and `MIB + 1` exceed the budget together, so `small` waits until `held` is
+            // dropped.
             drop(held);
             small.join().unwrap();
         });

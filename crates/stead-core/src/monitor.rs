@@ -1,32 +1,32 @@
-//! Whoever waits for a call: they are told how far it has come, and may ask it to stop.
+//! How a caller follows a running call: it gets the progress, and can ask the call to stop.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::store::{StoreError, StoreResult};
 
-/// One who waits for a call.
+/// The side that waits for a call.
 ///
-/// Both methods are called often, from the thread that makes the call, and have to return at once.
+/// Both methods are called often, from the thread that makes the call, and must return at once.
 pub trait CallMonitor: fmt::Debug + Send + Sync {
-    /// So much is done, of so much where that is known.
+    /// Reports that `done` units of `total` are done; `total` is `None` if it isn't known.
     fn progress(&self, done: u64, total: Option<u64>);
 
-    /// Whether the call is to stop. It does so where nothing of it has happened yet.
+    /// Why the call should stop, or `None` to continue. A call stops only where it has changed nothing yet.
     fn stop_reason(&self) -> Option<StopReason>;
 }
 
-/// Fails if someone waits for the call and wants it to stop.
+/// Fails with `StoreError::Stopped` if the monitor wants the call to stop. Succeeds if there is no monitor.
 pub fn check_not_stopped(watch: Option<&Arc<dyn CallMonitor>>) -> StoreResult<()> {
     watch.and_then(|watch| watch.stop_reason()).map_or(Ok(()), |stop| Err(StoreError::Stopped(stop)))
 }
 
-/// Why a call stops.
+/// Why a call was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// Nobody wants its result any more.
+    /// The caller no longer wants the result.
     Cancelled,
-    /// It takes longer than it may.
+    /// The call exceeded its time limit.
     TimedOut,
 }
 

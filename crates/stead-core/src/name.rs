@@ -1,7 +1,7 @@
-//! One component of a path as a Store holds it: bytes, whatever the host allows.
+//! One component of a path as a Store holds it: any bytes that the host allows.
 //!
-//! A name on a disk may hold a newline, an escape sequence or bytes that are no text. It is shown escaped, everywhere,
-//! so that no name can forge a line of output or drive a terminal.
+//! A name on a disk may contain a newline, an escape sequence or bytes that aren't UTF-8. Names are always displayed
+//! escaped, so that none can forge a line of output or control a terminal.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// Takes a name as a Store found it; `None` if no entry can be called that.
+    /// Checks a name that a Store found; `None` if no directory entry can have it.
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Option<Self> {
         let bytes = bytes.into();
         let fits = !bytes.is_empty()
@@ -28,7 +28,7 @@ impl Name {
         &self.0
     }
 
-    /// The name as text, if a path can hold it: valid UTF-8 without control characters or a backslash.
+    /// The name as text if it can be part of a path: valid UTF-8 without control characters or backslashes.
     pub fn as_path_component(&self) -> Option<&str> {
         let text = std::str::from_utf8(&self.0).ok()?;
         (!text.chars().any(|c| c.is_control() || c == '\\')).then_some(text)
@@ -53,30 +53,30 @@ impl Serialize for Name {
     }
 }
 
-/// Shows a name, or a path, with everything that could mislead a reader or a terminal escaped.
+/// Displays a name or a path with everything escaped that could mislead a reader or control a terminal.
 ///
-/// Two that differ are shown differently: a `\` is doubled, since others stand for what is escaped.
+/// Different names are displayed differently: a `\` is doubled, because a single one begins an escape.
 pub fn escape_name(bytes: &[u8]) -> Escaped<'_> {
     Escaped { bytes, backslash: "\\\\" }
 }
 
-/// Shows text, such as a pattern or a line of a file, with everything that could drive a terminal escaped. A `\` is an
-/// ordinary character there and stays.
+/// Displays text, such as a pattern or a line of a file, with everything escaped that could control a terminal. A `\`
+/// is an ordinary character here and stays single.
 pub fn escape_text(text: &str) -> Escaped<'_> {
     Escaped { bytes: text.as_bytes(), backslash: "\\" }
 }
 
-/// What [`escaped`] and [`harmless`] return: it is written when displayed.
+/// Returned by [`escape_name`] and [`escape_text`]; escapes when displayed.
 #[derive(Debug, Clone, Copy)]
 pub struct Escaped<'a> {
     bytes: &'a [u8],
-    /// How a backslash is shown.
+    /// The text for a backslash.
     backslash: &'static str,
 }
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Most are plain, and written at once.
+        // Most names need no escaping and are written in one call.
         if self.bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\') {
             return f.write_str(std::str::from_utf8(self.bytes).expect("these are text"));
         }
@@ -98,14 +98,14 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Control characters, line and paragraph separators, and the marks that turn the direction of text around.
+/// Whether a character is a control character, a line or paragraph separator, or a text direction mark.
 fn is_misleading(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name as a file system that does not tell case apart may compare it: without case, without characters that Unicode
-/// lets such a comparison ignore, and with letters that are one character for several written out.
+/// Folds a name as a case-insensitive file system may compare it: lower case, without the characters that Unicode lets
+/// a comparison ignore, and with ligatures expanded.
 pub fn case_fold(name: &str) -> String {
     if name.is_ascii() {
         return name.to_ascii_lowercase();

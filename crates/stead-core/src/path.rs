@@ -1,7 +1,7 @@
-//! Logical paths: what an agent writes, made canonical before anything else looks at it.
+//! Logical paths: the text that an agent writes, made canonical before any other code sees it.
 //!
-//! Nothing here touches a Store. `..` is resolved on the text; a look-alike of `..` (percent-encoded, full-width) is
-//! an ordinary name and stays one.
+//! Nothing here touches a Store. `..` is resolved on the text. A look-alike of `..` (percent-encoded, full-width) is an
+//! ordinary name.
 
 use std::fmt;
 
@@ -23,13 +23,13 @@ pub const MAX_DEPTH: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct VfsPath(Box<str>);
 
-/// Why a text is not a path.
+/// Why a text isn't a valid path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// A `..` with nothing left to climb out of.
+    /// A `..` leads above `/`.
     #[error("`{0}` climbs above `/`; paths start at `/` and can't leave it")]
     ClimbsAboveRoot(String),
-    /// NUL, a newline, an escape character and their like.
+    /// The path contains NUL, a newline, an escape or another control character.
     #[error("`{path}` holds the control character {character}; use a name without it")]
     ControlCharacter {
         /// The path, shown escaped.
@@ -37,10 +37,10 @@ pub enum PathError {
         /// The character, as `U+XXXX`.
         character: String,
     },
-    /// A name from a host that is no UTF-8.
+    /// The name comes from the host and isn't valid UTF-8.
     #[error("`{0}` is no text; paths are written in UTF-8")]
     NotUtf8(String),
-    /// Paths are `/`-separated on every host.
+    /// The path contains a backslash; paths are `/`-separated on every host.
     #[error("`{0}` holds a backslash; separate components with `/`")]
     Backslash(String),
     /// One component is too long.
@@ -58,18 +58,18 @@ pub enum PathError {
     /// The path has too many components.
     #[error("the path has {depth} components; at most {MAX_DEPTH} are allowed")]
     TooDeep {
-        /// How many it has.
+        /// The number of components.
         depth: usize,
     },
 }
 
 impl VfsPath {
-    /// The top of every stead: `/`.
+    /// The root of every stead: `/`.
     pub fn root() -> Self {
         VfsPath("/".into())
     }
 
-    /// Reads a path as an agent writes it; `docs/a.md` and `/docs/a.md` are the same path.
+    /// Parses a path as an agent writes it; `docs/a.md` and `/docs/a.md` are the same path.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         if text.len() > MAX_PATH {
             return Err(PathError::TooLong { length: text.len() });
@@ -87,9 +87,10 @@ impl VfsPath {
         VfsPath::root().join_components(text)
     }
 
-    /// Resolves a symlink's target found in the directory `self`: an absolute target starts at `/` again.
+    /// Resolves the target of a symlink that is in the directory `self`. An absolute target starts at `/`.
     pub fn resolve_symlink_target(&self, target: &str) -> Result<Self, PathError> {
-        // The checks of a fresh path; its own climbing is judged from here instead.
+        // The target needs the checks of a new path. Whether its `..` lead above the root depends on `self`, and is
+        // checked below.
         match VfsPath::parse(target) {
             Ok(_) | Err(PathError::ClimbsAboveRoot(_)) => {}
             Err(other) => return Err(other),
@@ -101,7 +102,7 @@ impl VfsPath {
         }
     }
 
-    /// Walks `text` from here, component by component.
+    /// Appends `text` to this path component by component, resolving `.` and `..`.
     fn join_components(&self, text: &str) -> Result<Self, PathError> {
         let mut canonical = String::with_capacity(self.0.len() + text.len() + 1);
         if !self.is_root() {
@@ -151,7 +152,7 @@ impl VfsPath {
         self.0.split('/').filter(|component| !component.is_empty())
     }
 
-    /// How many components it has.
+    /// The number of components.
     pub fn depth(&self) -> usize {
         if self.is_root() { 0 } else { memchr::memchr_iter(b'/', self.0.as_bytes()).count() }
     }
@@ -172,13 +173,13 @@ impl VfsPath {
         }
     }
 
-    /// This path with one more component, checked like any other.
+    /// This path with `name` appended, which is parsed like any path.
     pub fn join(&self, name: &str) -> Result<VfsPath, PathError> {
         let relative = VfsPath::parse(name)?;
         self.join_components(relative.as_str())
     }
 
-    /// The first `depth` components.
+    /// The path of the first `depth` components; the whole path if it has no more.
     pub fn ancestor(&self, depth: usize) -> VfsPath {
         match memchr::memchr_iter(b'/', self.0.as_bytes()).nth(depth) {
             Some(0) => VfsPath::root(),
@@ -187,7 +188,7 @@ impl VfsPath {
         }
     }
 
-    /// What is left of this path below `prefix`, without a leading `/`; `None` if it is not at or below it.
+    /// The rest of this path below `prefix`, without a leading `/`; `None` if the path isn't at or below `prefix`.
     pub fn strip_prefix(&self, prefix: &VfsPath) -> Option<&str> {
         if prefix.is_root() {
             return Some(&self.0[1..]);

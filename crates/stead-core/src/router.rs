@@ -1,6 +1,6 @@
-//! Where a path leads: the Workspace it belongs to, and the path inside that Workspace's Mount.
+//! Routing: finds the Workspace that a path belongs to, and the path inside that Workspace's Mount.
 //!
-//! The longest prefix wins, by whole components. Nothing here touches a Store.
+//! The longest prefix wins, compared by whole components. Nothing here touches a Store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -15,11 +15,11 @@ pub struct Router {
     workspaces: Vec<Workspace>,
     by_prefix: HashMap<VfsPath, usize>,
     by_prefix_sorted: BTreeMap<VfsPath, usize>,
-    /// Bit `d` is set where some prefix has `d` components: other lengths need not be tried.
+    /// Bit `d` is set if some prefix has `d` components; `route` tries no other lengths.
     depths: u128,
 }
 
-/// Two Workspaces claim the same prefix.
+/// Two Workspaces have the same prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("two Workspaces have the prefix `{0}`; give each its own")]
 pub struct DuplicatePrefix(pub VfsPath);
@@ -34,7 +34,7 @@ pub struct Route<'a, 'p> {
 }
 
 impl Router {
-    /// Routes to these Workspaces.
+    /// A router over these Workspaces.
     pub fn new(workspaces: impl IntoIterator<Item = Workspace>) -> Result<Self, DuplicatePrefix> {
         let mut router = Router::default();
         for workspace in workspaces {
@@ -49,17 +49,17 @@ impl Router {
         Ok(router)
     }
 
-    /// The Workspaces that something can be done in, sorted by prefix.
+    /// The usable Workspaces, without barriers, sorted by prefix.
     pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
         self.workspaces_and_barriers().filter(|workspace| workspace.barrier().is_none())
     }
 
-    /// All Workspaces, those included that are barriers, sorted by prefix.
+    /// All Workspaces, including barriers, sorted by prefix.
     pub fn workspaces_and_barriers(&self) -> impl Iterator<Item = &Workspace> {
         self.by_prefix_sorted.values().map(|&index| &self.workspaces[index])
     }
 
-    /// The Workspace with the longest prefix of this path.
+    /// The Workspace with the longest prefix of this path; `None` if no Workspace contains it.
     pub fn route<'a, 'p>(&'a self, path: &'p VfsPath) -> Option<Route<'a, 'p>> {
         let text = path.as_str();
         let mut end = text.len();
@@ -90,19 +90,20 @@ impl Router {
         range.map(|(_, &index)| &self.workspaces[index])
     }
 
-    /// The names in this directory that lead to Workspaces below it.
+    /// The names directly in this directory that lead to Workspaces below it.
     pub fn child_names(&self, path: &VfsPath) -> BTreeSet<&str> {
         let names =
             self.nested(path).filter_map(|nested| nested.prefix().strip_prefix(path)?.split('/').next());
         names.collect()
     }
 
-    /// Whether a path is there only because Workspaces lie below it.
+    /// Whether a directory exists only because Workspaces lie below it. Without a Workspace at `/`, the root is one
+    /// too.
     pub fn is_synthetic(&self, path: &VfsPath) -> bool {
         self.route(path).is_none() && (path.is_root() || self.nested(path).next().is_some())
     }
 
-    /// The prefixes whose scope allows an access, sorted.
+    /// The prefixes of the Workspaces whose scope allows this access, sorted.
     pub fn prefixes_allowing(&self, access: Access) -> Vec<VfsPath> {
         let allowing = self.workspaces().filter(|workspace| workspace.scope().allows(access));
         allowing.map(|workspace| workspace.prefix().clone()).collect()

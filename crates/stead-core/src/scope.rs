@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum AccessScope {
-    /// Looking, never changing.
+    /// Reading, no changes.
     ReadOnly,
-    /// Looking and changing.
+    /// Reading and changing.
     ReadWrite,
-    /// Changing without looking: no reply reveals what is there.
+    /// Changing without reading: no reply reveals what exists.
     WriteOnly,
 }
 
@@ -24,19 +24,19 @@ pub enum Access {
     Read,
     /// Write, edit, append, mkdir, delete, move within; the destination of a copy or a move.
     Write,
-    /// Both at once: the source of a move to another Workspace.
+    /// Read and write at once: the source of a move to another Workspace.
     MoveOut,
-    /// Log, diff, read as of, snapshot, the base of a fork.
+    /// Log, diff, reading as of the past, snapshots, and the base of a fork.
     History,
-    /// Restore, undo, merge into.
+    /// Restore, undo, and the target of a merge.
     Restore,
 }
 
 impl AccessScope {
-    /// All three.
+    /// All three scopes.
     pub const ALL: [AccessScope; 3] = [AccessScope::ReadOnly, AccessScope::ReadWrite, AccessScope::WriteOnly];
 
-    /// Whether this scope allows that access: the one table behind every decision.
+    /// Whether this scope allows the access. Every access decision uses this table.
     pub fn allows(self, access: Access) -> bool {
         use AccessScope::*;
         match access {
@@ -55,7 +55,7 @@ impl AccessScope {
         }
     }
 
-    /// The two letters: `RO`.
+    /// The two-letter name: `RO`.
     pub fn short_name(self) -> &'static str {
         match self {
             AccessScope::ReadOnly => "RO",
@@ -66,7 +66,7 @@ impl AccessScope {
 }
 
 impl Access {
-    /// The access as a message says it: "… is not allowed there".
+    /// The access as a gerund, for messages: "… is not allowed there".
     pub fn gerund(self) -> &'static str {
         match self {
             Access::Read => "reading",
@@ -77,7 +77,7 @@ impl Access {
         }
     }
 
-    /// The access as an infinitive: "you may … in".
+    /// The access as an infinitive, for messages: "you may … in".
     pub fn verb(self) -> &'static str {
         match self {
             Access::Read => "read",
@@ -95,7 +95,7 @@ impl fmt::Display for AccessScope {
     }
 }
 
-/// The text is none of the three scopes.
+/// The text isn't one of the three scopes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)")]
 pub struct UnknownScope(String);

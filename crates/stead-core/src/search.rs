@@ -1,6 +1,6 @@
-//! Searching: by name with globs, by content with regular expressions.
+//! Searching by name with globs, and by content with regular expressions.
 //!
-//! The patterns are compiled and run here, on bytes; where the bytes come from is each Store's business.
+//! Patterns are compiled and run here, on bytes. Stores supply the bytes.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -21,29 +21,29 @@ use crate::monitor::CallMonitor;
 use crate::name::escape_text;
 use crate::store::{Attr, StoreError, StorePath};
 
-/// The longest line of a hit that is handed out; the rest is cut.
+/// The longest line of a hit that is returned, in bytes; the rest is cut.
 pub const MAX_HIT_LINE: usize = 2_000;
-/// The longest line that is searched in one piece, where a content comes in pieces. With what the searcher keeps beside
-/// it, it has to fit into the searcher's memory.
+/// The longest line that is searched in one piece when content comes from a reader. Together with the searcher's own
+/// buffers it has to fit into the searcher's heap limit.
 const MAX_SEARCHED_LINE: usize = 4 << 20;
-/// How many lines of one file are handed out at the most.
+/// The most lines returned for one file.
 const MAX_LINES_PER_FILE: usize = 10_000;
 
 /// Which entries a walk visits.
 #[derive(Debug, Clone)]
 pub struct WalkOptions {
-    /// How deep: 1 for the directory's own entries.
+    /// How deep to go: 1 for the directory's own entries.
     pub depth: usize,
-    /// Subtrees that are left out, named below the place where the walk begins.
+    /// Subtrees to skip, as paths relative to the start of the walk.
     pub skip: Vec<StorePath>,
-    /// Only what matches; everything where `None`. Directories are entered whether or not they match.
+    /// Visits only entries that match; all if `None`. Directories are entered whether or not they match.
     pub include: Option<PathGlobs>,
-    /// When to give up with [`crate::StoreError::Unavailable`].
+    /// When to give up, with [`crate::StoreError::Unavailable`].
     pub deadline: Option<Instant>,
-    /// Where the Store notes what it had to pass by.
+    /// Where the Store adds the paths that it couldn't read.
     pub unreadable: UnreadablePaths,
-    /// Whether the Store also notes what it shows to nobody, such as another stead's state: for a copy, which would lack
-    /// it. Its own state is not missed.
+    /// Whether the Store also adds the paths that it hides from every caller, such as another stead's state. A copy
+    /// sets this, because the copy would lack them. The Store's own state isn't added.
     pub report_hidden: bool,
 }
 
@@ -62,34 +62,34 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// Whether the subtree at `path` is left out.
+    /// Whether the subtree at `path` is skipped.
     pub fn skips(&self, path: &StorePath) -> bool {
         self.skip.contains(path)
     }
 
-    /// Whether what lies at `path` is visited.
+    /// Whether the entry at `path` is visited.
     pub fn matches(&self, path: &StorePath) -> bool {
         self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path.as_bytes()))
     }
 
-    /// What the name of everything that is visited ends with: most names need no closer look.
+    /// The suffix that the name of every visited entry has. Most names are ruled out by it.
     pub fn name_suffix(&self) -> &[u8] {
         self.include.as_ref().map_or(&[], PathGlobs::name_suffix)
     }
 }
 
-/// What a walk or a search passed by since it could not look into it, and why.
+/// The paths that a walk or a search couldn't read, and why.
 ///
-/// One directory that the host keeps to itself does not end a search of all others, and whoever asked can tell what is
-/// missing from the answer. What vanished meanwhile is not noted: it is not there. Clones are the same list.
+/// One directory that the host denies doesn't end a search of all the others, and the caller learns what is missing
+/// from the result. A path that vanished during the walk isn't added. Clones share one list.
 #[derive(Debug, Clone, Default)]
 pub struct UnreadablePaths(Arc<Mutex<Vec<(StorePath, StoreError)>>>);
 
 impl UnreadablePaths {
-    /// How many are remembered.
+    /// The most paths that are remembered; later ones are dropped.
     pub const MAX: usize = 1_000;
 
-    /// Notes that the Store can't look into what lies at `path`, below the place where the walk or the search began.
+    /// Adds a path that the Store couldn't read, relative to the start of the walk or search.
     pub fn add(&self, path: StorePath, cause: StoreError) {
         let mut noted = self.0.lock();
         if noted.len() < UnreadablePaths::MAX {
@@ -97,38 +97,38 @@ impl UnreadablePaths {
         }
     }
 
-    /// What was noted so far, in any order.
+    /// Removes and returns the paths so far, in no particular order.
     pub fn take(&self) -> Vec<(StorePath, StoreError)> {
         std::mem::take(&mut *self.0.lock())
     }
 }
 
-/// How letters are compared.
+/// How upper and lower case are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CaseSensitivity {
-    /// As they are.
+    /// Case matters.
     #[default]
     Sensitive,
-    /// Upper and lower alike.
+    /// Case is ignored.
     Insensitive,
-    /// As they are if the pattern has an upper-case letter, alike otherwise.
+    /// Case matters only if the pattern has an upper-case letter.
     Smart,
 }
 
-/// How the pattern is read.
+/// How the pattern is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PatternSyntax {
     /// As a regular expression.
     #[default]
     Regex,
-    /// As the very text.
+    /// As literal text.
     Literal,
 }
 
-/// What is wanted of each file.
+/// What a search returns for each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GrepOutput {
-    /// That it matches.
+    /// Only that it matches.
     Files,
     /// The lines that match.
     #[default]
@@ -137,14 +137,14 @@ pub enum GrepOutput {
     Counts,
 }
 
-/// A content search, as it is asked for.
+/// A content search as the caller requests it.
 #[derive(Debug, Clone)]
 pub struct GrepQuery {
     /// The pattern.
     pub pattern: String,
-    /// How it is read.
+    /// How the pattern is interpreted.
     pub syntax: PatternSyntax,
-    /// How letters are compared.
+    /// How upper and lower case are compared.
     pub case: CaseSensitivity,
     /// Lines shown before each hit.
     pub before: usize,
@@ -152,18 +152,18 @@ pub struct GrepQuery {
     pub after: usize,
     /// Only files that match one of these globs; a glob without `/` matches the name in any directory.
     pub include: Vec<String>,
-    /// No files that match one of these.
+    /// Skips files that match one of these globs.
     pub exclude: Vec<String>,
-    /// How many hits (lines, or files) at the most.
+    /// The most hits (lines, or files).
     pub max_results: usize,
-    /// What is wanted of each file.
+    /// What to return for each file.
     pub output: GrepOutput,
     /// How long it may take.
     pub time_limit: Duration,
 }
 
 impl GrepQuery {
-    /// The pattern, and the defaults for the rest.
+    /// A query for this pattern, with defaults for the rest.
     pub fn new(pattern: impl Into<String>) -> Self {
         GrepQuery {
             pattern: pattern.into(),
@@ -180,34 +180,34 @@ impl GrepQuery {
     }
 }
 
-/// The pattern can't be searched for.
+/// The pattern can't be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern can't be used: {0}")]
 pub struct PatternError(String);
 
 impl PatternError {
-    /// What the engine says, line by line, with whatever else is in the pattern escaped.
+    /// Takes over the regex engine's message line by line, with control characters escaped.
     fn from_engine_message(message: &str) -> Self {
         let lines: Vec<_> = message.lines().map(|line| escape_text(line).to_string()).collect();
         PatternError(lines.join("\n"))
     }
 }
 
-/// A content search, compiled: Stores run it.
+/// A compiled content search, which Stores run.
 #[derive(Debug, Clone)]
 pub struct Grep {
     matcher: RegexMatcher,
-    /// Only files whose path below the place of the search matches.
+    /// Searches only files whose path, relative to the start of the search, matches.
     pub include: Option<PathGlobs>,
-    /// No files whose path matches.
+    /// Skips files whose path matches.
     pub exclude: PathGlobs,
-    /// Subtrees that are left out, named below the place of the search.
+    /// Subtrees to skip, as paths relative to the start of the search.
     pub skip: Vec<StorePath>,
     /// When to stop.
     pub deadline: Instant,
-    /// Who waits for it, and may want it to stop earlier.
+    /// The caller's monitor, which may ask the search to stop earlier.
     pub monitor: Option<Arc<dyn CallMonitor>>,
-    /// Where the Store notes what it had to pass by.
+    /// Where the Store adds the paths that it couldn't read.
     pub unreadable: UnreadablePaths,
     before: usize,
     after: usize,
@@ -216,7 +216,7 @@ pub struct Grep {
 }
 
 impl Grep {
-    /// Compiles a query. The globs are matched against paths below the place of the search.
+    /// Compiles a query. The globs match paths relative to the start of the search.
     pub fn new(
         query: &GrepQuery,
         include: Option<PathGlobs>,
@@ -233,7 +233,7 @@ impl Grep {
             .dfa_size_limit(16 << 20)
             .build(&query.pattern)
             .map_err(|error| PatternError::from_engine_message(&error.to_string()))?;
-        // One more than is wanted shows that there is more.
+        // One line more than wanted shows that there are more.
         let lines_per_file = query.max_results.min(MAX_LINES_PER_FILE) + 1;
         Ok(Grep {
             matcher,
@@ -250,14 +250,14 @@ impl Grep {
         })
     }
 
-    /// Whether a file at `path`, below the place of the search, is to be searched.
+    /// Whether the file at `path`, relative to the start of the search, should be searched.
     pub fn matches(&self, path: &StorePath) -> bool {
         let path = path.as_bytes();
         self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path))
             && !self.exclude.matches_bytes(path)
     }
 
-    /// Whether time is up.
+    /// Whether the deadline has passed or the monitor wants the search to stop.
     pub fn should_stop(&self) -> bool {
         Instant::now() >= self.deadline
             || self.monitor.as_ref().is_some_and(|watch| watch.stop_reason().is_some())
@@ -276,7 +276,7 @@ impl Grep {
     }
 }
 
-/// Runs one [`Grep`] over one content after another.
+/// Runs one [`Grep`] over several contents, one after another.
 #[derive(Debug)]
 pub struct GrepSearcher<'a> {
     grep: &'a Grep,
@@ -284,9 +284,9 @@ pub struct GrepSearcher<'a> {
 }
 
 impl GrepSearcher<'_> {
-    /// Searches a content that is at hand. `None` if it has no hit or is binary.
+    /// Searches a content in memory. `None` if it has no hit or is binary.
     pub fn search(&mut self, content: &[u8]) -> Option<Hits> {
-        // The whole content is one buffer: one look decides whether any line has to be found at all.
+        // One scan over the whole buffer rules out most files before any line is split off.
         if self.grep.matcher.shortest_match(content).ok()?.is_none() || memchr::memchr(0, content).is_some() {
             return None;
         }
@@ -296,14 +296,14 @@ impl GrepSearcher<'_> {
         collector.finish()
     }
 
-    /// Searches a content that comes in pieces. A line that is too long for memory is searched piece by piece, so that
-    /// neither it nor what follows is passed over.
+    /// Searches a content from a reader. A line that is too long for memory is searched in pieces, so neither the line
+    /// nor the text after it is missed.
     pub fn search_reader(&mut self, content: impl Read) -> Option<Hits> {
         let cuts = CutOffsets::default();
         let content =
             LongLineSplitter { grep: self.grep, content, line_length: 0, offset: 0, cuts: Rc::clone(&cuts) };
         let mut collector = HitCollector { grep: self.grep, hits: Hits::default(), binary: false, cuts };
-        // What was found before a failure still counts: a file that vanishes halfway is no error of the search.
+        // Hits before a failure still count: a file that vanishes halfway doesn't fail the search.
         let _ = self.searcher.search_reader(&self.grep.matcher, content, &mut collector);
         collector.finish()
     }
@@ -312,47 +312,47 @@ impl GrepSearcher<'_> {
 /// The hits in one file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hits {
-    /// How many lines match, as far as it was looked at.
+    /// The number of matching lines, up to where the search of this file stopped.
     pub count: usize,
-    /// The lines, if lines were asked for.
+    /// The lines, if the query asks for lines.
     pub lines: Vec<HitLine>,
 }
 
-/// The hits in one file, and which it is.
+/// The hits in one file, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHits {
-    /// Its path below the place of the search; empty if that is the file itself.
+    /// The path relative to the start of the search; empty if the search started at the file itself.
     pub path: StorePath,
-    /// Its attributes, where the Store had them at hand.
+    /// The file's attributes, if the Store had them without extra work.
     pub attr: Option<Attr>,
-    /// What was found.
+    /// The hits.
     pub hits: Hits,
 }
 
-/// One line of a result.
+/// One line of a search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HitLine {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub number: u64,
-    /// Its text without the line ending, cut at [`MAX_HIT_LINE`] bytes; what is no UTF-8 is replaced.
+    /// The text without the line ending, cut at [`MAX_HIT_LINE`] bytes; invalid UTF-8 is replaced.
     pub text: String,
-    /// Whether it matches, or only stands beside one that does.
+    /// Whether the line matches, or is context of a match.
     pub role: LineRole,
 }
 
 /// Why a line is in the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineRole {
-    /// It matches.
+    /// The line matches.
     Match,
-    /// It stands before or after one that matches.
+    /// The line is before or after a matching line.
     Context,
 }
 
-/// Where long lines were cut, in bytes of what the searcher has read.
+/// Where long lines were split, as byte offsets in the stream that the searcher reads.
 type CutOffsets = Rc<RefCell<Vec<u64>>>;
 
-/// A content in which no line is longer than [`LONGEST_LINE`], and which ends when time is up.
+/// A reader that splits lines longer than [`MAX_SEARCHED_LINE`], and ends when the search should stop.
 struct LongLineSplitter<'a, R> {
     grep: &'a Grep,
     content: R,
@@ -391,7 +391,7 @@ struct HitCollector<'a> {
 }
 
 impl HitCollector<'_> {
-    /// The number of a line in the file: where one was cut, the searcher has counted more.
+    /// The line number in the file: the searcher also counted the splits of long lines.
     fn line_number_in_file(&self, counted: Option<u64>, at: u64) -> Option<u64> {
         let cuts = self.cuts.borrow().iter().filter(|cut| **cut < at).count();
         counted.map(|number| number - cuts as u64)

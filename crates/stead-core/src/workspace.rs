@@ -1,4 +1,4 @@
-//! A Workspace: a logical path, an Access Scope, and the Mount behind it.
+//! A Workspace: a path prefix, an Access Scope, and the Mount behind it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,10 +7,10 @@ use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{NodePath, QuotaLimits, Store, StorePath};
 
-/// What agents may not change by default, even where the scope is READ_WRITE: a planted hook would run outside every
-/// boundary when a person next uses git there.
+/// The globs that agents may not change by default, even in a READ_WRITE Workspace. A planted git hook would run
+/// without any confinement the next time a person uses git there.
 ///
-/// Besides hooks and configuration these are the files that make git look for either somewhere else.
+/// Besides hooks and configuration, these are the files that make git look for either of them somewhere else.
 pub const DEFAULT_PROTECT: [&str; 10] = [
     ".git/hooks/**",
     ".git/config",
@@ -24,13 +24,13 @@ pub const DEFAULT_PROTECT: [&str; 10] = [
     ".git/objects/info/alternates",
 ];
 
-/// The same, compiled when it is first needed: that takes longer than all the rest of opening a stead.
+/// [`DEFAULT_PROTECT`], compiled on first use: compiling takes longer than everything else about opening a stead.
 static DEFAULT_PROTECT_GLOBS: LazyLock<Arc<PathGlobs>> = LazyLock::new(|| {
     let globs = PathGlobs::case_folding(DEFAULT_PROTECT, Anchor::AnyDirectory);
     Arc::new(globs.expect("the default globs are globs"))
 });
 
-/// Where a Workspace's files are: a Store, and a path in it.
+/// Where a Workspace's files are: a Store, and a directory in it.
 #[derive(Debug, Clone)]
 pub struct Mount {
     store: Arc<dyn Store>,
@@ -38,12 +38,12 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// The whole of a Store.
+    /// A Mount of a whole Store.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Mount { store, path: StorePath::empty() }
     }
 
-    /// What lies at `path` in a Store. Nothing outside it can be reached through the Mount.
+    /// A Mount of the directory at `path` in a Store. Nothing outside that directory can be reached through the Mount.
     pub fn at(store: Arc<dyn Store>, path: &VfsPath) -> Self {
         Mount { store, path: StorePath::from_checked(&path.as_str()[1..]) }
     }
@@ -58,7 +58,7 @@ impl Mount {
         &self.path
     }
 
-    /// The place in the Store for a path below the Workspace's prefix.
+    /// The location in the Store of a path relative to the Workspace's prefix.
     pub fn node_path(&self, below: &str) -> NodePath {
         NodePath::from_root(self.path.child(below.as_bytes()))
     }
@@ -88,14 +88,14 @@ impl From<&Arc<dyn Store>> for Mount {
     }
 }
 
-/// A part of an agent's world.
+/// One of the Workspaces that an agent sees.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     prefix: VfsPath,
     scope: AccessScope,
     mount: Mount,
     description: Option<String>,
-    /// The default where `None`.
+    /// The protected globs; `None` for the default.
     protect: Option<Arc<PathGlobs>>,
     scratch: Arc<PathGlobs>,
     quota: QuotaLimits,
@@ -103,29 +103,30 @@ pub struct Workspace {
     barrier: Option<Barrier>,
 }
 
-/// Why nothing can be done in a Workspace that is there only so that what lies around it does not show through.
+/// Why a Workspace is a barrier: nothing can be done in it, and it exists only to hide what the Workspace around it has
+/// at this path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Barrier {
-    /// It can't be looked at as it was then, and this is why.
+    /// The Workspace can't be shown as of the past; the text says why.
     NotInPast(&'static str),
-    /// It is a place that was a Workspace of its own where a fork was made, and was left out of the fork.
+    /// The path was a separate Workspace when the fork was made, and was excluded from the fork.
     ExcludedFromFork,
 }
 
-/// Whether a person is asked before something is done in a Workspace.
+/// Whether a person has to approve calls in a Workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ApprovalPolicy {
-    /// No.
+    /// No approval.
     #[default]
     Never,
-    /// Before anything is changed.
+    /// Approval before every change.
     Changes,
-    /// Before anything is read, too.
+    /// Approval before every change and every read.
     Everything,
 }
 
 impl ApprovalPolicy {
-    /// Whether a person is asked before such an access.
+    /// Whether this access needs approval.
     pub fn requires_approval(self, access: Access) -> bool {
         match self {
             ApprovalPolicy::Never => false,
@@ -134,7 +135,7 @@ impl ApprovalPolicy {
         }
     }
 
-    /// The word for it: `never`, `changes`, `everything`.
+    /// The policy as one word: `never`, `changes`, `everything`.
     pub fn as_str(self) -> &'static str {
         match self {
             ApprovalPolicy::Never => "never",
@@ -143,7 +144,7 @@ impl ApprovalPolicy {
         }
     }
 
-    /// What a word stands for.
+    /// The policy for one of those words; `None` for any other.
     pub fn parse(word: &str) -> Option<Self> {
         [ApprovalPolicy::Never, ApprovalPolicy::Changes, ApprovalPolicy::Everything]
             .into_iter()
@@ -168,40 +169,40 @@ impl Workspace {
         }
     }
 
-    /// Has a person asked first.
+    /// Sets which calls need a person's approval.
     pub fn with_approval_policy(self, ask: ApprovalPolicy) -> Self {
         Workspace { approval_policy: ask, ..self }
     }
 
-    /// Whether a person is asked first.
+    /// Which calls need a person's approval.
     pub fn approval_policy(&self) -> ApprovalPolicy {
         self.approval_policy
     }
 
-    /// Says what it is for.
+    /// Sets the description of what the Workspace is for.
     pub fn with_description(self, description: impl Into<String>) -> Self {
         Workspace { description: Some(description.into()), ..self }
     }
 
-    /// Replaces the globs of what agents may not change. They match from any directory, or from the prefix with a
-    /// leading `/`.
+    /// Replaces the globs of files that agents may not change. A glob matches from any directory; with a leading `/` it
+    /// matches from the prefix.
     pub fn with_protect<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
         let protect = Arc::new(PathGlobs::case_folding(globs, Anchor::AnyDirectory)?);
         Ok(Workspace { protect: Some(protect), ..self })
     }
 
-    /// Sets the globs of what is kept without history.
+    /// Sets the globs of files that are stored without history.
     pub fn with_scratch<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
         let scratch = Arc::new(PathGlobs::new(globs, Anchor::AnyDirectory)?);
         Ok(Workspace { scratch, ..self })
     }
 
-    /// Limits what may lie in it.
+    /// Sets the quota.
     pub fn with_quota(self, quota: QuotaLimits) -> Self {
         Workspace { quota, ..self }
     }
 
-    /// The same Workspace on a past view of its Store, to be read only.
+    /// The same Workspace over a past view of its Store, read-only.
     pub(crate) fn past_view(self, past: Arc<dyn Store>) -> Self {
         let mount = Mount { store: past, path: self.mount.path.clone() };
         Workspace { mount, scope: AccessScope::ReadOnly, ..self }
@@ -213,42 +214,42 @@ impl Workspace {
         Workspace { scope, barrier: Some(barrier), ..self }
     }
 
-    /// Why nothing can be done in it, where it is a barrier.
+    /// Why the Workspace is a barrier; `None` if it isn't one.
     pub fn barrier(&self) -> Option<Barrier> {
         self.barrier
     }
 
-    /// Its logical path.
+    /// The path prefix.
     pub fn prefix(&self) -> &VfsPath {
         &self.prefix
     }
 
-    /// What it allows.
+    /// The Access Scope.
     pub fn scope(&self) -> AccessScope {
         self.scope
     }
 
-    /// What is behind it.
+    /// The Mount behind it.
     pub fn mount(&self) -> &Mount {
         &self.mount
     }
 
-    /// What it is for.
+    /// What the Workspace is for.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// What agents may not change.
+    /// The globs of files that agents may not change.
     pub fn protect(&self) -> &Arc<PathGlobs> {
         self.protect.as_ref().unwrap_or_else(|| &DEFAULT_PROTECT_GLOBS)
     }
 
-    /// How much may lie in it.
+    /// The quota.
     pub fn quota(&self) -> QuotaLimits {
         self.quota
     }
 
-    /// What is kept without history.
+    /// The globs of files that are stored without history.
     pub fn scratch(&self) -> &PathGlobs {
         &self.scratch
     }

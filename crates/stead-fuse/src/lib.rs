@@ -1,8 +1,8 @@
-//! A stead as a mounted file system: the Workspaces of an agent as an ordinary directory, for any program.
+//! A stead as a mounted file system: an agent's Workspaces as an ordinary directory, for any program.
 //!
-//! Everything goes through the same door as a tool's calls ([`stead_core::vfs::mounted::Mounted`]): scopes, protected
-//! names, quotas, history and the audit are decided there. What is here translates between the kernel's requests and
-//! the door, and keeps what the kernel remembers true.
+//! Every call goes through the same door as a tool's ([`stead_core::vfs::node_api::NodeApi`]), which decides about
+//! scopes, protected names, quotas, history and the audit. This crate translates between the kernel's requests and the
+//! door, and keeps the kernel's caches valid.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -19,30 +19,30 @@ pub use unsupported::{Mount, Watched, clear_stale};
 /// How a stead is mounted.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// Nothing can be changed through it: it shows a time that has passed, so it never changes either.
+    /// Whether the mount shows a past version: it is read-only and never changes.
     pub immutable: bool,
-    /// Other users of the host may use it, too, as far as the permission bits say.
+    /// Whether other users of the host may use the mount, as far as the permission bits allow.
     pub allow_other: bool,
-    /// Whom everything belongs to.
+    /// The user id and group id that own everything on the mount.
     pub owner: (u32, u32),
     /// Whether root's `chown` to another owner fails, instead of being accepted and ignored.
     pub strict_owner: bool,
-    /// Whose it is: `mount` and `df` show that as its source.
+    /// The name that `mount` and `df` show as its source, after `stead:`.
     pub name: String,
-    /// A directory of the host on whose file system there has to be room for what is written, for `df`.
+    /// A host directory whose file system has to have space for what is written; `df` on the mount shows that space.
     pub space_directory: Option<PathBuf>,
 }
 
 /// Why a stead can't be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// This host has no FUSE.
+    /// This host doesn't support FUSE.
     #[error("mounting is not supported here: {0}")]
     Unsupported(String),
-    /// The place where it should go can't be used.
+    /// The mount point can't be used.
     #[error("it can't be mounted there: {0}")]
     MountPoint(String),
-    /// The host refused.
+    /// The host refused to mount or unmount.
     #[error("the host refuses to mount it: {0}")]
     Refused(String),
 }

@@ -1,4 +1,4 @@
-//! Hosts without FUSE as Linux has it.
+//! The same API for hosts without Linux's FUSE: mounting always fails.
 
 use std::path::Path;
 
@@ -6,27 +6,27 @@ use stead_core::Vfs;
 
 use crate::{MountError, MountOptions};
 
-/// What can't be had here.
+/// A mount, which can't exist on this host.
 #[derive(Debug)]
 pub struct FuseMount(std::convert::Infallible);
 
 impl FuseMount {
-    /// Says that it can't be done.
+    /// Fails: this host doesn't support mounting.
     pub fn new(_: &Vfs, _: &Path, _: MountOptions) -> Result<Self, MountError> {
         Err(MountError::Unsupported("it needs Linux with FUSE".into()))
     }
 
-    /// Where it is.
+    /// The directory where it is mounted.
     pub fn mount_point(&self) -> &Path {
         match self.0 {}
     }
 
-    /// What tells it from all others.
+    /// The device, which identifies the mount.
     pub fn device(&self) -> Option<&str> {
         match self.0 {}
     }
 
-    /// Whether it has ended.
+    /// Whether it has been unmounted.
     pub fn is_unmounted(&self) -> bool {
         match self.0 {}
     }
@@ -37,22 +37,22 @@ impl FuseMount {
     }
 }
 
-/// There is nothing to clear.
+/// Does nothing: no mount can be left behind here.
 pub fn clear_stale(_: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// What can't be had here.
+/// A mount to remove, which can't exist on this host.
 #[derive(Debug)]
 pub struct OrphanedMount(std::convert::Infallible);
 
 impl OrphanedMount {
-    /// Nothing is mounted.
+    /// Always `None`: nothing is mounted.
     pub fn new(_: &str) -> Option<Self> {
         None
     }
 
-    /// Takes it away.
+    /// Removes the mount.
     pub fn remove(&self) {
         match self.0 {}
     }

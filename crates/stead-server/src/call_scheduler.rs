@@ -1,10 +1,10 @@
-//! The calls that run at a time, over all identities: fewer than there are threads, and shared out fairly.
+//! Bounds how many calls run at a time over all identities, and shares them out fairly.
 //!
-//! A call holds a thread until it ends. If calls could take every thread, nothing else would be done: no health check, no
-//! cancellation, no other identity's call. So the number of running calls is bounded. An identity may have several of them
-//! only as long as more than half of all turns are free; the other half is for identities that have no call running. So
-//! however many calls busy identities make, and however long those take, another identity's first call begins at once,
-//! until as many identities as half of the turns are busy.
+//! A call holds a thread until it ends. If calls could take every thread, nothing else would run: no health check, no
+//! cancellation, no other identity's call. So the number of running calls is bounded. An identity gets a second permit
+//! only while more than half of all permits are free; the other half is reserved for identities that have no call
+//! running. So however many calls the busy identities make, and however long those take, another identity's first call
+//! starts at once, until as many identities as half of the permits are busy.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,34 +12,34 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// The turns of one server.
+/// The permits of one server.
 #[derive(Debug)]
 pub(crate) struct CallScheduler(Mutex<SchedulerState>);
 
-/// Which of those who share the turns it is.
+/// The id of one client of the scheduler: one identity's stead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SchedulerClient(u64);
 
 #[derive(Debug)]
 struct SchedulerState {
     free: usize,
-    /// How many turns are for sharers that have none.
+    /// How many permits are reserved for clients that have none.
     reserved: usize,
     last_client: u64,
-    /// How many turns each sharer has. One without any is not in it.
+    /// How many permits each client has. A client without any isn't in the map.
     running: HashMap<SchedulerClient, usize>,
     waiting: VecDeque<(SchedulerClient, oneshot::Sender<RunPermit>)>,
 }
 
-/// The right to run one call, given back when it is dropped.
+/// The right to run one call. Dropping it returns it to the scheduler.
 #[derive(Debug)]
 pub(crate) struct RunPermit {
-    /// `None` if it was never handed out.
+    /// `None` if the waiting call had given up, so that dropping the permit returns nothing.
     owner: Option<(Arc<CallScheduler>, SchedulerClient)>,
 }
 
 impl CallScheduler {
-    /// So many calls run at a time; at least one.
+    /// A scheduler that runs at most `most` calls at a time, and at least one.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         let (free, running, waiting) = (most.max(1), HashMap::new(), VecDeque::new());
         Arc::new(CallScheduler(Mutex::new(SchedulerState {
@@ -51,14 +51,14 @@ impl CallScheduler {
         })))
     }
 
-    /// Someone more who shares the turns.
+    /// Adds a client.
     pub(crate) fn register(&self) -> SchedulerClient {
         let mut state = self.0.lock();
         state.last_client += 1;
         SchedulerClient(state.last_client)
     }
 
-    /// Waits for a turn. Dropping the future gives up the place in the queue.
+    /// Waits for a permit. Dropping the future gives up the place in the queue.
     pub(crate) async fn acquire(self: &Arc<Self>, sharer: SchedulerClient) -> RunPermit {
         let turn = {
             let mut state = self.0.lock();
@@ -79,7 +79,7 @@ impl CallScheduler {
         while let Some((next, give)) = state.next_waiting() {
             state.begin(next);
             if let Err(mut turn) = give.send(RunPermit { owner: Some((Arc::clone(self), next)) }) {
-                // It does not wait any more. The turn must not come back here while the lock is held.
+                // The receiver was dropped. Without an owner the permit isn't returned on drop, which would lock again.
                 turn.owner = None;
                 state.end(next);
             }
@@ -111,7 +111,8 @@ impl SchedulerState {
         }
     }
 
-    /// The first of those that wait with the fewest running calls, if it may run. If it may not, nobody may.
+    /// Takes the first waiting call of the client with the fewest running calls, if that client may run. If it may not,
+    /// no waiting client may.
     fn next_waiting(&mut self) -> Option<(SchedulerClient, oneshot::Sender<RunPermit>)> {
         let at = (0..self.waiting.len()).min_by_key(|&at| self.running(self.waiting[at].0))?;
         if self.may_run(self.waiting[at].0) { self.waiting.remove(at) } else { None }
@@ -144,7 +145,7 @@ mod tests {
         poll(pin!(turns.acquire(sharer)))
     }
 
-    /// As many turns as a sharer gets without waiting.
+    /// Acquires permits for `sharer` until it would have to wait.
     fn all(turns: &Arc<CallScheduler>, sharer: SchedulerClient) -> Vec<RunPermit> {
         std::iter::from_fn(|| at_once(turns, sharer)).collect()
     }
@@ -207,7 +208,7 @@ mod tests {
         let mut waits = Box::pin(turns.acquire(one));
         assert!(poll(waits.as_mut()).is_none());
         drop(first);
-        // It has been handed its turn, and is dropped before it looks.
+        // The permit was sent to `waits`, which is dropped before it is polled again.
         drop(waits);
         assert!(at_once(&turns, one).is_some());
         assert_eq!(turns.0.lock().free, 2);

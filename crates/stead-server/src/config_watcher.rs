@@ -1,4 +1,4 @@
-//! Keeps what is served the same as what is configured, while it is served.
+//! Reloads the configuration and the list of forks when they change, while the server runs.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -12,14 +12,15 @@ use stead::config::ConfigError;
 use crate::in_place::in_place;
 use crate::stead_registry::SteadRegistry;
 
-/// How often is looked.
+/// How often the configuration file and the forks are checked.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// When what can wait is done: whoever has started a server waits for its first answer.
+/// How long the audit waits to be opened after the start, so that the first answer comes sooner.
 const STARTUP_DELAY: Duration = Duration::from_millis(50);
 
-/// Looks for changes of the configuration file and of forks, for as long as it is polled.
+/// Checks the configuration file and the forks for changes. Never returns.
 ///
-/// A file that makes no sense is refused as a whole: what was served before stays, and standard error says why.
+/// An invalid file is refused as a whole: the server goes on with the last good configuration and prints the reason to
+/// standard error.
 pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
     let file = steads.config().file().to_owned();
     let mut known = fingerprint_of(&file);
@@ -29,13 +30,13 @@ pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
     }
     let mut pace = tokio::time::interval(POLL_INTERVAL);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    // The first tick comes at once, and what was just read is new enough.
+    // The first tick comes at once, and the configuration has only just been read.
     pace.tick().await;
     loop {
         pace.tick().await;
         in_place(|| {
             let state = fingerprint_of(&file);
-            // A file that is gone for a moment is being replaced.
+            // A file that is missing is probably being replaced.
             if state.is_some() && state != known {
                 known = state;
                 reload(&steads, &file);
@@ -59,7 +60,7 @@ fn reload(steads: &SteadRegistry, file: &Path) {
     }
 }
 
-/// What tells one state of a file from another, also where it was replaced within a second.
+/// Tells two states of a file apart, even if it was replaced within the same second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ConfigFileFingerprint {
     inode: u64,

@@ -1,10 +1,9 @@
-//! Work that blocks, in a task that goes on to wait for something afterwards.
+//! Blocking work inside a task that awaits something afterwards.
 
-/// Does blocking work on this worker, as [`tokio::task::block_in_place`] does, and then lets the runtime decide whether the
-/// task goes on.
+/// Runs blocking work on this worker, as [`tokio::task::block_in_place`] does, and then yields to the runtime.
 ///
-/// The work may take longer than the runtime lives. A task that went on in the same poll would panic at the next timer
-/// that it waits for ("a Tokio context was found, but it is being shutdown"). One that yields is dropped instead.
+/// The work may outlive the runtime. A task that continued in the same poll would panic at the next timer that it
+/// awaits ("a Tokio context was found, but it is being shutdown"). A task that yields is dropped instead.
 pub(crate) async fn in_place<T>(work: impl FnOnce() -> T) -> T {
     let done = tokio::task::block_in_place(work);
     tokio::task::yield_now().await;
@@ -19,7 +18,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells, when its task ends, whether that is because of a panic.
+    /// When dropped, sends whether its task panicked.
     struct End(mpsc::Sender<bool>);
 
     impl Drop for End {

@@ -1,8 +1,8 @@
-//! The MCP server: how agents reach their steads, over stdio and Streamable HTTP.
+//! The MCP server: agents reach their steads over stdio or Streamable HTTP.
 //!
-//! Who is calling follows from the connection alone. It decides which stead a call is made in, and a stead decides the
-//! rest; nothing that a client sends can change that. The tools live in the core and know nothing of MCP, and
-//! the types of the MCP library stay inside the module `mcp`.
+//! The connection alone decides the caller's identity, and the identity decides which stead a call uses. Nothing that a
+//! client sends can change that, and this crate makes no access decision. The tools live in the core and know nothing
+//! of MCP; the types of the MCP library stay inside the module `mcp`.
 
 mod call_scheduler;
 mod config_watcher;

@@ -2,26 +2,27 @@
 
 use std::time::Duration;
 
-/// The longest message that is read, in bytes. What is longer is refused before memory is taken for it.
+/// The longest message that is read, in bytes. A longer one is refused before memory is allocated for it.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// How much of the server one identity may have, and all of them together.
+/// What one identity may use of the server at a time, and what all identities may use together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// How many calls of all identities together run at a time. Each holds a thread, so a runtime of one's own needs more
-    /// threads for blocking work than this. Half of it is for identities that have no call running.
+    /// How many calls run at a time, over all identities. Each holds a thread, so a caller that brings its own runtime
+    /// must give it more blocking threads than this. Half of the calls are reserved for identities that have none
+    /// running.
     pub running_calls: usize,
-    /// How many of its calls are made at a time. Further ones wait.
+    /// How many calls of one identity run at a time. Further calls wait.
     pub calls_per_identity: usize,
-    /// How many may wait. Further ones are refused.
+    /// How many calls of one identity may wait. Further calls are refused.
     pub waiting_per_identity: usize,
-    /// How long one call may take. One that can stop half way does, and nothing of it has happened.
+    /// How long one call may take. A call that supports cancellation stops then and changes nothing.
     pub call_timeout: Duration,
-    /// How long a person has time to answer.
+    /// How long a person has to answer an approval question.
     pub answer_timeout: Duration,
-    /// How many of its clients may listen for changes at a time, from 2026-07-28 on.
+    /// How many clients of one identity may listen for changes at a time (protocol 2026-07-28 and later).
     pub listeners_per_identity: usize,
-    /// How many sessions it may have open, over HTTP.
+    /// How many HTTP sessions one identity may have open.
     pub sessions_per_identity: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What is served to one identity: its stead as it is now, and how much of the server it may have.
+//! The stead of one identity as it is now, and the limits on what that identity may use of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::limits::ServerLimits;
 use crate::metrics::Metrics;
 use crate::pending_approvals::PendingApprovals;
 
-/// One identity's stead, as every connection of that identity sees it.
+/// One identity's stead, shared by all connections of that identity.
 #[derive(Debug)]
 pub struct LiveStead {
     identity: Identity,
@@ -31,12 +31,12 @@ pub struct LiveStead {
     results: ResultFormat,
 }
 
-/// A stead at one moment. A call that began with it ends with it.
+/// A stead at one point in time. A call uses the same view from its start to its end.
 #[derive(Debug)]
 pub(crate) struct SteadView {
     pub(crate) toolbox: Toolbox,
     pub(crate) map: String,
-    /// Everything that a client could have listed: if it differs, clients are told to list again.
+    /// Everything that a client can list, as text. If it changes, clients are notified to list again.
     list_signature: String,
 }
 
@@ -48,7 +48,7 @@ impl SteadView {
         });
         let tools: Vec<_> = toolbox.offered().map(|tool| tool.name).collect();
         let results = toolbox.results();
-        // A fork that was discarded and made again is another one, under the same name.
+        // A fork that was discarded and created again has the same name, but is a different fork.
         let forks: Vec<_> =
             stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.created)).collect();
         let list_signature = format!("{:?} {tools:?} {results:?} {forks:?}", workspaces.collect::<Vec<_>>());
@@ -58,12 +58,12 @@ impl SteadView {
 }
 
 impl LiveStead {
-    /// Serves this stead.
+    /// Serves this stead, with metrics and a scheduler of its own.
     pub fn new(stead: &Stead, limits: ServerLimits) -> Self {
         LiveStead::with_shared(stead, limits, Arc::default(), CallScheduler::new(limits.running_calls))
     }
 
-    /// The same, counted along with others, with whom it shares the turns.
+    /// Serves this stead, with metrics and a scheduler that it shares with other steads.
     pub(crate) fn with_shared(
         stead: &Stead,
         limits: ServerLimits,
@@ -86,17 +86,17 @@ impl LiveStead {
         }
     }
 
-    /// The same with such results for every client; without it, as the agent's configuration has it.
+    /// Uses this result format for every client. Without it, the agent's configuration decides.
     pub fn with_results(self, results: ResultFormat) -> Self {
         LiveStead { results, ..self }
     }
 
-    /// What results are made of, unless a client's token asks for more.
+    /// The result format, unless a client's token asks for more.
     pub(crate) fn results(&self) -> ResultFormat {
         self.results.or(self.current.read().toolbox.results())
     }
 
-    /// Whose it is.
+    /// The identity whose stead this is.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -114,17 +114,17 @@ impl LiveStead {
         Arc::clone(&self.current.read())
     }
 
-    /// Tells when Workspaces or tools have changed.
+    /// A receiver that is notified when Workspaces, tools or forks have changed.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.list_changes.subscribe()
     }
 
-    /// Serves another stead from now on. Calls that are under way end in the old one.
+    /// Serves another stead from now on. Calls that already run finish in the old one.
     pub(crate) fn replace(&self, stead: &Stead) {
         self.set_current(SteadView::of(stead));
     }
 
-    /// Serves this stead if it looks different. What was read through the old one is remembered otherwise.
+    /// Serves this stead if its Workspaces, tools or forks differ. Otherwise the current one stays, with its read set.
     pub(crate) fn refresh(&self, stead: &Stead) {
         let now = SteadView::of(stead);
         if now.list_signature != self.current.read().list_signature {
@@ -139,23 +139,25 @@ impl LiveStead {
         }
     }
 
-    /// A place among those who listen for changes.
+    /// Counts one more listener until the guard is dropped; `None` if the limit is reached.
     pub(crate) fn begin_listening(&self) -> Option<CountGuard<'_>> {
         CountGuard::acquire(&self.listeners, self.limits.listeners_per_identity)
     }
 
-    /// The questions to a person that are open.
+    /// The approval questions that are open.
     pub(crate) fn pending_approvals(&self) -> &PendingApprovals {
         &self.pending_approvals
     }
 
-    /// Says that lists have changed, though they have not.
+    /// Notifies clients that lists have changed, though they haven't.
     #[cfg(feature = "conformance")]
     pub(crate) fn announce_change(&self) {
         self.list_changes.send_modify(|generation| *generation += 1);
     }
 
-    /// Waits for a place among the calls of this identity, and then for a turn among those of all identities.
+    /// Waits for a call slot of this identity, and then for a permit among the calls of all identities.
+    ///
+    /// Fails at once if too many calls of this identity wait already.
     pub(crate) async fn acquire_call_slot(&self) -> Result<CallSlot<'_>, Failure> {
         let own = self.acquire_identity_slot().await?;
         Ok(CallSlot { _run_permit: self.scheduler.acquire(self.scheduler_client).await, _identity_slot: own })
@@ -179,14 +181,14 @@ impl LiveStead {
     }
 }
 
-/// A call's place among those that are made at a time.
+/// The right to run one call. Dropping it frees the slot of the identity and the permit of the scheduler.
 #[derive(Debug)]
 pub(crate) struct CallSlot<'a> {
     _run_permit: RunPermit,
     _identity_slot: SemaphorePermit<'a>,
 }
 
-/// One of a limited number; no longer when it is dropped.
+/// One count of a limited number. Dropping it counts down again.
 #[derive(Debug)]
 pub(crate) struct CountGuard<'a>(&'a AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! What the server has done, in numbers. No agent and no path is among them.
+//! Counters for Prometheus. They name no agent and no path.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Counts what happens.
+/// Counts tool calls by outcome, HTTP replies by status, and open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     calls: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
@@ -17,7 +17,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// A tool was called, and this came of it.
+    /// Counts one call of `tool`, with its outcome and how long it took.
     pub(crate) fn count_call(&self, tool: &'static str, outcome: &'static str, took: Duration) {
         *self.calls.lock().entry((tool, outcome)).or_default() += 1;
         let mut all = self.durations.lock();
@@ -26,7 +26,7 @@ impl Metrics {
         *sum += took;
     }
 
-    /// A request was answered with this status.
+    /// Counts one HTTP reply with this status.
     pub(crate) fn count_reply(&self, status: u16) {
         *self.replies.lock().entry(status).or_default() += 1;
     }
@@ -39,7 +39,7 @@ impl Metrics {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// All of it as Prometheus reads it.
+    /// Renders everything in the Prometheus text format. The caller counts the open sessions.
     pub(crate) fn to_prometheus(&self, sessions: usize) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, lines: &dyn Fn(&mut String)| {

@@ -1,7 +1,8 @@
-//! The questions to a person that are open: how many, and what a yes to one of them would allow.
+//! The approval questions that are open: how many there are, and which call each of them would allow.
 //!
-//! A client from 2026-07-28 on is handed a question, asks the person, and makes the call again with the answer. What the
-//! person was shown is kept here until then. A yes is spent by one call, and only by the very call that was asked about.
+//! A client of protocol 2026-07-28 or later is handed a question, asks the person, and repeats the call with the
+//! answer. Until then the question is stored here. An approval is valid for one call, and only for the call that was
+//! asked about.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -18,28 +19,30 @@ const MAX_PENDING: usize = 32;
 /// The open questions of one identity.
 #[derive(Debug, Default)]
 pub(crate) struct PendingApprovals {
-    /// Those that a call waits for.
+    /// How many calls wait for an answer.
     waiting_calls: AtomicUsize,
-    /// Those that a client takes with it.
+    /// Questions that were handed to a client, which repeats the call with the answer.
     deferred: Mutex<VecDeque<PendingApproval>>,
 }
 
 #[derive(Debug)]
 struct PendingApproval {
     name: String,
-    /// The call that it is about: its tool and its arguments.
+    /// Hash of the tool and the arguments that the question is about.
     call: blake3::Hash,
     question: ApprovalQuestion,
     expires: Instant,
 }
 
 impl PendingApprovals {
-    /// A place among those that a call waits for, while there is one.
+    /// Reserves one of the places for calls that wait for an answer; `None` if all are taken.
     pub(crate) fn begin_waiting(&self) -> Option<CountGuard<'_>> {
         CountGuard::acquire(&self.waiting_calls, MAX_PENDING)
     }
 
-    /// Keeps a question about a call, and names it. Nobody can make up a name.
+    /// Stores a question about a call for `time` and returns its name, which can't be guessed.
+    ///
+    /// When full, drops the oldest question.
     pub(crate) fn defer(&self, question: ApprovalQuestion, call: blake3::Hash, time: Duration) -> String {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).expect("the host has randomness");
@@ -54,7 +57,7 @@ impl PendingApprovals {
         name
     }
 
-    /// The question of that name, if it is about this call. It is open no more.
+    /// Removes and returns the question of that name, if it is about this call and hasn't expired.
     pub(crate) fn take(&self, name: &str, call: blake3::Hash) -> Option<ApprovalQuestion> {
         let mut open = self.deferred.lock();
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! The entries for whoever has no runtime of their own.
+//! Blocking entry points, for callers without a Tokio runtime: each builds a runtime and serves until the process ends.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,13 +14,14 @@ use crate::signals::ShutdownSignals;
 use crate::stdio;
 use crate::stead_registry::SteadRegistry;
 
-/// How many threads there are beside those that make calls and those that answer: for opening steads, for reading the
-/// configuration again, for writing down what was used.
+/// Threads beyond those that run calls and those that answer requests: for opening steads, reloading the configuration
+/// and saving when tokens were last used.
 const SPARE_THREADS: usize = 12;
-/// How long calls that are under way when everything is over may take to end.
+/// How long running calls may take to end after the server has stopped.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves one identity over standard input and output, until the client closes its end or the process is asked to end.
+/// Serves one identity over standard input and output, until the client closes its end or a signal asks the process to
+/// end.
 pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Result<()> {
     let served = steads.get(identity)?;
     let runtime = build_runtime(served.limits().calls_per_identity).map_err(start_error)?;
@@ -35,14 +36,14 @@ pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Res
         current.abort();
         ended
     });
-    // What still runs has nobody to answer to. Everybody else lets go of the Stores, and whoever is last to do so brings
-    // what they owe the disk there; a process that ends earlier leaves that to the next one.
+    // Calls that still run can't be answered any more. Everything else drops its Stores here, and the last one to drop
+    // a Store syncs what the Store hasn't synced yet. If the process ends before that, the next process does it.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     ended
         .map_err(|cause| stead::Error::Host { what: "standard input and output can't be used".into(), cause })
 }
 
-/// Serves over HTTP until the process is asked to end. `ready` is told where it listens.
+/// Serves over HTTP until a signal asks the process to end. Calls `ready` with the bound address once it listens.
 pub fn run_http(
     listen: SocketAddr,
     steads: &Arc<SteadRegistry>,
@@ -68,11 +69,11 @@ pub fn run_http(
     Ok(())
 }
 
-/// A runtime for so many calls at a time.
+/// Builds a runtime that can run `calls` calls at a time.
 fn build_runtime(calls: usize) -> io::Result<Runtime> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-    // A thread takes over from each one that makes a call, so there have to be more threads than calls: if there were
-    // none left, nobody would answer anything until a call ends.
+    // `block_in_place` turns a worker into a blocking thread, and another thread has to take over as worker. So there
+    // must be more threads than calls: otherwise no request would be answered until a call ends.
     Builder::new_multi_thread()
         .worker_threads(workers)
         .max_blocking_threads(calls + workers + SPARE_THREADS)

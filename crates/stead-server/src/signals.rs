@@ -1,17 +1,17 @@
-//! The signals that ask a server to end: Ctrl-C, what a supervisor sends, and the end of its terminal.
+//! The signals that ask a server to end: Ctrl-C, a supervisor's SIGTERM, and the hangup of its terminal.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that end a process in good order.
+/// The signals that ask the process to end in good order: SIGTERM, SIGINT and SIGHUP.
 #[derive(Debug)]
 pub struct ShutdownSignals(Vec<Signal>);
 
 impl ShutdownSignals {
-    /// Begins to wait for them, inside a runtime. From now on they don't kill the process.
+    /// Starts listening for the signals. Must be called inside a runtime. From now on they don't kill the process.
     ///
-    /// SIGHUP is left alone where it is ignored already: `nohup` has asked for that.
+    /// A SIGHUP that is ignored already stays ignored: the process was started with `nohup`.
     pub fn new() -> io::Result<Self> {
         let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
         if !is_ignored(SignalKind::hangup()) {
@@ -20,7 +20,7 @@ impl ShutdownSignals {
         Ok(ShutdownSignals(kinds.into_iter().map(signal).collect::<io::Result<_>>()?))
     }
 
-    /// Waits for one of them.
+    /// Waits for one of the signals.
     pub async fn recv(&mut self) {
         std::future::poll_fn(|context| {
             let any = self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
@@ -30,13 +30,13 @@ impl ShutdownSignals {
     }
 }
 
-/// Whether this process ignores a signal, as far as the host tells.
+/// Whether this process ignores `kind`, according to `/proc/self/status`. Where that can't be read: `false`.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     is_in_mask(&status, "SigIgn:", kind.as_raw_value())
 }
 
-/// Whether a set of signals, as the kernel shows it, has this one.
+/// Whether the mask that `status` shows on the line beginning with `set` contains `signal`.
 fn is_in_mask(status: &str, set: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix(set));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

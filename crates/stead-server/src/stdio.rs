@@ -1,4 +1,4 @@
-//! MCP over stdio: one client, whose identity the launch has decided.
+//! MCP over stdio: one client, whose identity was decided when the server was started.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ type StdioWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Serves the client at standard input and output, until it closes either of them.
 ///
-/// It has to run inside a multi-threaded runtime: calls are made on its workers.
+/// Must run inside a multi-threaded runtime: calls run on its workers.
 pub async fn serve_stdio(served: Arc<LiveStead>) -> io::Result<()> {
     let (read, write) = (reader(io::stdin().as_fd())?, writer(io::stdout().as_fd())?);
     let unread = reader_gone(io::stdout().as_fd())?;
@@ -27,7 +27,7 @@ pub async fn serve_stdio(served: Arc<LiveStead>) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves one client over a stream of lines each way, until it closes its end.
+/// Serves one client over a stream of lines in each direction, until the client closes its end.
 pub async fn serve_stream<R, W>(served: Arc<LiveStead>, read: R, write: W)
 where
     R: AsyncRead + Send + Unpin + 'static,
@@ -36,9 +36,9 @@ where
     mcp::serve_lines(ActiveHandler::new(served), read, write, std::future::pending()).await;
 }
 
-// What clients launch a server with is a pipe or, where they run on Node, a socket: both are waited for without a thread
-// of their own, which is what makes a small call fast. A pipe is opened once more for that: whoever else has it goes on
-// to have it as it was.
+// Clients start a server with a pipe or, if they run on Node, with a socket. Tokio can wait for both without an extra
+// thread, which is what makes a small call fast. A pipe is opened again through /proc, so that making it non-blocking
+// doesn't affect other processes that share it.
 
 fn reader(standard: BorrowedFd<'_>) -> io::Result<StdioReader> {
     let file = File::from(standard.try_clone_to_owned()?);
@@ -68,7 +68,7 @@ fn writer(standard: BorrowedFd<'_>) -> io::Result<StdioWriter> {
     Ok(Box::new(tokio::fs::File::from_std(file)))
 }
 
-/// Ends when nobody can read any more what is written. A file or a terminal is always there.
+/// Resolves when the client has closed the end that it reads from. Never resolves for a file or a terminal.
 fn reader_gone(standard: BorrowedFd<'_>) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
     let file = File::from(standard.try_clone_to_owned()?);
     let kind = file.metadata()?.file_type();
@@ -79,7 +79,7 @@ fn reader_gone(standard: BorrowedFd<'_>) -> io::Result<Pin<Box<dyn Future<Output
                 if ready.is_write_closed() {
                     return;
                 }
-                // Wait for the next event, whatever it is.
+                // Clears readiness, so that the next `ready` waits for a new event.
                 let _ = socket.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
             }
         }));
@@ -87,7 +87,7 @@ fn reader_gone(standard: BorrowedFd<'_>) -> io::Result<Pin<Box<dyn Future<Output
     if kind.is_fifo()
         && let Ok(pipe) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1")
     {
-        // A pipe that nobody reads from has an error, and no other one.
+        // The only error that a pipe can have is that its reader is gone.
         return Ok(Box::pin(async move { drop(pipe.ready(Interest::ERROR).await) }));
     }
     Ok(Box::pin(std::future::pending()))

@@ -1,4 +1,4 @@
-//! The steads that a server hands out, one for each identity, as the configuration has them now.
+//! The steads of a server: one per identity, as the current configuration describes them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::limits::ServerLimits;
 use crate::live_stead::LiveStead;
 use crate::metrics::Metrics;
 
-/// Every stead of a configuration, opened when it is first asked for, over Stores that all of them share.
+/// Every stead of a configuration. A stead is opened when it is first asked for; all of them share the Stores.
 #[derive(Debug)]
 pub struct SteadRegistry {
     state: Mutex<RegistryState>,
-    /// Apart from the state, which is locked while Stores are opened: every request asks for it.
+    /// Not part of `state`: every request reads it, and `state` stays locked while Stores are opened.
     config: RwLock<Arc<Config>>,
     limits: ServerLimits,
     metrics: Arc<Metrics>,
@@ -31,7 +31,7 @@ struct RegistryState {
 }
 
 impl SteadRegistry {
-    /// The steads of this configuration.
+    /// A registry for this configuration. Opens nothing yet.
     pub fn of(config: &Config, limits: ServerLimits) -> Self {
         let stores = Stores::of(config);
         SteadRegistry {
@@ -44,7 +44,7 @@ impl SteadRegistry {
         }
     }
 
-    /// The same with such results for every client; without it, for those whose agent or token asks for them.
+    /// Uses this result format for every client. Without it, the agent's configuration and the client's token decide.
     pub fn with_results(self, results: ResultFormat) -> Self {
         SteadRegistry { results, ..self }
     }
@@ -57,12 +57,12 @@ impl SteadRegistry {
         &self.metrics
     }
 
-    /// The configuration that holds now.
+    /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.read())
     }
 
-    /// The stead of an identity.
+    /// The stead of an identity. Opens it if it isn't open yet.
     pub fn get(&self, identity: &Identity) -> Result<Arc<LiveStead>> {
         let mut state = self.state.lock();
         if let Some(served) = state.live.get(identity)
@@ -83,8 +83,8 @@ impl SteadRegistry {
         Ok(served)
     }
 
-    /// Serves another configuration from now on, all of it or nothing. An agent that it does not have any more has no
-    /// Workspaces.
+    /// Replaces the configuration as a whole; on an error, everything stays as it was. An agent that the new
+    /// configuration doesn't have keeps its connections, but has no Workspaces.
     pub fn replace(&self, config: &Config) -> Result<()> {
         let mut state = self.state.lock();
         let mut stores = state.stores.reconfigured(config);
@@ -105,17 +105,17 @@ impl SteadRegistry {
         Ok(())
     }
 
-    /// Opens what the first call would have to wait for otherwise, or says why it can't be.
+    /// Opens the audit before the first call needs it, so that the call doesn't wait for it.
     pub(crate) fn open_audit(&self) -> Result<()> {
         self.state.lock().stores.open_audit()
     }
 
-    /// Looks for what changes without the configuration: forks that were made or discarded.
+    /// Looks for changes outside the configuration: forks that were created or discarded.
     pub fn refresh(&self) {
         let mut state = self.state.lock();
         let RegistryState { stores, live: served } = &mut *state;
         for (identity, served) in served.iter() {
-            // What can't be looked at now stays as it was.
+            // A stead that can't be opened now stays as it was.
             if stores.config().agents.contains_key(&identity.agent)
                 && let Ok(stead) = Stead::open_in(stores, identity)
             {

@@ -1,19 +1,20 @@
-//! What "done" means when the power fails.
+//! What a power cut may lose of the changes that a Store has acknowledged.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How much of what a Store has acknowledged survives a power cut. A killed process loses nothing either way.
+/// How many of a Store's acknowledged changes survive a power cut. Neither setting loses anything if the process is
+/// killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// All of it: a change is on the disk before it is acknowledged.
+    /// All of them: a change is on the disk before it is acknowledged.
     #[default]
     Full,
-    /// All but the last moments: what is left is whole, and a prefix of what happened.
+    /// All but the newest ones. The changes that survive are complete, and are a prefix of the acknowledged changes.
     Fast,
 }
 
-/// The text names no durability.
+/// The text is neither `full` nor `fast`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no durability; say `full` or `fast`")]
 pub struct InvalidDurability(String);

@@ -1,4 +1,4 @@
-//! The Stores: what can stand behind a Workspace.
+//! The Stores that hold the files of a Workspace: Physical (a host directory), Virtual (SQLite) and Memory.
 //!
 //! Nothing here can start a process.
 

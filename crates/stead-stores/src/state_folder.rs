@@ -1,23 +1,25 @@
-//! Where Stead keeps what belongs to directories that no configuration speaks of: in the user's state folder, under a name
-//! that the directories decide, and never inside them.
+//! Finds the state directory for host directories that no configuration mentions. It lies in the user's state folder,
+//! under a name that is derived from the paths of the directories, and never inside them.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The folder for these directories, which are absolute paths without symlinks; the state directory is `.stead` in it.
-/// `None` where the user has no home directory and `XDG_STATE_HOME` is not set.
+/// Returns the folder for these directories; the state directory is `.stead` in it.
+///
+/// The directories must be absolute paths without symlinks. `None` if the user has no home directory and
+/// `XDG_STATE_HOME` is not set to an absolute path.
 pub fn state_folder_of(directories: &[&Path]) -> Option<PathBuf> {
     let user = user_state_dir(env::var_os("XDG_STATE_HOME").map(PathBuf::from), env::home_dir())?;
     Some(user.join("stead").join(folder_key(directories)))
 }
 
-/// The user's directory for state. A relative XDG_STATE_HOME counts as none, as its specification says.
+/// Returns the user's directory for state. A relative `XDG_STATE_HOME` is ignored, as the XDG specification says.
 fn user_state_dir(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     xdg.filter(|xdg| xdg.is_absolute()).or_else(|| home.map(|home| home.join(".local/state")))
 }
 
-/// The same for the same directories, in whichever order they are named.
+/// Returns a hash of the paths, which doesn't depend on their order.
 fn folder_key(directories: &[&Path]) -> String {
     let mut directories = directories.to_vec();
     directories.sort_unstable();

@@ -1,7 +1,8 @@
-//! Waiting for the disk: every sync that Stead makes itself has a name here.
+//! Every wait for the disk (fsync and the like) that Stead itself makes, each with a name.
 //!
-//! A test build can leave one out by its name, and the power-cut tests have to notice each (`crates/stead/tests/powercut`).
-//! SQLite makes its own syncs; those that a durable commit waits for have names here as well.
+//! A test build can skip a sync by its name, and the power-cut tests have to notice each one that is missing
+//! (`crates/stead/tests/powercut`). SQLite makes its own syncs; those that a durable commit waits for have names here
+//! too.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -13,67 +14,68 @@ use rustix::io::Errno;
 
 macro_rules! sites {
     ($($(#[$doc:meta])* $site:ident,)*) => {
-        /// What a sync is for.
+        /// What a sync is for. A point that ends in `Name` syncs the directory that contains the file, and so the
+        /// file's name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum SyncPoint {
             $($(#[$doc])* $site,)*
         }
 
         impl SyncPoint {
-            /// All of them.
+            /// All sync points.
             pub const ALL: &[SyncPoint] = &[$(SyncPoint::$site),*];
         }
     };
 }
 
 sites! {
-    /// The state directory, in the directory that it lies in.
+    /// The parent of the state directory, after the state directory was made.
     StateDirectory,
-    /// SQLite's log of transactions, when a commit has to last.
+    /// SQLite's write-ahead log, for a commit that must be durable before it is acknowledged.
     Commit,
-    /// SQLite's log of transactions, for changes that could wait until now.
+    /// SQLite's write-ahead log, for commits whose sync was deferred until now.
     DeferredCommits,
     /// The name of a backup.
     BackupName,
-    /// A backup that takes the place of a database that is lost, before it gets the database's name.
+    /// The backup that replaces a lost database, before it gets the database's name.
     RestoredDatabase,
-    /// The name of that database.
+    /// The name of the restored database.
     RestoredDatabaseName,
-    /// The file beside the database that tells its newest version, when it is made.
+    /// The file beside the database that holds the number of its newest revision, when the file is created.
     NewestRevision,
-    /// The name of that file.
+    /// The name of the file with the newest revision.
     NewestRevisionName,
-    /// The audit's own directory, in the directory that it lies in.
+    /// The parent of the audit's directory, after that directory was made.
     AuditDirectory,
     /// The audit's key, before it gets its name.
     AuditKey,
     /// The name of the audit's key.
     AuditKeyName,
-    /// What an instance that begins keeps outside the database: the file in which its chain's end stands, and its name.
+    /// The file that holds the end of an instance's audit chain, and the name of that file, when the instance starts.
     AuditInstance,
-    /// The name of the directory of that instance.
+    /// The name of the directory of an audit instance.
     AuditInstanceName,
-    /// The newest signed head of an instance that runs, before it gets its name.
+    /// The newest signed head of a running instance, before it gets its name.
     AuditHead,
     /// The last signed head of an instance that ends.
     AuditLastHead,
     /// The name of the file with the last heads.
     AuditLastHeadName,
-    /// The file with the last heads without those that are archived, before it gets its name.
+    /// The file with the last heads that have not been archived, before it gets its name.
     AuditRemainingHeads,
-    /// The name of that file.
+    /// The name of the file with the last heads that have not been archived.
     AuditRemainingHeadsName,
     /// An archive of audit records, before it gets its name.
     AuditArchive,
-    /// The name of an archive.
+    /// The name of an archive of audit records.
     AuditArchiveName,
-    /// The tokens, before they get their name.
+    /// The file of access tokens, before it gets its name.
     Tokens,
-    /// The name of the tokens' file.
+    /// The name of the file of access tokens.
     TokensName,
     /// The directories of a Physical Store's staging area, when they are made.
     StagingArea,
-    /// The directory in which one process prepares its changes, before the first of them.
+    /// The name of the staging directory of one process, before its first change.
     StagingDirectory,
     /// New content of a Physical Store, before it gets its name.
     NewContent,
@@ -81,61 +83,61 @@ sites! {
     NewTree,
     /// New parent directories of a Physical Store, before they get their name.
     NewParents,
-    /// A directory of a Physical Store in which a name has changed.
+    /// A directory of a Physical Store in which a change added, removed or replaced a name.
     ChangedDirectory,
-    /// A file of a Physical Store that was written into.
+    /// A file of a Physical Store that a change wrote into.
     WrittenFile,
-    /// Old bytes that are about to be overwritten.
+    /// A copy of the old bytes that a change is about to overwrite.
     ReplacedBytes,
-    /// The name of the file with them, by which recovery finds them.
+    /// The name of the copy of the old bytes, by which recovery finds it.
     ReplacedBytesName,
-    /// The names of displaced content, before the intents that tell of it are forgotten.
+    /// The names of displaced content, before the ledger drops the intents that mention it.
     DisplacedContent,
     /// All actions of a change that has several.
     MultipleActions,
-    /// What a Physical Store has done that could wait until now.
+    /// All changes of a Physical Store whose sync was deferred until now.
     DeferredChanges,
     /// The name of an intent log.
     IntentLogName,
     /// A record in an intent log.
     Intent,
-    /// A file that recovery has put back.
+    /// A file to which recovery has restored the old content.
     RevertedFile,
-    /// What recovery could not decide.
+    /// A report about a case that recovery could not decide.
     RecoveryReport,
-    /// All that recovery has put back.
+    /// Everything that recovery has undone.
     Recovered,
-    /// An intent log that recovery has emptied.
+    /// An intent log that recovery has cleared.
     RecoveredIntentLog,
 }
 
-/// Waits until what was written to a file, or what was named in a directory, is on the disk.
+/// Waits until the content and attributes of a file, or the entries of a directory, are on the disk (fsync).
 pub fn sync_all(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::fsync(file) }
 }
 
-/// As [`all`], without attributes that reading does not need.
+/// Like [`sync_all`], but without the attributes that are not needed to read the content (fdatasync).
 pub fn sync_data(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::fdatasync(file) }
 }
 
-/// Waits until everything that was written to a file's file system is on the disk.
+/// Waits until everything that was written to the file system of `file` is on the disk (syncfs).
 #[cfg(target_os = "linux")]
 pub fn sync_file_system(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::syncfs(file) }
 }
 
-/// Waits until the names in the directory at a path are on the disk.
+/// Waits until the entries of the directory at `path` are on the disk. An empty path means the current directory.
 pub fn sync_directory(site: SyncPoint, path: &Path) -> io::Result<()> {
-    // The path of a file without a directory lies in the current one.
+    // `Path::parent` of a bare file name is empty.
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match File::open(path) {
         Ok(directory) => match sync_all(site, directory) {
-            // Some file systems have no such thing: there, names are as durable as they get.
+            // Some file systems can't sync directories: there, names are as durable as they get.
             Err(Errno::INVAL) => Ok(()),
             synced => Ok(synced?),
         },
-        // A directory that may be entered but not listed can't be opened: then everything is synced.
+        // A directory that may be entered but not listed can't be opened, so everything is synced instead.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             rustix::fs::sync();
             Ok(())
@@ -144,8 +146,8 @@ pub fn sync_directory(site: SyncPoint, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory for its owner alone, with the parents that are missing, and waits until its name is on the disk.
-/// Where it is there already, nothing is waited for.
+/// Makes a directory with mode 0700, and its missing parents, and waits until the names of the new directories are on
+/// the disk. If the directory exists already, nothing is synced.
 pub fn make_private_dir(site: SyncPoint, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -155,7 +157,7 @@ pub fn make_private_dir(site: SyncPoint, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a test leaves this sync out, to see that it is missed. A release build can't.
+/// Whether a power-cut test skips this sync. Always false in a release build.
 #[cfg(all(feature = "leave-out-syncs", debug_assertions))]
 pub(crate) fn is_left_out(site: SyncPoint) -> bool {
     static LEFT_OUT: std::sync::LazyLock<Option<String>> =

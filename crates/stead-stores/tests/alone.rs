@@ -1,4 +1,4 @@
-//! A directory opened by the library alone: where its ledger lies when nobody names a place.
+//! A directory opened by the library alone: where its ledger is if the caller names no state directory.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 #![allow(
@@ -33,7 +33,7 @@ fn the_process_that_names_no_place() {
     door(&store).write("/a", "one").unwrap();
     door(&store).write("/a", "two").unwrap();
     drop(store);
-    // The next one goes on with the same ledger, by whatever path it comes.
+    // The next Store goes on with the same ledger, whatever path it was opened with.
     let again = PhysicalStore::open(Path::new(&root).join("."), PhysicalOptions::default()).unwrap();
     assert_eq!(again.revisions(&RevisionQuery::all()).unwrap().revisions.len(), 2);
     println!("state: {}", state_folder_of(&[Path::new(&root)]).unwrap().display());
@@ -43,7 +43,7 @@ fn the_process_that_names_no_place() {
 fn the_ledger_lies_in_the_users_state_folder_and_is_the_users_alone() {
     let temp = tempfile::tempdir().unwrap();
     let temp_path = std::fs::canonicalize(temp.path()).unwrap();
-    // Also where the folder lies in the directory itself, nothing in it can be reached.
+    // Even if the state directory is in the directory itself, nothing in it can be reached.
     let (root, user) = (temp_path.join("root"), temp_path.join("root/state"));
     std::fs::create_dir(&root).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());

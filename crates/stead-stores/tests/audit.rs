@@ -1,4 +1,4 @@
-//! The audit in a database: what is in it, what is found when someone meddles with it, and what is left of it elsewhere.
+//! The audit in a database: what it contains, how tampering is found, and what remains of it outside the database.
 #![allow(clippy::unwrap_used)]
 
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use stead_stores::{
     MemoryStore, verify_archive,
 };
 
-/// A database with its log, in a directory of its own.
+/// A database with its audit, in a directory of its own.
 struct Place {
     directory: tempfile::TempDir,
 }
@@ -38,7 +38,7 @@ impl Place {
         Database::open(self.file(), DatabaseOptions::default()).unwrap()
     }
 
-    /// A door with `/notes` in the database, `/memory` elsewhere, and `/read` that may only be read.
+    /// A `Vfs` with `/notes` in the database, `/memory` elsewhere, and `/read`, which may only be read.
     fn door(&self) -> Vfs {
         self.door_of(Identity::agent("coder").with_thread("t1"))
     }
@@ -60,7 +60,7 @@ impl Place {
             .unwrap()
     }
 
-    /// A few calls of each kind, and the end of the instance that made them.
+    /// Makes a few calls of each kind, and ends the instance that made them.
     fn fill(&self) {
         let vfs = self.door();
         for number in 0..5 {
@@ -78,14 +78,14 @@ impl Place {
         self.access().verify(&ArchiveLookup::default(), &mut |_| ()).unwrap()
     }
 
-    /// The one thing that is wrong.
+    /// The only problem. Fails if there are more or none.
     fn problem(&self) -> String {
         let problems = self.verify().problems;
         assert_eq!(problems.len(), 1, "{problems:#?}");
         problems[0].clone()
     }
 
-    /// What an intruder does who can write the database, and nothing else.
+    /// Does what an intruder can do who can write the database and nothing else.
     fn meddle(&self, sql: &str) {
         let conn = Connection::open(self.file()).unwrap();
         let both = "DROP TRIGGER IF EXISTS audit_no_update; DROP TRIGGER IF EXISTS audit_no_delete;";
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-/// All that a query finds, oldest first.
+/// All entries that a query finds, oldest first.
 fn asked(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
     let mut entries = Vec::new();
     let visit = &mut |entry: &AuditEntry| {
@@ -109,7 +109,7 @@ fn asked(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
     entries
 }
 
-/// The same, newest first by when each call began.
+/// All entries that a query finds, newest first by when each call began.
 fn by_time(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
     let mut entries = asked(access, query);
     entries.sort_by(|one, other| (&other.at, other.id).cmp(&(&one.at, one.id)));
@@ -135,7 +135,8 @@ fn what_goes_through_a_door_is_in_the_database() {
     drop(vfs);
     let entries = place.entries();
     let mut told = calls(&entries);
-    // Memory is gone with the process: that something has begun there is kept only until it has ended.
+    // A Memory Store is gone with its process, so the record that a change began there is stored only until it has
+    // ended.
     told.retain(|call| call != "write /memory/b begun");
     told.sort();
     let mut expected = [
@@ -172,7 +173,7 @@ fn a_change_that_is_not_made_leaves_no_position_behind() {
             scope.spawn(move || {
                 barrier.wait();
                 for round in 0..50 {
-                    // Half of them fail, in batches together with others that do not.
+                    // Half of them fail, in batches with others that succeed.
                     let path = format!("/notes/{caller}/{round}");
                     let wrong = format!("/notes/{caller}/{round}/below");
                     vfs.write(&*path, "1").unwrap();
@@ -205,7 +206,7 @@ fn one_changed_byte_is_found() {
 fn a_record_that_was_made_anew_with_all_after_it_is_found() {
     let place = Place::new();
     place.fill();
-    // The intruder knows how hashes are made, and has no key.
+    // The intruder knows how the hashes are made, but has no key.
     let conn = Connection::open(place.file()).unwrap();
     conn.execute_batch("DROP TRIGGER audit_no_update").unwrap();
     let rows: Vec<(i64, String)> = conn
@@ -246,7 +247,7 @@ fn a_removed_end_is_found_against_the_head_outside() {
     let place = Place::new();
     place.fill();
     let instance = place.entries()[0].instance;
-    // Everything in the database that tells of it goes, too.
+    // The intruder also removes everything in the database that refers to them.
     place.meddle(
         "DELETE FROM audit WHERE seq > 8; DELETE FROM audit_head;
          UPDATE audit_instance SET seq = 8, hash = (SELECT hash FROM audit WHERE seq = 8)",
@@ -271,7 +272,7 @@ fn two_swapped_records_are_found() {
          UPDATE audit SET id = -seq WHERE seq IN (5, 6);
          UPDATE audit SET id = (SELECT id FROM two WHERE two.seq = 11 - audit.seq) WHERE seq IN (5, 6);",
     );
-    // Where the two were put down at different times, the other one is filed too early as well.
+    // If the two were stored at different times, the other one is filed too early as well.
     let expected = format!("{name} is not where it was: it stands behind record 6");
     assert!(by_id.verify().problems.contains(&expected), "{:?}", by_id.verify().problems);
 
@@ -291,7 +292,7 @@ fn two_swapped_records_are_found() {
     );
 }
 
-/// Queries by time would not show it any more.
+/// Queries by time would not find it any more.
 #[test]
 fn a_record_that_is_filed_under_another_time_is_found() {
     let place = Place::new();
@@ -376,7 +377,7 @@ fn records_are_found_by_what_they_tell() {
     assert_eq!(found(AuditQuery { since: Some(later), ..query() }), "");
     assert_eq!(found(AuditQuery { until: Some(later), path: path("/notes/ab"), ..query() }), "/notes/ab");
 
-    // What was put down long after it began is found by when it began.
+    // A record that was stored long after its call began is found by when the call began.
     let sql = "INSERT INTO audit(id, instance, seq, hash, body)
         SELECT max(id) + 3600000000, instance, seq, hash, body FROM audit WHERE path = '/notes/ab'";
     Connection::open(place.file()).unwrap().execute(sql, []).unwrap();
@@ -384,7 +385,7 @@ fn records_are_found_by_what_they_tell() {
     assert_eq!(page.entries.len(), all + 1);
     assert_eq!(page.entries.iter().filter(|entry| entry.paths == ["/notes/ab"]).count(), 2);
 
-    // Page by page, newest first, nothing twice and nothing left out.
+    // Page by page, newest first, no entry twice and none missing.
     let (mut cursor, mut pages) = (None, Vec::new());
     loop {
         let page = access.page(&query(), cursor, 3).unwrap();
@@ -427,23 +428,23 @@ fn what_is_archived_can_be_checked_by_itself_and_leaves_a_whole_behind() {
     assert_eq!(archived.records, 22);
     let verified = place.verify();
     assert_eq!(verified.problems, [""; 0]);
-    // What has ended and lies in archives as a whole is remembered by them alone.
+    // An instance that has ended and is in archives as a whole is known to the archives only.
     assert_eq!((verified.records, verified.archived, verified.instances), (11, 22, 1));
     assert_eq!((verified.archives, verified.heads), (1, 1));
     let file = to.join(archived.file.unwrap());
     let (alone, keys) = verify_archive(&file).unwrap();
     assert_eq!(alone.problems, [""; 0]);
     assert_eq!((alone.records, alone.instances, alone.heads, keys.len()), (22, 2, 2, 1));
-    // Nothing is left to do, and nothing is done.
+    // Nothing is left to archive, so no file is written.
     assert_eq!(place.access().archive(between, &to).unwrap().file, None);
     archive_is_checked(&file);
-    // What is left is still held to its end.
+    // The records that remain are still checked against the signed end.
     assert_eq!(place.verify().problems, [""; 0]);
     place.meddle("DELETE FROM audit WHERE seq = 11");
     assert!(place.problem().starts_with("record 11 of instance"));
 }
 
-/// A byte, a line, the end, the order: whatever is changed in the file is found.
+/// A byte, a line, the end, the order: every change in the file is found.
 fn archive_is_checked(file: &Path) {
     let text = std::fs::read_to_string(file).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -504,7 +505,7 @@ fn the_key_is_only_its_owners() {
     let key = std::fs::read_to_string(place.beside().join("key")).unwrap();
     let database = std::fs::read(place.file()).unwrap();
     assert!(!database.windows(16).any(|window| key.as_bytes().starts_with(window)));
-    // A head of another key counts for nothing, and that the key is gone is told.
+    // A head that another key has signed counts for nothing, and the missing key is reported.
     let public = place.access().key().unwrap().unwrap();
     std::fs::remove_file(place.beside().join("key")).unwrap();
     place.fill();
@@ -556,7 +557,7 @@ fn an_archive_that_is_gone_or_another_is_found() {
     let trusted = told(ArchiveLookup::Skip);
     assert_eq!((trusted.problems.len(), trusted.archives, trusted.archived), (0, 0, 11));
 
-    // Another archive that is whole, under its name: the hash tells.
+    // Another complete archive under its name: the hash shows it.
     let other = Place::new();
     other.fill();
     let others = other.access().archive(SystemClock.now(), &to).unwrap().file.unwrap();
@@ -589,7 +590,7 @@ fn a_missing_table_is_told() {
     }
 }
 
-/// Enough records for a few sieves, of two agents.
+/// Writes enough records for a few path filters, of two agents.
 fn sifted(place: &Place) {
     for agent in ["one", "two"] {
         let vfs = place.door_of(Identity::agent(agent));
@@ -651,7 +652,7 @@ fn with_sieves_and_without_the_same_is_found() {
     assert_eq!(queries.iter().map(found).collect::<Vec<_>>(), with);
 }
 
-/// Whoever can write the database could otherwise keep records from being found, and leave them as they are.
+/// Otherwise an intruder who can write the database could hide records from queries without changing them.
 #[test]
 fn a_sieve_that_keeps_a_record_back_is_found() {
     let place = Place::new();
@@ -701,7 +702,7 @@ fn an_undo_that_others_stand_against_is_not_said_to_have_gone_well_and_neither_i
     }
 }
 
-/// A process that runs has told outside how far its chain has come: nothing has to be signed first.
+/// A running process has recorded outside the database how far its chain has come: no signature is needed.
 #[test]
 fn the_end_of_a_chain_that_still_grows_can_not_be_cut_off_unseen() {
     let place = Place::new();

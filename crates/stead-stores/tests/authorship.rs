@@ -1,4 +1,4 @@
-//! Who did what, as the log and blame tell it, is held to the audit's records.
+//! The authors that the log and blame show are checked against the audit's records.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use stead_stores::{
     ArchiveLookup, Audit, AuditAccess, Database, DatabaseOptions, PhysicalOptions, PhysicalStore,
 };
 
-/// A database with its log, and a directory whose ledger is in it.
+/// A database with its audit, and a directory whose ledger is in it.
 struct Place {
     directory: tempfile::TempDir,
 }
 
-/// Whether what is done is written down in the audit.
+/// Whether what is done is recorded in the audit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Recorded {
     Yes,
@@ -28,7 +28,7 @@ enum Recorded {
 }
 
 impl Place {
-    /// Two agents have written into both Stores, in turn; each makes three versions, and version 4 is `bob`'s.
+    /// Two agents have written into both Stores in turn. Each makes three versions, and version 4 is `bob`'s.
     fn new() -> Self {
         let place = Place { directory: tempfile::tempdir().unwrap() };
         std::fs::create_dir(place.path("site")).unwrap();
@@ -113,7 +113,7 @@ fn a_version_that_no_record_tells_of_is_found() {
          UPDATE entry SET since = 200 WHERE since = 4;",
     );
     told(&place, "version 200, said to be of `ann` by `append`, has no record");
-    // What comes after it does not cover it up.
+    // What comes after it doesn't cover it up.
     place.write("ann", "later", Recorded::Yes);
     told(&place, "version 200, said to be of `ann` by `append`, has no record");
 }

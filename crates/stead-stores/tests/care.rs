@@ -1,4 +1,4 @@
-//! Snapshots, retention, space and backups of a database.
+//! Snapshots, retention, gc and backups of a database.
 
 #![allow(clippy::unwrap_used)]
 
@@ -66,7 +66,7 @@ fn a_snapshot_is_a_version_with_a_name() {
     assert!(matches!(database.forget_snapshot("a", made.id), Err(StoreError::NotFound)));
 }
 
-/// What a version within retention or a snapshot can reach stays; what nothing reaches goes.
+/// What a version within retention or a snapshot can reach stays; what nothing reaches is removed.
 #[test]
 fn what_can_be_reached_is_never_cleared_away() {
     let rounds = if std::env::var_os("STEAD_TEST_LONG").is_some() { 60 } else { 6 };
@@ -136,7 +136,7 @@ fn what_a_fork_stands_on_is_kept() {
     database.gc(at_once(), SystemClock.now(), &mut |_| ()).unwrap();
     assert_eq!(snapshot_of(&fork), then);
     sound(&database);
-    // Discarded, it gives its space back.
+    // After it is discarded, its space is free again.
     fork.destroy().unwrap();
     database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
     database.gc(at_once(), SystemClock.now(), &mut |_| ()).unwrap();
@@ -167,7 +167,7 @@ fn of_a_file_with_many_versions_the_oldest_contents_go() {
     assert_eq!(read(3).unwrap(), b"content 3");
     let gone = read(8).unwrap_err();
     assert_eq!(gone.kind(), stead_core::ErrorKind::Expired, "{gone}");
-    // It was there, and is not taken for gone: nothing is removed for want of its content.
+    // The file was there and isn't treated as removed: nothing is removed because its content is missing.
     let restored = door.restore("/w", versions[8], &RestoreOptions::default()).unwrap();
     assert!(!restored.done && restored.conflicts[0].why.contains("not kept"));
     sound(&database);
@@ -322,7 +322,7 @@ fn what_is_no_backup_is_not_restored() {
     sound(&database);
 }
 
-/// A door to a WRITE_ONLY Workspace, in which every change makes a version.
+/// A `Vfs` with a WRITE_ONLY Workspace, in which every change makes a version.
 fn blind_door(mount: Mount, clock: Arc<dyn Clock>) -> Vfs {
     let workspace = Workspace::new(VfsPath::parse("/w").unwrap(), AccessScope::WriteOnly, mount);
     Vfs::builder(Identity::agent("a")).clock(clock).workspace(workspace).build().unwrap()

@@ -12,14 +12,14 @@ use stead_core::store::{Change, Content, NodePath, PutOptions, RevisionNumber, S
 use stead_core::{ErrorKind, Identity, Operation, OperationId, Store, StoreError, Timestamp};
 use stead_stores::{Database, DatabaseOptions, VirtualStore};
 
-/// How many places of the file are damaged, one at a time.
+/// How many bytes of the file are damaged, one at a time.
 const FLIPS: usize = 100;
 
 fn at(path: &str) -> NodePath {
     NodePath::from_root(StorePath::from_checked(path))
 }
 
-/// Content of that size that is like no other.
+/// Content of this size that differs for every seed.
 fn pattern(seed: u64, size: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..size).map(|at| if at % 60 == 59 { b'\n' } else { random.u8(b'a'..=b'z') }).collect()
@@ -40,7 +40,7 @@ fn write(store: &VirtualStore, path: &str, bytes: &[u8]) -> RevisionNumber {
 struct Written {
     path: &'static str,
     bytes: Vec<u8>,
-    /// What it held before, and the version at which it did.
+    /// Its earlier content, and the revision that had it.
     before: (RevisionNumber, Vec<u8>),
 }
 
@@ -61,7 +61,7 @@ fn filled(file: &Path) -> Vec<Written> {
     written
 }
 
-/// Whether an answer is what was written, or says that it is damaged.
+/// Checks that an answer is what was written, or an error. Returns whether it says that the database is damaged.
 #[track_caller]
 fn judge(answer: Result<Vec<u8>, StoreError>, expected: &[u8], what: &str) -> bool {
     match answer {
@@ -69,7 +69,7 @@ fn judge(answer: Result<Vec<u8>, StoreError>, expected: &[u8], what: &str) -> bo
             assert!(bytes == expected, "{what}: other bytes than were written");
             false
         }
-        // The damage may have hit a name, or the structure as a whole.
+        // The damage may be in a name, or in the structure as a whole.
         Err(error) => {
             let kind = error.kind();
             assert!(matches!(kind, ErrorKind::Corrupt | ErrorKind::NotFound), "{what}: {error:?}");
@@ -78,7 +78,7 @@ fn judge(answer: Result<Vec<u8>, StoreError>, expected: &[u8], what: &str) -> bo
     }
 }
 
-/// Reads an open file in pieces of that length.
+/// Reads an open file in pieces of this length.
 fn in_pieces(store: &dyn Store, path: &str, length: usize) -> Result<Vec<u8>, StoreError> {
     let open = store.open(&at(path))?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; length]);
@@ -90,7 +90,7 @@ fn in_pieces(store: &dyn Store, path: &str, length: usize) -> Result<Vec<u8>, St
     }
 }
 
-/// Reads everything in every way. How often the answer was that it is damaged.
+/// Reads everything in every way. Returns how often the answer was that it is damaged.
 fn read_all(database: &Database, written: &[Written]) -> usize {
     let Ok(store) = database.store(["files"]) else { return 1 };
     let mut damaged = 0;
@@ -152,7 +152,7 @@ fn what_is_read_from_a_damaged_file_is_what_was_written_or_corrupt() {
     assert!(told > FLIPS / 2, "most of a database is content, and {told} of {FLIPS} were noticed");
 }
 
-/// What a process that is killed leaves behind: the files as they are while it runs.
+/// Copies what a killed process would leave: the files as they are while it runs.
 fn killed(directory: &Path, to: &Path) -> RevisionNumber {
     let database = Database::open(directory.join("db"), DatabaseOptions::default()).unwrap();
     let store = database.store(["files"]).unwrap();
@@ -187,7 +187,7 @@ fn a_log_that_was_cut_off_after_a_kill_is_told_until_a_backup_is_back() {
         let told = |database: &Database| database.verify(&mut |_| ()).unwrap().problems.join("\n");
         let gone = format!("to {} were acknowledged and are gone", last.0);
         assert!(told(&open()).contains(&gone), "{left}: {}", told(&open()));
-        // Whoever writes takes no version that was given out, and hides nothing.
+        // A writer doesn't reuse a version that was already given out, and doesn't hide the problem.
         let database = open();
         let next = write(&database.store(["files"]).unwrap(), "a", b"next");
         assert!(next > last, "{left}: {next} after {last}");

@@ -1,4 +1,4 @@
-//! Every Store under the one behaviour suite, and in random runs beside the model.
+//! Every Store under the behaviour suite, and in random runs compared with the model.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 fn virtual_store() -> (Arc<VirtualStore>, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    // Durability is for power cuts, which no test here has; the kill tests run with all of it.
+    // Durability matters for power cuts only, and no test here has one; the kill tests use full durability.
     let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
     let database = Database::open(directory.path().join("stead.db"), options).unwrap();
     (Arc::new(database.store(["suite"]).unwrap()), directory)
@@ -35,7 +35,7 @@ fn walked_store() -> (Arc<PhysicalStore>, TempDir) {
     physical_store_with(|options| options.confinement = Confinement::Walk)
 }
 
-/// One with a ledger that says what was displaced, and no content.
+/// A Store whose ledger records what was displaced, without its content.
 fn physical_store_without_content() -> (Arc<PhysicalStore>, TempDir) {
     physical_store_with(|options| options.displaced_retention = None)
 }
@@ -56,7 +56,7 @@ store_suite!(on_disk, physical_store);
 store_suite!(on_disk_without_content, physical_store_without_content);
 store_suite!(on_disk_by_walking, walked_store);
 
-/// Has everything counted from now on, so that `verify` can compare.
+/// Turns counting on, so that `verify` can compare.
 fn count(store: &dyn Store) {
     let operation = Operation {
         id: OperationId::fresh(Timestamp(0)),
@@ -82,7 +82,7 @@ fn memory_agrees_with_the_model() {
     }
 }
 
-/// What is known of a node: where it is, and what it is.
+/// For each node: its parent, its name and what it is.
 type Known = HashMap<NodeId, (NodeId, Vec<u8>, SnapshotEntry)>;
 
 fn known(store: &dyn Store) -> Known {
@@ -116,7 +116,7 @@ fn paths(known: &Known) -> TreeSnapshot {
     known.iter().map(|(node, (_, _, thing))| (path(node), thing.clone())).collect()
 }
 
-/// Takes one deed after the other back, the newest first, and sees that everything is as it was before it.
+/// Undoes one revision after the other, newest first, and checks that everything is as it was before it.
 fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]) {
     let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;
     let mut known = known(store);
@@ -134,7 +134,7 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]
                 blake3::hash(&bytes)
             });
             let mode = if before.kind == NodeKind::Symlink { 0 } else { before.mode };
-            // What is not kept is known by its size alone.
+            // Content that wasn't retained is known by its size alone.
             let is_unknown = before.content.is_none() && before.kind != NodeKind::Directory;
             assert!(!is_unknown || !store.info().retains_content, "version {}: {line:?}", deed.number);
             let thing = SnapshotEntry { kind: before.kind, mode, size: before.size, content_hash: holds };

@@ -1,4 +1,4 @@
-//! What the Virtual Store promises beyond what every Store does: versions, namespaces, content kept once, several
+//! What the Virtual Store promises beyond what every Store does: versions, namespaces, deduplicated content, several
 //! processes on one file.
 
 #![allow(clippy::unwrap_used)]
@@ -44,7 +44,7 @@ fn writing(path: &str, content: impl Into<Content>, keep: DisplacedContent) -> S
     }
 }
 
-/// Writes a file, and returns the version that made.
+/// Writes a file, and returns the revision.
 fn write(store: &dyn Store, path: &str, bytes: impl AsRef<[u8]>) -> RevisionNumber {
     let step = writing(path, bytes.as_ref().to_vec(), DisplacedContent::Keep);
     apply(store, vec![step]).unwrap().revision.unwrap()
@@ -86,7 +86,7 @@ fn open(path: &Path) -> Database {
         .unwrap()
 }
 
-/// A number out of the database, as someone with an SQL shell would see it.
+/// A number from the database, as an SQL shell would show it.
 fn count(path: &Path, sql: &str) -> i64 {
     Connection::open(path).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
 }
@@ -110,7 +110,7 @@ fn every_version_can_be_read_again() {
     assert_eq!(names(&store.at(gone), ""), Vec::<String>::new());
     assert_eq!(read(&store.at(back), "a").unwrap(), b"a file now");
 
-    // By node as well, wherever it was then.
+    // Also by node, wherever it was then.
     let node = store.at(first).stat(&place("a/file")).unwrap().node;
     assert_eq!(store.at(moved).read(&NodePath::of_node(node), 9).unwrap().bytes, b"two");
     assert!(matches!(store.at(gone).stat(&NodePath::of_node(node)), Err(StoreError::NotFound)));
@@ -232,7 +232,7 @@ fn content_is_kept_once() {
     };
     one(&one_store, copy);
     assert_eq!(read(&one_store, "z").unwrap(), large);
-    // The small one, and four chunks with their list.
+    // The small file, and four chunks with their list.
     assert_eq!(count(&path, "SELECT count(*) FROM content"), 6);
     assert_eq!(database.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
@@ -284,7 +284,7 @@ fn a_draft_is_protected_while_it_lasts_and_not_after() {
     drop(dropped);
     one(&store, writing("f", Content::Sealed(used.seal().unwrap()), DisplacedContent::Keep));
     drop(used);
-    // The next change takes the pins of both away.
+    // The next change removes the pins of both.
     write(&store, "g", "");
     assert_eq!(pins(), 0);
     let unused = store.verify(&mut |_| ()).unwrap().unreferenced;
@@ -310,7 +310,7 @@ fn zeros_cost_nothing() {
     assert!(matches!(endless.set_size(u64::MAX), Err(StoreError::TooLarge { .. })));
 }
 
-/// Two databases on one file share nothing but the file, as two processes do.
+/// Two databases on one file share nothing but the file, like two processes.
 #[test]
 fn another_process_sees_directories_move() {
     let dir = tempfile::tempdir().unwrap();
@@ -323,7 +323,7 @@ fn another_process_sees_directories_move() {
         write(mover, "a/b/f", format!("new {round}"));
         assert_eq!(read(reader, "a/b/f").unwrap(), format!("new {round}").as_bytes());
         assert!(reader.stat(&place("a/c/f")).is_ok());
-        // A writer whose cache is old puts the file where the path leads now.
+        // A writer with an outdated cache writes to where the path leads now.
         write(reader, "a/b/g", "beside");
         assert_eq!(names(mover, "a/b"), ["f", "g"]);
         one(mover, removing("a/c"));
@@ -332,7 +332,7 @@ fn another_process_sees_directories_move() {
     assert_eq!(one_store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
 
-/// As two processes would, each with a volume of its own.
+/// Like two processes, each with a volume of its own.
 #[test]
 fn random_runs_side_by_side_agree_with_the_model_at_every_version() {
     let dir = tempfile::tempdir().unwrap();
@@ -358,7 +358,7 @@ fn random_runs_side_by_side_agree_with_the_model_at_every_version() {
 fn a_cached_directory_is_not_believed_after_a_change_was_undone() {
     let store = MemoryStore::new();
     write(&*store, "d/f", "x");
-    // Makes `new/dir`, then fails: the directory it would have remembered never was.
+    // Creates `new/dir`, then fails: the directory that would have been cached never existed.
     let failing = vec![writing("new/dir/f", b"x".to_vec(), DisplacedContent::Keep), removing("missing")];
     assert!(matches!(apply(&*store, failing), Err(StoreError::NotFound)));
     assert!(matches!(store.stat(&place("new/dir")), Err(StoreError::NotFound)));
@@ -396,7 +396,7 @@ fn many_callers_are_committed_together_and_failures_are_their_own() {
     let total: usize = (0..3).map(|index| names(&stores[0], &format!("d{index}")).len()).sum();
     assert_eq!(total, threads * 20);
     let feed = stores[1].changes_since(Some(RevisionNumber(0)), usize::MAX).unwrap();
-    // Each change a version of its own, although they were committed together.
+    // Each change is a revision of its own, although they were committed together.
     let versions: HashSet<_> = feed.changes.iter().map(|change| change.revision).collect();
     assert_eq!(versions.len(), threads * 20 + 1);
     assert_eq!(databases[0].verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! A stead to try things on: two agents, a Workspace of each scope, some files and a fork.
+//! A stead for trying things out: two agents, a Workspace of each scope, some files and a fork.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::stores::Stores;
 
-/// What the demo's configuration says.
+/// The demo's configuration.
 const CONFIG: &str = include_str!("demo/stead.toml");
 
-/// The files that it begins with.
+/// The demo's files: Store, path in the Store, content.
 const FILES: [(&str, &str, &str); 4] = [
     ("handbook", "/style.md", include_str!("demo/style.md")),
     ("project", "/README.md", include_str!("demo/README.md")),
@@ -21,7 +21,7 @@ const FILES: [(&str, &str, &str); 4] = [
     ("inbox", "/welcome.md", include_str!("demo/welcome.md")),
 ];
 
-/// Makes the demo in a directory, which must hold no configuration yet, and returns its configuration.
+/// Creates the demo in a directory and returns its configuration. Fails if the directory holds a `stead.toml` already.
 pub fn create(directory: &Path) -> Result<Config> {
     let file = directory.join(FILE_NAME);
     let failed = |cause| Error::host("the demo can't be written", cause);

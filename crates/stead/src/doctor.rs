@@ -1,25 +1,25 @@
-//! What this host offers, and what is missing for which part.
+//! Checks what this host offers, and what is missing for which part of Stead.
 
 use std::fs;
 use std::path::Path;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFinding {
-    /// What it is.
+    /// What was checked.
     pub name: &'static str,
     /// What it is needed for.
     pub needed_for: &'static str,
-    /// How it is.
+    /// The result.
     pub state: Readiness,
-    /// More, in a sentence: what was found, or what to do about what is missing.
+    /// A sentence on what was found, or what to do about it.
     pub detail: String,
 }
 
-/// How something is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// It is there.
+    /// It is available.
     Ready,
     /// It works, but not as well as it could.
     Limited,
@@ -28,7 +28,7 @@ pub enum Readiness {
 }
 
 impl Readiness {
-    /// In a word.
+    /// The result in one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Readiness::Ready => "ready",
@@ -38,7 +38,7 @@ impl Readiness {
     }
 }
 
-/// Looks at the host.
+/// Runs all checks.
 pub fn check_host() -> Vec<HostFinding> {
     vec![kernel(), openat2(), fuse(), fusermount(), landlock(), user_namespaces(), overlayfs(), docker()]
 }
@@ -94,7 +94,7 @@ fn openat2() -> HostFinding {
     }
 }
 
-/// Whether the kernel opens paths confined to a directory.
+/// Whether the kernel can confine an open to a directory.
 fn has_openat2() -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
     rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH).is_ok()
@@ -198,7 +198,7 @@ fn docker() -> HostFinding {
     }
 }
 
-/// Whether a program of that name is where programs are looked for.
+/// Whether a program of this name is in `PATH`.
 fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())

@@ -1,4 +1,4 @@
-//! What the facade answers when it can't.
+//! The errors of the facade.
 
 use std::io;
 use std::path::Path;
@@ -9,41 +9,41 @@ use stead_core::{ErrorKind, PathError, StoreError};
 
 use crate::config::ConfigError;
 
-/// The result of what the facade does.
+/// The result of the facade's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something did not happen.
+/// Why a call of the facade failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The door said no.
+    /// The door denied the call, or the call failed behind it.
     #[error(transparent)]
     Vfs(#[from] stead_core::Error),
-    /// The configuration can't be used.
+    /// The configuration can't be read, or has mistakes.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Two Workspaces claim one prefix.
+    /// Two Workspaces have the same prefix.
     #[error(transparent)]
     DuplicatePrefix(#[from] DuplicatePrefix),
-    /// The configuration has no such agent.
+    /// The configuration has no agent of this name.
     #[error("there is no agent `{}`{}", escape_name(.name.as_bytes()), agents_hint(.known))]
     UnknownAgent {
-        /// The name that was asked for.
+        /// The name that was requested.
         name: String,
-        /// The agents there are.
+        /// The agents that exist.
         known: Vec<String>,
     },
-    /// The agent has no such fork.
+    /// The agent has no fork of this name.
     #[error("you have no fork `{}`{}", escape_name(.name.as_bytes()), forks_hint(.known))]
     UnknownFork {
-        /// The name that was asked for.
+        /// The name that was requested.
         name: String,
-        /// The forks there are.
+        /// The forks that exist.
         known: Vec<String>,
     },
-    /// There is no such token.
+    /// There is no token with this id.
     #[error("there is no token `{}`; `stead token list` shows those there are", escape_name(.id.as_bytes()))]
     UnknownToken {
-        /// The id that was asked for.
+        /// The id that was requested.
         id: String,
     },
     /// A Store can't be opened.
@@ -51,36 +51,36 @@ pub enum Error {
     OpenStore {
         /// Its name in the configuration.
         store: String,
-        /// What it said.
+        /// Why.
         #[source]
         cause: StoreError,
     },
-    /// The audit can't be opened, so nothing is done.
+    /// The audit log can't be opened, so the call is not made.
     #[error(
         "everything is to be written down in the audit, and it can't be opened: {cause}; {}",
         audit_hint(.cause)
     )]
     OpenAudit {
-        /// What is in the way.
+        /// Why.
         #[source]
         cause: Box<Error>,
     },
-    /// A Store said no, outside of the door.
+    /// A Store failed in a call that doesn't go through the door.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The host said no, about something that the caller named.
+    /// The host failed on something that the caller named.
     #[error("{what}: {}", host_error_text(.cause))]
     Host {
-        /// What was tried, with the path as the caller wrote it.
+        /// What was attempted, with the path as the caller wrote it.
         what: String,
-        /// What the host said.
+        /// The host's error.
         #[source]
         cause: io::Error,
     },
-    /// An argument makes no sense.
+    /// An argument isn't valid.
     #[error("{0}")]
     Invalid(String),
-    /// Something is in the way that would have to be overwritten.
+    /// Something exists already that would have to be overwritten.
     #[error("{0}")]
     AlreadyExists(String),
 }
@@ -94,7 +94,7 @@ impl Error {
                 ErrorKind::Invalid
             }
             Error::UnknownFork { .. } | Error::UnknownToken { .. } => ErrorKind::NotFound,
-            // A Store that is not where the configuration says is the configuration's mistake.
+            // A Store that isn't where the configuration says is a mistake in the configuration.
             Error::OpenStore { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => {
                 ErrorKind::Invalid
             }
@@ -105,13 +105,13 @@ impl Error {
         }
     }
 
-    /// What the host said of something that the caller named.
+    /// An error of the host about something that the caller named.
     pub(crate) fn host(what: impl Into<String>, cause: io::Error) -> Self {
         Error::Host { what: what.into(), cause }
     }
 }
 
-/// What helps where the audit can't be opened.
+/// What to do if the audit log can't be opened.
 fn audit_hint(cause: &Error) -> &'static str {
     match cause.kind() {
         ErrorKind::Quota => {
@@ -132,7 +132,7 @@ impl From<PathError> for Error {
 }
 
 fn host_kind(cause: &io::Error) -> ErrorKind {
-    // An error of the door may have passed through a reader.
+    // The error may come from the door, through a reader.
     if let Some(door) = cause.get_ref().and_then(|inner| inner.downcast_ref::<stead_core::Error>()) {
         return door.kind();
     }
@@ -149,7 +149,7 @@ fn host_kind(cause: &io::Error) -> ErrorKind {
     }
 }
 
-/// What a Store said when it was opened, in words that fit the configuration.
+/// The text of a Store's error when it is opened, in the terms of the configuration.
 fn open_error_text(cause: &StoreError) -> String {
     match cause {
         StoreError::NotFound => "its directory is not there; make it, or correct its `path`".into(),
@@ -158,7 +158,7 @@ fn open_error_text(cause: &StoreError) -> String {
     }
 }
 
-/// What the host said, without its error number.
+/// The text of a host error, without its error number.
 fn host_error_text(cause: &io::Error) -> String {
     match cause.get_ref() {
         Some(inner) => inner.to_string(),
@@ -166,7 +166,7 @@ fn host_error_text(cause: &io::Error) -> String {
     }
 }
 
-/// What the host said, in words.
+/// The text of a kind of host error.
 pub(crate) fn io_error_text(kind: io::ErrorKind) -> String {
     match kind {
         io::ErrorKind::NotFound => "there is no such file or directory".into(),
@@ -174,7 +174,7 @@ pub(crate) fn io_error_text(kind: io::ErrorKind) -> String {
     }
 }
 
-/// A path of the host as messages show it: as the caller wrote it, and nothing raw.
+/// A host path for messages: as the caller wrote it, with unprintable bytes escaped.
 pub(crate) fn escaped_path(path: &Path) -> Escaped<'_> {
     escape_name(path.as_os_str().as_encoded_bytes())
 }

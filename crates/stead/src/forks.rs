@@ -1,4 +1,4 @@
-//! The forks of an agent: Workspaces at `/forks/NAME`, each a copy of another one that goes its own way.
+//! The forks of an agent: Workspaces at `/forks/NAME`, each a copy-on-write copy of another Workspace.
 
 use std::sync::Arc;
 
@@ -11,18 +11,19 @@ use crate::error::{Error, Result};
 use crate::stead::{Stead, SteadBuilder};
 use crate::stores::Stores;
 
-/// The forks that a stead has.
+/// The forks of a stead.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forks {
     entries: Vec<(Fork, Arc<dyn Store>)>,
-    /// The agents that a fork can be given to; any, where nothing is configured.
+    /// The agents that a fork can be made for; `None` (no configuration) allows any.
     known_agents: Option<Arc<[String]>>,
-    /// Why it is not known which forks there are.
+    /// Why the list of forks could not be read.
     load_error: Option<Arc<Error>>,
 }
 
 impl Forks {
-    /// The forks of an agent. That they can't be read is no one else's trouble: it is told to whoever asks for them.
+    /// Loads the forks of an agent. If they can't be read, the stead opens without them, and only the methods about
+    /// forks fail.
     pub(crate) fn load(config: &Config, agent: &str, stores: &Stores) -> Self {
         let agents = Some(config.agents.keys().cloned().collect());
         match stores.forks(agent) {
@@ -33,7 +34,7 @@ impl Forks {
         }
     }
 
-    /// The Workspaces, and one for each fork. What is configured comes first where both claim one prefix.
+    /// Adds a Workspace for each fork to the builder. A configured Workspace with the same prefix takes precedence.
     pub(crate) fn add_workspaces_to(&self, mut builder: SteadBuilder) -> Result<SteadBuilder> {
         for (fork, store) in &self.entries {
             let prefix = fork_prefix(&fork.name);
@@ -53,12 +54,12 @@ impl Forks {
     }
 }
 
-/// Where a fork appears.
+/// The logical path of a fork.
 fn fork_prefix(name: &ForkName) -> VfsPath {
     VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a component")
 }
 
-/// A fork as Workspaces: its own, and a barrier for every place that was left out of it.
+/// The Workspaces of a fork: the fork itself, and a barrier for every path that was excluded from it.
 fn fork_workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>> {
     let mut workspaces = vec![fork_workspace(fork, Arc::clone(store))?];
     for prefix in excluded_prefixes(fork) {
@@ -69,13 +70,14 @@ fn fork_workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>
     Ok(workspaces)
 }
 
-/// The places that were left out of a fork, as its owner sees them.
+/// The logical paths that were excluded from a fork.
 fn excluded_prefixes(fork: &Fork) -> impl Iterator<Item = VfsPath> {
     let prefix = fork_prefix(&fork.name);
     fork.excluded.iter().filter_map(move |place| prefix.join(&place.as_str()[1..]).ok())
 }
 
-/// A fork as a Workspace, under the rules of the one that it was made of.
+/// The Workspace of a fork, with the rules (`protect`, scratch, quota, approval policy) of the Workspace it was made
+/// from.
 fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
     let mount = Mount::at(store, &fork.path);
     let workspace = Workspace::new(fork_prefix(&fork.name), AccessScope::ReadWrite, mount)
@@ -87,17 +89,17 @@ fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
     Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)
 }
 
-/// The kind of a failure, for its record.
+/// The kind of an error, for the audit record.
 fn error_kind(error: &Error) -> Option<ErrorKind> {
     Some(error.kind())
 }
 
 impl Stead {
-    /// Makes a fork of a Workspace, and returns this stead with it: READ_WRITE, at `/forks/NAME`.
+    /// Forks a Workspace, and returns this stead with the fork: a READ_WRITE Workspace at `/forks/NAME`.
     ///
-    /// A fork begins with what the Workspace holds and goes its own way: it never changes its base, and never sees what
-    /// happens there. It costs one write, whatever the size of the tree. Workspaces inside the one that is forked are
-    /// left out of it: [`Fork::left_out`] names them, and nothing of what lies there shows in the fork.
+    /// A fork starts with the Workspace's present content. Changes in the fork never reach its base, and later changes
+    /// of the base never show in the fork. It costs one write, whatever the size of the tree. Workspaces nested in the
+    /// forked one are excluded: [`Fork::excluded`] names them, and nothing at those paths shows in the fork.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -127,7 +129,7 @@ impl Stead {
         self.with_forks(all, forks)
     }
 
-    /// Makes a fork of a Workspace for another agent, who finds it when its stead is next opened.
+    /// Forks a Workspace for another agent, which sees the fork the next time its stead is opened.
     pub fn fork_to(&self, of: impl IntoPath, name: &str, agent: &str) -> Result<Fork> {
         let of = of.into_path();
         let path = of.as_ref().ok().map(VfsPath::to_string);
@@ -156,7 +158,7 @@ impl Stead {
         }
     }
 
-    /// The forks that the agent has, by name.
+    /// The agent's forks, by name.
     pub fn forks(&self) -> Result<impl Iterator<Item = &Fork>> {
         match &self.forks.load_error {
             Some(error) => Err(Error::Store(StoreError::unavailable(error))),
@@ -164,11 +166,11 @@ impl Stead {
         }
     }
 
-    /// What differs between a fork and its base, as that was when the fork was made.
+    /// The differences between a fork and its base as it was when the fork was made.
     pub fn diff_fork(&self, name: &str, options: DiffOptions) -> Result<Vec<Difference>> {
         self.single_record("diff", Some(&format!("/forks/{name}")), error_kind, |stead| {
             let fork = stead.find_fork(name)?;
-            // All that a fork has done is what makes it differ.
+            // Everything that a fork's own revisions changed is a difference from its base.
             Ok(stead.vfs.diff(
                 &fork_prefix(&fork.name),
                 RevisionNumber(0),
@@ -178,7 +180,7 @@ impl Stead {
         })
     }
 
-    /// Discards a fork, and returns this stead without it. What others still refer to stays.
+    /// Deletes a fork, and returns this stead without it. Content that something else refers to is kept.
     pub fn discard(&self, name: &str) -> Result<Stead> {
         let path = format!("/forks/{name}");
         let discarded = self.single_record("discard", Some(&path), error_kind, |stead| {
@@ -198,7 +200,7 @@ impl Stead {
         let name = &fork.name;
         let places: Vec<VfsPath> = excluded_prefixes(fork).chain([fork_prefix(name)]).collect();
         let kept = |workspace: &&Workspace| {
-            // A Workspace that is configured there is no part of the fork.
+            // A Workspace that is configured at one of these prefixes isn't part of the fork.
             let is_fork = workspace.barrier().is_some() || *workspace.prefix() == fork_prefix(name);
             !(is_fork && places.contains(workspace.prefix()))
         };

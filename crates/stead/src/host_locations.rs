@@ -1,29 +1,29 @@
-//! Where Workspaces lie on the host, for one question: would a directory be put into itself?
+//! The host paths of Workspaces. Used only to check whether an import or export would copy a directory into itself.
 
 use std::path::{Path, PathBuf};
 
 use stead_core::VfsPath;
 
-/// The Workspaces that are directories of the host.
+/// The Workspaces that are host directories.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostLocations {
-    /// A prefix, and the directory behind it with its symlinks resolved.
+    /// Each Workspace's prefix, and its host directory with symlinks resolved.
     directories: Vec<(VfsPath, PathBuf)>,
 }
 
 impl HostLocations {
-    /// Notes that the Workspace at `prefix` is what lies at `path` in the directory `root`.
+    /// Adds the Workspace at `prefix`, which shows `path` in the host directory `root`.
     pub(crate) fn add(&mut self, prefix: &VfsPath, root: &Path, path: &VfsPath) {
         self.directories.push((prefix.clone(), resolve_symlinks(&root.join(&path.as_str()[1..]))));
     }
 
-    /// Whether a directory of the host holds the place of `path`.
+    /// Whether the host directory contains the host path of the logical `path`.
     pub(crate) fn directory_contains(&self, directory: &Path, path: &VfsPath) -> bool {
         let directory = resolve_symlinks(directory);
         self.host_paths(path).any(|place| place.starts_with(&directory))
     }
 
-    /// Whether a path of the host lies inside what `path` leads to, nested Workspaces included.
+    /// Whether the host path `directory` lies inside the logical `path`, including the Workspaces nested in it.
     pub(crate) fn is_inside(&self, directory: &Path, path: &VfsPath) -> bool {
         let directory = resolve_symlinks(directory);
         let nested = self.directories.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
@@ -31,13 +31,13 @@ impl HostLocations {
         self.host_paths(path).chain(nested).any(|place| directory.starts_with(place))
     }
 
-    /// Where a logical path may lie on the host, nested Workspaces aside.
+    /// The possible host paths of a logical path, without looking at nested Workspaces.
     fn host_paths<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
         self.directories.iter().filter_map(|(prefix, place)| Some(place.join(path.strip_prefix(prefix)?)))
     }
 }
 
-/// A path with its symlinks resolved as far as it is there.
+/// Makes a path absolute and resolves the symlinks in the part of it that exists.
 pub(crate) fn resolve_symlinks(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for there in path.ancestors() {

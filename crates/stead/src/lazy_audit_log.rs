@@ -1,7 +1,7 @@
-//! The audit of a configuration, opened when something is first written down.
+//! The audit log of a configuration, opened when the first record is written.
 //!
-//! Whoever starts a server waits for its first answer, which nothing has to be written down for. What is done later
-//! is never done without its record: a log that can't be opened is the failure of the call.
+//! A server's first answer needs no record, so it doesn't wait for the log. No later call is made without its record:
+//! if the log can't be opened, the call fails.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,17 +12,17 @@ use stead_stores::Audit;
 use crate::error::{Error, Result};
 use crate::stores::StoreOpener;
 
-/// What operators are told with.
+/// The function that receives messages for the operator of this process.
 static OPERATOR_NOTIFIER: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Has `tell` called with what the operator of this process has to know and no caller asks for: that the audit is not
-/// whole, found when it is opened. Only the first `tell` counts.
+/// Sets the function that receives messages for the operator of this process, which no caller asks for: that the audit
+/// was found damaged or incomplete when it was opened. Only the first call has an effect.
 pub fn set_operator_notifier(tell: fn(&str)) {
-    // A second one is left out, as it says above.
+    // Later calls are ignored, as documented.
     let _ = OPERATOR_NOTIFIER.set(tell);
 }
 
-/// Tells the operator what was found wrong when the log was opened.
+/// Reports to the operator what was found wrong when the audit log was opened.
 pub(crate) fn notify_audit_problems(wrong: &[String]) {
     let Some(tell) = OPERATOR_NOTIFIER.get() else { return };
     for wrong in wrong {
@@ -30,7 +30,7 @@ pub(crate) fn notify_audit_problems(wrong: &[String]) {
     }
 }
 
-/// A log that may not be open yet. Which one it will be is known before.
+/// An audit log that may not be open yet. Its id is known before it is opened.
 #[derive(Debug)]
 pub(crate) struct LazyAuditLog {
     id: AuditLogId,
@@ -38,7 +38,7 @@ pub(crate) struct LazyAuditLog {
 }
 
 impl LazyAuditLog {
-    /// The log that the Stores of a configuration have.
+    /// The log that `opener` opens; it will have this id.
     pub(crate) fn new(id: AuditLogId, opener: Arc<StoreOpener>) -> Self {
         LazyAuditLog { id, opener }
     }
@@ -48,10 +48,11 @@ impl LazyAuditLog {
     }
 }
 
-/// What a caller is told of a log that can't be opened. How to turn it off is nothing to tell an agent.
+/// Turns a failure to open the log into the error that a caller gets. It leaves out how to turn the audit off: that is
+/// for the operator, not for an agent.
 fn to_store_result<T>(opened: Result<Option<T>>) -> StoreResult<T> {
     let told = |cause: &Error| match cause {
-        // One cause has one code, wherever it is met.
+        // A full disk is `NoSpace` here as everywhere else.
         Error::Store(StoreError::NoSpace) => StoreError::NoSpace,
         cause if cause.kind() == ErrorKind::Quota => StoreError::NoSpace,
         cause => StoreError::unavailable(format_args!("the audit can't be opened: {cause}")),
@@ -68,8 +69,8 @@ impl AuditLog for LazyAuditLog {
         self.id
     }
 
-    /// Where the state can only be read, looking goes on without a record: nothing can be written down there, and nothing
-    /// be changed.
+    /// If this process may only read the database, reads go on without a record: no record can be written, and
+    /// `announce` refuses every change.
     fn append(&self, record: &AuditRecord) -> StoreResult<()> {
         if self.opener.is_read_only() {
             return Ok(());
@@ -118,7 +119,7 @@ mod tests {
         let mut stores = Stores::of(&config);
         let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
         assert!(!host.path().join(".stead").exists(), "nothing is made before it is needed");
-        // The first call of all is a change in a Store that writes down its own.
+        // The first call is a change in a Store that commits its own audit records.
         stead.vfs().write("/notes/x", "1").unwrap();
         stead.vfs().write("/disk/x", "1").unwrap();
         stead.vfs().read("/disk/x").unwrap();
@@ -135,7 +136,7 @@ mod tests {
         fs::create_dir(host.path().join("disk")).unwrap();
         fs::write(host.path().join("disk/x"), "1").unwrap();
         let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
-        // Where its directory should be is a file.
+        // A file is where the audit directory should be.
         fs::create_dir(host.path().join(".stead")).unwrap();
         fs::write(host.path().join(".stead/audit"), "").unwrap();
         let mut stores = Stores::of(&config);

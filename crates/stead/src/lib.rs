@@ -1,8 +1,8 @@
 //! Stead: a bounded place for every AI agent to work.
 //!
-//! An agent sees Workspaces, logical paths with an Access Scope, over Stores: directories of the host, databases,
-//! memory. This crate is where the parts meet: it reads the configuration, opens the Stores, and puts together a
-//! [`Stead`], which is everything that one agent can reach and nothing else.
+//! An agent sees Workspaces: logical paths, each with an Access Scope, over Stores (host directories, databases,
+//! memory). This crate reads the configuration, opens the Stores and builds a [`Stead`], which is everything that one
+//! agent can reach and nothing else.
 
 pub mod config;
 pub mod demo;

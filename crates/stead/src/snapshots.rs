@@ -1,4 +1,4 @@
-//! The past of a stead: named versions, moments as people name them, and the care of the database that keeps it all.
+//! Snapshots of a stead, and the versions and times that users name in text.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::time_text;
 
-/// How often a snapshot is tried that others are making as well.
+/// How often a snapshot is tried before a conflict with concurrent captures is an error.
 const SNAPSHOT_ATTEMPTS: usize = 8;
 
 impl Stead {
-    /// Keeps the present version of a Workspace, or of everything, under a name.
+    /// Gives the present version of a Workspace, or of all Workspaces, a name.
     ///
-    /// On a Virtual Store it takes the same time whatever the number of files. What a directory of the host holds is
-    /// copied, as far as it has changed since the last snapshot of it.
+    /// On a Virtual Store it takes the same time whatever the number of files. Of a Physical Store it copies the files
+    /// that have changed since their last snapshot.
     pub fn snapshot(&self, prefix: Option<&str>, label: Option<&str>) -> Result<Snapshot> {
         self.snapshot_with_progress(prefix, label, &mut |_| ())
     }
 
-    /// [`Stead::snapshot`] that says how many files of the host have been looked at.
+    /// [`Stead::snapshot`] that reports how many host files have been examined.
     pub fn snapshot_with_progress(
         &self,
         prefix: Option<&str>,
@@ -72,8 +72,8 @@ impl Stead {
         })
     }
 
-    /// Has the Stores take in what they have to, and names the version. If someone else takes in the same meanwhile, it
-    /// is done again, which is quick.
+    /// Captures what the Stores have to copy, and names the revision. If someone captures the same files at the same
+    /// time, it tries again; that is quick, because most content has been captured by then.
     fn snapshot_with_retries(
         &self,
         database: &Database,
@@ -105,7 +105,7 @@ impl Stead {
         try_snapshot(database, new, &grounds, &operation, progress)
     }
 
-    /// The Stores that a snapshot of a path, or of everything, is about, and which part of each.
+    /// The Stores that a snapshot of a path, or of everything, covers, and which part of each.
     fn capture_scopes(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
         let mut grounds: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
         for workspace in self.vfs().workspaces() {
@@ -131,7 +131,7 @@ impl Stead {
         grounds
     }
 
-    /// Does something with the database that has to be on record like everything else.
+    /// Acts on the database with an audit record, like every call through the door.
     pub(crate) fn audited<T>(
         &self,
         call: &'static str,
@@ -157,7 +157,7 @@ impl Stead {
         })
     }
 
-    /// Lets a snapshot go: its version is kept no longer than others.
+    /// Removes a snapshot's name. Its version is then kept only as long as the retention keeps any other.
     pub fn forget_snapshot(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
         self.single_record("forget_snapshot", prefix, error_kind, |stead| stead.remove_snapshot(prefix, name))
     }
@@ -173,25 +173,27 @@ impl Stead {
         Ok(found)
     }
 
-    /// The version that a text names, for a path: a snapshot's label or `#number`, a version's number, `now`, or a time.
+    /// The revision of a path that a text names: a snapshot's label or `#number`, a version's number (`12` or `v12`),
+    /// `now`, or a time.
     pub fn resolve_revision(&self, path: impl IntoPath, text: &str) -> Result<RevisionNumber> {
         let path = path.into_path()?;
         let route = self.vfs().router().route(&path);
         let store = match route {
             Some(route) if route.workspace.scope().allows(Access::History) => route.workspace.mount().store(),
-            // The door says why not.
+            // The door's own error says why the history can't be read.
             Some(_) => {
                 let query = stead_core::vfs::LogQuery { path: Some(path), limit: 1, ..Default::default() };
                 self.vfs().log(&query)?;
                 return Err(Error::Invalid("there is no history there".to_owned()));
             }
-            // A level above Workspaces: versions are the database's, so any Store with a history can tell.
+            // A level above all Workspaces: the Stores in the database share one sequence of revisions, so any of them
+            // will do.
             None => {
                 let has_history = |workspace: &&Workspace| {
                     workspace.scope().allows(Access::History) && workspace.mount().store().info().history
                 };
                 let mut with_history: Vec<_> = self.vfs().workspaces().filter(has_history).collect();
-                // What lasts comes first: a Memory Store counts its versions for itself.
+                // Persistent Stores come first: a Memory Store has a revision sequence of its own.
                 with_history.sort_by_key(|workspace| !workspace.mount().store().info().is_persistent());
                 let none = || Error::Invalid("none of your Workspaces has a history to look into".to_owned());
                 with_history.first().ok_or_else(none)?.mount().store()
@@ -202,7 +204,8 @@ impl Stead {
         }
         if let Some(snapshot) = self.find_snapshot(Some(&path), text)? {
             let counted = Some(self.database()?.revision_sequence());
-            // Its version is the database's; another Store has another version of that number, or none.
+            // A snapshot's revision belongs to the database's sequence. In a Store with another sequence the number
+            // means another revision, or none.
             if route.is_some() && store.revision_sequence().is_some_and(|count| Some(count) != counted) {
                 return Err(Error::Invalid(format!(
                     "the snapshot `{}` does not hold `{path}`, whose Store counts its versions apart; name a time",
@@ -227,7 +230,8 @@ impl Stead {
         }
     }
 
-    /// This stead as it was at a moment, to look at a path: refused where that can't be looked at as it was.
+    /// This stead, read-only, as it was at the version or time that `text` names for `path`. Fails if `path` can't be
+    /// read as it was then.
     pub fn as_of_text(&self, path: impl IntoPath, text: &str) -> Result<Stead> {
         let path = path.into_path()?;
         let version = self.resolve_revision(&path, text)?;
@@ -240,7 +244,7 @@ impl Stead {
         self.as_of(point)
     }
 
-    /// What a text means to all Stores, where it names this version for a path.
+    /// What `text` means for all Stores, given that it names `version` for `path`.
     fn point_in_time(&self, path: &VfsPath, text: &str, version: RevisionNumber) -> Result<PointInTime> {
         let snapshot = self.find_snapshot(Some(path), text)?;
         let is_number = text.strip_prefix('v').unwrap_or(text).parse::<i64>().is_ok();
@@ -280,22 +284,22 @@ impl Stead {
         let wanted = |snapshot: &Snapshot| named(snapshot) && path.is_none_or(|path| covers(snapshot, path));
         let mut found = database.snapshots(&self.vfs().identity().agent)?;
         found.retain(wanted);
-        // The one of the nearest Workspace comes before one of everything.
+        // A snapshot of the nearest Workspace comes before one of everything.
         found.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.prefix.as_ref().map_or(0, String::len)));
         Ok(found.into_iter().next())
     }
 
-    /// Refuses where the history may not be looked into, or there is none.
+    /// Fails if the caller may not read the history, or if there is none.
     fn check_history(&self, prefix: Option<&VfsPath>) -> Result<()> {
         let query = stead_core::vfs::LogQuery { path: prefix.cloned(), limit: 1, ..Default::default() };
         self.vfs().log(&query).map(drop).or_else(|error| match error.store_error() {
-            // Nothing may have been there yet.
+            // A path without a file may still get its first version later.
             Some(StoreError::NotFound) => Ok(()),
             _ => Err(error.into()),
         })
     }
 
-    /// The database that keeps the past.
+    /// The database that holds snapshots and history.
     pub(crate) fn database(&self) -> Result<Database> {
         match &self.database_source {
             Some(keeper) => keeper.database(),
@@ -304,7 +308,7 @@ impl Stead {
     }
 }
 
-/// The kind of a failure, for its record.
+/// The kind of an error, for the audit record.
 fn error_kind(error: &Error) -> Option<ErrorKind> {
     Some(error.kind())
 }
@@ -329,7 +333,8 @@ fn try_snapshot(
     database.snapshot_with_captures(new.clone(), taken)
 }
 
-/// Whether a label would be taken for a number, a time or a name that has a meaning of its own.
+/// Whether a label isn't allowed because it could be read as a number, a time, `now` or `#number`, or because it is
+/// empty or contains control characters.
 fn is_ambiguous_label(label: &str) -> bool {
     label.is_empty()
         || label == "now"

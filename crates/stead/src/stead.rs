@@ -62,20 +62,20 @@ impl Stead {
 
     /// Opens the stead of an agent as it is configured.
     ///
-    /// Each Store is opened when it is first used, so one that can't be opened is in nobody else's way; what stands on it
-    /// is unavailable, until it can.
+    /// Each Store is opened at its first use. A Store that can't be opened makes only the Workspaces over it
+    /// unavailable, until it can be opened.
     ///
-    /// What it does is written down in the audit, unless the configuration turns that off.
+    /// Every call is recorded in the audit, unless the configuration turns the audit off.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
         let mut stores = Stores::of(config);
         stores.open_audit()?;
         Stead::open_in(&mut stores, &Identity::agent(agent))
     }
 
-    /// Opens the stead of an identity over Stores that it shares with others.
+    /// Opens the stead of an identity over Stores that several steads may share.
     ///
-    /// The audit is opened like a Store, when it is first used: what is wrong with it is told by every call, none of
-    /// which is made, or before that by [`Stores::open_audit`].
+    /// The audit is opened at the first call, like a Store. If it can't be opened, every call fails with the reason;
+    /// [`Stores::open_audit`] reports the reason earlier.
     pub fn open_in(stores: &mut Stores, identity: &Identity) -> Result<Stead> {
         let config = stores.config().clone();
         let agent = &identity.agent;
@@ -108,22 +108,22 @@ impl Stead {
         })
     }
 
-    /// The one door to its files.
+    /// The door to this stead's files: every file operation goes through it.
     pub fn vfs(&self) -> &Vfs {
         &self.vfs
     }
 
-    /// The same stead through the door of one call: what a person has agreed to holds there alone.
+    /// This stead with the `Vfs` of a single call, so that an approval given for that call holds in it alone.
     pub(crate) fn with_vfs(&self, vfs: &Vfs) -> Stead {
         Stead { vfs: vfs.clone(), ..self.clone() }
     }
 
-    /// The same stead for a call that someone waits for, and may stop.
+    /// This stead for a call that reports progress to `watch` and that `watch` can stop.
     pub fn watched(&self, watch: Arc<dyn CallWatch>) -> Stead {
         self.with_vfs(&self.vfs.with_monitor(watch))
     }
 
-    /// The same stead after a person has agreed to what is to be done: Workspaces that ask first ask no more.
+    /// This stead after a person has approved: Workspaces whose approval policy asks first no longer ask.
     pub fn with_approval(&self) -> Stead {
         Stead { vfs: self.vfs.with_approval(), ..self.clone() }
     }
@@ -133,7 +133,7 @@ impl Stead {
         Ok(Stead { vfs: self.vfs.as_of(point)?, ..self.clone() })
     }
 
-    /// Does with many calls what is one act to whoever asked for it: see [`Vfs::as_one`].
+    /// Makes many calls that are one operation to the caller, with one audit record: see [`Vfs::compound`].
     pub fn compound<T, E: From<stead_core::Error>>(
         &self,
         tool: &'static str,
@@ -144,8 +144,9 @@ impl Stead {
         self.vfs.compound(tool, path, kind, |vfs| act(&Stead { vfs: vfs.clone(), ..self.clone() }))
     }
 
-    /// Makes a call that comes to the door several times, or never: see [`Vfs::one_record`]. `kind` sorts a failure, or
-    /// says that it is none.
+    /// Makes a call that uses the `Vfs` several times, or never, with exactly one audit record: see
+    /// [`Vfs::single_record`]. `kind` gives the kind of a failure for the record, or `None` if the error counts as a
+    /// success.
     pub fn single_record<T, E: From<stead_core::Error>>(
         &self,
         tool: &'static str,
@@ -158,17 +159,17 @@ impl Stead {
         self.vfs.single_record(tool, path, end, |vfs| act(&self.with_vfs(vfs)))
     }
 
-    /// Its id, as records of the audit have it: the agent's, with the thread's where it is one's own.
+    /// The stead's id, as audit records have it: the agent's name, or `AGENT/THREAD` if the identity has a thread.
     pub fn id(&self) -> String {
         stead_id(self.vfs.identity())
     }
 
-    /// This stead with other Workspaces, because its forks are others.
+    /// This stead with other forks, and the Workspaces that go with them.
     pub(crate) fn with_forks(&self, workspaces: Vec<Workspace>, forks: Forks) -> Result<Stead> {
         Ok(Stead { vfs: self.vfs.with_workspaces(workspaces)?, forks, ..self.clone() })
     }
 
-    /// [`transfer::import`], unless a directory would be put into itself.
+    /// [`transfer::import`], but refuses to import a directory into itself.
     pub fn import(
         &self,
         source: ImportSource<'_>,
@@ -187,7 +188,7 @@ impl Stead {
         transfer::import(&self.vfs, source, &to, compare, watch)
     }
 
-    /// [`transfer::export`], unless a directory would be put into itself.
+    /// [`transfer::export`], but refuses to export a directory into itself.
     pub fn export(
         &self,
         from: impl IntoPath,
@@ -229,12 +230,12 @@ fn build_workspace(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Work
     Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
 }
 
-/// Puts a [`Stead`] together.
+/// Builds a [`Stead`].
 #[derive(Debug)]
 pub struct SteadBuilder {
     identity: Identity,
     pub(crate) workspaces: Vec<Workspace>,
-    /// The first thing that was wrong; it is told by [`SteadBuilder::build`].
+    /// The first error of a builder method; [`SteadBuilder::build`] returns it.
     first_error: Option<Error>,
     clock: Option<Arc<dyn Clock>>,
     limits: Limits,
@@ -257,43 +258,43 @@ impl SteadBuilder {
         self
     }
 
-    /// Adds a Workspace with everything that can be said about one.
+    /// Adds a Workspace that was configured in full (description, `protect`, quota and so on).
     pub fn add_workspace(mut self, workspace: Workspace) -> Self {
         self.workspaces.push(workspace);
         self
     }
 
-    /// Says which thread the agent works in.
+    /// Sets the thread that the agent works in.
     pub fn thread(self, thread: impl Into<String>) -> Self {
         SteadBuilder { identity: self.identity.with_thread(thread), ..self }
     }
 
-    /// Tells the time by this clock.
+    /// Sets the clock. Without it, the system's clock is used.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         SteadBuilder { clock: Some(clock), ..self }
     }
 
-    /// Sets how much one call may take.
+    /// Sets the largest file that may be read whole, and the largest that may be written.
     pub fn limits(self, limits: Limits) -> Self {
         SteadBuilder { limits, ..self }
     }
 
-    /// Sets whether a write over a version that the caller has not seen is refused.
+    /// Sets whether a whole-file write is refused if the file has changed since the caller last read it.
     pub fn lost_updates(self, lost_updates: LostUpdates) -> Self {
         SteadBuilder { lost_updates, ..self }
     }
 
-    /// Writes everything that is done down in this log. A call that can't be written down is not made.
+    /// Records every call in this audit log. A call whose record can't be written is not made.
     pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
         SteadBuilder { audit: Some(log), ..self }
     }
 
-    /// Limits all of its Workspaces together.
+    /// Sets a quota for all Workspaces of the stead together.
     pub fn quota(self, quota: QuotaLimits) -> Self {
         SteadBuilder { quota, ..self }
     }
 
-    /// Keeps snapshots in this database: the one that its Virtual Stores are in.
+    /// Keeps snapshots in this database, which has to be the one that the stead's Virtual Stores are in.
     pub fn database(self, database: &Database) -> Self {
         SteadBuilder { database: Some(database.clone()), ..self }
     }
@@ -303,7 +304,7 @@ impl SteadBuilder {
         SteadBuilder { tool_choice: choice, ..self }
     }
 
-    /// Puts it together. What is no path, and two Workspaces with one prefix, are refused here.
+    /// Builds the stead. Fails if a prefix isn't a valid path, or if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Stead> {
         if let Some(error) = self.first_error {
             return Err(error);
@@ -425,13 +426,13 @@ mod tests {
 
         std::fs::create_dir(host.path().join("gone")).unwrap();
         vfs.write("/gone/x", "back").unwrap();
-        // Two names of one place are one Store, so a move between them is a rename.
+        // Two names of one directory are one Store, so a move between them is a rename.
         vfs.rename("/gone/x", "/alias/y", Overwrite::Refuse).unwrap();
         assert_eq!(vfs.read("/alias/y").unwrap().bytes, b"back");
         let stores = || vfs.workspaces().map(|workspace| workspace.mount().store());
         assert!(Arc::ptr_eq(stores().next().unwrap(), stores().nth(1).unwrap()));
 
-        // One that goes while it is open is not taken for empty, and is there again when it is back.
+        // A directory that disappears while its Store is open isn't taken for empty, and works again when it is back.
         std::fs::remove_dir_all(host.path().join("gone")).unwrap();
         for _ in 0..2 {
             assert_eq!(vfs.list("/gone", &ListPage::all()).unwrap_err().kind(), ErrorKind::Unavailable);
@@ -442,7 +443,7 @@ mod tests {
         vfs.write("/gone/x", "back").unwrap();
         assert_eq!(std::fs::read(host.path().join("gone/x")).unwrap(), b"back");
 
-        // What a Store says of itself is the same before and after it is open.
+        // A Store's info is the same before and after it is opened.
         let mut stores = Stores::of(&config);
         abouts.dedup();
         assert_eq!(

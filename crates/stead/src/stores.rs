@@ -24,7 +24,7 @@ use crate::error::{Error, Result, escaped_path};
 use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
 use crate::lazy_store::LazyStore;
 
-/// The files that SQLite and the queue of writers keep beside a database.
+/// The suffixes of a database's files: the database itself, SQLite's files, and the files that Stead puts beside it.
 const DATABASE_FILE_SUFFIXES: [&str; 11] = [
     "",
     "-wal",
@@ -39,20 +39,20 @@ const DATABASE_FILE_SUFFIXES: [&str; 11] = [
     "-damaged-shm",
 ];
 
-/// The Stores of a configuration, none of them open before it is used; each is opened once, however many Workspaces or
-/// names it has.
+/// The Stores of a configuration. Each is opened at its first use, and only once, however many Workspaces use it and
+/// however many names it has.
 #[derive(Debug)]
 pub struct Stores {
     opener: Arc<StoreOpener>,
     by_key: BTreeMap<StoreKey, Arc<LazyStore>>,
 }
 
-/// What makes two names one Store.
+/// Two names with equal keys are the same Store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum StoreKey {
-    /// The same place.
+    /// Physical and Virtual Stores: where the Store is.
     Location(StoreConfig),
-    /// Memory is nowhere: each name has its own.
+    /// Memory Stores have no location, so each name is its own Store.
     Named(String),
 }
 
@@ -70,7 +70,7 @@ impl Stores {
         Stores { opener: Arc::new(opener), by_key: BTreeMap::new() }
     }
 
-    /// The Stores of a configuration that takes the place of this one's: what is only in memory stays there.
+    /// The Stores of a new configuration that replaces this one's. Memory Stores whose name stays keep their content.
     pub fn reconfigured(&self, config: &Config) -> Self {
         let mut stores = Stores::of(config);
         let stays = |key: &StoreKey| match key {
@@ -82,12 +82,13 @@ impl Stores {
         stores
     }
 
-    /// The configuration that they are of.
+    /// The configuration of these Stores.
     pub fn config(&self) -> &Arc<Config> {
         &self.opener.config
     }
 
-    /// The Store of this name. It is opened at its first use, and whatever is wrong with it is told there.
+    /// The Store of this name. Only an unknown name fails here: the Store is opened at its first use, and errors of
+    /// opening it are reported there.
     pub fn get(&mut self, name: &str) -> Result<Arc<dyn Store>> {
         Ok(self.lazy_store(name)?)
     }
@@ -103,30 +104,32 @@ impl Stores {
         };
         let opener = &self.opener;
         let lazy = self.by_key.entry(key).or_insert_with(|| {
-            // Where there is a log, it is in the database, and what is kept there writes down its own changes.
+            // The audit log is in the database, so a Store that writes to the database commits its own audit records.
             let (about, opener) = (store_info(&config, opener.log_id), Arc::clone(opener));
             Arc::new(LazyStore::new(name, about, move || opener.open(&config)))
         });
         Ok(Arc::clone(lazy))
     }
 
-    /// The database, opened when it is first asked for.
+    /// The database, opened at its first use.
     pub(crate) fn database_source(&self) -> DatabaseSource {
         DatabaseSource::FromConfig(Arc::clone(&self.opener))
     }
 
-    /// The database that Virtual Stores, snapshots, the audit and what Physical Stores keep are in.
+    /// The database of the Virtual Stores, the snapshots, the audit, and the ledgers of the Physical Stores. Opens it
+    /// if needed.
     pub fn database(&mut self) -> Result<Database> {
         self.opener.database()
     }
 
-    /// The log of everything that is done, unless it is turned off. It is opened when something is first written down.
+    /// The audit log, or `None` if the configuration turns it off. It is opened when the first record is written.
     pub fn audit(&mut self) -> Option<Arc<dyn AuditLog>> {
         let id = self.opener.log_id?;
         Some(Arc::new(LazyAuditLog::new(id, Arc::clone(&self.opener))))
     }
 
-    /// Opens the log now, unless it is turned off, so that whatever is wrong with it is told.
+    /// Opens the audit log now, so that errors of opening it are reported here. Does nothing if the audit is turned
+    /// off, or if the database is read-only.
     pub fn open_audit(&mut self) -> Result<()> {
         if self.opener.is_read_only() {
             return Ok(());
@@ -134,8 +137,8 @@ impl Stores {
         self.opener.audit().map(drop)
     }
 
-    /// Says what is wrong with the log as far as that can be told in no time: that its place can't be made, or that the
-    /// database is there and can't be opened.
+    /// Checks quickly whether the audit log can be opened: fails if the state directory can't be created, or if the
+    /// database exists and can't be opened. It doesn't open the log.
     pub fn check_audit(&mut self) -> Result<()> {
         if self.opener.log_id.is_none() {
             return Ok(());
@@ -153,10 +156,10 @@ impl Stores {
         check().map_err(|cause| Error::OpenAudit { cause: Box::new(cause) })
     }
 
-    /// What the log holds, to be looked at; `None` where nothing was ever written down.
+    /// The audit log for reading, or `None` if no record was ever written.
     pub fn audit_access(&mut self) -> Result<Option<AuditAccess>> {
         let directory = self.opener.config.audit_directory();
-        // Where only the database is gone, what lies beside it tells what was in it.
+        // If only the database is gone, the audit directory beside it still shows what it held.
         if !self.opener.config.database.path.exists() && !directory.exists() {
             return Ok(None);
         }
@@ -165,8 +168,8 @@ impl Stores {
         Ok(Some(access))
     }
 
-    /// Does something that no agent does, and writes it down as the operator's: as it begins, so that it is known even
-    /// if the end is never reached, and how it went.
+    /// Does something on behalf of the operator rather than an agent, with two audit records: one before it begins, so
+    /// that the act is known even if it never ends, and one with the outcome.
     fn audited<T>(&self, call: &'static str, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(log) = self.opener.audit()? else { return act() };
         let began = Instant::now();
@@ -196,7 +199,8 @@ impl Stores {
         done
     }
 
-    /// Forgets what is older than it has to be, and gives its space back.
+    /// Removes history that `retention` doesn't keep, then frees the space of content that nothing refers to, and
+    /// prunes what Physical Stores keep.
     pub fn gc(
         &mut self,
         retention: Retention,
@@ -213,7 +217,7 @@ impl Stores {
         })
     }
 
-    /// Copies the database into a new file while it is used.
+    /// Copies the database into a new file while it is in use. Fails if the file exists.
     pub fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<BackupReport> {
         let database = self.opener.database()?;
         self.audited("backup", || {
@@ -227,14 +231,14 @@ impl Stores {
         })
     }
 
-    /// Makes the database what a backup holds.
+    /// Replaces the database's content with that of a backup, and returns the restored revision.
     pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<RevisionNumber> {
         let missing = |cause| match cause {
             StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", escaped_path(from))),
             cause => cause.into(),
         };
         let database = match self.opener.database() {
-            // It is gone, or can't be opened: then there is nothing to be kept of it.
+            // The database is gone or can't be opened, so there is nothing in it to preserve.
             Err(Error::Store(StoreError::Corrupt(_))) => {
                 let DatabaseConfig { path, durability } = &self.opener.config.database;
                 let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
@@ -249,7 +253,7 @@ impl Stores {
         })
     }
 
-    /// Whoever restores a backup answers for the records that come with it.
+    /// Signs the audit chains that came with a restored backup: restoring a backup vouches for its records.
     fn adopt_audit(&self, restored: RevisionNumber) -> Result<RevisionNumber> {
         if let Some(audit) = self.opener.audit()? {
             audit.sign_restored_chains()?;
@@ -257,7 +261,7 @@ impl Stores {
         Ok(restored)
     }
 
-    /// The forks of an agent, and what opens the Store of each. Where there is no database yet, there are none.
+    /// The forks of an agent, each with its Store, which is opened at its first use. Empty if there is no database yet.
     pub(crate) fn forks(&self, owner: &str) -> Result<Vec<(Fork, Arc<dyn Store>)>> {
         if !self.opener.config.database.path.exists() {
             return Ok(Vec::new());
@@ -280,7 +284,7 @@ impl Stores {
         Ok(database.forks(owner)?.into_iter().map(lazy).collect())
     }
 
-    /// Checks everything that can be checked: the database as a whole, and each Physical Store.
+    /// Verifies the database as a whole, and each Physical Store. Returns one report each, with its name.
     pub fn verify(&mut self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, VerifyReport)>> {
         let mut verified = Vec::new();
         let opener = Arc::clone(&self.opener);
@@ -305,18 +309,18 @@ impl Stores {
     }
 }
 
-/// What [`Stores::gc`] came to.
+/// What [`Stores::gc`] did.
 #[derive(Debug)]
 pub struct GcReport {
-    /// What was forgotten.
+    /// The history that was removed.
     pub forgotten: ForgottenHistory,
-    /// What became of content that nothing refers to.
+    /// What happened to content that nothing refers to.
     pub collected: Collected,
-    /// What became of what Physical Stores have kept, by their names. One that fails is in nobody else's way.
+    /// What was pruned from each Physical Store, by name. If one fails, the others are still pruned.
     pub pruned: Vec<(String, Result<Pruned>)>,
 }
 
-/// What a Store says of itself, which its kind decides.
+/// What a Store reports about itself; its kind decides.
 fn store_info(config: &StoreConfig, log: Option<AuditLogId>) -> StoreInfo {
     match config {
         StoreConfig::Physical { displaced_retention: keep, .. } => StoreInfo {
@@ -338,9 +342,9 @@ fn store_info(config: &StoreConfig, log: Option<AuditLogId>) -> StoreInfo {
 /// Where a stead's database comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum DatabaseSource {
-    /// It was handed in.
+    /// An open database, given to the builder.
     Opened(Database),
-    /// It is opened when it is needed.
+    /// Opened from the configuration at its first use.
     FromConfig(Arc<StoreOpener>),
 }
 
@@ -353,13 +357,13 @@ impl DatabaseSource {
     }
 }
 
-/// Opens Stores as the configuration says.
+/// Opens Stores, the database and the audit log as the configuration says.
 #[derive(Debug)]
 pub(crate) struct StoreOpener {
     config: Arc<Config>,
-    /// One for all Stores that are kept in it.
+    /// One database for all Stores that use it.
     database: Mutex<Option<Database>>,
-    /// The log that everything is written down in; `None` where it is turned off.
+    /// The id that the audit log will have; `None` if the audit is turned off.
     log_id: Option<AuditLogId>,
     audit: OnceLock<Arc<Audit>>,
     audit_open_lock: Mutex<()>,
@@ -379,8 +383,9 @@ impl StoreOpener {
         })
     }
 
-    /// Opens the log before a Store that writes down its own changes: it has told that it does. Where the log can't be
-    /// opened, the Store takes no record, so nothing is changed in it; that it can be looked at helps to find out why.
+    /// Opens the audit log before a Store whose `StoreInfo` names it as its log. If the log can't be opened, the error
+    /// is ignored here: the Store can't write records, so it refuses changes, but it can still be read, which helps to
+    /// find the cause.
     fn try_open_audit(&self) {
         let _ = self.audit();
     }
@@ -391,7 +396,7 @@ impl StoreOpener {
         keep: Option<DisplacedRetention>,
     ) -> Result<PhysicalStore> {
         match self.create_state_directory() {
-            // Where nothing may be written, a directory can be read all the same.
+            // A directory can be read even if the state directory can't be written.
             Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {}
             made => made.map_err(state_directory_error)?,
         }
@@ -406,7 +411,7 @@ impl StoreOpener {
         Ok(PhysicalStore::open(path, options)?)
     }
 
-    /// Lets go of what Physical Stores need not keep any more. Two names of one directory are one Store.
+    /// Prunes what Physical Stores no longer have to keep. Two names with the same settings are one Store.
     fn prune(self: &Arc<Self>, now: Timestamp) -> Vec<(String, Result<Pruned>)> {
         let mut seen = BTreeSet::new();
         let mut pruned = Vec::new();
@@ -422,7 +427,7 @@ impl StoreOpener {
         pruned
     }
 
-    /// The database as a place to write deeds into: looking at a directory makes none.
+    /// The database as the ledger of a Physical Store. Reading the Store doesn't create the database.
     fn ledger(self: &Arc<Self>) -> LedgerSource {
         let opener = Arc::clone(self);
         LedgerSource::new(move |need| {
@@ -436,9 +441,9 @@ impl StoreOpener {
         })
     }
 
-    /// The database, for those that are kept in it.
+    /// The database. Opens or creates it if needed.
     fn database(&self) -> Result<Database> {
-        // Nothing is kept under the lock that a panic could leave half done.
+        // A panic can't leave the value under this lock half changed.
         let mut open = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(database) = &*open {
             return Ok(database.clone());
@@ -454,7 +459,8 @@ impl StoreOpener {
         Ok(open.insert(Database::open(path, options)?).clone())
     }
 
-    /// Whether the database is there and this process may only read it: then it changes nothing, and writes nothing down.
+    /// Whether the database exists and this process may only read it. Then it makes no changes and writes no audit
+    /// records.
     pub(crate) fn is_read_only(&self) -> bool {
         if self.audit.get().is_some() {
             return false;
@@ -462,7 +468,7 @@ impl StoreOpener {
         self.config.database.path.exists() && self.database().is_ok_and(|database| database.is_read_only())
     }
 
-    /// The log of everything that is done, unless it is turned off.
+    /// The audit log, or `None` if it is turned off. Opens it if needed.
     pub(crate) fn audit(&self) -> Result<Option<&Arc<Audit>>> {
         let Some(id) = self.log_id else { return Ok(None) };
         if let Some(audit) = self.audit.get() {
@@ -484,13 +490,14 @@ impl StoreOpener {
         Ok(audit)
     }
 
-    /// Makes the state directory if it is missing. Only its owner may look into it.
+    /// Creates the state directory if it is missing. Only its owner may access it.
     fn create_state_directory(&self) -> io::Result<()> {
         create_private_directory(&self.config.state_directory())
     }
 }
 
-/// Directories that Physical Stores stand on: through a Store around one of them, it could be swapped for a symlink.
+/// The directories of all Physical Stores. They are pinned: otherwise a Store that contains one could swap it for a
+/// symlink.
 fn store_directories(config: &Config) -> Vec<PathBuf> {
     let directory = |store: &StoreConfig| match store {
         StoreConfig::Physical { path, .. } => Some(path.clone()),
@@ -503,7 +510,7 @@ fn store_directories(config: &Config) -> Vec<PathBuf> {
 /// widen its own scopes.
 fn masked_paths(config: &Config) -> Vec<PathBuf> {
     let database = &config.database.path;
-    // SQLite keeps its files beside the database itself, also where its name is a symlink.
+    // If the database's name is a symlink, SQLite keeps its files beside the target.
     let resolved = resolve_symlinks(database);
     let beside = [database, &resolved].into_iter().flat_map(|database| {
         DATABASE_FILE_SUFFIXES.map(|suffix| {
@@ -515,9 +522,9 @@ fn masked_paths(config: &Config) -> Vec<PathBuf> {
     [config.state_directory(), config.file().to_owned()].into_iter().chain(beside).collect()
 }
 
-/// Where a file is, or will be once it is made, if its name is a symlink.
+/// The path of a file after following symlinks in its last component; the file need not exist.
 fn resolve_symlinks(file: &Path) -> PathBuf {
-    // As many symlinks as the host itself follows.
+    // 40 is the most that Linux follows.
     let mut behind = file.to_owned();
     for _ in 0..40 {
         match (behind.read_link(), behind.parent()) {
@@ -535,7 +542,7 @@ fn state_directory_error(cause: io::Error) -> Error {
 pub(crate) fn create_private_directory(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
-        // It is no one's to commit.
+        // Nothing in the state directory belongs in a commit.
         Ok(()) => {
             std::fs::write(directory.join(".gitignore"), "*\n")?;
             sync::sync_directory(SyncPoint::StateDirectory, directory.parent().unwrap_or(Path::new("")))
@@ -545,7 +552,7 @@ pub(crate) fn create_private_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a file that only its owner may read, unless it is there.
+/// Creates a file that only its owner may read, unless it exists.
 fn create_private_file(file: &Path) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     if file.exists() {

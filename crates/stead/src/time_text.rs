@@ -1,10 +1,10 @@
-//! Times as people write them.
+//! Times and durations as people write them.
 
 use std::time::Duration;
 
 use stead_core::Timestamp;
 
-/// A moment, a day, or how long ago: `2026-11-15T08:30:00Z`, `2026-11-15`, `2h`.
+/// Parses a time, a day, or how long before `now`: `2026-11-15T08:30:00Z`, `2026-11-15`, `2h`.
 pub fn parse_time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     if let Some(ago) = parse_nanoseconds(text) {
         return Ok(Timestamp(now.0.saturating_sub(ago)));
@@ -12,14 +12,14 @@ pub fn parse_time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     text.parse().map_err(|error| format!("{error}; or how long ago: 30m, 2h, 7d"))
 }
 
-/// A length of time: `30m`, `12h`, `30d`.
+/// Parses a duration: `30m`, `12h`, `30d`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let nanos = parse_nanoseconds(text).and_then(|nanos| u64::try_from(nanos).ok());
     let wrong = || format!("`{}` is no length of time; write 30m, 12h, 30d", text.escape_debug());
     nanos.map(Duration::from_nanos).ok_or_else(wrong)
 }
 
-/// `2h` in nanoseconds.
+/// Parses a duration such as `2h` into nanoseconds; `None` if it isn't one, or is too long.
 fn parse_nanoseconds(text: &str) -> Option<i64> {
     let unit = match text.chars().last()? {
         's' => 1,

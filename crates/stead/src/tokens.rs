@@ -1,7 +1,7 @@
-//! Who may come over HTTP: tokens, each of one identity.
+//! Tokens for access over HTTP; each belongs to one identity.
 //!
-//! A token is shown once, when it is made, and kept as its hash. The file is read again whenever it has changed, so one
-//! that is revoked is worth nothing from then on, also in a server that runs.
+//! A token's secret is shown once, when the token is created; the file holds only its hash. The file is read again
+//! whenever it has changed, so a revoked token stops working at once, also in a running server.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -21,25 +21,25 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::stores::create_private_directory;
 
-/// What every token begins with, so that people and scanners know one when they see it.
+/// The prefix of every token, so that people and secret scanners recognize one.
 pub const PREFIX: &str = "stead_";
 
 /// One token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// Names it, for the one who revokes it.
+    /// The id that `revoke` takes.
     pub id: String,
-    /// Who comes with it.
+    /// The identity that a client with this token has.
     pub identity: Identity,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// When it is worth nothing any more.
+    /// When it stops working; never if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     /// When it was last used, to about a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used: Option<Timestamp>,
-    /// What the results are made of that clients with this token get.
+    /// The format of the results that clients with this token get.
     #[serde(default, skip_serializing_if = "ResultFormat::is_text")]
     pub results: ResultFormat,
     /// The BLAKE3 hash of its secret.
@@ -47,7 +47,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether its time is over.
+    /// Whether the token has expired.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
@@ -62,16 +62,16 @@ pub struct Tokens {
 
 #[derive(Debug, Default)]
 struct TokenCache {
-    /// Which state of the file this is.
+    /// The state of the file that this cache was read from.
     fingerprint: Option<TokenFileFingerprint>,
     by_hash: HashMap<String, Arc<Token>>,
-    /// Whether there were any: then there are, for as long as this lives.
+    /// Whether a token was ever created. Once true, it stays true while this value lives.
     were_ever_created: bool,
-    /// What has been used since it was last written down.
+    /// The time of each token's last use, by id, where it isn't in the file yet.
     unsaved_uses: HashMap<String, Timestamp>,
 }
 
-/// What tells one state of the file from another: it is only ever replaced.
+/// Equal fingerprints mean an unchanged file: the file is only ever replaced, never changed in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TokenFileFingerprint {
     inode: u64,
@@ -86,12 +86,12 @@ struct TokenFile {
 }
 
 impl Tokens {
-    /// The tokens that are kept beside this configuration.
+    /// The tokens in the state directory of this configuration.
     pub fn of(config: &Config) -> Self {
         Tokens { state_directory: config.state_directory(), cache: Mutex::default() }
     }
 
-    /// Makes a token for an identity, and returns it with its secret, which can't be had again.
+    /// Creates a token for an identity. Returns it with its secret, which can't be retrieved later.
     pub fn create(
         &self,
         identity: Identity,
@@ -101,7 +101,7 @@ impl Tokens {
         self.create_with_results(identity, expires, ResultFormat::Text, now)
     }
 
-    /// The same, for a client that wants such results.
+    /// [`Tokens::create`] for a client that wants its results in this format.
     pub fn create_with_results(
         &self,
         identity: Identity,
@@ -120,12 +120,12 @@ impl Tokens {
         Ok((token, secret))
     }
 
-    /// All of them, oldest first.
+    /// All tokens, oldest first.
     pub fn list(&self) -> Result<Vec<Token>> {
         Ok(self.read()?.tokens)
     }
 
-    /// Makes a token worth nothing, at once.
+    /// Removes a token. It stops working at once.
     pub fn revoke(&self, id: &str) -> Result<Token> {
         self.update_file(|kept| {
             let at = kept.tokens.iter().position(|token| token.id == id);
@@ -134,8 +134,8 @@ impl Tokens {
         })
     }
 
-    /// Whether one was ever made: then nobody comes without, also when all of them are revoked, and when their file is
-    /// gone: whoever took it away may be the one who comes without.
+    /// Whether a token was ever created. If so, no client may connect without one, even after all tokens are revoked or
+    /// their file is gone: a client without a token may be the one that deleted the file.
     pub fn were_ever_created(&self) -> Result<bool> {
         let mut known = self.refreshed_cache()?;
         if !known.were_ever_created {
@@ -145,10 +145,11 @@ impl Tokens {
         Ok(known.were_ever_created)
     }
 
-    /// The token with this secret, unless it was revoked or its time is over.
+    /// The token with this secret, or `None` if there is none, or it was revoked or has expired.
     pub fn check(&self, secret: &str, now: Timestamp) -> Result<Option<Arc<Token>>> {
         let mut known = self.refreshed_cache()?;
-        // The hash of a guess tells nothing of how near it came, so it may be looked up like any other key.
+        // A plain lookup leaks nothing through its timing: the hash of a guess says nothing about how close the guess
+        // was.
         let Some(token) = known.by_hash.get(&hash_of(secret)).filter(|token| !token.is_expired(now)).cloned()
         else {
             return Ok(None);
@@ -157,7 +158,7 @@ impl Tokens {
         Ok(Some(token))
     }
 
-    /// Whether a token that was good still is.
+    /// Whether a token that was valid before is neither expired nor revoked.
     pub fn is_still_valid(&self, token: &Token, now: Timestamp) -> bool {
         !token.is_expired(now)
             && self
@@ -165,7 +166,7 @@ impl Tokens {
                 .is_ok_and(|known| known.by_hash.get(&token.hash).is_some_and(|it| it.id == token.id))
     }
 
-    /// Writes down when tokens were last used. It is not done at every use: that would cost more than the use.
+    /// Writes the times of the last uses to the file. Doing so at every use would cost more than the use itself.
     pub fn save_last_used(&self) -> Result<()> {
         let used = std::mem::take(&mut self.lock().unsaved_uses);
         if used.is_empty() {
@@ -180,18 +181,18 @@ impl Tokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, TokenCache> {
-        // Nothing is kept under the lock that a panic could leave half done.
+        // A panic can't leave the value under this lock half changed.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known, as the file has it now.
+    /// The cache, read again if the file has changed.
     fn refreshed_cache(&self) -> Result<MutexGuard<'_, TokenCache>> {
         let mut known = self.lock();
         let there = TokenFileFingerprint::of(&self.file()).map_err(read_error)?;
         if there != known.fingerprint {
             let tokens = self.read()?.tokens;
             known.by_hash = tokens.into_iter().map(|token| (token.hash.clone(), Arc::new(token))).collect();
-            // The state from before it was read: if it has changed since, it is read again.
+            // The fingerprint was taken before reading, so a change made since then causes another read.
             known.fingerprint = there;
         }
         Ok(known)
@@ -201,7 +202,7 @@ impl Tokens {
         self.state_directory.join("tokens.json")
     }
 
-    /// Is there once tokens are: the file alone could be lost, or taken away.
+    /// A marker file that exists once a token was created: the token file alone could be lost or deleted.
     fn in_use_marker(&self) -> PathBuf {
         self.state_directory.join("tokens.in-use")
     }
@@ -214,7 +215,7 @@ impl Tokens {
         }
     }
 
-    /// Replaces the file, one who does so at a time.
+    /// Changes the file under a lock, so that two processes don't overwrite each other's change.
     fn update_file<T>(&self, change: impl FnOnce(&mut TokenFile) -> Result<T>) -> Result<T> {
         let unwritable = |cause| Error::host("the tokens can't be written", cause);
         create_private_directory(&self.state_directory).map_err(unwritable)?;
@@ -229,7 +230,7 @@ impl Tokens {
     fn replace_file(&self, kept: &TokenFile) -> io::Result<()> {
         open_private(&self.in_use_marker())?;
         let fresh = self.state_directory.join("tokens.json.new");
-        // What an interrupted change left behind may have been opened by nobody knows whom.
+        // A file that an interrupted change left behind may be open in another process, so it isn't reused.
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -313,7 +314,7 @@ mod tests {
     fn tokens_that_are_lost_let_nobody_in() {
         let host = tempfile::tempdir().unwrap();
         let running = tokens(host.path());
-        // Who looks for a token that was never made changes nothing.
+        // Revoking a token that doesn't exist changes nothing.
         running.revoke("none").unwrap_err();
         assert!(!running.were_ever_created().unwrap());
         let (_, secret) = running.create(Identity::agent("a"), None, NOW).unwrap();

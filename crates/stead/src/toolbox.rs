@@ -1,4 +1,4 @@
-//! A stead's tools, and the map that goes with them.
+//! A stead's tools, and the Filesystem Map that describes its Workspaces to the agent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::stead::Stead;
 
 impl Stead {
-    /// Everything that its agent can use, over the Workspaces that it has now.
+    /// The agent's tools, over the Workspaces that the stead has now.
     pub fn toolbox(&self) -> Toolbox {
         let moments = Arc::new(SteadSnapshots(self.clone()));
         Toolbox::new(self.vfs().clone()).with_choice(self.tool_choice.clone()).with_snapshots(moments)
@@ -25,12 +25,12 @@ impl Stead {
         self.toolbox().offered().collect()
     }
 
-    /// The Filesystem Map: what the agent is told of its Workspaces, for its system prompt, at every turn.
+    /// The Filesystem Map: the description of the agent's Workspaces for its system prompt, to be sent with every turn.
     pub fn map(&self) -> String {
         stead_core::filesystem_map::filesystem_map(&self.toolbox())
     }
 
-    /// Uses a tool. A denial or a failure is an answer, too; where a person would have to be asked, it is denied.
+    /// Calls a tool. A denial or a failure is a reply, too. A call that needs a person's approval is denied.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -48,7 +48,8 @@ impl Stead {
         self.call_with_approval(tool, arguments, ApprovalAnswer::NobodyToAsk).expect("nobody is asked")
     }
 
-    /// Uses a tool, unless a person has to be asked first and has not been.
+    /// Calls a tool with a person's answer. Returns the question if the call needs an approval and nobody was asked
+    /// yet.
     pub fn call_with_approval(
         &self,
         tool: &str,
@@ -63,7 +64,7 @@ impl Stead {
     }
 }
 
-/// The named moments of a stead.
+/// Snapshots and versions for a stead's tools.
 struct SteadSnapshots(Stead);
 
 impl fmt::Debug for SteadSnapshots {

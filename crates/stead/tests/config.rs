@@ -1,4 +1,4 @@
-//! What a person is told about a `stead.toml`: the whole output is the expectation.
+//! What a person is told about a `stead.toml`. Each test compares the whole output.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Forks of a configured stead: they are there at the next opening, and in nobody's way.
+//! Forks of a configured stead: they are there when it is opened again, and don't affect anything else.
 
 #![allow(clippy::unwrap_used)]
 
@@ -62,7 +62,7 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
     let earlier = writer.vfs().write("/all/part/g", "1").unwrap().revision.unwrap();
     writer.vfs().write("/all/part/g", "2").unwrap();
 
-    // What can't be written can be forked, and the fork be written.
+    // A Workspace that can't be written can be forked, and the fork can be written.
     let stead = stead.fork("/notes", "draft").unwrap();
     stead.vfs().write("/forks/draft/f", "2").unwrap();
     let again = Stead::open(&config, "coder").unwrap();
@@ -83,7 +83,7 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
     }
     assert_eq!(prefixes(&Stead::open(&config, "other").unwrap()), ["/notes"]);
 
-    // As of a version from before the fork, the rest is there, but for what counts its versions apart.
+    // As of a version from before the fork the rest is there, except Workspaces with a version counter of their own.
     assert_eq!(again.as_of(earlier).unwrap_err().kind(), ErrorKind::Invalid);
     let past = again.as_of_text("/notes", &earlier.to_string()).unwrap();
     assert_eq!(
@@ -110,10 +110,10 @@ fn a_name_is_taken_once_whoever_made_the_fork() {
         (taken.kind(), taken.to_string()),
         (ErrorKind::AlreadyExists, "there is a fork `draft` already; choose another name".into())
     );
-    // Another agent's forks have names of their own.
+    // Each agent has its own names of forks.
     one.fork_to("/all", "draft", "other").unwrap();
     assert_eq!(text(&Stead::open(&config, "other").unwrap(), "/forks/draft/f"), "1");
-    // A fork in memory is a fork, too, for as long as the memory lasts.
+    // A Memory Store can be forked too. The fork lives as long as the Store.
     let one = one.fork("/memory", "brief").unwrap();
     one.vfs().write("/forks/brief/x", "1").unwrap();
     assert!(!one.vfs().exists("/memory/x").unwrap());

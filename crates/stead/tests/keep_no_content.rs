@@ -1,5 +1,5 @@
-//! A directory with `keep = false`: everything is told, what needs no earlier content is undone, and the rest is refused in
-//! words.
+//! A directory with `keep = false`: every change is in the history, a change that needs no earlier content can be
+//! undone, and an undo that needs it is refused with the reason.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -40,7 +40,7 @@ fn text(stead: &Stead, path: &str) -> String {
     String::from_utf8(stead.vfs().read(path).unwrap().bytes).unwrap()
 }
 
-/// How many displaced things lie in the state directory.
+/// How many pieces of displaced content are in the state directory.
 fn kept(directory: &TempDir) -> usize {
     let staging = std::fs::read_dir(directory.path().join(".stead/physical")).unwrap();
     let past = staging.map(|entry| entry.unwrap().path().join("displaced"));
@@ -126,7 +126,7 @@ fn a_quota_counts_what_is_there() {
     assert_eq!(vfs.write("/code/c", "x").unwrap_err().kind(), ErrorKind::Quota);
     vfs.remove_directory("/code/d", RemoveOptions { recursive: true, ..RemoveOptions::default() }).unwrap();
     vfs.write("/code/c", "x".repeat(100)).unwrap();
-    // Another process counts on from there.
+    // Another process continues with the same usage.
     assert_eq!(open(&directory).vfs().append("/code/c", "x").unwrap_err().kind(), ErrorKind::Quota);
 }
 

@@ -1,4 +1,4 @@
-//! Stores as a configuration opens them, late and behind a wrapper, under the behaviour suite of all Stores.
+//! Runs the behaviour suite of all Stores for Stores that a configuration opens on first use, behind a wrapper.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use stead_core::store_suite;
 use stead_core::testkit::Fixture;
 use tempfile::TempDir;
 
-/// A Store, and the directory that it lies in.
+/// A Store, and the directory that it is in.
 struct Configured {
     store: Arc<dyn Store>,
     _directory: TempDir,
@@ -24,7 +24,7 @@ impl Fixture for Configured {
 fn configured(store: &str) -> Configured {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("project")).unwrap();
-    // Durability is for power cuts, which no test here has.
+    // Durability matters for power cuts only, and no test here has one.
     let text = format!("[database]\ndurability = \"fast\"\n[audit]\nenabled = false\n[stores.s]\n{store}\n");
     let config = Config::parse(&text, &directory.path().join("stead.toml")).unwrap();
     let store = Stores::of(&config).get("s").unwrap();

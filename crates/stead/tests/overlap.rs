@@ -1,4 +1,4 @@
-//! Two Workspaces of one agent that show the same files: what one withholds is not given away by the other.
+//! Two Workspaces of one agent that show the same files: what one withholds, the other must not reveal.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use stead::config::ScopedDirectory;
 use stead::{AccessScope, Config, Stead};
 
-/// A host with a file in `code/secret`.
+/// A host directory with a file in `code/secret`.
 struct Host {
     root: tempfile::TempDir,
 }
@@ -25,7 +25,7 @@ impl Host {
         self.root.path().join(below)
     }
 
-    /// Loads a configuration with these Workspaces: a prefix, a directory, and what else is said about it.
+    /// Loads a configuration with these Workspaces: a prefix, a directory, and further settings.
     fn load(&self, workspaces: &[(&str, &str, &str)]) -> Result<Config, String> {
         let mut text = String::new();
         for (index, (prefix, directory, rest)) in workspaces.iter().enumerate() {
@@ -143,7 +143,7 @@ fn a_third_workspace_around_a_nested_one_gives_it_away_too() {
     let workspaces = [("/all", ".", RW), ("/code", "code", RW), ("/code/secret", "code/secret", WO)];
     let told = host.load(&workspaces).unwrap_err();
     assert!(told.contains("can also be reached as `/all/code/secret` through `/all`"), "{told}");
-    // What is hidden behind a nested Workspace in the outer one is not given away.
+    // What a nested Workspace hides in the outer one is not revealed.
     let hidden = [("/all", ".", RW), ("/all/code", "other", RW), ("/in", "code/secret", WO)];
     fs::create_dir(host.path("other")).unwrap();
     assert!(host.load(&hidden).is_ok());
@@ -224,7 +224,7 @@ fn bare_directories_are_refused_by_the_names_that_the_operator_wrote() {
     insta::assert_snapshot!(told.replace(host.root.path().to_str().unwrap(), "HOST"), @"`HOST/code` is READ_ONLY, but `HOST/code` shows the same files and is READ_WRITE; keep one of the two");
 }
 
-/// A mount that goes when this is dropped.
+/// A mount. Dropping it unmounts it.
 struct Mounted(std::path::PathBuf);
 
 impl Drop for Mounted {
@@ -252,6 +252,6 @@ fn a_bind_mount_hides_nothing_and_another_file_system_inside_is_not_shown() {
     assert!(host.load(&[("/code", "code", RW), ("/in", "bound", WO)]).is_err());
     assert!(host.load(&[("/code", "code", RW), ("/in", "bound/deep", WO)]).is_err());
     assert!(host.load(&[("/code", "bound", RW), ("/in", "code/secret/deep", WO)]).is_err());
-    // A Physical Store passes no mount point.
+    // A Physical Store doesn't cross mount points.
     assert!(host.load(&[("/code", "code", RW), ("/in", "code/disk", WO)]).is_ok());
 }

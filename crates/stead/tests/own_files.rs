@@ -1,4 +1,4 @@
-//! Stead's own files stay out of reach under every name that another program gives them.
+//! Stead's own files are out of reach under every name that another program gives them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ const CONFIG: &str = r#"
     store = "notes"
 "#;
 
-/// What is Stead's own, and the second name that another program has given it below the Workspace.
+/// Stead's own files, and the second name that another program has given each of them in the Workspace.
 const OWN: [(&str, &str); 6] = [
     ("stead.toml", "link-config"),
     (".stead/stead.db", "link-db"),
@@ -61,7 +61,7 @@ impl Host {
         self.directory.path().join(below)
     }
 
-    /// Gives everything a second name, in a directory of the Workspace.
+    /// Gives every file a second name, in a directory of the Workspace.
     fn link(&self) {
         for (own, link) in OWN {
             std::fs::hard_link(self.path(own), self.path("work/dir").join(link)).unwrap();
@@ -155,7 +155,7 @@ fn one_that_was_replaced_while_the_store_is_open_is_recognised_as_it_is_now() {
         assert!(vfs.append("/yard/dir/link", "x").is_err(), "{round}");
         std::fs::remove_file(&link).unwrap();
     }
-    // What was one of them before, and is an ordinary file of the user's now, is theirs.
+    // A file that was Stead's own before, and is an ordinary file of the user now, can be read.
     std::fs::hard_link(host.path("stead.toml"), &link).unwrap();
     std::fs::write(host.path("new"), CONFIG).unwrap();
     std::fs::rename(host.path("new"), host.path("stead.toml")).unwrap();
@@ -168,7 +168,7 @@ fn hard_links_of_users_among_their_own_files_are_ordinary_files() {
     let vfs = host.stead.vfs();
     std::fs::hard_link(host.path("work/dir/plain"), host.path("work/dir/twin")).unwrap();
     assert_eq!(vfs.read("/yard/dir/twin").unwrap().bytes, b"canary of a user\n");
-    // What is displaced is kept in the state directory; its other name stays what it was.
+    // Displaced content goes to the state directory; its second name is not affected.
     vfs.write("/yard/dir/plain", "new").unwrap();
     assert_eq!(vfs.read("/yard/dir/twin").unwrap().bytes, b"canary of a user\n");
     vfs.remove_file("/yard/dir/plain", RemoveOptions::default()).unwrap();

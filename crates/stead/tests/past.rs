@@ -1,4 +1,4 @@
-//! A stead as it was.
+//! A stead as it was at an earlier time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ fn a_past_stead_has_what_may_be_looked_into_and_changes_nothing() {
     let vfs = stead.vfs();
     let first = vfs.write("/notes/a", "1").unwrap().revision.unwrap();
     vfs.write("/notes/a", "2").unwrap();
-    // The two databases count for themselves; this one has to have the version, too.
+    // The two databases have separate version counters; this one has to reach the version too.
     vfs.write("/inbox/a", "1").unwrap();
     let past = stead.as_of(first).unwrap();
     assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"1");
@@ -38,7 +38,7 @@ fn a_past_stead_has_what_may_be_looked_into_and_changes_nothing() {
     assert_eq!(vfs.read("/notes/a").unwrap().bytes, b"2");
 }
 
-/// `/notes` with a history, where a person is asked before changes, and `/vault`, where also before looking.
+/// `/notes` with a history, where changes need approval, and `/vault`, where reads need it too.
 fn asking() -> Stead {
     let workspace = |prefix: &str, ask| {
         let mount = Mount::new(Arc::new(MemoryStore::new()));
@@ -96,14 +96,14 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
         vfs.write(path, "now").unwrap();
     }
 
-    // The number alone, and a path above both, could mean either.
+    // The number alone, or a path above both Workspaces, could mean either Store.
     for refused in
         [stead.as_of(version).unwrap_err(), stead.as_of_text("/", &version.to_string()).unwrap_err()]
     {
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert!(refused.to_string().contains("name a time"), "{refused}");
     }
-    // With a path it is that Store's; the other one is not shown as of some other moment.
+    // With a path, the version is that Store's. The other Store isn't shown, since it has no such point in time.
     let past = stead.as_of_text("/notes", &version.to_string()).unwrap();
     assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
     for path in ["/scratch/a", "/notes/beside/a"] {
@@ -113,7 +113,7 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
             stead.call("read_version", json!({ "path": "/notes/beside/a", "version": version.to_string() }));
         assert_eq!(told.failure.unwrap().kind, ErrorKind::Denied);
     }
-    // A time means the same to both.
+    // A time means the same in both Stores.
     let past = stead.as_of(between).unwrap();
     for path in ["/notes/a", "/scratch/a"] {
         assert_eq!(past.vfs().read(path).unwrap().bytes, b"then", "{path}");

@@ -1,4 +1,4 @@
-//! Trees on their way into a stead and out of it again.
+//! Import and export of trees.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -15,7 +15,7 @@ use stead::transfer::{
 use stead::vfs::{ListPage, Vfs};
 use stead::{AccessScope, ErrorKind, Identity, MemoryStore, Mount, NodeKind, Stead, VfsPath, Workspace};
 
-/// Writes down what is left out.
+/// Collects what is left out.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -44,7 +44,7 @@ fn take(vfs: &Vfs, to: ExportDestination<'_>, existing: OnExisting) -> (Transfer
     (totals, log.0)
 }
 
-/// A tree with everything that travels.
+/// Makes a tree with everything that is transferred.
 fn tree(at: &Path) {
     fs::create_dir_all(at.join("src/deep/er")).unwrap();
     fs::create_dir(at.join("empty")).unwrap();
@@ -161,11 +161,11 @@ fn content_is_compared_where_attributes_are_not_trusted() {
     tree(&from);
     let stead = stead(AccessScope::ReadWrite);
     bring(stead.vfs(), ImportSource::open(&from).unwrap(), CompareBy::Attributes);
-    // The same size and time, another content.
+    // The same size and time, but different content.
     let attr = fs::metadata(from.join("README.md")).unwrap();
     fs::write(from.join("README.md"), "HELLO\n").unwrap();
     fs::File::open(from.join("README.md")).unwrap().set_modified(attr.modified().unwrap()).unwrap();
-    // The same content, another time.
+    // The same content, but a different time.
     fs::File::open(from.join("large")).unwrap().set_modified(attr.modified().unwrap()).unwrap();
     let (unseen, _) = bring(stead.vfs(), ImportSource::open(&from).unwrap(), CompareBy::Content);
     assert_eq!((unseen.files, unseen.unchanged), (1, 7));
@@ -215,7 +215,7 @@ fn an_import_that_is_refused_leaves_nothing_behind() {
     let refused = import(&vfs, source, to, CompareBy::Attributes, &mut Log::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Quota);
     assert_eq!(vfs.list("/in", &ListPage::all()).unwrap().total, 0);
-    // Nothing in it is something, too.
+    // An empty directory is imported as a directory.
     let empty = tempfile::tempdir().unwrap();
     let source = ImportSource::open(empty.path()).unwrap();
     import(&vfs, source, to, CompareBy::Attributes, &mut Log::default()).unwrap();
@@ -251,7 +251,7 @@ fn archive(build: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// Adds an entry whose name is written as it is, however hostile.
+/// Adds an entry with its name unchanged, however hostile.
 fn raw(builder: &mut tar::Builder<Vec<u8>>, kind: tar::EntryType, name: &str, link: &str, content: &str) {
     let mut header = tar::Header::new_gnu();
     header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());

@@ -1,8 +1,8 @@
-//! Which of our crates may depend on which: arrows point inward.
+//! Which of our crates may depend on which: dependencies point inward.
 
 use serde_json::Value;
 
-/// Each crate, and the crates of ours that it may depend on, in tests as well.
+/// Each crate, and the crates of ours that it may depend on. Holds for tests too.
 pub(super) const ALLOWED: &[(&str, &[&str])] = &[
     ("stead-core", &[]),
     ("stead-stores", &["stead-core"]),
@@ -13,7 +13,7 @@ pub(super) const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// The dependencies that the table does not allow, and the crates that it does not know.
+/// The dependencies that the table doesn't allow, and the crates that it doesn't list.
 pub(super) fn violations(metadata: &Value, allowed: &[(&str, &[&str])]) -> Vec<String> {
     let packages = || metadata["packages"].as_array().into_iter().flatten();
     let name_of = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();

@@ -1,16 +1,16 @@
-//! What dependencies bring within reach.
+//! Rules for the crates in a dependency tree, and for their features.
 
-/// How `cargo tree` has to print a dependency for [`parse`].
+/// The format in which `cargo tree` has to print a dependency for [`parse`].
 pub(super) const FORMAT: &str = "{p}|{f}";
 
-/// A crate in the tree, with the features it has there.
+/// A crate in the tree, with its features there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Dependency {
     pub name: String,
     features: Vec<String>,
 }
 
-/// A crate that may not be there at all, or not with these features.
+/// A crate that is forbidden, or forbidden with these features.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DependencyRule {
     name: &'static str,
@@ -25,7 +25,7 @@ const fn forbidden_features(name: &'static str, features: &'static [&'static str
     DependencyRule { name, features: Some(features) }
 }
 
-/// Below crates that hold files. An SQLite extension is foreign code, too.
+/// Rules for dependencies of crates that hold files. An SQLite extension is foreign code too.
 pub(super) const CANNOT_EXECUTE: [DependencyRule; 10] = [
     forbidden("async-process"),
     forbidden("command-group"),
@@ -39,7 +39,7 @@ pub(super) const CANNOT_EXECUTE: [DependencyRule; 10] = [
     forbidden_features("tokio", &["process", "full"]),
 ];
 
-/// Below the domain.
+/// Rules for dependencies of the domain.
 pub(super) const KNOWS_NO_MACHINE: [DependencyRule; 6] = [
     forbidden("libsqlite3-sys"),
     forbidden("mio"),
@@ -49,7 +49,7 @@ pub(super) const KNOWS_NO_MACHINE: [DependencyRule; 6] = [
     forbidden("tokio"),
 ];
 
-/// Reads what `cargo tree` printed.
+/// Parses the output of `cargo tree`.
 pub(super) fn parse(tree: &str) -> Vec<Dependency> {
     let mut found = Vec::new();
     for line in tree.lines() {
@@ -63,7 +63,7 @@ pub(super) fn parse(tree: &str) -> Vec<Dependency> {
     found
 }
 
-/// What the rules forbid.
+/// The dependencies that break a rule, one sentence each.
 pub(super) fn violations(dependencies: &[Dependency], rules: &[DependencyRule]) -> Vec<String> {
     let mut problems = Vec::new();
     for dependency in dependencies {

@@ -1,9 +1,9 @@
-//! Rust source as the paths and macro calls it names, without its comments and literals.
+//! Finds the paths and macro calls that a Rust source names, outside comments and literals.
 
-/// Something that a source names.
+/// A path that a source names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NamedPath<'a> {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// The path's segments; `*` for a glob import, and the last one ends in `!` in a macro call.
     pub path: Vec<&'a str>,
@@ -29,7 +29,7 @@ enum SourceToken<'a> {
     Other(u8),
 }
 
-/// Takes the path that begins at a token, if one does, and returns where to go on.
+/// Reads the path that begins at a token, if one does. Returns the index of the token to go on with.
 fn read_path<'a>(
     tokens: &[(usize, SourceToken<'a>)],
     start: usize,
@@ -59,7 +59,7 @@ fn read_path<'a>(
     at
 }
 
-/// Takes the paths up to the brace that closes a group.
+/// Reads the paths of a group up to its closing brace.
 fn read_group<'a>(
     tokens: &[(usize, SourceToken<'a>)],
     mut at: usize,
@@ -96,7 +96,7 @@ fn tokens(source: &str) -> Vec<(usize, SourceToken<'_>)> {
                     end
                 } else {
                     if word == "r" && bytes.get(end) == Some(&b'#') {
-                        // A raw identifier names the same thing without its `r#`.
+                        // A raw identifier names the same thing without `r#`.
                         at = end + 1;
                         end = end_of_word(bytes, at);
                     }
@@ -127,7 +127,7 @@ fn end_of_word(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take_while(|&&byte| is_word(byte)).count()
 }
 
-/// Where `wanted` begins, at or after `at`, or the end.
+/// The position of `wanted` at or after `at`, or the end.
 fn find(bytes: &[u8], at: usize, wanted: &[u8]) -> usize {
     bytes[at..]
         .windows(wanted.len())
@@ -164,7 +164,7 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// Where a raw string ends whose `r`, `br` or `cr` is `word` and ends at `at`; `None` if no raw string begins there.
+/// The end of a raw string whose prefix `word` (`r`, `br` or `cr`) ends at `at`; `None` if no raw string begins there.
 fn end_of_raw_string(bytes: &[u8], word: &str, at: usize) -> Option<usize> {
     let hashes = bytes[at..].iter().take_while(|&&byte| byte == b'#').count();
     let is_raw = matches!(word, "r" | "br" | "cr") && bytes.get(at + hashes) == Some(&b'"');
@@ -172,7 +172,7 @@ fn end_of_raw_string(bytes: &[u8], word: &str, at: usize) -> Option<usize> {
     is_raw.then(|| (find(bytes, at + hashes + 1, &close) + close.len()).min(bytes.len()))
 }
 
-/// Where a character literal ends; a lifetime's quote stands alone.
+/// The end of a character literal. If this is the quote of a lifetime, the position after the quote.
 fn end_of_character(source: &str, start: usize) -> usize {
     let mut characters = source[start + 1..].char_indices();
     match (characters.next(), characters.next()) {

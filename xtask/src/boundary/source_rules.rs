@@ -1,8 +1,8 @@
-//! What sources may not name.
+//! Rules for the paths that sources may not name.
 
 use super::rust_source::named_paths;
 
-/// Segments that may not follow one another in a path, and why.
+/// Segments that may not follow one another in a path, and the reason.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SourceRule {
     segments: &'static [&'static str],
@@ -14,12 +14,12 @@ const fn rule(segments: &'static [&'static str], why: &'static str) -> SourceRul
 }
 
 const UNFINISHED_REASON: &str = "finish it first";
-/// No source of ours.
+/// Rules for every source.
 pub(super) const EVERYWHERE: [SourceRule; 2] =
     [rule(&["todo!"], UNFINISHED_REASON), rule(&["unimplemented!"], UNFINISHED_REASON)];
 
 const EXECUTE_REASON: &str = "the file side cannot execute";
-/// Crates that hold files. `fork` is a word of the domain, so a C `fork` is looked for in the compiled code alone.
+/// Rules for crates that hold files. `fork` is a word of the domain, so C's `fork` is looked for in compiled code only.
 pub(super) const CANNOT_EXECUTE: [SourceRule; 16] = [
     rule(&["process", "Command"], EXECUTE_REASON),
     rule(&["process", "Child"], EXECUTE_REASON),
@@ -35,13 +35,13 @@ pub(super) const CANNOT_EXECUTE: [SourceRule; 16] = [
     rule(&["rustix", "process"], EXECUTE_REASON),
     rule(&["rustix", "runtime"], EXECUTE_REASON),
     rule(&["asm!"], EXECUTE_REASON),
-    // The lints that see through renames and re-exports stay on.
+    // These lints see through renames and re-exports, so no source may switch them off.
     rule(&["clippy", "disallowed_types"], EXECUTE_REASON),
     rule(&["clippy", "disallowed_methods"], EXECUTE_REASON),
 ];
 
 const MACHINE_REASON: &str = "the domain knows no machine";
-/// The domain.
+/// Rules for the domain.
 pub(super) const KNOWS_NO_MACHINE: [SourceRule; 7] = [
     rule(&["std", "fs"], MACHINE_REASON),
     rule(&["std", "net"], MACHINE_REASON),
@@ -52,7 +52,7 @@ pub(super) const KNOWS_NO_MACHINE: [SourceRule; 7] = [
     rule(&["std", "*"], MACHINE_REASON),
 ];
 
-/// The lines that name what a rule forbids, and what they name.
+/// The paths that break a rule: the line, and a sentence with the path and the reason.
 pub(super) fn violations(source: &str, rules: &[SourceRule]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for named in named_paths(source) {

@@ -1,4 +1,4 @@
-//! What compiled code refers to.
+//! Finds references to functions that start processes in compiled libraries.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSymbol};
 use serde_json::Value;
 
-/// What the C library offers for starting something.
+/// The functions of the C library that start a program or copy a process.
 const C_FUNCTIONS: [&str; 18] = [
     "execl",
     "execle",
@@ -29,7 +29,7 @@ const C_FUNCTIONS: [&str; 18] = [
     "clone3",
 ];
 
-/// The compiled libraries of the wanted packages, in what `cargo build --message-format json` wrote.
+/// The compiled libraries of the wanted packages, from the output of `cargo build --message-format json`.
 pub(super) fn libraries(messages: &str, wanted: &BTreeSet<String>) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -44,7 +44,7 @@ pub(super) fn libraries(messages: &str, wanted: &BTreeSet<String>) -> Vec<(Strin
     found
 }
 
-/// Whether a package id, `…#name@1.2.3` or `…/name#1.2.3`, is that of this package.
+/// Whether a package id, `…#name@1.2.3` or `…/name#1.2.3`, belongs to this package.
 fn is_id_of(id: &str, name: &str) -> bool {
     let Some((source, fragment)) = id.rsplit_once('#') else { return false };
     match fragment.split_once('@') {
@@ -56,9 +56,9 @@ fn is_id_of(id: &str, name: &str) -> bool {
 /// A symbol of a compiled library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Symbol {
-    /// Its name, demangled.
+    /// The demangled name.
     name: String,
-    /// Whether it lies elsewhere: the library calls it.
+    /// Whether the library only refers to it, and it is defined elsewhere.
     undefined: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn symbols(library: &[u8]) -> object::Result<Vec<Symbol>> {
     let mut found = Vec::new();
     for member in ArchiveFile::parse(library)?.members() {
         let member = member?;
-        // The compiler's own description of the crate holds no code.
+        // The compiler's metadata of the crate contains no code.
         if member.name() == b"lib.rmeta" {
             continue;
         }
@@ -79,11 +79,11 @@ pub(super) fn symbols(library: &[u8]) -> object::Result<Vec<Symbol>> {
     Ok(found)
 }
 
-/// The symbols that start processes.
+/// The names of the symbols that start processes.
 pub(super) fn violations(symbols: &[Symbol]) -> BTreeSet<&str> {
     let starts_something = |symbol: &&Symbol| {
         let name = &*symbol.name;
-        // A generic of the standard library is compiled here, so what is defined counts as well.
+        // Generic functions of the standard library are compiled into the crate, so defined symbols count as well.
         let is_std = name.contains("std::") && name.contains("process::") && name.contains("Command");
         is_std || symbol.undefined && C_FUNCTIONS.contains(&name.trim_start_matches('_'))
     };

@@ -1,8 +1,8 @@
-//! What no file of the repository may hold, whatever its kind.
+//! Rules for every text file of the repository, whatever its kind.
 
-/// Hosts of package registries, label by label, so that this file does not name them either.
+/// Hosts of package registries, split into labels so that this file doesn't name them either.
 ///
-/// Where packages come from is each machine's own business: a name that is written down here breaks every build behind
+/// Each machine decides where its packages come from: a host that is named in the repository breaks every build behind
 /// a mirror.
 const REGISTRIES: [&[&str]; 7] = [
     &["index", "crates", "io"],
@@ -14,10 +14,10 @@ const REGISTRIES: [&[&str]; 7] = [
     &["deb", "debian", "org"],
 ];
 
-/// What a lock file of npm begins a line with that names where a package came from.
+/// The beginning of a line in npm's lock file that names the host of a package.
 const NPM_RESOLVED_PREFIX: &str = "\"resolved\": \"http";
 
-/// The lines that hold what they must not, and what it is.
+/// The lines that break a rule, and what is wrong with them.
 pub(super) fn violations(text: &str) -> Vec<(usize, String)> {
     let hosts = REGISTRIES.map(|labels| labels.join("."));
     let mut found = Vec::new();

@@ -10,7 +10,7 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
-/// The longest line of a call.
+/// The longest line of input, in bytes.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// Use a tool as the agent, and show its answer as a model reads it
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// One line of `--lines`.
+/// One line of input with `--lines`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallLine {
@@ -79,7 +79,7 @@ fn call_tool(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer:
     tools.call(tool, arguments, answer).expect("nobody is asked where everything or nothing is agreed to")
 }
 
-/// Every line is answered, also one that makes no sense.
+/// Answers every line of standard input, even one that isn't a valid call.
 fn call_lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
     let mut input = open_stdin()?;
     let mut line = Vec::new();
@@ -111,7 +111,8 @@ fn call_lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) ->
     }
 }
 
-/// Passes the rest of a line by. Says whether there was any: a line may be just as long as it may be, and the last.
+/// Skips the rest of a line, and returns whether there was any: a last line without a newline may be exactly as long as
+/// the limit.
 fn skip_rest_of_line(input: &mut impl BufRead) -> Result<bool, CommandError> {
     let mut passed = false;
     loop {

@@ -30,14 +30,14 @@ pub(crate) struct Args {
     at: AsOfArg,
 }
 
-/// A stretch of lines.
+/// A range of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LineSpan {
     first: u64,
     count: u64,
 }
 
-/// What is wanted of each file.
+/// The part of each file to print.
 #[derive(Debug, Clone, Copy)]
 enum Selection {
     Whole,
@@ -86,7 +86,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     })
 }
 
-/// Prints as it reads: a file of any size takes the same memory.
+/// Prints while it reads, so that memory use doesn't depend on the size of the file.
 fn print(vfs: &Vfs, path: &str, part: Selection, session: &mut Session) -> Result<(), CommandError> {
     let (mut reader, mut left) = match part {
         Selection::Lines(lines) => return print_lines(vfs, path, lines, session),
@@ -128,7 +128,7 @@ fn print_lines(vfs: &Vfs, path: &str, lines: LineSpan, session: &mut Session) ->
     Ok(())
 }
 
-/// A line that is too long for one call, from where it was cut to its end.
+/// Prints the rest of a line that is too long for one call, from the byte `at` where it was cut.
 fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session) -> Result<(), CommandError> {
     loop {
         let piece = vfs.read_range(path, ByteRange { offset: at, length: 64 << 10 })?.bytes;

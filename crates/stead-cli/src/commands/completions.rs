@@ -12,7 +12,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    // Gathered first: the generator can't be told that its reader has gone.
+    // Collected first: the generator panics if it can't write, and the reader of the output may be gone.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "stead", &mut script);
     session.write_output(|out| std::io::Write::write_all(out, &script))?;

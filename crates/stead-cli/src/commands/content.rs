@@ -1,4 +1,4 @@
-//! Content that is given on the command line, or by standard input.
+//! Content from the command line or from standard input.
 
 use std::io::{self, Read, StdinLock};
 
@@ -15,12 +15,12 @@ pub(crate) struct ContentArg {
 }
 
 impl ContentArg {
-    /// The content if it was given as an argument; otherwise it comes from standard input.
+    /// The content, if it was given as an argument; `None` if it comes from standard input.
     pub(super) fn argument(self) -> Option<String> {
         self.content.filter(|content| content != "-")
     }
 
-    /// All of it.
+    /// The content, from the argument or from standard input.
     pub(super) fn read_all(self) -> Result<Vec<u8>, CommandError> {
         match self.argument() {
             Some(content) => Ok(content.into_bytes()),
@@ -34,7 +34,7 @@ impl ContentArg {
     }
 }
 
-/// Standard input, unless there is none: a file must not become empty since nobody gave anything to write.
+/// Standard input. Fails if it is closed: otherwise a file would become empty because no content was given.
 pub(super) fn open_stdin() -> Result<StdinLock<'static>, CommandError> {
     let stdin = io::stdin();
     if is_closed(&stdin) {
@@ -45,8 +45,8 @@ pub(super) fn open_stdin() -> Result<StdinLock<'static>, CommandError> {
     Ok(stdin.lock())
 }
 
-/// Whether standard input was closed when the process began. Rust's runtime then puts the null device in its place,
-/// open for writing, too, which no shell does that is asked to read from it.
+/// Whether standard input was closed when the process began. In that case Rust's runtime has opened the null device in
+/// its place for reading and writing. A shell that redirects from the null device opens it for reading only.
 fn is_closed(stdin: &io::Stdin) -> bool {
     let for_writing = rustix::fs::fcntl_getfl(stdin).is_ok_and(|flags| flags.contains(OFlags::RDWR));
     let is_null = || {

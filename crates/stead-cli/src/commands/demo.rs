@@ -1,4 +1,4 @@
-//! The stead that `stead serve --demo` makes, and what is said about it.
+//! The stead that `stead serve --demo` creates, and the instructions that it prints.
 
 use std::fs;
 use std::io::ErrorKind as HostKind;
@@ -12,10 +12,10 @@ use crate::command_error::CommandError;
 use crate::human;
 use crate::session::{Colour, Session};
 
-/// The agents that the demo has, and a token for each.
+/// The agents of the demo. Each gets a token.
 const AGENTS: [&str; 2] = ["writer", "reviewer"];
 
-/// A stead in a directory of its own, which goes with it.
+/// A stead in a temporary directory, which is removed when this is dropped.
 pub(super) struct Demo {
     directory: PathBuf,
     config: Config,
@@ -47,7 +47,7 @@ impl Demo {
         &self.config
     }
 
-    /// Says what there is, and what to paste where.
+    /// Prints the Filesystem Map, and what to paste into an MCP client.
     pub(super) fn print_instructions(&self, url: &str, session: &mut Session) -> Result<(), CommandError> {
         let map = Stead::open(&self.config, AGENTS[0])?.map();
         let file = human::host_path(&self.directory.join(stead::config::FILE_NAME));
@@ -90,7 +90,7 @@ impl Drop for Demo {
     }
 }
 
-/// A directory that nobody else has, or can look into.
+/// Creates a temporary directory that only this user can read.
 fn fresh_directory() -> Result<PathBuf, CommandError> {
     let failed =
         |error| CommandError::host("the demo needs a temporary directory, and none can be made", error);

@@ -68,7 +68,7 @@ fn print_summary(one: &Difference, session: &mut Session) -> Result<(), CommandE
     session.print_line(format_args!("{} {from}{}{mark}", session.paint(colour, letter), one.path))
 }
 
-/// As `git diff` shows it.
+/// Prints one difference in the style of `git diff`.
 fn print_difference(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
     let old = one.from.as_ref().unwrap_or(&one.path);
     let mark = human::kind_suffix(one.kind);
@@ -103,7 +103,7 @@ fn print_difference(one: &Difference, session: &mut Session) -> Result<(), Comma
                     Some(b'@') => Some(Colour::Cyan),
                     _ => None,
                 };
-                // On a terminal nothing of a file may drive it; elsewhere it is the file's own.
+                // A file's content must not control the terminal. Elsewhere it is printed unchanged.
                 let line = if session.is_terminal() { human::escape_text(line) } else { line.to_owned() };
                 match colour {
                     Some(colour) => session.print_line(session.paint(colour, line))?,

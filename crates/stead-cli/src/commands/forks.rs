@@ -35,7 +35,7 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
-/// The places that a fork was made without, counted from its top.
+/// The paths that a fork was made without, relative to its root.
 pub(super) fn excluded_paths(fork: &Fork) -> String {
     let places: Vec<_> = fork.excluded.iter().map(|place| place.as_str()[1..].to_owned()).collect();
     places.join(", ")

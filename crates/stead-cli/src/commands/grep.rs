@@ -102,7 +102,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(if result.files.is_empty() { Exit::NEGATIVE } else { Exit::OK })
 }
 
-/// `path:3:text` for a hit, `path-2-text` beside one.
+/// Prints the hits of one file: `path:3:text` for a hit, `path-2-text` for a line of context.
 fn print_matches(file: &FileMatch, session: &mut Session) -> Result<(), CommandError> {
     let path = session.paint(Colour::Magenta, &file.path);
     let mut next = None;

@@ -58,8 +58,8 @@ pub(super) fn compare_by(checksum: bool) -> CompareBy {
     if checksum { CompareBy::Content } else { CompareBy::Attributes }
 }
 
-/// Sums a transfer up. One that was refused something has not done what it was asked for; what is protected from agents
-/// was not asked for.
+/// Prints the totals of a transfer. The exit code is `NEGATIVE` if entries were refused. Entries that are protected
+/// from agents don't count as refused: the import wasn't asked to bring them in.
 pub(super) fn report_totals(verb: &str, totals: &TransferTotals, session: &mut Session) -> CommandResult {
     if session.wants_json() {
         session.print_json(&totals_json(totals))?;

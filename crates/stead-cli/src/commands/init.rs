@@ -10,7 +10,7 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
-/// What a new configuration says.
+/// The content of a new configuration file.
 const TEMPLATE: &str = include_str!("init.toml");
 
 /// Write a commented stead.toml that works at once
@@ -35,7 +35,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         _ => CommandError::host(format!("`{shown}` can't be written"), error),
     };
     if args.force {
-        // Whole or not at all: an agent may be about to read it.
+        // Renamed into place, so that a process that reads the file at this time never sees half of it.
         let partial = file.with_extension("toml.partial");
         fs::write(&partial, TEMPLATE).and_then(|()| fs::rename(&partial, &file)).map_err(failed)?;
     } else {

@@ -45,7 +45,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 fn list_directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let page = ListPage { cursor: args.cursor.clone(), limit: args.limit.unwrap_or(usize::MAX) };
     let listed = match vfs.list(path, &page) {
-        // A file is shown as the one entry that it is.
+        // A file is listed as a single entry.
         Err(VfsError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => {
             single_entry_listing(vfs, path)?
         }
@@ -75,7 +75,7 @@ fn list_directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> 
     Ok(())
 }
 
-/// A file as a listing of one.
+/// A listing with a file as its only entry.
 fn single_entry_listing(vfs: &Vfs, path: &str) -> Result<DirectoryListing, CommandError> {
     let stat = vfs.stat(path)?;
     let name = stat.path.name().and_then(|name| Name::new(name.as_bytes())).expect("a file has a name");
@@ -112,9 +112,9 @@ fn size_text(entry: &DirEntry) -> String {
     if entry.kind == NodeKind::File { human::size(entry.size) } else { "-".into() }
 }
 
-/// Where a symlink leads, or a question mark: a listing does not fail for it.
+/// The target of a symlink, or a question mark if it can't be read: a listing doesn't fail because of it.
 ///
-/// A target elsewhere may be a path of the host, and is nothing that an agent could use.
+/// A target outside the Workspaces isn't shown: it may be a path of the host, and an agent couldn't use it.
 fn symlink_target(vfs: &Vfs, directory: &VfsPath, entry: &DirEntry) -> String {
     let path = entry.name.as_path_component().and_then(|name| directory.join(name).ok());
     let Some(target) = path.and_then(|path| vfs.read_link(&path).ok()) else { return "?".into() };

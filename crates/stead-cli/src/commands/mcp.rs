@@ -50,7 +50,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
-/// Who is served, and with which results: whose token it is, or who was named.
+/// The identity to serve and its result format: from the token in `STEAD_TOKEN`, or from `--agent` and `--thread`.
 fn identity(
     config: &Config,
     thread: Option<String>,

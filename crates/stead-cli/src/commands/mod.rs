@@ -1,4 +1,4 @@
-//! The commands: one file each, with its arguments, whose doc comments are the help, and what it does with them.
+//! The commands, one file each: its arguments, whose doc comments are the help texts, and the function that runs it.
 
 mod append;
 mod audit;
@@ -148,18 +148,17 @@ impl Command {
     }
 }
 
-/// A time as people write it, for clap.
+/// Parses a time such as `2026-11-15` or `2h` (ago), for clap.
 fn parse_time(text: &str) -> Result<stead::Timestamp, String> {
     stead::time_text::parse_time(text, SystemClock.now())
 }
 
-/// A length of time as people write it, for clap.
-/// A thread's name, where one is an argument.
+/// Checks the name of a thread, for clap.
 fn parse_thread(text: &str) -> Result<String, String> {
     stead::parse_thread_name(text).map_err(|error| error.to_string())
 }
 
-/// A length of time that does not end as it begins.
+/// Parses a duration such as `12h` or `30d` and refuses zero, for clap.
 fn parse_nonzero_duration(text: &str) -> Result<std::time::Duration, String> {
     match parse_duration(text)? {
         std::time::Duration::ZERO => Err("that is no time at all".to_owned()),
@@ -167,6 +166,7 @@ fn parse_nonzero_duration(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
+/// Parses a duration such as `12h` or `30d`, for clap.
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     stead::time_text::parse_duration(text)
 }

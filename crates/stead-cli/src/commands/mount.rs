@@ -16,7 +16,7 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::{AsOfArg, Session};
 
-/// How often it is seen whether someone has unmounted it.
+/// How often the command checks whether the mount is still there.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Show the stead as an ordinary directory, for any program
@@ -65,7 +65,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead_of_agent(args.thread.as_deref())?;
     let past = args.at.is_some();
     let stead = args.at.apply_to(stead, "/")?;
-    // Before anyone can know that it is there, and end it.
+    // Before the mount exists: from then on, someone may want to end it.
     let signals = MountSignals::new()?;
     let mount = FuseMount::new(stead.vfs(), &args.mount_point, options(&args, &config, &stead, past))
         .map_err(|error| to_command_error(&error))?;
@@ -75,7 +75,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let unmounted = mount.unmount().map_err(|error| to_command_error(&error));
     if let Some(keeper) = &mut keeper {
         if let (Some(mut word), Ok(())) = (keeper.stdin.take(), &unmounted) {
-            // It means that nothing is left to do.
+            // Tells the watchdog that the mount is gone, so that it doesn't remove anything.
             let _ = word.write_all(b"done");
         }
         let _ = keeper.wait();
@@ -84,13 +84,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
-/// A mount that shows itself, or hides what it stands on, would wait for itself.
+/// Refuses a mount point inside a directory that the stead uses, or above one: requests to the mount would wait for the
+/// mount itself.
 fn check_no_overlap(at: &Path, config: &Config) -> Result<(), CommandError> {
     let own = config.stores.values().filter_map(|store| match store {
         StoreConfig::Physical { path, .. } => Some(path.clone()),
         StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
     });
-    // What can't be found is told by whoever mounts it.
+    // A mount point that doesn't exist is reported when it is mounted.
     let Ok(at) = at.canonicalize() else { return Ok(()) };
     for own in own.chain([config.state_directory()]) {
         let Ok(own) = own.canonicalize() else { continue };
@@ -128,7 +129,7 @@ fn print_mounted(mount: &FuseMount, session: &mut Session) -> Result<(), Command
     session.flush()
 }
 
-/// The signals that end it.
+/// The signals that end the mount.
 struct MountSignals {
     runtime: Runtime,
     shutdown: ShutdownSignals,
@@ -146,7 +147,7 @@ impl MountSignals {
         make().map_err(|error| CommandError::host("signals can't be waited for", error))
     }
 
-    /// Waits for one of them, or for someone to unmount it.
+    /// Waits for a signal, or until someone unmounts the mount.
     fn wait(self, mount: &FuseMount) {
         let MountSignals { runtime, shutdown: mut ends } = self;
         runtime.block_on(async {
@@ -161,7 +162,7 @@ impl MountSignals {
     }
 }
 
-/// Starts a process that clears the mount away if this one is killed: nobody else could.
+/// Starts a process that removes the mount if this process is killed.
 fn spawn_watchdog(mount: &FuseMount) -> Option<Child> {
     let own = std::env::current_exe().ok()?;
     let mut keeper = Command::new(own);
@@ -171,12 +172,12 @@ fn spawn_watchdog(mount: &FuseMount) -> Option<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // What ends this process from the terminal does not reach it.
+    // In its own process group, so that signals from the terminal don't reach it.
     keeper.process_group(0).spawn().ok()
 }
 
 pub(super) fn run_watchdog(args: &WatchdogArgs) -> CommandResult {
-    // It was ended already where nothing is mounted any more.
+    // Nothing is mounted any more, so there is nothing to watch.
     let Some(watched) = OrphanedMount::new(&args.device) else { return Ok(Exit::OK) };
     if !wait_for_clean_exit().map_err(|error| CommandError::host("a mount can't be watched", error))? {
         watched.remove();
@@ -184,17 +185,17 @@ pub(super) fn run_watchdog(args: &WatchdogArgs) -> CommandResult {
     Ok(Exit::OK)
 }
 
-/// Waits until the process that mounts has ended, and says whether in good order.
+/// Waits until the process that mounts has ended, and returns whether it ended in good order.
 ///
-/// The kernel tells when its first thread is gone. The end of standard input alone would not do: that comes with the
-/// last thread, which the kernel may hold until the mount has ended.
+/// Relies on the kernel's signal for the death of the parent's main thread. The end of standard input alone isn't
+/// enough: it comes when the last thread is gone, and the kernel may hold that thread until the mount has ended.
 fn wait_for_clean_exit() -> io::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut killed = signal(SignalKind::user_defined1())?;
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::USR1))?;
         let (tell, told) = tokio::sync::oneshot::channel();
-        // Not by the runtime, which would wait for it.
+        // In a plain thread: the runtime would wait for a task of its own to end.
         std::thread::spawn(move || tell.send(io::stdin().lock().read(&mut [0]).is_ok_and(|count| count > 0)));
         tokio::select! {
             biased;
@@ -204,7 +205,7 @@ fn wait_for_clean_exit() -> io::Result<bool> {
     })
 }
 
-/// Does the same in a process of its own, and waits until that has mounted it.
+/// Runs the same command in a process of its own, without `--background`, and waits until it has mounted or failed.
 fn run_in_background(session: &mut Session) -> CommandResult {
     let gone = |error| CommandError::host("the process in the background can't be started", error);
     let own = std::env::current_exe().map_err(gone)?;

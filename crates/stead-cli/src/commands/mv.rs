@@ -35,7 +35,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
-/// Where something goes: `/b/` means into `/b`, under the name that it has.
+/// The path that something is moved or copied to: `/b/` means into `/b`, under its own name.
 pub(super) fn destination(from: &str, to: &str) -> Result<VfsPath, CommandError> {
     let path = to.into_path().map_err(VfsError::from)?;
     if !to.ends_with('/') {

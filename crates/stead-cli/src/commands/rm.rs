@@ -36,11 +36,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 }
 
 fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<RemoveResult, CommandError> {
-    // What is there is not asked for first: a Workspace that can't be read lets things be removed all the same.
+    // Tries instead of looking first: a WRITE_ONLY Workspace can't be read, but files in it can be removed.
     if options.recursive {
         match vfs.remove_directory(path, options) {
             Err(VfsError::Store { cause: StoreError::NotADirectory, .. }) => {}
-            // It may have been a file, which is not told.
+            // The result doesn't disclose what was there, so it may have been a file.
             Ok(removed) if !removed.is_disclosed => {}
             removed => return Ok(removed?),
         }

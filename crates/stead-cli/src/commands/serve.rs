@@ -11,7 +11,7 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 
-/// Where a server listens unless it is told otherwise.
+/// The address that a server listens on by default.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
 
 /// Serve agents over MCP on HTTP
@@ -52,7 +52,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let results = ResultFormat::structured_if(args.structured);
     serve(&config, args.listen.unwrap_or(DEFAULT_ADDRESS), results, options, |url| {
         if session.wants_json() {
-            // Whoever waits for it reads one line; if they have gone, the server is of no less use.
+            // A program that started the server may wait for this line. If it is gone, the server runs all the same.
             let _ = session.print_json(&json!({ "listening": url })).and_then(|()| session.flush());
         } else {
             session.say(format_args!("Serving MCP at {url}"));
@@ -88,7 +88,7 @@ fn serve_demo(args: &Args, session: &mut Session) -> CommandResult {
     told.and(ended)
 }
 
-/// The usual place, or another one where that is taken: whoever tries things out has not chosen it.
+/// The default address or, if it is taken, one with a free port: a user who tries the demo hasn't chosen the port.
 fn free_address() -> SocketAddr {
     match TcpListener::bind(DEFAULT_ADDRESS) {
         Ok(_) => DEFAULT_ADDRESS,

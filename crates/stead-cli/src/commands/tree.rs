@@ -63,7 +63,7 @@ fn draw(top: &str, found: &[PathEntry], session: &mut Session) -> Result<(), Com
         })
         .collect();
     let lasts = last_in_directory(&components.iter().map(Vec::len).collect::<Vec<_>>());
-    // For each level, whether the entry that is open there is the last of its directory.
+    // For each level of the current path, whether its entry is the last one in its directory.
     let mut open = Vec::new();
     for ((entry, names), is_last) in found.iter().zip(&components).zip(lasts) {
         open.truncate(names.len() - 1);
@@ -79,10 +79,10 @@ fn draw(top: &str, found: &[PathEntry], session: &mut Session) -> Result<(), Com
     Ok(())
 }
 
-/// For entries in the order of a walk, by their depths: whether each is the last in its directory.
+/// For entries in the order of a walk, given by their depths: whether each is the last one in its directory.
 fn last_in_directory(depths: &[usize]) -> Vec<bool> {
     let deepest = depths.iter().copied().max().unwrap_or(0);
-    // Seen from the end: whether an entry of that depth has come since the last shallower one.
+    // Going backwards: whether an entry of that depth has come since the last shallower one.
     let mut followed = vec![false; deepest + 1];
     let mut lasts: Vec<_> = depths
         .iter()

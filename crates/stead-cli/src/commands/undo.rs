@@ -49,7 +49,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     report_undone(&undone, args.dry_run, "Took back", session)
 }
 
-/// Says what became of what; a conflict is an answer, too.
+/// Prints what was undone or restored, or would be. With conflicts the exit code is `NEGATIVE`.
 pub(super) fn report_undone(
     undone: &RevertResult,
     dry_run: bool,

@@ -1,35 +1,36 @@
-//! Every command of the binary, as the agent's host would run it, now and in the past, as text and as JSON.
+//! Every command of the binary, run as the agent's host would run it: now and in the past, as text and as JSON.
 
 use std::collections::BTreeSet;
 
 use crate::is_long;
 use crate::world::{Asked, PATHS, World, check, named};
 
-/// How a command is asked about a path.
+/// How a command is run in this test.
 enum Row {
-    /// With these arguments; `{}` stands for the path. Commands that can look at the past do so as well.
+    /// With these arguments for each path; `{}` stands for the path. Commands with `--at` are also run in the past.
     Asks(&'static [&'static str], Past),
     /// With these arguments, once.
     Once(&'static [&'static str]),
-    /// It is for the person who runs Stead, works on all of a database, and shows nothing to an agent; or it only starts
-    /// something that has a test of its own.
+    /// Not at all: the command is for the person who runs Stead, works on a whole database and shows nothing to an
+    /// agent; or it only starts something that has a test of its own.
     NotForAgents,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Past {
-    /// It has `--at`.
+    /// The command has `--at`.
     At,
-    /// It has not.
+    /// The command doesn't have `--at`.
     No,
 }
 
-/// What every command is asked. A command without a row here fails the test.
+/// How every command is run. A command without a row here fails the test.
 fn rows() -> Vec<(&'static str, Vec<Row>)> {
     use Past::{At, No};
     use Row::{Asks, NotForAgents, Once};
     vec![
-        // First, before the agent has named a canary itself: what it did, as the person sees it: its own paths, no content, no sizes but of what it moved itself.
+        // First, before the agent has named a canary itself. It shows what the agent did, as the person sees it: the
+        // agent's own paths, no content, and no sizes except of what the agent moved itself.
         ("audit", vec![Once(&["audit", "--limit", "1000"])]),
         ("append", vec![Asks(&["append", "{}", "x"], No), Asks(&["append", "{}/new", "x"], No)]),
         ("backup", vec![NotForAgents]),
@@ -98,7 +99,8 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
     ]
 }
 
-/// The commands that only look: they are asked in one world, the others in another, and what destroys in a third.
+/// The commands that only read. They run in one world, commands that change things in another, and those that destroy
+/// things in a third.
 const LOOKING: [&str; 15] = [
     "blame",
     "call",
@@ -134,7 +136,7 @@ fn every_command_has_a_row() {
     let world = World::new(Asked::ByPerson);
     let known: BTreeSet<String> = rows().iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(command_names(&world), known);
-    // What can look at the past is asked about it.
+    // Every command that can look at the past is run in the past.
     for (name, rows) in rows() {
         let help = String::from_utf8(world.run(&[name, "--help"]).stdout).unwrap();
         let asked = rows.iter().any(|row| matches!(row, Row::Asks(_, Past::At))) || name == "mount";
@@ -159,7 +161,7 @@ fn ask(world: &World, name: &str, row: &Row) {
         }
         Row::Asks(args, past) => (args, *past),
     };
-    // What a person may look into, having agreed, and what is made where everything may be seen, is no canary.
+    // Not canaries: what the person may see after approval, and what is made where everything may be seen.
     let is_open = |path: &String| path.starts_with("/home/ask/") || path.starts_with("/home/beside/");
     let paths = PATHS.iter().map(ToString::to_string).chain(named()).filter(|path| !is_open(path));
     for (index, path) in paths.enumerate() {
@@ -171,7 +173,7 @@ fn ask(world: &World, name: &str, row: &Row) {
             Past::At => &[&[], json, &["--at", "before"], &[json, &["--at", &world.version]].concat()],
             Past::No => &[&[], json],
         };
-        // Each path is asked about in one way, and over all paths and commands in all ways; in the long form in all ways.
+        // Each path is tried in one way, and all paths and commands together in all ways. The long run tries all ways.
         for (way, more) in ways.iter().enumerate() {
             if is_long() || (index + name.len()) % ways.len() == way {
                 with(more);
@@ -189,7 +191,7 @@ fn ask_all(wanted: impl Fn(&str) -> bool) {
             ask(&world, name, row);
         }
     }
-    // Nothing was brought to where it may be seen.
+    // Nothing withheld was copied to a place that may be seen.
     for args in [&["grep", ".", "/"][..], &["ls", "-lR", "/"], &["export", "/", "-"], &["log"]] {
         run(&world, args);
     }

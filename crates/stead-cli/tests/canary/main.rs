@@ -1,8 +1,8 @@
-//! Whatever an agent asks, by whatever surface, it is told nothing of what is withheld from it.
+//! Whatever an agent asks through any surface, it learns nothing of what is withheld from it.
 //!
-//! Canaries lie in every kind of withheld place: a content, a name and a size that are nowhere else. Every tool of the
-//! registry, every command of the binary, a mount and the server's resources are asked about every kind of path, now and
-//! in the past; a new tool, argument or command without a row here makes a test fail.
+//! Every kind of withheld place contains canaries: a content, a name and a size that are nowhere else. Every tool of
+//! the registry, every command of the binary, a mount and the server's resources are asked about every kind of path,
+//! now and in the past. A new tool, argument or command without a row here makes a test fail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ mod tools;
 mod twins;
 mod world;
 
-/// Whether all combinations are tried, or a sample of them.
+/// Whether all combinations are tried, or only a sample of them.
 fn is_long() -> bool {
     std::env::var_os("STEAD_TEST_LONG").is_some()
 }

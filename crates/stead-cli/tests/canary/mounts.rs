@@ -1,4 +1,4 @@
-//! The same through a mounted file system, now and in the past.
+//! The canaries through a mounted file system, now and in the past.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::world::{Asked, NAME, PATHS, World, check, named};
 
-/// A mounted stead, until the value is dropped.
+/// A mounted stead. Dropping it unmounts it.
 pub(crate) struct Mounted(Child);
 
 impl Mounted {
@@ -19,7 +19,7 @@ impl Mounted {
         Mounted::start(world.command(&args))
     }
 
-    /// Starts `stead mount`, and waits until it says that the stead is mounted.
+    /// Starts `stead mount`, and waits until it reports that the stead is mounted.
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -36,7 +36,7 @@ impl Drop for Mounted {
     }
 }
 
-/// All that a program learns of a path by looking.
+/// Checks everything that a program can learn of a path by reading.
 fn look(at: &Path, asked: &str) {
     let told = format!(
         "{:?} {:?} {:?}",
@@ -79,10 +79,10 @@ fn a_mount_shows_nothing_of_what_is_withheld() {
         }
         drop(mounted);
     }
-    // What a program learns of a file that it may only write: the same as of a new one.
+    // What a program learns of a file that it may only write is the same as for a new file.
     let _mounted = Mounted::new(&world, &[]);
     let top = world.elsewhere.path();
-    // Its number tells nothing of its age: numbers go by the order in which files are opened.
+    // The inode number doesn't reveal the file's age: numbers follow the order in which files are opened.
     let number = |name: String| {
         let file = OpenOptions::new().append(true).create(true).open(top.join("drop").join(name)).unwrap();
         file.metadata().unwrap().ino()

@@ -1,4 +1,4 @@
-//! The same through the server: files as resources, and what it says of itself.
+//! The canaries through the server: files as resources, and the server's own texts.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};

@@ -1,4 +1,4 @@
-//! Every tool, with arguments made from its schema.
+//! The canaries through every tool, with arguments made from its schema.
 
 use serde_json::{Map, Value, json};
 use stead::Stead;
@@ -10,7 +10,7 @@ use stead::vfs::{LogQuery, WalkQuery};
 use crate::is_long;
 use crate::world::{Asked, NAME, PATHS, World, check, named};
 
-/// The values that an argument is tried with. One that is not known here has to be added.
+/// The values that an argument is tried with. An argument that isn't listed here fails the test.
 fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> {
     match argument {
         "path" | "source" => vec![json!(path)],
@@ -19,7 +19,7 @@ fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> 
         // More than the quota of that Workspace has left.
         "content" if path.starts_with("/drop") => vec![json!("x"), json!("x".repeat(2_500_000))],
         "content" | "new_string" => vec![json!("x")],
-        // What is tried out letter by letter.
+        // A model could guess content letter by letter with this.
         "old_string" => vec![json!("C"), json!("§")],
         "pattern" if tool.name == "glob" => vec![json!("**")],
         "pattern" => vec![json!(".")],
@@ -42,7 +42,7 @@ fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> 
     }
 }
 
-/// Calls of a tool about a path: the arguments that it needs, alone and with each of the others.
+/// The calls of a tool about a path: with the required arguments alone, and with each of the others added.
 fn calls(tool: &Tool, path: &str, world: &World) -> Vec<Value> {
     let schema = tool.input_schema();
     let properties = schema["properties"].as_object().unwrap();
@@ -84,7 +84,7 @@ fn ask(stead: &Stead, tool: &Tool, arguments: Value) {
     let reply = stead.call(tool.name, arguments);
     let structured = Value::from(reply.structured());
     check(&asked, format!("{} {structured} {:?}", reply.joined_text(), reply.failure).as_bytes());
-    // A model reads the same with more around it; a picture is there in bytes.
+    // A model gets the same text with more around it, and a picture as bytes.
     for block in reply.for_model() {
         match block {
             Block::Text(text) => check(&asked, text.as_bytes()),
@@ -93,9 +93,9 @@ fn ask(stead: &Stead, tool: &Tool, arguments: Value) {
     }
 }
 
-/// Asks a tool about everything.
+/// Calls a tool with every path.
 fn ask_about_everything(stead: &Stead, tool: &Tool, world: &World) {
-    // What is made under that name where everything may be seen is no canary.
+    // What the tool makes under that name, where everything may be seen, isn't a canary.
     let is_open = |path: &String| tool.is_mutating() && path.starts_with("/home/beside");
     for path in PATHS.iter().map(ToString::to_string).chain(named()).filter(|path| !is_open(path)) {
         for arguments in calls(tool, &path, world) {
@@ -104,7 +104,7 @@ fn ask_about_everything(stead: &Stead, tool: &Tool, world: &World) {
     }
 }
 
-/// Looks at all that the agent can see: nothing may have been brought there.
+/// Checks everything that the agent can see: nothing withheld may have been copied there.
 fn look_everywhere(stead: &Stead) {
     let vfs = stead.vfs();
     check("walk", format!("{:?}", vfs.walk("/", &WalkQuery::default()).unwrap()).as_bytes());
@@ -129,7 +129,7 @@ fn no_tool_that_looks_tells_of_what_is_withheld() {
 
 #[test]
 fn no_tool_that_changes_tells_of_what_is_withheld_or_brings_it_out() {
-    // What destroys comes last, so that there is something to be told of for the others.
+    // Tools that destroy things come last, so that the others have something to reveal.
     let destroys = |tool: &&&Tool| tool.name.starts_with("delete") || tool.name.starts_with("write");
     let (last, first): (Vec<&Tool>, Vec<&Tool>) =
         TOOLS.iter().copied().filter(|tool| tool.is_mutating()).partition(|tool| destroys(&tool));

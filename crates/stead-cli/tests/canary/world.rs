@@ -9,9 +9,9 @@ use std::process::{Command, Output, Stdio};
 use stead::store::Parents;
 use stead::{Config, Stead};
 
-/// In every withheld content, and nowhere else.
+/// In the content of every withheld file, and nowhere else.
 const CONTENT: &str = "CANARYTEXT";
-/// The same at the beginning of bytes that are told as base64.
+/// The same in base64, for bytes that are returned in that form.
 const CONTENT_BASE64: &str = "Q0FOQVJZVEVY";
 /// In the name of every withheld file.
 pub(crate) const NAME: &str = "CANARYNAME";
@@ -91,7 +91,7 @@ pub(crate) const PATHS: [&str; 24] = [
     "/agents/other",
 ];
 
-/// The places of the canaries themselves, by name.
+/// The paths of the canaries themselves.
 pub(crate) fn named() -> Vec<String> {
     let places = [
         "/home/wo",
@@ -108,7 +108,7 @@ pub(crate) fn named() -> Vec<String> {
     places.iter().map(|place| format!("{place}/{NAME}.txt")).collect()
 }
 
-/// Who asks. Where a Workspace asks a person first, a person at the command line has agreed.
+/// Who asks. Where a Workspace needs approval, a person at the command line has approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     ByAgent,
@@ -116,16 +116,16 @@ pub(crate) enum Asked {
 }
 
 thread_local! {
-    /// What was told of canaries, in this test.
+    /// The answers in this test that revealed a canary.
     static TOLD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Dropped, it fails if anything was told of a canary.
+/// A stead with canaries. Dropping it fails the test if an answer revealed a canary.
 pub(crate) struct World {
     directory: tempfile::TempDir,
     /// A directory of the host that no Workspace shows.
     pub(crate) elsewhere: tempfile::TempDir,
-    /// A version from when all canaries were there already.
+    /// A version from a time when all canaries were there already.
     pub(crate) version: String,
 }
 
@@ -162,11 +162,11 @@ impl World {
         let mut places = vec!["/home/wo", "/home/beside", "/drop", "/agents/other", "/agents/coder10"];
         places.extend(Some("/home/ask").filter(|_| asked == Asked::ByAgent));
         for place in places {
-            // Twice, so that there is a past of it.
+            // Twice, so that the file has a history.
             vfs.write(format!("{place}/{NAME}.txt"), &*secret).unwrap();
             vfs.append(format!("{place}/{NAME}.txt"), "").unwrap();
         }
-        // Where a symlink leads that may be read is no secret; what lies there is.
+        // The target of a symlink that may be read is no secret. The content of the target is.
         vfs.write("/home/wo/linked.txt", &*secret).unwrap();
         for (link, target) in [
             ("/home/self", "."),
@@ -182,7 +182,7 @@ impl World {
         vfs.mkdir("/agents/coder", Parents::Create).unwrap();
         let version = vfs.write("/home/open.txt", "open 2\n").unwrap().revision.unwrap().to_string();
         vfs.write(format!("/home/wo/{NAME}.txt"), &*secret).unwrap();
-        // Once a withheld file lay where everybody may look, under another name and with another content.
+        // This withheld file was once in a place that may be seen, under another name and with another content.
         vfs.write("/home/was-here.txt", "before\n").unwrap();
         vfs.rename("/home/was-here.txt", format!("/home/wo/{NAME}-moved.txt"), Default::default()).unwrap();
         vfs.write(format!("/home/wo/{NAME}-moved.txt"), &*secret).unwrap();
@@ -218,7 +218,7 @@ impl World {
     }
 }
 
-/// `stead`, as the agent `coder` in a directory, with nothing of the user's own settings.
+/// `stead` as the agent `coder` in a directory, without the user's own settings.
 pub(crate) fn command(directory: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
     command.args(args).current_dir(directory).stdin(Stdio::null());
@@ -238,7 +238,7 @@ fn secret() -> Vec<u8> {
     secret
 }
 
-/// Notes it if an answer tells of a canary. Its name may come back to whoever asked by it.
+/// Records an answer that reveals a canary. The answer may repeat its name if the question contained it.
 pub(crate) fn check(asked: &str, answer: &[u8]) {
     let text = String::from_utf8_lossy(answer);
     let mut told = vec![CONTENT, CONTENT_BASE64, "1299709", "1,299,709"];

@@ -1,4 +1,4 @@
-//! What commands answer: exit codes, JSON, and names that try to mislead.
+//! The answers of commands: exit codes, JSON, and names that try to mislead.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -48,7 +48,7 @@ fn what_depends_on_what_is_stored_is_an_answer() {
     assert_eq!(code(&["cat", "/project/socket"]), 1);
     assert_eq!(code(&["cat", "--lines", "9", "/notes/x"]), 1);
     assert_eq!(code(&["ls", "/notes/x/y"]), 1);
-    // The same for targets that an agent can't use, and must not see.
+    // Targets that an agent can't use are not shown either.
     let listed = place.run(["ls", "-l", "/project"]);
     let names: Vec<_> = listed.lines().filter_map(|line| Some(line.rsplit_once("  ")?.1)).collect();
     assert_snapshot!(names.join("\n"), @r#"
@@ -93,7 +93,7 @@ fn a_file_does_not_become_empty_since_nobody_gave_anything_to_write() {
         assert!(said.ends_with("exit 2"), "{said}");
     }
     assert_eq!(place.run(["cat", "/notes/x"]), "mine");
-    // Whoever says that there is nothing to write is taken at their word.
+    // If standard input is open and empty, the user wants an empty file.
     assert!(place.stead(["write", "/notes/x"]).status.success());
     assert_eq!(place.run(["cat", "/notes/x"]), "");
 }

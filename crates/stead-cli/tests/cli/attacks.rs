@@ -1,4 +1,4 @@
-//! What someone may do to the audit after a server has ended, however it has ended: `stead audit verify` tells.
+//! Attacks on the audit after a server has ended, in whatever way: `stead audit verify` reports all of them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ enum End {
     Clean,
     /// It gets a signal between two calls.
     Signal(Signal),
-    /// It is killed while it makes calls.
+    /// It is killed while it runs calls.
     KilledInCalls,
 }
 
@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-/// A place with a configuration, in which nothing was done yet.
+/// A directory with a configuration, in which nothing was done yet.
 pub(crate) fn fresh() -> Place {
     let place = Place::empty();
     place.file("stead.toml", CONFIG);
@@ -51,8 +51,8 @@ pub(crate) fn fresh() -> Place {
     place
 }
 
-/// A place in which two commands and a server were run; the server has ended like this. `older.db` is the database as it
-/// was after the first command.
+/// A directory in which two commands and a server were run; the server has ended like `end`. `older.db` is the database
+/// as it was after the first command.
 fn used(end: End) -> Place {
     let place = fresh();
     assert!(place.stead(["write", "/notes/first", "1"]).status.success());
@@ -115,7 +115,7 @@ fn answer(answers: &mut impl BufRead) -> Value {
     serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line:?}"))
 }
 
-/// The same place once more, for one attack.
+/// A copy of the directory, for one attack.
 fn copy_of(place: &Place) -> Place {
     fn copy(from: &Path, to: &Path) {
         for entry in std::fs::read_dir(from).unwrap() {
@@ -139,7 +139,7 @@ fn running(place: &Place) -> Vec<PathBuf> {
     running.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Whether something could be attacked at all: there is no log of the database after a clean end, say.
+/// Whether there was something to attack. After a clean end there is no write-ahead log of the database, for example.
 #[derive(Debug, PartialEq, Eq)]
 enum Attacked {
     Yes,
@@ -148,7 +148,7 @@ enum Attacked {
 
 type Attack = (&'static str, fn(&Place) -> Attacked);
 
-/// What can be done with access to the database alone.
+/// Attacks that need access to the database alone.
 const ON_THE_DATABASE: [Attack; 18] = [
     ("cuts the newest records off", |place| cut(place, "/notes/5")),
     ("cuts a few more records off", |place| cut(place, "/notes/4")),
@@ -249,7 +249,7 @@ const ON_THE_DATABASE: [Attack; 18] = [
     }),
 ];
 
-/// What can be removed from the state directory.
+/// Attacks that remove something from the state directory.
 const ON_THE_STATE_DIRECTORY: [Attack; 6] = [
     ("removes the heads", |place| removed(&place.path(".stead/audit/heads"))),
     ("removes the key", |place| removed(&place.path(".stead/audit/key"))),
@@ -280,8 +280,8 @@ fn sql(place: &Place, statements: &str) -> Attacked {
     Attacked::Yes
 }
 
-/// Cuts records off the end of the newest chain, from the one on that tells of this file being written, with everything in
-/// the database that tells of them. That call was answered.
+/// Cuts records off the end of the newest chain, beginning with the record of writing the file `from`, and everything
+/// in the database that refers to them. That call had been answered.
 fn cut(place: &Place, from: &str) -> Attacked {
     sql(
         place,
@@ -297,7 +297,7 @@ fn cut(place: &Place, from: &str) -> Attacked {
     )
 }
 
-/// The newest record: its id, its instance, its text, and the hash before it.
+/// The newest record: its id, its instance, its text, and the hash of the record before it.
 fn newest(conn: &Connection) -> (i64, i64, String, Vec<u8>) {
     let sql = "SELECT a.id, a.instance, a.body, b.hash FROM audit a JOIN audit b ON b.instance = a.instance
         AND b.seq = a.seq - 1 WHERE a.instance = (SELECT max(id) FROM audit_instance) ORDER BY a.seq DESC LIMIT 1";
@@ -317,12 +317,13 @@ fn removed(path: &Path) -> Attacked {
     Attacked::Yes
 }
 
-/// The problems that the audit has.
+/// The problems that `stead audit verify` reports.
 fn problems(place: &Place) -> Vec<String> {
     let output = place.stead(["audit", "verify", "--json"]);
     let said = String::from_utf8(output.stdout).unwrap();
     let found: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
-    // Without a database, nothing can be compared with the files outside: the finding is that the database is gone.
+    // Without a database, the files outside it can't be compared with anything: the problem is that the database is
+    // gone.
     if found["error"]["code"] == "corrupt" {
         assert_eq!(output.status.code(), Some(70), "{said}");
         return vec![found["error"]["message"].as_str().unwrap().to_owned()];
@@ -333,7 +334,7 @@ fn problems(place: &Place) -> Vec<String> {
     problems
 }
 
-/// Every attack after this end, seen at once and seen after another command has put things in order.
+/// Every attack after this end. Each must be reported at once, and also after another command has run recovery.
 fn every_attack_is_told_after(end: End) {
     let place = used(end);
     let mut untold = Vec::new();
@@ -403,7 +404,7 @@ fn nothing_that_stead_does_itself_is_taken_for_an_attack() {
         done(&place, &["write", "/disk/later", "2"]);
         done(&place, &["undo"]);
         done(&place, &["gc"]);
-        // A new machine, of which nothing is left but the backup.
+        // A new machine that has only the backup.
         let another = fresh();
         std::fs::copy(place.path("a.db"), another.path("a.db")).unwrap();
         done(&another, &["restore-backup", "a.db", "--yes"]);
@@ -417,7 +418,7 @@ fn nothing_that_stead_does_itself_is_taken_for_an_attack() {
     }
 }
 
-/// A server that was killed in its first moments has signed nothing yet.
+/// A server that was killed right after its start has signed nothing yet.
 #[test]
 fn a_key_that_is_removed_before_anything_was_signed_is_missed() {
     let place = fresh();
@@ -441,7 +442,8 @@ fn a_key_that_is_removed_before_anything_was_signed_is_missed() {
     assert!(!problems(&place).is_empty(), "the key is gone");
 }
 
-/// Whoever puts a killed process in order may be killed, too, or fail: once its records are in the database, say.
+/// A process that runs recovery for a killed process may be killed too, or fail, for example after it has put the
+/// records into the database.
 #[test]
 fn what_was_put_in_order_halfway_is_put_in_order_once() {
     for end in [End::Signal(Signal::KILL), End::KilledInCalls] {
@@ -460,7 +462,7 @@ fn what_was_put_in_order_halfway_is_put_in_order_once() {
     }
 }
 
-/// Records that were archived are no longer in the database: it is the archive's place that is held against it.
+/// Archived records aren't in the database any more, so the database is compared with the place of the archive.
 #[test]
 fn an_archive_that_the_database_no_longer_tells_of_is_told() {
     for attack in [
@@ -493,7 +495,7 @@ fn what_is_missing_after_a_kill_is_said_once_and_named_from_then_on() {
     assert_eq!(problems(&place), named);
 }
 
-/// A signal is an ordinary end: nothing is left for the next process to put in order.
+/// A signal is an ordinary end: it leaves nothing for the next process to recover.
 #[test]
 fn a_server_that_gets_a_signal_ends_its_chain() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {

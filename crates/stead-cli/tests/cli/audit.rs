@@ -1,9 +1,9 @@
-//! What was done, as people and scripts ask for it.
+//! `stead audit` as people and scripts use it.
 
 use crate::common::{Place, Running};
 use insta::assert_snapshot;
 
-/// A place in which a few things were done.
+/// A directory in which a few things were done.
 fn used() -> Place {
     let place = Place::new();
     place.stead(["cat", "/project/README.md"]);
@@ -14,7 +14,7 @@ fn used() -> Place {
     place
 }
 
-/// What was told, without what is another each time: times and durations.
+/// The output without what differs from run to run: times and durations.
 fn steady(told: &str) -> String {
     let line = |line: &str| {
         let Some(rest) = line.strip_prefix("20").and_then(|line| line.get(21..)) else {
@@ -116,7 +116,7 @@ fn the_audit_is_checked_and_archived() {
     );
     assert_eq!(steady(&place.run(["audit"])), "coder ls ok /");
     assert_snapshot!(place.run(["audit", "archive", "--before", "2001-01-01"]), @"! There is nothing to move.");
-    // Without its database, what lies beside it still tells that there was one.
+    // Without its database, the files next to it still show that there was one.
     for name in ["stead.db", "stead.db-wal", "stead.db-shm"] {
         let _ = std::fs::remove_file(place.path(".stead").join(name));
     }
@@ -141,7 +141,7 @@ fn whoever_follows_sees_what_is_done() {
 #[test]
 fn it_can_be_turned_off_and_nothing_is_done_where_it_can_not_be_kept() {
     let place = Place::new();
-    // Something that is no directory is in the way of the log.
+    // A file is in the place of the audit's directory.
     place.file(".stead/audit", "");
     assert_snapshot!(place.run(["ls"]), @r"
     ! stead: everything is to be written down in the audit, and it can't be opened: the files of the audit can't be written; make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` under [audit]
@@ -194,7 +194,7 @@ fn a_command_is_one_record() {
     cat /elsewhere denied - -
     ls /notes/in ok - -
     ");
-    // What was changed has a record that went with the change: the directory with all that was put into it.
+    // The change has a record that was committed together with it: the directory with everything that was put into it.
     let begun = place.run(["audit", "--json", "--outcome", "begun"]);
     assert_eq!(begun.lines().filter(|line| line.contains("\"version\":")).count(), 1, "{begun}");
 }

@@ -1,4 +1,4 @@
-//! What is broken, missing or unreadable, and in whose way it is.
+//! Stores that are broken, missing or unreadable, and what still works next to them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::{Place, told};
 use insta::assert_snapshot;
 
-/// Two Stores that work and two that do not.
+/// Two Stores that work and two that don't.
 const HALF_BROKEN: &str = r#"
 [database]
 url = "sqlite:broken.db"
@@ -114,7 +114,7 @@ fn what_could_not_be_read_is_told() {
     close("", 0o777);
     close("docs/secret", 0o000);
     close("src/hidden.rs", 0o000);
-    // The superuser may read everything all the same: then it is somebody else who looks, with a binary of its own.
+    // Root may read everything anyway. In that case another user looks, with a copy of the binary.
     let is_superuser = std::fs::read_dir(place.path("docs/secret")).is_ok();
     let elsewhere = Place::empty();
     if is_superuser {
@@ -134,7 +134,7 @@ fn what_could_not_be_read_is_told() {
     let list = look(&["--json", "ls", "-R", "/project"]);
     let copy = look(&["cp", "/project/docs", "/notes/docs"]);
     close("docs/secret", 0o755);
-    // Half of a tree is no copy of it.
+    // Half of a tree is not a copy of it, so nothing is copied.
     assert_snapshot!(copy, @r#"
     ! stead: the host does not let Stead reach `/project/docs`; its owner has to allow it
     exit 1

@@ -1,4 +1,4 @@
-//! The real binary, run in a directory of its own.
+//! Runs the real binary in a directory of its own.
 
 use std::io::Write;
 use std::ops::{Deref, DerefMut};
@@ -11,12 +11,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// An empty one.
+    /// An empty directory.
     pub(crate) fn empty() -> Self {
         Place { directory: tempfile::tempdir().unwrap() }
     }
 
-    /// One with a small project and a configuration, as a newcomer has it.
+    /// A directory with a small project and a new configuration.
     pub(crate) fn new() -> Self {
         let place = Place::empty();
         place.file("README.md", "# Hello\nThe quick brown fox.\n");
@@ -53,7 +53,7 @@ impl Place {
         self.command(args).output().unwrap()
     }
 
-    /// Runs it with something on standard input.
+    /// Runs the binary with this standard input.
     pub(crate) fn fed<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &[u8]) -> Output {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -62,13 +62,13 @@ impl Place {
         child.wait_with_output().unwrap()
     }
 
-    /// Runs it, and returns all that it said and how it ended.
+    /// Runs the binary, and returns its whole output and how it ended.
     pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
         told(&self.stead(args), self.directory.path())
     }
 }
 
-/// A child process that is ended when this is dropped, also where a test fails.
+/// A child process that is killed when this is dropped, even if the test fails.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -79,7 +79,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -99,7 +99,7 @@ impl DerefMut for Running {
     }
 }
 
-/// Everything that a run said, as a person would see it.
+/// The whole output of a run, as a person would see it. Fails if it contains a path of the host.
 pub(crate) fn told(output: &Output, directory: &Path) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -119,7 +119,7 @@ pub(crate) fn told(output: &Output, directory: &Path) -> String {
     told.trim_end().to_owned()
 }
 
-/// The code at the end of an error, as a model reads it.
+/// The error code at the end of a failure's text, as a model reads it.
 pub(crate) fn code(result: &serde_json::Value) -> &str {
     assert_eq!(result["isError"], true, "{result}");
     let text = result["content"][0]["text"].as_str().unwrap();

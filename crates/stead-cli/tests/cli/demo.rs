@@ -1,4 +1,4 @@
-//! The demo, as a newcomer meets it: one command, and an MCP client that reads, is denied, edits, undoes, and looks.
+//! The demo as a new user sees it: one command, and an MCP client that reads, is denied, edits, undoes and looks.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -27,7 +27,7 @@ impl Demo {
         url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap()
     }
 
-    /// One request of the stateless era, and the status and message that come back.
+    /// Makes a request without a session, and returns the status and the message.
     fn request(&self, agent: &str, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
         let token = self.told["tokens"][agent].as_str().unwrap_or("stead_wrong");
         params["_meta"] = json!({
@@ -82,7 +82,7 @@ fn the_demo_is_read_denied_edited_undone_and_on_record() {
     assert_eq!(demo.call("writer", "edit_file", edit)["isError"], false);
     assert!(text(&demo.call("reviewer", "read_file", greet.clone())).contains("Goodbye!"));
     assert_eq!(demo.call("writer", "undo", json!({}))["isError"], false);
-    // Its version tag is another one.
+    // Only its version tag differs.
     let untagged = |text: &str| text.split("[version_tag ").next().map(str::to_owned);
     let after = text(&demo.call("writer", "read_file", greet));
     assert!(after != before && untagged(&after) == untagged(&before), "{after}");
@@ -91,7 +91,7 @@ fn the_demo_is_read_denied_edited_undone_and_on_record() {
 
     let config = demo.told["config"].as_str().unwrap().to_owned();
     let audit = || String::from_utf8(place.stead(["--config", &config, "audit", "--json"]).stdout).unwrap();
-    // What is only looked at is written down a moment later.
+    // The records of reads are written a moment later.
     let mut told = audit();
     for _ in 0..50 {
         if told.contains("\"read_file\"") && told.contains("\"denied\"") {

@@ -1,4 +1,4 @@
-//! A newcomer's first five minutes.
+//! The first five minutes of a new user.
 
 use crate::common::Place;
 use insta::assert_snapshot;

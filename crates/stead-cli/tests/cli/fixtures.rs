@@ -1,4 +1,4 @@
-//! What is there for the conformance suite is there in its build, and in no other.
+//! The fixtures of the conformance suite are in its build, and in no other.
 
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
-//! Forks, from making one to discarding it.
+//! Forks, from creating one to discarding it.
 
 use crate::common::Place;
 use insta::assert_snapshot;
 
-/// Two agents; the notes of one are a part of a Store, and the other may only write there.
+/// Two agents. The notes of one are part of a Store in which the other may only write.
 fn place() -> Place {
     let place = Place::empty();
     place.file(
@@ -40,7 +40,7 @@ fn place() -> Place {
     place
 }
 
-/// The same without the time, which is another one each time.
+/// The text without times, which differ from run to run.
 fn timeless(text: &str) -> String {
     let stamp = |word: &str| if word.contains('T') && word.contains(':') { "TIME" } else { word }.to_owned();
     text.lines()
@@ -58,7 +58,7 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     coder(&["write", "/notes/old.md", "old\n"]);
     assert_snapshot!(coder(&["fork", "/notes", "draft"]), @"! Forked /notes as /forks/draft");
     assert_snapshot!(coder(&["diff", "--fork", "draft"]), @"! Nothing differs.");
-    // The base goes on; the fork does not see it, nor the base the fork.
+    // The base changes further. The fork doesn't see that, and the base doesn't see the changes in the fork.
     coder(&["write", "/notes/later.md", "later\n"]);
     coder(&["edit", "/forks/draft/plan.md", "two", "2"]);
     coder(&["mv", "/forks/draft/old.md", "/forks/draft/new.md"]);
@@ -106,7 +106,7 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     exit 1
     "#);
     assert!(coder(&["verify"]).contains("nothing is wrong"));
-    // A fork of the fork keeps it from being discarded.
+    // A fork of the fork prevents it from being discarded.
     assert_snapshot!(coder(&["fork", "/forks/draft", "second"]), @"! Forked /forks/draft as /forks/second");
     assert_snapshot!(coder(&["discard", "draft"]), @r#"
     ! stead: the fork `draft` stays: there are forks of it, which stand on it; discard them first

@@ -1,4 +1,4 @@
-//! What a host hands on to its model: the answers of the real binary, as they are on the wire.
+//! What a host passes on to its model: the answers of the real binary, as they are on the wire.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn place() -> Place {
     place
 }
 
-/// The one text of an answer that has nothing else.
+/// The only text of an answer. Fails if the answer has anything else.
 fn text(result: &Value) -> &str {
     let keys: Vec<_> = result.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, ["content", "isError"], "{result}");
@@ -68,7 +68,7 @@ fn programs_ask_for_structured_results() {
     server.ends();
 }
 
-/// Every conversation pays for these, at every turn.
+/// Every conversation pays for these in each of its turns.
 #[test]
 fn tools_and_map_cost_at_most_3500_tokens() {
     let place = place();

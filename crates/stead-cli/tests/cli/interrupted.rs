@@ -1,4 +1,4 @@
-//! Ctrl-C during long work: what has arrived is whole, and how it ended is said and on record.
+//! Ctrl-C during long work: every file that has arrived is complete, and the interruption is reported and on record.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use crate::common::{Place, Running};
 
 const FILES: usize = 600;
 
-/// A place with a directory of many files.
+/// A directory with a subdirectory of many files.
 fn place() -> Place {
     let place = Place::new();
     for n in 0..FILES {
@@ -28,7 +28,7 @@ fn interrupt(child: &Running) {
     kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
-/// What a directory of the host holds, by name.
+/// The files in a directory of the host, by name.
 fn held(directory: &Path) -> BTreeMap<String, String> {
     let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
     let read = |entry: std::fs::DirEntry| {
@@ -37,7 +37,7 @@ fn held(directory: &Path) -> BTreeMap<String, String> {
     entries.map(read).collect()
 }
 
-/// How the calls of this name went, but for the changes that they made on the way.
+/// The outcomes of the calls of this name, without the records of the changes that they made on the way.
 fn outcomes(place: &Place, call: &str) -> Vec<String> {
     let told = place.run(["audit", "--json", "--call", call]);
     let records = told.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -45,7 +45,7 @@ fn outcomes(place: &Place, call: &str) -> Vec<String> {
     outcomes.filter(|outcome| outcome != "begun").collect()
 }
 
-/// What a command says until it has seen the signal.
+/// Reads the output until the command reports that it has seen the signal.
 fn until_it_stops(errors: &mut impl Read) -> String {
     let mut said = String::new();
     while !said.contains("half done") {
@@ -75,7 +75,7 @@ fn an_import_that_is_interrupted_ends_between_two_changes_and_goes_on_later() {
     interrupt(&child);
     let mut errors = child.stderr.take().unwrap();
     let mut said = until_it_stops(&mut errors);
-    // Where it has ended by now, nobody reads the rest.
+    // If the command has ended already, nobody reads the rest.
     let _ = input.write_all(rest);
     drop(input);
     errors.read_to_string(&mut said).unwrap();
@@ -98,7 +98,7 @@ fn an_import_that_is_interrupted_ends_between_two_changes_and_goes_on_later() {
 fn an_export_that_is_interrupted_leaves_whole_files_alone() {
     let place = place();
     assert!(place.stead(["import", "from", "/notes/in"]).status.success());
-    // What goes into a pipe waits for its reader, so it is surely in the middle.
+    // Output into a pipe waits for its reader, so the export can't have ended yet.
     let mut command = place.command(["export", "/notes/in", "-"]);
     let mut child = Running::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let mut output = child.stdout.take().unwrap();
@@ -112,7 +112,7 @@ fn an_export_that_is_interrupted_leaves_whole_files_alone() {
     assert!(said.contains("interrupted; the archive is cut off"), "{said}");
     assert_eq!(outcomes(&place, "export"), ["failed"]);
 
-    // Into a directory: wherever the signal comes, no file is there in part, and nothing else is left.
+    // Into a directory: whenever the signal comes, no file is incomplete, and nothing else is left.
     let mut command = place.command(["export", "/notes/in", "out"]);
     let mut child = Running::spawn(command.stderr(Stdio::null()));
     while !place.path("out/0000").exists() {

@@ -1,4 +1,4 @@
-//! The real binary, as people and scripts meet it: the whole output is the expectation.
+//! The real binary as people and scripts use it. Each test compares the whole output.
 #![allow(clippy::unwrap_used)]
 
 mod answers;

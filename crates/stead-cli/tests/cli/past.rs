@@ -1,4 +1,4 @@
-//! What was, and taking it back, as people and scripts ask for it.
+//! History, undo, snapshots and restore, as people and scripts use them.
 
 use crate::common::Place;
 use insta::assert_snapshot;
@@ -37,7 +37,7 @@ fn two() -> Place {
     place
 }
 
-/// What was told, without times and the ids of operations.
+/// The output without times and operation ids.
 fn steady(told: &str) -> String {
     let word = |word: &str| {
         let is_time = word.len() == 5 && word.as_bytes()[2] == b':';
@@ -148,7 +148,7 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
     ");
     assert_eq!(place.run(["--agent", "ann", "cat", "/notes/plan.md", "--at", "draft"]), "1. think");
     assert_eq!(place.run(["--agent", "ann", "ls", "/notes", "--at", "#1"]), "plan.md");
-    // A Workspace that can't be looked at as it was then keeps its place, and says why.
+    // A Workspace that can't be shown as it was then is still listed, and a call in it says why.
     assert_eq!(place.run(["--agent", "ann", "ls", "/", "--at", "1"]), "notes/\nsite/");
     assert_eq!(place.run(["--agent", "ann", "grep", "write", "/notes", "--at", "draft"]), "exit 1");
     assert_snapshot!(place.run(["--agent", "ann", "diff", "/notes", "now", "#1", "--stat"]), @r"
@@ -193,7 +193,7 @@ fn a_snapshot_of_everything_is_compared_and_restored_as_a_whole() {
     ! Restored with 2 changes; `stead undo` takes it back.
     ");
     assert_snapshot!(place.run(["--agent", "ann", "diff", "/", "all", "--stat"]), @"! Nothing differs.");
-    // What may only be written is left out, and nothing is said of what is in it.
+    // A WRITE_ONLY Workspace is left out, and nothing is revealed of its content.
     assert_snapshot!(place.run(["--agent", "bob", "restore", "/", "2"]), @r"
     left out   /drop: `/drop` is in the Workspace `/drop`, which is WRITE_ONLY: restoring is not allowed there; you may restore in `/site`
     ! Everything is that way already.
@@ -247,7 +247,7 @@ fn a_database_is_cared_for() {
     assert!(place.run(["restore-backup", "no.db", "--yes"]).ends_with("exit 2"));
     assert_snapshot!(place.run(["restore-backup", "copy.db", "--yes"]), @"The database is what the backup holds, as version 3.");
     assert_eq!(place.run(["--agent", "ann", "cat", "/notes/a"]), "as it was");
-    // What was written down of it all is not taken back.
+    // The audit records are not undone.
     assert!(place.run(["audit", "verify"]).contains("nothing is wrong"));
     assert!(place.run(["verify"]).contains("nothing is wrong"));
 }
@@ -264,12 +264,12 @@ fn what_a_directory_need_not_keep_is_given_back() {
     ");
     let told: Value = serde_json::from_str(&place.run(["gc", "--json"])).unwrap();
     assert_eq!(told["kept"], serde_json::json!([{ "store": "site", "freed": 0, "bytes": 0 }]));
-    // A directory that is not there is in nobody's way.
+    // A directory that is missing doesn't prevent the rest.
     std::fs::remove_dir_all(place.path("site")).unwrap();
     assert!(place.run(["gc"]).contains("What `site` has kept stays for now"));
 }
 
-/// What another program put in the place of something that is to be taken back is not touched.
+/// If another program has put something else in the place of what would be undone, undo doesn't touch it.
 #[test]
 fn a_strangers_file_is_never_taken_back() {
     let place = two();
@@ -279,7 +279,7 @@ fn a_strangers_file_is_never_taken_back() {
     let told = steady(&place.run(["--agent", "ann", "undo", "--skip-conflicts"]));
     assert!(told.contains("conflict /site/m:") && told.ends_with("exit 1"), "{told}");
     assert_eq!(std::fs::read_to_string(place.path("site/m")).unwrap(), "a stranger's");
-    // It has not been taken back, and nothing says that it has.
+    // The operation isn't undone, and the log doesn't mark it as undone.
     assert!(!place.run(["--agent", "ann", "log"]).contains("(undone)"));
 
     place.run(["--agent", "ann", "write", "/site/f", "1"]);
@@ -348,7 +348,7 @@ fn what_is_done_beside_files_is_on_record() {
     }
 }
 
-/// A snapshot of a host directory holds what was in it, whoever put it there.
+/// A snapshot of a host directory contains everything in it, whoever put it there.
 #[test]
 fn a_directory_can_be_looked_at_and_put_back_as_it_was() {
     let place = two();
@@ -410,7 +410,7 @@ fn a_directory_can_be_looked_at_and_put_back_as_it_was() {
     assert!(told.contains("a host directory is not kept as it was") && told.ends_with("exit 2"), "{told}");
 }
 
-/// The history of a directory is the Store's, not the inode's.
+/// The history of a directory belongs to the Store, not to the inode.
 #[test]
 fn a_directory_that_was_made_anew_still_has_its_log() {
     let place = two();

@@ -1,5 +1,5 @@
-//! Every call is on record, once, however it goes: every command and every tool, with names that are there and names that
-//! are not.
+//! Every call has exactly one audit record, whatever its outcome: every command and every tool, with names that exist
+//! and names that don't.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn place() -> Place {
     place
 }
 
-/// The records that tell how something went, oldest first.
+/// The records that have an outcome, oldest first.
 fn records(place: &Place) -> Vec<Value> {
     let told = place.run(["audit", "export"]);
     let records = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -49,7 +49,8 @@ fn shown(record: &Value) -> String {
     format!("{} {} {}", text("call"), paths.join(","), text("outcome"))
 }
 
-/// Runs one command after the other, and returns those after which there is not one record more, of that call.
+/// Runs the commands one after the other, and returns those that don't leave exactly one new record of that call and
+/// outcome.
 fn not_on_record_once(place: &Place, commands: &[(&str, &str, &[&str])]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut before = records(place).len();
@@ -73,7 +74,7 @@ fn not_on_record_once(place: &Place, commands: &[(&str, &str, &[&str])]) -> Vec<
 fn every_command_is_on_record_once_also_with_names_that_are_not_there() {
     let place = place();
     let commands: &[(&str, &str, &[&str])] = &[
-        // Names that are not there.
+        // Names that don't exist.
         ("append", "denied", &["append", "/none/x", "1"]),
         ("blame", "failed", &["blame", "/notes/none"]),
         ("cat", "failed", &["cat", "/notes/none"]),
@@ -121,7 +122,7 @@ fn every_command_is_on_record_once_also_with_names_that_are_not_there() {
         ("gc", "ok", &["gc"]),
         ("restore_backup", "failed", &["restore-backup", "none.db", "--yes"]),
         ("none", "denied", &["call", "none"]),
-        // Names that are.
+        // Names that exist.
         ("blame", "ok", &["blame", "/notes/a"]),
         ("cat", "ok", &["cat", "--at", "kept", "/notes/a"]),
         ("diff", "ok", &["diff", "/notes", "1"]),
@@ -142,7 +143,7 @@ fn every_command_is_on_record_once_also_with_names_that_are_not_there() {
     assert_eq!(not_on_record_once(&place, commands), [""; 0]);
 }
 
-/// Arguments for every tool there is: with a name that is not there, and with one that makes no sense.
+/// Wrong arguments for every tool: with a name that doesn't exist, and with a path that isn't valid.
 fn wrong_arguments(tool: &str) -> Vec<Value> {
     let missing = "/notes/none/none";
     let with = |path: &str| match tool {
@@ -190,7 +191,7 @@ fn every_tool_is_on_record_once_also_with_names_that_are_not_there() {
         .iter()
         .flat_map(|name| wrong_arguments(name).into_iter().map(|arguments| (name.clone(), arguments)))
         .collect();
-    // One process, one record after the other: the order of the records is that of the calls.
+    // One process makes the calls one after the other, so the records have the order of the calls.
     let before = records(&place).len();
     let lines: String = calls
         .iter()
@@ -204,7 +205,7 @@ fn every_tool_is_on_record_once_also_with_names_that_are_not_there() {
     let mut wrong = Vec::new();
     for (tool, arguments) in &calls {
         let mut own = Vec::new();
-        // Calls of one tool follow one another: as many records as calls, and none is left over.
+        // As many records as calls, and none is left over.
         if told.peek().is_some_and(|record| record["call"] == **tool) {
             own.extend(told.next());
         }
@@ -251,7 +252,7 @@ fn two_paths_that_were_touched_are_not_shown_as_a_move() {
     assert_eq!(shown("mv"), "/notes/two/x -> /notes/two/z");
 }
 
-/// A read waits for others before it is put into the database; a change does not.
+/// The record of a read waits for other records before it goes into the database; the record of a change doesn't.
 #[test]
 fn the_newest_come_first_by_time() {
     let place = place();

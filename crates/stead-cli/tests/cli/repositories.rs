@@ -1,4 +1,4 @@
-//! That no agent makes a directory a git repository which git would obey, however many processes it has.
+//! No agent can turn a directory into a git repository that git would obey, however many processes it uses.
 
 use std::process::Stdio;
 

@@ -1,4 +1,4 @@
-//! `mcp`, `serve` and `token`, as hosts launch them and people use them.
+//! `mcp`, `serve` and `token`, as hosts start them and people use them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Place, code};
 
-/// A server that was launched, with its pipes.
+/// A server that was started, with its pipes.
 pub(crate) struct Launched {
     child: Child,
     read: BufReader<std::process::ChildStdout>,
@@ -53,12 +53,12 @@ impl Launched {
         self.request("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].take()
     }
 
-    /// Closes its input, and waits for its end.
+    /// Closes the server's input, and waits for its end.
     pub(crate) fn ends(self) {
         self.said();
     }
 
-    /// Closes its input, waits for its end, and returns what it has said to people.
+    /// Closes the server's input, waits for its end, and returns its stderr.
     fn said(mut self) -> String {
         drop(self.child.stdin.take());
         let mut said = String::new();
@@ -86,14 +86,14 @@ fn directories_can_be_served_without_any_configuration() {
     assert_eq!(server.call("write_file", json!({ "path": "/two/x", "content": "1" }))["isError"], false);
     server.ends();
     assert_eq!(std::fs::read(place.path("two/x")).unwrap(), b"1");
-    // Nothing of Stead's own lies in the directories.
+    // Stead leaves nothing of its own in the directories.
     for (directory, files) in [("one", 1), ("two", 2)] {
         assert_eq!(std::fs::read_dir(place.path(directory)).unwrap().count(), files, "{directory}");
     }
     assert!(place.path("state/stead").is_dir());
 }
 
-/// Waits for a process to end by itself.
+/// Waits for a process to end on its own, and returns its exit code.
 fn ends_by_itself(child: &mut Child) -> Option<i32> {
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {
@@ -110,7 +110,7 @@ fn ends_by_itself(child: &mut Child) -> Option<i32> {
 #[test]
 fn a_server_whose_answers_nobody_reads_ends_though_its_input_is_open() {
     let place = Place::new();
-    // At once, without anything to answer; and when there is something.
+    // It ends at once if there is nothing to answer, and also if there is.
     for asks in [false, true] {
         let mut server = Launched::new(place.command(["mcp", "--agent", "coder"]));
         server.initialize();
@@ -119,7 +119,7 @@ fn a_server_whose_answers_nobody_reads_ends_though_its_input_is_open() {
         drop(read);
         if asks {
             let message = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
-            // It may have noticed before.
+            // Fails if the server has noticed before.
             let _ = writeln!(child.stdin.as_mut().unwrap(), "{message}");
         }
         assert_eq!(ends_by_itself(&mut child), Some(0), "asks: {asks}");
@@ -136,7 +136,7 @@ fn a_server_at_sockets_ends_when_its_output_is_closed() {
     let mut command = place.command(["mcp", "--agent", "coder"]);
     command.stdin(OwnedFd::from(its_input)).stdout(OwnedFd::from(its_output));
     let mut child = command.spawn().unwrap();
-    // Its ends are its own from now on.
+    // Only the child has its ends of the sockets from now on.
     drop(command);
     writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).unwrap();
     let mut line = String::new();

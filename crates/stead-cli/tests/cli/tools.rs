@@ -36,7 +36,7 @@ fn the_tools_and_their_schemas() {
     place.file("stead.toml", &config);
     let output = place.stead(["tools", "--json"]);
     let tools: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // A change here changes what every agent is told: look at it twice.
+    // A change here changes what every agent is told: review it carefully.
     assert_snapshot!("schemas", serde_json::to_string_pretty(&tools).unwrap());
     assert_snapshot!(place.run(["tools", "delete_file"]), @r##"
     delete_file
@@ -103,7 +103,7 @@ fn many_calls_in_one_process_are_answered_line_by_line() {
     assert_eq!(texts[..2], ["Created /notes/a (3 bytes).", "Made 1 replacement in /notes/a."]);
     assert!(texts[2].contains("unknown field `argument`"), "{}", texts[2]);
     assert_eq!(texts[3], "two");
-    // Each is on record as that tool's call, in the thread that was named.
+    // Each call is on record as a call of that tool, in the thread that was named.
     let call = [r#"{"path": "/notes/a"}"#, "--thread", "t7"];
     assert!(place.stead(["call", "read_file"].into_iter().chain(call)).status.success());
     let audit = String::from_utf8(place.stead(["audit", "--json"]).stdout).unwrap();

@@ -1,4 +1,4 @@
-//! A connection that is kept: enough of HTTP to make one MCP request after the other.
+//! A persistent connection: enough HTTP to make one MCP request after the other.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a client talks to the server.
+/// The protocol era of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// As up to 2025-11-25.
+    /// Up to 2025-11-25, with sessions.
     Sessions,
-    /// As from 2026-07-28 on.
+    /// From 2026-07-28 on, without sessions.
     NoSessions,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
     next: u64,
 }
 
-/// What came back.
+/// The server's reply.
 struct Answer {
     status: u16,
     session: Option<String>,
@@ -79,13 +79,13 @@ impl Connection {
         said["result"].take()
     }
 
-    /// Asks for a tool to be used, waits for nothing, and returns the id of the request.
+    /// Starts a call without waiting for its answer, and returns the id of the request.
     pub(crate) fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
         self.send("tools/call", json!({ "name": tool, "arguments": arguments }));
         self.next
     }
 
-    /// Waits for the answer to what was begun.
+    /// Waits for the answer to the call that was started, which has to succeed.
     pub(crate) fn ended(&mut self) {
         let answer = self.answer();
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -118,19 +118,19 @@ impl Connection {
         }
     }
 
-    /// Uses a tool, which has to succeed.
+    /// Calls a tool, which has to succeed.
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.try_call(tool, arguments);
         assert_eq!(result["isError"], false, "{tool}: {result}");
         result
     }
 
-    /// Uses a tool.
+    /// Calls a tool.
     pub(crate) fn try_call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// What the server says to a request in some session.
+    /// The status of the reply to a request in this session.
     pub(crate) fn status_in(&mut self, session: &str) -> u16 {
         let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": {} });
         self.post(&message, &in_session(session)).status
@@ -210,7 +210,7 @@ fn in_session(session: &str) -> [(&str, &str); 2] {
     [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]
 }
 
-/// The message in a body, whether it came alone or as an event.
+/// The message in a body, alone or as an event.
 fn message_in(body: &str) -> Value {
     let event =
         body.lines().rev().find_map(|line| line.strip_prefix("data: ").filter(|data| data.starts_with('{')));

@@ -1,4 +1,4 @@
-//! Large edits of several agents at once: they take turns, and the server's memory stays within its bound.
+//! Large edits of several agents at once: they wait for each other, and the server's memory stays within its limit.
 
 use std::io::{Seek, SeekFrom, Write};
 
@@ -9,9 +9,9 @@ use crate::server::Server;
 
 const AGENTS: usize = 4;
 const EDITS_EACH: usize = 2;
-/// Each file's size.
+/// The size of each file.
 const LARGE: u64 = 96 << 20;
-/// What the server may have had at the most: 512 MiB for whole contents, and what it needs anyway.
+/// The most memory that the server may ever have used: 512 MiB for file contents, and what it needs anyway.
 const LIMIT: u64 = 640 << 20;
 
 #[test]

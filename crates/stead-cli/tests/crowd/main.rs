@@ -1,7 +1,8 @@
-//! Two agents with different Workspaces on one server at once: 64 connections, both eras, mixed reads and writes.
+//! Two agents with different Workspaces on one server at once: 64 connections, both protocol eras, mixed reads and
+//! writes.
 //!
-//! Both have the same paths with different files behind them. No call sees the other's files, tools or handles, none
-//! fails that should not, and the server's memory stays what it was.
+//! Both agents have the same paths with different files behind them. No call sees the other agent's files, tools or
+//! handles, no call fails that shouldn't, and the server's memory doesn't grow.
 #![allow(clippy::unwrap_used)]
 
 mod connection;
@@ -21,7 +22,7 @@ use server::Server;
 const CONNECTIONS: usize = 32;
 /// Files of each agent.
 const FILES: u64 = 40;
-/// A file's length; appending makes it longer until it is written again.
+/// The length of a file. Appending makes it longer until it is written again.
 const LENGTH: usize = 2048;
 /// How much the server's memory may grow once everything has been used.
 const GROWTH: u64 = 16 << 20;
@@ -30,7 +31,7 @@ fn length() -> Duration {
     Duration::from_secs(if std::env::var_os("STEAD_TEST_LONG").is_some() { 60 } else { 10 })
 }
 
-/// One agent, and what it was given.
+/// One agent, and the handles that it got.
 struct Side {
     agent: &'static str,
     token: String,
@@ -40,7 +41,7 @@ struct Side {
 }
 
 impl Side {
-    /// Writes all files of an agent, and keeps the handles that it gets.
+    /// Writes all files of an agent, and stores the handles that it gets.
     fn begin(server: &Server, agent: &'static str) -> Self {
         let token = server.token(agent);
         let mut connection = Connection::open(server.address, &token, Era::Sessions);
@@ -84,7 +85,7 @@ fn two_agents_on_one_server_see_nothing_of_each_other() {
     assert!(after < settled + GROWTH, "memory went from {settled} to {after} bytes");
 }
 
-/// Does one thing, and looks at what comes of it.
+/// Does one random thing, and checks the result.
 fn act(connection: &mut Connection, side: &Side, other: &Side, dice: &mut Dice) {
     let file = dice.throw(FILES);
     let path = path(file);
@@ -115,8 +116,8 @@ fn act(connection: &mut Connection, side: &Side, other: &Side, dice: &mut Dice) 
     }
 }
 
-/// Writes a file as an agent does. All connections of an agent are one caller: if one of them wrote since another read,
-/// the write is refused, so that nobody's change is lost, until the file has been read again.
+/// Writes a file as an agent does. All connections of an agent are one caller: if one of them has written since another
+/// has read, the write is refused until the file is read again, so that no change is lost.
 fn write(connection: &mut Connection, side: &Side, file: u64) {
     for _ in 0..100 {
         let wrote = connection.try_call("write_file", written(side.agent, file));
@@ -130,7 +131,7 @@ fn write(connection: &mut Connection, side: &Side, file: u64) {
     panic!("a file that was just read can't be written");
 }
 
-/// What another agent was given means nothing here.
+/// Checks that the handles of another agent are worth nothing here.
 fn use_handles_of(other: &Side, connection: &mut Connection) {
     let undone = connection.try_call("undo", json!({ "operation": other.operation }));
     assert_eq!(undone["isError"], true, "{undone}");
@@ -157,7 +158,7 @@ fn names(listed: &Value) -> BTreeSet<String> {
     listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Numbers that look like chance, and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {

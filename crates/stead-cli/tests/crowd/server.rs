@@ -1,4 +1,4 @@
-//! The server: the real binary, in a process of its own, whose memory can be looked at.
+//! The server: the real binary in a process of its own, whose memory can be measured.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -32,7 +32,7 @@ const CONFIG: &str = r#"
     store = "bob"
 "#;
 
-/// A server that runs until it is dropped.
+/// A running server. Dropping it ends the process.
 pub(crate) struct Server {
     child: Child,
     place: tempfile::TempDir,
@@ -44,7 +44,7 @@ impl Server {
         Server::launch_with(CONFIG, |_| ())
     }
 
-    /// One with a configuration of its own, in a directory that is prepared first.
+    /// Starts a server with this configuration, in a directory that `prepare` fills first.
     pub(crate) fn launch_with(config: &str, prepare: impl FnOnce(&Path)) -> Self {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("stead.toml"), config).unwrap();
@@ -60,26 +60,26 @@ impl Server {
         Server { child, place, address }
     }
 
-    /// A token for an agent.
+    /// Creates a token for an agent.
     pub(crate) fn token(&self, agent: &str) -> String {
         let made = stead(&self.place).args(["token", "create", "--agent", agent, "--json"]).output().unwrap();
         let token: Value = serde_json::from_slice(&made.stdout).unwrap();
         token["token"].as_str().unwrap().to_owned()
     }
 
-    /// Tokens for agents, made without a process for each.
+    /// Creates tokens for agents, without a process for each.
     pub(crate) fn tokens(&self, agents: impl IntoIterator<Item = String>) -> Vec<String> {
         let tokens = Tokens::of(&Config::load(&self.path("stead.toml")).unwrap());
         let token = |agent: String| tokens.create(Identity::agent(agent), None, SystemClock.now()).unwrap().1;
         agents.into_iter().map(token).collect()
     }
 
-    /// A path in its directory.
+    /// A path in the server's directory.
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.place.path().join(below)
     }
 
-    /// What is at a path of it: the status and the body.
+    /// Requests a path of the server, and returns the status and the body.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -90,7 +90,7 @@ impl Server {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// Waits until a line stands in its metrics.
+    /// Waits until the metrics contain a line.
     pub(crate) fn wait_for_metric(&self, line: &str) {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
@@ -102,17 +102,17 @@ impl Server {
         }
     }
 
-    /// How much memory it has now, in bytes.
+    /// How much memory the server uses now, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.status("VmRSS:").strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// The most memory that it has had, in bytes.
+    /// The most memory that the server has used, in bytes.
     pub(crate) fn peak(&self) -> u64 {
         self.status("VmHWM:").strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// How many threads it has.
+    /// How many threads the server has.
     pub(crate) fn threads(&self) -> u64 {
         self.status("Threads:").parse().unwrap()
     }

@@ -1,4 +1,4 @@
-//! Forty agents whose calls don't end: nobody else notices.
+//! Forty agents whose calls don't end: no other agent notices.
 
 use std::fs::File;
 
@@ -9,10 +9,10 @@ use crate::connection::{Connection, Era};
 use crate::server::Server;
 
 const AGENTS: usize = 40;
-/// As many as one identity may have under way.
+/// As many calls as one identity may run at a time.
 const CALLS: usize = 8;
 
-/// A directory that all of them write to, and notes of one more agent.
+/// A directory that all of the agents write to, and notes of one more agent.
 fn config() -> String {
     let mut text = String::from(
         r#"
@@ -46,7 +46,7 @@ fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_anot
     let mut first = Connection::open(server.address, &tokens[0], Era::Sessions);
     first.call("write_file", json!({ "path": "/w/a", "content": "" }));
 
-    // Whoever has this lock is waited for: no change of the directory ends before it is let go of.
+    // While the test holds this lock, no change of the directory can end.
     let locks = find(&server.path(".stead/physical"), "tree").unwrap();
     let tree = File::open(locks).unwrap();
     flock(&tree, FlockOperation::LockExclusive).unwrap();
@@ -59,10 +59,10 @@ fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_anot
             slow.push(connection);
         }
     }
-    // One more of the first agent, which has to wait behind its others.
+    // One more call of the first agent, which has to wait behind its other calls.
     let waits = first.begin("append_file", json!({ "path": "/w/late", "content": "x" }));
 
-    // Until no further call begins; all the while it is well.
+    // Until no further call starts. All the while the health check answers.
     let (mut threads, mut same) = (0, 0);
     while same < 10 {
         assert_eq!(server.get("/healthz").0, 200);
@@ -70,7 +70,7 @@ fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_anot
         same = if now == threads { same + 1 } else { 0 };
         threads = now;
     }
-    // The connections of those who asked how it is may take a moment to be gone.
+    // The connections of the health checks may take a moment to close.
     server.wait_for_metric(&format!("stead_http_connections {}", AGENTS * CALLS + 3));
     for _ in 0..20 {
         let read = reader.call("read_file", json!({ "path": "/notes/a" }));
@@ -83,7 +83,7 @@ fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_anot
     assert_eq!(other.tell(&cancelled), 202);
     server.wait_for_metric("stead_calls_total{tool=\"append_file\",outcome=\"cancelled\"} 1");
 
-    // Once the directory is free again, all of them end.
+    // Once the lock is released, all of the calls end.
     drop(tree);
     for connection in &mut slow {
         connection.ended();

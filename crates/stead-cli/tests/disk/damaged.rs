@@ -1,8 +1,8 @@
-//! What a damaged or lost database says, and how it comes back.
+//! What the commands report of a damaged or lost database, and how it is restored.
 
 use crate::small::Disk;
 
-/// Changes one letter of a content in the database's file.
+/// Changes some bytes of a file's content in the database file.
 fn damage(disk: &Disk, from: &[u8], to: &[u8]) {
     let path = disk.path(".stead/stead.db");
     let mut bytes = std::fs::read(&path).unwrap();

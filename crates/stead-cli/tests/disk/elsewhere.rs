@@ -1,10 +1,10 @@
-//! A Physical Store on another disk than the state.
+//! A Physical Store on a different disk than the state directory.
 
 use std::process::Command;
 
 use crate::small::{Disk, Kind, on_small_disk};
 
-/// A stead beside the small disk, with one Physical Store on it and one Virtual Store beside it.
+/// A stead next to the small disk, with a Physical Store on that disk and a Virtual Store outside it.
 fn furnish(small: &Disk) -> Disk {
     let host = small.path("").parent().unwrap().to_owned();
     let stead = Disk::at(&host);
@@ -49,7 +49,7 @@ fn full(small: &Disk) {
     stead.done(&["rm", "-r", "/p/sub"]);
     stead.done(&["mv", "/p/keep", "/p/kept"]);
     stead.done(&["undo"]);
-    // What was deleted is kept: nothing was thrown away to make room.
+    // Deleted content is still there for undo: nothing was dropped to make room.
     small.make_room();
     stead.done(&["undo"]);
     assert_eq!(stead.done(&["cat", "/p/sub/in"]), "hello\n");

@@ -1,4 +1,4 @@
-//! A full disk can be read and made less full, and what does not fit has one code.
+//! A full disk can be read and emptied, and every change that doesn't fit fails with the same exit code.
 
 use crate::small::{Disk, Kind, on_small_disk};
 
@@ -27,7 +27,7 @@ fn sweep(disk: &Disk) {
             assert_eq!(code, 0, "{free} KiB free: {args:?}: {said}");
         }
         disk.make_room();
-        // The room that was used is set aside again.
+        // The reserve that was used up is set aside again.
         assert_eq!(disk.ends(&["cat", "/notes/keep"]), 0);
     }
     for args in [&["verify"][..], &["audit", "verify"]] {
@@ -55,7 +55,7 @@ fn what_does_not_fit_leaves_room_for_deleting() {
     on_small_disk(name, Kind::Memory, |disk| {
         disk.furnish();
         disk.fill_but(0);
-        // Nothing that adds content gets at the room that is set aside, however often it is tried.
+        // No command that adds content can use the reserve, however often it tries.
         for round in 0..10 {
             let text = "y".repeat(100_000);
             let code = disk.ends(&["write", &format!("/notes/more{round}"), &text]);
@@ -108,13 +108,13 @@ fn fill_through_a_mount(disk: &Disk) {
         let (_, left) = sh(&format!("ls {workspace}"));
         assert!(!left.contains("s1\n") && left.contains("s4\n"), "{workspace}: {left}");
     }
-    // Once there is room, all goes on.
+    // Once there is room, everything works again.
     let (done, said) = sh("rm -f v/big* p/big*");
     assert!(done, "{said}");
     let (unmounted, said) = sh(&format!("cd / && umount {}", disk.path("mnt").display()));
     assert!(unmounted, "{said}");
-    // The mount's process writes its log back as it ends, into the room that `gc` would have. Where it could not sign the
-    // end of its records, its directory stays.
+    // When the mount's process ends, it writes its database log back, into the room that `gc` needs. If it can't sign
+    // the end of its records, its directory stays.
     let (running, began) = (disk.path(".stead/audit/running"), std::time::Instant::now());
     while std::fs::read_dir(&running).unwrap().next().is_some() && began.elapsed().as_secs() < 5 {
         std::thread::sleep(std::time::Duration::from_millis(5));

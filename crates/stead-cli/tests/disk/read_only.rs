@@ -1,4 +1,4 @@
-//! What can only be read can be read.
+//! A disk that can only be read can be read.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::small::{Disk, Kind, on_small_disk};
 
-/// A directory of the host beside what is in the database, with a past, and a snapshot `s1` of both.
+/// Adds a directory of the host with a history, and a snapshot `s1` of it and of the database.
 fn add_directory(disk: &Disk) {
     let config = std::fs::read_to_string(disk.path("stead.toml")).unwrap();
     let more = "[stores.p]\nkind = \"physical\"\npath = \"ph\"\n[[agents.a.workspaces]]\nprefix = \"/p\"\n\
@@ -19,7 +19,7 @@ fn add_directory(disk: &Disk) {
     disk.done(&["write", "/p/f", "second\n"]);
 }
 
-/// What the history commands answer where nothing can be written.
+/// What the history commands print if nothing can be written.
 const PAST: [(&[&str], &str); 7] = [
     (&["log"], "/p/f"),
     (&["log", "/p"], "/p/f"),
@@ -73,7 +73,7 @@ fn a_read_only_disk_is_read_and_not_changed() {
         };
         remount("remount,ro");
         look("as it was left");
-        // As a copy has it that was made of the one file.
+        // Like a copy of the database file alone.
         remount("remount,rw");
         for beside in ["-wal", "-shm", "-turn", "-next", "-reserve", "-version"] {
             std::fs::remove_file(disk.path(&format!(".stead/stead.db{beside}"))).unwrap();
@@ -86,7 +86,7 @@ fn a_read_only_disk_is_read_and_not_changed() {
     });
 }
 
-/// Lets others look at everything, and change nothing.
+/// Lets other users read everything and change nothing.
 fn show(directory: &Path) {
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -132,7 +132,7 @@ fn whoever_may_only_read_the_files_reads_what_is_in_them() {
         assert_eq!(code, Some(1), "{args:?}: {said}");
         assert!(!said.contains("no history"), "{args:?}: {said}");
     }
-    // The owner goes on meanwhile, and others see it.
+    // Meanwhile the owner makes a change, and the other user sees it.
     assert_eq!(disk.ends(&["write", "/notes/keep", "changed\n"]), 0);
     assert_eq!(other(&["cat", "/notes/keep"]), (Some(0), "changed\n".to_owned()));
 }

@@ -1,22 +1,22 @@
-//! A small disk of its own, in a mount namespace of its own.
+//! A small disk, mounted in a mount namespace of its own.
 //!
-//! A test that needs one runs itself again under `unshare --mount`: what it mounts goes with that process.
+//! A test that needs one runs itself again under `unshare --mount`: what it mounts goes away with that process.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Where the disk is mounted, for the process that is run again.
+/// The environment variable that tells the second process where the disk is mounted.
 const MOUNTED: &str = "STEAD_TEST_SMALL_DISK";
 
-/// What a disk is made of.
+/// The kind of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Memory,
-    /// An ext4 with the smallest blocks there are: what is mapped there is allocated a quarter of a page at a time.
+    /// An ext4 with the smallest block size: mapped memory is allocated a quarter of a page at a time.
     SmallBlocks,
 }
 
-/// Runs a test on a disk of some MiB. Where the host lets nobody mount, it says so, and nothing is tested.
+/// Runs a test on a disk of a few MiB. If the host doesn't allow mounts, prints SKIPPED and tests nothing.
 pub(crate) fn on_small_disk(name: &str, kind: Kind, test: impl FnOnce(&Disk)) {
     if let Some(directory) = std::env::var_os(MOUNTED) {
         let directory = PathBuf::from(directory);
@@ -66,7 +66,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// A stead in a directory that is there.
+    /// A stead in an existing directory.
     pub(crate) fn at(directory: &Path) -> Self {
         Disk { directory: directory.to_owned() }
     }
@@ -75,7 +75,7 @@ impl Disk {
         self.directory.join(below)
     }
 
-    /// Writes a configuration with one Virtual Store, and some files into that.
+    /// Writes a configuration with one Virtual Store, and some files into that Store.
     pub(crate) fn furnish(&self) {
         let config = "[stores.notes]\nkind = \"virtual\"\n[[agents.a.workspaces]]\nprefix = \"/notes\"\n\
                       scope = \"rw\"\nstore = \"notes\"\n";
@@ -84,7 +84,7 @@ impl Disk {
             let text = format!("line of file {number}\n").repeat(900);
             assert_eq!(self.ends(&["write", &format!("/notes/f{number}"), &text]), 0);
             if number == 0 {
-                // Version 1 stays, whatever is forgotten.
+                // Version 1 stays, whatever retention removes.
                 assert_eq!(self.ends(&["snapshot", "/notes"]), 0);
             }
         }
@@ -105,21 +105,21 @@ impl Disk {
         self.command(args).output().unwrap()
     }
 
-    /// How a command ends; one that was killed ends with none of our codes.
+    /// The exit code of a command. Fails if a signal killed it.
     #[track_caller]
     pub(crate) fn ends(&self, args: &[&str]) -> i32 {
         let output = self.stead(args);
         output.status.code().unwrap_or_else(|| panic!("{args:?}: {:?}", output.status))
     }
 
-    /// What a command says, and how it ends.
+    /// The exit code of a command, and its whole output.
     pub(crate) fn told(&self, args: &[&str]) -> (i32, String) {
         let output = self.stead(args);
         let text = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// What a command prints that has to end well.
+    /// The output of a command that has to succeed.
     #[track_caller]
     pub(crate) fn done(&self, args: &[&str]) -> String {
         let output = self.stead(args);
@@ -135,7 +135,7 @@ impl Disk {
         disk.f_bfree * disk.f_frsize
     }
 
-    /// Leaves that much of the disk free.
+    /// Fills the disk until only `free` bytes are left.
     pub(crate) fn fill_but(&self, free: u64) {
         use std::os::unix::fs::FileExt;
         let filler = std::fs::File::create(self.path("filler")).unwrap();
@@ -147,7 +147,7 @@ impl Disk {
             0,
             there.saturating_sub(free).max(1),
         );
-        // What is too much at once fits in part: small blocks need some of their own.
+        // If that was too much at once, smaller pieces may still fit: small blocks need blocks of their own.
         let mut at = filler.metadata().unwrap().len();
         while {
             let disk = rustix::fs::statvfs(&self.directory).unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use super::common::Place;
 
-/// What a script said when it failed.
+/// The stderr of a script that has to fail.
 fn refused(mount: &super::common::OnMount, script: &str) -> String {
     let output = mount.shell("", script);
     assert!(!output.status.success(), "{script}");
@@ -38,7 +38,7 @@ fn scopes_hold_for_every_program() {
     ] {
         refused(&mount, script);
     }
-    // What another has put there is not even seen, and can be written all the same.
+    // A file that another caller has put there can't be seen, but can be written.
     place.fed(["write", "/in/theirs"], "first\n");
     refused(&mount, "test -e in/theirs");
     mount.sh("", "echo second >> in/theirs");
@@ -99,7 +99,8 @@ fn symlinks_lead_nowhere_but_into_workspaces() {
     mount.sh("v", "mkdir -p a secret-dir && ln -s .. a/d && ln -s d/../../secret a/turned");
     let said = refused(&mount, "cat v/a/turned");
     assert!(said.contains("No such file"), "{said}");
-    // Whoever is in a directory that another moves deeper does not get out by what is judged there.
+    // A program that is in a directory while another caller moves that directory deeper can't use a symlink there that
+    // was checked for the new place to get out.
     place.fed(["write", "/v/moves/f"], "x");
     place.stead(["mkdir", "-p", "/v/deep/er"]);
     mount.sh("v", "ln -s ../../../secret moves/l; ls moves deep/er/. > /dev/null");
@@ -112,7 +113,7 @@ fn symlinks_lead_nowhere_but_into_workspaces() {
     let output = mount.shell("", &script);
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert_eq!(mount.sh("", "cat v/deep/er/moves/f"), "x");
-    // The top of the stead is the top of the mount, and an absolute path is one of the stead.
+    // The root of the mount is the root of the stead, and an absolute path is a path of the stead.
     assert_eq!(mount.sh("v/root", "ls"), "guarded\nin\nnarrow\np\nro\nsmall\nv\n");
     let at = mount.at.display();
     mount.sh(
@@ -138,7 +139,7 @@ fn quotas_are_told_and_kept() {
     assert!(room > 1000, "what is not limited has the room of the disk");
 }
 
-/// How a write was refused that went on until it was, and how much had been taken by then.
+/// Writes until a write fails. Returns how many bytes were accepted, and the error.
 fn fill(file: &fs::File, most: usize) -> (usize, Option<rustix::io::Errno>) {
     let (block, mut taken) = (vec![b'x'; 100_000], 0);
     while taken < most {
@@ -166,13 +167,13 @@ fn a_quota_bounds_a_file_that_is_open() {
         assert_eq!(fill(&first, 1), (0, full), "{workspace}");
         assert_eq!(rustix::fs::ftruncate(&first, 10 * ALLOWED as u64).err(), full, "{workspace}");
         assert_eq!(free(), 0, "{workspace}");
-        // Nothing that was taken is lost.
+        // Nothing that was accepted is lost.
         drop((first, second));
         let sizes = [&one, &two].map(|path| fs::metadata(path).unwrap().len());
         assert_eq!(sizes, [600_000, (ALLOWED - 600_000) as u64], "{workspace}");
         let told = place.stead(["cat", &format!("/{workspace}/two")]);
         assert!(told.len() == ALLOWED - 600_000 && told.bytes().all(|byte| byte == b'x'), "{workspace}");
-        // A file without a name takes its room until it is closed, and a killed mount gives all back.
+        // A file without a name uses its room until it is closed, and a killed mount gives everything back.
         fs::remove_file(&two).unwrap();
         let nameless = fs::File::create(&two).unwrap();
         fs::remove_file(&two).unwrap();
@@ -194,7 +195,7 @@ fn a_quota_bounds_a_file_that_is_open() {
 #[test]
 fn what_can_not_be_had_is_refused_as_programs_expect() {
     let place = Place::new();
-    // Only root's `chown` to others is ever accepted, and not even that here.
+    // Only root's `chown` to other users is ever accepted, and with `--strict-owner` not even that.
     let mount = place.mount_at("mnt", &["--strict-owner"]);
     mount.sh("v", "echo x > f && mkdir d");
     let cases = [

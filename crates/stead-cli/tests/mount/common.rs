@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A Workspace on a database, and one on a directory: what is true of one is true of the other.
+/// A Workspace on a database and one on a directory. Both have to behave in the same way.
 pub(crate) const BOTH: [&str; 2] = ["v", "p"];
 
 const CONFIG: &str = r#"
@@ -73,7 +73,7 @@ impl Place {
         self.command(args).output().unwrap()
     }
 
-    /// Runs it with something on standard input.
+    /// Runs the binary with this standard input.
     pub(crate) fn fed<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &str) {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -82,7 +82,7 @@ impl Place {
         succeeded(&child.wait_with_output().unwrap());
     }
 
-    /// Runs it, and returns what it printed.
+    /// Runs the binary, and returns its output.
     pub(crate) fn stead<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
         succeeded(&self.run(args))
     }
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// A stead that is mounted. Dropped, it is unmounted, and nothing is left.
+/// A mounted stead. Dropping it unmounts it.
 pub(crate) struct OnMount {
     pub(crate) child: Child,
     pub(crate) at: PathBuf,
@@ -127,7 +127,7 @@ impl OnMount {
         for (variable, value) in [("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_COMMITTER_EMAIL", "a@b")] {
             shell.env(variable, value);
         }
-        // The programs of this test are not the business of whoever runs it.
+        // The user's own settings don't affect the programs of this test.
         shell.env("GIT_CONFIG_GLOBAL", "/dev/null").env_remove("CARGO_TARGET_DIR").env("LC_ALL", "C");
         shell.output().unwrap()
     }
@@ -136,20 +136,20 @@ impl OnMount {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it as a person does, and says how it ended.
+    /// Ends the mount with a signal, and returns how the process ended.
     pub(crate) fn end(mut self, signal: Signal) -> std::process::ExitStatus {
         self.signal(signal);
         self.child.wait().unwrap()
     }
 
-    /// Ends it, which has to go well, and to leave nothing.
+    /// Ends the mount in good order. Fails if something of it is left.
     pub(crate) fn end_well(self) {
         let at = self.at.clone();
         assert!(self.end(Signal::TERM).success());
         assert!(!is_mounted(&at), "a mount is left behind");
     }
 
-    /// Ends it as nobody should, and waits until nothing of it is left.
+    /// Kills the mount's process, and waits until the watchdog has removed the mount.
     pub(crate) fn kill(self) {
         let at = self.at.clone();
         self.end(Signal::KILL);
@@ -174,7 +174,7 @@ pub(crate) fn is_mounted(at: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1) == at.to_str())
 }
 
-/// Whether something becomes true within a while that is long for it.
+/// Whether something becomes true within 30 seconds.
 pub(crate) fn eventually(mut is: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {
@@ -192,7 +192,7 @@ pub(crate) fn succeeded(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// How long something goes on, in CI and otherwise.
+/// The first value in a long run, the second in CI.
 pub(crate) fn long_or<T>(long: T, short: T) -> T {
     if std::env::var_os("STEAD_TEST_LONG").is_some() { long } else { short }
 }

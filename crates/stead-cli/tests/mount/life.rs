@@ -1,4 +1,4 @@
-//! Mounting and unmounting, in good order and in bad.
+//! Mounting and unmounting, in good order and after a crash.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -45,7 +45,7 @@ fn a_killed_process_leaves_no_mount() {
         let mut open = fs::File::open(mount.path("v/f")).unwrap();
         mount.signal(Signal::KILL);
         mount.child.wait().unwrap();
-        // Nobody hangs: what was open is not connected any more.
+        // No program hangs: open files aren't connected any more.
         let began = Instant::now();
         let mut text = Vec::new();
         let _ = open.read_to_end(&mut text);
@@ -61,7 +61,7 @@ fn a_killed_process_leaves_no_mount() {
 fn a_stale_mount_is_cleared_by_the_next() {
     let place = Place::new();
     let mut mount = place.mount();
-    // Without anyone to look after it.
+    // Without its watchdog.
     let keeper = keeper_of(mount.child.id());
     rustix::process::kill_process(keeper, Signal::KILL).unwrap();
     mount.signal(Signal::KILL);
@@ -144,7 +144,7 @@ fn other_users_see_it_only_if_they_may() {
     assert!(as_other(&theirs, "echo y > $AT/v/f && test -O $AT/v/f"));
 }
 
-/// Lets everybody into the directory that the test works in.
+/// Lets all users into the directory of the test.
 fn open_up(place: &Place) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
@@ -158,7 +158,7 @@ fn somebody_who_is_not_root_mounts_it_with_fusermount() {
     }
     let place = Place::new();
     open_up(&place);
-    // The device is everybody's on a usual host; a container may have made it root's.
+    // The device is usually open to all users, but in a container it may be open to root only.
     assert!(Command::new("chmod").args(["666", "/dev/fuse"]).status().unwrap().success());
     let everything = place.path("");
     assert!(Command::new("chown").args(["-R", "65534:65534"]).arg(&everything).status().unwrap().success());
@@ -192,7 +192,7 @@ fn somebody_who_is_not_root_mounts_it_with_fusermount() {
         as_them("echo mine > $AT/v/f && cat $AT/v/f && ls $AT"),
         "mine\nguarded\nin\nnarrow\np\nro\nsmall\nv\n"
     );
-    // A kill is cleaned up after by them, too.
+    // The watchdog of a user who isn't root removes the mount after a kill too.
     let mount = OnMount { child, at: place.path("mnt") };
     mount.signal(Signal::KILL);
     drop(mount);
@@ -232,7 +232,7 @@ fn a_mount_that_was_unmounted_takes_no_other_away() {
     }
 }
 
-/// A mount without anyone who looks after it any more.
+/// A mount whose process and watchdog are gone.
 fn dead(place: &Place, directory: &str) -> OnMount {
     let mut mount = place.mount_at(directory, &[]);
     rustix::process::kill_process(keeper_of(mount.child.id()), Signal::KILL).unwrap();
@@ -266,7 +266,7 @@ fn a_mount_whose_parent_is_renamed_is_taken_away_all_the_same() {
         let mut mount = place.mount_at("one/mnt", &[]);
         fs::rename(place.path("one"), place.path("two")).unwrap();
         fs::write(place.path("two/mnt/v/f"), "x").unwrap();
-        // Something else at the old place is none of its business.
+        // The watchdog leaves another directory at the old path alone.
         fs::create_dir_all(place.path("one/mnt")).unwrap();
         mount.at = place.path("two/mnt");
         mount.signal(end);

@@ -1,4 +1,4 @@
-//! Modes and times as programs set them. Root is not bound by modes: `cargo xtask test` runs these as another user, too.
+//! Modes and times as programs set them. Modes don't bind root: `cargo xtask test` also runs these as another user.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
@@ -112,18 +112,18 @@ fn the_right_to_run_as_another_does_not_outlive_a_write() {
     for (name, write) in writes {
         fs::write(&on_host, "old content").unwrap();
         set_mode(&on_host, 0o6755);
-        // The mount learns of it.
+        // The mount learns of the change.
         assert!(super::common::eventually(|| mode(&at) == 0o6755));
         write();
         assert_eq!(mode(&on_host), 0o755, "{name}");
     }
-    // A copy has none either, and nobody can set one.
+    // A copy has neither bit, and no program can set one.
     set_mode(&on_host, 0o6755);
     place.stead(["cp", "/p/f", "/p/copy"]);
     assert_eq!(mode(place.path("project/copy")), 0o755);
     mount.sh("p", "echo x > mine; chmod 6755 mine; chmod u+s mine");
     assert_eq!(mode(place.path("project/mine")), 0o755);
-    // A directory that hands its group down goes on doing so.
+    // A directory that passes its group on to new entries (setgid) keeps doing so.
     fs::create_dir(place.path("project/shared")).unwrap();
     set_mode(place.path("project/shared"), 0o2775);
     mount.sh("p", "chmod 750 shared; mkdir shared/below");

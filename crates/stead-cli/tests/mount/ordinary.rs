@@ -1,4 +1,4 @@
-//! What ordinary programs need beside files and directories.
+//! What ordinary programs need apart from files and directories.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ fn python_makes_a_virtual_environment() {
         assert_eq!(prefix.trim(), mount.path(workspace).join("env").to_str().unwrap(), "{workspace}");
         let target = mount.sh(workspace, "readlink env/bin/python3 env/bin/python | grep ^/");
         assert!(fs::metadata(target.trim()).unwrap().is_file(), "{workspace}: {target}");
-        // A tool follows it as little as before.
+        // A tool still doesn't follow it.
         let link = mount.sh(workspace, "cd env/bin && find . -lname '/*' | sed 's,^./,,'");
         let refused = place.run(["cat", &format!("/{workspace}/env/bin/{}", link.trim())]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -45,7 +45,7 @@ fn a_symlink_to_what_is_no_program_of_everybodys_is_not_followed() {
             assert!(!output.status.success() && said.contains("Permission denied"), "{script}: {said}");
         }
     }
-    // A target inside the mount itself is not looked up: the mount would wait for its own answer.
+    // A target inside the mount isn't looked up: the mount would wait for its own answer.
     mount.sh("v", &format!("echo x > f && chmod 755 f && ln -s {}/./v/../v/f around", mount.at.display()));
     let around = mount.shell("v", "cat around");
     assert!(around.status.success() || String::from_utf8_lossy(&around.stderr).contains("Permission denied"));
@@ -96,7 +96,7 @@ fn pipes_and_sockets_last_as_long_as_the_mount() {
         listener.accept().unwrap().0.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"hello");
         assert!(fs::symlink_metadata(at.join("socket")).unwrap().file_type().is_socket());
-        // They have names like anything else: listed, moved with their directory, replaced, removed.
+        // They behave like other nodes: they are listed, moved with their directory, replaced and removed.
         mount.sh(workspace, "mkdir d && mv pipe d/p && chmod 640 d/p && mv d e && mkfifo e/q && mv e/q e/p");
         assert_eq!(mount.sh(workspace, "ls; ls -l e | grep -c ^p; stat -c %a e/p"), {
             let shown = if workspace == "v" { "e\nnested\nsocket\n" } else { "e\nsocket\n" };
@@ -116,7 +116,7 @@ fn pipes_and_sockets_last_as_long_as_the_mount() {
         mount
             .sh(workspace, "echo file > f && mv f e/p && test -f e/p && mkfifo g && mv g e/p && test -p e/p");
         mount.sh(workspace, "rm e/p && rmdir e other && rm socket");
-        // Nobody else knows of them.
+        // Only the mount knows of them.
         mount.sh(workspace, "mkfifo left && test -p left");
         assert!(!place.stead(["ls", &format!("/{workspace}")]).contains("left"), "{workspace}");
         place.fed(["write", &format!("/{workspace}/left")], "a file\n");
@@ -158,7 +158,7 @@ fn a_file_without_a_name_is_opened_again_and_has_a_mode() {
         file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(77)).unwrap();
         let told = file.metadata().unwrap();
         assert_eq!((told.mode() & 0o7777, told.mtime(), told.nlink()), (0o600, 77, 0), "{workspace}");
-        // The name is another's by now, and the other is another file.
+        // Another file has the name by now.
         fs::write(&path, "another").unwrap();
         assert_eq!(fs::read_to_string(&again).unwrap(), "before and after, again", "{workspace}");
         drop(file);
@@ -179,7 +179,7 @@ fn nothing_is_moved_so_deep_that_it_can_not_be_named() {
         let expected = if workspace == "v" { "nested\nsaid\n" } else { "said\n" };
         assert!(shown.ends_with(&format!("a/c/c/c\n{expected}")), "{workspace}: {shown}");
     }
-    // A tool gets the reason as a sentence.
+    // A tool returns the reason as a sentence.
     place.stead(["mkdir", "-p", &format!("/v{}", "/x".repeat(50))]);
     place.stead(["mkdir", "-p", &format!("/v{}", "/y".repeat(30))]);
     for act in ["mv", "cp"] {

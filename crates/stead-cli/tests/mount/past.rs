@@ -1,4 +1,4 @@
-//! Versions, undo, the audit, and looking back.
+//! Versions, undo, the audit and the past, through a mount.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -122,7 +122,7 @@ fn a_shell_that_writes_a_file_anew_makes_one_version_of_it() {
         mount.sh(workspace, "echo one > f; echo two > f");
         place.stead(["undo"]);
         assert!(eventually(|| fs::read_to_string(mount.path(workspace).join("f")).unwrap() == "one\n"));
-        // Nobody who reads it, and no shell that opens it, makes a version of what is half written.
+        // A program that reads or opens the file doesn't make a version of what is half written.
         mount.sh(workspace, "exec 7> f; echo half >&7; cat f > /dev/null");
         let seen = place.stead(["cat", &format!("/{workspace}/f")]);
         assert_eq!(seen, "half\n", "the shell has ended");
@@ -158,11 +158,11 @@ fn a_move_across_workspaces_is_undone_half_by_half_or_as_a_whole() {
         };
         is(from, None);
         is(to, Some("precious\n"));
-        // The removal alone: the file is at both places then.
+        // Undoes the removal alone: the file is then in both places.
         place.stead(["undo"]);
         is(from, Some("precious\n"));
         is(to, Some("precious\n"));
-        // The copy alone.
+        // Undoes the copy alone.
         place.stead(["undo", "--last", &copies.to_string()]);
         is(from, Some("precious\n"));
         is(to, None);
@@ -187,7 +187,8 @@ fn an_undo_of_a_new_file_removes_it() {
         mount.sh(workspace, "echo kept > kept; echo new > new");
         place.stead(["undo"]);
         is_gone("new");
-        // What a program does to a new file on the way belongs to it: a mode, a time, the name that it is to have.
+        // What a program does to a new file right after creating it belongs to the same operation: its mode, its time,
+        // its final name.
         mount.sh(workspace, "cp -p kept copy && head -c 3000000 /dev/urandom > large && : > empty");
         for name in ["empty", "large", "copy"] {
             assert!(mount.path(workspace).join(name).exists(), "{workspace}: {name}");

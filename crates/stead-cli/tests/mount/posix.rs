@@ -1,4 +1,4 @@
-//! What programs rely on.
+//! POSIX behaviour that programs rely on.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -151,7 +151,7 @@ fn attributes_are_kept() {
         let then = SystemTime::UNIX_EPOCH + Duration::new(1_500_000_000, 123_456_789);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o751).open(&path).unwrap();
         file.write_all(b"12345").unwrap();
-        // Set before it is closed, as rsync and tar do it.
+        // Set before the close, as rsync and tar do.
         file.set_modified(then).unwrap();
         assert_eq!(file.metadata().unwrap().modified().unwrap(), then);
         drop(file);
@@ -184,7 +184,7 @@ fn large_directories_are_listed_whole_and_emptied() {
             File::create(at.join(format!("f{number}"))).unwrap();
         }
         assert_eq!(fs::read_dir(&at).unwrap().count(), count);
-        // Removing while reading, as `rm -r` does it, leaves nothing.
+        // Removing while reading, as `rm -r` does, leaves nothing.
         mount.sh(workspace, "rm -r many");
         assert!(!at.exists());
         fs::create_dir(&at).unwrap();
@@ -210,7 +210,7 @@ fn a_file_is_opened_anew_only_where_that_is_asked_for() {
     }
 }
 
-/// What a listing tells of a file is what the kernel believes of it from then on.
+/// The kernel caches the attributes that a listing returns for a file.
 #[test]
 fn a_listing_that_began_before_a_change_does_not_undo_it() {
     let place = Place::new();
@@ -257,7 +257,7 @@ fn a_program_that_runs_is_not_written_to_and_goes_on() {
     }
 }
 
-/// A reader's close makes a change of what a writer has written so far, while the writer goes on.
+/// A reader's close commits what a writer has written so far, while the writer goes on.
 #[test]
 fn a_file_has_the_size_that_was_written_while_another_closes_it() {
     let place = Place::new();

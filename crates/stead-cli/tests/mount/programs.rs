@@ -1,4 +1,4 @@
-//! The programs that people use.
+//! Programs that people use every day.
 
 use std::fs;
 use std::process::Stdio;
@@ -24,12 +24,12 @@ fn git_clones_commits_and_packs() {
             source.display()
         );
         assert_eq!(mount.sh(workspace, &script), "2\na/b\n", "{workspace}");
-        // A second look changes nothing either.
+        // A second run shows no difference either.
         assert_eq!(mount.sh(&format!("{workspace}/repo"), "git status --porcelain; git diff --stat"), "");
     }
 }
 
-/// A process that has ended, where none is needed.
+/// A process that has ended, for tests that need no mount process.
 fn quiet() -> std::process::Child {
     let mut child = std::process::Command::new("true").stdin(Stdio::null()).spawn().unwrap();
     child.wait().unwrap();
@@ -119,7 +119,7 @@ fn an_editor_saves_over_the_file() {
     let place = Place::new();
     let mount = place.mount();
     for workspace in BOTH {
-        // As vim and many others do it: a new file that is synced, and then takes the name.
+        // Like vim and many other editors: a new file is synced and then renamed over the old one.
         let script = "echo one > f && chmod 600 f && cp -p f f~ && echo two > .f.new && chmod 600 .f.new \
             && sync .f.new && mv .f.new f && rm f~ && cat f && stat -c %a f && ls -A | grep f";
         assert_eq!(mount.sh(workspace, script), "two\n600\nf\n", "{workspace}");

@@ -1,4 +1,4 @@
-//! A mount and a tool, and two mounts: each sees what the other does.
+//! A mount and a tool, or two mounts: each sees what the other does.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ fn a_mount_and_a_tool_see_each_others_changes() {
         let mut first = [0; 2];
         open.read_exact(&mut first).unwrap();
         place.fed(["write", &path], "by a tool, and longer");
-        // Whoever opens it afterwards sees it at once.
+        // A program that opens the file afterwards sees it at once.
         assert_eq!(fs::read_to_string(at.join("shared")).unwrap(), "by a tool, and longer", "{workspace}");
         assert!(eventually(|| fs::metadata(at.join("shared")).unwrap().len() == 21));
         place.fed(["write", &format!("/{workspace}/made/by")], "by a tool");
@@ -47,7 +47,7 @@ fn two_mounts_see_each_others_changes() {
         assert!(eventually(|| fs::read_to_string(there.join("d/f")).is_ok_and(|text| text == "one")));
         fs::write(there.join("d/f"), "and another").unwrap();
         assert!(eventually(|| fs::read_to_string(here.join("d/f")).unwrap() == "and another"));
-        // A directory that the other has moved away is found again, with what is in it.
+        // A directory that the other mount has renamed is found again, with its entries.
         fs::rename(there.join("d"), there.join("e")).unwrap();
         assert!(eventually(|| fs::read_to_string(here.join("e/f")).is_ok_and(|text| text == "and another")));
         assert!(eventually(|| !here.join("d").exists()), "{workspace}");
@@ -58,7 +58,7 @@ fn two_mounts_see_each_others_changes() {
     }
 }
 
-/// The kernel must not show what it has of an older state in the size of a newer one.
+/// The kernel must not show cached content of an older state with the size of a newer one.
 #[test]
 fn a_reader_follows_a_file_that_a_tool_appends_to() {
     let place = Place::new();
@@ -71,7 +71,7 @@ fn a_reader_follows_a_file_that_a_tool_appends_to() {
         open.read_to_string(&mut text).unwrap();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Someone looks at its size all the time.
+            // Another thread asks for the size all the time.
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     fs::metadata(&path).unwrap();
@@ -93,7 +93,7 @@ fn a_reader_follows_a_file_that_a_tool_appends_to() {
     }
 }
 
-/// Tells others to end, however this ends.
+/// Tells other threads to end when it is dropped.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -102,7 +102,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// The kernel may keep the names in a directory, but whoever begins to list it sees what is there.
+/// The kernel may cache the names in a directory, but a new listing shows what is there.
 #[test]
 fn a_listing_is_what_is_there_whoever_has_changed_it() {
     let place = Place::new();
@@ -124,7 +124,7 @@ fn a_listing_is_what_is_there_whoever_has_changed_it() {
         for round in 0..5 {
             shown(&expected, "at first");
             shown(&expected, "again, as the kernel knows it");
-            // One begins, and does not come to the end.
+            // A listing that is started and not finished.
             let mut begun = fs::read_dir(&at).unwrap();
             begun.by_ref().take(10).for_each(|entry| drop(entry.unwrap()));
             fs::write(at.join(format!("own{round}")), "x").unwrap();
@@ -147,7 +147,7 @@ fn a_listing_is_what_is_there_whoever_has_changed_it() {
     }
 }
 
-/// What is known here says that the one holds the other; by now it is the other way round.
+/// The mount still knows `a` as the parent of `b`; by now it is the other way round.
 #[test]
 fn a_directory_that_another_has_put_into_its_own_child_is_found_there() {
     let place = Place::new();
@@ -167,8 +167,8 @@ fn a_directory_that_another_has_put_into_its_own_child_is_found_there() {
     }
 }
 
-/// The kernel releases a file some time after a program has closed it. What another program is writing by then is not
-/// finished, and does not become a change.
+/// The kernel releases a file some time after a program has closed it. What another program is still writing then isn't
+/// finished, and must not be committed.
 #[test]
 fn a_late_release_makes_no_change_of_what_another_program_is_writing() {
     let place = Place::new();
@@ -194,7 +194,7 @@ fn a_late_release_makes_no_change_of_what_another_program_is_writing() {
     }
 }
 
-/// Whoever appends, appends: what a tool has said is there stays there.
+/// An append must not lose lines: what a tool has appended stays.
 #[test]
 fn nobodys_lines_are_lost() {
     let place = Place::new();
@@ -202,7 +202,7 @@ fn nobodys_lines_are_lost() {
     for workspace in BOTH {
         let path = mount.path(workspace).join("log");
         fs::write(&path, "one\n").unwrap();
-        // A program has written, and not closed yet, when a tool appends.
+        // A program has written and not closed the file yet when a tool appends.
         let mut open = fs::OpenOptions::new().append(true).open(&path).unwrap();
         open.write_all(b"program\n").unwrap();
         place.fed(["append", &format!("/{workspace}/log")], "tool\n");
@@ -232,7 +232,7 @@ fn nobodys_lines_are_lost() {
     }
 }
 
-/// A Physical Store can't follow what others have moved; whoever has written to it is told.
+/// A Physical Store can't follow a file that another process has moved. A program that has written to it gets an error.
 #[test]
 fn what_was_written_to_a_file_that_another_has_moved_is_there_or_refused() {
     let place = Place::new();
@@ -246,7 +246,7 @@ fn what_was_written_to_a_file_that_another_has_moved_is_there_or_refused() {
         let synced = open.sync_all();
         let there = place.stead(["cat", &format!("/{workspace}/g")]);
         assert_eq!(there, if synced.is_ok() { "new" } else { "old" }, "{workspace}");
-        // What was removed or replaced is nobody's business any more.
+        // If the file was removed or replaced, nobody needs what was written to it.
         for take_away in ["rm gone", "echo other > next; mv next gone"] {
             mount.sh(workspace, "echo old > gone");
             let mut open =
@@ -258,7 +258,7 @@ fn what_was_written_to_a_file_that_another_has_moved_is_there_or_refused() {
     }
 }
 
-/// A page that is written back from memory belongs where it came from, also by a file that otherwise appends.
+/// A page that is written back from a mapping belongs where it came from, even if the file is open for appending.
 #[test]
 fn what_is_written_through_memory_goes_where_it_belongs_also_by_a_file_that_appends() {
     let place = Place::new();

@@ -1,6 +1,6 @@
-//! The power is cut while programs work on a mount: what they have waited for with `fsync` is there afterwards.
+//! Power cuts while programs work on a mount: what they have synced with `fsync` is there afterwards.
 //!
-//! How a disk is recorded and rebuilt is the same for the library: `crates/stead/tests/powercut`.
+//! A disk is recorded and rebuilt in the same way as for the library: `crates/stead/tests/powercut`.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
@@ -30,9 +30,9 @@ use disk::Image;
 use recording::{Recording, Teller, record};
 use tmpfs::{Tmpfs, moved_along};
 
-/// Names the Workspace that the programs work in.
+/// The environment variable that names the Workspace which the programs work in.
 const WORKSPACE: &str = "STEAD_POWERCUT_WORKSPACE";
-/// Names the directory of the mount.
+/// The environment variable that names the directory of the mount.
 const AT: &str = "STEAD_POWERCUT_AT";
 
 const CONFIG: &str = r#"
@@ -60,13 +60,13 @@ type Files = BTreeMap<String, Vec<u8>>;
 enum Step {
     /// Writes a file, and syncs it.
     Written(&'static str, u8),
-    /// Writes a file beside the name, gives it the name, and syncs the directory.
+    /// Writes a second file, renames it to the name, and syncs the directory.
     Renamed(&'static str, u8),
     /// Writes a file and closes it; opens it again, and syncs it.
     Flushed(&'static str, u8),
     /// Makes a directory with a file in it, and syncs both directories.
     Made(&'static str, &'static str, u8),
-    /// Adds to a file, and syncs it.
+    /// Appends to a file, and syncs it.
     Appended(&'static str, u8),
     /// Removes a file, and syncs the directory.
     Removed(&'static str),
@@ -154,7 +154,7 @@ fn the_recorded_program() {
     let at = std::env::var(AT).unwrap();
     let mut mount = Command::new(env!("CARGO_BIN_EXE_stead"));
     mount.args(["mount", "--agent", "coder", &at]).current_dir(&teller.top).stdin(Stdio::null());
-    // By its whole path: the record would not tell where a relative one begins.
+    // An absolute path: the trace wouldn't show where a relative one begins.
     mount.env("STEAD_CONFIG", teller.top.join("stead.toml")).env_remove("STEAD_TOKEN");
     let mut mount = mount.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -182,7 +182,7 @@ fn recorded(workspace: &str, variables: &[(&str, &str)]) -> Recording {
     record(&tmpfs, &program, &["--ignored", "--exact", "the_recorded_program", "--nocapture"], &all)
 }
 
-/// Says what is wrong, if anything is.
+/// Returns an error if something is wrong on the disk that a power cut has left.
 fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
     let sure = usize::try_from(sure).unwrap();
     let tmpfs = Tmpfs::with(image);
@@ -209,7 +209,8 @@ fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
         if is == wanted.get(name) || is == next.get(name) {
             continue;
         }
-        // Nobody has waited for it yet. In a database it is whole all the same, or empty, as it was made.
+        // The step wasn't acknowledged yet. In a database the file is complete all the same, or empty, as it was
+        // created.
         let is_touched =
             under_way.is_some_and(|step| name.strip_suffix(".new").unwrap_or(name) == step.name());
         let is_whole = name.ends_with(".new") || is.is_none_or(Vec::is_empty);

@@ -1,10 +1,10 @@
-//! Who wrote which line: the versions of a file one after the other, and what each of them left of the lines before.
+//! Blame: which version of a text wrote each line, found by comparing the versions one after the other.
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// The lines of a text, each with the index of the version that wrote it.
+/// The lines of the newest version, each with the index of the version that wrote it.
 ///
-/// `versions` are the contents, oldest first. A line that was there in the first one is that one's.
+/// `versions` are the contents, oldest first. Lines of the first version belong to it.
 pub fn blame(versions: &[impl AsRef<[u8]>]) -> Vec<(usize, Vec<u8>)> {
     let mut lines: Vec<&[u8]> = Vec::new();
     let mut writers: Vec<usize> = Vec::new();
@@ -34,7 +34,7 @@ mod tests {
         assert_eq!(writers(&["a\nb\nc\n"]), [0, 0, 0]);
         assert_eq!(writers(&["a\nb\nc\n", "a\nB\nc\n"]), [0, 1, 0]);
         assert_eq!(writers(&["a\nb\n", "a\nb\nc\n", "x\na\nb\nc\n"]), [2, 0, 0, 1]);
-        // Away and back again is written anew.
+        // A line that is removed and added again belongs to the version that added it again.
         assert_eq!(writers(&["a\nb\n", "a\n", "a\nb\n"]), [0, 2]);
         assert_eq!(writers(&["", "a"]), [1]);
         assert_eq!(writers(&["a\n", ""]), [0_usize; 0]);

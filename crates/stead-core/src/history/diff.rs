@@ -1,22 +1,22 @@
-//! What differs between two states: by file, and by line within text.
+//! The difference between two contents, by line for text.
 
 use similar::TextDiff;
 
 use crate::history::merge::is_text;
 
-/// The largest content that is compared by line.
+/// The largest content that is compared by line, in bytes.
 pub const MAX_DIFF_SIZE: u64 = 8 << 20;
 
-/// A difference of two contents as people read it.
+/// The difference between two contents, for people to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentDiff {
     /// The difference by line, as `diff -u` writes it: hunks without a header.
     Text(String),
-    /// At least one side is no text, or too large to be compared by line.
+    /// At least one side isn't text, or is too large to be compared by line.
     Binary,
 }
 
-/// Compares two contents by line, with so many lines around each difference.
+/// Compares two contents by line and shows `context` unchanged lines around each difference.
 pub fn diff_content(old: &[u8], new: &[u8], context: usize) -> ContentDiff {
     if [old, new].iter().any(|side| side.len() as u64 > MAX_DIFF_SIZE || !is_text(side)) {
         return ContentDiff::Binary;

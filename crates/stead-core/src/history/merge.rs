@@ -1,11 +1,11 @@
-//! Three-way merge: of anything, and of text by line.
+//! Three-way merge: of any values, and of text by line.
 
 use similar::{MergeResolution, TextMerge};
 
-/// The largest content that is merged by line; beyond, one side has to be unchanged.
+/// The largest content that is merged by line, in bytes. Larger content merges only if one side is unchanged.
 const MAX_MERGE_SIZE: usize = 32 << 20;
 
-/// The side that changed; `None` if both changed, and differently.
+/// Returns the side that changed, or `None` if both changed differently.
 pub fn pick<'a, T: Eq>(base: &'a T, ours: &'a T, theirs: &'a T) -> Option<&'a T> {
     if ours == theirs || theirs == base {
         Some(ours)
@@ -16,7 +16,8 @@ pub fn pick<'a, T: Eq>(base: &'a T, ours: &'a T, theirs: &'a T) -> Option<&'a T>
     }
 }
 
-/// Both sides' changes to a content; `None` if they touch the same lines, or if it is no text.
+/// Combines both sides' changes to `base`. Returns `None` if both changed the same lines, or if both changed and one
+/// side isn't text or is too large.
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     if let Some(one) = pick(&base, &ours, &theirs) {
         return Some(one.to_vec());
@@ -30,7 +31,7 @@ pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     (clean && merge.to_writer(&mut merged).is_ok()).then_some(merged)
 }
 
-/// Text is valid UTF-8 without NUL.
+/// Whether the bytes are text: valid UTF-8 without NUL.
 pub fn is_text(bytes: &[u8]) -> bool {
     memchr::memchr(0, bytes).is_none() && std::str::from_utf8(bytes).is_ok()
 }
@@ -82,7 +83,7 @@ mod tests {
             prop_assert_eq!(merged(&base, &other, &other), Some(other));
         }
 
-        /// Which side is whose makes no difference to whether it can be merged, nor to the result.
+        /// Swapping the sides makes no difference to whether they can be merged.
         #[test]
         fn sides_are_equal(base in "([abc]\n){0,12}", ours in "([abc]\n){0,12}", theirs in "([abc]\n){0,12}") {
             prop_assert_eq!(merged(&base, &ours, &theirs).is_some(), merged(&base, &theirs, &ours).is_some());

@@ -1,7 +1,8 @@
-//! What can be done with the past: take it back, compare it, say who wrote which line.
+//! History as pure functions: planning an undo or a restore, diff, merge and blame.
 //!
-//! Everything here is a function of values. A Store tells its deeds ([`crate::Store::deeds`]); `undo` makes out of them
-//! what would have to be done, `steps` brings that into an order in which a Store can do it, and the door does it.
+//! Nothing here changes a Store. A Store returns its revisions ([`crate::Store::revisions`]); `undo` computes from them
+//! what each node should become, `steps` turns that into steps in an order that a Store can apply, and the door applies
+//! them.
 
 pub mod blame;
 pub mod diff;

@@ -1,8 +1,8 @@
-//! An arrangement as steps, in an order in which a Store can make them.
+//! Turns a revert plan into steps, in an order in which a Store can apply them.
 //!
-//! First directories are opened that are closed even to their owner, and at last they are closed. In between files go that
-//! are to go; then what moves steps aside, if it could be in the way of something; then directories
-//! go; then directories come back and what moves arrives, from the top downwards; then content is put into place.
+//! The order: unlock directories that even their owner can't use; remove files; move nodes aside that could be in the
+//! way; remove directories; create directories and move nodes to their new paths, from the top down; write content and
+//! attributes; lock the directories again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,37 +13,38 @@ use crate::store::{
     Precondition, PutOptions, Replace, RevisionSet, Step, StorePath, StoreResult, Subtree,
 };
 
-/// What the owner of a directory needs to reach and change what is in it. A host holds its owner to that.
+/// The permission bits that the owner of a directory needs to reach and change its entries. A host enforces them
+/// against the owner too.
 const OWNER_ACCESS: u32 = 0o700;
 
-/// What a plan needs to see of a Store as it is now.
+/// What planning needs to see of a Store as it is now.
 pub(crate) trait StoreView {
-    /// What has a path, if something has.
+    /// The attributes of what is at a path; `None` if nothing is.
     fn stat(&mut self, path: &StorePath) -> StoreResult<Option<Attr>>;
-    /// The names in a directory.
+    /// The names of a directory's entries.
     fn child_names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>>;
-    /// Kept content, whole.
+    /// Reads the whole content that a reference names.
     fn read(&mut self, past: &ContentRef) -> StoreResult<Vec<u8>>;
 }
 
-/// What becomes of a path.
+/// What a revert does to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RevertAction {
-    /// It comes back.
+    /// It exists again.
     Restored,
-    /// It gets the content it had.
+    /// It gets its former content back.
     Reverted,
-    /// It gets the content it had, together with what others have changed since.
+    /// Its former content is merged with what has been changed since.
     Merged,
-    /// It gets another name.
+    /// It is renamed.
     Moved,
-    /// It gets other attributes.
+    /// Its attributes are set.
     Attributes,
-    /// It goes.
+    /// It is removed.
     Removed,
 }
 
-/// One path that a plan changes.
+/// One path that a revert changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RevertChange {
     pub(crate) node: NodeId,
@@ -52,29 +53,31 @@ pub(crate) struct RevertChange {
     pub(crate) action: RevertAction,
 }
 
-/// An arrangement that can be carried out.
+/// A revert plan as steps, with what it changes and what it can't.
 #[derive(Debug, Default)]
 pub(crate) struct RevertSteps {
     pub(crate) steps: Vec<Step>,
-    /// Which step brings which node back.
+    /// Which step, by its index, brings which node back.
     pub(crate) revive: BTreeMap<usize, NodeId>,
     pub(crate) changes: Vec<RevertChange>,
     pub(crate) conflicts: Vec<NodeConflict>,
-    /// The operations of which something is undone by this.
+    /// The operations of which these steps undo something.
     pub(crate) effective_operations: BTreeSet<OperationId>,
-    /// Directories that are opened first.
+    /// Directories that the first steps unlock.
     unlocked_directories: BTreeSet<NodeId>,
-    /// Directories that are closed at last, and their modes then.
+    /// Directories that the last steps lock again, and their final modes.
     mode_resets: Vec<(NodePath, u32)>,
-    /// The directories that were to go and stay, because something else is in them, and the operations that made them.
+    /// Directories that were to be removed but stay because they hold something else, with the operations that created
+    /// them.
     pub(crate) kept_directories: Vec<(NodeConflict, BTreeSet<OperationId>)>,
 }
 
-/// Why a directory stays that was to go.
+/// Why a directory stays that was to be removed.
 const DIRECTORY_NOT_EMPTY: &str =
     "the directory is not empty, so it stays; to undo an earlier operation, name it by its id";
 
-/// Brings an arrangement into order. What moves may step aside into `aside`, a directory that is there.
+/// Orders a revert plan into steps, and turns what can't be done into conflicts. `aside` is an existing directory where
+/// nodes may lie for a while during the change.
 pub(crate) fn order_steps(
     arrangement: RevertPlan,
     deeds: &RevisionSet,
@@ -114,11 +117,11 @@ struct StepPlanner<'d> {
     targets: BTreeMap<NodeId, PlannedNode>,
     conflicts: Vec<NodeConflict>,
     revisions: &'d RevisionSet,
-    /// Directories that are to come back where another one is by now, which takes their place.
+    /// Directories to be revived whose path is taken by another directory, which replaces them.
     replacements: HashMap<NodeId, StorePath>,
-    /// Directories that move, by where they are.
+    /// Directories to be moved, with their current paths.
     moved_directories: Vec<(StorePath, NodeId)>,
-    /// Directories that were to go and stay, because something else is in them.
+    /// Directories that were to be removed but stay because they hold something else.
     kept_directories: Vec<NodeId>,
 }
 
@@ -127,7 +130,7 @@ impl StepPlanner<'_> {
         self.revisions.current.get(&node)
     }
 
-    /// Where a node will be; `None` if a directory on the way will not be there.
+    /// The path that a node will have; `None` if a directory above it won't exist.
     fn path(&self, node: NodeId) -> Option<StorePath> {
         self.path_within(node, 0)
     }
@@ -137,18 +140,19 @@ impl StepPlanner<'_> {
             return Some(path.clone());
         }
         match self.targets.get(&node) {
-            // Directories that would lie in each other are nowhere.
+            // A cycle: the planned parents lie inside each other, so there is no path.
             Some(_) if depth > crate::path::MAX_DEPTH => None,
             Some(PlannedNode { desired: None, .. }) => None,
             Some(PlannedNode { desired: Some(to), .. }) if self.is_revived(node) || self.is_moved(node) => {
                 Some(self.path_within(to.parent, depth + 1)?.child(&to.name))
             }
-            // Another agent may have put it into a directory that none of the operations names.
+            // The node's directory may be one that none of the revisions names, because another agent put the node
+            // there. So the path follows from the moved directories above it, not from its parent.
             Some(_) | None => self.path_below_moved(node, depth),
         }
     }
 
-    /// Where a node that is not changed itself will be: it goes along with the directories above it.
+    /// The path that an unmoved node will have: it moves along with the directories above it.
     fn path_below_moved(&self, node: NodeId, depth: usize) -> Option<StorePath> {
         let now = self.current(node)?;
         if depth > crate::path::MAX_DEPTH {
@@ -194,7 +198,8 @@ impl StepPlanner<'_> {
         self.conflicts.push(NodeConflict { node, path, why: why.to_owned() });
     }
 
-    /// Takes out of the arrangement what can't be done; whether something was.
+    /// Removes from the plan what can't be done. Returns whether it removed something; then other targets may have
+    /// become impossible too.
     fn drop_impossible(&mut self, sight: &mut dyn StoreView) -> StoreResult<bool> {
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
         self.moved_directories.clear();
@@ -217,13 +222,13 @@ impl StepPlanner<'_> {
                 && self.is_directory_now(node)
                 && self.has_other_entries(node, &leaving, sight)?
             {
-                // Others have put something into it: it stays for them.
+                // The directory holds entries that the plan doesn't remove, so it stays.
                 self.targets.remove(&node);
                 self.kept_directories.push(node);
                 settled = false;
             }
         }
-        // No two nodes may come to one path.
+        // No two nodes may get the same path.
         let mut taken: HashMap<StorePath, NodeId> = HashMap::new();
         for &node in &nodes {
             if !(self.is_revived(node) || self.is_moved(node)) || self.replacements.contains_key(&node) {
@@ -247,7 +252,7 @@ impl StepPlanner<'_> {
             }
         }
         if settled {
-            // What stays at its place has none only where a directory above it has none.
+            // An unmoved node has no path only if a directory above it has none.
             for &node in &nodes {
                 let stays = self.targets.get(&node).is_some_and(|target| target.desired.is_some());
                 if stays && self.path(node).is_none() {
@@ -259,7 +264,7 @@ impl StepPlanner<'_> {
         Ok(!settled)
     }
 
-    /// The path, as things are now, of the name that a node is to get; `None` if its directory has yet to come back.
+    /// The path, in the current tree, of the name that a node is to get; `None` if its directory has yet to be created.
     fn target_path_now(&self, node: NodeId) -> Option<StorePath> {
         let to = self.targets.get(&node)?.desired.as_ref()?;
         let directory = match self.replacements.get(&to.parent) {
@@ -269,7 +274,8 @@ impl StepPlanner<'_> {
         Some(directory.child(&to.name))
     }
 
-    /// Sees whether a node can come to a path; whether the arrangement stays as it is.
+    /// Checks whether a node can be put at a path. `leaves` is the node that the plan takes away from there. Returns
+    /// whether the plan is unchanged.
     fn check_target_path(
         &mut self,
         node: NodeId,
@@ -282,7 +288,7 @@ impl StepPlanner<'_> {
         let directories = comes == Some(NodeKind::Directory) && there.kind == NodeKind::Directory;
         match leaves {
             Some(_) => Ok(true),
-            // Another directory has its name by now, and stands in for it.
+            // Another directory has the name by now, and replaces the one to be revived.
             None if directories && self.is_revived(node) => {
                 self.replacements.insert(node, path.clone());
                 Ok(false)
@@ -323,7 +329,7 @@ impl StepPlanner<'_> {
         let mut closed: Vec<NodeId> =
             nodes.iter().copied().filter(|&node| self.lacks_owner_access(node)).collect();
         closed.sort_by_key(depth_now);
-        // One that changes alone has nothing in it that does.
+        // If only one node changes, nothing inside a locked directory does.
         for node in closed.into_iter().filter(|_| nodes.len() > 1) {
             let now = &self.revisions.current[&node];
             let mode = now.state.as_ref().map(|state| state.mode | OWNER_ACCESS);
@@ -353,7 +359,8 @@ impl StepPlanner<'_> {
 
         let mut moving: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.is_moved(node)).collect();
         moving.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
-        // One that moves alone is in nobody's way.
+        // A single move goes straight to its new path if no directory is removed and no node is revived: then it is in
+        // the way of nothing.
         let comes_back = |node: &&NodeId| self.is_revived(**node) && !self.replacements.contains_key(*node);
         let direct =
             moving.len() < 2 && directories.is_empty() && !nodes.iter().any(|node| comes_back(&node));
@@ -427,7 +434,7 @@ impl StepPlanner<'_> {
             }
         }
         if steps.changes.is_empty() {
-            // Nothing is to change, so nothing had to be opened.
+            // Nothing changes, so no directory has to be unlocked either.
             return Ok(RevertSteps { conflicts: steps.conflicts, ..RevertSteps::default() });
         }
         steps.mode_resets.sort_by_key(|(at, _)| std::cmp::Reverse(at.path.depth()));
@@ -437,7 +444,7 @@ impl StepPlanner<'_> {
         Ok(steps)
     }
 
-    /// Whether a node is a directory that its owner can't use as it is.
+    /// Whether a node is a directory whose mode denies its owner access.
     fn lacks_owner_access(&self, node: NodeId) -> bool {
         let state = self.current(node).and_then(|now| now.state.as_ref());
         state.is_some_and(|state| {
@@ -445,14 +452,14 @@ impl StepPlanner<'_> {
         })
     }
 
-    /// Says that the next step brings a node back.
+    /// If the node is to be revived, records that the next step to be added revives it.
     fn mark_revived(&self, node: NodeId, steps: &mut RevertSteps) {
         if self.is_revived(node) {
             steps.revive.insert(steps.steps.len(), node);
         }
     }
 
-    /// The state that a node has to be in. A directory's may change with the names in it, on some Stores.
+    /// The precondition on a node's state. A directory has none: on some Stores its tag changes with its entries.
     fn precondition(&self, node: NodeId) -> Precondition {
         match self.current(node) {
             Some(now) if !self.is_directory_now(node) => Precondition::Tag(now.tag),
@@ -460,7 +467,7 @@ impl StepPlanner<'_> {
         }
     }
 
-    /// Content and attributes of what is in its place by now.
+    /// Adds the steps for the content and attributes of a node that is at its new path by then.
     fn add_content_steps(
         &self,
         node: NodeId,
@@ -475,7 +482,7 @@ impl StepPlanner<'_> {
         let expect = match now {
             None => Precondition::Absent,
             Some(now) if !self.is_moved(node) => Precondition::Tag(now.tag),
-            // It was looked at as it moved, earlier in the same change.
+            // The rename, earlier in the same change, has checked it.
             Some(_) => Precondition::Any,
         };
         let mode_before = now.and_then(|now| now.state.as_ref()).map(|state| state.mode);

@@ -1,9 +1,8 @@
-//! What has to be done to take deeds back: for each node, the inverse of what was done to it, merged three-way with
-//! what it is now.
+//! Plans a revert: for each node, inverts the changes of the given revisions and merges the result three-way with the
+//! node's current state.
 //!
-//! A node is followed through renames, so that a file which someone else has moved is taken back where it is now.
-//! What others have changed since stays; where they changed the same thing, it is a conflict, and the node stays as it
-//! is.
+//! Nodes are followed through renames, so a file that was moved since is reverted at its current path. Later changes
+//! stay. A node whose later changes conflict with the revert stays as it is and is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,83 +12,83 @@ use crate::history::merge::{merge, pick};
 use crate::identity::OperationId;
 use crate::store::{ContentRef, NodeChange, NodeId, NodeKind, NodeState, RevisionSet, StoreResult};
 
-/// How deeds are taken back.
+/// How revisions are reverted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RevertMode {
-    /// The inverse of each deed, merged with what has happened since.
+    /// Inverts each revision and merges the result with later changes.
     Merge,
-    /// Everything as it was before the first of them, whatever has happened since.
+    /// Restores the state before the oldest of the revisions, discarding all later changes.
     Exact,
 }
 
-/// Content that a plan puts somewhere.
+/// Content that a plan writes.
 #[derive(Debug, Clone)]
 pub enum PlannedContent {
-    /// What the Store has kept.
+    /// Content that the Store holds.
     Stored(ContentRef),
-    /// What came out of a merge.
+    /// The result of a merge.
     Merged(Arc<Vec<u8>>),
-    /// A directory holds none.
+    /// None: the node is a directory.
     None,
 }
 
-/// What a node is to be.
+/// The state that a node is to get.
 #[derive(Debug, Clone)]
 pub struct DesiredState {
-    /// The directory it is to be in.
+    /// The directory that the node is to be in.
     pub parent: NodeId,
-    /// Its name there.
+    /// The node's name in that directory.
     pub name: Vec<u8>,
-    /// What it is.
+    /// The node's kind.
     pub kind: NodeKind,
     /// Permission bits.
     pub mode: u32,
-    /// When it was last modified; now, where `None`.
+    /// The time of the last modification; `None` means now.
     pub modified: Option<Timestamp>,
-    /// What it holds.
+    /// The node's content.
     pub content: PlannedContent,
 }
 
-/// What is to become of a node.
+/// What a plan does to a node.
 #[derive(Debug, Clone)]
 pub struct PlannedNode {
-    /// What it is to be; `None` if it is to go.
+    /// The state that the node is to get; `None` removes it.
     pub desired: Option<DesiredState>,
-    /// Whether its content changes.
+    /// Whether its content is written.
     pub rewrites_content: bool,
 }
 
-/// Why something stays as it is.
+/// A node that stays as it is, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConflict {
-    /// Which node.
+    /// The node's id.
     pub node: NodeId,
-    /// Its path in the Store, as far as it is known.
+    /// The node's path in the Store, as far as it is known.
     pub path: Vec<u8>,
-    /// Why, in a sentence.
+    /// The reason, as a sentence.
     pub why: String,
 }
 
-/// What is to be done to which node, and what can't be.
+/// What a revert does to each node, and which nodes it can't revert.
 #[derive(Debug, Clone, Default)]
 pub struct RevertPlan {
     /// The nodes that change.
     pub targets: BTreeMap<NodeId, PlannedNode>,
-    /// Those that stay as they are though they were to change.
+    /// The nodes that should change but stay as they are.
     pub conflicts: Vec<NodeConflict>,
-    /// For each node, the operations whose inverse changes it. An operation that stands at no node has no effect any
+    /// For each node, the operations whose inverse changes it. An operation that appears at no node has no effect any
     /// more: what it did is gone already.
     pub operations_by_node: BTreeMap<NodeId, BTreeSet<OperationId>>,
 }
 
-/// Makes out what taking back `deeds` comes to. `read` gives kept content.
+/// Plans the revert of revisions. `read` reads the content that a reference names.
 pub fn plan_revert(
     deeds: &RevisionSet,
     how: RevertMode,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<RevertPlan> {
     let mut arrangement = RevertPlan::default();
-    // Newest first: each inverse is applied to what the ones before it made.
+    // Newest first: each inverse applies to the result of the ones before it.
     let mut lines: BTreeMap<NodeId, Vec<(OperationId, &NodeChange)>> = BTreeMap::new();
     for deed in &deeds.revisions {
         for line in &deed.changes {
@@ -123,7 +122,7 @@ pub fn plan_revert(
     Ok(arrangement)
 }
 
-/// Where something that is gone was last.
+/// The last known path of a node that no longer exists.
 fn last_known_path(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) -> Vec<u8> {
     let Some(state) = lines.iter().find_map(|(_, line)| line.after.as_ref().or(line.before.as_ref())) else {
         return Vec::new();
@@ -137,7 +136,7 @@ fn last_known_path(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) ->
     path
 }
 
-/// The difference to what is there now, if there is one.
+/// What has to change to get from the node's current state to the desired one; `None` if nothing has to.
 fn difference_to_current(
     now: Option<&NodeState>,
     to: Option<DesiredState>,
@@ -157,7 +156,8 @@ fn difference_to_current(
         }
         (PlannedContent::Stored(_) | PlannedContent::Merged(_), None) => true,
     };
-    // A file that was only touched since gets its time back, too. A directory's time follows what happens to its names.
+    // An exact revert also resets the time of a file that was only touched since. A directory's time follows the
+    // changes to its entries.
     let keeps_time = how == RevertMode::Merge
         || wanted.kind != NodeKind::File
         || wanted.modified.is_none_or(|modified| modified == state.modified);
@@ -168,7 +168,7 @@ fn difference_to_current(
     Ok((!same).then_some(PlannedNode { desired: to, rewrites_content: rewrites }))
 }
 
-/// The state before the first of the deeds.
+/// The state before the oldest change.
 fn state_before(first: &NodeChange) -> Result<Option<DesiredState>, String> {
     match &first.before {
         None => Ok(None),
@@ -201,15 +201,15 @@ fn changed_externally() -> String {
         .to_owned()
 }
 
-/// The inverse of each line, newest first, merged with what the node is. Adds the operations whose inverse changed
-/// something to `effects`.
+/// Inverts the changes of one node, newest first, starting from its current state. Adds to `effects` the operations
+/// whose inverse changed something. The inner error says why the node is a conflict.
 fn invert_changes(
     now: Option<&NodeState>,
     lines: &[(OperationId, &NodeChange)],
     effects: &mut BTreeSet<OperationId>,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Result<Option<DesiredState>, String>> {
-    // What is there now is only named where it is kept: nothing can be said of it otherwise.
+    // Without a reference to the current content, nothing can be merged with it.
     let mut current = match now {
         Some(state) => match desired_state(state) {
             Some(desired) => Some(desired),
@@ -251,7 +251,8 @@ fn differs(
     })
 }
 
-/// One line's inverse, merged with what the node is at that point.
+/// Inverts one change and merges the result with the state that the node has at that point. The inner error says why
+/// the node is a conflict.
 fn invert_change(
     current: Option<DesiredState>,
     line: &NodeChange,
@@ -265,13 +266,13 @@ fn invert_change(
     }
     match (&line.before, &line.after, current) {
         (None, None, current) => Ok(Ok(current)),
-        // It was removed.
+        // It was removed: it comes back.
         (Some(before), None, None) => Ok(desired_state(before).map(Some).ok_or_else(content_not_kept)),
-        // Someone has brought it back already.
+        // It was removed, and exists again: it stays.
         (Some(_), None, Some(current)) => Ok(Ok(Some(current))),
-        // It was made, and is gone.
+        // It was created, and is gone already.
         (None, Some(_), None) => Ok(Ok(None)),
-        // It was made: it goes, unless someone has changed it since.
+        // It was created: it is removed, unless it has been changed since.
         (None, Some(after), Some(current)) => {
             let untouched = current.parent == after.parent
                 && current.name == after.name
@@ -295,7 +296,7 @@ fn invert_change(
     }
 }
 
-/// Whether a line left its node as it was, but for the time of its last modification.
+/// Whether a change left its node as it was, except for the time of the last modification.
 fn is_unchanged(before: &NodeState, after: &NodeState) -> bool {
     let parts = |state: &NodeState| (state.parent, state.name.clone(), state.kind, state.mode);
     parts(before) == parts(after)
@@ -323,7 +324,7 @@ fn invert_modification(
         return Ok(Ok(Some(changed)));
     }
     let Some(wanted) = &before.content else {
-        // Where neither side is known, a later change has taken what this one left, and nothing has kept that.
+        // If the content after the change is unknown as well, a later change displaced it and it wasn't kept.
         return Ok(Err(if after.content.is_none() { changed_externally() } else { content_not_kept() }));
     };
     if is_same_content(&changed.content, Some(wanted), read)? == Some(true) {
@@ -353,7 +354,7 @@ fn invert_modification(
     Ok(Ok(Some(changed)))
 }
 
-/// Whether two contents are the same; `None` if one of them is not known.
+/// Whether two contents are the same; `None` if `other` is unknown.
 fn is_same_content(
     content: &PlannedContent,
     other: Option<&ContentRef>,

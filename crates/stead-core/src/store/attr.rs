@@ -1,4 +1,4 @@
-//! What a Store says of a file, a directory or a symlink.
+//! The values that describe a node: its id, kind, attributes and version tag, and the entries of listings and walks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,23 +9,23 @@ use crate::clock::Timestamp;
 use crate::name::Name;
 use crate::store::StorePath;
 
-/// Names a file, directory or symlink for as long as it exists, through renames and writes.
+/// Identifies a file, directory or symlink for as long as it exists, through renames and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u64);
 
 impl NodeId {
-    /// The Store's root, whatever its id is.
+    /// Stands for the Store's root, whatever the root's own id is.
     pub const ROOT: NodeId = NodeId(0);
 }
 
-/// A version of a Store: every change makes the next one.
+/// The number of a revision of a Store. Each change makes the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RevisionNumber(pub i64);
 
 impl RevisionNumber {
-    /// Whatever is there now, which other programs may have made what it is.
+    /// The current state, including changes by other programs that no revision records.
     pub const NOW: RevisionNumber = RevisionNumber(i64::MAX);
 }
 
@@ -35,14 +35,14 @@ impl fmt::Display for RevisionNumber {
     }
 }
 
-/// Tells one state of a file from every other. It changes with every write, also from A to B and back to A.
+/// Identifies one state of a file. It changes with every write, even if a later write restores the same bytes.
 ///
-/// As text it has 32 hexadecimal digits. [`VersionTag::short`] is what answers for models have instead.
+/// As text it has 32 hexadecimal digits. Answers for models show [`VersionTag::short`] instead.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct VersionTag(pub u128);
 
-/// The text is no version tag.
+/// The text isn't a valid version tag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no version tag; pass one as a read returned it")]
 pub struct InvalidVersionTag(String);
@@ -72,7 +72,7 @@ impl InvalidVersionTag {
     }
 }
 
-/// The number that a text of exactly so many hexadecimal digits stands for.
+/// Parses exactly `count` hexadecimal digits; `None` for any other text.
 fn parse_hex_digits(text: &str, count: usize) -> Option<u128> {
     let shaped = text.len() == count && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     shaped.then(|| u128::from_str_radix(text, 16).ok()).flatten()
@@ -91,16 +91,17 @@ impl From<VersionTag> for String {
     }
 }
 
-/// The short form of a [`VersionTag`]: 12 hexadecimal digits of its hash, for readers who pay for every character.
+/// The short form of a [`VersionTag`]: 12 hexadecimal digits of its hash, for models, which pay for every character.
 ///
 /// Two states of one file have the same short form with a probability of 1 in 2^48.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShortTag(u64);
 
 impl VersionTag {
-    /// Its short form.
+    /// The short form of this tag.
     pub fn short(self) -> ShortTag {
-        // Tags of a Virtual Store are a node and a version, so the digits themselves are alike; those of the hash are not.
+        // A Virtual Store builds its tags from a node and a revision, so the digits of two tags are alike. The digits
+        // of their hashes aren't.
         let hash = blake3::hash(&self.0.to_le_bytes());
         let first = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
         ShortTag(u64::from_be_bytes(*first) >> 16)
@@ -119,17 +120,17 @@ impl fmt::Debug for ShortTag {
     }
 }
 
-/// A version tag as a caller gives it for a precondition: whole, or in its short form. Their lengths tell them apart.
+/// A version tag as a caller passes it for a precondition: full or short. The length tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TagRef {
-    /// The whole tag.
+    /// The full tag.
     Full(VersionTag),
-    /// Its short form.
+    /// The short form.
     Short(ShortTag),
 }
 
 impl TagRef {
-    /// Whether this state is the one that is meant.
+    /// Whether `tag` is the tag that this refers to.
     pub fn matches(self, tag: VersionTag) -> bool {
         match self {
             TagRef::Full(whole) => whole == tag,
@@ -160,17 +161,17 @@ impl FromStr for TagRef {
     }
 }
 
-/// What something is.
+/// What kind of node this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
-    /// Bytes.
+    /// A regular file.
     File,
-    /// Names.
+    /// A directory.
     Directory,
-    /// A path to somewhere else.
+    /// A symlink.
     Symlink,
-    /// Something of the host's that is no file: listed, never read or written.
+    /// A special file of the host: listed, never read or written.
     Special(SpecialKind),
 }
 
@@ -187,7 +188,7 @@ pub enum SpecialKind {
 }
 
 impl NodeKind {
-    /// The kind in a word, as listings show it.
+    /// The kind as one word, as listings show it.
     pub fn as_str(self) -> &'static str {
         match self {
             NodeKind::File => "file",
@@ -206,76 +207,76 @@ impl fmt::Display for NodeKind {
     }
 }
 
-/// Attributes.
+/// The attributes of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
-    /// Which node it is.
+    /// The node's id.
     pub node: NodeId,
-    /// What it is.
+    /// The node's kind.
     pub kind: NodeKind,
-    /// Bytes in a file; the target's length for a symlink; 0 for the rest.
+    /// Bytes of a file, length of a symlink's target, 0 for every other kind.
     pub size: u64,
     /// Permission bits, as in `chmod`.
     pub mode: u32,
-    /// When it came to be, where the Store knows.
+    /// When the node was created, if the Store knows.
     pub created: Option<Timestamp>,
-    /// When its content last changed.
+    /// When the content was last modified.
     pub modified: Timestamp,
-    /// When anything of it last changed.
+    /// When anything about the node last changed, as `ctime`.
     pub changed: Timestamp,
-    /// The state it is in.
+    /// The tag of the current state.
     pub tag: VersionTag,
 }
 
-/// A file's content, whole.
+/// The whole content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileContent {
-    /// Its attributes, of the same state as the bytes.
+    /// The file's attributes, of the same state as the bytes.
     pub attr: Attr,
-    /// Its bytes.
+    /// The file's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// One name in a directory.
+/// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name.
+    /// The entry's name.
     pub name: Name,
-    /// What has it.
+    /// The attributes of the node with that name.
     pub attr: Attr,
 }
 
-/// Something that a walk came by.
+/// One node that a walk visits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalkEntry {
-    /// Its path below the place where the walk began.
+    /// The path, relative to where the walk began.
     pub path: StorePath,
-    /// What it is.
+    /// The node's attributes.
     pub attr: Attr,
 }
 
-/// Which part of a listing is wanted.
+/// Which part of a listing to return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Only names after this one.
+    /// Only names after this one; `None` starts at the first name.
     pub after: Option<Name>,
-    /// At most so many.
+    /// The maximum number of entries.
     pub limit: usize,
 }
 
 impl Page {
-    /// Everything at once.
+    /// All entries at once.
     pub const ALL: Page = Page { after: None, limit: usize::MAX };
 }
 
-/// Part of a directory.
+/// One page of a directory's entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// The entries of this page, sorted.
+    /// The entries of this page, sorted by name.
     pub entries: Vec<Entry>,
-    /// How many entries the directory has.
+    /// How many entries the whole directory has.
     pub total: u64,
-    /// Whether there are more after these.
+    /// Whether more entries follow this page.
     pub more: bool,
 }
 
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_short_tag_means_its_own_state_and_is_never_taken_for_a_whole_one() {
-        // As a Virtual Store makes them: a node, and the version that it has had since.
+        // As a Virtual Store builds them: a node, and the revision since which the node has this state.
         let tags: Vec<_> =
             (1..=64u128).flat_map(|node| (1..=64).map(move |since| VersionTag(node << 64 | since))).collect();
         let mut texts = std::collections::HashSet::new();

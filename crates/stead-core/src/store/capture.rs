@@ -1,4 +1,6 @@
-//! What of a Store a snapshot takes in.
+//! Which part of a Store a snapshot captures, and the token that a Store returns for a capture.
+//!
+//! The copying itself is the Store's (`Store::capture`).
 
 use std::any::Any;
 use std::fmt;
@@ -6,10 +8,10 @@ use std::fmt;
 use crate::glob::PathGlobs;
 use crate::store::{NodeKind, StorePath};
 
-/// Names that no pattern names: what matches them below a directory matches everything below it.
+/// A path that no glob spells out. A glob that matches it below a directory matches everything below that directory.
 const UNNAMED_PATH: &str = "\u{1}stead/\u{1}stead";
 
-/// A part of a Store, without what has no history there.
+/// A subtree of a Store, without what its globs exclude (scratch files, which have no history).
 #[derive(Debug, Clone)]
 pub struct CaptureScope {
     root: StorePath,
@@ -17,41 +19,42 @@ pub struct CaptureScope {
     excluded: PathGlobs,
 }
 
-/// Whether something belongs to an extent.
+/// Whether a node belongs to a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Coverage {
-    /// No.
+    /// It doesn't.
     Excluded,
-    /// A directory does, and nothing in it.
+    /// The directory itself does, but nothing in it.
     DirectoryOnly,
-    /// Yes; what is in a directory is judged by itself.
+    /// It does. The entries of a directory are checked one by one.
     Included,
 }
 
 impl CaptureScope {
-    /// What lies at `at` and below, but not what the globs match, whose paths are counted from `from`.
+    /// The scope of everything at and below `root`, except what `excluded` matches. The globs match paths relative to
+    /// `globs_base`.
     pub fn new(root: StorePath, globs_base: StorePath, excluded: PathGlobs) -> Self {
         CaptureScope { root, globs_base, excluded }
     }
 
-    /// Where it begins.
+    /// The top of the subtree.
     pub fn root(&self) -> &StorePath {
         &self.root
     }
 
-    /// What the paths of [`Extent::without`] are counted from.
+    /// The directory that the paths of [`CaptureScope::excluded`] are relative to.
     pub fn globs_base(&self) -> &StorePath {
         &self.globs_base
     }
 
-    /// What does not belong to it.
+    /// The globs for what doesn't belong to the scope.
     pub fn excluded(&self) -> &PathGlobs {
         &self.excluded
     }
 
     fn coverage(&self, path: &StorePath, kind: NodeKind) -> Coverage {
         if !path.is_at_or_below(&self.root) {
-            // The way to it is needed, and nothing beside it.
+            // A directory above the root is needed to reach the root; nothing else outside the root is.
             let leads = kind == NodeKind::Directory && self.root.is_at_or_below(path);
             return if leads { Coverage::DirectoryOnly } else { Coverage::Excluded };
         }
@@ -73,12 +76,12 @@ impl CaptureScope {
     }
 }
 
-/// Some extents of one Store, together.
+/// Several scopes of one Store.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureScopes(Vec<CaptureScope>);
 
 impl CaptureScopes {
-    /// Where they begin, none of these inside another.
+    /// The roots of the scopes, without those that lie inside another scope's root and without duplicates.
     pub fn roots(&self) -> Vec<&StorePath> {
         let inside = |path: &StorePath, index: usize| {
             self.0.iter().enumerate().any(|(other, extent)| {
@@ -90,16 +93,17 @@ impl CaptureScopes {
         tops.map(|(_, extent)| &extent.root).collect()
     }
 
-    /// Whether everything at and below a path that has a history lies inside.
+    /// Whether `path` is at or below the root of a scope: then the scopes cover all of it that has a history.
     pub fn contains(&self, path: &StorePath) -> bool {
         self.0.iter().any(|extent| path.is_at_or_below(&extent.root))
     }
 
-    /// Whether something belongs to one of them.
+    /// Whether a node belongs to at least one scope.
     pub fn coverage(&self, path: &StorePath, kind: NodeKind) -> Coverage {
         let here =
             self.0.iter().map(|extent| extent.coverage(path, kind)).max().unwrap_or(Coverage::Excluded);
-        // What another one begins with lies in it.
+        // Another scope begins below this directory. `roots` leaves out a nested root, so a walk can reach that scope
+        // only through this directory.
         let leads = || self.0.iter().any(|extent| extent.root != *path && extent.root.is_at_or_below(path));
         if here == Coverage::DirectoryOnly && leads() && self.contains(path) {
             Coverage::Included
@@ -130,16 +134,16 @@ impl<'a> IntoIterator for &'a CaptureScopes {
     }
 }
 
-/// What a Store has taken in, for the snapshot that is made of it.
+/// A Store's token for one finished capture. It is passed on when the snapshot that names the capture is made.
 pub struct Captured(Box<dyn Any + Send + Sync>);
 
 impl Captured {
-    /// Wraps what a Store knows of it.
+    /// Wraps what the Store needs to know about the capture.
     pub fn new(inner: impl Any + Send + Sync) -> Self {
         Captured(Box::new(inner))
     }
 
-    /// What the Store put in, if it is of that type.
+    /// What the Store passed to `new`, if it has this type.
     pub fn into_inner<T: Any>(self) -> Option<T> {
         let inner: Box<dyn Any> = self.0;
         inner.downcast().ok().map(|inner| *inner)

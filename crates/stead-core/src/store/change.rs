@@ -1,4 +1,4 @@
-//! The one way a Store changes: a list of steps, done whole or not at all.
+//! The one way a Store changes: a list of steps with preconditions, applied whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,49 +16,50 @@ use crate::store::{
     StorePath, TagRef, VersionTag,
 };
 
-/// Steps that happen together.
+/// Steps that are applied together, with their preconditions and companion records.
 #[derive(Debug)]
 pub struct Change {
-    /// The act that this change belongs to.
+    /// The operation that this change belongs to.
     pub operation: Operation,
-    /// What to do, in order. Each step sees what the ones before it did.
+    /// The steps, in order. Each step sees the effects of the steps before it.
     pub steps: Vec<Step>,
-    /// What it counts against. Over one of them, nothing happens.
+    /// The quotas that the change counts against. If it would exceed one of them, nothing is applied.
     pub quotas: Vec<QuotaRoot>,
-    /// What is written down along with it. Where that can't be done, nothing happens.
+    /// Records that are committed together with the change. If they can't be, nothing is applied.
     pub records: Vec<CompanionRecord>,
-    /// What comes back: which step makes which node again. A Store that follows nodes lets what the step makes be that
-    /// node, if it was there once and is gone.
+    /// Which step, by its index, brings which removed node back. A Store that tracks nodes gives what the step makes
+    /// this id, if the node existed once and is gone.
     pub revive: BTreeMap<usize, NodeId>,
-    /// Directories that still have to be these nodes: whoever means a node has judged it by the path that it had. Where
-    /// something else is there by now, nothing happens, and the answer is Conflict.
+    /// Paths of directories that must still be these nodes: the caller refers to a node, but was authorized by the path
+    /// that the node had. If another node is there, nothing is applied, and the Store returns
+    /// [`crate::StoreError::Conflict`].
     pub expect_nodes: Vec<(StorePath, NodeId)>,
-    /// Names that still have to be free when the change is made: the caller has judged it by that. Where one is taken by
-    /// now, nothing happens, and the answer is [`crate::StoreError::NotFree`].
+    /// Paths that must still be free when the change is applied, because the caller's authorization relied on that. If
+    /// one is taken, nothing is applied, and the Store returns [`crate::StoreError::NameTaken`].
     pub expect_free: Vec<StorePath>,
-    /// The path in the Store that it is about, where the caller must not learn whether it changes anything: in a WRITE_ONLY
-    /// Workspace. A Store with history makes a version then even if no step changes anything, and no number that a caller
-    /// can see, of a version or of a node, depends on what the steps found.
+    /// The path in the Store that the change is about, if the caller must not learn whether it changes anything: in a
+    /// WRITE_ONLY Workspace. A Store with history then makes a revision even if no step changes anything, and no
+    /// revision number or node id that the caller can see depends on what the steps found.
     pub blind_at: Option<StorePath>,
-    /// Whether it has to be on the disk when it is acknowledged.
+    /// Whether the change must be synced before it is acknowledged.
     pub sync: SyncPolicy,
-    /// Who waits for it, if it may still be stopped. A Store asks before each step, and now and then within a long one;
-    /// where the change is to stop, nothing of it happens.
+    /// Lets a waiting caller stop the change. The Store asks before each step, and now and then during a long one. If
+    /// the change is to stop, nothing is applied.
     pub monitor: Option<Arc<dyn CallMonitor>>,
 }
 
-/// When a change is on the disk. The end of the process loses it in neither case.
+/// When a change reaches stable storage. Under either policy it survives the end of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncPolicy {
-    /// When it is acknowledged, as far as the Store was opened for that.
+    /// Before it is acknowledged, as far as the Store was opened to be durable.
     #[default]
     Now,
-    /// With the next change that has to be, or after [`crate::Store::settle`]: so programs expect it of a file system.
+    /// With the next change that is synced, or with [`crate::Store::sync`]. Programs expect that of a file system.
     Deferred,
 }
 
 impl Change {
-    /// A change that counts against nothing and leaves no record beside its own.
+    /// A change without quotas, preconditions or companion records.
     pub fn new(operation: Operation, steps: Vec<Step>) -> Self {
         Change {
             operation,
@@ -75,22 +76,23 @@ impl Change {
     }
 }
 
-/// What is written down along with a change.
+/// A record that is committed together with a change.
 #[derive(Debug, Clone)]
 pub enum CompanionRecord {
-    /// A line of the audit.
+    /// An audit record.
     Audit {
-        /// The line, but for what is known only when the change is made.
+        /// The record, except the fields that are known only when the change is applied.
         record: Box<AuditRecord>,
         /// When the call began.
         began: Instant,
     },
-    /// The operations that the change takes back.
+    /// The operations that the change undoes.
     Undoes(Vec<OperationId>),
 }
 
 impl CompanionRecord {
-    /// The line of the audit, if it is one, for a change that makes this version and ends now.
+    /// The audit record, completed with the revision that the change made and the time since the call began; `None` for
+    /// every other kind of record.
     pub fn into_audit_record(self, version: Option<RevisionNumber>) -> Option<AuditRecord> {
         match self {
             CompanionRecord::Audit { record, began } => {
@@ -103,133 +105,136 @@ impl CompanionRecord {
 
 /// One step of a change.
 ///
-/// A step that meets a symlink where it would have to follow one fails with [`crate::StoreError::Link`].
+/// A step that would have to follow a symlink fails with [`crate::StoreError::Link`].
 #[derive(Debug)]
 pub enum Step {
-    /// Puts content at a place: a new file, or in place of the file there, which keeps its mode.
+    /// Writes a whole file. An existing file is replaced and keeps its mode, unless the options set one.
     Write {
-        /// Where; the last component is followed if it is a symlink.
+        /// The file's path; the last component is followed if it is a symlink.
         at: NodePath,
-        /// What.
+        /// The new content.
         content: Content,
-        /// How.
+        /// Precondition, parents, attributes and what becomes of displaced content.
         options: PutOptions,
     },
-    /// Replaces text inside a file.
+    /// Replaces text in a file.
     Edit {
-        /// Where.
+        /// The file's path.
         at: NodePath,
-        /// What by what.
+        /// The text to replace, and its replacement.
         edit: Edit,
-        /// The state the file has to be in.
+        /// The precondition on the file's state.
         expect: Precondition,
-        /// Whether what was there is kept.
+        /// Whether the displaced content is kept.
         displaced: DisplacedContent,
     },
-    /// Adds to the end of a file, or makes it.
+    /// Appends to a file, or creates it.
     Append {
-        /// Where.
+        /// The file's path.
         at: NodePath,
-        /// What.
+        /// The content to append.
         content: Content,
-        /// How.
+        /// Precondition, parents, attributes and the largest size of the result.
         options: PutOptions,
     },
-    /// Makes a directory.
+    /// Creates a directory.
     Mkdir {
-        /// Where. One that is there already is [`crate::StoreError::AlreadyExists`], unless parents are created too.
+        /// The directory's path. If a directory is there already, this is [`crate::StoreError::AlreadyExists`], unless
+        /// `parents` is [`Parents::Create`].
         at: NodePath,
-        /// Whether missing parents are made.
+        /// Whether missing parents are created.
         parents: Parents,
-        /// Permission bits; a default where `None`.
+        /// Permission bits; `None` uses the Store's default.
         mode: Option<u32>,
     },
-    /// Makes a symlink.
+    /// Creates a symlink.
     Symlink {
-        /// Where.
+        /// The symlink's own path.
         at: NodePath,
-        /// Where it leads, as written.
+        /// The target, stored as written.
         target: Vec<u8>,
-        /// Whether missing parents are made.
+        /// Whether missing parents are created.
         parents: Parents,
-        /// What has to be there before; a symlink that is there is replaced.
+        /// The precondition on the path. An existing symlink is replaced.
         expect: Precondition,
     },
     /// Removes a file, a symlink or a directory.
     Remove {
-        /// What; a symlink is removed itself.
+        /// What to remove; a symlink itself, not its target.
         at: NodePath,
-        /// Whether a directory may hold something, or there may be one at all.
+        /// Which kinds of node may be removed, and whether a directory may hold something.
         subtree: Subtree,
-        /// The state it has to be in.
+        /// The precondition on the node's state.
         expect: Precondition,
-        /// Whether it is fine if nothing is there.
+        /// What happens if nothing is there.
         if_missing: IfMissing,
-        /// What must not be removed along with it.
+        /// Names that must not be removed along with it.
         protected: Option<ProtectedNames>,
-        /// Whether what was there is kept.
+        /// Whether the displaced content is kept.
         displaced: DisplacedContent,
     },
-    /// Gives something another name.
+    /// Renames a node.
     Rename {
-        /// What; a symlink is moved itself.
+        /// What to rename; a symlink itself, not its target.
         from: NodePath,
-        /// Where to.
+        /// The new path.
         to: NodePath,
-        /// What happens to something that is there.
+        /// What happens to a node that is at `to`.
         replace: Replace,
-        /// Whether missing parents of `to` are made.
+        /// Whether missing parents of `to` are created.
         parents: Parents,
-        /// The state `from` has to be in.
+        /// The precondition on the state of `from`.
         expect: Precondition,
-        /// What must not leave with it, and what must not arrive with it.
+        /// Names that must not leave `from` with the node, and names that must not arrive at `to` with it.
         protected: [Option<ProtectedNames>; 2],
     },
-    /// Copies a file, a symlink or a whole directory within the Store.
+    /// Copies a file, a symlink or a directory with all that it holds, within the Store.
     Copy {
-        /// What; a symlink is copied itself.
+        /// What to copy; a symlink itself, not its target.
         from: NodePath,
-        /// Where to.
+        /// The path of the copy.
         to: NodePath,
-        /// What happens to a file that is there. A directory is never copied over something.
+        /// What happens to a file that is at `to`. A directory is never copied over something.
         replace: Replace,
-        /// Whether missing parents of `to` are made.
+        /// Whether missing parents of `to` are created.
         parents: Parents,
-        /// What must not arrive with it.
+        /// Names that must not arrive at `to` with it.
         protected: Option<ProtectedNames>,
-        /// Whether what was there is kept.
+        /// Whether the displaced content is kept.
         displaced: DisplacedContent,
     },
-    /// Sets attributes.
+    /// Sets attributes. `None` leaves an attribute as it is.
     SetAttr {
-        /// Of what; a symlink's own.
+        /// The node; a symlink itself, not its target.
         at: NodePath,
         /// Permission bits.
         mode: Option<u32>,
-        /// When it was last modified.
+        /// The time of the last modification.
         modified: Option<Timestamp>,
     },
 }
 
-/// How content is put somewhere.
+/// How a step writes content.
 #[derive(Debug, Clone, Default)]
 pub struct PutOptions {
-    /// What has to be there before.
+    /// The precondition on the path.
     pub expect: Precondition,
-    /// Whether missing parents are made.
+    /// Whether missing parents are created.
     pub parents: Parents,
-    /// Permission bits; what the file had, or a default for a new one, where `None`.
+    /// Permission bits. With `None`, an existing file keeps its own, and a new file gets the Store's default.
     pub mode: Option<u32>,
-    /// When it was last modified; now, where `None`.
+    /// The time of the last modification; `None` means now.
     pub modified: Option<Timestamp>,
-    /// Whether what was there is kept.
+    /// Whether the displaced content is kept.
     pub displaced: DisplacedContent,
-    /// How large an append may make the file; otherwise nothing happens, and it is [`crate::StoreError::TooLarge`].
+    /// The largest size that an append may give the file. A larger one is [`crate::StoreError::TooLarge`], and nothing
+    /// is applied.
     pub max_size: Option<u64>,
 }
 
 impl PutOptions {
-    /// Judges an append of `more` bytes to a file that has `size`. One of no bytes makes no file too large.
+    /// Checks an append of `more` bytes to a file of `size` bytes against `max_size`. An append of no bytes always
+    /// passes.
     pub fn check_append(&self, size: u64, more: u64) -> Result<(), crate::StoreError> {
         let size = size.saturating_add(more);
         match self.max_size {
@@ -239,19 +244,20 @@ impl PutOptions {
     }
 }
 
-/// What has to be at a place for a step to happen; otherwise nothing does, and the answer is Conflict.
+/// What must be at a path for a step to be applied. If it isn't, nothing is applied, and the Store returns
+/// [`crate::StoreError::Conflict`], unless the variant names another error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precondition {
     /// Anything, or nothing.
     #[default]
     Any,
-    /// Nothing; otherwise [`crate::StoreError::AlreadyExists`].
+    /// Nothing; something there is [`crate::StoreError::AlreadyExists`].
     Absent,
-    /// Something in exactly this state.
+    /// A node with exactly this tag.
     Tag(VersionTag),
-    /// Something in the state with this short form.
+    /// A node whose tag has this short form.
     ShortTag(ShortTag),
-    /// Nothing, or something in exactly this state.
+    /// Nothing, or a node with exactly this tag.
     TagOrAbsent(VersionTag),
 }
 
@@ -265,7 +271,7 @@ impl From<TagRef> for Precondition {
 }
 
 impl Precondition {
-    /// Judges what is there.
+    /// Checks the precondition against the tag of the node that is there, or `None` if nothing is.
     pub fn check(self, there: Option<VersionTag>) -> Result<(), crate::StoreError> {
         match (self, there) {
             (Precondition::Any, _) | (Precondition::Absent | Precondition::TagOrAbsent(_), None) => Ok(()),
@@ -281,73 +287,74 @@ impl Precondition {
     }
 }
 
-/// Whether missing parents are made.
+/// Whether missing parent directories are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parents {
-    /// Yes.
+    /// They are created.
     #[default]
     Create,
-    /// No: a missing parent is not found.
+    /// They aren't: a missing parent is [`crate::StoreError::NotFound`].
     Required,
 }
 
-/// Whether what a step displaces is kept in history.
+/// Whether the content that a step displaces is kept in history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DisplacedContent {
-    /// Yes.
+    /// It is kept.
     #[default]
     Keep,
-    /// No: a `scratch` glob covers it.
+    /// It isn't: a `scratch` glob covers the path.
     Discard,
 }
 
-/// How much may be removed at once.
+/// What a removal may remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subtree {
-    /// A file or a symlink, no directory.
+    /// A file or a symlink, not a directory.
     File,
     /// An empty directory, nothing else.
     EmptyDirectory,
     /// A directory with all that it holds, nothing else.
     Directory,
-    /// Whatever is there.
+    /// A file, a symlink, or a directory with all that it holds.
     Any,
 }
 
-/// What it means that nothing is there to remove.
+/// What a removal does if nothing is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfMissing {
-    /// An error: not found.
+    /// It fails with [`crate::StoreError::NotFound`].
     Fail,
-    /// Nothing to do.
+    /// It succeeds and changes nothing.
     Ignore,
 }
 
-/// What happens to something that a rename or a copy would put something else over.
+/// What happens to a node at the destination of a rename or a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
-    /// It stays; the step fails.
+    /// It stays, and the step fails.
     Refuse,
-    /// A file or symlink gives way to a file or symlink, an empty directory to a directory.
+    /// It is replaced: a file or symlink by a file or symlink, an empty directory by a directory.
     Overwrite,
-    /// The two change places. Renames only.
+    /// The two nodes swap places. Renames only.
     Exchange,
 }
 
-/// Names that a step on a whole subtree must leave alone.
+/// Names that a step on a whole subtree must not touch.
 #[derive(Debug, Clone)]
 pub struct ProtectedNames {
-    /// The names, as globs below a Workspace's prefix.
+    /// The names, as globs relative to a Workspace's prefix.
     pub globs: Arc<PathGlobs>,
-    /// The paths that the subtree's top has, or will have: below the Workspace's prefix, and in the Store.
+    /// The paths that the top of the subtree has or will have, in both forms: relative to the Workspace's prefix, and
+    /// in the Store.
     pub roots: Vec<String>,
-    /// Whether it leaves those paths, or arrives at them.
+    /// Whether the subtree leaves those paths (`From`) or arrives at them (`To`).
     pub side: Side,
 }
 
 impl ProtectedNames {
-    /// Whether the entry at `below`, counted from the subtree's top, must be left alone: a glob covers it, or it would
-    /// arrive where it stands in for a directory that leads to what one covers.
+    /// Whether the step must not touch the entry at `below`, a path relative to the top of the subtree: a glob matches
+    /// the entry, or the entry isn't a directory and would arrive where only a directory can hold a protected name.
     pub fn covers(&self, below: &[u8], kind: NodeKind) -> bool {
         let below = String::from_utf8_lossy(below);
         self.roots.iter().any(|at| {
@@ -364,18 +371,18 @@ impl ProtectedNames {
     }
 }
 
-/// Content on its way into a Store.
+/// Content to be written into a Store.
 pub enum Content {
-    /// Bytes at hand.
+    /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// A draft that this Store made and that is complete.
+    /// A complete draft of this Store.
     Sealed(SealedContent),
-    /// What this Store has kept.
+    /// Content that this Store holds already.
     Stored(ContentRef),
 }
 
 impl Content {
-    /// How many bytes it has.
+    /// The content's size in bytes.
     pub fn size(&self) -> u64 {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
@@ -397,23 +404,23 @@ impl From<Vec<u8>> for Content {
     }
 }
 
-/// What a change did.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// The version it made, on a Store with history.
+    /// The revision that the change made, on a Store with history.
     pub revision: Option<RevisionNumber>,
-    /// What each step did.
+    /// The result of each step, in order.
     pub outcomes: Vec<StepOutcome>,
 }
 
-/// What one step did.
+/// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StepOutcome {
-    /// What is there now; `None` where nothing is.
+    /// The attributes of what is there now; `None` if nothing is.
     pub attr: Option<Attr>,
-    /// The state a file was in before it was written, appended to, edited or given other attributes.
+    /// The tag that a file had before the step wrote, appended to or edited it, or set its attributes.
     pub before: Option<VersionTag>,
-    /// Whether something new came to be.
+    /// Whether the step created a node.
     pub created: bool,
     /// How many replacements an edit made.
     pub replaced: usize,

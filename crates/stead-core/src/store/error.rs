@@ -1,136 +1,137 @@
-//! What a Store answers when it can't.
+//! The errors of a Store.
 //!
-//! No path stands in these errors: a Store knows only its own, which no agent may see. The door adds the logical one.
+//! They don't hold the path of the call: a Store knows only its own paths, which agents must not see. The door
+//! ([`crate::Vfs`]) adds the logical path.
 
 use std::fmt;
 
 use crate::error::ErrorKind;
 use crate::store::QuotaResource;
 
-/// A Store's result.
+/// The result of a call to a Store.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// Why a Store did not do what it was asked for. It has changed nothing.
+/// Why a Store didn't do what a call asked for. The call has changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing is there, or a parent is missing.
+    /// Nothing is at the path, or a parent is missing.
     #[error("there is nothing")]
     NotFound,
-    /// Something is there already.
+    /// Something is at the path already.
     #[error("something is there already")]
     AlreadyExists,
-    /// A directory was needed.
+    /// The call needs a directory, and something else is there.
     #[error("it is not a directory")]
     NotADirectory,
-    /// A file was needed.
+    /// The call needs a file, and a directory is there.
     #[error("it is a directory")]
     IsADirectory,
-    /// The directory holds something.
+    /// The directory has entries.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// It is not in the state that the caller expected, or someone changed it in between.
+    /// The node doesn't meet the precondition, or it changed during the call.
     #[error("it has changed since it was read")]
     Conflict,
-    /// The one who waits for the change wants it no more. What was done of it has been rolled back.
+    /// The caller cancelled the change, or it timed out. It has been rolled back.
     #[error("{0}")]
     Stopped(crate::monitor::StopReason),
-    /// A symlink lies on the way: the door has to resolve it.
+    /// The path leads through a symlink. The door has to resolve it.
     #[error("a symlink lies on the way")]
     Link(LinkHit),
     /// A named pipe, a socket or a device.
     #[error("it is a {0}, which can be neither read nor written")]
     Special(crate::store::NodeKind),
-    /// The text to be replaced is not there.
+    /// The text to replace doesn't occur.
     #[error("the text to be replaced does not occur in it")]
     NoMatch,
-    /// The text to be replaced is there more than once.
+    /// The text to replace occurs more than once.
     #[error("the text to be replaced occurs {0} times in it")]
     Ambiguous(usize),
-    /// A directory can't be put into itself.
+    /// A directory can't be moved or copied into itself.
     #[error("a directory can't be moved or copied into itself")]
     IntoItself,
-    /// The step would touch a name that has to be left alone, `path` below the place.
+    /// The step would touch a protected name.
     #[error("`{path}` in it is protected")]
     Protected {
-        /// The name, below the place of the step, shown escaped.
+        /// The protected name, relative to the path of the step, escaped for display.
         path: String,
     },
-    /// A name that had to be free is taken ([`crate::store::Change::expect_free`]).
+    /// A path that [`crate::store::Change::expect_free`] names is taken.
     #[error("`{path}` is there as well")]
     NameTaken {
-        /// The name, in the Store, shown escaped.
+        /// The path in the Store, escaped for display.
         path: String,
     },
-    /// It is larger than the caller allowed.
+    /// The file is, or would become, larger than the caller allowed.
     #[error("it has {size} bytes; at most {limit} are allowed")]
     TooLarge {
-        /// Its size.
+        /// The file's size in bytes.
         size: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// A quota does not allow it.
+    /// The change would exceed a quota.
     #[error(
         "it would take {wanted} {on}, and {allowed} are allowed{}. Remove something, or ask for more",
         usage_suffix(*used)
     )]
     OverQuota {
-        /// What there would be too much of.
+        /// The resource that would be exceeded.
         on: QuotaResource,
         /// How much is in use.
         used: u64,
-        /// How much would be.
+        /// How much would be in use after the change.
         wanted: u64,
-        /// How much may be.
+        /// The limit.
         allowed: u64,
     },
-    /// A quota does not allow it, and how much is in use is not for the caller to know.
+    /// The change would exceed a quota, and the caller may not know how much is in use.
     #[error("at most {allowed} {on} are allowed. Remove something, or ask for more")]
     OverQuotaUndisclosed {
-        /// What there would be too much of.
+        /// The resource that would be exceeded.
         on: QuotaResource,
-        /// How much may be.
+        /// The limit.
         allowed: u64,
     },
-    /// The Store can't hold that name.
+    /// The Store can't hold a file with this name.
     #[error("this Store can't hold such a name: {0}")]
     Name(&'static str),
-    /// The call makes no sense.
+    /// The arguments of the call are invalid.
     #[error("{0}")]
     Invalid(String),
-    /// This Store can't do that.
+    /// This Store doesn't offer that.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// The host doesn't let Stead's own process do that.
+    /// The host refuses that to Stead's own process.
     #[error("the host refuses it to Stead's own process")]
     HostDenied,
     /// No space is left, or the host's quota is used up.
     #[error("no space is left on the host")]
     NoSpace,
-    /// Something is in the way for now.
+    /// A temporary failure: the call may succeed later.
     #[error("{what}")]
     Unavailable {
-        /// What, without a host path.
+        /// What is unavailable, without a host path.
         what: String,
         /// The cause.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// It was there, and its time is over.
+    /// What was asked for existed, but is no longer retained.
     #[error("{0}")]
     Expired(String),
-    /// What is stored is damaged.
+    /// Stored data is damaged.
     #[error("what is stored is damaged: {0}")]
     Corrupt(String),
 }
 
 impl StoreError {
-    /// Something that may work later.
+    /// A temporary failure without a cause.
     pub fn unavailable(what: impl fmt::Display) -> Self {
         StoreError::Unavailable { what: what.to_string(), source: None }
     }
 
-    /// The few kinds that every edge knows.
+    /// The kind of this error, one of the few that every edge matches.
     pub fn kind(&self) -> ErrorKind {
         match self {
             StoreError::NotFound => ErrorKind::NotFound,
@@ -163,37 +164,37 @@ fn usage_suffix(used: u64) -> String {
     if used == 0 { String::new() } else { format!("; {used} are in use") }
 }
 
-/// Where a Store met a symlink.
+/// Where a Store met a symlink, and its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkHit {
-    /// In which step of a change.
+    /// The index of the step in the change; 0 for a call without steps.
     pub step: usize,
-    /// On which side of a step with two places.
+    /// Which of the step's two paths leads through the symlink.
     pub side: Side,
-    /// How many components of the place's path lead to the symlink, itself included.
+    /// How many components of that path lead to the symlink, itself included.
     pub depth: usize,
-    /// Where it leads, as written.
+    /// The symlink's target, as written.
     pub target: Vec<u8>,
 }
 
-/// The two places of a step; a step with one place has only the first.
+/// Which path of a step is meant. A step with one path has only `From`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The only place, or the source.
+    /// The only path, or the source.
     From,
     /// The destination.
     To,
 }
 
 impl LinkHit {
-    /// The answer of a call with one place.
+    /// The error of a call with one path.
     pub fn error_at(depth: usize, target: Vec<u8>) -> StoreError {
         StoreError::Link(LinkHit { step: 0, side: Side::From, depth, target })
     }
 }
 
 impl StoreError {
-    /// The same error as met in that step, on that side.
+    /// The same error, attributed to a step and a side. Only [`StoreError::Link`] changes.
     pub fn in_step(self, step: usize, side: Side) -> Self {
         match self {
             StoreError::Link(hit) => StoreError::Link(LinkHit { step, side, ..hit }),

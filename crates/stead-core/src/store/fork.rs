@@ -1,4 +1,4 @@
-//! Forks: what one is called, whose it is, and what it was made of.
+//! Forks: their names, and the record of who owns one and which Workspace it was made from.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use crate::path::VfsPath;
 use crate::store::QuotaLimits;
 use crate::workspace::ApprovalPolicy;
 
-/// The longest name of a fork, in bytes.
+/// The maximum length of a fork's name, in bytes.
 const MAX_FORK_NAME: usize = 64;
 
-/// The name of a fork: one component of a path that needs no quoting anywhere.
+/// The name of a fork: one path component that needs no quoting anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ForkName(String);
 
-/// The text is no name for a fork.
+/// The text isn't a valid name for a fork.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` can't be the name of a fork; use up to {MAX_FORK_NAME} letters, digits, `-`, `_` and `.`, beginning with a letter \
@@ -68,30 +68,31 @@ impl fmt::Display for ForkName {
     }
 }
 
-/// A fork of a Workspace: whose it is, and what it keeps of the Workspace that it was made of.
+/// A fork of a Workspace: its owner, and the settings that it takes over from that Workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fork {
-    /// The agent that has it; no two of its forks have one name.
+    /// The agent that owns the fork. The names of one owner's forks are unique.
     pub owner: String,
-    /// What it is called.
+    /// The fork's name.
     pub name: ForkName,
-    /// The agent that made it.
+    /// The agent that made the fork.
     pub created_by: String,
-    /// The prefix of the Workspace that it was made of, as its maker sees it.
+    /// The prefix of the Workspace that the fork was made from, as `created_by` sees it.
     pub base_prefix: VfsPath,
-    /// The path in the Store that it shows.
+    /// The path in the Store that the fork shows.
     pub path: VfsPath,
-    /// What agents may not change in it.
+    /// Globs for what agents may not change in the fork.
     pub protect: Vec<String>,
-    /// What is kept without history.
+    /// Globs for what has no history in the fork.
     pub scratch: Vec<String>,
-    /// How much may lie in it.
+    /// The limits on what the fork may hold.
     pub quota: QuotaLimits,
-    /// Whether a person is asked before something is done in it.
+    /// Which accesses to the fork a person has to approve.
     pub approval_policy: ApprovalPolicy,
-    /// The places in it that were Workspaces of their own for its maker, counted from its top: they are no part of it.
+    /// Paths, relative to the top of the fork, that were Workspaces of their own for `created_by`. They aren't part of
+    /// the fork.
     pub excluded: Vec<VfsPath>,
-    /// When it was made.
+    /// When the fork was made.
     pub created: Timestamp,
 }
 

@@ -1,4 +1,5 @@
-//! What was, and who made it what it is: the deeds of a Store.
+//! The history of a Store as values: queries for revisions, the revisions with their node changes, and references to
+//! content.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -9,32 +10,33 @@ use crate::clock::Timestamp;
 use crate::identity::{Operation, OperationId};
 use crate::store::{NodeId, NodeKind, NodePath, RevisionNumber, StorePath, VersionTag};
 
-/// Which deeds are wanted. All conditions hold together.
+/// Which revisions a Store returns. A revision has to meet all conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevisionQuery {
-    /// Only versions after this one.
+    /// Only revisions after this one.
     pub after: RevisionNumber,
-    /// Only versions up to this one.
+    /// Only revisions up to and including this one.
     pub up_to: RevisionNumber,
-    /// Only of this agent.
+    /// Only revisions by this agent.
     pub agent: Option<String>,
-    /// Only of these operations; of all, where it is `None`. Versions that changed nothing are told only where operations are
-    /// asked for.
+    /// Only revisions of these operations; `None` means all. Revisions without node changes are returned only if this
+    /// is `Some`.
     pub operations: Option<Vec<OperationId>>,
-    /// Only those that began at this moment or later.
+    /// Only revisions of operations that began at this time or later.
     pub since: Option<Timestamp>,
-    /// Only what happened to this, or below it: by what it is now, not by the names it had.
+    /// Only changes to the node that is at this path now, or to nodes that were below it at the time. The node's former
+    /// names don't matter.
     pub at: Option<NodePath>,
-    /// Only what was at one of these paths or below, or is now, and the directories that it needs to come back;
-    /// everything, where it is empty. Of such a node, what was done before it first counted is always told, what was
-    /// done later perhaps: enough to put it back.
+    /// Only changes to nodes that are or were at or below one of these paths, and to the directories that those nodes
+    /// need to be restored; empty means all nodes. For such a node, all changes up to the newest one that meets the
+    /// condition are returned, and later ones perhaps. That is enough to restore the node.
     pub paths: Vec<StorePath>,
-    /// At most so many deeds, the newest ones.
+    /// The maximum number of revisions. The newest ones are returned.
     pub limit: usize,
 }
 
 impl RevisionQuery {
-    /// Everything.
+    /// All revisions.
     pub fn all() -> Self {
         RevisionQuery {
             after: RevisionNumber(0),
@@ -48,12 +50,12 @@ impl RevisionQuery {
         }
     }
 
-    /// Everything between two versions: what made the second out of the first.
+    /// The revisions that turn the state at `after` into the state at `up_to`.
     pub fn between(after: RevisionNumber, up_to: RevisionNumber) -> Self {
         RevisionQuery { after, up_to, ..RevisionQuery::all() }
     }
 
-    /// Whether deeds of this operation are wanted.
+    /// Whether revisions of this operation meet the conditions on agent, operation and time.
     pub fn matches(&self, operation: &Operation) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == operation.identity.agent)
             && self.operations.as_ref().is_none_or(|ids| ids.contains(&operation.id))
@@ -61,76 +63,77 @@ impl RevisionQuery {
     }
 }
 
-/// Deeds, and what has become of what they were done to.
+/// Revisions, and the current state of the nodes that they changed.
 #[derive(Debug, Clone, Default)]
 pub struct RevisionSet {
-    /// The deeds, newest first.
+    /// The revisions, newest first.
     pub revisions: Vec<Revision>,
-    /// Every node that a line names, itself or as a parent, as far as it is there now.
+    /// Every node that a node change names, as the changed node or as a parent, if the node exists now.
     pub current: HashMap<NodeId, CurrentNode>,
 }
 
-/// One change that was made.
+/// One change that was applied.
 #[derive(Debug, Clone)]
 pub struct Revision {
-    /// The version it made.
+    /// The revision's number.
     pub number: RevisionNumber,
-    /// The operation it belongs to.
+    /// The operation that the change belongs to.
     pub operation: Operation,
-    /// What it did: one line per node, in no particular order. None, where it changed nothing.
+    /// One entry per node, in no particular order; empty if nothing changed.
     pub changes: Vec<NodeChange>,
-    /// The path that it was about, where it changed nothing ([`crate::store::Change::blind_at`]).
+    /// The path that the change was about, if it changed nothing ([`crate::store::Change::blind_at`]).
     pub blind_at: Option<StorePath>,
-    /// The operations that it took back.
+    /// The operations that this change undid.
     pub undoes: Vec<OperationId>,
-    /// Whether its operation has been taken back, and that has not been taken back itself.
+    /// Whether this revision's operation has been undone, and that undo hasn't been undone itself.
     pub undone: bool,
 }
 
 /// What a change did to one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeChange {
-    /// Which node.
+    /// The node's id.
     pub node: NodeId,
-    /// What it was just before; `None` where it was not there.
+    /// The node's state just before; `None` if it didn't exist.
     pub before: Option<NodeState>,
-    /// What it was just after; `None` where it was gone.
+    /// The node's state just after; `None` if it was removed.
     pub after: Option<NodeState>,
 }
 
-/// What a node was at some time.
+/// The state of a node at one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeState {
-    /// The directory it was in.
+    /// The directory that the node was in.
     pub parent: NodeId,
-    /// Its name there.
+    /// The node's name in that directory.
     pub name: Vec<u8>,
-    /// Its path then, from the Store's root.
+    /// The node's path at that revision, from the Store's root.
     pub path: StorePath,
-    /// What it was.
+    /// The node's kind.
     pub kind: NodeKind,
     /// Permission bits.
     pub mode: u32,
-    /// When it was last modified.
+    /// The time of the last modification.
     pub modified: Timestamp,
-    /// Bytes in a file, or of a symlink's target.
+    /// Bytes of a file, or of a symlink's target.
     pub size: u64,
-    /// What it held: a file's bytes, or a symlink's target. `None` where that is no longer known.
+    /// A file's bytes, or a symlink's target. `None` for a directory, or if the content is no longer known.
     pub content: Option<ContentRef>,
 }
 
-/// What a node is now.
+/// The current state of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurrentNode {
-    /// Its path from the Store's root.
+    /// The node's path, from the Store's root.
     pub path: StorePath,
-    /// Its state; `None` for the root.
+    /// The node's state; `None` for the root.
     pub state: Option<NodeState>,
-    /// Tells this state from every other.
+    /// The tag of this state.
     pub tag: VersionTag,
 }
 
-/// Content that a Store has kept. Two are equal if their bytes are, as far as the Store can tell.
+/// A reference to content that a Store holds. Two references are equal if the contents are, as far as the Store can
+/// tell.
 #[derive(Clone)]
 pub struct ContentRef {
     id: Arc<LazyContentId>,
@@ -138,34 +141,34 @@ pub struct ContentRef {
     inner: Arc<dyn Any + Send + Sync>,
 }
 
-/// What tells one content from another within a Store.
+/// Identifies content within one Store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ContentId {
-    /// No bytes.
+    /// The empty content.
     Empty,
-    /// The Store's own number for these bytes.
+    /// The Store's own number for the content.
     Number(i64),
-    /// Their BLAKE3 hash.
+    /// The BLAKE3 hash of the content.
     Hash([u8; 32]),
-    /// A hash of where they are, for bytes that can't be read: what is in the same place is the same.
+    /// A hash of where the content lies, for content that can't be read. The same location counts as the same content.
     Location([u8; 32]),
 }
 
-/// An identity, or a way to find it: hashing may mean to read all of it.
+/// A content id, or a function that computes it: hashing may have to read the whole content.
 struct LazyContentId {
     cached: OnceLock<Option<ContentId>>,
     compute: Option<Box<dyn Fn() -> Option<ContentId> + Send + Sync>>,
 }
 
 impl ContentRef {
-    /// Content that the Store finds again by `inner`.
+    /// A reference to content with a known id. The Store finds the content by `inner`.
     pub fn new(identity: ContentId, size: u64, inner: impl Any + Send + Sync) -> Self {
         let identity = LazyContentId { cached: OnceLock::from(Some(identity)), compute: None };
         ContentRef { id: Arc::new(identity), size, inner: Arc::new(inner) }
     }
 
-    /// Content whose identity is asked for when it is compared with other content of the same size. `None` means that
-    /// it can't be told, and then it equals nothing but itself.
+    /// A reference to content whose id is computed when it is first needed, such as for comparing it with other content
+    /// of the same size. If `find` returns `None`, the id is unknown, and the reference equals only its own clones.
     pub fn with_lazy_id(
         size: u64,
         inner: impl Any + Send + Sync,
@@ -175,17 +178,17 @@ impl ContentRef {
         ContentRef { id: Arc::new(identity), size, inner: Arc::new(inner) }
     }
 
-    /// How many bytes it has.
+    /// The content's size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// What tells it from other content, where the Store can tell.
+    /// The content's id, if the Store can tell. The first call may read the whole content.
     pub fn id(&self) -> Option<ContentId> {
         *self.id.cached.get_or_init(|| self.id.compute.as_ref().and_then(|find| find()))
     }
 
-    /// What the Store gave, if it is this Store's.
+    /// What the Store passed as `inner`, if it has this type.
     pub fn inner<T: Any>(&self) -> Option<&T> {
         self.inner.downcast_ref()
     }

@@ -1,32 +1,34 @@
-//! Which lines a query for some paths asks for, told line by line: what it does not ask for need not be remembered.
+//! Filters node changes by path while they are read, newest first, so that a Store needs to hold only those that a
+//! query asks for.
 
 use std::collections::HashMap;
 
 use crate::store::{NodeChange, NodeId, NodeKind, NodeState, StorePath};
 
-/// Picks the lines of [`crate::store::DeedQuery::below`] out of lines that come newest first.
+/// Picks the node changes that [`crate::store::RevisionQuery::paths`] asks for. The changes must come newest first.
 #[derive(Debug)]
 pub struct PathFilter<'q> {
     paths: &'q [StorePath],
     nodes: HashMap<NodeId, NodeMatch>,
 }
 
-/// What is known of a node whose lines have been seen.
+/// What the changes seen so far tell about a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NodeMatch {
     Matched,
-    /// It is there now, elsewhere.
+    /// The node exists now, outside the paths.
     Elsewhere,
     Gone,
 }
 
 impl<'q> PathFilter<'q> {
-    /// One for these paths; it lets everything through where there are none.
+    /// A filter for these paths. Without paths, every change passes.
     pub fn new(paths: &'q [StorePath]) -> Self {
         PathFilter { paths, nodes: HashMap::new() }
     }
 
-    /// Whether a line is wanted. `now` says where its node is now, if it is anywhere.
+    /// Whether a node change passes. `now` returns the current path of its node, if the node exists; it is called only
+    /// for a node's first change.
     pub fn matches<E>(
         &mut self,
         line: &NodeChange,

@@ -1,47 +1,47 @@
-//! How much may lie below a place, counted and checked in the change itself.
+//! Quotas: how much the directories of a Store may hold, counted and checked within the change itself.
 
 use std::fmt;
 
 use crate::store::{Attr, NodeKind, StoreError, StorePath};
 
-/// A place that something is counted below, and how much may lie there.
+/// A directory whose content is counted, and the limits for it.
 ///
-/// A Store counts everything below a root, whoever puts it there, from the first change that names the root on.
+/// A Store counts everything below a root, regardless of who put it there, from the first change that names the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaRoot {
-    /// The place, from the Store's root.
+    /// The directory, from the Store's root.
     pub root: StorePath,
-    /// Other places of the Store that count together with it. None of them lies in another.
+    /// Other directories of the Store whose content counts together with it. None of them lies inside another.
     pub other_roots: Vec<StorePath>,
-    /// What is allowed below it.
+    /// The limits for all of them together.
     pub limits: QuotaLimits,
-    /// What counts along, but lies in other Stores.
+    /// What counts towards the same limits in other Stores.
     pub usage_elsewhere: Usage,
 }
 
-/// What is allowed; whatever is `None` has no limit.
+/// Limits; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QuotaLimits {
-    /// The bytes of all files together.
+    /// The total bytes of all files.
     pub bytes: Option<u64>,
-    /// Files and symlinks.
+    /// The number of files and symlinks.
     pub files: Option<u64>,
-    /// The bytes of any one file that is written or comes from elsewhere. What the Store has kept may come back: it was
-    /// there before.
+    /// The bytes of any single file that is written or brought in from outside. Content that the Store holds already
+    /// may come back even if it is larger.
     pub file_bytes: Option<u64>,
 }
 
-/// How much there is.
+/// How much is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// The bytes of all files together.
+    /// The total bytes of all files.
     pub bytes: u64,
-    /// Files and symlinks.
+    /// The number of files and symlinks.
     pub files: u64,
 }
 
 impl Usage {
-    /// Counts one entry: everything but a directory is a file, and a regular file's bytes count.
+    /// Adds one node: anything but a directory counts as a file, and only a regular file's bytes count.
     pub fn count(&mut self, attr: &Attr) {
         if attr.kind != NodeKind::Directory {
             self.files += 1;
@@ -52,14 +52,14 @@ impl Usage {
     }
 }
 
-/// What there is too much of.
+/// The resource that a quota limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaResource {
-    /// Bytes of all files together.
+    /// The total bytes of all files.
     Bytes,
-    /// Files and symlinks.
+    /// The number of files and symlinks.
     Files,
-    /// Bytes of one file.
+    /// The bytes of one file.
     FileBytes,
 }
 
@@ -74,24 +74,24 @@ impl fmt::Display for QuotaResource {
 }
 
 impl Usage {
-    /// What is left of this without that.
+    /// This usage less `other`, never below zero.
     pub fn minus(self, other: Usage) -> Usage {
         Usage { bytes: self.bytes.saturating_sub(other.bytes), files: self.files.saturating_sub(other.files) }
     }
 
-    /// This and that together.
+    /// The sum of this usage and `other`.
     pub fn plus(self, other: Usage) -> Usage {
         Usage { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
     }
 }
 
 impl QuotaLimits {
-    /// Whether nothing is limited.
+    /// Whether there is no limit at all.
     pub fn is_unlimited(&self) -> bool {
         *self == QuotaLimits::default()
     }
 
-    /// Judges one file's size.
+    /// Checks a single file's size against the limit for one file.
     pub fn check_file_size(&self, size: u64) -> Result<(), StoreError> {
         match self.file_bytes {
             Some(allowed) if size > allowed => {
@@ -103,17 +103,18 @@ impl QuotaLimits {
 }
 
 impl QuotaRoot {
-    /// A place that counts alone.
+    /// A quota for one directory that counts alone.
     pub fn new(root: StorePath, limits: QuotaLimits) -> Self {
         QuotaRoot { root, other_roots: Vec::new(), limits, usage_elsewhere: Usage::default() }
     }
 
-    /// All places that count together.
+    /// All directories that count together.
     pub fn roots(&self) -> impl Iterator<Item = &StorePath> {
         std::iter::once(&self.root).chain(&self.other_roots)
     }
 
-    /// Judges what lies below the root before and after a change. What is over the limit already may shrink.
+    /// Checks the usage below the roots after a change against the limits. A change that doesn't increase the usage
+    /// passes, even above the limit.
     pub fn check(&self, before: Usage, after: Usage) -> Result<(), StoreError> {
         let (before, after) = (before.plus(self.usage_elsewhere), after.plus(self.usage_elsewhere));
         let judge = |on, allowed: Option<u64>, used: u64, wanted: u64| match allowed {

@@ -1,11 +1,11 @@
-//! Where something is in a Store: a path from a node.
+//! Paths inside a Store, relative to its root or to a node.
 
 use std::fmt;
 
 use crate::name::{Name, escape_name};
 use crate::store::NodeId;
 
-/// A relative path inside a Store: names joined by `/`, as bytes; empty for "here".
+/// A relative path inside a Store: names joined by `/`, as bytes. The empty path is the starting point itself.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct StorePath(Vec<u8>);
 
@@ -15,7 +15,8 @@ impl StorePath {
         StorePath::default()
     }
 
-    /// The path of these components, which have been checked: canonical, relative, `/`-separated.
+    /// Wraps a path that has been checked already: canonical, relative, `/`-separated. Only debug builds check it
+    /// again.
     pub fn from_checked(path: impl Into<Vec<u8>>) -> Self {
         let path = path.into();
         debug_assert!(
@@ -30,7 +31,7 @@ impl StorePath {
         &self.0
     }
 
-    /// The path as text, where it is text.
+    /// The path as text, if it is valid UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
@@ -45,7 +46,7 @@ impl StorePath {
         self.0.split(|&byte| byte == b'/').filter(|component| !component.is_empty())
     }
 
-    /// How many components it has.
+    /// The number of components.
     pub fn depth(&self) -> usize {
         if self.0.is_empty() { 0 } else { memchr::memchr_iter(b'/', &self.0).count() + 1 }
     }
@@ -61,7 +62,7 @@ impl StorePath {
         }
     }
 
-    /// This path and then a name.
+    /// This path extended by a name.
     pub fn child(&self, name: &[u8]) -> StorePath {
         let mut path = Vec::with_capacity(self.0.len() + name.len() + 1);
         path.extend_from_slice(&self.0);
@@ -72,7 +73,7 @@ impl StorePath {
         StorePath(path)
     }
 
-    /// This path and then that one.
+    /// This path followed by `path`.
     pub fn join(&self, path: &StorePath) -> StorePath {
         self.child(&path.0)
     }
@@ -82,7 +83,7 @@ impl StorePath {
         self.strip_prefix(other).is_some()
     }
 
-    /// What is left of this path below `other`.
+    /// The rest of this path below `other`, without a leading `/`; `None` if it isn't at or below `other`.
     pub fn strip_prefix(&self, other: &StorePath) -> Option<&[u8]> {
         if other.0.is_empty() {
             return Some(&self.0);
@@ -104,14 +105,15 @@ impl fmt::Debug for StorePath {
     }
 }
 
-/// A path from a node: a tool's path starts at the root, a mounted file system's at the directory it has open.
+/// A path that starts at a node. A tool's path starts at the Store's root, a mounted file system's at an open
+/// directory.
 ///
-/// The empty path means the node itself.
+/// An empty path means the node itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodePath {
-    /// Where the path starts.
+    /// The node where the path starts.
     pub base: NodeId,
-    /// The path.
+    /// The path from there.
     pub path: StorePath,
 }
 
@@ -126,17 +128,17 @@ impl NodePath {
         NodePath::from_root(StorePath::empty())
     }
 
-    /// A node, wherever it is.
+    /// A node, by its id.
     pub fn of_node(node: NodeId) -> Self {
         NodePath { base: node, path: StorePath::empty() }
     }
 
-    /// A name in a directory node.
+    /// A name in a directory.
     pub fn child(parent: NodeId, name: &Name) -> Self {
         NodePath { base: parent, path: StorePath(name.as_bytes().to_vec()) }
     }
 
-    /// The place one name further down.
+    /// This path extended by a name.
     pub fn join(&self, name: &[u8]) -> Self {
         NodePath { base: self.base, path: self.path.child(name) }
     }

@@ -1,4 +1,4 @@
-//! An audit log in memory, which can be told to fail.
+//! An audit log in memory, which a test can make fail.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::audit::{AuditLog, AuditLogId, AuditRecord};
 use crate::store::{StoreError, StoreResult};
 
-/// Keeps what it is told, and nothing longer than itself.
+/// Holds its records in memory only.
 #[derive(Debug)]
 pub struct MemoryAuditLog {
     id: AuditLogId,
@@ -23,12 +23,12 @@ impl MemoryAuditLog {
         MemoryAuditLog { id, records: Mutex::default(), is_full: AtomicBool::new(false) }
     }
 
-    /// What it was told since it was last asked.
+    /// Removes and returns the records since the last call.
     pub fn take(&self) -> Vec<AuditRecord> {
         std::mem::take(&mut *self.records.lock())
     }
 
-    /// Takes no more records from now on, or does so again.
+    /// Makes every later `append` and `announce` fail, or succeed again.
     pub fn set_full(&self, full: bool) {
         self.is_full.store(full, Ordering::Relaxed);
     }

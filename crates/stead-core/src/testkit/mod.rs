@@ -1,5 +1,5 @@
-//! For whoever writes a Store: what every Store promises as a suite of tests, a plain model to compare with, and
-//! Stores that misbehave on purpose; and an audit log in memory.
+//! For authors of a Store: a test suite of what every Store promises, a plain model to compare with, Stores that
+//! misbehave on purpose, and an audit log in memory.
 
 mod faulty_store;
 mod interfering_store;

@@ -1,4 +1,4 @@
-//! A call's arguments, checked against the tool's fields before anything runs.
+//! A call's arguments, checked against the tool's fields before the tool runs.
 
 use serde_json::{Map, Value};
 
@@ -7,12 +7,12 @@ use crate::store::TagRef;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Failure, Tool};
 
-/// Arguments that fit their tool.
+/// Arguments that were checked against their tool's fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// Takes arguments as they came in. What is unknown, missing or of another type is refused, by name.
+    /// Checks arguments as they came in. Unknown, missing or wrongly typed parameters are refused by name.
     pub(super) fn check(tool: &Tool, given: Map<String, Value>) -> Result<Arguments, Failure> {
         for name in given.keys() {
             if !tool.input.iter().any(|field| field.name == name) {
@@ -22,7 +22,7 @@ impl Arguments {
         let mut arguments = Map::new();
         for (name, value) in given {
             let field = tool.input.iter().find(|field| field.name == name).expect("no name is unknown");
-            // Some hosts make every parameter required, so that a model has to fill in those that it does not mean.
+            // Some hosts make every parameter required, so a model has to fill in the ones it doesn't want to set.
             if !field.required && is_empty_value(&value) {
                 continue;
             }
@@ -40,7 +40,7 @@ impl Arguments {
         }
     }
 
-    /// A text that has to be there.
+    /// A required text.
     pub(super) fn text(&self, name: &str) -> &str {
         self.optional_text(name).expect("what is needed is there")
     }
@@ -49,7 +49,7 @@ impl Arguments {
         self.0.get(name).and_then(Value::as_str)
     }
 
-    /// A text that has to be there, and is nowhere else afterwards: it may be large.
+    /// A required text, moved out of the arguments because it may be large.
     pub(super) fn take_text(&mut self, name: &str) -> String {
         match self.0.get_mut(name).map(Value::take) {
             Some(Value::String(text)) => text,
@@ -79,7 +79,8 @@ impl Arguments {
     }
 }
 
-/// What stands for a parameter that is not given: no parameter gives any of these a meaning other than its default.
+/// Whether a value counts as absent for an optional parameter. So no optional parameter can give one of these values a
+/// meaning other than its default.
 fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -101,7 +102,7 @@ fn unknown_parameter(tool: &Tool, name: &str) -> Failure {
     Failure::invalid(format!("`{}` has no parameter `{}`; {takes}", tool.name, escape_text(&short)))
 }
 
-/// The value as the tool reads it, if it is what the field takes.
+/// The value as the tool reads it, if its type fits the field.
 fn check_value(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
     let fits = match (&field.field_type, &value) {
         (FieldType::Text | FieldType::Path, Value::String(_)) | (FieldType::Flag, Value::Bool(_)) => true,
@@ -111,7 +112,7 @@ fn check_value(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failur
             (1..=*most).contains(&texts.len()) && texts.iter().all(Value::is_string)
         }
         (FieldType::Integer { min: least, max: most }, Value::Number(_)) => {
-            // Some models write whole numbers with a point.
+            // Some models write whole numbers with a decimal point.
             let number = value.as_u64().or_else(|| as_whole_number(value.as_f64()?));
             if let Some(number) = number.filter(|number| (*least..=*most).contains(number)) {
                 return Ok(number.into());
@@ -133,7 +134,7 @@ fn as_whole_number(number: f64) -> Option<u64> {
     small.then_some(number as u64)
 }
 
-/// What came in instead, shortly.
+/// A short description of the wrong value, for an error.
 fn describe_value(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

@@ -1,8 +1,8 @@
-//! The tools: what an agent is offered, and what happens when it uses one.
+//! The tools that an agent is offered, and how a call to one runs.
 //!
-//! One table holds them all, and whatever lists, offers, checks or documents tools reads it. A tool is a thin
-//! translation: it reads its arguments, goes through the one door, and says in words and in a few facts what came of it.
-//! Nothing here knows who transports a call.
+//! One table holds all tools; the code that lists, offers, checks or documents tools reads it. A tool is a thin
+//! translation: it reads its arguments, calls the Vfs, and returns a text and a few facts. Nothing here depends on how
+//! calls are transported.
 
 mod arguments;
 mod files;
@@ -28,52 +28,52 @@ use crate::vfs::Vfs;
 /// One tool, as agents and their hosts see it.
 #[derive(Debug)]
 pub struct Tool {
-    /// What it is called.
+    /// The tool's name.
     pub name: &'static str,
-    /// The same for people.
+    /// The title that hosts show to people.
     pub title: &'static str,
-    /// What it does, when to use it and what comes back; written for models. Its first sentence stands on its own: some
-    /// hosts show no more than 150 characters. [`Toolbox::description`] is what an agent is told.
+    /// What the tool does, when to use it and what it returns; written for models. The first sentence is complete
+    /// alone, because some hosts show only 150 characters. Agents get [`Toolbox::description`].
     pub description: &'static str,
-    /// What some Workspace has to allow, each of them, for the tool to be of use.
+    /// The accesses that the tool needs. It is useful only if for each of them some Workspace allows it.
     pub required_access: &'static [Access],
-    /// When it is offered.
+    /// When the tool is offered.
     pub offered: OfferedWhen,
-    /// What it can do besides.
+    /// The tool's capabilities.
     pub capabilities: &'static [Capability],
-    /// What a host may tell a person before it is used.
+    /// What a host may tell a person before the tool is used.
     pub hints: Hints,
-    /// What it takes.
+    /// The parameters.
     pub input: &'static [Field],
-    /// The facts that it answers with, besides the text.
+    /// The facts in the reply, besides the text.
     pub output: &'static [Field],
-    /// The longest answer in characters, where a larger limit than the usual one can be asked for.
+    /// The longest reply in characters, if the caller can ask for more than one page.
     pub max_characters: Option<usize>,
     run: fn(&ToolContext<'_>, &mut Arguments) -> Result<Reply, Failure>,
 }
 
-/// When a tool is offered, provided that the Workspaces' scopes give it something to do.
+/// When a tool is offered, if the scopes of the Workspaces make it useful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferedWhen {
-    /// To everyone.
+    /// By default.
     Always,
-    /// To whom the configuration gives history, or names it.
+    /// If the configuration enables history or names the tool.
     WithHistory,
 }
 
-/// What a tool can do, as organizations grant it.
+/// What a tool can reach, for organizations that grant tools by capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Capability {
-    /// It is Stead's own.
+    /// The tool is part of Stead.
     BuiltIn,
-    /// It reaches other machines.
+    /// The tool reaches other machines.
     NetworkOutbound,
-    /// It reaches other agents.
+    /// The tool reaches other agents.
     SubagentAccess,
 }
 
 impl Capability {
-    /// The stable name: `built_in`.
+    /// The stable name, such as `built_in`.
     pub fn name(self) -> &'static str {
         match self {
             Capability::BuiltIn => "built_in",
@@ -83,16 +83,16 @@ impl Capability {
     }
 }
 
-/// What a tool does to the world, in the words of MCP.
+/// The tool annotations of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hints {
-    /// It changes nothing.
+    /// The tool changes nothing.
     pub read_only: bool,
-    /// It may change or remove what is there.
+    /// The tool may change or remove existing files.
     pub destructive: bool,
-    /// The same call once more changes nothing further.
+    /// Repeating the same call changes nothing further.
     pub idempotent: bool,
-    /// It reaches beyond the Workspaces.
+    /// The tool reaches beyond the Workspaces.
     pub open_world: bool,
 }
 
@@ -108,16 +108,17 @@ impl Hints {
     }
 }
 
-/// What a tool works with.
+/// What a running tool works with.
 struct ToolContext<'a> {
     vfs: &'a Vfs,
     snapshots: Option<&'a dyn Snapshots>,
-    /// Whether some tool takes version tags.
+    /// Whether some offered tool takes version tags.
     takes_tags: bool,
 }
 
 impl ToolContext<'_> {
-    /// A file's state, where the model can use it: some tool takes it, and the file may be changed.
+    /// The file's version tag as a note, if the model can use it: some tool takes tags, and the scope allows changing
+    /// the file.
     fn tag_note(&self, path: &VfsPath, tag: VersionTag) -> Option<Note> {
         let may_change = || {
             let route = self.vfs.router().route(path);
@@ -127,7 +128,7 @@ impl ToolContext<'_> {
     }
 }
 
-/// Every tool there is, in the order in which they are offered: by name.
+/// All tools, sorted by name; they are offered in this order.
 pub static TOOLS: [&Tool; 19] = [
     &files::append_file::TOOL,
     &files::copy_file::TOOL,
@@ -150,33 +151,33 @@ pub static TOOLS: [&Tool; 19] = [
     &files::write_file::TOOL,
 ];
 
-/// The tool of that name.
+/// The tool with this name.
 pub fn tool(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().copied().find(|tool| tool.name == name)
 }
 
 impl Tool {
-    /// Whether Workspaces of these scopes give the tool something to do.
+    /// Whether Workspaces with these scopes make the tool useful.
     pub fn is_useful_with(&self, scopes: &[AccessScope]) -> bool {
         self.required_access.iter().all(|access| scopes.iter().any(|scope| scope.allows(*access)))
     }
 
-    /// Whether the tool can do something in a Workspace of this scope.
+    /// Whether the tool can do something in a Workspace with this scope.
     pub fn works_in(&self, scope: AccessScope) -> bool {
         self.required_access.iter().any(|access| scope.allows(*access))
     }
 
-    /// Whether it changes anything.
+    /// Whether the tool changes anything.
     pub fn is_mutating(&self) -> bool {
         !self.hints.read_only
     }
 
-    /// What it takes, as a JSON Schema.
+    /// The parameters as a JSON Schema.
     pub fn input_schema(&self) -> serde_json::Map<String, serde_json::Value> {
         schema::object_schema(self.input)
     }
 
-    /// What it answers with, as a JSON Schema.
+    /// The facts of the reply as a JSON Schema.
     pub fn output_schema(&self) -> serde_json::Map<String, serde_json::Value> {
         schema::object_schema(self.output)
     }

@@ -1,38 +1,38 @@
-//! How much one answer holds: a page that no host cuts, or more where a larger limit is asked for.
+//! The size of a reply: one page that no host cuts, or more if the caller sets a larger limit.
 
-/// How much one answer holds unless a larger limit is asked for. Its last line has room beside it, within 20,000 characters.
+/// The bytes of one page. With the last line of notes, the reply stays within 20,000 characters.
 ///
-/// Hosts cut longer answers, some of them to a few hundred characters.
+/// Hosts cut longer replies, some of them to a few hundred characters.
 pub(super) const PAGE_BYTES: usize = 19_400;
-/// How many lines one answer holds unless a larger limit is asked for.
+/// The lines of one page.
 pub(super) const PAGE_LINES: usize = 800;
-/// How much one answer holds at the most.
+/// The largest reply in bytes, if the caller sets a larger limit.
 pub(super) const MAX_REPLY_BYTES: usize = 256 << 10;
-/// The longest answer that is announced to a host: all bytes as base64, and a last line.
+/// The longest reply that hosts are told to expect: the largest reply as base64, and a last line.
 pub(super) const MAX_REPLY_CHARACTERS: usize = 360_000;
 
-/// The bounds of one answer.
+/// The bounds of one reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReplyBounds {
-    /// At most so many bytes of text.
+    /// The most bytes of text.
     pub(super) bytes: usize,
-    /// At most so many lines.
+    /// The most lines.
     pub(super) lines: usize,
 }
 
 impl ReplyBounds {
-    /// A page.
+    /// One page.
     pub(super) const PAGE: ReplyBounds = ReplyBounds { bytes: PAGE_BYTES, lines: PAGE_LINES };
-    /// As much as there may be.
+    /// The largest reply.
     pub(super) const MAX: ReplyBounds = ReplyBounds { bytes: MAX_REPLY_BYTES, lines: usize::MAX };
 
-    /// A page, unless the caller asks for more than is usual.
+    /// One page, or the largest reply if the caller's limit exceeds the default (`usual`).
     pub(super) fn for_limit(limit: Option<u64>, usual: u64) -> ReplyBounds {
         if limit.is_some_and(|limit| limit > usual) { ReplyBounds::MAX } else { ReplyBounds::PAGE }
     }
 }
 
-/// Text that is written line by line, for as long as it fits.
+/// Text that is built line by line until it reaches its bounds.
 #[derive(Debug)]
 pub(super) struct PagedText {
     text: String,
@@ -45,9 +45,9 @@ impl PagedText {
         PagedText { text: String::new(), lines: 0, bounds }
     }
 
-    /// Adds a line, or several that belong together, or says that they do not fit.
+    /// Adds a line, or several that belong together. Returns false, adding nothing, if they don't fit.
     pub(super) fn push_line(&mut self, line: &str) -> bool {
-        // A first line is always told: an answer that says nothing leads nowhere.
+        // The first line is always added: an empty reply wouldn't help the caller.
         let lines = 1 + line.matches('\n').count();
         let has_room =
             self.lines + lines <= self.bounds.lines && self.text.len() + line.len() < self.bounds.bytes;

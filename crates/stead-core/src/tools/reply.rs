@@ -1,7 +1,7 @@
-//! What a tool answers: words for the model, facts for the program, or why not.
+//! The reply of a tool: text for the model, facts for a program, or a failure.
 //!
-//! A model reads one block of text, whose last line has in brackets what it can use next, and the pictures after it. A
-//! program reads the text as it is and the facts beside it.
+//! A model gets one block of text, whose last line has notes in brackets about what to do next, and then any images. A
+//! program gets the text unchanged and the facts beside it.
 
 use std::fmt;
 
@@ -13,26 +13,27 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, ErrorKind};
 use crate::store::ShortTag;
 
-/// What came of a call. A failure is an answer, too.
+/// The result of a call. A failure is a reply too.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reply {
-    /// The text, as it is, and pictures. Bulk text stands here, once.
+    /// The text, unchanged, and images. Bulk text is only here, never among the facts.
     pub blocks: Vec<Block>,
-    /// Whether the text is a file's own, so that nothing of Stead's may stand in its last line.
+    /// Whether the text is a file's content, so notes must go on a line of their own.
     pub is_content: bool,
-    /// What a model can use next; a program has the same among the facts.
+    /// What the model can use next. The facts have the same for programs.
     pub notes: Vec<Note>,
-    /// The few facts that a program needs; what they are, the tool's output schema says.
+    /// The few facts that a program needs; the tool's output schema describes them.
     pub facts: Map<String, Value>,
-    /// Why it did not happen, if it did not.
+    /// Why the call failed, if it did.
     pub failure: Option<Failure>,
 }
 
-/// What the results of tools are made of.
+/// The format of tool results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultFormat {
-    /// Text alone, for models: many hosts drop the text of a result that has structured content, or send both.
+    /// Text only, for models: many hosts drop the text of a result that has structured content, or send both to the
+    /// model.
     #[default]
     Text,
     /// The facts as structured content beside the text, for programs.
@@ -40,38 +41,38 @@ pub enum ResultFormat {
 }
 
 impl ResultFormat {
-    /// Structured where either asks for it.
+    /// Structured if either of the two is.
     pub fn or(self, other: ResultFormat) -> ResultFormat {
         if self == ResultFormat::Text { other } else { self }
     }
 
-    /// Whether these are text alone.
+    /// Whether this is text only.
     pub fn is_text(&self) -> bool {
         *self == ResultFormat::Text
     }
 
-    /// Structured where the caller says so, as a switch of a command does.
+    /// Structured if the caller sets a switch, as for a command.
     pub fn structured_if(structured: bool) -> ResultFormat {
         if structured { ResultFormat::Structured } else { ResultFormat::Text }
     }
 }
 
-/// A part of an answer.
+/// One part of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
-        /// Its bytes.
+        /// The image's bytes.
         bytes: Vec<u8>,
-        /// What kind of picture.
+        /// The media type.
         mime: &'static str,
     },
 }
 
 impl Block {
-    /// Its words, if it is text.
+    /// The text, if this is a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Block::Text(text) => Some(text),
@@ -79,7 +80,7 @@ impl Block {
         }
     }
 
-    /// The block as MCP has it, in JSON.
+    /// The block as MCP represents it in JSON.
     pub fn to_json(&self) -> Value {
         match self {
             Block::Text(text) => json!({ "type": "text", "text": text }),
@@ -90,14 +91,14 @@ impl Block {
     }
 }
 
-/// Something in the last line of what a model reads.
+/// One item in the last line that a model reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// There is more, and this is what to pass to get it: `offset 801`.
+    /// There is more. The text is what to pass to get it, such as `offset 801`.
     More(String),
-    /// The text does not end with a newline, though a newline is between it and this note.
+    /// The file doesn't end with a newline; the one before this note isn't part of it.
     NoNewline,
-    /// The state of the file, which `if_match` takes.
+    /// The file's version tag, which `if_match` takes.
     Tag(ShortTag),
 }
 
@@ -111,12 +112,13 @@ impl fmt::Display for Note {
     }
 }
 
-/// Notes as a model reads them, in brackets.
+/// The notes in brackets, as a model reads them.
 fn bracketed<'a>(notes: impl Iterator<Item = &'a Note>) -> String {
     format!("[{}]", notes.map(Note::to_string).collect::<Vec<_>>().join("; "))
 }
 
-/// The URI of a file: `stead:///notes/plan.md`. What a URI can't hold is percent-encoded.
+/// The URI of a file, such as `stead:///notes/plan.md`. All bytes but unreserved characters and `/` are
+/// percent-encoded.
 pub fn file_uri(path: &str) -> String {
     let mut uri = String::from("stead://");
     for byte in path.bytes() {
@@ -129,7 +131,7 @@ pub fn file_uri(path: &str) -> String {
     uri
 }
 
-/// Why a call did not happen: a stable kind, and a sentence.
+/// Why a call failed: a stable kind, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -138,28 +140,28 @@ pub struct Failure {
     pub kind: ErrorKind,
     /// The sentence.
     pub message: String,
-    /// Whether a person has to be asked, if that is why.
+    /// Whether the call failed because it needs a person's approval.
     #[serde(skip)]
     pub(super) needs_approval: bool,
-    /// Whether it never came to the door, so that nothing is on record yet.
+    /// Whether the call failed before it reached the Vfs, so that no audit record exists yet.
     #[serde(skip)]
     pub(super) unaudited: bool,
 }
 
 impl Failure {
-    /// A failure of some kind.
+    /// A failure of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Failure { kind, message: message.into(), needs_approval: false, unaudited: false }
     }
 
-    /// The call itself is wrong.
+    /// The call itself isn't valid. The failure isn't in the audit log yet.
     pub fn invalid(message: impl Into<String>) -> Self {
         Failure { unaudited: true, ..Failure::new(ErrorKind::Invalid, message) }
     }
 }
 
 impl Failure {
-    /// The same, once it is on record.
+    /// The same failure, once it is in the audit log.
     pub(super) fn mark_audited(self) -> Self {
         Failure { unaudited: false, ..self }
     }
@@ -173,23 +175,23 @@ impl From<Error> for Failure {
 }
 
 impl Reply {
-    /// An answer in words.
+    /// A reply with this text.
     pub fn text(text: impl Into<String>) -> Self {
         Reply { blocks: vec![Block::Text(text.into())], ..Reply::default() }
     }
 
-    /// An answer that is the text of a file.
+    /// A reply with a file's content.
     pub fn content(text: impl Into<String>) -> Self {
         Reply { is_content: true, ..Reply::text(text) }
     }
 
-    /// The same answer, with a fact.
+    /// The same reply, with a fact added.
     pub fn fact(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.facts.insert(name.to_owned(), value.into());
         self
     }
 
-    /// The same answer, with a fact if there is one.
+    /// The same reply, with a fact added if there is a value.
     pub fn optional_fact(self, name: &'static str, value: Option<impl Into<Value>>) -> Self {
         match value {
             Some(value) => self.fact(name, value),
@@ -197,31 +199,31 @@ impl Reply {
         }
     }
 
-    /// Whether it did not happen.
+    /// Whether the call failed.
     pub fn is_failure(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// The same answer, with something that a model can use next.
+    /// The same reply, with a note added if there is one.
     pub fn note(mut self, note: Option<Note>) -> Self {
         self.notes.extend(note);
         self
     }
 
-    /// All the words, as they are.
+    /// The text of all blocks, joined by newlines.
     pub fn joined_text(&self) -> String {
         self.blocks.iter().filter_map(Block::as_text).collect::<Vec<_>>().join("\n")
     }
 
-    /// The answer for a model: one block of text, and pictures after it.
+    /// The reply for a model: one block of text, then the images.
     ///
-    /// The text ends with what the model can use next, in brackets; after a file's text they are in a line of their own. An
-    /// error ends with its code.
+    /// The text ends with the notes in brackets; after a file's content they are on a line of their own. An error ends
+    /// with its code.
     pub fn for_model(mut self) -> Vec<Block> {
         let (mut text, mut pictures) = (String::new(), Vec::new());
         for block in self.blocks {
             match block {
-                // Most answers have one text, which may be large.
+                // Most replies have one text, which may be large: it is moved, not copied.
                 Block::Text(only) if text.is_empty() => text = only,
                 Block::Text(more) => {
                     new_line(&mut text);
@@ -235,7 +237,7 @@ impl Reply {
             text.push_str("(empty file)");
             self.notes.retain(|note| *note != Note::NoNewline);
         }
-        // Without another note there is no line after the text, so it ends as the file does.
+        // Without another note there is no line after the text, so the text ends exactly as the file does.
         if self.notes == [Note::NoNewline] {
             self.notes.clear();
         }
@@ -255,7 +257,7 @@ impl Reply {
         pictures
     }
 
-    /// The answer for a program, which reads the facts as well: the text as it is, and a block that says how to go on.
+    /// The reply for a program, which also reads the facts: the unchanged text, and a block that says how to continue.
     pub fn for_program(mut self) -> Vec<Block> {
         self.notes.retain(|note| matches!(note, Note::More(_)));
         if !self.notes.is_empty() {
@@ -264,13 +266,13 @@ impl Reply {
         self.blocks
     }
 
-    /// The answer for a program as MCP has it, in JSON.
+    /// The reply for a program as MCP represents it in JSON.
     pub fn to_json(&self) -> Value {
         let content: Vec<_> = self.clone().for_program().iter().map(Block::to_json).collect();
         json!({ "content": content, "structuredContent": self.structured(), "isError": self.is_failure() })
     }
 
-    /// The facts as they are handed out: those of the answer, or of the failure.
+    /// The structured content: the facts of the reply, or the error of a failure.
     pub fn structured(&self) -> Map<String, Value> {
         match &self.failure {
             None => self.facts.clone(),

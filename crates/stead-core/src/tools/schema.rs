@@ -1,24 +1,24 @@
-//! What a tool takes and answers with: a table of fields, and the JSON Schema that says the same.
+//! The fields of a tool's input and output, and the JSON Schema made from them.
 //!
 //! The schemas use only what every provider's tool calling accepts: plain types, `enum`, `minimum` and `maximum`,
-//! `items`, `required`, and no further properties.
+//! `items`, `required`, and `additionalProperties: false`.
 
 use serde_json::{Map, Value, json};
 
-/// One parameter of a tool, or one fact of its answer.
+/// One parameter of a tool, or one fact of its reply.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// What it is called.
+    /// The field's name.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of its value.
     pub field_type: FieldType,
-    /// Whether it is always there.
+    /// Whether the field is always present.
     pub required: bool,
-    /// What it means.
+    /// The description in the schema.
     pub description: &'static str,
 }
 
-/// What a field holds.
+/// The type of a field's value.
 #[derive(Debug, Clone, Copy)]
 pub enum FieldType {
     /// Any text.
@@ -27,36 +27,36 @@ pub enum FieldType {
     Path,
     /// A version tag, as a read returned it.
     Tag,
-    /// A list of texts: at least one, at most so many.
+    /// A list of texts with at least one element.
     TextList {
-        /// The most.
+        /// The most elements.
         max: usize,
     },
-    /// A whole number.
+    /// A non-negative whole number.
     Integer {
-        /// The least.
+        /// The smallest value.
         min: u64,
-        /// The most.
+        /// The largest value.
         max: u64,
     },
-    /// Yes or no.
+    /// True or false.
     Flag,
     /// One of these texts.
     OneOf(&'static [&'static str]),
-    /// A list of things with these fields. Only in answers.
+    /// A list of objects with these fields. Only in output.
     ObjectList(&'static [Field]),
 }
 
-/// Numbers that JSON readers of every language hold exactly.
+/// The largest integer that JSON readers of every language represent exactly.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 impl FieldType {
-    /// A number from `least` on.
+    /// A whole number of at least `min`.
     pub(super) const fn integer_from(min: u64) -> FieldType {
         FieldType::Integer { min, max: MAX_SAFE_INTEGER }
     }
 
-    /// What it takes, in words: "`limit` takes …".
+    /// The type in words, for an error: "`limit` takes …".
     pub fn describe(&self) -> String {
         match self {
             FieldType::Text => "a text".to_owned(),
@@ -98,7 +98,7 @@ impl FieldType {
 }
 
 impl Field {
-    /// A field that has to be there.
+    /// A field that is always present.
     pub(super) const fn required(
         name: &'static str,
         field_type: FieldType,
@@ -107,7 +107,7 @@ impl Field {
         Field { name, field_type, required: true, description }
     }
 
-    /// A field that may be left out.
+    /// A field that may be absent.
     pub(super) const fn optional(
         name: &'static str,
         field_type: FieldType,
@@ -117,7 +117,7 @@ impl Field {
     }
 }
 
-/// The JSON Schema of an object with these fields and no others.
+/// The JSON Schema of an object with exactly these fields.
 pub(super) fn object_schema(fields: &[Field]) -> Map<String, Value> {
     let mut properties = Map::new();
     for field in fields {

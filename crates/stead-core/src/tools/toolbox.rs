@@ -1,4 +1,4 @@
-//! An agent's tools: which it is offered, and how one is used.
+//! An agent's tools: which ones are offered, and how a call runs.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,16 +19,16 @@ use crate::tools::{
 use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, Vfs};
 use crate::workspace::ApprovalPolicy;
 
-/// What the configuration says about an agent's tools.
+/// The configuration of an agent's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolChoice {
-    /// Only these; all that the scopes allow where it is `None`.
+    /// Offers only these tools; if `None`, all that the scopes make useful.
     pub only: Option<BTreeSet<String>>,
-    /// The tools that look into history and take things back are offered, too.
+    /// Whether the history tools (such as `undo` and `restore`) are offered too.
     pub history: bool,
-    /// A person is asked before one of these is used.
+    /// The tools that need a person's approval before each call.
     pub ask: BTreeSet<String>,
-    /// What results are made of.
+    /// The format of results.
     pub results: ResultFormat,
 }
 
@@ -38,56 +38,56 @@ pub struct ToolChoice {
 #[derive(Debug, Clone)]
 pub struct Toolbox {
     vfs: Vfs,
-    /// The scopes that some Workspace has.
+    /// The different scopes of the Workspaces.
     scopes: Vec<AccessScope>,
     choice: Arc<ToolChoice>,
     snapshots: Option<Arc<dyn Snapshots>>,
 }
 
-/// What came of asking a person.
+/// A person's answer to an approval question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ApprovalAnswer {
-    /// Nobody was asked yet.
+    /// Nobody has been asked yet.
     #[default]
     NotAsked,
-    /// They agree to what they were shown.
+    /// The person approves the items shown.
     Approved(ApprovalGrant),
-    /// They do not.
+    /// The person refuses.
     Refused,
-    /// There is no way to ask anybody.
+    /// The host has no way to ask a person.
     NobodyToAsk,
 }
 
-/// What a person has agreed to.
+/// What a person has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalGrant(GrantedItems);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum GrantedItems {
     Everything,
-    /// These places, and what is done there.
+    /// These paths, with the access to each.
     Items(Vec<ApprovalItem>),
 }
 
 impl ApprovalGrant {
-    /// An agreement to whatever is asked for, by someone who knows what that is.
+    /// Approves everything the call needs, from a person who knows what that is.
     pub fn everything() -> Self {
         ApprovalGrant(GrantedItems::Everything)
     }
 }
 
-/// What a person has to be asked before the call can go on. Nothing has happened yet.
+/// The question for a person before the call can continue. Nothing has happened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalQuestion {
-    /// The question, in a sentence that names everything the call is about.
+    /// The question, in a sentence that names the paths of the call.
     pub text: String,
     items: Vec<ApprovalItem>,
 }
 
-/// The tool that names the Workspaces; where it is not offered, the first one does.
+/// The tool whose description names the Workspaces. If it isn't offered, the first offered tool does.
 const WORKSPACE_NAMING_TOOL: &str = "list_directory";
 
-/// How many paths a question names one by one.
+/// The most paths that a question names one by one.
 const MAX_NAMED_PATHS: usize = 100;
 
 impl ApprovalQuestion {
@@ -95,7 +95,7 @@ impl ApprovalQuestion {
         let mut known = BTreeSet::new();
         let paths = items.iter().map(|entry| &entry.path).filter(|path| known.insert(*path));
         let paths: Vec<&VfsPath> = paths.collect();
-        // A name must not read as the end of the name: nothing in it can stand for what is around it.
+        // A backtick in a path would look like the end of the path, so it is escaped.
         let quoted =
             |path: &VfsPath| format!("`{}`", escape_text(path.as_str()).to_string().replace('`', "\\u{60}"));
         let named =
@@ -108,7 +108,7 @@ impl ApprovalQuestion {
         ApprovalQuestion { text, items }
     }
 
-    /// The person says yes to it.
+    /// The person approves.
     pub fn approve(self) -> ApprovalAnswer {
         ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Items(self.items)))
     }
@@ -122,22 +122,22 @@ impl Toolbox {
         Toolbox { vfs, scopes, choice: Arc::default(), snapshots: None }
     }
 
-    /// The same with another choice of tools.
+    /// The same tools with this configuration.
     pub fn with_choice(self, choice: ToolChoice) -> Self {
         Toolbox { choice: Arc::new(choice), ..self }
     }
 
-    /// The same over a past with names.
+    /// The same tools with these snapshots.
     pub fn with_snapshots(self, moments: Arc<dyn Snapshots>) -> Self {
         Toolbox { snapshots: Some(moments), ..self }
     }
 
-    /// The same for a call that someone waits for.
+    /// The same tools for calls that this monitor follows.
     pub fn with_monitor(&self, watch: Arc<dyn CallMonitor>) -> Self {
         Toolbox { vfs: self.vfs.with_monitor(watch), ..self.clone() }
     }
 
-    /// The tools that are offered, sorted by name. It follows from the Workspaces and the choice alone.
+    /// The offered tools, sorted by name. They depend only on the Workspaces and the configuration.
     pub fn offered(&self) -> impl Iterator<Item = &'static Tool> {
         TOOLS.into_iter().filter(|tool| self.offers(tool))
     }
@@ -152,12 +152,13 @@ impl Toolbox {
         chosen && tool.is_useful_with(&self.scopes)
     }
 
-    /// What results are made of.
+    /// The format of results.
     pub fn results(&self) -> ResultFormat {
         self.choice.results
     }
 
-    /// The description of a tool, for one agent. One of the tools names the Workspaces: many hosts show nothing else of a server.
+    /// The description of a tool for this agent. One tool's description names the Workspaces: many hosts show a model
+    /// nothing else of a server.
     pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
         let naming =
             self.offered().find(|tool| tool.name == WORKSPACE_NAMING_TOOL).or_else(|| self.offered().next());
@@ -165,33 +166,34 @@ impl Toolbox {
             return Cow::Borrowed(tool.description);
         }
         let workspaces = crate::filesystem_map::workspaces_sentence(&self.vfs);
-        // After the first sentence, which has to stand on its own, and before what some hosts cut off.
+        // The Workspaces go after the first sentence, which has to be complete alone, and before the text that some
+        // hosts cut.
         match tool.description.split_once(". ") {
             Some((first, rest)) => Cow::Owned(format!("{first}. {workspaces} {rest}")),
             None => Cow::Owned(format!("{} {workspaces}", tool.description)),
         }
     }
 
-    /// Whether some tool takes version tags.
+    /// Whether some offered tool takes version tags.
     fn takes_tags(&self) -> bool {
         self.offered().any(|tool| tool.input.iter().any(|field| matches!(field.field_type, FieldType::Tag)))
     }
 
-    /// Whether there is anything that a person is asked about.
+    /// Whether some call may need a person's approval.
     pub fn may_ask(&self) -> bool {
         !self.choice.ask.is_empty()
             || self.vfs.workspaces().any(|workspace| workspace.approval_policy() != ApprovalPolicy::Never)
     }
 
-    /// The door that the tools go through.
+    /// The Vfs that the tools call.
     pub fn vfs(&self) -> &Vfs {
         &self.vfs
     }
 
-    /// Uses a tool. Whatever goes wrong is an answer; only a question to a person comes back instead of one, and only
-    /// where it could be asked.
+    /// Calls a tool. Every failure is a reply. Returns an [`ApprovalQuestion`] instead if a person has to be asked
+    /// first and can be; call again with the answer.
     ///
-    /// Until the question is answered nothing is on record, so that one call has one record.
+    /// Until the question is answered nothing is in the audit log, so that one call has one record.
     pub fn call(
         &self,
         name: &str,
@@ -219,7 +221,8 @@ impl Toolbox {
             OfferedWhen::Always => {
                 (tool.run)(&ToolContext { vfs: &vfs, snapshots: moments, takes_tags }, &mut arguments)
             }
-            // These look moments up before they come to the door, or come there twice.
+            // These tools look up a revision before they call the Vfs, or call it twice, and still get one audit
+            // record.
             OfferedWhen::WithHistory => {
                 let path = arguments.optional_text("path").map(str::to_owned);
                 let end = |failure: &Failure| match failure.needs_approval && vfs.will_ask_approval() {
@@ -259,7 +262,7 @@ impl Toolbox {
         self.audit_refusal(name, failure)
     }
 
-    /// How a call asks, if there is anything to ask about.
+    /// The approval request of a call; `None` if nothing can need approval.
     fn approval_request(&self, tool: &Tool, answer: &ApprovalAnswer) -> Option<Arc<ApprovalRequest>> {
         let everywhere = self.choice.ask.contains(tool.name);
         if !everywhere && !self.may_ask() {
@@ -290,7 +293,8 @@ impl Toolbox {
         Failure::new(ErrorKind::Denied, format!("there is no tool `{}` for you; {instead}", short_name(name)))
     }
 
-    /// Writes a call down that never came to the door, by the tool's name, whether or not there is one.
+    /// Writes the audit record of a call that failed before it reached the Vfs, under the tool's name, whether or not
+    /// that tool exists.
     fn audit_refusal(&self, name: &str, failure: Failure) -> Reply {
         let vfs = self.vfs.operation(short_name(name));
         let refused = vfs.audited("tool", None, || -> Result<(), Error> {
@@ -306,7 +310,7 @@ impl Toolbox {
     }
 }
 
-/// A name that a client may have made up, as it can be shown and kept.
+/// A name that a client may have made up, shortened and escaped for display and the audit log.
 fn short_name(name: &str) -> String {
     name.chars().take(64).collect::<String>().escape_debug().to_string()
 }

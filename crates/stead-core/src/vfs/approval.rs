@@ -1,8 +1,8 @@
-//! What a person has agreed to, where a Workspace or a tool asks first.
+//! Approvals: a person's yes to one call, where a Workspace or a tool asks first.
 //!
-//! A person agrees to what they were shown, and to nothing else: between the question and the answer a symlink may come
-//! to lead elsewhere. So an agreement is a list of paths, each with what is done there, and a call that enters any other
-//! place has to ask again.
+//! A person approves what they were shown and nothing else: between the question and the answer a symlink may change
+//! its target. So an approval is a list of paths, each with its access, and a call that needs any other path has to ask
+//! again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::scope::Access;
 use crate::vfs::Vfs;
 use crate::workspace::Workspace;
 
-/// A path that a call enters, and what for.
+/// A path that a call accesses, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ApprovalItem {
     /// The path, as far as symlinks have been resolved.
@@ -24,55 +24,56 @@ pub struct ApprovalItem {
     pub access: Access,
 }
 
-/// What a door may do where a person has to agree.
+/// What calls through a `Vfs` may do where a person has to approve.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Approval {
     /// Nothing: nobody is asked.
     #[default]
     None,
-    /// Whatever is asked for.
+    /// Everything.
     All,
-    /// What was shown to a person, or is to be.
+    /// What a person was shown and has approved, or will be shown.
     Requested(Arc<ApprovalRequest>),
 }
 
-/// Whether a refusal for want of an agreement is the end of a call.
+/// Whether a refusal for lack of approval ends the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ApprovalRefusal {
-    /// It is, and goes on record.
+    /// It does, and is recorded.
     Final,
-    /// A person is about to be asked. What comes of that goes on record.
+    /// It doesn't: a person is about to be asked. The call is recorded when it is made again with the answer.
     WillAsk,
 }
 
-/// One call that asks, or has asked.
+/// The approval of one call: what it asks for, and what a person has approved.
 #[derive(Debug)]
 pub(crate) struct ApprovalRequest {
     approved: BTreeSet<ApprovalItem>,
-    /// Whether the person is asked about every path, since it is the tool that asks.
+    /// Whether every path needs approval, because the tool itself asks.
     all_paths: bool,
     refusal: ApprovalRefusal,
     requested: Mutex<Vec<ApprovalItem>>,
 }
 
 impl ApprovalRequest {
-    /// A call that nobody has agreed to.
+    /// Starts a request with nothing approved.
     pub(crate) fn new(all_paths: bool, refusal: ApprovalRefusal) -> Self {
         ApprovalRequest { approved: BTreeSet::new(), all_paths, refusal, requested: Mutex::default() }
     }
 
-    /// The same after a person was shown these, and agreed.
+    /// Returns the request after a person was shown these items and approved them.
     pub(crate) fn with_approved(self, shown: &[ApprovalItem]) -> Self {
         ApprovalRequest { approved: shown.iter().cloned().collect(), ..self }
     }
 
-    /// All that the call has entered so far, or would have, in order and once.
+    /// Everything that the call has asked for so far, in order and without duplicates.
     pub(crate) fn requested_items(&self) -> Vec<ApprovalItem> {
         let mut known = BTreeSet::new();
         self.requested.lock().iter().filter(|entry| known.insert(*entry)).cloned().collect()
     }
 
-    /// Whether it is what the person has agreed to, or, where a whole directory is restored, a part of it.
+    /// Whether a person has approved this access. A restore is also approved by the approval of a directory above the
+    /// path.
     fn is_approved(&self, path: &VfsPath, access: Access) -> bool {
         let agreed = |path: &VfsPath| self.approved.contains(&ApprovalItem { path: path.clone(), access });
         let above = |path: &VfsPath| path.parent();
@@ -82,14 +83,14 @@ impl ApprovalRequest {
         }
     }
 
-    /// Whether only what was shown may be entered, also in a Workspace that does not ask.
+    /// Whether only approved items may be accessed, even in a Workspace that doesn't ask.
     fn is_strict(&self) -> bool {
         self.all_paths || !self.approved.is_empty()
     }
 }
 
 impl Approval {
-    /// Whether a person has to be asked before this is entered. That it is wanted is noted.
+    /// Whether a person has to approve this access first. Adds it to the items that the request has asked for.
     pub(super) fn needs_approval(
         &self,
         path: &VfsPath,
@@ -108,13 +109,13 @@ impl Approval {
         }
     }
 
-    /// Whether a Workspace is passed by that lies below what is looked through.
+    /// Whether a walk or search from above has to leave this Workspace out, because reading it needs approval.
     pub(super) fn skips(&self, workspace: &Workspace) -> bool {
         let all = matches!(self, Approval::All);
         workspace.approval_policy().requires_approval(Access::Read) && !all
     }
 
-    /// Whether only what was shown may be entered.
+    /// Whether only approved items may be accessed.
     pub(super) fn is_strict(&self) -> bool {
         matches!(self, Approval::Requested(asking) if asking.is_strict())
     }
@@ -126,12 +127,12 @@ impl Approval {
 }
 
 impl Vfs {
-    /// The same door after a person has agreed to whatever is to be done: Workspaces that ask first ask no more.
+    /// Returns this `Vfs` with everything approved: Workspaces that ask first no longer ask.
     pub fn with_approval(&self) -> Vfs {
         Vfs { approval: Approval::All, ..self.clone() }
     }
 
-    /// The same door for a call that asks a person first, unless one has agreed to everything already.
+    /// Returns this `Vfs` for a call that asks a person first. If everything is approved already, it stays so.
     pub(crate) fn with_approval_request(&self, asking: &Arc<ApprovalRequest>) -> Vfs {
         match self.approval {
             Approval::All => self.clone(),
@@ -141,13 +142,13 @@ impl Vfs {
         }
     }
 
-    /// Asks about these paths at once, where a person has to be asked about some of them. What else may be wrong with
-    /// them shows when they are used.
+    /// Asks for approval of all these paths at once, where some of them need it. Ignores every other refusal: that
+    /// shows when the path is used.
     pub(crate) fn request_approval(&self, paths: &[VfsPath], access: Access) -> Result<()> {
         let asked = self.subcall("judge", [], |call, []| {
             call.set_paths(paths.to_vec());
             let refusals = paths.iter().filter_map(|path| call.route_and_authorize(path, access).err());
-            // All of them are judged, so that all of them are shown.
+            // Authorizes all of them before it fails, so that a person is shown all of them.
             let asks =
                 refusals.filter(|error| matches!(error, Error::ApprovalRequired { .. })).collect::<Vec<_>>();
             asks.into_iter().next().map_or(Ok(()), Err)
@@ -155,7 +156,7 @@ impl Vfs {
         asked.map(drop)
     }
 
-    /// Judges what is about to be done: at a path, or in every Workspace that allows it. No Store is touched.
+    /// Authorizes an access at a path, or in every Workspace whose scope allows it. Nothing in a Store changes.
     pub fn authorize(&self, path: Option<&VfsPath>, access: Access) -> Result<()> {
         let paths: Vec<VfsPath> = match path {
             Some(path) => vec![path.clone()],
@@ -167,7 +168,7 @@ impl Vfs {
         self.authorize_all(&paths, access)
     }
 
-    /// Judges what is about to be done at these paths. A person is asked about all of them at once.
+    /// Authorizes an access at these paths. A person is asked about all of them at once, and only if none is refused.
     pub(crate) fn authorize_all(&self, paths: &[VfsPath], access: Access) -> Result<()> {
         let judged = self.subcall("judge", [], |call, []| {
             call.set_paths(paths.to_vec());
@@ -182,7 +183,7 @@ impl Vfs {
         judged.map(drop)
     }
 
-    /// Whether a refusal for want of an agreement makes a question.
+    /// Whether a refusal for lack of approval leads to a question to a person.
     pub(crate) fn will_ask_approval(&self) -> bool {
         self.approval.will_ask()
     }

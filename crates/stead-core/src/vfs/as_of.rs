@@ -1,7 +1,7 @@
-//! The Workspaces as they were.
+//! The Workspaces at a point in time in the past.
 //!
-//! Every Workspace stays where it is, so that what lies around it does not show through: one that may not be looked into,
-//! or can't be looked at as it was, is a barrier, and says why.
+//! Every Workspace keeps its prefix, so that the content of an outer Workspace doesn't show through. One whose history
+//! may not be read, or that has no state for that time, becomes a barrier with a reason.
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
@@ -13,14 +13,14 @@ use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::workspace::{Barrier, Workspace};
 
-/// A moment of the past, as it means something to several Stores.
+/// A point in time, for several Stores at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PointInTime {
-    /// A version. Its number names one moment only where all Stores count their versions together.
+    /// A revision number. It names one point in time only if all Stores share one revision sequence.
     Revision(RevisionNumber),
-    /// A version, as the Store counts that is behind this path. Stores that count for themselves are barriers.
+    /// A revision number in the sequence of the Store behind this path. Stores with another sequence become barriers.
     RevisionAt(RevisionNumber, VfsPath),
-    /// A time: each Store has its own version for it.
+    /// A time. Each Store uses its own latest revision at that time.
     Time(Timestamp),
 }
 
@@ -37,17 +37,17 @@ impl From<Timestamp> for PointInTime {
 }
 
 impl Vfs {
-    /// The Workspaces as they were: read-only, and only those whose history may be looked into.
+    /// Returns the Workspaces as they were at a point in time: read-only, and only those whose history may be read.
     ///
-    /// What stands on a Store without history, on one that was not there yet, or on one that counts its versions for
-    /// itself, is a barrier: nothing can be done in it, and nothing of what lies around it shows in its place.
+    /// A Workspace on a Store without history, on one that didn't exist yet, or on one with another revision sequence
+    /// becomes a barrier: nothing can be done in it, and the content of an outer Workspace doesn't show in its place.
     pub fn as_of(&self, point: impl Into<PointInTime>) -> Result<Vfs> {
         let point = point.into();
         self.call("as_of", [], |call, []| call.as_of(&point))
     }
 }
 
-/// What a Workspace is in the past.
+/// A Workspace at a point in time: readable, or a barrier with a reason.
 enum PastWorkspace {
     Visible(Workspace),
     Barrier(&'static str),
@@ -70,7 +70,7 @@ impl Call<'_> {
                 }
                 Ok(PastWorkspace::Barrier(why)) => why,
                 Err(StoreError::Unsupported(why)) => why,
-                // A fork has no version from before it was made. One that none of them has is no version.
+                // A fork has no revision from before it was made. A revision that no Store has doesn't exist.
                 Err(cause @ StoreError::NotFound) => {
                     unknown = unknown.or(Some(failed(cause)));
                     "it was not there yet"
@@ -86,7 +86,8 @@ impl Call<'_> {
         Ok(self.vfs.with_router(Router::new(workspaces).expect("prefixes that differ go on to differ")))
     }
 
-    /// How the Stores count that a version is meant for; refused where it would mean another moment in each.
+    /// The sequence that a revision number belongs to. Fails if the Stores have different sequences, since the number
+    /// would mean another time in each.
     fn sequence_for(&self, point: &PointInTime) -> Result<Option<RevisionSequence>> {
         let router = &self.shared().router;
         match point {
@@ -120,7 +121,7 @@ impl Call<'_> {
     }
 }
 
-/// Whether a version's number means the same moment in both Stores.
+/// Whether a revision number means the same point in time in both Stores.
 pub(super) fn share_sequence(one: &dyn Store, other: &dyn Store) -> bool {
     match (sequence_of_store(one), sequence_of_store(other)) {
         (Some(one), Some(other)) => one == other,
@@ -128,7 +129,7 @@ pub(super) fn share_sequence(one: &dyn Store, other: &dyn Store) -> bool {
     }
 }
 
-/// Who counts a Store's versions: the Store alone, where it does not say; nobody, where there are none yet.
+/// The sequence that a Store numbers its revisions in: its own if it names none, `None` as long as it has no revisions.
 fn sequence_of_store(store: &dyn Store) -> Option<RevisionSequence> {
     let is_new = || store.latest_revision().is_ok_and(|version| version == RevisionNumber(0));
     match store.revision_sequence() {

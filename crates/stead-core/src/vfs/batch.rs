@@ -1,4 +1,4 @@
-//! Many changes at once.
+//! Batches: one change of many steps in one Store.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::vfs::write::{same_store, write_result};
 use crate::vfs::{IntoPath, Vfs, WriteOptions, WriteResult};
 
 impl Vfs {
-    /// Starts a change of many steps in one Workspace's Store, done whole or not at all.
+    /// Starts a batch: many steps in one Store, applied whole or not at all.
     pub fn batch(&self) -> Batch<'_> {
         let (steps, paths, shown, parents) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
         let (expect_free, git_names) = (Vec::new(), HashSet::new());
@@ -37,21 +37,21 @@ impl Vfs {
     }
 }
 
-/// Many steps that happen together. Each is judged as it is added; nothing happens before [`Batch::apply`].
+/// Many steps of one change. Each is authorized when it is added; nothing is applied before [`Batch::apply`].
 #[derive(Debug)]
 pub struct Batch<'a> {
     vfs: &'a Vfs,
     steps: Vec<Step>,
     paths: Vec<VfsPath>,
-    /// The same as the caller may know them, and whether it may look there.
+    /// The same paths as the caller may know them, and whether it may read there.
     reported_paths: Vec<(VfsPath, Visibility)>,
     store: Option<Arc<dyn Store>>,
-    /// Directories whose symlinks have been resolved, by the path as it was written, and whether one of these symlinks
-    /// may not be read.
+    /// Parent directories after following symlinks, by the path as written, and whether one of those symlinks may not
+    /// be read.
     resolved_parents: HashMap<VfsPath, (VfsPath, bool)>,
-    /// Names that have to be free when it is done ([`crate::store::Change::expect_free`]).
+    /// Names that must still be free when the batch is applied ([`crate::store::Change::expect_free`]).
     expect_free: Vec<(Arc<dyn Store>, StorePath)>,
-    /// Names that git looks for in a repository, which it makes.
+    /// Names that git looks for in a repository and that the batch creates.
     created_git_names: HashSet<StorePath>,
     /// The first path in a WRITE_ONLY Workspace ([`crate::store::Change::blind_at`]).
     blind_at: Option<(Arc<dyn Store>, StorePath)>,
@@ -63,7 +63,7 @@ impl<'a> Batch<'a> {
         self.steps.len()
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -93,14 +93,14 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Makes a directory and missing parents; one that is there already stays as it is.
+    /// Makes a directory and its missing parents. An existing directory stays as it is.
     pub fn mkdir(&mut self, path: impl IntoPath, mode: Option<u32>) -> Result<()> {
         self.add(path.into_path(), |_, spot| {
             Ok(Step::Mkdir { at: spot.node_path.clone(), parents: Parents::Create, mode })
         })
     }
 
-    /// Makes a symlink, or makes one that is there lead somewhere else.
+    /// Makes a symlink, or changes the target of an existing one.
     pub fn symlink(&mut self, path: impl IntoPath, target: &[u8]) -> Result<()> {
         self.add(path.into_path(), |_, spot| {
             spot.check_not_protected_ancestor()?;
@@ -133,7 +133,7 @@ impl<'a> Batch<'a> {
         self.add(path.into_path(), |_, spot| Ok(Step::SetAttr { at: spot.node_path.clone(), mode, modified }))
     }
 
-    /// Does it all.
+    /// Applies all steps, whole or not at all. Returns one result per step, in order.
     pub fn apply(self) -> Result<Vec<WriteResult>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
         let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.reported_paths);
@@ -142,7 +142,7 @@ impl<'a> Batch<'a> {
             call.blind_at.replace(self.blind_at);
             call.set_bytes(steps.iter().map(content_size).sum());
             if shown.iter().any(|(_, sight)| *sight == Visibility::Hidden) {
-                // Every step that brings content brings all of it; one that sets attributes leaves what is there.
+                // A write replaces all of the content; setting attributes leaves the content as it is.
                 let keeps = steps.iter().any(|step| matches!(step, Step::SetAttr { .. }));
                 call.name_by_prior_content(if keeps {
                     PriorContent::MayRemain
@@ -151,7 +151,7 @@ impl<'a> Batch<'a> {
                 });
             }
             let applied = call.apply(&*store, steps, ChangeStage::Final).map_err(|cause| {
-                // A Store tells the step only of a symlink; other failures are about the batch.
+                // A Store names the step only for a symlink; every other failure is about the batch.
                 let path = match &cause {
                     StoreError::Link(hit) => &shown.get(hit.step).unwrap_or(&shown[0]).0,
                     _ if shown.len() == 1 => &shown[0].0,
@@ -172,7 +172,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Adds a step if it may be made. A refusal is written down by itself; what is added, with all the rest.
+    /// Authorizes a step and adds it. A refusal is recorded at once; an added step is recorded with the batch.
     fn add(
         &mut self,
         path: ParsedPath,
@@ -194,7 +194,7 @@ impl<'a> Batch<'a> {
         added.map(drop)
     }
 
-    /// Routes and judges a path; symlinks on the way to it are resolved once per directory.
+    /// Routes and authorizes a path. Follows the symlinks on the way to it once per directory.
     fn resolve<'v>(&mut self, call: &Call<'v>, path: &VfsPath) -> Result<ResolvedPath<'v>> {
         let asked = call.authorize(path, Access::Write)?;
         let spot = match (path.parent(), path.name()) {
@@ -209,7 +209,7 @@ impl<'a> Batch<'a> {
                     }
                 };
                 let entered = call.authorize(&parent.join(name)?, Access::Write);
-                // Where a symlink leads that may not be read is not told by a refusal either.
+                // A refusal must not disclose the target of a symlink that the caller may not read.
                 let spot = match entered {
                     Err(error) if is_secret && !matches!(error, Error::ApprovalRequired { .. }) => {
                         return Err(asked.store_error(StoreError::HostDenied));
@@ -246,7 +246,7 @@ fn write_step(
     Ok(Step::Write { at: spot.node_path.clone(), content, options: options.put_options(spot) })
 }
 
-/// How many bytes a step brings along.
+/// How many bytes of content a step carries.
 fn content_size(step: &Step) -> u64 {
     match step {
         Step::Write { content, .. } | Step::Append { content, .. } => content.size(),
@@ -254,7 +254,7 @@ fn content_size(step: &Step) -> u64 {
     }
 }
 
-/// The deepest directory that holds all of these paths.
+/// The deepest directory that contains all of these paths. `paths` must not be empty.
 pub(super) fn common_directory(paths: &[VfsPath]) -> VfsPath {
     let mut common = paths[0].parent().unwrap_or_else(VfsPath::root);
     while !paths.iter().all(|path| path.strip_prefix(&common).is_some()) {

@@ -1,8 +1,8 @@
-//! One call at the door, from its beginning to its record.
+//! One call through a `Vfs`, from its start to its audit record.
 //!
-//! Whatever routes a path, looks into a Store or changes one is a method of [`Call`], and only [`Vfs::call`] and
-//! [`Vfs::part`] make one. So no way leads into a Store past the audit. A call that is a part of an act
-//! ([`Vfs::as_one`]) is written down with that.
+//! Everything that routes a path or reads or changes a Store is a method of [`Call`], and only `Vfs::run_call` makes a
+//! `Call`. So nothing reaches a Store without passing the audit. A call that is part of a compound operation
+//! ([`Vfs::compound`]) is covered by that operation's record.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -31,59 +31,60 @@ use crate::vfs::quota::{DraftCounting, without_usage};
 use crate::vfs::write::same_store;
 use crate::vfs::{Vfs, VfsShared};
 
-/// A path as it came in: read, or not to be read as one.
+/// A path argument after parsing: the path, or why the text isn't a valid one.
 pub(super) type ParsedPath = Result<VfsPath, PathError>;
 
-/// One call, while it is under way.
+/// One call in progress.
 pub(super) struct Call<'v> {
     pub(super) vfs: &'v Vfs,
     name: &'static str,
     paths: Vec<VfsPath>,
-    /// The paths that it turned out to be about, where it was asked for none.
+    /// The paths for the record of a call that has no path arguments.
     reported_paths: RefCell<Vec<VfsPath>>,
-    /// Where symlinks have led it: from its only path, or from both ends.
+    /// The paths after following symlinks, one per argument.
     resolved_paths: RefCell<Vec<VfsPath>>,
-    /// Whether they have led on since a record said that it has begun.
+    /// Whether `resolved_paths` has changed since a Begun record was written.
     announce_again: Cell<bool>,
-    /// What stood against it, where its answer tells what would have been done.
+    /// Why nothing was done, for a call that succeeds with a description of what it would have done.
     refused: Cell<Option<ErrorKind>>,
-    /// Whether it only asks what would be done.
+    /// Whether the call only asks what would be done.
     dry_run: Cell<bool>,
     at: Timestamp,
     began: Instant,
-    /// What the Workspace of the first path allows, once it was routed.
+    /// The scope of the Workspace of the first path that was routed.
     pub(super) scope: Cell<Option<AccessScope>>,
     bytes: Cell<Option<u64>>,
     operation: OnceCell<OperationId>,
-    /// Whether a record says that it has begun.
+    /// Whether a Begun record was written.
     announced: Cell<bool>,
-    /// Whether a change of it was made.
+    /// Whether the call has applied a change.
     changed: Cell<bool>,
-    /// Whether a record says that it went well.
+    /// Whether a change carried a record that says the call succeeded.
     success_recorded: Cell<bool>,
-    /// What a change is called, where another name would tell less of what it does.
+    /// The tool name for the call's changes, where the call's own name says too little about what they do to content.
     pub(super) operation_name: Cell<Option<&'static str>>,
-    /// Names that its changes have to leave free, and where: with them, git would take a directory for a repository.
+    /// Names that must still be free when a change is applied, with their Store: with one of them, git would treat a
+    /// directory as a repository.
     pub(super) expect_free: RefCell<Vec<(Arc<dyn Store>, StorePath)>>,
-    /// Names that git looks for in a repository, which it may make.
+    /// Names that git looks for in a repository and that this call may create.
     pub(super) created_git_names: RefCell<HashSet<StorePath>>,
-    /// Whether it makes a change of what was written into an open file.
+    /// Whether the call commits the draft of an open file.
     pub(super) commits_draft: Cell<bool>,
-    /// The first path that it was to change in a WRITE_ONLY Workspace: its Store, and the path there.
+    /// The first path that the call is to change in a WRITE_ONLY Workspace: its Store, and the path in the Store.
     pub(super) blind_at: RefCell<Option<(Arc<dyn Store>, StorePath)>>,
 }
 
-/// What a change is to the call that makes it.
+/// Whether a change completes the call that makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChangeStage {
-    /// The call is done with it.
+    /// It does: the call is done after this change.
     Final,
-    /// More has to happen before the call is done.
+    /// It doesn't: the call has more to do.
     Intermediate,
 }
 
 impl Vfs {
-    /// Does something beside the files that has to be on record like everything else: a snapshot, say.
+    /// Runs an act that is not a file operation, such as making a snapshot, as an audited call.
     pub fn audited<T>(
         &self,
         call: &'static str,
@@ -96,7 +97,7 @@ impl Vfs {
         }
     }
 
-    /// Makes a call. It is written down, however it ends.
+    /// Runs a call and records its outcome, whatever it is.
     pub(super) fn call<T, const N: usize>(
         &self,
         name: &'static str,
@@ -111,8 +112,8 @@ impl Vfs {
         result
     }
 
-    /// Makes a part of what is written down as a whole elsewhere: only if it is refused or fails, or has changed
-    /// something, there is a record of its own. Says whether it has changed something.
+    /// Runs a part of something that is recorded as a whole elsewhere. The part gets a record of its own only if it is
+    /// refused, fails, or has written a Begun record. Also returns whether it has changed something.
     pub(super) fn subcall<T, const N: usize>(
         &self,
         name: &'static str,
@@ -129,7 +130,7 @@ impl Vfs {
         result.map(|value| (value, changed))
     }
 
-    /// Looks something up. That is not written down: what is done with it is.
+    /// Runs a lookup without a record: the operation that uses its result is recorded.
     pub(super) fn unaudited_call<T, const N: usize>(
         &self,
         name: &'static str,
@@ -193,31 +194,32 @@ impl<'v> Call<'v> {
         &self.vfs.shared
     }
 
-    /// Says what the call is about, which was not asked for by path: one or two paths, or the directory that holds all.
+    /// Sets the paths for the record of a call that has no path arguments: one or two paths, or the directory that
+    /// contains all of them.
     pub(super) fn set_paths(&self, paths: Vec<VfsPath>) {
         *self.reported_paths.borrow_mut() =
             if paths.len() > 2 { vec![common_directory(&paths)] } else { paths };
     }
 
-    /// Says where symlinks have led, from each of the paths that were asked for.
+    /// Sets the paths after following symlinks, one for each path argument.
     pub(super) fn set_resolved_paths<const N: usize>(&self, paths: [&VfsPath; N]) {
         let led = paths.map(VfsPath::clone).to_vec();
         let before = self.resolved_paths.replace(led);
         self.announce_again.set(self.announced.get() && before != *self.resolved_paths.borrow());
     }
 
-    /// Says that it was not done, though it is answered what would have been.
+    /// Says that nothing was done, and why, although the call succeeds with a description of what would have been done.
     pub(super) fn set_refused(&self, kind: ErrorKind) {
         self.refused.set(Some(kind));
     }
 
-    /// Says whether it only asks what would be done.
+    /// Says whether the call only asks what would be done.
     pub(super) fn set_dry_run(&self, dry_run: bool) {
         self.dry_run.set(dry_run);
     }
 
-    /// The paths that the record names: those that were asked for, and where they led. Of a copy or a move it names the
-    /// two ends as they turned out to be.
+    /// The paths for the record: the requested path and, where a symlink led elsewhere, the resolved one. For a copy or
+    /// a move, both ends after following symlinks.
     fn audit_paths(&self) -> Vec<VfsPath> {
         let (led, named) = (self.resolved_paths.borrow(), self.reported_paths.borrow());
         match (&*self.paths, &**led) {
@@ -228,35 +230,37 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// Says how many bytes the caller gets, or has given.
+    /// Sets how many bytes the caller gets, or has given.
     pub(super) fn set_bytes(&self, bytes: u64) {
         self.bytes.set(Some(bytes));
     }
 
-    /// Says how far the call has come, to whoever waits for it, and stops if they want that.
+    /// Reports progress to the monitor. Fails if the monitor wants the call to stop.
     pub(super) fn report_progress(&self, done: u64, total: Option<u64>) -> Result<()> {
         let Some(watch) = &self.vfs.monitor else { return Ok(()) };
         watch.progress(done, total);
         self.check_not_stopped()
     }
 
-    /// Stops if whoever waits for the call wants that.
+    /// Fails if the monitor wants the call to stop.
     pub(super) fn check_not_stopped(&self) -> Result<()> {
         let stop = self.vfs.monitor.as_ref().and_then(|watch| watch.stop_reason());
         stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
     }
 
-    /// Who may stop the call: once something of it has happened, it goes on to its end.
+    /// The monitor that may stop the next change: `None` once the call has changed something, since it then has to
+    /// complete.
     pub(super) fn cancellation_monitor(&self) -> Option<Arc<dyn CallMonitor>> {
         self.vfs.monitor.clone().filter(|_| !self.changed.get())
     }
 
-    /// Reserves memory for whole contents, having waited for it. A call does so once, and before it changes anything.
+    /// Reserves memory for whole contents; waits until it is free. A call reserves once, before it changes anything:
+    /// two calls that each hold a part could wait for each other.
     pub(super) fn reserve(&self, bytes: u64) -> StoreResult<MemoryReservation<'static>> {
         CONTENT_MEMORY.reserve(bytes, || self.vfs.monitor.as_ref().and_then(|watch| watch.stop_reason()))
     }
 
-    /// Makes a change in a Store.
+    /// Applies a change to a Store.
     pub(super) fn apply(
         &self,
         store: &dyn Store,
@@ -266,8 +270,8 @@ impl<'v> Call<'v> {
         self.apply_with(store, steps, stage, |_| ())
     }
 
-    /// Makes a change in a Store: the one place where that is done. Its record goes with it, or before it; `more` adds
-    /// what else does.
+    /// Applies a change to a Store; no other function does. The audit record is a companion record of the change, or is
+    /// written before it. `more` adjusts the change before it is applied.
     pub(super) fn apply_with(
         &self,
         store: &dyn Store,
@@ -282,7 +286,7 @@ impl<'v> Call<'v> {
             at: self.shared().clock.now(),
         };
         let drafts = if self.commits_draft.get() { DraftCounting::Ignored } else { DraftCounting::Counted };
-        // A call that commits a draft holds the turn already.
+        // A call that commits a draft holds the guard already.
         let _turn =
             (drafts == DraftCounting::Counted).then(|| self.shared().draft_reservations.change_guard(&steps));
         let (quotas, watch) = (self.quotas_for(store, drafts)?, self.cancellation_monitor());
@@ -304,14 +308,14 @@ impl<'v> Call<'v> {
                 let record = Box::new(self.audit_record(outcome));
                 change.records.push(CompanionRecord::Audit { record, began: self.began });
             } else if let Some(whole) = &self.vfs.compound {
-                // That the whole has begun is noted already; only what lasts longer has to be said once more.
+                // The compound operation has a Begun record already. A persistent Store needs one that is synced.
                 if about.is_persistent() {
                     whole
                         .announce(|| log.announce(&whole.audit_record(self.shared(), AuditOutcome::Begun)))?;
                 }
             } else if !self.announced.get() || self.announce_again.replace(false) {
                 let record = self.audit_record(AuditOutcome::Begun);
-                // The record has to last no longer than the change.
+                // The record has to be as durable as the change, not more.
                 if about.is_persistent() && change.sync == SyncPolicy::Now {
                     log.announce(&record)?
                 } else {
@@ -338,12 +342,12 @@ impl<'v> Call<'v> {
         Ok(applied)
     }
 
-    /// Makes a change without steps where a change failed, and the caller must not learn that: it makes a version, as one
-    /// that succeeded would have.
+    /// Applies a change without steps in place of a change that failed, where the caller must not learn of the failure:
+    /// like a change that succeeds, it makes a revision.
     pub(super) fn apply_nothing(&self, lasts: SyncPolicy) -> StoreResult<()> {
         let blind_at = self.blind_at.borrow().clone();
         let Some((store, _)) = blind_at else { return Ok(()) };
-        // They were expected of the change that failed.
+        // These names had to be free for the change that failed.
         self.expect_free.take();
         self.apply_with(&*store, Vec::new(), ChangeStage::Final, |change| {
             change.quotas.clear();
@@ -352,16 +356,16 @@ impl<'v> Call<'v> {
         Ok(())
     }
 
-    /// The operation that changes of this call belong to: one, in however many Stores they are made.
+    /// The operation that this call's changes belong to: the same one in all Stores.
     pub(super) fn operation(&self) -> OperationId {
         let fresh = || self.vfs.operation.unwrap_or_else(|| OperationId::fresh(self.shared().clock.now()));
         *self.operation.get_or_init(fresh)
     }
 
-    /// Makes its changes a part of an operation that has begun before, unless it is a part of one already.
+    /// Makes the call's changes part of an operation that has begun before. Does nothing if the `Vfs` has an operation.
     pub(super) fn join_operation(&self, operation: OperationId) {
         if self.vfs.operation.is_none() {
-            // Whatever it has changed by now says which one it is.
+            // Fails if a change of this call has used another operation id already: that one stays.
             let _ = self.operation.set(operation);
         }
     }
@@ -370,7 +374,7 @@ impl<'v> Call<'v> {
         self.vfs.tool.clone().unwrap_or(Cow::Borrowed(self.name))
     }
 
-    /// What its changes are called, in the history and in the audit alike.
+    /// The tool name of the call's changes, in the history and in the audit.
     fn recorded_tool(&self) -> Cow<'static, str> {
         self.operation_name.get().map_or_else(|| self.tool(), Cow::Borrowed)
     }
@@ -395,7 +399,7 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// Writes down how the call went, unless a change of it has done so.
+    /// Records how the call went, unless a change has carried that record.
     fn finish<T>(self, result: &Result<T>) -> Result<()> {
         let Some(log) = &self.vfs.shared.audit else { return Ok(()) };
         let outcome = match result {
@@ -405,7 +409,7 @@ impl<'v> Call<'v> {
                 }
                 return Ok(());
             }
-            // It has not ended: a person is asked, and the call is made again with the answer.
+            // The call has not ended: a person is asked, and the call is made again with the answer.
             Err(Error::ApprovalRequired { .. }) if self.vfs.approval.will_ask() && !self.changed.get() => {
                 return Ok(());
             }
@@ -414,7 +418,7 @@ impl<'v> Call<'v> {
         };
         let record = self.audit_record(outcome);
         if let Some(once) = &self.vfs.single_record {
-            // That something is about to change stands there already: how it went belongs to it.
+            // A Begun record is in the log, so the outcome has to follow it.
             if !self.announced.get() {
                 once.hold_back(record);
                 return Ok(());
@@ -422,14 +426,14 @@ impl<'v> Call<'v> {
             once.mark_written();
         }
         match log.append(&record) {
-            // What has changed has changed, and a record says that it was about to.
+            // The change is made, and a Begun record announced it: the call can't fail any more.
             Err(cause) if !self.changed.get() => Err(Error::AuditUnavailable(cause)),
             _ => Ok(()),
         }
     }
 
-    /// Ends it as a part of an act: only what is denied has a record of its own. Whoever looks whether something is
-    /// there, and finds that it is not, goes on; and where the whole fails, its own record tells.
+    /// Ends the call as a part of a compound operation: only a denial gets a record of its own. A caller that looks for
+    /// a missing file simply goes on, and if the whole operation fails, its own record says so.
     fn finish_in_compound<T>(&self, whole: &CompoundOperation, result: &Result<T>) -> Result<()> {
         match (result, &self.shared().audit) {
             (Ok(_), _) => whole.add_bytes(self.bytes.get().unwrap_or(0)),
@@ -441,7 +445,7 @@ impl<'v> Call<'v> {
         Ok(())
     }
 
-    /// Begins what goes on after this call: a file that stays open.
+    /// Starts the audit of a file that stays open after this call.
     pub(super) fn open_audit(&self, begins: OpenRecording) -> Result<OpenAudit> {
         let whole = self.vfs.compound.clone();
         let log = self.shared().audit.as_ref().filter(|_| whole.is_none());
@@ -460,19 +464,20 @@ impl<'v> Call<'v> {
     }
 }
 
-/// Whether it is written down as it begins.
+/// Whether opening a file writes a Begun record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenRecording {
-    /// Yes: what is read is known even if the end is never reached.
+    /// Yes: the log shows that the file was read even if the process dies before it is closed.
     Recorded,
-    /// No: nothing happens that is not a change with a record of its own.
+    /// No: the file isn't read, and every change has a record of its own.
     Silent,
 }
 
-/// What a file that is open owes the audit: a record at its end, of what was read through it.
+/// The audit of an open file: on drop, writes the record of what was read through it.
 pub(super) struct OpenAudit {
     record: Option<(Arc<dyn AuditLog>, AuditRecord)>,
-    /// What it is a part of: then that is told what was read, and nobody else.
+    /// The compound operation that the open file is part of. Then only that operation counts the bytes, and there is no
+    /// record.
     compound: Option<Arc<CompoundOperation>>,
     began: Instant,
     bytes_read: AtomicU64,
@@ -487,7 +492,7 @@ impl fmt::Debug for OpenAudit {
 }
 
 impl OpenAudit {
-    /// So many bytes were read, or none could be.
+    /// Counts the bytes of a read, or keeps the kind of its error.
     pub(super) fn add_read<E>(&self, result: &Result<usize, E>, kind: impl FnOnce(&E) -> ErrorKind) {
         match result {
             Ok(count) => {
@@ -499,12 +504,12 @@ impl OpenAudit {
         }
     }
 
-    /// Something could not be written.
+    /// Notes that a write failed.
     pub(super) fn set_failed(&self, kind: ErrorKind) {
         self.failed.lock().get_or_insert(kind);
     }
 
-    /// A change has a record that tells what was written.
+    /// Notes that a change has a record of what was written.
     pub(super) fn mark_change_recorded(&self) {
         self.change_recorded.store(true, Ordering::Relaxed);
     }
@@ -523,7 +528,7 @@ impl Drop for OpenAudit {
         record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
         record.bytes = Some(read);
         record.duration = self.began.elapsed();
-        // That it began is written down; nobody is left to be told of more.
+        // A drop can't report an error. For a reader, a Begun record is in the log.
         let _ = log.append(record);
     }
 }

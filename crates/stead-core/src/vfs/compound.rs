@@ -1,4 +1,4 @@
-//! Many calls that are one act to whoever asked for it: an import, an export. One record tells how it went.
+//! Compound operations: many calls that are one operation with one audit record, such as an import or an export.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::path::VfsPath;
 use crate::store::StoreResult;
 use crate::vfs::{IntoPath, Vfs, VfsShared};
 
-/// An act of many calls, while it is under way.
+/// A compound operation in progress.
 pub(super) struct CompoundOperation {
     tool: Cow<'static, str>,
     paths: Vec<VfsPath>,
@@ -25,10 +25,11 @@ pub(super) struct CompoundOperation {
     operation: OperationId,
     bytes: AtomicU64,
     file_count: Mutex<Option<u64>>,
-    /// Whether a lasting record says that it is about to change something.
+    /// Whether a synced record says that the operation is about to change something.
     announced: AtomicBool,
     changed: AtomicBool,
-    /// A part of it that was denied at its own path: unless that ends all of it, it has a record of its own.
+    /// The record of a denial at the operation's own path. It is dropped if the whole operation ends as denied, and
+    /// written otherwise.
     denied: Mutex<Option<AuditRecord>>,
 }
 
@@ -39,12 +40,11 @@ impl fmt::Debug for CompoundOperation {
 }
 
 impl Vfs {
-    /// Does with many calls what is one act to whoever asked for it, at a path: one record tells how it went, and how
-    /// many bytes passed.
+    /// Runs many calls as one operation at `path`, with one audit record of the outcome and the number of bytes.
     ///
-    /// The calls go through the door that `act` is handed, and are one operation. What they look at has no record of its
-    /// own. A change has one that goes with it, and says that it has begun; what is denied has one, too. `kind` sorts a
-    /// failure, or says that it is none.
+    /// The calls go through the `Vfs` that `act` gets, and all belong to one operation. Calls that only read have no
+    /// record of their own. A change carries a record that says it has begun, and a denial has a record, too. `kind`
+    /// returns the error kind to record for a failure, or `None` if it doesn't count as one.
     pub fn compound<T, E: From<Error>>(
         &self,
         tool: impl Into<Cow<'static, str>>,
@@ -52,7 +52,7 @@ impl Vfs {
         kind: impl FnOnce(&E) -> Option<ErrorKind>,
         act: impl FnOnce(&Vfs) -> Result<T, E>,
     ) -> Result<T, E> {
-        // Within another one it is a part of that.
+        // Inside a compound operation, this is part of the outer one.
         if self.compound.is_some() {
             return act(self);
         }
@@ -74,7 +74,7 @@ impl Vfs {
         });
         let (tool, operation) = (Some(tool), Some(operation));
         let inside = Vfs { tool, operation, compound: Some(Arc::clone(&whole)), ..self.clone() };
-        // What was looked at is known even if the end is never reached.
+        // The log shows what was read even if the process dies before the end.
         whole.append_record(&self.shared, AuditOutcome::Begun)?;
         let result = path.map_err(E::from).and_then(|_| act(&inside));
         let failed = result.as_ref().err().and_then(kind);
@@ -91,7 +91,7 @@ impl Vfs {
         result
     }
 
-    /// Says how many files the act was about that this door is for. Outside of one, nobody asks.
+    /// Sets the number of files for the record of the compound operation. Outside of one, does nothing.
     pub fn set_file_count(&self, count: u64) {
         if let Some(whole) = &self.compound {
             *whole.file_count.lock() = Some(count);
@@ -100,17 +100,18 @@ impl Vfs {
 }
 
 impl CompoundOperation {
-    /// So many bytes were read or written by a part of it.
+    /// Adds to the number of bytes that the calls have read or written.
     pub(super) fn add_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A part of it has changed something.
+    /// Notes that a call has changed something.
     pub(super) fn mark_changed(&self) {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// Writes down that a part of it was denied: once, if that is the end of it.
+    /// Records a denied call. A denial at the operation's own path is held back: if it ends the whole operation, the
+    /// final record says so.
     pub(super) fn record_denial(&self, log: &dyn AuditLog, record: AuditRecord) -> Result<()> {
         let before = match record.paths == self.paths {
             true => self.denied.lock().replace(record),
@@ -119,7 +120,7 @@ impl CompoundOperation {
         before.map_or(Ok(()), |record| log.append(&record).map_err(Error::AuditUnavailable))
     }
 
-    /// Announces that it changes something, the first time.
+    /// Announces, the first time, that the operation changes something.
     pub(super) fn announce(&self, announce: impl FnOnce() -> StoreResult<()>) -> StoreResult<()> {
         if !self.announced.load(Ordering::Acquire) {
             announce()?;
@@ -151,7 +152,7 @@ impl CompoundOperation {
     fn append_record(&self, shared: &VfsShared, outcome: AuditOutcome) -> Result<()> {
         let Some(log) = &shared.audit else { return Ok(()) };
         match log.append(&self.audit_record(shared, outcome)) {
-            // What has changed has changed, and a record says that it was about to.
+            // The change is made, and a Begun record announced it: the operation can't fail any more.
             Err(cause) if !self.changed.load(Ordering::Relaxed) => Err(Error::AuditUnavailable(cause)),
             _ => Ok(()),
         }

@@ -1,7 +1,8 @@
-//! Copying and moving, within a Workspace and across them.
+//! Copying and moving, within a Workspace and across Workspaces.
 //!
-//! Both ends are judged before either Store is touched. Within one Store it is one step; across Stores a copy is one
-//! change of the destination, and a move is a copy, a comparison, and then the removal of the source.
+//! Both ends are authorized before either Store is changed. Within one Store, a copy or move is one step. Across
+//! Stores, a copy is one change of the destination, and a move is a copy, a verification, and then the removal of the
+//! source.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -21,34 +22,34 @@ use crate::vfs::resolve::{ResolvedPath, SymlinkResolver};
 use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs, git_repository};
 
-/// What happens to a file that is at the destination.
+/// What happens to an existing file at the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overwrite {
-    /// It stays; the call fails.
+    /// The file stays and the call fails.
     #[default]
     Refuse,
-    /// It is replaced, and keeps its mode when copied over.
+    /// Its content is replaced; its mode stays.
     Replace,
 }
 
 /// What a copy or a move did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyResult {
-    /// Where it came from, symlinks on the way resolved.
+    /// The source, with symlinks on the way resolved.
     pub from: VfsPath,
-    /// Where it is now.
+    /// The destination, with symlinks on the way resolved.
     pub to: VfsPath,
-    /// Files, directories and symlinks, where that is known.
+    /// How many files, directories and symlinks were copied or moved, if known.
     pub entries: Option<u64>,
-    /// The state of what is there now, where it is one file.
+    /// The version tag of the destination, if it is one file and the caller may read it.
     pub tag: Option<VersionTag>,
-    /// The version that the change made at the destination.
+    /// The revision that the change made at the destination, if the caller may read it.
     pub revision: Option<RevisionNumber>,
-    /// The operation that it all belongs to.
+    /// The operation that all changes of the copy or move belong to.
     pub operation: OperationId,
 }
 
-/// The two ends of a copy or a move, both judged.
+/// The two ends of a copy or a move, both authorized.
 struct TransferEnds<'a> {
     from: ResolvedPath<'a>,
     to: ResolvedPath<'a>,
@@ -66,12 +67,13 @@ impl Vfs {
         self.transfer(TransferKind::Copy, from.into_path(), to.into_path(), overwrite, None)
     }
 
-    /// Moves a file, a symlink or a whole directory.
+    /// Moves a file, a symlink or a whole directory. Across Stores it is a copy, a verification, and then the removal
+    /// of the source.
     pub fn rename(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<CopyResult> {
         self.transfer(TransferKind::Move, from.into_path(), to.into_path(), overwrite, None)
     }
 
-    /// Moves something if it is in the given state.
+    /// Moves something if it has the given version tag; otherwise fails with a Conflict.
     pub fn rename_if(
         &self,
         from: impl IntoPath,
@@ -148,7 +150,7 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// Judges both ends. No Store is touched.
+    /// Authorizes both ends, before anything is copied.
     fn authorize_ends(
         &self,
         act: TransferKind,
@@ -229,7 +231,7 @@ impl<'v> Call<'v> {
             && there.kind == NodeKind::File
             && from.path != to.path
         {
-            // A script stays executable, also when something is moved over it.
+            // The destination keeps its mode, so that a script stays executable when another file is moved over it.
             steps.push(Step::SetAttr { at: to.node_path.clone(), mode: Some(there.mode), modified: None });
         }
         self.note_prior_content(to, PriorContent::Replaced);
@@ -243,7 +245,8 @@ impl<'v> Call<'v> {
                     | StoreError::OverQuota { .. }
             ) || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
                 && over == Overwrite::Replace);
-            // What stands in the way where the caller may not look must not be told of the other end.
+            // If the caller may not read the destination, the error has to be about the destination: about the source,
+            // it would disclose what is there.
             let is_unseen =
                 || to.visibility() == Visibility::Hidden && from.store().stat(&from.node_path).is_ok();
             let is_link = matches!(cause, StoreError::Link(_));
@@ -257,7 +260,7 @@ impl<'v> Call<'v> {
         Ok(self.copy_result(ends, None, tag, applied.revision))
     }
 
-    /// What a copy or a move did, as far as the caller may know.
+    /// The result of a copy or a move, without what the caller may not know.
     fn copy_result(
         &self,
         ends: &TransferEnds<'_>,
@@ -294,7 +297,8 @@ impl<'v> Call<'v> {
             Ok(there) if there.kind == NodeKind::Directory => {
                 return Err(to.store_error(StoreError::IsADirectory));
             }
-            // A symlink gives way itself; a write would go where it leads.
+            // If either end is a symlink, what is at the destination is removed first: a write would follow a symlink
+            // there.
             Ok(there) if there.kind == NodeKind::Symlink || attr.kind == NodeKind::Symlink => {
                 load.clear_destination()
             }
@@ -313,7 +317,7 @@ impl<'v> Call<'v> {
         let files = taken.iter().filter(|taken| taken.kind != NodeKind::Directory).count() as u64;
         let applied = self.apply_with(to.store(), steps, stage, |change| {
             if act == TransferKind::Move {
-                // What is about to go counts no more where it was.
+                // What the move is about to remove at the source must not count twice.
                 let moved = Usage { bytes, files };
                 change
                     .quotas
@@ -323,15 +327,16 @@ impl<'v> Call<'v> {
         });
         let applied = applied.map_err(|cause| to.store_error(cause))?;
         if act == TransferKind::Move {
-            // It can still be stopped where what arrived can be taken back.
+            // The move can be stopped as long as the copy can be removed again, that is, if it has replaced nothing.
             let can_stop = over == Overwrite::Refuse;
             let removed = self
                 .verify_transferred(to, &taken, can_stop)
                 .and_then(|()| self.remove_source(from, &attr, &taken, can_stop));
             if let Err(error) = removed {
-                // What only just arrived goes again, unless it may be all that is left: an answer can be lost after
-                // the source was removed. What it has replaced can't come back here in any case.
-                // A removal that was stopped has been rolled back whole, though its files may look new to their Store.
+                // Remove the copy, unless it may be all that is left: the answer to a successful removal of the source
+                // can be lost. A copy that replaced something stays, since removing it would not bring that back. A
+                // removal that was stopped has been rolled back whole, even if its Store now shows other version tags
+                // for the files.
                 let is_whole = || is_stopped(&error) || taken.iter().all(|taken| taken.is_unchanged_at(from));
                 if over == Overwrite::Refuse && is_whole() {
                     self.remove_copy(to);
@@ -349,7 +354,7 @@ impl<'v> Call<'v> {
         Ok(self.copy_result(ends, Some(entries), tag, applied.revision))
     }
 
-    /// Makes sure that what was copied has arrived as it was.
+    /// Checks that every copied file has the same content at the destination.
     fn verify_transferred(
         &self,
         to: &ResolvedPath<'_>,
@@ -367,7 +372,7 @@ impl<'v> Call<'v> {
         Ok(())
     }
 
-    /// Removes exactly what was copied, in the state in which it was: what came or changed meanwhile is a Conflict.
+    /// Removes exactly the entries that were copied. One that was added or changed since is a Conflict.
     fn remove_source(
         &self,
         from: &ResolvedPath<'_>,
@@ -390,7 +395,7 @@ impl<'v> Call<'v> {
         {
             return Err(from.store_error(StoreError::Protected { path: spared.path.to_string() }));
         }
-        // Deepest first: a directory comes before its entries in what was taken.
+        // Deepest first: `taken` lists a directory before its entries.
         let steps = taken.iter().rev().map(remove).collect();
         let removed = self.apply_with(from.store(), steps, ChangeStage::Final, |change| {
             change.monitor = self.vfs.monitor.clone().filter(|_| can_stop);
@@ -402,7 +407,8 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// Removes a copy that must not stay. It was not there a moment ago, so nothing else is lost if this fails.
+    /// Removes the copy after a failed move. Nothing was there before, so this removes nothing else. If it fails, the
+    /// copy stays.
     fn remove_copy(&self, to: &ResolvedPath<'_>) {
         let (at, keep) = (to.node_path.clone(), to.displaced_content());
         let step = Step::Remove {
@@ -421,7 +427,7 @@ fn is_stopped(error: &Error) -> bool {
     matches!(error, Error::Stopped(_) | Error::Store { cause: StoreError::Stopped(_), .. })
 }
 
-/// Where the caller may not look, only what must not be overwritten tells that a name is taken.
+/// Hides that a name is taken where the caller may not read. Only a call that asked not to overwrite is told.
 fn hide_existing(to: &ResolvedPath<'_>, over: Overwrite, cause: StoreError) -> StoreError {
     match cause {
         StoreError::AlreadyExists if to.visibility() == Visibility::Hidden && over == Overwrite::Replace => {
@@ -431,24 +437,24 @@ fn hide_existing(to: &ResolvedPath<'_>, over: Overwrite, cause: StoreError) -> S
     }
 }
 
-/// What a copy across Stores puts at its destination.
+/// The steps of a copy across Stores, and what they copy.
 struct TransferPlan<'a> {
     call: &'a Call<'a>,
     from: &'a ResolvedPath<'a>,
     to: &'a ResolvedPath<'a>,
     steps: Vec<Step>,
     entries: Vec<TransferredEntry>,
-    /// How many bytes of files these are.
+    /// The bytes of all copied files.
     bytes: u64,
 }
 
-/// Something that was copied.
+/// A file, directory or symlink that was copied.
 struct TransferredEntry {
-    /// Where it is, counted from the top.
+    /// The path relative to the top of the copy.
     path: StorePath,
     kind: NodeKind,
     tag: VersionTag,
-    /// The hash of what was read of a file.
+    /// The hash of the bytes read from the source, for a file.
     hash: Option<blake3::Hash>,
 }
 
@@ -464,7 +470,7 @@ impl TransferredEntry {
 }
 
 impl TransferPlan<'_> {
-    /// Makes room at the destination.
+    /// Adds a step that removes what is at the destination.
     fn clear_destination(&mut self) {
         let (at, keep) = (self.to.node_path.clone(), self.to.displaced_content());
         let (subtree, missing) = (Subtree::File, IfMissing::Ignore);
@@ -491,7 +497,7 @@ impl TransferPlan<'_> {
         });
         walked.map_err(|cause| self.from.store_error(cause))?;
         self.call.check_not_stopped()?;
-        // Half of a tree is no copy of it.
+        // A partial tree is not a copy.
         if let Some((_, cause)) = walk.unreadable.take().into_iter().next() {
             return Err(self.from.store_error(cause));
         }
@@ -514,7 +520,7 @@ impl TransferPlan<'_> {
             self.call.report_progress(done as u64, Some(total))?;
             self.add_entry(&entry.path, &entry.attr, Overwrite::Refuse)?;
         }
-        // From here on it is one change, and it is made to its end.
+        // The last report before the steps are applied, as one change.
         self.call.report_progress(total, Some(total))?;
         Ok(())
     }
@@ -555,7 +561,7 @@ impl TransferPlan<'_> {
                 let sealed = sealed?;
                 self.bytes += sealed.size();
                 taken.hash = Some(reader.hasher.finalize());
-                // A file that is replaced keeps its own mode.
+                // A replaced file keeps its mode.
                 let mode = (over == Overwrite::Refuse).then_some(attr.mode);
                 let (modified, keep) = (Some(attr.modified), self.to.displaced_content());
                 let put = PutOptions { expect, parents, mode, modified, displaced: keep, max_size: None };
@@ -568,7 +574,7 @@ impl TransferPlan<'_> {
     }
 }
 
-/// A content as a stream that is hashed as it passes.
+/// Reads a content as a stream and hashes it on the way.
 struct HashingReader<'a> {
     call: &'a Call<'a>,
     content: &'a dyn OpenContent,
@@ -596,7 +602,7 @@ impl Read for HashingReader<'_> {
     }
 }
 
-/// The hash of what is now at the destination.
+/// The hash of the content at the destination.
 fn hash_at_destination(to: &ResolvedPath<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
     let place = NodePath { base: to.node_path.base, path: to.node_path.path.join(below) };
     let content = to.store().open(&place)?;

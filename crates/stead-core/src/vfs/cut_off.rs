@@ -1,39 +1,41 @@
-//! What an open file had behind the place where it was cut, for a kernel that has not heard of the cut yet.
+//! What an open file had behind the offset that it was truncated to, for a kernel that doesn't know of that yet.
 //!
-//! A kernel that reads a mounted file into its pages asks for all that it takes the file to have. It hears of a cut only
-//! after the file was cut, and shows zeros for what it asked for in between and did not get. So what was cut off can be read
-//! until the kernel is known to have heard: from then on it has dropped those pages, and asks for them no more. The page that
-//! the file ends in is one that a kernel which has heard asks for, too: behind the end it is zeros.
+//! When a kernel reads a mounted file into its pages, it requests as many bytes as it believes the file has. It learns
+//! of a truncation only afterwards, and shows zeros for bytes that it requested in between and did not get. So the
+//! bytes that were cut off can be read until the kernel is known to have learned of the truncation: then it has dropped
+//! those pages and no longer requests them. It still requests the page in which the file now ends, so in that page the
+//! bytes behind the end are zeros.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::store::{Draft, OpenContent, StoreResult};
 
-/// The kernel's pages, as large as they are at the least.
+/// The smallest page size of a kernel, in bytes.
 const PAGE: u64 = 4096;
-/// The most that is copied of content that is in a draft alone.
+/// How many bytes are copied at most if the content is only in a draft.
 const MOST: u64 = 1 << 20;
 
-/// What was cut off.
+/// The bytes that a truncation cut off.
 pub(super) struct CutOff {
-    /// Where the file was cut.
+    /// The size that the file was truncated to.
     from: u64,
     held: Held,
     was_read: AtomicBool,
 }
 
-/// Where it is.
+/// Where the bytes are.
 enum Held {
-    /// In the state that the node's content shows.
+    /// In the content that the open node currently shows.
     Content,
-    /// In a state from before.
+    /// In content that the open node showed before.
     Earlier(Box<dyn OpenContent>),
-    /// Here: it has never been a change.
+    /// In memory: a draft held them and they were never committed.
     Bytes(Vec<u8>),
 }
 
 impl CutOff {
-    /// What a file has behind a place, before it is cut there.
+    /// Keeps what a file has from offset `from` on, before it is truncated to that size; `None` if it has nothing
+    /// there.
     pub(super) fn of(
         draft: Option<&mut (dyn Draft + 'static)>,
         content: &dyn OpenContent,
@@ -55,14 +57,15 @@ impl CutOff {
         Ok(Some(CutOff { from, held, was_read: AtomicBool::new(false) }))
     }
 
-    /// The node's content shows another state from now on.
+    /// Says that the open node now shows other content, and hands over the content from before.
     pub(super) fn keep(&mut self, before: Box<dyn OpenContent>) {
         if let Held::Content = self.held {
             self.held = Held::Earlier(before);
         }
     }
 
-    /// Reads what was cut off from an offset on, where the file ends now: nothing, unless a page behind its last is asked for.
+    /// Reads cut-off bytes from an offset at or behind the new end. Returns zeros up to the end of the file's last
+    /// page, and nothing unless the read goes beyond that page.
     pub(super) fn read_at(
         &self,
         content: &dyn OpenContent,
@@ -94,7 +97,7 @@ impl CutOff {
         Ok(gap + count)
     }
 
-    /// Where the file was cut, if anything behind that was read since.
+    /// The size that the file was truncated to, if cut-off bytes were read since.
     pub(super) fn read_from(&self) -> Option<u64> {
         self.was_read.load(Ordering::Relaxed).then_some(self.from)
     }

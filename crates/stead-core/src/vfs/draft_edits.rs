@@ -1,25 +1,26 @@
-//! What was written into a draft: kept apart from what was there, so that it can be written over what another has made of
-//! the file meanwhile.
+//! The edits made to a draft, tracked apart from its base content, so that they can be replayed on what another writer
+//! has made of the file meanwhile.
 
 use std::ops::Range;
 
 use crate::store::{Draft, StoreResult, VersionTag};
 
-/// How much is copied at once.
+/// How many bytes are copied at once.
 const COPY_CHUNK: usize = 256 << 10;
 
-/// What was done to a draft since it was begun.
+/// The edits made to a draft since it was begun.
 #[derive(Debug, Default, Clone)]
 pub(super) struct DraftEdits {
-    /// The state that the draft was begun from, where there was one.
+    /// The version tag that the draft was begun from, if the file existed.
     pub(super) base: Option<VersionTag>,
-    /// The least size that it was cut to.
+    /// The smallest size that the draft was truncated to.
     truncated_to: Option<u64>,
-    /// The least size that it was lengthened to.
+    /// The largest size that the draft was extended to; 0 if it wasn't. A later truncation below it lowers it.
     extended_to: u64,
-    /// What was written at places that were named, in order and apart.
+    /// The byte ranges written at given offsets, sorted and disjoint.
     written_ranges: Vec<Range<u64>>,
-    /// Where that begins which was written at the end, wherever the end was.
+    /// Where appended bytes begin. Everything from here to the end was appended, and is replayed at the end of the
+    /// other draft.
     append_start: Option<u64>,
 }
 
@@ -28,7 +29,7 @@ impl DraftEdits {
         DraftEdits { base, ..DraftEdits::default() }
     }
 
-    /// Something is written at a place.
+    /// Notes a write of `count` bytes at an offset. The part behind `append_start` belongs to the appended bytes.
     pub(super) fn write(&mut self, at: u64, count: usize) {
         let mut new = at..at.saturating_add(count as u64).min(self.append_start.unwrap_or(u64::MAX));
         if new.is_empty() {
@@ -45,14 +46,14 @@ impl DraftEdits {
         self.written_ranges.insert(place, new);
     }
 
-    /// Something is written at the end, which is there.
+    /// Notes an append to a draft that ends at `end`.
     pub(super) fn append(&mut self, end: u64) {
         self.append_start.get_or_insert(end);
     }
 
-    /// It gets another size.
+    /// Notes that the draft's size changes.
     pub(super) fn resize(&mut self, before: u64, size: u64) {
-        // What has that size already is not cut: what another adds to it stays.
+        // The same size is not a truncation: what another writer appends must stay.
         if size == before {
             return;
         }
@@ -69,23 +70,23 @@ impl DraftEdits {
         });
     }
 
-    /// Whether nothing is left of what was there before.
+    /// Whether nothing of the base content is left.
     pub(super) fn replaces_everything(&self) -> bool {
         self.truncated_to == Some(0)
     }
 
-    /// All that was written, of a draft of that size.
+    /// All written ranges of a draft of that size, the appended one last.
     fn ranges(&self, size: u64) -> impl Iterator<Item = Range<u64>> {
         let tail = self.append_start.map(|tail| tail..size);
         self.written_ranges.iter().cloned().chain(tail)
     }
 
-    /// How many bytes were written, of a draft of that size.
+    /// How many bytes were written, for a draft of that size.
     pub(super) fn bytes(&self, size: u64) -> u64 {
         self.ranges(size).map(|range| range.end.saturating_sub(range.start)).sum()
     }
 
-    /// Does to a draft what was done to another, however much that is.
+    /// Replays the edits on the draft `to`. The written bytes come from `from`, the draft that they were made to.
     pub(super) fn replay_from(&mut self, from: &mut dyn Draft, to: &mut dyn Draft) -> StoreResult<()> {
         self.truncate(to)?;
         let (old, mut buffer) = (self.append_start, vec![0; COPY_CHUNK]);
@@ -114,7 +115,7 @@ impl DraftEdits {
         }
     }
 
-    /// The end of a draft is where the tail goes.
+    /// Moves the appended range to the end of `to`, and returns where it begins.
     fn move_tail(&mut self, to: &dyn Draft) -> u64 {
         self.append_start = Some(to.size());
         to.size()
@@ -143,7 +144,7 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What becomes of `newer` when what was done to `old` is done to it.
+    /// The text of `newer` after the edits made to `old` are replayed on it.
     fn moved(old: &str, newer: &str, act: impl Fn(&mut DraftEdits, &mut dyn Draft)) -> String {
         let (mut edits, mut from, mut to) = (DraftEdits::default(), draft(old), draft(newer));
         act(&mut edits, &mut *from);

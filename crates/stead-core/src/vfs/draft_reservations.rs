@@ -1,9 +1,9 @@
-//! Quotas of open files: what a draft adds is reserved before it is written, so that there is room for it when it becomes
-//! a change.
+//! Quotas of open files: what a draft adds is reserved before it is written, so that it fits when the draft is
+//! committed.
 //!
-//! A door counts what its own open files have reserved. Reservations are in memory: a file that is closed gives its own
-//! back, and so does a process that ends. What other processes use is asked of the Stores, and the change itself is
-//! judged by its Store as ever.
+//! A `Vfs` counts what its own open files have reserved. Reservations are in memory: they end when the file is closed
+//! or the process ends. What other processes use is asked of the Stores, and a Store still checks the quotas of every
+//! change.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,20 +16,21 @@ use crate::store::{
 use crate::vfs::VfsShared;
 use crate::vfs::write::same_store;
 
-/// How long what a Store said of its use is believed, while a good part of the quota is free by it.
+/// How long a Store's answer about its usage is reused, as long as the quota has enough room by it (`MARGIN_DIVISOR`).
 const USAGE_CACHE_TIME: Duration = Duration::from_millis(100);
-/// Which part of a quota that is: one in so many. Closer to the limit the Store is asked for every write that grows.
+/// The part of a quota that has to stay free for that: one in so many. Closer to the limit, every growing write asks
+/// the Store.
 const MARGIN_DIVISOR: u64 = 4;
 
-/// A quota of a door: the Workspace's with this number, or the stead's own, which has the number after the last.
+/// A quota of a `Vfs`: the index of a Workspace or, one past the last, the quota of the stead.
 type QuotaIndex = usize;
 
-/// What the open files of a door have reserved, for each of its quotas.
+/// What the open files of a `Vfs` have reserved, for each of its quotas.
 #[derive(Debug, Default)]
 pub(super) struct DraftReservations {
     tables: Mutex<QuotaTables>,
-    /// Shared by each call that makes a change. Held alone by a call that must not count a draft twice, or not at all, because it
-    /// becomes a change at this moment.
+    /// Held shared by each call that makes a change. Held exclusively by a call that adds reservations up: a draft that
+    /// is committed at that moment would be counted twice, or not at all.
     change_lock: RwLock<()>,
 }
 
@@ -39,40 +40,40 @@ struct QuotaTables {
     used: Vec<Option<CachedUsage>>,
 }
 
-/// What a Store said of its use.
+/// What a Store said about its usage.
 #[derive(Debug, Clone, Copy)]
 struct CachedUsage {
     bytes: u64,
     expires: Instant,
 }
 
-/// What a draft has reserved. Dropped, it gives that back.
+/// What a draft has reserved. Dropping it releases the reservation.
 #[derive(Debug)]
 pub(super) struct Reservation {
     reservations: Arc<DraftReservations>,
     quotas: Vec<(QuotaIndex, QuotaLimits)>,
-    /// The size of the file that the draft was begun from: that much is counted by the Store.
+    /// The size of the file that the draft was begun from: the Store counts that much already.
     base_size: u64,
     bytes: u64,
 }
 
-/// Kept while a change is made.
+/// Held while a change is made.
 #[derive(Debug)]
 pub(super) enum QuotaGuard<'a> {
-    /// Nobody counts drafts meanwhile.
+    /// No call adds reservations up meanwhile.
     Shared { _guard: RwLockReadGuard<'a, ()> },
-    /// Nobody else makes a change meanwhile.
+    /// No other call makes a change meanwhile.
     Exclusive { _guard: RwLockWriteGuard<'a, ()> },
 }
 
 impl DraftReservations {
-    /// What is reserved of a quota.
+    /// How many bytes of a quota are reserved.
     pub(super) fn reserved(&self, quota: QuotaIndex) -> u64 {
         self.tables.lock().reserved.get(quota).copied().unwrap_or(0)
     }
 
-    /// To be held from before a change's quotas are looked up until it is made. Drafts count against a change that adds
-    /// content and is not a draft's own.
+    /// The guard to hold from before a change's quotas are looked up until it is applied. It is exclusive for a change
+    /// that may add content while drafts have reservations, since these count against it.
     pub(super) fn change_guard(&self, steps: &[Step]) -> QuotaGuard<'_> {
         let is_reserved = || self.tables.lock().reserved.iter().any(|bytes| *bytes > 0);
         if steps.iter().any(may_grow) && is_reserved() {
@@ -81,12 +82,12 @@ impl DraftReservations {
         QuotaGuard::Shared { _guard: self.change_lock.read() }
     }
 
-    /// To be held while a draft becomes a change, until its reservation is given back.
+    /// The guard to hold while a draft is committed, until its reservation is released.
     pub(super) fn commit_guard(&self) -> QuotaGuard<'_> {
         QuotaGuard::Shared { _guard: self.change_lock.read() }
     }
 
-    /// Something was changed: what the Stores said before is old.
+    /// Forgets what the Stores said about their usage: something has changed.
     pub(super) fn invalidate_usage(&self) {
         self.tables.lock().used.clear();
     }
@@ -102,7 +103,7 @@ fn may_grow(step: &Step) -> bool {
 }
 
 impl Reservation {
-    /// Of nothing yet, for a file at a place in a Store.
+    /// An empty reservation for a file at a path in a Store.
     pub(super) fn new(shared: &VfsShared, store: &dyn Store, at: &StorePath) -> Self {
         let workspaces = shared.router.workspaces().map(|workspace| (workspace.quota(), workspace.mount()));
         let mut quotas = Vec::new();
@@ -122,16 +123,16 @@ impl Reservation {
         Reservation { reservations: Arc::clone(&shared.draft_reservations), quotas, base_size: 0, bytes: 0 }
     }
 
-    /// A draft of a file of that size is begun.
+    /// Starts over for a draft of a file of that size.
     pub(super) fn begin(&mut self, base: u64) {
         self.release();
         self.base_size = base;
     }
 
-    /// Makes sure that the draft may have that size, and reserves what it lacks.
+    /// Checks that the draft may have that size, and reserves what is missing for it.
     pub(super) fn grow(&mut self, shared: &VfsShared, size: u64) -> StoreResult<()> {
         for (_, limits) in &self.quotas {
-            // What was larger before may be written to, as long as it does not grow.
+            // A file that is over the limit already may be written to, as long as it doesn't grow.
             if size > self.base_size {
                 limits.check_file_size(size)?;
             }
@@ -143,21 +144,21 @@ impl Reservation {
         if self.reserve(wanted, None).is_ok() {
             return Ok(());
         }
-        // Nobody is refused by what was true a moment ago.
+        // Before it refuses, it asks the Stores: cached usage may be out of date.
         let space = Arc::clone(&self.reservations);
         let _alone = space.change_lock.write();
         let mut used = Vec::with_capacity(self.quotas.len());
         for (quota, _) in &self.quotas {
             let asked = Instant::now();
             let bytes = shared.quota_usage(*quota)?.bytes;
-            // A Store that has to look through all of its files is asked less often.
+            // A Store that is slow to count its usage is asked less often.
             let until = Instant::now() + USAGE_CACHE_TIME.max(asked.elapsed() * 10);
             used.push(CachedUsage { bytes, expires: until });
         }
         self.reserve(wanted, Some(&used))
     }
 
-    /// Reserves for the largest size that the draft may have, of these.
+    /// Reserves for the largest size from `least` to `size` that the draft may have, and returns that size.
     pub(super) fn grow_up_to(&mut self, shared: &VfsShared, least: u64, size: u64) -> StoreResult<u64> {
         let Err(refused) = self.grow(shared, size) else { return Ok(size) };
         let StoreError::OverQuota { on, wanted, allowed, .. } = &refused else { return Err(refused) };
@@ -165,11 +166,13 @@ impl Reservation {
             QuotaResource::FileBytes => *allowed,
             _ => size.saturating_sub(wanted.saturating_sub(*allowed)),
         };
-        // Another limit may be closer still: then less is asked for once more, and the error tells.
+        // Another limit may be tighter than the one that refused: then the reservation for `most` fails, and so does
+        // this.
         if most < least || self.grow(shared, most).is_err() { Err(refused) } else { Ok(most) }
     }
 
-    /// Reserves so much in all, if that fits into each quota by what is used of it.
+    /// Reserves `wanted` bytes in total, if they fit into each quota. Without `fresh`, uses cached usage, and fails
+    /// unless it is recent and leaves enough room.
     fn reserve(&mut self, wanted: u64, fresh: Option<&[CachedUsage]>) -> StoreResult<()> {
         let more = wanted - self.bytes;
         let mut tables = self.reservations.tables.lock();
@@ -201,7 +204,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// The draft has this size now: what it does not need is given back.
+    /// Releases what a draft of this size doesn't need.
     pub(super) fn shrink_to(&mut self, size: u64) {
         let needed = size.saturating_sub(self.base_size);
         let spare = self.bytes.saturating_sub(needed);
@@ -214,7 +217,7 @@ impl Reservation {
         }
     }
 
-    /// There is no draft any more.
+    /// Releases everything: there is no draft any more.
     pub(super) fn release(&mut self) {
         self.base_size = 0;
         self.shrink_to(0);
@@ -228,7 +231,7 @@ impl Drop for Reservation {
 }
 
 impl VfsShared {
-    /// How much of a quota is used, by what the Stores hold.
+    /// How much of a quota the Stores say is used.
     fn quota_usage(&self, quota: QuotaIndex) -> StoreResult<Usage> {
         match self.router.workspaces().nth(quota) {
             Some(workspace) => workspace.mount().store().usage(workspace.mount().path()),

@@ -1,4 +1,4 @@
-//! Following a file: whether it is in another state than before, whoever changed it.
+//! Following a file: whether its version tag has changed, whoever changed it.
 
 use crate::error::{Error, Result};
 use crate::path::VfsPath;
@@ -16,9 +16,9 @@ pub struct FollowedFile {
 }
 
 impl Vfs {
-    /// Begins to follow what has a path that may be read; it need not be there yet.
+    /// Starts to follow a path that may be read. Nothing needs to exist there yet.
     ///
-    /// That it is followed is on record. Looking whether it has changed tells nothing of what is in it, and is not.
+    /// This call is recorded. Later looks for a change disclose nothing of the content, and are not recorded.
     pub fn follow(&self, path: impl IntoPath) -> Result<FollowedFile> {
         self.call("follow", [path.into_path()], |call, [path]| {
             let state = call.current_tag(path)?;
@@ -28,7 +28,7 @@ impl Vfs {
 }
 
 impl Call<'_> {
-    /// The state of what a path leads to; `None` where nothing is there.
+    /// The version tag of what a path leads to; `None` if nothing is there.
     fn current_tag(&self, path: &VfsPath) -> Result<Option<VersionTag>> {
         match self.resolve_and_call(path, Access::Read, |spot| spot.store().stat(&spot.node_path)) {
             Ok((attr, _)) => Ok(Some(attr.tag)),
@@ -39,12 +39,13 @@ impl Call<'_> {
 }
 
 impl FollowedFile {
-    /// The path.
+    /// The path that is followed.
     pub fn path(&self) -> &VfsPath {
         &self.path
     }
 
-    /// Whether it is in another state than when this was last asked. What can't be told now is told later.
+    /// Whether the version tag has changed since this was last called. Returns `false` while the file can't be looked
+    /// at; the change is then reported by a later call.
     pub fn has_changed(&mut self) -> bool {
         let looked = self
             .vfs

@@ -1,4 +1,4 @@
-//! Forking a Workspace, at the door.
+//! Forking a Workspace.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::vfs::call::Call;
 use crate::vfs::{IntoPath, Vfs};
 
 impl Vfs {
-    /// Makes a fork of a Workspace, for this agent or for another one.
+    /// Forks a Workspace, for this agent or for another one.
     ///
-    /// It needs the access that looking into the Workspace's history needs. The Store that comes back holds what the
-    /// Workspace's Store does; the fork says which part of it is to be seen, which places in it are left out because
-    /// they are Workspaces of their own, and under which rules.
+    /// It needs the access that reading the Workspace's history needs. The returned Store holds everything that the
+    /// Workspace's Store holds; the [`Fork`] says which directory of it to show, which paths in it to exclude because
+    /// they are Workspaces of their own, and the rules that apply.
     pub fn fork(
         &self,
         prefix: impl IntoPath,
@@ -26,8 +26,8 @@ impl Vfs {
 }
 
 impl Call<'_> {
-    /// The Workspaces inside a Workspace, barriers included, counted from its prefix. One inside another is covered by
-    /// that.
+    /// The Workspaces inside a Workspace, barriers included, relative to its prefix. One inside another is left out,
+    /// since the outer one covers it.
     fn nested_workspaces(&self, prefix: &VfsPath) -> Result<Vec<VfsPath>> {
         let mut places: Vec<VfsPath> = Vec::new();
         for nested in self.shared().router.nested(prefix) {

@@ -1,9 +1,10 @@
-//! What would make a directory a git repository that obeys an agent.
+//! Keeps an agent from making a directory into a git repository that runs what the agent wrote.
 //!
-//! Git takes any directory for a repository that holds `HEAD`, `objects` and `refs` (or `HEAD` and `commondir`), whatever
-//! its name. When a person next uses git there, it does what the `config` and the `hooks` beside them say, outside of every
-//! boundary. The `protect` globs keep those of a `.git` directory. Here it is the same for all others: what git obeys can't
-//! be changed in such a directory, and a directory that holds it can't be made into one, in whatever order.
+//! Git treats any directory that has `HEAD`, `objects` and `refs` (or `HEAD` and `commondir`) as a repository, whatever
+//! the directory's name. When a person next uses git there, git follows the `config` and runs the `hooks` beside them,
+//! outside of every boundary. The `protect` globs cover these names in a `.git` directory. This module covers them in
+//! all other directories: in a repository, the names that git obeys can't be changed, and a directory that has such a
+//! name can't be made into a repository, in whatever order the names are created.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,30 +16,30 @@ use crate::vfs::resolve::ResolvedPath;
 
 /// The names that git looks for in a repository.
 const GIT_NAMES: [&str; 7] = ["HEAD", "objects", "refs", COMMON_DIR, "config", "config.worktree", "hooks"];
-/// Makes git look for the rest of a repository in another directory.
+/// The file that makes git look for the rest of a repository in another directory.
 const COMMON_DIR: &str = "commondir";
-/// Those of them that git does what they say.
+/// The names among them whose content git obeys.
 const OBEYED_NAMES: [&str; 4] = [COMMON_DIR, "config", "config.worktree", "hooks"];
 
-/// A name that git looks for, in a directory that git may take for a repository.
+/// A name that git looks for, in a directory that git may treat as a repository.
 #[derive(Debug)]
 pub(super) struct GitName {
     directory: StorePath,
     name: &'static str,
 }
 
-/// Whether a change may use such a name.
+/// Whether a change may create or change such a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RepositoryVerdict<T> {
-    /// With it, git would obey an agent.
+    /// It may not: git would obey the agent.
     Refused,
-    /// It may, as long as these names, in the same directory, are free when the change is made.
+    /// It may, as long as these names in the same directory are still free when the change is applied.
     Allowed(Vec<T>),
 }
 
 impl GitName {
-    /// The names of a path, those of its directories included, that git looks for in a repository: none for nearly all
-    /// paths. Directories count because a change makes those that are missing.
+    /// The components of a path that git looks for in a repository; none for nearly all paths. Directories count,
+    /// because a change creates missing ones.
     pub(super) fn all_in(spot: &ResolvedPath<'_>) -> Vec<Self> {
         let mut parts = Vec::new();
         let mut rest = spot.node_path.path.as_bytes();
@@ -53,12 +54,12 @@ impl GitName {
         parts
     }
 
-    /// Its path, by the name that git knows.
+    /// The path of the name, spelled as git spells it.
     pub(super) fn path(&self) -> StorePath {
         self.directory.child(self.name.as_bytes())
     }
 
-    /// Whether the name may be changed, or made, given what is there.
+    /// Whether the name may be created or changed. `there` says which paths exist.
     pub(super) fn verdict(&self, there: impl Fn(StorePath) -> bool) -> RepositoryVerdict<StorePath> {
         let path = |name: &str| self.directory.child(name.as_bytes());
         match decide(self.name, |name| there(path(name))) {
@@ -70,8 +71,8 @@ impl GitName {
     }
 }
 
-/// Refuses a directory that holds a repository which git would obey, and so must not come from a Workspace that protects
-/// nothing into one that does.
+/// Refuses a directory that contains a repository with names that git obeys: it must not come from a Workspace that
+/// protects nothing into one that does.
 pub(super) fn check_no_repository(from: &ResolvedPath<'_>) -> StoreResult<()> {
     let mut names: HashMap<StorePath, Vec<&'static str>> = HashMap::new();
     from.store().walk(&from.node_path, &WalkOptions::default(), &mut |found| {
@@ -92,7 +93,7 @@ pub(super) fn check_no_repository(from: &ResolvedPath<'_>) -> StoreResult<()> {
     Ok(())
 }
 
-/// The name that git, or a file system that does not tell case apart, takes this one for.
+/// The name that git, or a file system that ignores case, takes this one for.
 fn known_git_name(name: &[u8]) -> Option<&'static str> {
     if name.is_ascii() {
         return GIT_NAMES.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name));
@@ -101,10 +102,10 @@ fn known_git_name(name: &[u8]) -> Option<&'static str> {
     GIT_NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(&name))
 }
 
-/// The rule, given which names are there.
+/// The rule itself, given which names exist in the directory.
 fn decide(name: &'static str, there: impl Fn(&str) -> bool) -> RepositoryVerdict<&'static str> {
     let (is_there, is_obeyed) = (there(name), OBEYED_NAMES.contains(&name));
-    // What is there already makes nothing new of its directory.
+    // An existing name adds nothing to its directory.
     if is_there && !is_obeyed {
         return RepositoryVerdict::Allowed(Vec::new());
     }
@@ -117,7 +118,7 @@ fn decide(name: &'static str, there: impl Fn(&str) -> bool) -> RepositoryVerdict
         ["objects", "refs"].into_iter().find(|other| !will_be(other)).map(|other| vec![COMMON_DIR, other])
     };
     match missing {
-        // The change that makes the last of the missing names will find this one there.
+        // The change that creates the last missing name will see that this one exists.
         Some(_) if is_there => RepositoryVerdict::Allowed(Vec::new()),
         Some(missing) => RepositoryVerdict::Allowed(missing),
         None if is_obeyed || OBEYED_NAMES.iter().any(|other| there(other)) => RepositoryVerdict::Refused,

@@ -1,4 +1,4 @@
-//! Directories: their entries, page by page, and everything below them.
+//! Listing directories page by page, and walking everything below them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,9 +20,9 @@ use crate::workspace::{Barrier, Workspace};
 /// Which part of a directory is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPage {
-    /// Where the page before ended, as it said.
+    /// The cursor that the page before returned; `None` for the first page.
     pub cursor: Option<String>,
-    /// At most so many entries.
+    /// The maximum number of entries.
     pub limit: usize,
 }
 
@@ -33,7 +33,7 @@ impl Default for ListPage {
 }
 
 impl ListPage {
-    /// Everything at once.
+    /// All entries on one page.
     pub fn all() -> Self {
         ListPage { cursor: None, limit: usize::MAX }
     }
@@ -42,7 +42,7 @@ impl ListPage {
 /// A directory, or a page of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryListing {
-    /// The path, symlinks resolved.
+    /// The directory's path, with symlinks resolved.
     pub path: VfsPath,
     /// The entries, sorted by name.
     pub entries: Vec<DirEntry>,
@@ -53,7 +53,7 @@ pub struct DirectoryListing {
 }
 
 impl DirectoryListing {
-    /// Keeps only the first so many entries of this page; the next page begins after them.
+    /// Drops all but the first `count` entries of this page; the next page begins after them.
     pub(crate) fn truncate(&mut self, count: usize) {
         if count < self.entries.len() {
             self.entries.truncate(count);
@@ -67,17 +67,17 @@ impl DirectoryListing {
 pub struct DirEntry {
     /// The name.
     pub name: Name,
-    /// What has it.
+    /// What kind of node has the name.
     pub kind: NodeKind,
-    /// Bytes in a file.
+    /// A file's size in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// When it was last modified, where that is known.
+    /// When the node was last modified, if known.
     pub modified: Option<Timestamp>,
-    /// Its state; `None` for a Workspace and a level that leads to one.
+    /// The version tag; `None` for a Workspace and for a directory that exists only because a Workspace lies below it.
     pub tag: Option<VersionTag>,
-    /// The scope, where the entry is a Workspace of its own.
+    /// The Access Scope, if the entry is a Workspace of its own.
     pub workspace: Option<AccessScope>,
 }
 
@@ -107,18 +107,19 @@ impl DirEntry {
     }
 }
 
-/// What a walk is to find.
+/// What a walk looks for.
 #[derive(Debug, Clone)]
 pub struct WalkQuery {
-    /// How deep: 1 for the directory's own entries.
+    /// How many levels deep; 1 for the directory's own entries.
     pub depth: usize,
-    /// Only paths that match this glob, counted from the directory.
+    /// Only paths that match this glob. It is relative to the directory that is walked, or to `/` if it begins with
+    /// `/`.
     pub pattern: Option<String>,
     /// Only files with one of these extensions, given without the dot.
     pub extensions: Vec<String>,
-    /// At most so many.
+    /// The maximum number of entries.
     pub limit: usize,
-    /// How long it may take.
+    /// How long the walk may take.
     pub time_limit: Duration,
 }
 
@@ -129,52 +130,52 @@ impl Default for WalkQuery {
     }
 }
 
-/// Something below a directory.
+/// A node below a directory that was walked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathEntry {
-    /// Its logical path; what could mislead a reader is escaped.
+    /// Its logical path. Characters that could mislead a reader are escaped.
     pub path: String,
-    /// What it is.
+    /// What kind of node it is.
     pub kind: NodeKind,
-    /// Bytes in a file.
+    /// A file's size in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// When it was last modified, where that is known.
+    /// When it was last modified, if known.
     pub modified: Option<Timestamp>,
-    /// Its state, where it has one.
+    /// Its version tag, if it has one.
     pub tag: Option<VersionTag>,
 }
 
-/// What lies below a directory.
+/// The result of a walk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WalkResult {
-    /// What was found, sorted by path.
+    /// The nodes that were found, sorted by path.
     pub entries: Vec<PathEntry>,
-    /// What could not be looked into, so that it is missing here; sorted by path.
+    /// What could not be read and is therefore missing from `entries`; sorted by path.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Something that a walk or a search could not look into.
+/// Something that a walk or a search could not read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unreadable {
-    /// Its logical path; what could mislead a reader is escaped.
+    /// Its logical path. Characters that could mislead a reader are escaped.
     pub path: String,
-    /// Why.
+    /// Why it could not be read.
     pub reason: String,
 }
 
-/// A part of what lies below a path: one Workspace's share of it.
+/// One Workspace's part of what lies below a path.
 pub(super) struct WalkRegion<'a> {
     pub(super) root: ResolvedPath<'a>,
-    /// Where it begins, counted from the path that was asked for.
+    /// The path from the requested path to `root`; empty for the requested path itself.
     pub(super) base: String,
-    /// What other Workspaces cover, counted from the spot.
+    /// The paths below `root` that other Workspaces cover, relative to it.
     pub(super) skip: Vec<StorePath>,
 }
 
 impl WalkRegion<'_> {
-    /// The logical path of something that was found here, escaped.
+    /// The logical path of a node that was found in this region, escaped.
     pub(super) fn logical_path(&self, found: &StorePath) -> String {
         match (found.is_empty(), self.root.path.is_root()) {
             (true, _) => self.root.path.to_string(),
@@ -183,7 +184,7 @@ impl WalkRegion<'_> {
         }
     }
 
-    /// Takes over what a Store noted while it was looked through.
+    /// Moves what the Store could not read from `noted` to `unread`.
     pub(super) fn collect_unreadable(&self, noted: &UnreadablePaths, unread: &mut Vec<Unreadable>) {
         let unreadable = |(path, cause): (StorePath, StoreError)| Unreadable {
             path: self.logical_path(&path),
@@ -192,7 +193,8 @@ impl WalkRegion<'_> {
         unread.extend(noted.take().into_iter().map(unreadable));
     }
 
-    /// A Store's failure to look through it: that of a nested Workspace is in no other's way.
+    /// Handles a Store's failure to read this region. For a nested Workspace it is only noted, so that the other
+    /// regions are still searched.
     pub(super) fn handle_error(&self, cause: StoreError, unread: &mut Vec<Unreadable>) -> Result<()> {
         if self.base.is_empty() {
             return Err(self.root.store_error(cause));
@@ -202,7 +204,7 @@ impl WalkRegion<'_> {
     }
 }
 
-/// A key that sorts paths component by component: no name holds a NUL, and it comes before everything else.
+/// A key that sorts paths component by component: no name contains a NUL, and NUL sorts before every other byte.
 pub(super) fn sort_key(path: &str) -> Vec<u8> {
     path.bytes().map(|byte| if byte == b'/' { 0 } else { byte }).collect()
 }
@@ -220,8 +222,8 @@ impl Vfs {
 }
 
 impl<'v> Call<'v> {
-    /// Whether a spot is a level that is there although its Store has nothing there: a Mount's own directory before
-    /// anything is in it, or the way to a nested Workspace.
+    /// Whether a path is a directory even if its Store has nothing there: the root of a Workspace, or an ancestor of a
+    /// nested Workspace.
     pub(super) fn is_synthetic_directory(&self, spot: &ResolvedPath<'_>) -> bool {
         spot.is_workspace() || self.shared().router.nested(&spot.path).next().is_some()
     }
@@ -248,7 +250,7 @@ impl<'v> Call<'v> {
         Ok(merge_page(path, listing, levels, after.as_ref(), wanted.limit))
     }
 
-    /// The names in a directory that are, or lead to, nested Workspaces.
+    /// The names in a directory that are nested Workspaces, or lead to one.
     fn synthetic_entries(
         &self,
         path: &VfsPath,
@@ -280,7 +282,7 @@ impl<'v> Call<'v> {
                     levels.hidden += u64::from(there);
                     levels.entries.insert(name.clone(), DirEntry::synthetic(name, scope));
                 }
-                // A directory of the parent's own on the way to a nested Workspace is shown as what it is.
+                // If the Store has a directory on the way to a nested Workspace, the listing shows that one.
                 None if there => {}
                 None => {
                     levels.entries.insert(name.clone(), DirEntry::synthetic(name, None));
@@ -294,7 +296,7 @@ impl<'v> Call<'v> {
         let pattern = query.pattern.as_deref().unwrap_or_default();
         let only =
             query.pattern.as_ref().map(|pattern| PathGlobs::new([pattern], Anchor::Start)).transpose()?;
-        // A pattern that begins with `/` is counted from there, any other from the directory that is walked.
+        // A pattern that begins with `/` is relative to the root, any other to the directory that is walked.
         let based = |base: &str| {
             let base = if pattern.starts_with('/') {
                 format!("{}/{base}", &path.as_str()[1..])
@@ -339,7 +341,7 @@ impl<'v> Call<'v> {
             match visited {
                 Ok(()) => {}
                 Err(StoreError::NotFound) if self.is_synthetic_directory(&region.root) => {}
-                // Time is up for all of them.
+                // The time limit is for all regions together.
                 Err(cause @ StoreError::Unavailable { .. }) if Instant::now() >= deadline => {
                     return Err(region.root.store_error(cause));
                 }
@@ -350,7 +352,7 @@ impl<'v> Call<'v> {
         Ok(WalkResult { entries: found.into_values().take(query.limit).collect(), unreadable: unread })
     }
 
-    /// The directories between the path that was asked for and a nested Workspace, it included.
+    /// Adds the directories from the requested path down to a nested Workspace, including the Workspace itself.
     fn add_synthetic_ancestors(
         &self,
         asked: &VfsPath,
@@ -373,7 +375,7 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// The readable parts of what lies below a path, one for each Workspace that has a share in it.
+    /// The readable regions below a path, one for each Workspace that has a part of it.
     pub(super) fn regions(&self, path: &VfsPath) -> Result<Vec<WalkRegion<'v>>> {
         let router = &self.shared().router;
         let mut regions = Vec::new();
@@ -404,7 +406,7 @@ impl<'v> Call<'v> {
                 },
             }
         };
-        // A search from above passes by what a person would have to be asked about, like what may not be read.
+        // A walk or search from above leaves out Workspaces that need approval, like those that may not be read.
         let open = |nested: &&Workspace| {
             let may_look = nested.scope().allows(Access::Read) && nested.barrier().is_none();
             may_look && !self.vfs.approval.skips(nested)
@@ -468,11 +470,11 @@ impl PathEntry {
 #[derive(Debug, Default)]
 struct SyntheticEntries {
     entries: BTreeMap<Name, DirEntry>,
-    /// How many entries of the Store these hide.
+    /// How many entries of the Store they hide.
     hidden: u64,
 }
 
-/// Puts the levels into a Store's page, where they belong by name.
+/// Merges the synthetic entries into a Store's page, sorted by name.
 fn merge_page(
     path: VfsPath,
     listing: Listing,
@@ -502,7 +504,7 @@ fn merge_page(
     DirectoryListing { path, entries, total, cursor }
 }
 
-/// A cursor is the last name of a page, in hexadecimal, since a name may be any bytes.
+/// Encodes a page's last name as a cursor: in hexadecimal, since a name may be any bytes.
 fn encode_cursor(name: &Name) -> String {
     name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }

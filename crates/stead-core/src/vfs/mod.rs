@@ -1,8 +1,8 @@
 //! The one door: every file operation of every surface goes through a [`Vfs`].
 //!
-//! A path is resolved, routed to a Workspace and judged by its Access Scope before any Store is called. A symlink that
-//! a Store reports is resolved here, and routed and judged again. Every call is written down in the audit, where there
-//! is one.
+//! A `Vfs` resolves a path, routes it to a Workspace and authorizes it by the Workspace's Access Scope before it calls
+//! any Store. When a Store reports a symlink, the symlink's target is resolved, routed and authorized again. Every call
+//! gets a record in the audit log, if there is one.
 
 mod approval;
 mod as_of;
@@ -68,12 +68,12 @@ use crate::vfs::compound::CompoundOperation;
 use crate::vfs::single_record::SingleRecord;
 use crate::workspace::Workspace;
 
-/// How much one call may take.
+/// Size limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest file that is read whole.
+    /// The largest file, in bytes, that is read whole.
     pub max_read_size: u64,
-    /// The largest file that may be written.
+    /// The largest file, in bytes, that may be written.
     pub max_file_size: u64,
 }
 
@@ -83,19 +83,19 @@ impl Default for Limits {
     }
 }
 
-/// Whether a whole-file write by someone who read an older version is refused.
+/// Whether a whole-file write is refused if the file has changed since the caller last read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LostUpdates {
-    /// Yes, with a Conflict that says to read again.
+    /// Refuses the write, with a Conflict that says to read the file again.
     #[default]
     Refuse,
-    /// No: the last writer wins.
+    /// Allows the write: the last writer wins.
     Allow,
 }
 
-/// The Workspaces of one identity, and everything it may do with them.
+/// The Workspaces of one identity, and every operation that the identity may do with them.
 ///
-/// Cloning is cheap, and clones share what they remember.
+/// Cloning is cheap. Clones share the read set, the open files and the draft reservations.
 #[derive(Debug, Clone)]
 pub struct Vfs {
     shared: Arc<VfsShared>,
@@ -103,9 +103,9 @@ pub struct Vfs {
     operation: Option<OperationId>,
     approval: Approval,
     monitor: Option<Arc<dyn CallMonitor>>,
-    /// The act that its calls are parts of, where they are.
+    /// The compound operation that calls through this `Vfs` are parts of, if any.
     compound: Option<Arc<CompoundOperation>>,
-    /// The record of the surface's call that its calls are made for, where there is one for all of them.
+    /// The audit record that all calls through this `Vfs` share, if they are made for one call of a surface.
     single_record: Option<Arc<SingleRecord>>,
 }
 
@@ -125,7 +125,7 @@ struct VfsShared {
     own_revisions: own_revisions::OwnRevisions,
 }
 
-/// Puts a [`Vfs`] together.
+/// Builds a [`Vfs`].
 #[derive(Debug)]
 pub struct VfsBuilder {
     stead: Option<Arc<str>>,
@@ -145,38 +145,38 @@ impl VfsBuilder {
         self
     }
 
-    /// Says which stead it is the door of: records tell.
+    /// Sets the id of the stead that this `Vfs` belongs to. Audit records name it.
     pub fn stead(self, id: impl Into<Arc<str>>) -> Self {
         VfsBuilder { stead: Some(id.into()), ..self }
     }
 
-    /// Tells the time by this clock.
+    /// Sets the clock that timestamps are taken from.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         VfsBuilder { clock, ..self }
     }
 
-    /// Sets how much one call may take.
+    /// Sets the size limits of one call.
     pub fn limits(self, limits: Limits) -> Self {
         VfsBuilder { limits, ..self }
     }
 
-    /// Sets whether a write over a version that the caller has not seen is refused.
+    /// Sets whether a whole-file write is refused if the file has changed since the caller last read it.
     pub fn lost_updates(self, lost_updates: LostUpdates) -> Self {
         VfsBuilder { lost_updates, ..self }
     }
 
-    /// Limits all of its Workspaces together.
+    /// Sets a quota for all Workspaces together.
     pub fn quota(self, quota: QuotaLimits) -> Self {
         VfsBuilder { quota, ..self }
     }
 
-    /// Writes every call down in this log: also what is refused, and what fails. A call that can't be written down is
-    /// not made.
+    /// Records every call in this log, including calls that are refused or fail. If the log can't take the record, the
+    /// call fails before it changes anything.
     pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
         VfsBuilder { audit: Some(log), ..self }
     }
 
-    /// Opens the door. Two Workspaces with one prefix are refused.
+    /// Builds the `Vfs`. Fails if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let shared = VfsShared {
             router: Router::new(self.workspaces)?,
@@ -205,7 +205,7 @@ impl VfsBuilder {
 }
 
 impl Vfs {
-    /// Starts a door for this identity, with no Workspaces yet.
+    /// Starts to build a `Vfs` for this identity, with no Workspaces yet.
     pub fn builder(identity: Identity) -> VfsBuilder {
         VfsBuilder {
             stead: None,
@@ -219,7 +219,7 @@ impl Vfs {
         }
     }
 
-    /// Who goes through this door.
+    /// The identity that calls through this `Vfs` act for.
     pub fn identity(&self) -> &Identity {
         &self.shared.identity
     }
@@ -229,14 +229,14 @@ impl Vfs {
         self.shared.router.workspaces()
     }
 
-    /// How paths are routed.
+    /// The router from paths to Workspaces.
     pub fn router(&self) -> &Router {
         &self.shared.router
     }
 
-    /// The same door for one operation of that tool: all that is changed through it belongs together.
+    /// Returns this `Vfs` for one new operation of a tool: all changes made through it belong to that operation.
     pub fn operation(&self, tool: impl Into<Cow<'static, str>>) -> Vfs {
-        // A part of an act belongs to that one.
+        // The calls of a compound operation keep its operation id and its tool.
         if self.compound.is_some() {
             return self.clone();
         }
@@ -244,24 +244,24 @@ impl Vfs {
         Vfs { operation, tool: Some(tool.into()), ..self.clone() }
     }
 
-    /// The same door for a call that someone waits for.
+    /// Returns this `Vfs` with a monitor, which its calls report progress to and which can stop them.
     pub fn with_monitor(&self, watch: Arc<dyn CallMonitor>) -> Vfs {
         Vfs { monitor: Some(watch), ..self.clone() }
     }
 
-    /// Who waits for the call, if someone does: for what is done beside the door and takes long.
+    /// The monitor of this `Vfs`, if it has one: for long work outside of the `Vfs`.
     pub fn watch(&self) -> Option<&Arc<dyn CallMonitor>> {
         self.monitor.as_ref()
     }
 }
 
 impl Vfs {
-    /// The same door with these Workspaces instead. What was read through it before is forgotten.
+    /// Returns a `Vfs` with these Workspaces instead. Its read set, open files and draft reservations start empty.
     pub fn with_workspaces(&self, workspaces: Vec<Workspace>) -> Result<Vfs, DuplicatePrefix> {
         Ok(self.with_router(Router::new(workspaces)?))
     }
 
-    /// The same door over other ways.
+    /// Like `with_workspaces`, with a router that is built already.
     fn with_router(&self, router: Router) -> Vfs {
         let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
         let shared = VfsShared {

@@ -1,8 +1,8 @@
-//! Files that stay open: read and written piece by piece, as a program does on a mounted file system.
+//! Open files: read and written piece by piece, as a program does on a mounted file system.
 //!
-//! What is written through an open file is a draft. It becomes one change at [`OpenFile::sync`] and at the last close,
-//! not at every write. All who have a node open through one door share its draft and see each other's writes at once;
-//! callers by path see them with the change.
+//! Writes to an open file go into a draft. The draft is committed as one change at [`OpenFile::sync`] and at the last
+//! close, not at every write. All open files of a node in one `Vfs` share its draft, so they see each other's writes at
+//! once; callers by path see them after the commit.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -30,88 +30,91 @@ use crate::vfs::quota::{DraftCounting, without_usage};
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 use crate::vfs::{IntoPath, Vfs, VfsShared};
 
-/// How often whoever has written into what others write into as well tries to be the last.
+/// How often a commit is retried on top of other writers' changes. After that, it overwrites them.
 const MAX_COMMIT_ATTEMPTS: usize = 200;
-/// The most that is written again over what another has made of a file.
+/// How many written bytes a commit replays at most on what another writer has made of the file. With more, it
+/// overwrites.
 const MAX_MERGE_BYTES: u64 = 256 << 20;
-/// The most that is written again so that a reader sees what another has made of a file before this becomes a change.
+/// How many written bytes are replayed at most so that a reader sees another writer's change before the draft is
+/// committed.
 const MAX_REBASE_BYTES: u64 = 8 << 20;
 
-/// How a file is opened.
+/// How to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenOptions {
-    /// For reading.
+    /// Opens it for reading.
     pub read: bool,
-    /// For writing.
+    /// Opens it for writing.
     pub write: bool,
-    /// Making it if it is not there.
+    /// Creates the file if it is missing. Ignored without `write`.
     pub create: bool,
-    /// Cutting it to nothing.
+    /// Truncates the file to size 0. Ignored without `write`.
     pub truncate: bool,
 }
 
 impl OpenOptions {
-    /// For reading.
+    /// Opens for reading.
     pub fn read() -> Self {
         OpenOptions { read: true, ..OpenOptions::default() }
     }
 
-    /// For reading and writing.
+    /// Opens for reading and writing.
     pub fn read_write() -> Self {
         OpenOptions { read: true, write: true, ..OpenOptions::default() }
     }
 
-    /// For writing.
+    /// Opens for writing.
     pub fn write() -> Self {
         OpenOptions { write: true, ..OpenOptions::default() }
     }
 
-    /// Making it if it is not there.
+    /// Also creates the file if it is missing.
     pub fn create(self) -> Self {
         OpenOptions { create: true, ..self }
     }
 
-    /// Cutting it to nothing.
+    /// Also truncates the file to size 0.
     pub fn truncate(self) -> Self {
         OpenOptions { truncate: true, ..self }
     }
 }
 
-/// What the host has to allow the program that opens a file.
+/// Which permission on the host a program needs to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostRights {
     /// To read it.
     Read,
-    /// No more than to write it, or it was made by this very call.
+    /// To write it; or none, because this call has just created the file.
     Write,
 }
 
-/// The nodes that are open through one door.
+/// The nodes that are open through one `Vfs`.
 #[derive(Debug, Default)]
 pub(super) struct OpenNodes {
     nodes: Mutex<HashMap<(usize, NodeId), Weak<OpenNode>>>,
-    /// How often it was told that others have changed something.
+    /// How often `refresh` has reported a change by another writer.
     invalidations: AtomicU64,
     commits: Mutex<RecentCommits>,
-    /// Files that were made through this door, are open since, and have not been written yet, with the operation that
-    /// made them. What is done to one until then belongs to the same operation, so that an undo removes the file.
+    /// Files that were created through this `Vfs`, are still open, and have not been written yet, with the operation
+    /// that created them. A change to such a file belongs to the same operation, so that an undo of it removes the
+    /// file.
     created: Mutex<HashMap<(usize, NodeId), OperationId>>,
 }
 
-/// A moment, told from others by what had become a change by then.
+/// A point in time: how many drafts had been committed by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CommitMark(u64);
 
-/// Which nodes have become a change last.
+/// The nodes whose drafts were committed last.
 #[derive(Debug, Default)]
 struct RecentCommits {
     count: u64,
-    /// The last ones, in order.
+    /// The last ones, oldest first.
     last: VecDeque<(usize, NodeId)>,
 }
 
 impl RecentCommits {
-    /// As many as happen while something is read.
+    /// More than are likely to be committed while something is read.
     const REMEMBERED: usize = 1024;
 
     fn add(&mut self, key: (usize, NodeId)) {
@@ -122,18 +125,19 @@ impl RecentCommits {
         self.last.push_back(key);
     }
 
-    /// Whether a node may have become a change since a moment.
+    /// Whether a node's draft may have been committed since a mark.
     fn may_include(&self, key: (usize, NodeId), since: CommitMark) -> bool {
         let count = usize::try_from(self.count - since.0).unwrap_or(usize::MAX);
         count > self.last.len() || self.last.iter().rev().take(count).any(|last| *last == key)
     }
 }
 
-/// One node that someone has open.
+/// A node with at least one open file.
 pub(super) struct OpenNode {
     store: Arc<dyn Store>,
     node: NodeId,
-    /// How many [`OpenFile`]s there are of it. References from elsewhere come and go, and say nothing about that.
+    /// The number of [`OpenFile`]s of this node. The reference count is no measure of that, since it has other holders,
+    /// too.
     open_count: AtomicUsize,
     state: RwLock<OpenNodeState>,
 }
@@ -141,37 +145,37 @@ pub(super) struct OpenNode {
 struct OpenNodeState {
     content: Box<dyn OpenContent>,
     draft: Option<Box<dyn Draft>>,
-    /// What was done to the draft.
+    /// The edits made to the draft.
     edits: DraftEdits,
-    /// When the draft was last written to, or is said to have been.
+    /// When the draft was last written to, or the time that was set since.
     modified: Timestamp,
     /// What the draft has reserved of quotas.
     reservation: Reservation,
     unlinked: UnlinkedAttributes,
-    /// What was cut off, for as long as a reader may not have heard of that.
+    /// The bytes that were cut off, as long as a kernel may not know of the truncation.
     cut_off: Option<CutOff>,
 }
 
-/// Attributes that were given to a file after its name was removed.
+/// Attributes that were set after the file's name was removed.
 #[derive(Debug, Default, Clone, Copy)]
 struct UnlinkedAttributes {
     mode: Option<u32>,
     modified: Option<Timestamp>,
 }
 
-/// What an open file has become a change of.
+/// What the commit of a draft has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommittedDraft {
-    /// The state that was written into, where it is known: with what was written since, a reader of it has all of the new
-    /// state.
+    /// The version that the writes were made to, if known. A reader that has this version and the writes has all of the
+    /// new version.
     pub base: Option<VersionTag>,
-    /// The new state.
+    /// The new version.
     pub tag: VersionTag,
 }
 
 impl OpenNodeState {
-    /// Puts what was written into the newest state of the file, which another has made. Where that fails, what was
-    /// written stays as it is.
+    /// Replays the edits on `theirs`, a draft of the newest version, which another writer made. If that fails, the
+    /// draft stays as it is.
     fn rebase(&mut self, mut theirs: Box<dyn Draft>, now: VersionTag, limit: u64) -> Result<(), StoreError> {
         let Some(ours) = &mut self.draft else { return Ok(()) };
         let mut edits = self.edits.clone();
@@ -182,7 +186,7 @@ impl OpenNodeState {
         Ok(())
     }
 
-    /// Shows another state from now on.
+    /// Shows this content from now on.
     fn show(&mut self, content: Box<dyn OpenContent>) {
         let before = std::mem::replace(&mut self.content, content);
         if let Some(cut_off) = &mut self.cut_off {
@@ -190,13 +194,14 @@ impl OpenNodeState {
         }
     }
 
-    /// Whether what another has made of the file stays, with what was written in it.
+    /// Whether the edits can be replayed on another writer's version: they keep some of the content, and are at most
+    /// `most` bytes.
     fn can_rebase(&self, most: u64) -> bool {
         let size = self.draft.as_ref().map_or(0, |draft| draft.size());
         !self.edits.replaces_everything() && self.edits.bytes(size) <= most
     }
 
-    /// Attributes of the node, as they are with what was written.
+    /// The node's attributes, with the effect of the uncommitted writes.
     fn overlay_attr(&self, attr: Attr) -> Attr {
         let UnlinkedAttributes { mode, modified } = self.unlinked;
         let modified = modified.unwrap_or(attr.modified);
@@ -217,16 +222,16 @@ impl fmt::Debug for OpenNode {
     }
 }
 
-/// An open file. It stays what it is when its name is removed, replaced or given to another file.
+/// An open file. It stays the same node when its name is removed, replaced or given to another file.
 #[derive(Debug)]
 pub struct OpenFile {
     vfs: Vfs,
     path: VfsPath,
-    /// Where that is in the Store.
+    /// The same path in the Store.
     node_path: NodePath,
     /// The path as the caller may know it.
     reported_path: VfsPath,
-    /// Whether it lies where the caller may not look.
+    /// Whether the caller may not read there.
     is_hidden: bool,
     options: OpenOptions,
     put_options: PutOptions,
@@ -235,7 +240,7 @@ pub struct OpenFile {
 }
 
 impl Vfs {
-    /// Opens a file.
+    /// Opens a file. What is written through it is committed at [`OpenFile::sync`] and at the last close.
     pub fn open(&self, path: impl IntoPath, options: OpenOptions) -> Result<OpenFile> {
         let (file, changed) =
             self.subcall("open", [path.into_path()], |call, [path]| call.open(path, options))?;
@@ -261,11 +266,11 @@ impl Call<'_> {
         let made = Cell::new(false);
         let (node, spot) = self.resolve_and_call(path, access, |spot| -> Result<_, ResolvedCallError> {
             if options.read {
-                // A symlink may have led into a Workspace of another scope.
+                // A symlink may have led into a Workspace with another scope.
                 self.authorize(&spot.path, Access::Read)?;
             }
             if spot.visibility() == Visibility::Hidden && !options.create {
-                // Whether something is there to be opened is not told.
+                // Whether something is there to be opened is not disclosed.
                 self.check_own_file(spot)?;
             }
             let rights = if options.read { HostRights::Read } else { HostRights::Write };
@@ -283,7 +288,7 @@ impl Call<'_> {
             let put = PutOptions { displaced: spot.displaced_content(), ..PutOptions::default() };
             match self.open_node(spot, rights) {
                 Ok(node) if spot.visibility() == Visibility::Hidden && options.create => {
-                    // Opening a file that is there makes as many versions as making one does, in the same operation.
+                    // Opening an existing file makes as many revisions as creating one, in the same operation.
                     if options.truncate {
                         self.apply_step(spot, write(put))?;
                     } else {
@@ -299,7 +304,7 @@ impl Call<'_> {
                             made.set(true);
                             Ok(self.open_node(spot, HostRights::Write)?)
                         }
-                        // Someone else made it in between: it is there, which is what was wanted.
+                        // Another writer created it in between. It exists, as requested.
                         Err(StoreError::AlreadyExists) => Ok(self.open_node(spot, rights)?),
                         Err(cause) => Err(cause.into()),
                     }
@@ -314,7 +319,7 @@ impl Call<'_> {
         Ok(file)
     }
 
-    /// What the caller gets who has opened a node.
+    /// The open file for a node that was opened at this path.
     pub(super) fn open_file(
         &self,
         node: Arc<OpenNode>,
@@ -381,28 +386,28 @@ impl Call<'_> {
         drop(open);
         let is_told = self.shared().open_nodes.invalidations.load(Ordering::Acquire) != told;
         if is_told || self.shared().open_nodes.commits.lock().may_include(key, since) {
-            // What was told meanwhile may have been about this one, which was not yet here to be told; or what others had
-            // written became a change, and they closed it.
+            // Between the open above and the insert into `nodes`, another writer's change may have been reported, or a
+            // draft of this node may have been committed by open files that are closed by now.
             shared.refresh(self.shared().limits.max_file_size);
         }
         Ok(shared)
     }
 }
 
-/// Tells a node of a Store from all others that are open.
+/// A key that identifies a node among all Stores.
 fn node_key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
     (Arc::as_ptr(store).cast::<()>() as usize, node)
 }
 
 impl Call<'_> {
-    /// What this call changes belongs to the operation that made a file, as long as that file has not been written.
+    /// Makes this call's changes part of the operation that created a file, as long as that file has not been written.
     pub(super) fn join_creating_operation(&self, store: &Arc<dyn Store>, node: NodeId) {
         if let Some(operation) = self.shared().open_nodes.created.lock().get(&node_key(store, node)) {
             self.join_operation(*operation);
         }
     }
 
-    /// [`Call::joins_creation`] for the file at a spot.
+    /// Like [`Call::join_creating_operation`], for the file at a path.
     pub(super) fn join_creating_operation_at(&self, spot: &ResolvedPath<'_>) {
         if self.shared().open_nodes.created.lock().is_empty() {
             return;
@@ -414,13 +419,13 @@ impl Call<'_> {
 }
 
 impl OpenNodes {
-    /// Now, for [`OpenNodes::over`].
+    /// The current mark, for `overlay_attr`.
     pub(super) fn commit_mark(&self) -> CommitMark {
         CommitMark(self.commits.lock().count)
     }
 
-    /// Attributes of a node, as they are with what was written through this door and is no change yet. They were read
-    /// after that moment; what was written may have become a change in between, and is in them or not.
+    /// A node's attributes with the effect of uncommitted writes through this `Vfs`. `attr` was read after the mark
+    /// `since`. If a draft may have been committed in between, the attributes are read again.
     pub(super) fn overlay_attr(&self, store: &Arc<dyn Store>, mut attr: Attr, mut since: CommitMark) -> Attr {
         let key = node_key(store, attr.node);
         loop {
@@ -432,13 +437,13 @@ impl OpenNodes {
             since = self.commit_mark();
             match store.stat(&NodePath::of_node(attr.node)) {
                 Ok(newer) => attr = newer,
-                // It is gone meanwhile; whoever comes back for it will find out.
+                // The node was removed meanwhile. The next access to it reports that.
                 Err(_) => return over,
             }
         }
     }
 
-    /// What was written into a node belongs to another state now: only its attributes have changed.
+    /// Changes the version that a node's edits belong to: only its attributes have changed.
     pub(super) fn move_edit_base(
         &self,
         store: &Arc<dyn Store>,
@@ -455,7 +460,7 @@ impl OpenNodes {
         }
     }
 
-    /// Has whoever reads a node see what another has changed.
+    /// Makes the readers of a node see another writer's change.
     pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId, limit: u64) {
         self.invalidations.fetch_add(1, Ordering::Release);
         let open = self.nodes.lock().get(&node_key(store, node)).and_then(Weak::upgrade);
@@ -470,7 +475,7 @@ impl OpenNode {
         self.node
     }
 
-    /// Any number of readers at once, as long as nothing is written.
+    /// Readers share the lock as long as there is no draft; reading a draft needs it exclusively.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
         let state = self.state.read();
         if state.draft.is_none() {
@@ -484,7 +489,7 @@ impl OpenNode {
         }
     }
 
-    /// [`OpenNode::read_at`] for a reader that may not have heard yet that the file was cut.
+    /// Like `read_at`, for a kernel that may not know yet that the file was truncated.
     fn read_with_cut_off(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
         let count = self.read_at(offset, buffer)?;
         let state = self.state.read();
@@ -497,9 +502,9 @@ impl OpenNode {
         }
     }
 
-    /// Shows what is there now, with what was written; what is gone stays as it was.
+    /// Shows the current content, with the uncommitted writes. If the file was removed, keeps showing what it showed.
     fn refresh(&self, limit: u64) {
-        // Nobody makes a change of it meanwhile: what is opened here is the newest.
+        // The lock keeps commits out, so what is opened here is the newest version.
         let mut state = self.state.write();
         let Ok(content) = self.open_again(&*state.content) else { return };
         let now = content.attr().tag;
@@ -507,7 +512,7 @@ impl OpenNode {
             && state.edits.base.is_some_and(|base| base != now)
             && state.can_rebase(MAX_REBASE_BYTES)
         {
-            // Where that fails, the change finds out.
+            // If it fails, the commit tries again and reports the error.
             let theirs = self.draft(&*state.content);
             let _ = theirs.and_then(|theirs| state.rebase(theirs, now, limit));
         }
@@ -515,7 +520,8 @@ impl OpenNode {
         state.unlinked = UnlinkedAttributes::default();
     }
 
-    /// Opens what is there now. A mode that was set since it was opened does not bind those who have it open.
+    /// Opens the current content. If the host denies that because of a mode that was set since, reopens it from
+    /// `content`: a new mode doesn't bind those who have the file open.
     fn open_again(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
         match self.store.open(&NodePath::of_node(self.node)) {
             Err(StoreError::HostDenied) => content.reopen()?.ok_or(StoreError::HostDenied),
@@ -523,7 +529,7 @@ impl OpenNode {
         }
     }
 
-    /// A draft of what is there now, by the same rule.
+    /// Makes a draft of the current content, by the same rule.
     fn draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
         match self.store.draft(DraftBase::File(&NodePath::of_node(self.node))) {
             Err(StoreError::HostDenied) => content.draft()?.ok_or(StoreError::HostDenied),
@@ -533,7 +539,7 @@ impl OpenNode {
 }
 
 impl OpenFile {
-    /// The call that has opened this file has made it, too.
+    /// Notes that the call that opened this file also created it.
     pub(super) fn mark_created_by(&self, call: &Call<'_>) {
         self.vfs.shared.open_nodes.created.lock().insert(self.key(), call.operation());
     }
@@ -542,13 +548,13 @@ impl OpenFile {
         node_key(&self.node.store, self.node.node)
     }
 
-    /// What all who have the file open share.
+    /// The node that all open files of it share.
     pub(super) fn open_node(&self) -> Arc<OpenNode> {
         Arc::clone(&self.node)
     }
 
-    /// Sets permission bits and the time of the last modification of a file that has no name any more: whoever has it
-    /// open sees them.
+    /// Sets permission bits and the time of the last modification of a file whose name was removed. All open files of
+    /// the node show them.
     pub fn set_unlinked_attributes(&self, mode: Option<u32>, modified: Option<Timestamp>) {
         let mut state = self.node.state.write();
         state.unlinked.mode = mode.or(state.unlinked.mode);
@@ -558,38 +564,38 @@ impl OpenFile {
         }
     }
 
-    /// That it was opened is told by the record of the change that made it.
+    /// Notes that the record of the change that created the file also covers that it was opened.
     pub(super) fn mark_recorded(&self) {
         self.audit.mark_change_recorded();
     }
 
-    /// The path it was opened by, symlinks resolved.
+    /// The path that the file was opened by, with symlinks resolved.
     pub fn path(&self) -> &VfsPath {
         &self.path
     }
 
-    /// Which node it is in its Store.
+    /// The node's id in its Store.
     pub fn node(&self) -> NodeId {
         self.node.node
     }
 
-    /// How many bytes it has, what was written included.
+    /// The size in bytes, including uncommitted writes.
     pub fn size(&self) -> u64 {
         self.attr().size
     }
 
-    /// Its attributes when it was opened or last became a change, with what was written since.
+    /// The attributes as of the open, the last commit or the last refresh, with the effect of uncommitted writes.
     pub fn attr(&self) -> Attr {
         let state = self.node.state.read();
         state.overlay_attr(state.content.attr())
     }
 
-    /// The last state that a change made.
+    /// The version tag of the committed content.
     pub fn tag(&self) -> VersionTag {
         self.node.state.read().content.attr().tag
     }
 
-    /// Reads at an offset; fewer bytes than asked for only at the end.
+    /// Reads at an offset. Returns fewer bytes than requested only at the end of the file.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if !self.options.read {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
@@ -599,8 +605,8 @@ impl OpenFile {
         count.map_err(|cause| self.store_error(cause))
     }
 
-    /// [`OpenFile::read_at`] for a kernel that may not have heard yet of [`OpenFile::cut_under_readers`]: what was cut off
-    /// is read as it was.
+    /// Like [`OpenFile::read_at`], for a kernel that may not know yet of [`OpenFile::cut_under_readers`]: also returns
+    /// the bytes that were cut off.
     pub fn read_with_cut_off(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if !self.options.read {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
@@ -610,8 +616,8 @@ impl OpenFile {
         count.map_err(|cause| self.store_error(cause))
     }
 
-    /// [`OpenFile::set_size`], where a kernel hears of it later: until [`OpenFile::forget_cut_off`],
-    /// [`OpenFile::read_with_cut_off`] finds what was cut off.
+    /// Like [`OpenFile::set_size`], where a kernel learns of it later: until [`OpenFile::forget_cut_off`],
+    /// [`OpenFile::read_with_cut_off`] returns the bytes that were cut off.
     pub fn cut_under_readers(&self, size: u64) -> Result<()> {
         {
             let state = &mut *self.node.state.write();
@@ -625,14 +631,15 @@ impl OpenFile {
         cut
     }
 
-    /// Forgets what was cut off. Where some of it was read since, says where the file was cut: what was read may have come
-    /// after the reader heard of the cut, and must not stay.
+    /// Forgets the bytes that were cut off. If some of them were read since, returns the size that the file was
+    /// truncated to: the kernel may have read them after it learned of the truncation, so its pages from there on must
+    /// be dropped.
     pub fn forget_cut_off(&self) -> Option<u64> {
         self.node.state.read().cut_off.as_ref()?;
         self.node.state.write().cut_off.take()?.read_from()
     }
 
-    /// Writes at an offset; a gap before it reads as zeros.
+    /// Writes at an offset. A gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.with_draft(|draft, edits, room| {
             room.grow(offset.saturating_add(bytes.len() as u64))?;
@@ -641,7 +648,8 @@ impl OpenFile {
         })
     }
 
-    /// Writes at an offset as much as a quota has room for, and returns how many bytes that is; an error if it is none.
+    /// Writes at an offset as many of the bytes as the quotas have room for, and returns how many. Fails if there is
+    /// room for none.
     pub fn write_some_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
         self.with_draft(|draft, edits, room| {
             let bytes = room.fit(offset, bytes)?;
@@ -651,7 +659,7 @@ impl OpenFile {
         })
     }
 
-    /// Writes at the end, wherever that is by now, and says where.
+    /// Appends to the file as it is now, and returns the offset.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
         self.with_draft(|draft, edits, room| {
             let end = draft.size();
@@ -662,7 +670,7 @@ impl OpenFile {
         })
     }
 
-    /// Cuts it, or lengthens it with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.with_draft(|draft, edits, room| {
             room.grow(size)?;
@@ -671,12 +679,12 @@ impl OpenFile {
         })
     }
 
-    /// Whether something was written that is no change yet.
+    /// Whether there are uncommitted writes.
     pub fn has_uncommitted_writes(&self) -> bool {
         self.node.state.read().draft.is_some()
     }
 
-    /// Says when it was last modified, where something was written that is no change yet; otherwise says so.
+    /// Sets the modification time of uncommitted writes. Returns `false`, and does nothing, if there are none.
     pub fn set_modified(&self, modified: Timestamp) -> bool {
         let mut state = self.node.state.write();
         if state.draft.is_some() {
@@ -699,14 +707,15 @@ impl OpenFile {
             let draft = match state.draft.take() {
                 Some(draft) => draft,
                 None => {
-                    // From before the draft: a state that is newer than this only counts as another's.
+                    // Read before the draft is begun: if the file changes in between, that counts as another writer's
+                    // change, and nothing is lost.
                     let before = match self.node.store.stat(&NodePath::of_node(self.node.node)) {
                         Err(StoreError::NotFound) => None,
                         stat => Some(stat?.tag),
                     };
                     state.edits = DraftEdits::from_base(before);
                     let draft = self.begin_draft(&*state.content)?;
-                    // What is removed counts for nothing in its Store.
+                    // A removed file doesn't count in its Store any more.
                     state.reservation.begin(before.map_or(0, |_| draft.size()));
                     draft
                 }
@@ -726,7 +735,7 @@ impl OpenFile {
         })
     }
 
-    /// A refusal by a quota, without how much is in use where that is not for the caller to know.
+    /// Leaves the usage out of a quota refusal, where the caller may not know it.
     fn without_usage(&self, cause: StoreError) -> StoreError {
         let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
         let store = &*self.node.store;
@@ -737,12 +746,12 @@ impl OpenFile {
         });
         match withheld {
             Ok(withheld) => without_usage(cause, &withheld),
-            // If the limits that the caller may see can't be found out, the refusal names the limit alone.
+            // If it is unknown which limits the caller may see, the refusal names only the limit.
             Err(_) => StoreError::OverQuotaUndisclosed { on, allowed },
         }
     }
 
-    /// A draft of what is there now; of what was there, if the file has been removed meanwhile.
+    /// Makes a draft of the current content, or of the content last shown if the file has been removed.
     fn begin_draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
         match self.node.draft(content) {
             Err(StoreError::NotFound) => {
@@ -762,23 +771,23 @@ impl OpenFile {
         }
     }
 
-    /// Makes what was written a change. A file that has been removed stays removed, and readable here.
+    /// Commits what was written and syncs it. A file whose name was removed stays removed, and can still be read here.
     pub fn sync(&self) -> Result<()> {
         self.commit_draft(SyncPolicy::Now, |_| ())
     }
 
-    /// Makes what was written a change that need not be on the disk yet.
+    /// Commits what was written without waiting for it to be synced.
     pub fn flush(&self) -> Result<()> {
         self.commit_draft(SyncPolicy::Deferred, |_| ())
     }
 
-    /// Puts on the disk what could wait.
+    /// Syncs the Store, including changes that were committed with `flush`.
     pub fn sync_store(&self) -> Result<()> {
         self.node.store.sync().map_err(|cause| self.store_error(cause))
     }
 
-    /// Makes what was written a change, and tells what it made before anybody can learn of it through this door. Where it
-    /// fails, what was written stays, for another attempt.
+    /// Commits what was written as one change. Calls `tell` with the result before anybody can see it through this
+    /// `Vfs`. If it fails, the draft stays, for another attempt.
     pub fn commit_draft(&self, lasts: SyncPolicy, tell: impl FnOnce(CommittedDraft)) -> Result<()> {
         let mut state = self.node.state.write();
         if state.draft.is_none() {
@@ -820,13 +829,13 @@ impl OpenFile {
         for attempt in 0.. {
             let now = match store.stat(&at) {
                 Err(StoreError::NotFound) if state.content.is_removed() => return Ok(None),
-                // The Store has lost sight of it, and finds it again where it was opened.
+                // The Store has lost track of the node, and finds it again at the path where it was opened.
                 Err(StoreError::NotFound)
                     if attempt < MAX_COMMIT_ATTEMPTS && self.is_where_it_was_opened() =>
                 {
                     continue;
                 }
-                // Another has moved it to where the Store can't follow.
+                // Another program has moved it to where the Store can't follow.
                 Err(StoreError::NotFound) => return Err(StoreError::Conflict),
                 stat => stat?.tag,
             };
@@ -848,7 +857,7 @@ impl OpenFile {
                 call.blind_at.replace(Some((Arc::clone(&self.node.store), self.node_path.path.clone())));
             }
             let OpenNodeState { draft: Some(ours), edits, .. } = &mut **state else { return Ok(None) };
-            // How large the file is, is not told where the caller may not look.
+            // The size of a file that the caller may not read is not disclosed.
             let written = if self.is_hidden { edits.bytes(ours.size()) } else { ours.size() };
             let applied = ours.seal().and_then(|sealed| {
                 let content = Content::Sealed(sealed);
@@ -864,14 +873,14 @@ impl OpenFile {
                     let content = self.node.open_again(&*state.content)?;
                     state.show(content);
                     self.vfs.shared.read_set.forget(&self.path);
-                    // Not the state that is opened: that may be another's by now.
+                    // Not the tag of the reopened content: that may be another writer's by now.
                     let made = applied.outcomes.first().and_then(|outcome| outcome.attr);
                     let tag = made.unwrap_or_else(|| state.content.attr()).tag;
                     return Ok(Some(CommittedDraft { base: state.edits.base, tag }));
                 }
-                // Another was faster: what was written goes into what that one has made.
+                // Another writer was faster: the next attempt replays the edits on that version.
                 Err(StoreError::Conflict) if base.is_some() => {}
-                // It was removed or moved meanwhile, which the next look tells.
+                // The file was removed or moved meanwhile. The next attempt finds out which.
                 Err(StoreError::NotFound) if attempt < MAX_COMMIT_ATTEMPTS => {}
                 Err(error) => return Err(error),
             }
@@ -879,7 +888,7 @@ impl OpenFile {
         unreachable!("the last attempt takes nobody else into account")
     }
 
-    /// Closes it; the last one to close a node makes what was written a change.
+    /// Commits what was written, syncs it and closes the file. Unlike a drop, it reports a failure.
     pub fn close(self) -> Result<()> {
         self.sync()
     }
@@ -897,13 +906,13 @@ struct DraftRoom<'a> {
 }
 
 impl DraftRoom<'_> {
-    /// Makes sure that there is room for a draft of that size.
+    /// Checks the file size limit, and reserves room for a draft of that size.
     fn grow(&mut self, size: u64) -> Result<(), StoreError> {
         check_size_limit(size, self.shared.limits.max_file_size)?;
         self.reservation.grow(self.shared, size)
     }
 
-    /// As many of these bytes as there is room for at an offset: at least one, where there are any.
+    /// As many of these bytes as there is room for at an offset: at least one, if there are any.
     fn fit<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
         let end = offset.saturating_add(bytes.len() as u64);
         check_size_limit(end, self.shared.limits.max_file_size)?;
@@ -913,16 +922,17 @@ impl DraftRoom<'_> {
     }
 }
 
-/// A file may not grow beyond what is allowed.
+/// Fails if a size is over the limit.
 fn check_size_limit(size: u64, limit: u64) -> Result<(), StoreError> {
     if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // Of files that are dropped at once, exactly one is the last. It sees what was written through the others.
+        // Of files that are dropped at the same time, exactly one is the last. It sees what was written through the
+        // others.
         let is_last = self.node.open_count.fetch_sub(1, Ordering::AcqRel) == 1;
-        // Nobody is left to be told of a failure; `close` tells.
+        // A drop can't report a failure; `close` can.
         if is_last && !std::thread::panicking() {
             let _ = self.sync();
         }

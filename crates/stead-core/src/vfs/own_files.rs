@@ -1,8 +1,9 @@
-//! Whether all that a file holds was written by the caller.
+//! Whether the caller itself wrote all of a file's content.
 //!
-//! A WRITE_ONLY caller may edit and move what it wrote itself: that tells nothing which it did not know. It may add to a
-//! file of another, and write into a part of it; the newest version is its own then, and the content is not. So the
-//! versions are gone through from the newest on, until one is found that left nothing of what was there before it.
+//! A WRITE_ONLY caller may edit and move a file that it wrote itself: that discloses nothing new to it. But it may also
+//! append to another identity's file or write into a part of it, and then the newest revision is its own while the
+//! content is not. So the revisions are checked from the newest on, until one is found that left nothing of the earlier
+//! content.
 
 use crate::error::{Error, Result, Visibility};
 use crate::identity::Identity;
@@ -14,43 +15,44 @@ use crate::store::{
 use crate::vfs::call::Call;
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 
-/// What changes are called that may leave something of what was there before.
+/// The tool names of changes that may leave some of the earlier content.
 const APPENDING_TOOLS: [&str; 3] = ["append", "append_file", "open"];
-/// What changes are called that leave the content as it is.
+/// The tool name of changes that leave the content as it is.
 const ATTRIBUTES: &str = "set_attributes";
-/// How many versions of a file are read at once.
+/// How many revisions of a file are read at once.
 const REVISIONS_PER_QUERY: usize = 16;
-/// How many versions of a file are gone through at the most.
+/// How many revisions of a file are checked at most.
 const MAX_REVISIONS: usize = 1_024;
 
-/// What a change does to the content of a file that the caller may not look at.
+/// What a change leaves of the earlier content of a file that the caller may not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PriorContent {
-    /// Nothing of what was there.
+    /// Nothing.
     Replaced,
-    /// Perhaps something.
+    /// Perhaps some of it.
     MayRemain,
 }
 
-/// What one version says of who wrote the content.
+/// What one revision says about who wrote the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Authorship {
-    /// All of it is the caller's.
+    /// The caller wrote all of it.
     Own,
-    /// It is, if what was there before is.
+    /// The caller wrote all of it if it wrote all of the content before this revision.
     Inherited,
-    /// Some of it is not.
+    /// The caller did not write all of it.
     Foreign,
 }
 
 impl Call<'_> {
-    /// The state of a file that the caller has written all of; everything else is denied in one and the same way.
+    /// The version tag of a file that the caller has written all of. For everything else the same denial, whatever is
+    /// there.
     pub(super) fn check_own_file(&self, spot: &ResolvedPath<'_>) -> Result<VersionTag> {
         self.own_file_tag(spot).ok_or_else(|| not_own_file(spot))
     }
 
-    /// Compares the version tag that a change expects, where the caller may not look. An answer to it tells something about
-    /// the file, so there it is given for a file of the caller's own only; every other file is denied as an edit is.
+    /// Checks a version tag precondition where the caller may not read. The answer discloses something about the file,
+    /// so it is given only for the caller's own file; for every other file it is denied like an edit.
     pub(super) fn check_own_precondition(
         &self,
         spot: &ResolvedPath<'_>,
@@ -74,7 +76,7 @@ impl Call<'_> {
             return None;
         }
         let attr = store.stat(&spot.node_path).ok().filter(|attr| attr.kind == NodeKind::File)?;
-        // What the version after the one that is looked at found there.
+        // The content that the next newer revision found.
         let mut found: Option<ContentRef> = None;
         let (mut upto, mut left) = (RevisionNumber::NOW, MAX_REVISIONS);
         loop {
@@ -92,7 +94,7 @@ impl Call<'_> {
             let last = deeds.revisions.last()?.number;
             for deed in &deeds.revisions {
                 let line = change_of(deed, attr.node)?;
-                // Where a program of the host has changed it in between, nothing records who did.
+                // If a host program has changed the file in between, nothing records who did.
                 if line.after.as_ref()?.content != found {
                     return None;
                 }
@@ -107,21 +109,22 @@ impl Call<'_> {
         }
     }
 
-    /// Says what a change does to content, where the caller may not look: who wrote a file is found by it later.
+    /// Notes, where the caller may not read, what a change leaves of the earlier content. `check_own_file` uses that
+    /// later.
     pub(super) fn note_prior_content(&self, spot: &ResolvedPath<'_>, leaves: PriorContent) {
         if spot.visibility() == Visibility::Hidden {
             self.name_by_prior_content(leaves);
         }
     }
 
-    /// Calls a change of attributes by its name, where the caller may not look.
+    /// Names a change of attributes as such, where the caller may not read.
     pub(super) fn sets_attributes(&self, spot: &ResolvedPath<'_>) {
         if spot.visibility() == Visibility::Hidden {
             self.operation_name.set(Some(ATTRIBUTES));
         }
     }
 
-    /// Calls a change by a name that tells what it leaves, unless the name that it has does.
+    /// Gives a change a tool name that says what it leaves, unless its own name does.
     pub(super) fn name_by_prior_content(&self, leaves: PriorContent) {
         let adds = APPENDING_TOOLS.contains(&&*self.tool());
         match (leaves, adds) {
@@ -132,7 +135,7 @@ impl Call<'_> {
     }
 }
 
-/// The one denial, whatever is there or not.
+/// The denial for everything that isn't the caller's own file, whether something is there or not.
 pub(super) fn not_own_file(spot: &ResolvedPath<'_>) -> Error {
     let workspace: VfsPath = spot.workspace.prefix().clone();
     Error::NotOwnFile { path: spot.reported_path.clone(), workspace }
@@ -150,13 +153,14 @@ fn authorship(deed: &Revision, line: &NodeChange, caller: &Identity) -> Authorsh
     let place = |state: &NodeState| (state.parent, state.name.clone());
     let tool = &*deed.operation.tool;
     match (&line.before, &line.after) {
-        // Whether it was there before must not be told by what may be done with it afterwards.
+        // What the caller may do with the file afterwards must not disclose whether it existed before.
         (None, Some(_)) if APPENDING_TOOLS.contains(&tool) => Authorship::Foreign,
         (None, Some(_)) => Authorship::Own,
-        // Only what is one's own, or may be read, can be moved.
+        // Only the caller's own file, or one that it may read, can be moved.
         (Some(before), Some(after)) if place(before) != place(after) => Authorship::Own,
         (Some(_), Some(_)) if APPENDING_TOOLS.contains(&tool) || tool == ATTRIBUTES => Authorship::Inherited,
-        // Also where it wrote what was there already: it must not learn that its guess was right.
+        // This includes a write of the content that was there already: the caller must not learn that its guess was
+        // right.
         (Some(_), Some(_)) => Authorship::Own,
         (_, None) => Authorship::Foreign,
     }

@@ -1,8 +1,8 @@
-//! Which versions were made through this door.
+//! Which revisions were made through this `Vfs`.
 //!
-//! Whoever follows a Store's feed hears of its own changes as well, and knows them already. By what has changed they
-//! can't be told from those of others: a name may have changed again since. So the versions are remembered, from the
-//! moment that someone follows until the feed has told of them.
+//! A reader of a Store's feed also gets the changes made through its own `Vfs`, which it knows already. It can't tell
+//! them from the content of the feed, since a name may have changed again since. So the revisions are tracked, from
+//! when a reader starts to follow until the feed has reported them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::store::{RevisionNumber, Store};
 
-/// The versions that were made through one door, as long as someone follows.
+/// The revisions made through one `Vfs`; empty until `start_tracking`.
 #[derive(Debug, Default)]
 pub(super) struct OwnRevisions {
     state: Mutex<Option<TrackedRevisions>>,
@@ -24,19 +24,19 @@ struct TrackedRevisions {
     revisions: HashMap<usize, BTreeSet<RevisionNumber>>,
 }
 
-/// A change that is under way.
+/// A change in progress. Dropping it ends the change.
 pub(super) struct PendingChange<'o> {
     revisions: &'o OwnRevisions,
     number: u64,
 }
 
 impl OwnRevisions {
-    /// Someone follows from now on.
+    /// Tracks revisions from now on.
     pub(super) fn start_tracking(&self) {
         self.state.lock().get_or_insert_default();
     }
 
-    /// A change begins, if anybody wants to know.
+    /// Notes that a change begins; `None` if revisions are not tracked.
     pub(super) fn begin_change(&self) -> Option<PendingChange<'_>> {
         let mut state = self.state.lock();
         let state = state.as_mut()?;
@@ -45,7 +45,8 @@ impl OwnRevisions {
         Some(PendingChange { revisions: self, number: state.last_change })
     }
 
-    /// Waits until every change that has begun by now has ended. What the feed has told before this is known after it.
+    /// Waits until every change that has begun by now has ended. After that, `contains` is right for every revision
+    /// that the feed reported before this call.
     pub(super) fn wait_for_pending(&self) {
         let mut state = self.state.lock();
         let Some(last) = state.as_ref().map(|state| state.last_change) else { return };
@@ -55,14 +56,14 @@ impl OwnRevisions {
         self.change_ended.wait_while(&mut state, waits);
     }
 
-    /// Whether a version was made through this door.
+    /// Whether a revision was made through this `Vfs`.
     pub(super) fn contains(&self, store: &dyn Store, version: RevisionNumber) -> bool {
         let state = self.state.lock();
         let versions = state.as_ref().and_then(|state| state.revisions.get(&store_key(store)));
         versions.is_some_and(|versions| versions.contains(&version))
     }
 
-    /// The feed has told of all versions up to this one.
+    /// Forgets all revisions up to this one: the feed has reported them.
     pub(super) fn forget_up_to(&self, store: &dyn Store, told: RevisionNumber) {
         if let Some(versions) =
             self.state.lock().as_mut().and_then(|state| state.revisions.get_mut(&store_key(store)))
@@ -73,7 +74,7 @@ impl OwnRevisions {
 }
 
 impl PendingChange<'_> {
-    /// It has made a version.
+    /// Records the revision that the change has made.
     pub(super) fn record_revision(&self, store: &dyn Store, version: RevisionNumber) {
         if let Some(state) = self.revisions.state.lock().as_mut() {
             state.revisions.entry(store_key(store)).or_default().insert(version);
@@ -90,7 +91,7 @@ impl Drop for PendingChange<'_> {
     }
 }
 
-/// Tells a Store from all others.
+/// A key that identifies a Store: its address.
 fn store_key(store: &dyn Store) -> usize {
     std::ptr::from_ref(store).cast::<()>() as usize
 }

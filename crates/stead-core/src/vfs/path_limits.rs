@@ -1,4 +1,4 @@
-//! Whether all that is in a directory can still be named where the directory goes: a path has at most 64 names.
+//! Whether everything in a directory still has a valid path at the directory's destination.
 
 use std::ops::ControlFlow;
 
@@ -10,17 +10,18 @@ use crate::vfs::call::Call;
 use crate::vfs::resolve::ResolvedPath;
 
 impl Call<'_> {
-    /// Refuses to bring a directory so deep that something in it would have a path that can't be asked for.
+    /// Refuses to move or copy a directory so deep that a path in it would be over the limits of depth or length, and
+    /// could not be used any more.
     ///
-    /// Only a move to a deeper place can do that, and only then the directory is looked through.
+    /// The directory is walked only if the destination is deeper than the source.
     pub(super) fn check_path_limits(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
-        // Where nothing may be looked at, only files can be moved.
+        // Where the caller may not read, it can move only files.
         if to.path.depth() <= from.path.depth() || from.visibility() == Visibility::Hidden {
             return Ok(());
         }
         match from.store().stat(&from.node_path) {
             Ok(attr) if attr.kind == NodeKind::Directory => {}
-            // The change reports what is wrong with it.
+            // The change itself reports what is wrong.
             _ => return Ok(()),
         }
         let mut over = None;

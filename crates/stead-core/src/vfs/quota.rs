@@ -1,4 +1,4 @@
-//! What a change counts against: the quotas of the Workspaces on its Store, and the stead's own.
+//! The quotas that a change counts against: those of the Workspaces on its Store, and the stead's.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::vfs::call::Call;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
-/// Whether what open files have reserved counts along.
+/// Whether the reservations of open files count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DraftCounting {
-    /// Yes.
+    /// They do.
     Counted,
-    /// No: one of them is about to become a change, and all of them were found to fit.
+    /// They don't: one of the drafts is being committed, and all of them were found to fit.
     Ignored,
 }
 
@@ -45,7 +45,8 @@ impl Call<'_> {
         Ok(roots)
     }
 
-    /// The stead's own quota: all of its places in the Store count together, with those in others as what lies elsewhere.
+    /// Adds the stead's quota: all of its paths in this Store count together, and its usage in other Stores counts as
+    /// usage elsewhere.
     fn add_stead_quota(
         &self,
         store: &dyn Store,
@@ -67,12 +68,12 @@ impl Call<'_> {
 }
 
 impl VfsShared {
-    /// The places in Stores that the stead's own quota counts, each once.
+    /// The paths in Stores that the stead's quota counts, each once.
     pub(super) fn stead_quota_roots(&self) -> impl Iterator<Item = (&Arc<dyn Store>, &StorePath)> {
         let mut places: Vec<(&Arc<dyn Store>, &StorePath)> = Vec::new();
         for workspace in self.router.workspaces() {
             let (place, path) = (workspace.mount().store(), workspace.mount().path());
-            // What lies inside another of its places is counted there.
+            // A path inside another counted one is counted there.
             let covered = self.router.workspaces().any(|other| {
                 let outer = other.mount();
                 same_store(&**outer.store(), &**place)
@@ -89,8 +90,8 @@ impl VfsShared {
 }
 
 impl Call<'_> {
-    /// The limits of which the caller may not know how much is used: something counts against them that it may not look
-    /// at, and whoever knows the rest could tell its size.
+    /// The limits whose usage the caller may not know: something that it may not read counts against them, and from the
+    /// total and what it can read it could work out the size.
     pub(super) fn undisclosed_limits(&self, store: &dyn Store, quotas: &[QuotaRoot]) -> Vec<QuotaLimits> {
         if quotas.is_empty() {
             return Vec::new();
@@ -109,8 +110,8 @@ impl Call<'_> {
         quotas.iter().filter(hides).map(|quota| quota.limits).collect()
     }
 
-    /// The places in Stores that count along and can't be looked at: WRITE_ONLY Workspaces, and what a Workspace inside
-    /// another one hides there.
+    /// The paths in Stores that count against quotas and that the caller may not read: WRITE_ONLY Workspaces, and what
+    /// a nested Workspace hides of the outer one's Store.
     fn undisclosed_roots(&self) -> Vec<(&dyn Store, StorePath)> {
         let router = &self.shared().router;
         let may_look = |one: &Workspace| one.scope().allows(Access::Read) && one.barrier().is_none();
@@ -135,13 +136,13 @@ impl Call<'_> {
     }
 }
 
-/// A refusal without how much is in use, where the limit is one of these.
+/// Leaves the usage out of a refusal by one of these limits.
 pub(super) fn without_usage(cause: StoreError, withheld: &[QuotaLimits]) -> StoreError {
     let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
     let is_withheld = |limits: &QuotaLimits| match on {
         QuotaResource::Bytes => limits.bytes == Some(allowed),
         QuotaResource::Files => limits.files == Some(allowed),
-        // Of one file that the caller may not look at, the size is not told anyway.
+        // The size of one file that the caller may not read isn't disclosed anyway.
         QuotaResource::FileBytes => false,
     };
     if withheld.iter().any(is_withheld) { StoreError::OverQuotaUndisclosed { on, allowed } } else { cause }

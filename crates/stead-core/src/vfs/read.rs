@@ -1,4 +1,4 @@
-//! Looking at files.
+//! Reading files and their attributes.
 
 use std::io;
 
@@ -12,72 +12,72 @@ use crate::vfs::call::{Call, OpenAudit, OpenRecording};
 use crate::vfs::resolve::{ResolvedPath, symlink_hit};
 use crate::vfs::{IntoPath, Vfs};
 
-/// What is known of a path.
+/// The attributes of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// The path, symlinks resolved.
+    /// The path, with symlinks resolved.
     pub path: VfsPath,
-    /// What it is.
+    /// What kind of node it is.
     pub kind: NodeKind,
-    /// Bytes in a file.
+    /// A file's size in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// When it came to be, where that is known.
+    /// When it was created, if known.
     pub created: Option<Timestamp>,
-    /// When it was last modified, where that is known.
+    /// When it was last modified, if known.
     pub modified: Option<Timestamp>,
-    /// Its state; `None` for a level that only leads to Workspaces.
+    /// The version tag; `None` for a directory that exists only because a Workspace lies at it or below it.
     pub tag: Option<VersionTag>,
-    /// A file's media type, told by its name.
+    /// A file's media type, guessed from its name.
     pub mime: Option<&'static str>,
-    /// What the Workspace that it is in allows.
+    /// The Access Scope of the Workspace that it is in.
     pub scope: Option<AccessScope>,
 }
 
 /// A file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BytesRead {
-    /// The path, symlinks resolved.
+    /// The path, with symlinks resolved.
     pub path: VfsPath,
     /// The bytes.
     pub bytes: Vec<u8>,
     /// The file's size in bytes.
     pub size: u64,
-    /// The state they are of.
+    /// The version tag of the state that was read.
     pub tag: VersionTag,
 }
 
-/// A part of a file, in bytes.
+/// A range of bytes in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRange {
-    /// The first byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// At most so many.
+    /// The maximum number of bytes.
     pub length: u64,
 }
 
 /// Some lines of a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextRead {
-    /// The path, symlinks resolved.
+    /// The path, with symlinks resolved.
     pub path: VfsPath,
     /// The lines, with their endings.
     pub text: String,
     /// The first line's number, from 1.
     pub first: u64,
-    /// How many lines these are.
+    /// The number of lines.
     pub count: u64,
-    /// What comes after them.
+    /// Whether there is more after them, and where it begins.
     pub continuation: Continuation,
     /// The file's size in bytes.
     pub size: u64,
-    /// The state they are of.
+    /// The version tag of the state that was read.
     pub tag: VersionTag,
 }
 
 impl TextRead {
-    /// A sentence for the reader if there is more, with how to get it.
+    /// A sentence for the reader on how to get the rest; `None` if there is no more.
     pub fn more(&self) -> Option<String> {
         match self.continuation {
             Continuation::End { .. } => None,
@@ -91,12 +91,12 @@ impl TextRead {
 }
 
 impl Vfs {
-    /// Attributes of what a path leads to.
+    /// The attributes of what a path leads to. Follows symlinks.
     pub fn stat(&self, path: impl IntoPath) -> Result<Stat> {
         self.call("stat", [path.into_path()], |call, [path]| call.stat(path))
     }
 
-    /// Attributes of what has a path, a symlink itself included.
+    /// The attributes of a path. Doesn't follow a symlink in its last component.
     pub fn stat_link(&self, path: impl IntoPath) -> Result<Stat> {
         self.call("stat", [path.into_path()], |call, [path]| {
             let look = |spot: &ResolvedPath<'_>| match spot.store().stat(&spot.node_path) {
@@ -108,23 +108,23 @@ impl Vfs {
         })
     }
 
-    /// Whether a path leads to something.
+    /// Whether a path leads to something. Follows symlinks.
     pub fn exists(&self, path: impl IntoPath) -> Result<bool> {
         self.call("exists", [path.into_path()], |call, [path]| Ok(call.kind(path)?.is_some()))
     }
 
-    /// Whether a path leads to a file.
+    /// Whether a path leads to a file. Follows symlinks.
     pub fn is_file(&self, path: impl IntoPath) -> Result<bool> {
         self.call("is_file", [path.into_path()], |call, [path]| Ok(call.kind(path)? == Some(NodeKind::File)))
     }
 
-    /// Whether a path leads to a directory.
+    /// Whether a path leads to a directory. Follows symlinks.
     pub fn is_directory(&self, path: impl IntoPath) -> Result<bool> {
         let directory = Some(NodeKind::Directory);
         self.call("is_directory", [path.into_path()], |call, [path]| Ok(call.kind(path)? == directory))
     }
 
-    /// A whole file.
+    /// Reads a whole file, up to `Limits::max_read_size` bytes.
     pub fn read(&self, path: impl IntoPath) -> Result<BytesRead> {
         self.call("read", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.max_read_size;
@@ -137,12 +137,12 @@ impl Vfs {
         })
     }
 
-    /// Many whole files; each is a call of its own, and has its own result.
+    /// Reads many whole files. Each is a call of its own and has its own result.
     pub fn read_many<P: IntoPath>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Result<BytesRead>> {
         paths.into_iter().map(|path| self.read(path)).collect()
     }
 
-    /// Some bytes of a file.
+    /// Reads a range of bytes of a file.
     pub fn read_range(&self, path: impl IntoPath, range: ByteRange) -> Result<BytesRead> {
         self.call("read_range", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.max_read_size;
@@ -164,12 +164,12 @@ impl Vfs {
         })
     }
 
-    /// Some lines of a text file, in constant memory however large it is.
+    /// Reads some lines of a text file, in constant memory however large the file is.
     pub fn read_lines(&self, path: impl IntoPath, range: LineRange) -> Result<TextRead> {
         self.call("read_lines", [path.into_path()], |call, [path]| call.read_lines(path, range))
     }
 
-    /// Where a symlink leads, as it was written.
+    /// The target of a symlink, as it was written.
     pub fn read_link(&self, path: impl IntoPath) -> Result<String> {
         self.call("read_link", [path.into_path()], |call, [path]| {
             let (target, _) =
@@ -179,7 +179,7 @@ impl Vfs {
         })
     }
 
-    /// Opens a file to be read piece by piece.
+    /// Opens a file to read it piece by piece.
     pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
         let opened = self.subcall("read", [path.into_path()], |call, [path]| {
             let (content, spot) =
@@ -273,7 +273,7 @@ impl Call<'_> {
     }
 }
 
-/// The media type that a name tells.
+/// The media type that a file's name suggests.
 pub fn media_type(path: &VfsPath) -> Option<&'static str> {
     mime_guess::from_path(path.as_str()).first_raw()
 }
@@ -293,12 +293,12 @@ impl std::fmt::Debug for FileReader {
 }
 
 impl FileReader {
-    /// How many bytes the file has.
+    /// The file's size in bytes.
     pub fn size(&self) -> u64 {
         self.content.attr().size
     }
 
-    /// The state of the file.
+    /// The file's version tag.
     pub fn tag(&self) -> VersionTag {
         self.content.attr().tag
     }

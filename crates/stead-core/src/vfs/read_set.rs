@@ -1,6 +1,6 @@
-//! What a caller has read: so that a whole-file write over something it has not seen can be refused.
+//! Which version of each file a caller has read, so that a whole-file write over a newer one can be refused.
 //!
-//! Bounded and best effort. A file that was forgotten may be overwritten; `if_match` is the guarantee.
+//! It is bounded and best effort: a file that was evicted may be overwritten. The guarantee is `if_match`.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,12 +18,12 @@ pub(super) struct ReadSet(Mutex<ReadSetEntries>);
 #[derive(Debug, Default)]
 struct ReadSetEntries {
     tags: HashMap<VfsPath, VersionTag>,
-    /// Oldest first. A path that was seen again stands here once, where it was first seen.
+    /// Oldest first. A path that was read again is here once, where it was first added.
     order: VecDeque<VfsPath>,
 }
 
 impl ReadSet {
-    /// The caller knows this state of the file now.
+    /// Notes that the caller has seen this version of a file.
     pub(super) fn record(&self, path: &VfsPath, tag: VersionTag) {
         let mut memory = self.0.lock();
         if let Some(known) = memory.tags.get_mut(path) {
@@ -39,7 +39,8 @@ impl ReadSet {
         memory.order.push_back(path.clone());
     }
 
-    /// The caller changed the file itself, from one state to the next: it knows the next only if it knew the first.
+    /// Notes that the caller itself changed a file. It counts as having seen the new version only if it had seen the
+    /// one before.
     pub(super) fn advance(&self, path: &VfsPath, before: Option<VersionTag>, after: VersionTag) {
         let mut memory = self.0.lock();
         if let Some(known) = memory.tags.get_mut(path)
@@ -49,7 +50,7 @@ impl ReadSet {
         }
     }
 
-    /// The caller put something else there itself: whatever it knew is no longer what counts.
+    /// Forgets a file: the caller put something else there, so the version that it had seen no longer counts.
     pub(super) fn forget(&self, path: &VfsPath) {
         let mut memory = self.0.lock();
         if memory.tags.remove(path).is_some() {
@@ -57,7 +58,7 @@ impl ReadSet {
         }
     }
 
-    /// The state that the caller last knew.
+    /// The version that the caller last saw.
     pub(super) fn last_read_tag(&self, path: &VfsPath) -> Option<VersionTag> {
         self.0.lock().tags.get(path).copied()
     }

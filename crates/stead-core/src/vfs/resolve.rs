@@ -1,4 +1,4 @@
-//! From a path to a place in a Store: route, guard, call, and again for every symlink on the way.
+//! From a path to a path in a Store: route, authorize, call the Store, and again for every symlink on the way.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::vfs::call::Call;
 use crate::vfs::git_repository::{GitName, RepositoryVerdict};
 use crate::workspace::{Barrier, Workspace};
 
-/// How many symlinks one path may lead through.
+/// How many symlinks may be followed for one path.
 const MAX_LINKS: usize = 40;
 
-/// What can be handed in as a path: text, checked at the door, or a path that has been.
+/// What can be passed as a path: text, which is checked, or a [`VfsPath`].
 pub trait IntoPath {
-    /// Checks it.
+    /// Checks the path.
     fn into_path(self) -> Result<VfsPath, PathError>;
 }
 
@@ -26,16 +26,16 @@ impl<T: TryInto<VfsPath, Error = PathError>> IntoPath for T {
     }
 }
 
-/// A path that may be used as asked: the scope has been judged.
+/// A path that the caller may access as requested: its scope has been checked.
 #[derive(Debug, Clone)]
 pub(super) struct ResolvedPath<'a> {
     pub(super) workspace: &'a Workspace,
-    /// The path, as far as symlinks have been resolved.
+    /// The path, as far as symlinks have been followed.
     pub(super) path: VfsPath,
-    /// The path as the caller may know it: where a symlink of a WRITE_ONLY Workspace leads is not told.
+    /// The path as the caller may know it: the target of a symlink in a WRITE_ONLY Workspace is not disclosed.
     pub(super) reported_path: VfsPath,
     pub(super) node_path: NodePath,
-    /// Whether a symlink has led here that the caller may not read.
+    /// Whether a symlink that the caller may not read led here.
     pub(super) via_hidden_symlink: bool,
 }
 
@@ -49,37 +49,38 @@ impl<'a> ResolvedPath<'a> {
         self.path.strip_prefix(self.workspace.prefix()).expect("a spot lies in its Workspace")
     }
 
-    /// The path in the Store, where the Mount begins further in: globs have to see what leads there, too.
+    /// The path in the Store, if the Mount isn't the Store's root: globs have to see the directories above the Mount,
+    /// too.
     pub(super) fn path_in_store(&self) -> Option<&str> {
         if self.workspace.mount().path().is_empty() { None } else { self.node_path.path.as_str() }
     }
 
-    /// Whether this is the Workspace's own directory.
+    /// Whether this is the root of the Workspace.
     pub(super) fn is_workspace(&self) -> bool {
         self.path == *self.workspace.prefix()
     }
 
-    /// Whether the caller may look at what is here.
+    /// Whether the caller may read here.
     pub(super) fn visibility(&self) -> Visibility {
         if self.via_hidden_symlink { Visibility::Hidden } else { Visibility::of(self.workspace.scope()) }
     }
 
-    /// A Store's answer, about this path.
+    /// A Store's error, for this path.
     pub(super) fn store_error(&self, cause: StoreError) -> Error {
         Error::Store { path: self.reported_path.clone(), visibility: self.visibility(), cause }
     }
 }
 
-/// Why a call at a spot went no further.
+/// Why a call at a resolved path failed.
 pub(super) enum ResolvedCallError {
-    /// The Store said so.
+    /// The Store returned an error.
     Store(StoreError),
-    /// The door did.
+    /// The `Vfs` refused the call.
     Vfs(Error),
 }
 
 impl ResolvedCallError {
-    /// The error that a caller gets, for a stop at this spot.
+    /// The error for the caller, for a failure at this path.
     pub(super) fn into_error(self, spot: &ResolvedPath<'_>) -> Error {
         match self {
             ResolvedCallError::Store(cause) => spot.store_error(cause),
@@ -100,21 +101,23 @@ impl From<Error> for ResolvedCallError {
     }
 }
 
-/// Where a path leads.
+/// What a path is after routing.
 pub(super) enum Resolution<'a> {
-    /// Into a Workspace.
+    /// A path in a Workspace.
     Path(ResolvedPath<'a>),
-    /// To a level that is there only because Workspaces lie below it.
+    /// A directory that exists only because Workspaces lie below it.
     Synthetic,
 }
 
 impl<'v> Call<'v> {
-    /// Routes a path and judges it. No Store is touched, but for the few names that git looks for in a repository.
+    /// Routes a path and authorizes the access. Calls no Store, except to look for the few names that git looks for in
+    /// a repository.
     pub(super) fn route_and_authorize(&self, path: &VfsPath, access: Access) -> Result<Resolution<'v>> {
         let router = &self.shared().router;
         let Some(Route { workspace, relative_path: below }) = router.route(path) else {
             if router.is_synthetic(path) && router.workspaces().next().is_some() {
-                // What lies below it is judged by itself, but a tool that asks asks here, too.
+                // The Workspaces below are authorized on their own, but a tool that asks for every path asks for this
+                // one, too.
                 if self.vfs.approval.needs_approval(path, access, None) {
                     return Err(Error::ApprovalRequired { path: path.clone(), workspace: path.clone() });
                 }
@@ -167,7 +170,7 @@ impl<'v> Call<'v> {
             let place = || (Arc::clone(store), spot.node_path.path.clone());
             self.blind_at.borrow_mut().get_or_insert_with(place);
         }
-        // Last, so that nobody is asked about what may not be done anyway.
+        // Last, so that a person isn't asked about what is refused anyway.
         if self.vfs.approval.needs_approval(path, access, Some(workspace)) {
             return Err(Error::ApprovalRequired {
                 path: path.clone(),
@@ -177,7 +180,7 @@ impl<'v> Call<'v> {
         Ok(Resolution::Path(spot))
     }
 
-    /// Refuses a change after which git would obey an agent.
+    /// Refuses a change that would make git obey the agent.
     fn check_repository(&self, spot: &ResolvedPath<'_>, part: &GitName) -> Result<()> {
         let mut made = self.created_git_names.borrow_mut();
         let there =
@@ -196,7 +199,7 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// The Workspace's own place, where one above it is looked through and this one has been judged.
+    /// The root of a nested Workspace, for a walk or search from above that has checked its access already.
     pub(super) fn workspace_root(&self, workspace: &'v Workspace) -> ResolvedPath<'v> {
         let (path, place) = (workspace.prefix().clone(), workspace.mount().node_path(""));
         ResolvedPath {
@@ -208,7 +211,7 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// Routes a path into a Workspace and judges it.
+    /// Routes a path into a Workspace and authorizes the access.
     pub(super) fn authorize(&self, path: &VfsPath, access: Access) -> Result<ResolvedPath<'v>> {
         match self.route_and_authorize(path, access)? {
             Resolution::Path(spot) => Ok(spot),
@@ -220,7 +223,7 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// Calls a Store where a path leads, following symlinks as it reports them.
+    /// Calls a Store at a path, and follows symlinks as the Store reports them.
     pub(super) fn resolve_and_call<T, S: Into<ResolvedCallError>>(
         &self,
         path: &VfsPath,
@@ -242,7 +245,8 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// Like [`Call::at`], for calls that also mean something on the levels between Workspaces.
+    /// Like [`Call::resolve_and_call`] with read access, for calls that also work on directories above Workspaces:
+    /// those are passed to `synthetic`.
     pub(super) fn resolve_any_and_call<T>(
         &self,
         path: &VfsPath,
@@ -266,7 +270,7 @@ impl<'v> Call<'v> {
         }
     }
 
-    /// Resolves every symlink of a path, the last component's included, without needing anything to be there.
+    /// Follows every symlink of a path, including one in the last component. Nothing needs to exist there.
     pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, ResolvedPath<'v>)> {
         self.resolve_and_call(path, access, |spot| match spot.store().stat(&spot.node_path) {
             Ok(attr) if attr.kind == NodeKind::Symlink => Err(symlink_hit(spot)?),
@@ -277,18 +281,18 @@ impl<'v> Call<'v> {
     }
 }
 
-/// The hit that a Store would report if it had to follow the symlink at this spot.
+/// The error that a Store would report if it had to follow the symlink at this path.
 pub(super) fn symlink_hit(spot: &ResolvedPath<'_>) -> StoreResult<StoreError> {
     let target = spot.store().read_link(&spot.node_path)?;
     Ok(LinkHit::error_at(spot.node_path.path.depth(), target))
 }
 
-/// A path on its way through symlinks.
+/// A path while its symlinks are followed.
 pub(super) struct SymlinkResolver {
     requested: VfsPath,
     pub(super) path: VfsPath,
     hops: usize,
-    /// Whether it has led through a symlink that the caller may not read.
+    /// Whether it led through a symlink that the caller may not read.
     via_hidden_symlink: bool,
 }
 
@@ -297,8 +301,8 @@ impl SymlinkResolver {
         SymlinkResolver { requested: path.clone(), path: path.clone(), hops: 0, via_hidden_symlink: false }
     }
 
-    /// A refusal to go where a symlink leads says that, and not where it leads. Of a symlink that the caller may not read
-    /// it does not even say that there is one.
+    /// Turns a refusal at a symlink's target into one that doesn't disclose the target. For a symlink that the caller
+    /// may not read, it doesn't even disclose that there is one.
     pub(super) fn mask_refusal<T>(&self, judged: Result<T>) -> Result<T> {
         match judged {
             Err(Error::ApprovalRequired { workspace, .. }) if self.via_hidden_symlink => {
@@ -318,7 +322,7 @@ impl SymlinkResolver {
         }
     }
 
-    /// A spot that this has led to, as the caller may know it.
+    /// A resolved path as the caller may know it.
     pub(super) fn mask_path<'a>(&self, spot: ResolvedPath<'a>) -> ResolvedPath<'a> {
         match self.via_hidden_symlink {
             true => ResolvedPath { reported_path: self.requested.clone(), via_hidden_symlink: true, ..spot },
@@ -326,7 +330,7 @@ impl SymlinkResolver {
         }
     }
 
-    /// Something stands in the way where the caller may not look.
+    /// The error for anything that fails where the caller may not read.
     fn hidden_error(&self) -> Error {
         Error::Store {
             path: self.requested.clone(),
@@ -335,7 +339,7 @@ impl SymlinkResolver {
         }
     }
 
-    /// A Store's answer, about the path that was asked for: where a symlink on the way leads may be a path of the host.
+    /// A Store's error, for the requested path: the resolved one may disclose a path of the host.
     pub(super) fn store_error(&self, spot: &ResolvedPath<'_>, cause: StoreError) -> Error {
         let sight = if self.via_hidden_symlink { Visibility::Hidden } else { spot.visibility() };
         Error::Store { path: self.requested.clone(), visibility: sight, cause }
@@ -349,7 +353,7 @@ impl SymlinkResolver {
         }
     }
 
-    /// Goes on where the symlink leads that a Store met on the way to `spot`.
+    /// Follows the symlink that a Store reported on the way to `spot`.
     pub(super) fn follow(&mut self, spot: &ResolvedPath<'_>, hit: &LinkHit) -> Result<()> {
         self.hops += 1;
         self.via_hidden_symlink |= !spot.workspace.scope().allows(Access::Read);
@@ -359,7 +363,7 @@ impl SymlinkResolver {
         if self.hops > MAX_LINKS {
             return Err(Error::TooManySymlinks { path: self.requested.clone() });
         }
-        // A symlink in the Mount's own path is not the agent's to follow: it would leave the Mount.
+        // A symlink in the Mount's own path is not followed: it would lead out of the Mount.
         let mount = spot.workspace.mount().path().depth();
         let below =
             hit.depth.checked_sub(mount).filter(|&below| below > 0).ok_or_else(|| self.outside_error())?;

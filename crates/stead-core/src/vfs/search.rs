@@ -1,4 +1,4 @@
-//! Searching across Workspaces: by name, by content.
+//! Searching across Workspaces: by name (glob) and by content (grep).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,34 +13,34 @@ use crate::vfs::call::Call;
 use crate::vfs::list::sort_key;
 use crate::vfs::{IntoPath, PathEntry, Unreadable, Vfs, WalkQuery, WalkResult};
 
-/// What a glob found.
+/// The result of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobResult {
-    /// What matches, sorted by path.
+    /// The nodes that match, sorted by path.
     pub entries: Vec<PathEntry>,
-    /// Whether there is more than was asked for.
+    /// Whether there are more than were asked for.
     pub truncated: bool,
-    /// What could not be looked into; sorted by path.
+    /// What could not be read; sorted by path.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// What a content search found.
+/// The result of a content search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GrepResult {
-    /// The files with hits, sorted by path.
+    /// The files with matches, sorted by path.
     pub files: Vec<FileMatch>,
-    /// Whether there is more than was asked for.
+    /// Whether there are more than were asked for.
     pub truncated: bool,
-    /// Whether time ran out; what was found until then is here.
+    /// Whether the time limit was reached. What was found until then is here.
     pub timed_out: bool,
-    /// What could not be looked into; sorted by path.
+    /// What could not be read; sorted by path.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The hits in one file.
+/// The matches in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileMatch {
-    /// Its logical path; what could mislead a reader is escaped.
+    /// Its logical path. Characters that could mislead a reader are escaped.
     pub path: String,
     /// How many lines match.
     pub count: usize,
@@ -49,9 +49,9 @@ pub struct FileMatch {
 }
 
 impl Vfs {
-    /// The paths below `path` that match a glob, counted from there.
+    /// Finds the paths below `path` that match a glob. The glob is relative to `path`, or to `/` if it begins with `/`.
     ///
-    /// A pattern can't climb: no path holds a `..`, so one that does matches nothing.
+    /// A pattern can't lead above `path`: no path contains `..`, so a pattern with `..` matches nothing.
     pub fn glob(&self, pattern: &str, path: impl IntoPath, limit: usize) -> Result<GlobResult> {
         self.call("glob", [path.into_path()], |call, [path]| {
             let limit = limit.max(1);
@@ -68,9 +68,9 @@ impl Vfs {
         })
     }
 
-    /// The files below `path`, or the file there, whose content matches.
+    /// Finds the files whose content matches: the file at `path`, or those below it.
     ///
-    /// Workspaces below it that may not be read are left out.
+    /// Workspaces below `path` that may not be read, or only with approval, are left out.
     pub fn grep(&self, query: &GrepQuery, path: impl IntoPath) -> Result<GrepResult> {
         self.call("grep", [path.into_path()], |call, [path]| call.grep(query, path))
     }
@@ -97,7 +97,7 @@ impl Call<'_> {
             self.report_progress(best.results as u64, None)?;
             region.collect_unreadable(&grep.unreadable, &mut unread);
             match searched {
-                // The last file may have been left half way.
+                // The search of the last file may have been cut short.
                 Ok(()) => timed_out |= grep.should_stop(),
                 Err(StoreError::Unavailable { .. }) if grep.should_stop() => timed_out = true,
                 Err(StoreError::NotFound) if self.is_synthetic_directory(&region.root) => {}
@@ -109,7 +109,7 @@ impl Call<'_> {
     }
 }
 
-/// The first results by path, whatever order they come in: so the same search always gives the same answer.
+/// The first results by path, in whatever order they arrive, so that the same search always gives the same answer.
 struct FirstResults<'a> {
     query: &'a GrepQuery,
     files: BTreeMap<Vec<u8>, FileMatch>,

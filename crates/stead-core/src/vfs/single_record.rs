@@ -1,4 +1,4 @@
-//! A call of a surface that comes to the door several times, or never: it has one record all the same.
+//! One audit record for one call of a surface, however many `Vfs` calls it makes, even if it makes none.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 use crate::path::VfsPath;
 use crate::vfs::Vfs;
 
-/// The record of a call that is under way.
+/// The record of a surface's call in progress.
 #[derive(Default)]
 pub(super) struct SingleRecord {
-    /// Whether it was written already: together with a change, say.
+    /// Whether the record was written already, for example together with a change.
     written: AtomicBool,
-    /// What the door would have written last: what came before only led to it.
+    /// The record of the last `Vfs` call. It stands for the ones before, which only led to it.
     held: Mutex<Option<AuditRecord>>,
 }
 
@@ -29,32 +29,32 @@ impl fmt::Debug for SingleRecord {
 }
 
 impl SingleRecord {
-    /// The record was written.
+    /// Notes that the record was written.
     pub(super) fn mark_written(&self) {
         self.written.store(true, Ordering::Relaxed);
     }
 
-    /// Holds a record back until the call ends.
+    /// Holds a record back until the surface's call ends.
     pub(super) fn hold_back(&self, record: AuditRecord) {
         *self.held.lock() = Some(record);
     }
 }
 
-/// How a call ended, as its record tells it.
+/// How a surface's call ended, for its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallEnd {
-    /// Like this.
+    /// It ended with this outcome.
     Outcome(AuditOutcome),
-    /// It has not ended: it is made again, with a person's answer.
+    /// It hasn't ended: it will be made again, with a person's answer.
     Pending,
 }
 
 impl Vfs {
-    /// Makes a call of a surface, by the name of a tool or a command: one record tells how it went, however often it
-    /// comes to the door, and also if it never does.
+    /// Runs one call of a surface, under the name of a tool or a command, with one audit record of its outcome, however
+    /// many calls it makes through the `Vfs`, even if it makes none.
     ///
-    /// `path` is what it is about, as far as that is known before; it need not be a path. `end` sorts a failure.
-    /// Something that is one record already ([`Vfs::as_one`]) may be inside, and is that record then.
+    /// `path` is what the call is about, as far as known beforehand; it need not be a valid path. `end` says how a
+    /// failure is recorded. A compound operation ([`Vfs::compound`]) may run inside: its record then is the one.
     pub fn single_record<T, E: From<Error>>(
         &self,
         tool: impl Into<Cow<'static, str>>,
@@ -67,7 +67,7 @@ impl Vfs {
             (Some(own), Some(_)) if *own == tool => self.clone(),
             _ => self.operation(tool.clone()),
         };
-        // A part of another call, or of an act, is told with that.
+        // Inside another single record or a compound operation, that one's record covers this call.
         let Some(log) =
             self.shared.audit.as_ref().filter(|_| self.compound.is_none() && self.single_record.is_none())
         else {
@@ -94,7 +94,7 @@ impl Vfs {
         result
     }
 
-    /// The record of a call that never came to the door.
+    /// The record of a surface's call that made no `Vfs` call.
     fn record_without_call(&self, inside: &Vfs, path: Option<&str>, outcome: AuditOutcome) -> AuditRecord {
         let paths: Vec<_> = path.and_then(|path| VfsPath::parse(path).ok()).into_iter().collect();
         let route = paths.first().and_then(|path| self.shared.router.route(path));

@@ -1,4 +1,4 @@
-//! Changing files and directories.
+//! Changing files and directories with single calls. Batches, copies and open files have modules of their own.
 
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::vfs::own_files::{PriorContent, not_own_file};
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 use crate::vfs::{IntoPath, LostUpdates, Vfs, VfsShared};
 
-/// Content up to this size is copied rather than resolving its path beforehand: a copy is quicker than a look.
+/// Content up to this size, in bytes, is cloned for each symlink that is followed. For larger content the path is
+/// resolved first: for small content a clone is cheaper than that lookup.
 const MAX_CLONED_CONTENT: usize = 64 << 10;
 
 /// How a file is written.
@@ -32,40 +33,40 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Creates the file or replaces it, makes missing parents.
+    /// Creates the file or replaces it, and makes missing parents.
     pub fn new() -> Self {
         WriteOptions::default()
     }
 
-    /// Only if nothing is there.
+    /// Writes only if nothing is there.
     pub fn create_only(self) -> Self {
         WriteOptions { expect: Precondition::Absent, ..self }
     }
 
-    /// Only if the file is in this state.
+    /// Writes only if the file has this version tag.
     pub fn if_match(self, tag: impl Into<TagRef>) -> Self {
         WriteOptions { expect: tag.into().into(), ..self }
     }
 
-    /// With these permission bits.
+    /// Sets these permission bits.
     pub fn mode(self, mode: u32) -> Self {
         WriteOptions { mode: Some(mode & 0o7777), ..self }
     }
 
-    /// As if last modified then.
+    /// Sets this time of the last modification.
     pub fn modified(self, at: Timestamp) -> Self {
         WriteOptions { modified: Some(at), ..self }
     }
 
-    /// Only into a directory that exists.
+    /// Writes only if the parent directory exists.
     pub fn existing_parent(self) -> Self {
         WriteOptions { parents: Parents::Required, ..self }
     }
 
-    /// How content is put at a spot.
+    /// The Store's options for a write at this path.
     pub(super) fn put_options(&self, spot: &ResolvedPath<'_>) -> PutOptions {
         let WriteOptions { expect, mode, modified, parents } = *self;
-        // That a parent is missing would tell what is there.
+        // An error about a missing parent would disclose what is there.
         let parents = if spot.visibility() == Visibility::Hidden { Parents::Create } else { parents };
         PutOptions { expect, parents, mode, modified, displaced: spot.displaced_content(), max_size: None }
     }
@@ -74,13 +75,13 @@ impl WriteOptions {
 /// What a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteResult {
-    /// The path, symlinks resolved.
+    /// The path, with symlinks resolved.
     pub path: VfsPath,
-    /// Whether it was not there before; `None` in a WRITE_ONLY Workspace, where that is not told.
+    /// Whether the file is new; `None` in a WRITE_ONLY Workspace, where that is not disclosed.
     pub created: Option<bool>,
-    /// The state it is in now; `None` in a WRITE_ONLY Workspace.
+    /// The version tag after the write; `None` in a WRITE_ONLY Workspace.
     pub tag: Option<VersionTag>,
-    /// The version that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
+    /// The revision that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
     pub revision: Option<RevisionNumber>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
@@ -89,7 +90,7 @@ pub struct WriteResult {
 /// What an edit did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditResult {
-    /// What it did to the file.
+    /// The result of the change to the file.
     pub written: WriteResult,
     /// How many replacements it made.
     pub replaced: usize,
@@ -98,11 +99,11 @@ pub struct EditResult {
 /// How something is removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemoveOptions {
-    /// A directory goes with all that it holds.
+    /// Removes a directory with everything in it.
     pub recursive: bool,
-    /// It is fine if nothing is there.
+    /// Succeeds if nothing is there.
     pub force: bool,
-    /// Only in this state.
+    /// Removes it only if it has this version tag.
     pub if_match: Option<TagRef>,
 }
 
@@ -111,10 +112,10 @@ pub struct RemoveOptions {
 pub struct RemoveResult {
     /// The path.
     pub path: VfsPath,
-    /// Whether the caller is told that something was there and is gone. It is not in a WRITE_ONLY Workspace: there the
-    /// answer is the same whatever was there, also if it has to stay.
+    /// Whether the caller may know that something was removed. `false` in a WRITE_ONLY Workspace: there the answer is
+    /// the same whatever was there, even if it could not be removed.
     pub is_disclosed: bool,
-    /// The version that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
+    /// The revision that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
     pub revision: Option<RevisionNumber>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
@@ -139,8 +140,8 @@ impl ResolvedPath<'_> {
         Some(ProtectedNames { globs: Arc::clone(globs), roots: at, side: on })
     }
 
-    /// Only a directory may take a name that leads to something protected: a file or a symlink there would stand in
-    /// for it.
+    /// Refuses a file or a symlink at a directory that leads to something protected: it would take the place of what is
+    /// protected.
     pub(super) fn check_not_protected_ancestor(&self) -> Result<()> {
         let protect = self.workspace.protect();
         if protect.is_ancestor_of_match(self.relative_path())
@@ -156,7 +157,7 @@ impl ResolvedPath<'_> {
 }
 
 impl Vfs {
-    /// Writes a whole file.
+    /// Writes a whole file: creates or replaces it, and makes missing parents.
     pub fn write(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<WriteResult> {
         self.write_with(path, content, &WriteOptions::new())
     }
@@ -198,12 +199,12 @@ impl Vfs {
         })
     }
 
-    /// Adds to the end of a file; a missing one is made.
+    /// Appends to a file. Creates it if it is missing.
     pub fn append(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<WriteResult> {
         self.append_with(path, content, &WriteOptions::new())
     }
 
-    /// Adds to the end of a file, with options.
+    /// Appends to a file, with options.
     pub fn append_with(
         &self,
         path: impl IntoPath,
@@ -250,7 +251,7 @@ impl Vfs {
         self.edit_with(path, old, new, occurrences, None)
     }
 
-    /// Replaces a text inside a file if it is in the given state.
+    /// Replaces a text inside a file. With `if_match`, only if the file has that version tag.
     pub fn edit_with(
         &self,
         path: impl IntoPath,
@@ -265,11 +266,11 @@ impl Vfs {
         })
     }
 
-    /// Makes a directory, with missing parents or only in one that exists.
+    /// Makes a directory. `parents` says whether missing parents are made, too.
     pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<WriteResult> {
         self.call("mkdir", [path.into_path()], |call, [path]| {
             let made = call.resolve_and_call(path, Access::Write, |spot| {
-                // That a parent is missing would tell what is there.
+                // An error about a missing parent would disclose what is there.
                 let parents = if spot.visibility() == Visibility::Hidden { Parents::Create } else { parents };
                 let step = Step::Mkdir { at: spot.node_path.clone(), parents, mode: None };
                 call.apply_step(spot, step).map(|(_, written)| written)
@@ -281,7 +282,7 @@ impl Vfs {
         })
     }
 
-    /// Makes a symlink. Where it leads is judged whenever it is followed.
+    /// Makes a symlink; fails if something is there. Its target is authorized whenever the symlink is followed.
     pub fn symlink(&self, path: impl IntoPath, target: &str) -> Result<WriteResult> {
         self.call("symlink", [path.into_path()], |call, [path]| {
             if target.is_empty() || target.contains('\0') || target.len() > crate::path::MAX_PATH {
@@ -332,7 +333,7 @@ impl Vfs {
         self.call("remove", [path.into_path()], |call, [path]| call.remove(path, Subtree::File, options))
     }
 
-    /// Removes a directory: an empty one, or with all that it holds.
+    /// Removes a directory: an empty one, or, with `recursive`, with everything in it.
     pub fn remove_directory(&self, path: impl IntoPath, options: RemoveOptions) -> Result<RemoveResult> {
         let subtree = if options.recursive { Subtree::Directory } else { Subtree::EmptyDirectory };
         self.call("remove", [path.into_path()], |call, [path]| call.remove(path, subtree, options))
@@ -340,7 +341,7 @@ impl Vfs {
 }
 
 impl Call<'_> {
-    /// Takes a stream into a draft of the Store at this spot.
+    /// Writes a stream into a draft of the Store at this path.
     pub(super) fn draft_from_reader(
         &self,
         spot: &ResolvedPath<'_>,
@@ -368,7 +369,7 @@ impl Call<'_> {
         }
     }
 
-    /// Puts content at a spot whose symlinks have been resolved.
+    /// Writes content to a path whose symlinks have been followed.
     fn put_resolved(
         &self,
         spot: &ResolvedPath<'_>,
@@ -376,7 +377,7 @@ impl Call<'_> {
         options: &WriteOptions,
     ) -> Result<WriteResult> {
         self.put_at(spot, content, options).map_err(|stop| match stop {
-            // It was no symlink a moment ago.
+            // The path was not a symlink when it was resolved.
             ResolvedCallError::Store(StoreError::Link(_)) => spot.store_error(StoreError::Conflict),
             stop => stop.into_error(spot),
         })
@@ -392,7 +393,7 @@ impl Call<'_> {
         self.check_size(content.size())?;
         let VfsShared { read_set: seen, lost_updates, .. } = self.shared();
         let guard = match (options.expect, lost_updates) {
-            // Whoever may not look could never look again.
+            // A WRITE_ONLY caller can't re-read, so the lost-update guard is off for it.
             (Precondition::Any, LostUpdates::Refuse) if spot.visibility() == Visibility::Visible => {
                 seen.last_read_tag(&spot.path)
             }
@@ -435,7 +436,7 @@ impl Call<'_> {
                     .with_max_size(limits.max_file_size)
                     .with_quota(*quota)
                     .with_quota(spot.workspace.quota());
-                // What is not there, or is no file, the Store refuses by itself.
+                // If nothing is there, or it isn't a file, the Store refuses the edit.
                 let size = spot.store().stat(&spot.node_path).map_or(0, |attr| attr.size);
                 let _memory = self.reserve(edit.memory_needed(size))?;
                 let step = Step::Edit {
@@ -483,7 +484,8 @@ impl Call<'_> {
         Ok(RemoveResult { path, is_disclosed: is_told, revision: version, operation })
     }
 
-    /// The answer where the caller may not know what was there, and whether something was done.
+    /// The result where the caller may know neither what was there nor whether anything changed. Applies an empty
+    /// change, so that a revision is made as for a change that succeeds.
     fn undisclosed_result(&self, path: &VfsPath) -> Result<WriteResult> {
         let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Hidden, cause };
         self.apply_nothing(SyncPolicy::Now).map_err(failed)?;
@@ -491,7 +493,7 @@ impl Call<'_> {
         Ok(WriteResult { path: path.clone(), created: None, tag: None, revision: None, operation })
     }
 
-    /// A Workspace, and a directory that holds one, stay where they are.
+    /// Refuses to move, replace or remove a Workspace, or a directory that contains one.
     pub(super) fn check_movable(&self, spot: &ResolvedPath<'_>) -> Result<()> {
         if spot.is_workspace() {
             return Err(Error::IsWorkspace { path: spot.path.clone() });
@@ -508,7 +510,7 @@ impl Call<'_> {
         }
     }
 
-    /// Makes a change of one step, which is all that the call does.
+    /// Applies a change of one step, which completes the call.
     pub(super) fn apply_step(
         &self,
         spot: &ResolvedPath<'_>,
@@ -535,13 +537,13 @@ pub(super) fn write_result(
             let tag = outcome.attr.map(|attr| attr.tag);
             WriteResult { path, created: Some(outcome.created), tag, revision: applied.revision, operation }
         }
-        // A tag and a version tell what is new from what was there before.
+        // A version tag or a revision would disclose whether the file existed before.
         Visibility::Hidden => WriteResult { path, created: None, tag: None, revision: None, operation },
     }
 }
 
-/// Why a change failed for which a version tag was expected. Where the caller may not look, another has written or removed
-/// the file since its tag was compared, so it is no longer the caller's own.
+/// The error of a change with a version tag precondition. Where the caller may not read, a mismatch now means that
+/// another writer has changed or removed the file since its tag was checked, so it is no longer the caller's own.
 fn precondition_error(spot: &ResolvedPath<'_>, expect: Precondition, cause: StoreError) -> ResolvedCallError {
     match expect {
         Precondition::Tag(_) | Precondition::ShortTag(_)
@@ -553,7 +555,7 @@ fn precondition_error(spot: &ResolvedPath<'_>, expect: Precondition, cause: Stor
     }
 }
 
-/// Whether a step failed because something else is there than a moment ago.
+/// Whether a step failed because what is at the path has changed since it was checked.
 fn is_changed_meanwhile(cause: &StoreError) -> bool {
     matches!(
         cause,
@@ -566,7 +568,7 @@ fn is_changed_meanwhile(cause: &StoreError) -> bool {
     )
 }
 
-/// Whether two Workspaces' Stores are one and the same.
+/// Whether two references are to the same Store.
 pub(super) fn same_store(one: &dyn Store, other: &dyn Store) -> bool {
     std::ptr::addr_eq(one, other)
 }

@@ -1,4 +1,4 @@
-//! Attributes as the kernel wants them.
+//! Attributes and times in the kernel's form.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,10 +6,10 @@ use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use stead_core::Timestamp;
 use stead_core::store::{Attr, NodeKind, SpecialKind};
 
-/// How many bytes a program should read or write at once.
+/// The number of bytes that a program should read or write at once.
 const PREFERRED_IO_SIZE: u32 = 128 << 10;
 
-/// Attributes of something with that number.
+/// The attributes of the node with this inode number.
 pub(crate) fn file_attr(ino: u64, attr: &Attr, links: u32, (uid, gid): (u32, u32)) -> FileAttr {
     let modified = system_time(attr.modified);
     FileAttr {
@@ -31,8 +31,8 @@ pub(crate) fn file_attr(ino: u64, attr: &Attr, links: u32, (uid, gid): (u32, u32
     }
 }
 
-/// How many names whatever has a name has. For a directory, too: two would tell programs that walk a tree that no
-/// directory is in it, and one tells them that directories are not counted here.
+/// The link count of everything that has a name, also of a directory. Two would tell programs that walk a tree that the
+/// directory has no subdirectories; one tells them that subdirectories are not counted.
 pub(crate) const LINK_COUNT: u32 = 1;
 
 pub(crate) fn file_type(kind: NodeKind) -> FileType {
@@ -59,8 +59,8 @@ pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
     }
 }
 
-/// The moment that the kernel means. It counts nanoseconds forward from whole seconds, also before 1970; fuser 0.18 counts
-/// them backward there.
+/// Corrects a time before 1970. The kernel counts nanoseconds forward from whole seconds, also before 1970, but fuser
+/// 0.18 counts them backward there.
 fn kernel_timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(_) => time.into(),
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_time_before_1970_is_the_one_that_the_kernel_means() {
-        // Two seconds before, and 0.8 forward.
+        // Two seconds before 1970, and 0.8 seconds forward from there.
         let told = UNIX_EPOCH - Duration::new(2, 800_000_000);
         assert_eq!(timestamp(TimeOrNow::SpecificTime(told)), Timestamp(-1_200_000_000));
         assert_eq!(

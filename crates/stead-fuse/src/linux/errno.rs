@@ -1,10 +1,10 @@
-//! What a program is told when the door says no.
+//! The error number that a program gets for each error of the door.
 
 use fuser::Errno;
 use stead_core::path::PathError;
 use stead_core::{Access, AccessScope, Error, StoreError, Visibility};
 
-/// The number for an error.
+/// The error number of an error of the door.
 pub(crate) fn errno(error: &Error) -> Errno {
     match error {
         Error::Path(
@@ -36,7 +36,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::LineOutOfRange { .. }
         | Error::Invalid(_) => Errno::EINVAL,
         Error::PartiallyApplied { cause, .. } => errno(cause),
-        // Where nothing may be looked at, what is in the way is not told.
+        // In a WRITE_ONLY Workspace, the error must not reveal what is there.
         Error::Store {
             visibility: Visibility::Hidden,
             cause:
@@ -50,7 +50,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
     }
 }
 
-/// The number for what a Store says.
+/// The error number of a Store's error.
 pub(crate) fn store_errno(cause: &StoreError) -> Errno {
     match cause {
         StoreError::NotFound => Errno::ENOENT,
@@ -58,7 +58,7 @@ pub(crate) fn store_errno(cause: &StoreError) -> Errno {
         StoreError::NotADirectory => Errno::ENOTDIR,
         StoreError::IsADirectory => Errno::EISDIR,
         StoreError::NotEmpty => Errno::ENOTEMPTY,
-        // Another is there by now: the host looks again, and asks again.
+        // Something else is there now. On ESTALE, the kernel looks the name up again and retries.
         StoreError::Conflict | StoreError::Link(_) | StoreError::Expired(_) => Errno::ESTALE,
         StoreError::Special(_) => Errno::ENXIO,
         StoreError::Protected { .. } | StoreError::NameTaken { .. } => Errno::EPERM,

@@ -1,8 +1,8 @@
-//! Tells the kernel what others have changed, so that it can believe for long what it was told.
+//! Invalidates the kernel's caches after changes by others, so that the kernel may cache replies for long.
 //!
-//! A Store with a feed says what has changed since a cursor, whoever changed it. What this mount has changed itself the
-//! kernel knows already. Of the rest, names may have changed again by the time that this is heard, through this mount
-//! as well: so what it is told is what is there now.
+//! A Store with a feed reports what has changed since a cursor, whoever changed it. The kernel already knows the
+//! changes made through this mount. By the time the other changes are read from the feed, names may have changed again,
+//! also through this mount; so each is compared with the Store's present state.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,30 +16,31 @@ use stead_core::store::{ChangeKind, FeedEntry, NodePath, RevisionNumber, Store};
 
 use crate::linux::fuse_adapter::FuseAdapter;
 
-/// How often a Store is asked.
+/// How often the feed of a Store is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How much is taken at once.
+/// How many changes are read at once.
 const MAX_CHANGES: usize = 10_000;
 
-/// One Store, and the Workspaces that stand on it.
+/// A Store, and the Workspaces over it.
 struct FollowedStore {
     store: Arc<dyn Store>,
     workspaces: Vec<usize>,
     cursor: Option<RevisionNumber>,
-    /// What the kernel did not know when it was told: an answer that tells it may have been on the way.
+    /// Invalidations of something that the kernel didn't know. A reply that makes it known may have been on its way, so
+    /// they are sent once more.
     retries: Vec<Invalidation>,
 }
 
-/// What the kernel is told.
+/// A message that invalidates something in the kernel's caches.
 enum Invalidation {
-    /// A file's attributes are different.
+    /// A file's attributes have changed.
     Inode(INodeNo),
     /// A name in a directory leads to something else.
     Name(INodeNo, Vec<u8>),
 }
 
 impl Invalidation {
-    /// Whether the kernel knew it.
+    /// Sends the message. Returns whether the kernel knew the inode or name.
     fn send(&self, notifier: &Notifier) -> bool {
         match self {
             Invalidation::Inode(ino) => notifier.inval_inode(*ino, -1, 0).is_ok(),
@@ -50,7 +51,7 @@ impl Invalidation {
     }
 }
 
-/// Where each Store is now: all that happens from here on is told by [`follow`].
+/// The Stores with a feed, and the cursor of each: [`follow`] handles all changes after it.
 pub(crate) struct FeedCursors(Vec<FollowedStore>);
 
 impl FeedCursors {
@@ -73,13 +74,13 @@ impl FeedCursors {
         FeedCursors(followed)
     }
 
-    /// Whether there is nobody to ask.
+    /// Whether no Store has a feed.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Follows the Stores until the other end of `stop` is dropped.
+/// Follows the feeds until the sender of `stop` is dropped.
 pub(crate) fn follow(
     mounting: &FuseAdapter,
     notifier: &Notifier,
@@ -96,12 +97,12 @@ pub(crate) fn follow(
 
 impl FollowedStore {
     fn poll(&mut self, mounting: &FuseAdapter, notifier: &Notifier) {
-        // By now it has come, or never will.
+        // A reply that was on its way then has arrived by now.
         for told in std::mem::take(&mut self.retries) {
             told.send(notifier);
         }
         loop {
-            // What can't be told now is told later; until then the kernel believes it no longer than it may.
+            // If the feed can't be read now, it is read later. Until then the kernel's cached replies expire as usual.
             let Ok(feed) = self.store.changes_since(self.cursor, MAX_CHANGES) else { return };
             self.cursor = Some(feed.cursor);
             let more = feed.more;
@@ -139,7 +140,8 @@ impl FollowedStore {
                 if let Some(now) = outdated {
                     mounting.invalidate_content(INodeNo(ino), now);
                 } else {
-                    // Also where the kernel was told already: of two answers at once it may have taken the older one.
+                    // Even if the cached content is current: of two replies at once, the kernel may have used the older
+                    // one.
                     mounting.node_api.refresh(workspace, changed.node);
                     self.send_or_retry(notifier, Invalidation::Inode(INodeNo(ino)));
                 }
@@ -148,7 +150,7 @@ impl FollowedStore {
                 let Some(parent) = inodes.ino_of(workspace, changed.parent) else { return };
                 let Some(name) = Name::new(&*changed.name) else { return };
                 {
-                    // A rename through this mount is in the Store before it is in the table.
+                    // A rename through this mount is in the Store before it is in the inode table.
                     let _names = mounting.lock_names();
                     let there = self.store.stat(&NodePath::child(changed.parent, &name)).ok();
                     let there = there.and_then(|attr| inodes.ino_of(workspace, attr.node));
@@ -156,14 +158,16 @@ impl FollowedStore {
                     if there.is_some() && there == named {
                         return;
                     }
-                    // Where something has gone the kernel finds out by itself. Until then it is nowhere: what is judged
-                    // by the one path must not be done at the other, which is where the kernel still takes it to be.
+                    // The kernel finds the new location of a moved node by itself. Until then, the table has no path
+                    // for the node: the door would authorize a call at one path, while the kernel still takes the node
+                    // to be at the other.
                     inodes.remove_foreign(parent, &name);
                     if let Some(ino) = there {
                         inodes.mark_moved(ino);
                     }
                 }
-                // The kernel may be waiting for an answer about that directory before it hears this: nothing is held.
+                // No lock is held here: the kernel may wait for a reply about that directory before it handles this
+                // message.
                 self.send_or_retry(notifier, Invalidation::Name(INodeNo(parent), changed.name.clone()));
                 let _ = notifier.inval_inode(INodeNo(parent), -1, 0);
             }

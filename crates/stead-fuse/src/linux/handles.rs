@@ -1,4 +1,4 @@
-//! Files and directories that are open.
+//! Open files and directories.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::linux::page_cache::PageCache;
 pub(crate) struct OpenedFile {
     pub(crate) ino: u64,
     pub(crate) file: OpenFile,
-    /// Whether it was opened for writing.
+    /// Whether it is open for writing.
     pub(crate) is_writable: bool,
-    /// Whether everything is written at the end.
+    /// Whether all writes go to the end of the file.
     pub(crate) is_append: bool,
-    /// Whether it is read and written past the kernel's pages.
+    /// Whether reads and writes bypass the kernel's page cache (direct I/O).
     pub(crate) is_direct: bool,
-    /// What the kernel may have of its content.
+    /// What the kernel may have cached of its content.
     pub(crate) pages: Arc<PageCache>,
     pub(crate) using_threads: UsingThreads,
-    /// Whether something was written through it that it has not made a change of.
+    /// Whether something was written through this handle that no close or fsync of it has committed.
     pub(crate) is_unfinished: AtomicBool,
 }
 
 /// The threads that have opened a file or written to it.
 ///
-/// The kernel tells of every close, also by a child that was born with the file and never used it. That is no close to
-/// whoever uses it.
+/// The kernel reports every close, also by a child process that inherited the file and never used it. Such a close must
+/// not commit what the processes that use the file have written so far.
 #[derive(Debug)]
 pub(crate) struct UsingThreads(Mutex<Vec<u32>>);
 
@@ -42,7 +42,7 @@ impl UsingThreads {
         UsingThreads(Mutex::new(vec![thread]))
     }
 
-    /// A thread writes.
+    /// Adds a thread that writes.
     pub(crate) fn add(&self, thread: u32) {
         let mut users = self.0.lock();
         if !users.contains(&thread) {
@@ -50,7 +50,7 @@ impl UsingThreads {
         }
     }
 
-    /// Whether a thread belongs to a process that has used the file. Where that can't be known, it does.
+    /// Whether a thread belongs to a process that has used the file. Returns true if that can't be found out.
     pub(crate) fn includes_process_of(&self, thread: u32) -> bool {
         let users = self.0.lock();
         if users.contains(&thread) {
@@ -61,20 +61,20 @@ impl UsingThreads {
     }
 }
 
-/// Threads that were asked to look a removed file's name up again.
+/// Threads that were told with ESTALE to look up the name of a removed file again.
 ///
-/// A program that opens a removed file by `/proc/self/fd/N` means that file. A program that opens it by a name means
-/// whatever has the name now: the kernel has not heard yet that the name leads to another file. The kernel does not say
-/// which of the two it is. On ESTALE it goes the same way once more and looks every name up again: a program that went by a
-/// name finds the other file, and only one that means the removed file comes back for it.
+/// A program that opens a removed file through `/proc/self/fd/N` means that file. A program that opens it by name means
+/// the file that has the name now; the kernel only doesn't know yet that the name leads to another file. The kernel
+/// doesn't say which of the two it is. On ESTALE, it resolves the same path again and looks up every name: a program
+/// that used a name finds the other file, and only a program that means the removed file requests it again.
 #[derive(Debug, Default)]
 pub(crate) struct Retries(Mutex<VecDeque<(u32, u64)>>);
 
 impl Retries {
-    /// As many as there are threads that open removed files at the same moment.
+    /// Enough for the threads that open removed files at the same time.
     const REMEMBERED: usize = 64;
 
-    /// Whether this thread comes back for a file. If not, it is expected to.
+    /// Whether this thread was told to retry for this file, and now does. If not, it is added to the list.
     pub(crate) fn comes_back(&self, thread: u32, ino: u64) -> bool {
         let mut retries = self.0.lock();
         if let Some(place) = retries.iter().position(|retry| *retry == (thread, ino)) {
@@ -95,24 +95,24 @@ fn process_of(thread: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// A directory that a program reads.
+/// An open directory.
 #[derive(Debug, Default)]
 pub(crate) struct OpenedDirectory {
     pub(crate) buffer: Mutex<DirectoryBuffer>,
 }
 
-/// What was read of a directory. A program may go back to any entry that it has seen.
+/// The entries read from a directory so far. A program may go back to any entry that it has seen.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryBuffer {
     pub(crate) entries: Vec<(Name, Lookup)>,
-    /// Where to go on, if there is more.
+    /// Where the next page begins, if there is one.
     pub(crate) next: Option<Name>,
-    /// How much had changed when it was read, and when that was.
+    /// The adapter's change count when the first page was read; `read_at` is the time of that.
     pub(crate) change_count: u64,
     pub(crate) read_at: Option<Instant>,
 }
 
-/// All that is open.
+/// All open files and directories.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
     last_handle: AtomicU64,
@@ -135,12 +135,13 @@ impl Handles {
         self.files.read().get(&handle).cloned()
     }
 
-    /// Some file of that number that is open.
+    /// Any open file with this inode number.
     pub(crate) fn any_file_of(&self, ino: u64) -> Option<Arc<OpenedFile>> {
         self.files.read().values().find(|file| file.ino == ino).cloned()
     }
 
-    /// Files are few and looked through seldom: only where a name is gone, or a size or a time is set.
+    /// All open files with this inode number. It is a linear search, but files are few, and it is needed only after a
+    /// removal, on close, or when a size or time is set.
     pub(crate) fn files_of(&self, ino: u64) -> Vec<Arc<OpenedFile>> {
         self.files.read().values().filter(|file| file.ino == ino).cloned().collect()
     }
@@ -149,7 +150,7 @@ impl Handles {
         self.files.write().remove(&handle)
     }
 
-    /// Everything that is open, at the end.
+    /// Removes all open files from the table, at the end of the mount.
     pub(crate) fn take_files(&self) -> Vec<Arc<OpenedFile>> {
         self.files.write().drain().map(|(_, file)| file).collect()
     }

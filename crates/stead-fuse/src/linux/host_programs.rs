@@ -1,9 +1,9 @@
-//! Programs of the host that a symlink on the mount may lead to.
+//! Host programs that a symlink on the mount may lead to.
 //!
-//! `python3 -m venv` makes a symlink to the interpreter, and works only if that can be followed. So an absolute target
-//! outside is shown where it is a program that everybody may read and run: a file which is no secret, and which a
-//! process on the host can run without the symlink as well. Everything else outside stays hidden: a person's program
-//! that follows symlinks must not carry a person's files into a Workspace.
+//! `python3 -m venv` creates a symlink to the interpreter, and works only if the kernel can follow it. So an absolute
+//! target outside the mount is shown if it is a program that every user may read and run: such a file is no secret, and
+//! a process on the host can run it without the symlink as well. Everything else outside stays hidden: a user's program
+//! that follows symlinks must not copy that user's files into a Workspace.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -15,19 +15,20 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 use crate::linux::mount_table;
 
-/// How many symlinks one path may lead through.
+/// The most symlinks that are followed for one path.
 const MAX_LINKS: usize = 40;
-/// Read and run, by everybody.
+/// Permission for others to read and execute.
 const OTHERS_READ_EXECUTE: u32 = 0o005;
 
-// As in <sys/stat.h>, which are the kernel's own for all programs.
+// The values in <sys/stat.h>, which are the same on every Linux.
 const FILE_TYPE_MASK: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 
-/// Whether an absolute target is a program of the host that everybody may read and run.
+/// Whether an absolute target is a host program that every user may read and run.
 ///
-/// Name by name, and never through a mount that a process answers for: that may be this one, and wait for this answer.
+/// It walks the path name by name and never enters a FUSE mount: that may be this very mount, which would wait for this
+/// reply.
 pub(crate) fn is_program(target: &[u8]) -> bool {
     target.starts_with(b"/") && leads_to_program(target).unwrap_or(false)
 }
@@ -37,7 +38,7 @@ fn leads_to_program(target: &[u8]) -> rustix::io::Result<bool> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty());
     let mut names = VecDeque::from(path_components(target));
-    // The directories on the way, for `..`.
+    // The directories on the path so far, for `..`.
     let mut way: Vec<OwnedFd> = vec![open(Path::new("/"))?];
     let mut links = 0;
     while let Some(name) = names.pop_front() {
@@ -75,7 +76,7 @@ fn leads_to_program(target: &[u8]) -> rustix::io::Result<bool> {
     Ok(false)
 }
 
-/// The names of a path, without those that lead nowhere.
+/// The components of a path, without `.` and empty ones.
 fn path_components(path: &[u8]) -> Vec<OsString> {
     let path = OsString::from_vec(path.to_vec());
     let names = Path::new(&path).components().filter_map(|component| match component {

@@ -1,7 +1,8 @@
-//! Which number the kernel has for what, and where that is.
+//! The inode numbers that the kernel knows: the node and the path of each.
 //!
-//! Something keeps its number as long as it exists, also from one mount to the next: programs like git compare it.
-//! Where it is is remembered as a name in a directory, so that the rename of a directory moves all that is below it.
+//! Where possible, a number is made from the node id, so that it stays the same as long as the node exists, also from
+//! one mount to the next: programs like git compare it. The path is stored as a name in a parent directory, so renaming
+//! a directory moves everything below it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,21 +16,21 @@ use stead_core::{Name, Timestamp};
 
 use crate::linux::page_cache::PageCache;
 
-/// The top of the mount.
+/// The inode number of the mount's top directory.
 pub(crate) const ROOT_INO: u64 = 1;
 
-/// How many bits of a number the node takes; above them is the Workspace.
+/// How many bits of an inode number hold the node id. The bits above hold the Workspace.
 const NODE_BITS: u32 = 48;
-/// What is set in numbers that were given out in turn, because the node is too large for the others.
+/// Set in numbers that are assigned in sequence, for nodes whose id doesn't fit or must not be used.
 const SEQUENTIAL_BIT: u64 = 1 << 63;
 
-/// How long a file counts as one that is changed elsewhere, too.
+/// How long a file counts as changed elsewhere after a change by others or a direct write.
 const SHARED_WINDOW: Duration = Duration::from_secs(2);
 
-/// What a number stands for.
+/// What an inode number stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum InodeKey {
-    /// A directory that is there because of the Workspaces. It never moves.
+    /// A directory that exists because of the Workspaces: a Workspace's own directory, or one above it. It never moves.
     Synthetic(VfsPath),
     /// A node in a Workspace.
     Node(usize, NodeId),
@@ -38,37 +39,39 @@ enum InodeKey {
 #[derive(Debug)]
 struct Inode {
     key: InodeKey,
-    /// The Workspace that it is in; none above all of them.
+    /// The Workspace that it is in; `None` above all of them.
     workspace: Option<usize>,
-    /// The node behind a level, where there is one.
+    /// Its node; a synthetic directory has one only if it exists in the Store as well.
     node: Option<NodeId>,
     is_directory: bool,
-    /// Where it is: a name in a directory. Nowhere, once that name was removed.
+    /// The inode number of its parent, and its name there; `None` once that name was removed or leads to something
+    /// else.
     location: Option<(u64, Name)>,
-    /// Whether another has moved it to where the kernel has not found it yet.
+    /// Whether others have moved it, and the kernel hasn't looked it up at its new place yet.
     is_moved: bool,
-    /// Whether it was removed. A host gives its node to something else then, while the kernel may still know this.
+    /// Whether it was removed. The host may then reuse its node id for another file, while the kernel may still know
+    /// this one.
     is_removed: bool,
-    /// When it was made, where that is known: it tells it from another that has its node.
+    /// When it was created, if known. It tells this file from another one that has reused its node id.
     created: Option<Timestamp>,
-    /// How deep below the top it has been at the least, as far as the kernel may know it.
+    /// The smallest depth below the top that it has had since it is in the table.
     min_depth: usize,
-    /// How often the kernel has been told of it.
+    /// The kernel's lookup count: how often a reply has made it known, minus what the kernel has forgotten.
     lookups: u64,
-    /// How many others have a name in it.
+    /// How many inodes have their name in this one.
     child_count: usize,
-    /// The state whose content the kernel may have.
+    /// The version whose content the kernel may have cached.
     cached_tag: Option<VersionTag>,
-    /// What it may have of that.
+    /// What the kernel may have cached of its content.
     pages: Arc<PageCache>,
-    /// When it was last found to have been changed elsewhere, or was written past the kernel's pages.
+    /// When it was last changed by others, or by a direct write.
     changed_elsewhere_at: Option<Instant>,
-    /// What a directory was when the kernel was last told all its names, and when that was.
+    /// The state of a directory when the kernel last got its listing, and when that was.
     listed: Option<(DirectoryState, Instant)>,
 }
 
 impl Inode {
-    /// What the kernel has not been told of yet.
+    /// An inode that the kernel doesn't know yet.
     fn new(key: &InodeKey, looked: &Lookup) -> Self {
         Inode {
             key: key.clone(),
@@ -90,7 +93,7 @@ impl Inode {
     }
 }
 
-/// A directory, told from the same one with other names in it.
+/// The state of a directory: equal states have the same listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DirectoryState {
     pub(crate) node: NodeId,
@@ -98,7 +101,7 @@ pub(crate) struct DirectoryState {
     pub(crate) changed: Timestamp,
 }
 
-/// All that the kernel knows by number.
+/// All inodes that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Inodes(Mutex<InodeTable>);
 
@@ -106,18 +109,18 @@ pub(crate) struct Inodes(Mutex<InodeTable>);
 struct InodeTable {
     inodes: HashMap<u64, Inode>,
     by_key: HashMap<InodeKey, u64>,
-    /// Who has which name in which directory.
+    /// The inode number of each name, by parent.
     names: HashMap<(u64, Name), u64>,
     last_sequential: u64,
-    /// The numbers of all levels.
+    /// The inode numbers of all synthetic directories.
     synthetic_inos: Vec<u64>,
 }
 
-/// A node that the kernel does not know any more.
+/// The Workspace and id of a node that the kernel doesn't know any more.
 pub(crate) type ForgottenNode = (usize, NodeId);
 
 impl Inodes {
-    /// The top alone.
+    /// A table with only the top directory.
     pub(crate) fn new(top: &Lookup) -> Self {
         let mut table = InodeTable {
             inodes: HashMap::new(),
@@ -133,7 +136,8 @@ impl Inodes {
         Inodes(Mutex::new(table))
     }
 
-    /// The number of what was found under a name. The kernel is told of it once more, if `told` says so.
+    /// The inode number of a node that was found at a name. With `told`, the kernel gets to know the node, so its
+    /// lookup count grows.
     pub(crate) fn record_found(&self, parent: u64, name: &Name, looked: &Lookup, told: bool) -> u64 {
         let mut table = self.0.lock();
         let table = &mut *table;
@@ -147,19 +151,21 @@ impl Inodes {
         }
         let has_ended = known.is_some_and(|ino| table.inodes.get(&ino).is_some_and(|inode| inode.is_removed));
         let ino = match known {
-            // A listing may be older than what is known of it.
+            // A listing may be older than what is known about the inode.
             Some(ino) if !told => return ino,
             Some(ino) if !has_ended => ino,
             _ => {
                 if !told && let InodeKey::Node(..) = key {
                     return table.new_ino(&key);
                 }
-                // A node's own number would tell a new file from one that was there before.
+                // In a WRITE_ONLY Workspace, a number made from the node id would reveal whether a file is new or was
+                // there before.
                 let is_hidden = looked.is_hidden && matches!(key, InodeKey::Node(..));
                 let mut ino =
                     if has_ended || is_hidden { table.next_sequential() } else { table.new_ino(&key) };
                 if table.inodes.contains_key(&ino) {
-                    // Several files have had this node one after the other, and the kernel still knows the first one.
+                    // Several files have had this node id one after the other, and the kernel still knows the first
+                    // one.
                     ino = table.next_sequential();
                 }
                 table.inodes.insert(ino, Inode::new(&key, looked));
@@ -174,7 +180,7 @@ impl Inodes {
         ino
     }
 
-    /// The kernel forgets so many times that it was told of something.
+    /// Lowers an inode's lookup count, as the kernel says. Returns its node if the inode was removed from the table.
     pub(crate) fn forget(&self, ino: u64, times: u64) -> Option<ForgottenNode> {
         let mut table = self.0.lock();
         let inode = table.inodes.get_mut(&ino)?;
@@ -182,21 +188,21 @@ impl Inodes {
         table.drop_unused(ino)
     }
 
-    /// Where something is: its path, and the node.
+    /// The path and node of an inode, whether a directory or not; `None` if it has no path.
     pub(crate) fn directory_ref(&self, ino: u64) -> Option<DirectoryRef> {
         let table = self.0.lock();
         let node = table.inodes.get(&ino)?.node;
         Some(DirectoryRef { path: table.path(ino)?, node })
     }
 
-    /// A directory that is there because of the Workspaces has a node now.
+    /// Sets the node of a synthetic directory that exists in the Store by now.
     pub(crate) fn set_node(&self, ino: u64, node: NodeId) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.node = Some(node);
         }
     }
 
-    /// The Workspace and the node behind a number.
+    /// The Workspace and node id of an inode; `None` for a synthetic directory.
     pub(crate) fn node(&self, ino: u64) -> Option<(usize, NodeId)> {
         match self.0.lock().inodes.get(&ino)?.key {
             InodeKey::Node(workspace, node) => Some((workspace, node)),
@@ -204,19 +210,19 @@ impl Inodes {
         }
     }
 
-    /// The number of a node, if the kernel has one.
+    /// The inode number of a node, if the kernel knows it.
     pub(crate) fn ino_of(&self, workspace: usize, node: NodeId) -> Option<u64> {
         let table = self.0.lock();
         let is_level = |ino: &&u64| {
             let found = table.inodes.get(ino).map(|inode| (inode.workspace, inode.node));
-            // Every Store counts its nodes from one.
+            // The Workspace is compared as well, since every Store counts its nodes from one.
             found == Some((Some(workspace), Some(node)))
         };
         let by_level = || table.synthetic_inos.iter().find(is_level).copied();
         table.by_key.get(&InodeKey::Node(workspace, node)).copied().or_else(by_level)
     }
 
-    /// The directory that something has its name in; the top is in itself.
+    /// The parent of an inode. The top directory is its own parent, and that of an inode without a location.
     pub(crate) fn parent(&self, ino: u64) -> u64 {
         let table = self.0.lock();
         table
@@ -226,21 +232,21 @@ impl Inodes {
             .map_or(ROOT_INO, |(parent, _)| *parent)
     }
 
-    /// Whether whoever wants something that is nowhere should look again: another has moved it, or its name belongs to
-    /// something else by now. A directory that was removed is gone.
+    /// Whether the kernel should look up an inode without a path again: others have moved it, or its name leads to
+    /// something else by now. A directory that was removed is gone for good.
     pub(crate) fn should_look_up_again(&self, ino: u64) -> bool {
         self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.is_moved || !inode.is_directory)
     }
 
-    /// Whether something was removed through this mount: the kernel knows that it has no name.
+    /// Whether it was removed through this mount, or its node id was reused for another file.
     pub(crate) fn is_removed(&self, ino: u64) -> bool {
         self.0.lock().inodes.get(&ino).is_some_and(|inode| inode.is_removed)
     }
 
-    /// How many directories up from something are surely still inside, wherever the kernel takes it to be.
+    /// How many `..` from its directory surely stay inside the mount, wherever the kernel takes the inode to be.
     ///
-    /// What is moved deeper is there for the door before the kernel has moved it, too. Whoever then climbs as far as can
-    /// be climbed from the new place would leave the mount from the old one.
+    /// When a node is moved deeper, the door knows the new place before the kernel does. As many `..` as the new place
+    /// allows would lead out of the mount from the old place.
     pub(crate) fn max_climb(&self, ino: u64) -> usize {
         let table = self.0.lock();
         let (mut least, mut below, mut at) = (usize::MAX, 0, ino);
@@ -249,21 +255,21 @@ impl Inodes {
             let Some((parent, _)) = &inode.location else { break };
             (at, below) = (*parent, below + 1);
         }
-        // Its own name is none of them.
+        // The depth counts the inode's own name as well.
         if least == usize::MAX { 0 } else { least.saturating_sub(1) }
     }
 
-    /// Who has a name in a directory.
+    /// The inode number of a name in a directory.
     pub(crate) fn ino_named(&self, parent: u64, name: &Name) -> Option<u64> {
         self.0.lock().names.get(&(parent, name.clone())).copied()
     }
 
-    /// A name was removed through this mount, and what had it with it.
+    /// Removes a name, and marks what had it as removed: it was removed through this mount.
     pub(crate) fn remove(&self, parent: u64, name: &Name) {
         self.0.lock().retire_name(parent, name);
     }
 
-    /// A name was removed, as others say. What is there because of the Workspaces stays.
+    /// Removes a name that others have removed or moved. Synthetic directories stay.
     pub(crate) fn remove_foreign(&self, parent: u64, name: &Name) {
         let mut table = self.0.lock();
         let named = table.names.get(&(parent, name.clone())).and_then(|ino| table.inodes.get(ino));
@@ -272,7 +278,7 @@ impl Inodes {
         }
     }
 
-    /// Something has another name; whatever had that is nowhere.
+    /// Moves an inode to another name. An inode that had that name before is marked as removed.
     pub(crate) fn rename(&self, from: (u64, &Name), to: (u64, &Name)) {
         let mut table = self.0.lock();
         let moving = table.detach(from.0, from.1);
@@ -282,7 +288,7 @@ impl Inodes {
         }
     }
 
-    /// Something is not where the kernel knows it to be.
+    /// Marks an inode as moved by others, and removes its location.
     pub(crate) fn mark_moved(&self, ino: u64) {
         let mut table = self.0.lock();
         if let Some(inode) = table.inodes.get_mut(&ino) {
@@ -293,7 +299,7 @@ impl Inodes {
         }
     }
 
-    /// Two have changed their names.
+    /// Exchanges the names of two inodes.
     pub(crate) fn exchange(&self, one: (u64, &Name), other: (u64, &Name)) {
         let mut table = self.0.lock();
         let (first, second) = (table.detach(one.0, one.1), table.detach(other.0, other.1));
@@ -304,7 +310,7 @@ impl Inodes {
         }
     }
 
-    /// Whether the kernel may have content of another state than this one, or lack what is being written past it.
+    /// Whether the kernel may have content of another version than this one, or may lack a direct write in progress.
     pub(crate) fn is_stale(&self, ino: u64, now: VersionTag) -> bool {
         let table = self.0.lock();
         table.inodes.get(&ino).is_some_and(|inode| {
@@ -312,7 +318,8 @@ impl Inodes {
         })
     }
 
-    /// The kernel has dropped what it had of a file that was changed elsewhere, and is in this state.
+    /// Records that the kernel has dropped its content of a file that was changed elsewhere; the file's version is
+    /// `now`.
     pub(crate) fn note_changed_elsewhere(&self, ino: u64, now: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.cached_tag = Some(now);
@@ -320,27 +327,27 @@ impl Inodes {
         }
     }
 
-    /// A file is written past the kernel's pages.
+    /// Records a direct write.
     pub(crate) fn written_directly(&self, ino: u64) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.changed_elsewhere_at = Some(Instant::now());
         }
     }
 
-    /// Whether a file was changed elsewhere, or past the kernel's pages, a moment ago.
+    /// Whether a file was changed by others, or by a direct write, within `SHARED_WINDOW`.
     pub(crate) fn was_changed_elsewhere(&self, ino: u64) -> bool {
         let table = self.0.lock();
         let since = table.inodes.get(&ino).and_then(|inode| inode.changed_elsewhere_at);
         since.is_some_and(|since| since.elapsed() < SHARED_WINDOW)
     }
 
-    /// What the kernel may have of a file's content.
+    /// What the kernel may have cached of a file's content.
     pub(crate) fn pages(&self, ino: u64) -> Option<Arc<PageCache>> {
         Some(Arc::clone(&self.0.lock().inodes.get(&ino)?.pages))
     }
 
-    /// A change through this mount has made one state of another. Where the kernel has the content of the one, it has that
-    /// of the other.
+    /// Records that a change through this mount made version `to` from version `from`. If the kernel had the content of
+    /// `from`, it now has the content of `to`.
     pub(crate) fn advance_cached_tag(&self, ino: u64, from: Option<VersionTag>, to: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino)
             && inode.cached_tag.is_none_or(|cached| Some(cached) == from)
@@ -349,19 +356,21 @@ impl Inodes {
         }
     }
 
-    /// The kernel is about to be told all names in a directory.
+    /// Records that the kernel is about to get a directory's listing, with the directory in this state; `None` if the
+    /// kernel may not cache it.
     pub(crate) fn set_listed(&self, ino: u64, listed: Option<DirectoryState>) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.listed = listed.map(|listed| (listed, Instant::now()));
         }
     }
 
-    /// What a directory was when the kernel was last told its names, and when that was.
+    /// The state of a directory when the kernel last got its listing, and when that was.
     pub(crate) fn listed(&self, ino: u64) -> Option<(DirectoryState, Instant)> {
         self.0.lock().inodes.get(&ino)?.listed
     }
 
-    /// The kernel has no content of a file yet, and may have that of this state from now on. Says whether that was so before.
+    /// Sets the version whose content the kernel may cache from now on; call it only if the kernel has no content of
+    /// the file yet. Returns whether the version was the same before.
     pub(crate) fn set_cached_tag(&self, ino: u64, tag: VersionTag) -> bool {
         let mut table = self.0.lock();
         let Some(inode) = table.inodes.get_mut(&ino) else { return false };
@@ -374,7 +383,7 @@ impl Inodes {
 }
 
 impl InodeTable {
-    /// A number for something new.
+    /// A number for something that isn't in the table yet.
     fn new_ino(&mut self, key: &InodeKey) -> u64 {
         match *key {
             InodeKey::Synthetic(_) => {
@@ -397,7 +406,7 @@ impl InodeTable {
         SEQUENTIAL_BIT | self.last_sequential
     }
 
-    /// Gives something a place.
+    /// Sets the location of an inode, and removes its name from an inode that had it.
     fn attach(&mut self, ino: u64, parent: u64, name: &Name) {
         if ino == ROOT_INO {
             return;
@@ -409,7 +418,7 @@ impl InodeTable {
         }
         inode.is_moved = parent == ino;
         if inode.is_moved {
-            // Whoever said so had it from two moments.
+            // A directory can't be in itself: the lookup combined two points in time.
             if let Some((parent, name)) = inode.location.clone() {
                 self.detach(parent, &name);
             }
@@ -437,7 +446,8 @@ impl InodeTable {
         }
     }
 
-    /// What goes into a directory can't hold that directory: where it is known to, another has moved what is in between.
+    /// Prepares to put `from` into `directory`. If the table has `directory` below `from`, others have moved a
+    /// directory in between: that one loses its location.
     fn break_cycle(&mut self, directory: u64, from: u64) {
         let mut at = directory;
         while let Some((parent, name)) = self.inodes.get(&at).and_then(|inode| inode.location.clone()) {
@@ -452,7 +462,7 @@ impl InodeTable {
         }
     }
 
-    /// Takes a name from whoever has it.
+    /// Removes a name. Returns the inode that had it.
     fn detach(&mut self, parent: u64, name: &Name) -> Option<u64> {
         let ino = self.names.remove(&(parent, name.clone()))?;
         if let Some(inode) = self.inodes.get_mut(&ino) {
@@ -462,7 +472,8 @@ impl InodeTable {
         Some(ino)
     }
 
-    /// Ends what another program has removed, where its node belongs to something by now that was made at another time.
+    /// Marks an inode as removed if its node id now belongs to a file that was created at another time: another program
+    /// has removed the first one.
     fn retire_if_reused(&mut self, ino: u64, created: Option<Timestamp>) {
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
         let is_another = inode.created.zip(created).is_some_and(|(known, now)| known != now);
@@ -475,7 +486,7 @@ impl InodeTable {
         }
     }
 
-    /// Takes its name from what was removed.
+    /// Removes a name, and marks the inode that had it as removed.
     fn retire_name(&mut self, parent: u64, name: &Name) {
         if let Some(ino) = self.detach(parent, name)
             && let Some(inode) = self.inodes.get_mut(&ino)
@@ -484,7 +495,7 @@ impl InodeTable {
         }
     }
 
-    /// One less has its name in a directory.
+    /// Lowers the child count of a directory.
     fn release_child(&mut self, parent: u64) {
         if let Some(inode) = self.inodes.get_mut(&parent) {
             inode.child_count -= 1;
@@ -492,7 +503,7 @@ impl InodeTable {
         }
     }
 
-    /// Forgets what neither the kernel nor anything in it needs.
+    /// Removes an inode from the table if neither the kernel nor another inode in it needs it. Returns its node then.
     fn drop_unused(&mut self, ino: u64) -> Option<ForgottenNode> {
         let inode = self.inodes.get(&ino)?;
         if inode.lookups > 0
@@ -517,7 +528,7 @@ impl InodeTable {
         }
     }
 
-    /// How deep below the top a directory is; as if at the top where it is nowhere.
+    /// The depth of a directory below the top; 0 if it has no path.
     fn depth(&self, ino: u64) -> usize {
         self.path(ino).map_or(0, |path| path.depth())
     }
@@ -660,7 +671,7 @@ mod tests {
         assert_eq!(inodes.forget(second, 2), Some((0, NodeId(10))));
     }
 
-    /// A file with one node for all, made at some time.
+    /// A file that was created at `at`. All of them have the same node id.
     fn made(path: &str, at: i64) -> Lookup {
         let looked = node(path, 10);
         let attr = Attr { kind: NodeKind::File, created: Some(Timestamp(at)), ..looked.attr };
@@ -716,14 +727,14 @@ mod tests {
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
         let c = inodes.record_found(b, &name("c"), &node("/a/b/c", 12), true);
-        // Another has put the first below the last.
+        // Others have moved the first directory below the last one.
         assert_eq!(inodes.record_found(c, &name("d"), &node("/a/b/c/d", 10), true), a);
         assert_eq!(path(&inodes, a), None);
         assert!(inodes.should_look_up_again(b));
         assert_eq!(inodes.max_climb(c), 2);
         assert_eq!(inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true), b);
         assert_eq!(path(&inodes, a).as_deref(), Some("/b/c/d"));
-        // It is its own child, as far as anybody can tell.
+        // The lookup makes it its own child.
         inodes.record_found(a, &name("a"), &node("/b/c/d/a", 10), true);
         assert_eq!(path(&inodes, a), None);
         for (ino, times) in [(a, 3), (c, 1), (b, 2)] {

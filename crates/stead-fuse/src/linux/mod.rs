@@ -1,17 +1,19 @@
-//! The mount on Linux, by FUSE.
+//! The mount on Linux, over FUSE.
 //!
 //! ```text
-//! requests     the kernel's requests, one method each
-//! mounting     what they come to at the door
-//! inodes       which number the kernel has for what, and where that is
-//! cache        what the kernel has of a file's content while programs write
-//! handles      files and directories that are open
-//! later        what has to wait for the kernel, in a thread of its own
-//! links        what a symlink's target means on the mount
-//! programs     programs of the host that a symlink may lead to
-//! follow       tells the kernel what others have changed
-//! mount_table  what the kernel says is mounted where
-//! session      mounting, unmounting, and what a killed process has left
+//! requests       the kernel's requests, one method each
+//! fuse_adapter   the same requests as calls of the door
+//! inodes         the inode numbers that the kernel knows, and the path and node of each
+//! page_cache     what the kernel has cached of a file's content while programs write
+//! handles        open files and directories
+//! worker_thread  a thread for what has to wait for the kernel
+//! symlinks       what a symlink's target means on the mount
+//! host_programs  host programs that a symlink may lead to
+//! feed_follower  invalidates the kernel's caches after changes by others
+//! mount_table    what is mounted where
+//! mount          mounting, unmounting, and removing the mount of a killed process
+//! attributes     attributes as the kernel has them
+//! errno          the error number of each error
 //! ```
 
 mod attributes;

@@ -1,4 +1,4 @@
-//! Mounting, unmounting, and what a killed process has left.
+//! Mounting, unmounting, and removing the mount of a killed process.
 
 use std::fs;
 use std::io;
@@ -20,29 +20,29 @@ use crate::linux::mount_table::{self, SOURCE_PREFIX};
 use crate::linux::requests::FuseServer;
 use crate::{MountError, MountOptions};
 
-/// What `mount` shows as the type, after `fuse.`, where the host tells it.
+/// The type that `mount` shows after `fuse.`, if the host shows it.
 const SUBTYPE: &str = "stead";
-/// How many requests are answered at once.
+/// How many threads answer requests.
 const THREADS: usize = 8;
-/// How long whoever uses the mount has to stop, before it ends without them.
+/// How long programs may keep using the mount before it is detached in spite of them.
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A stead that is mounted. Dropped, it is unmounted.
+/// A mounted stead. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct FuseMount {
     mount_point: PathBuf,
-    /// Tells it from others, also where a directory above it has another name by now.
+    /// Identifies the mount, also after a directory above it is renamed.
     device: Option<String>,
     adapter: Arc<FuseAdapter>,
     session: Option<BackgroundSession>,
-    /// Dropped to stop whoever follows the Stores.
+    /// Dropped to stop the feed follower.
     stop: Option<Sender<()>>,
     follower: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
 }
 
 impl FuseMount {
-    /// Mounts what can be reached through a door at a directory.
+    /// Mounts what a `Vfs` can reach at an empty directory.
     pub fn new(vfs: &Vfs, at: &Path, options: MountOptions) -> Result<Self, MountError> {
         if !Path::new("/dev/fuse").exists() {
             return Err(MountError::Unsupported(
@@ -61,7 +61,7 @@ impl FuseMount {
         let mounting =
             FuseAdapter::new(vfs, &at, options).map_err(|error| MountError::MountPoint(error.to_string()))?;
         let mounting = Arc::new(mounting);
-        // From before the first answer on, so that nothing is missed.
+        // Before the first request is answered, so that no change is missed.
         let beginning = FeedCursors::take(&mounting);
         let later = [
             mounting.invalidation_worker.start("stead-later"),
@@ -92,24 +92,24 @@ impl FuseMount {
         Ok(mount)
     }
 
-    /// Where it is.
+    /// The directory where it is mounted, as it was named when it was mounted.
     pub fn mount_point(&self) -> &Path {
         &self.mount_point
     }
 
-    /// What tells it from all other mounts, also where its directory gets another name; unknown where the host does not
-    /// list what is mounted.
+    /// The device (`major:minor`), which identifies the mount even after its directory is renamed; `None` if the host
+    /// doesn't list its mounts.
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
     }
 
-    /// Whether it has been unmounted meanwhile, by whomever.
+    /// Whether it has been unmounted, by this process or another.
     pub fn is_unmounted(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.guard.is_finished())
     }
 
-    /// Unmounts it. What was written is a change when this returns; whoever still has something open on it finds that
-    /// it is gone.
+    /// Unmounts it. When this returns, everything that was written is committed. Programs that still have files open on
+    /// the mount get errors.
     pub fn unmount(mut self) -> Result<(), MountError> {
         self.shut_down()
     }
@@ -117,7 +117,7 @@ impl FuseMount {
     fn shut_down(&mut self) -> Result<(), MountError> {
         drop(self.stop.take());
         if let Some(follower) = self.follower.take() {
-            // A panic there has been told on stderr.
+            // A panic of that thread was already printed to stderr.
             let _ = follower.join();
         }
         let Some(session) = self.session.take() else { return Ok(()) };
@@ -129,14 +129,15 @@ impl FuseMount {
         for later in self.workers.drain(..) {
             let _ = later.join();
         }
-        // What nobody has closed is closed now: the kernel will not ask for it any more.
+        // What programs have left open is committed now: the kernel sends no more requests for it.
         self.adapter.close_all();
-        // Its end would unmount whatever is at that path by now: that may be another's.
+        // Dropping the session would unmount whatever is at the path by now, which may be another mount.
         std::mem::forget(session);
         Ok(())
     }
 
-    /// Takes the mount away: politely first, then from under those who do not let go.
+    /// Unmounts. At first this waits until no program uses the mount; after the timeout, the mount is detached in spite
+    /// of them.
     fn detach(&self, session: &BackgroundSession) -> Result<(), MountError> {
         let until = Instant::now() + UNMOUNT_TIMEOUT;
         let mut politely = true;
@@ -146,7 +147,7 @@ impl FuseMount {
                 Some(device) => mount_table::mount_point_of(device),
                 None => Some(self.mount_point.clone()),
             };
-            // Nothing is mounted any more.
+            // It isn't mounted any more.
             let Some(at) = at else { break };
             match unmount(&at, flags) {
                 Err(Errno::BUSY) if politely => {
@@ -154,7 +155,7 @@ impl FuseMount {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Ok(()) => break,
-                // It has another name since, or nothing is mounted there any more: both are seen when it is looked again.
+                // The mount point was renamed, or isn't mounted any more: the next round finds out which.
                 Err(Errno::INVAL | Errno::NOENT) if self.device.is_some() && Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(2));
                 }
@@ -166,7 +167,7 @@ impl FuseMount {
                 Err(error) => return Err(mount_error(&error.into())),
             }
         }
-        // Taken from under them, it ends when they let go: nobody waits for that.
+        // After a detach, the session ends when the last program lets go of the mount. That isn't waited for.
         let until = if politely { Instant::now() + UNMOUNT_TIMEOUT } else { Instant::now() };
         while !session.guard.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
@@ -177,12 +178,12 @@ impl FuseMount {
 
 impl Drop for FuseMount {
     fn drop(&mut self) {
-        // Nobody is left to be told; `unmount` tells.
+        // An error can't be reported here; `unmount` reports it.
         let _ = self.shut_down();
     }
 }
 
-/// The directory, with all symlinks resolved. What lies in it would be hidden by the mount.
+/// The directory with all symlinks resolved. It has to be empty, because the mount would hide what is in it.
 fn empty_directory(at: &Path) -> Result<PathBuf, MountError> {
     let place = |error: io::Error| {
         MountError::MountPoint(match error.kind() {
@@ -219,9 +220,10 @@ fn config(options: &MountOptions) -> Config {
     config
 }
 
-/// Clears away a mount whose process was killed: whoever looks there is told "not connected" until then.
+/// Removes a mount whose process was killed: until then, accessing it fails with ENOTCONN. Fails if a stead is mounted
+/// there that still works, and does nothing if none is.
 pub fn clear_stale(at: &Path) -> Result<(), MountError> {
-    // What can't be found is told by whoever mounts it.
+    // `FuseMount::new` reports a path that can't be resolved.
     let Some(at) = mount_table::resolve_path(at) else { return Ok(()) };
     if mount_table::device_at(&at).is_none() {
         return Ok(());
@@ -238,38 +240,39 @@ pub fn clear_stale(at: &Path) -> Result<(), MountError> {
     }
 }
 
-/// A mount that is watched, by whoever outlives the process behind it.
+/// A mount that another process watches, to remove it once the process behind it has ended.
 #[derive(Debug)]
 pub struct OrphanedMount {
-    /// Tells it from another that is mounted there later, and stays its own where a directory above it is renamed.
+    /// Identifies the mount: a later one at the same path has another device, and renaming a directory above it changes
+    /// nothing.
     device: String,
 }
 
 impl OrphanedMount {
-    /// The stead with that device ([`Mount::device`]), if it is mounted.
+    /// The stead with this device ([`FuseMount::device`]), if it is mounted.
     pub fn new(device: &str) -> Option<Self> {
         mount_table::mount_point_of(device).map(|_| OrphanedMount { device: device.to_owned() })
     }
 
-    /// Takes the mount away, if it is still there: the process behind it has ended.
+    /// Removes the mount, if it still exists. Call this after the process behind it has ended.
     ///
-    /// Nothing on the mount is touched: a thread of the killed process may be stuck in the kernel, waiting for a program
-    /// that waits for an answer of this very mount, and then whoever asks there waits with them. Ending the connection
-    /// by force is what frees all of them.
+    /// Nothing on the mount is accessed: a thread of the killed process may be stuck in the kernel, waiting for a
+    /// program that waits for a reply of this very mount, and an access would wait with them. Aborting the connection
+    /// by force frees all of them.
     pub fn remove(&self) {
         let Some(at) = mount_table::mount_point_of(&self.device) else { return };
         if let Err(Errno::PERM) = unmount(&at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
-            // As the user that mounted it; not every host has this.
+            // The user that mounted it may do this without root; not every host has this file.
             if let Some((_, minor)) = self.device.split_once(':') {
                 let _ = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
             }
-            // Nobody is left to be told.
+            // An error can't be reported here.
             let _ = fusermount(&at);
         }
     }
 }
 
-/// Unmounts as a user who is not root does it.
+/// Unmounts without being root.
 fn fusermount(at: &Path) -> Result<(), MountError> {
     let ended = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(at).output();
     match ended {
@@ -280,7 +283,7 @@ fn fusermount(at: &Path) -> Result<(), MountError> {
 }
 
 fn mount_error(error: &io::Error) -> MountError {
-    // The library's own words may hold paths of the host.
+    // The library's error text may contain host paths, so it isn't shown.
     let said = |text: &str| error.raw_os_error().is_none() && error.to_string().contains(text);
     let why = match error.kind() {
         _ if said("allow_other") => {

@@ -1,16 +1,16 @@
-//! What the kernel says is mounted where. Nothing that is mounted is touched to find out.
+//! Reads the kernel's table of mounts. It accesses no mounted file system, except to resolve a path.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// What the source begins with that `mount` shows of a stead.
+/// The prefix of a stead's source in the table.
 pub(super) const SOURCE_PREFIX: &str = "stead:";
-/// How many symlinks one path may lead through.
+/// The most symlinks that are followed for one path.
 const MAX_LINKS: usize = 40;
 
 /// One line of the table.
 struct MountEntry {
-    /// Its device, `major:minor`.
+    /// The device, `major:minor`.
     device: String,
     mount_point: PathBuf,
     fs_type: String,
@@ -27,20 +27,20 @@ impl MountEntry {
     }
 }
 
-/// The device of the stead that is mounted at a path, if one is. The path has no symlinks.
+/// The device of the stead that is mounted at a path, if any. The path must have no symlinks.
 pub(super) fn device_at(at: &Path) -> Option<String> {
-    // What was mounted last lies on top of the others.
+    // Of several mounts at one point, the last one is on top.
     let mounted = entries().into_iter().rev().find(|mounted| mounted.mount_point == at)?;
     mounted.is_stead().then_some(mounted.device)
 }
 
-/// Where the stead with that device is mounted now.
+/// The current mount point of the stead with this device.
 pub(super) fn mount_point_of(device: &str) -> Option<PathBuf> {
     let is_it = |mounted: &MountEntry| mounted.is_stead() && mounted.device == device;
     entries().into_iter().find(is_it).map(|mounted| mounted.mount_point)
 }
 
-/// Whether a path lies in a stead that is mounted.
+/// Whether a path lies inside a mounted stead.
 pub(super) fn is_inside(at: &Path) -> bool {
     let around = entries().into_iter().filter(|mounted| at.starts_with(&mounted.mount_point));
     around
@@ -48,7 +48,7 @@ pub(super) fn is_inside(at: &Path) -> bool {
         .is_some_and(|mounted| mounted.is_stead())
 }
 
-/// The devices of everything that some process answers for: to look there may mean to wait for that process.
+/// The devices of all FUSE mounts. Accessing one may mean waiting for the process behind it.
 pub(super) fn fuse_devices() -> Vec<String> {
     entries().into_iter().filter(MountEntry::is_fuse).map(|mounted| mounted.device).collect()
 }
@@ -71,8 +71,8 @@ fn parse_line(line: &str) -> Option<MountEntry> {
     })
 }
 
-/// A path without symlinks and `..`. Its last name may be that of a mount whose process has ended, which can't be looked
-/// at any more.
+/// A path without symlinks and `..`. Its last component may be the mount of a process that has ended, which can't be
+/// accessed any more.
 pub(super) fn resolve_path(at: &Path) -> Option<PathBuf> {
     let mut at = std::path::absolute(at).ok()?;
     for _ in 0..MAX_LINKS {
@@ -89,7 +89,7 @@ pub(super) fn resolve_path(at: &Path) -> Option<PathBuf> {
     None
 }
 
-/// The kernel writes blanks and their like in octal.
+/// Decodes the table's octal escapes (for spaces and the like).
 fn unescape_octal(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

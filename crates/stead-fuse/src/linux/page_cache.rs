@@ -1,9 +1,11 @@
-//! What the kernel has of a file's content, where a program's write and the dropping of that content meet.
+//! Tracks what the kernel's page cache holds of a file's content, to find the race between a program's write and an
+//! invalidation.
 //!
-//! The kernel copies what a program writes into its page before it asks for the write. A page that is dropped between
-//! the two is read again, from here, and then lacks what is being written: the kernel would show that for good. It
-//! writes into one file one request at a time, so after a page was dropped only the first write can have been copied
-//! before. Pages that were read between the dropping and that write are dropped again before the write is answered.
+//! The kernel copies what a program writes into its page before it sends the write request. If the page is invalidated
+//! between the two, the kernel reads it again from here, and the page then lacks what is being written, for good. The
+//! kernel sends one write request at a time for one file, so after an invalidation only the first write can have been
+//! copied before it. Therefore pages that were read between the invalidation and that write are invalidated again
+//! before the write is answered.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,33 +13,33 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-/// The kernel's pages, as large as they are at the least.
+/// The smallest size of the kernel's pages, in bytes.
 const PAGE_SIZE: u64 = 4096;
-/// How many stretches are told apart.
+/// How many ranges are tracked apart; more are merged into one.
 const MAX_RANGES: usize = 64;
 
-/// What is known of one file's pages.
+/// What is known about the kernel's pages of one file.
 #[derive(Debug, Default)]
 pub(crate) struct PageCache {
-    /// Whether the kernel may have pages at all.
+    /// Whether the kernel may have pages of the file.
     has_pages: AtomicBool,
-    /// How many writes past the kernel's pages are being made.
+    /// How many direct writes (past the kernel's pages) are in progress.
     direct_writes: AtomicUsize,
-    /// Whether `doubt` has something to be asked for.
+    /// Whether `tracker` has something to check, so that its lock can be skipped otherwise.
     is_tracking: AtomicBool,
     tracker: Mutex<ReadTracker>,
 }
 
 #[derive(Debug, Default)]
 struct ReadTracker {
-    /// How many droppings are under way.
+    /// How many invalidations are in progress.
     invalidations: usize,
-    /// What was read since the last dropping began, until the first write after its end.
+    /// The ranges that were read since the last invalidation began; `None` from the first write after its end.
     reads: Option<Vec<Range<u64>>>,
 }
 
 impl PageCache {
-    /// A stretch is about to be read into the kernel's pages.
+    /// Call it before a range is read into the kernel's pages.
     pub(crate) fn note_read(&self, stretch: Range<u64>) {
         self.has_pages.store(true, Ordering::SeqCst);
         if self.is_tracking.load(Ordering::SeqCst)
@@ -47,7 +49,8 @@ impl PageCache {
         }
     }
 
-    /// A stretch was written that the kernel has in its pages. Whether it has to drop them again.
+    /// Call it after a range was written that the kernel has in its pages. Returns whether the kernel has to drop them
+    /// again.
     pub(crate) fn note_write(&self, stretch: &Range<u64>) -> bool {
         self.has_pages.store(true, Ordering::SeqCst);
         if !self.is_tracking.load(Ordering::SeqCst) {
@@ -63,7 +66,8 @@ impl PageCache {
         is_stale
     }
 
-    /// The kernel lets nobody write now: what is written from now on is copied after all droppings that are over.
+    /// Call it while the kernel lets no program write: all later writes are copied after every invalidation that has
+    /// ended.
     pub(crate) fn note_no_writers(&self) {
         if self.is_tracking.load(Ordering::SeqCst) {
             self.stop_tracking(&mut self.tracker.lock());
@@ -77,7 +81,7 @@ impl PageCache {
         }
     }
 
-    /// The kernel is made to drop pages, for as long as the value is held.
+    /// Call it before the kernel is made to drop pages, and hold the guard until it has.
     pub(crate) fn begin_invalidation(&self, writes: ConcurrentWrites) -> InvalidationGuard<'_> {
         let mut doubt = self.tracker.lock();
         doubt.invalidations += 1;
@@ -85,38 +89,38 @@ impl PageCache {
             doubt.reads.get_or_insert_default();
             self.is_tracking.store(true, Ordering::SeqCst);
         }
-        // What is read from here on counts again.
+        // Pages that are read from here on count again.
         self.has_pages.store(false, Ordering::SeqCst);
         InvalidationGuard(self)
     }
 
-    /// Something is written past the kernel's pages, until the value is dropped.
+    /// Call it before a direct write, and hold the guard until the kernel has dropped its pages.
     pub(crate) fn begin_direct_write(self: &Arc<Self>) -> DirectWriteGuard {
         self.direct_writes.fetch_add(1, Ordering::SeqCst);
         DirectWriteGuard(Arc::clone(self))
     }
 
-    /// Whether the kernel may have pages that lack what is being written past them.
+    /// Whether the kernel may have pages that lack a direct write in progress.
     pub(crate) fn lacks_direct_writes(&self) -> bool {
         self.direct_writes.load(Ordering::SeqCst) > 0 && self.has_pages()
     }
 
-    /// Whether the kernel may have pages at all.
+    /// Whether the kernel may have pages of the file.
     pub(crate) fn has_pages(&self) -> bool {
         self.has_pages.load(Ordering::SeqCst) || self.tracker.lock().invalidations > 0
     }
 }
 
-/// Whether programs may be writing into pages that are dropped.
+/// Whether programs may write into the pages while they are invalidated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConcurrentWrites {
     /// They may.
     Possible,
-    /// The kernel lets nobody write meanwhile.
+    /// The kernel lets no program write meanwhile.
     Blocked,
 }
 
-/// The kernel is made to drop pages.
+/// Held while the kernel drops pages.
 #[derive(Debug)]
 pub(crate) struct InvalidationGuard<'a>(&'a PageCache);
 
@@ -126,7 +130,7 @@ impl Drop for InvalidationGuard<'_> {
     }
 }
 
-/// Something is written past the kernel's pages.
+/// Held during a direct write.
 #[derive(Debug)]
 pub(crate) struct DirectWriteGuard(Arc<PageCache>);
 

@@ -1,4 +1,5 @@
-//! The kernel's requests, one method each: a translation, and nothing else.
+//! The kernel's requests, one method each. It translates them into calls of `FuseAdapter`, and delays replies until the
+//! kernel has dropped stale content.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -24,24 +25,24 @@ use crate::linux::fuse_adapter::{
 };
 use crate::linux::page_cache::ConcurrentWrites;
 
-/// The most that is read or written at once.
+/// The most bytes that are read or written at once.
 const MAX_IO_SIZE: u32 = 1 << 20;
 
-/// How long a page may take to be dropped that nobody has locked.
+/// How long the kernel may take to drop pages that no request has locked.
 const INVALIDATION_TIMEOUT: Duration = Duration::from_millis(200);
 
-// As in <sys/stat.h>, which are the kernel's own for all programs.
+// The values in <sys/stat.h>, which are the same on every Linux.
 const FILE_TYPE_MASK: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const FIFO: u32 = 0o010_000;
 const SOCKET: u32 = 0o140_000;
 
-/// What is handed to the kernel's side.
+/// The file system that fuser calls.
 #[derive(Debug, Clone)]
 pub(crate) struct FuseServer(pub(crate) Arc<FuseAdapter>);
 
 thread_local! {
-    /// What was read last, on its way to the kernel.
+    /// The buffer of this thread's reads.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -79,8 +80,8 @@ impl FuseServer {
         }
     }
 
-    /// Makes the kernel drop pages before a write into them is answered. It may have locked one of them for that write,
-    /// which it then reads anew by itself: nobody waits for that one.
+    /// Makes the kernel drop pages before a write into them is answered. The kernel may have locked one of them for
+    /// that very write. It reads that page again by itself, so this waits no longer than the timeout.
     fn invalidate_before_reply(&self, ino: INodeNo, from: u64) {
         let (mounting, (done, dropped)) = (Arc::clone(&self.0), channel());
         let drop_them = move || {
@@ -92,14 +93,14 @@ impl FuseServer {
         }
     }
 
-    /// The kernel is about to change a file's size, which it does after it has heard of the last cut.
+    /// Call it before the kernel changes a file's size: by then, it knows of the last truncation.
     fn has_heard_of_cuts(&self, ino: INodeNo) {
         if let Some(from) = self.0.forget_cut_off(ino) {
             self.invalidate_before_reply(ino, from);
         }
     }
 
-    /// Answers once the kernel has dropped what it must not have any more.
+    /// Answers after the kernel has dropped the content of these inodes. If there are any, the worker thread does both.
     fn after_invalidation(&self, stale: Vec<(INodeNo, VersionTag)>, answer: impl FnOnce() + Send + 'static) {
         if stale.is_empty() {
             return answer();
@@ -116,18 +117,18 @@ impl FuseServer {
 
 impl Filesystem for FuseServer {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Not that it cuts a file when it is opened: it would take a program that runs for cut before it finds that it
-        // must not be, and end it so.
+        // Without FUSE_ATOMIC_O_TRUNC: with it, the kernel would treat the file of a running program as truncated
+        // before it finds that the file must not be written, and the program would crash.
         let wanted = [
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ASYNC_DIO,
-            // It drops no pages by itself when it is told another size: a program may be writing into them.
+            // The kernel must not drop pages by itself when it gets another size: a program may be writing into them.
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
         ];
         for flag in wanted {
-            // A kernel that does not know one does without.
+            // A kernel that doesn't know a capability works without it.
             let _ = config.add_capabilities(flag);
         }
         let maps_directly = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
@@ -432,7 +433,7 @@ impl Filesystem for FuseServer {
     }
 
     fn setxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
-        // To the kernel this means that it need not ask again.
+        // ENOSYS tells the kernel not to send this request again.
         reply.error(Errno::ENOSYS);
     }
 

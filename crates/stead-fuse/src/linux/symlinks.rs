@@ -1,18 +1,19 @@
 //! What a symlink's target means on the mount.
 //!
 //! A target is a path of the stead: an absolute one begins at the top of the stead. The kernel would take it for a path
-//! of the host, and follows `..` out of the mount, so it is told only what stays inside: a target that leads to a
-//! Workspace, relative to the symlink. One that leads nowhere that the agent may go can't be read, as with a tool.
+//! of the host, and it follows `..` out of the mount. So the kernel gets only targets that stay inside: one that leads
+//! to a Workspace, relative to the symlink. A target that leads where the agent may not go can't be read, as with a
+//! tool.
 //!
-//! To the door `a/..` is nothing, whatever `a` is; to the kernel it is where the directory lies that `a` leads to, which may
-//! be further up than it looks. So the kernel is told no `..` but at the beginning.
+//! To the door, `a/..` means nothing, whatever `a` is. To the kernel, it means the parent of the directory that `a`
+//! leads to, and that may be further up than it looks. So the kernel gets `..` only at the beginning of a target.
 
 use std::path::Path;
 
 use stead_core::path::VfsPath;
 use stead_core::router::Router;
 
-/// The target as the kernel is told it; `None` where it leads outside.
+/// The target that the kernel gets; `None` if it leads outside the Workspaces.
 pub(crate) fn kernel_target(router: &Router, link: &VfsPath, target: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(target).ok()?;
     let directory = link.parent()?;
@@ -29,13 +30,13 @@ pub(crate) fn kernel_target(router: &Router, link: &VfsPath, target: &[u8]) -> O
     Some(relative_path(&directory, &leads).into_bytes())
 }
 
-/// How many directories up a target leads before it leads down.
+/// How many `..` a target begins with.
 pub(crate) fn leading_parents(target: &[u8]) -> usize {
     let names = target.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
     names.take_while(|name| *name == b"..").count()
 }
 
-/// A target as it is kept: a path of the host that leads into the mount becomes the path of the stead.
+/// The target to store: an absolute host path into the mount becomes a path of the stead.
 pub(crate) fn stored_target(at: &Path, target: &[u8]) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(target) else { return target.to_vec() };
     match Path::new(text).strip_prefix(at) {
@@ -44,7 +45,7 @@ pub(crate) fn stored_target(at: &Path, target: &[u8]) -> Vec<u8> {
     }
 }
 
-/// How a path is reached from a directory.
+/// The relative path from a directory to a path.
 fn relative_path(from: &VfsPath, to: &VfsPath) -> String {
     let components = |path: &VfsPath| -> Vec<String> {
         path.as_str().split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! What has to wait for the kernel, and so must not be done where the kernel is answered.
+//! A thread for work that has to wait for the kernel. A thread that answers the kernel's requests must not do it.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
@@ -6,12 +6,12 @@ use std::thread::{Builder, JoinHandle};
 
 type WorkerJob = Box<dyn FnOnce() + Send>;
 
-/// A thread that does one thing after the other.
+/// A thread that runs one job after the other.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerThread(OnceLock<Sender<Option<WorkerJob>>>);
 
 impl WorkerThread {
-    /// Starts the thread. It ends with [`Later::end`].
+    /// Starts the thread. [`WorkerThread::stop`] ends it.
     pub(crate) fn start(&self, name: &str) -> std::io::Result<JoinHandle<()>> {
         let (sender, jobs) = channel::<Option<WorkerJob>>();
         self.0.set(sender).expect("it is started once");
@@ -22,15 +22,15 @@ impl WorkerThread {
         })
     }
 
-    /// Has something done.
+    /// Queues a job.
     pub(crate) fn submit(&self, job: WorkerJob) {
-        // Before the start and after the end there is no kernel that would wait, and nobody who asks.
+        // Before the start and after the end, no kernel waits for a reply, so the job can be dropped.
         if let Some(jobs) = self.0.get() {
             let _ = jobs.send(Some(job));
         }
     }
 
-    /// Ends the thread, once all is done that was asked for by now.
+    /// Ends the thread after the jobs that are queued by now.
     pub(crate) fn stop(&self) {
         if let Some(jobs) = self.0.get() {
             let _ = jobs.send(None);

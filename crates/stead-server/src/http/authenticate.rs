@@ -1,4 +1,4 @@
-//! Who is calling: that follows from the token, or, where there are none, from being on the same machine.
+//! Finds the identity of an HTTP caller: from its token or, while no token exists, from its being on the same machine.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, FORWARDED, VIA};
 use stead::{Clock, Config, Identity, SystemClock, Token, Tokens};
 
-/// One who was let in.
+/// An authenticated caller.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     pub(super) identity: Identity,
-    /// What they came with.
+    /// The token that it sent; `None` for a local caller while no tokens exist.
     pub(super) token: Option<Arc<Token>>,
 }
 
-/// Why someone was not.
+/// Why a caller was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AuthError {
-    /// They came without a token.
+    /// The request has no token.
     MissingToken,
-    /// The token is none, or none any more.
+    /// The token is malformed, unknown, revoked or expired.
     InvalidToken,
-    /// The token is good, and its agent is not configured.
+    /// The token is valid, but its agent isn't configured.
     UnknownAgent(String),
-    /// There are no tokens yet, and they are on another machine.
+    /// No token was ever created, and the caller is on another machine.
     NotLocal,
-    /// There are no tokens yet, and several agents.
+    /// No token was ever created, and several agents are configured.
     AmbiguousAgent(Vec<String>),
-    /// Nobody can tell now.
+    /// The tokens can't be read right now.
     Unavailable,
 }
 
-/// Tells who calls.
+/// Finds out who calls. `local` is the agent that callers on this machine are, while no tokens exist.
 pub(super) fn authenticate(
     headers: &HeaderMap,
     from: IpAddr,
@@ -63,7 +63,7 @@ pub(super) fn authenticate(
     }
 }
 
-/// The token that a request carries. It is only ever looked for in its header.
+/// The bearer token of a request. It is read from the `Authorization` header only, and there must be exactly one.
 fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(first), None) = (given.next(), given.next()) else {
@@ -78,7 +78,7 @@ fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
     if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(AuthError::InvalidToken) }
 }
 
-/// Whether a request was made on this machine: not by a proxy here for somebody elsewhere.
+/// Whether a request was made on this machine, and not through a proxy here for a client elsewhere.
 pub(super) fn is_local(headers: &HeaderMap, from: IpAddr) -> bool {
     let forwarded = [FORWARDED.as_str(), VIA.as_str(), "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
     from.to_canonical().is_loopback() && !forwarded.iter().any(|name| headers.contains_key(*name))

@@ -1,4 +1,4 @@
-//! An answer that goes on for long ends when whoever gets it may not come in any more.
+//! Ends a long response once its caller has lost access.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Interval;
 
-/// How often is looked.
+/// How often the condition is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A body that ends as soon as a condition does not hold.
+/// A body that ends as soon as `condition` returns `false`.
 pub(super) struct ConditionalBody<F> {
     body: BoxBody<Bytes, Infallible>,
     condition: F,

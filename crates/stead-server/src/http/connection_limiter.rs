@@ -1,4 +1,4 @@
-//! The connections there are. When they become too many, those leave first that nobody has been let in by.
+//! Limits how many connections are open. When full, evicts the oldest unauthenticated connection.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// All connections.
+/// Counts the open connections.
 #[derive(Debug)]
 pub(super) struct ConnectionLimiter {
     slots: Arc<Semaphore>,
     next_number: AtomicU64,
-    /// Those that nobody has been let in by, oldest first.
+    /// The connections that aren't authenticated yet, oldest first.
     unauthenticated: Mutex<BTreeMap<u64, CancellationToken>>,
 }
 
-/// One connection, and its place.
+/// One connection. Dropping it frees its slot.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     number: u64,
@@ -28,7 +28,7 @@ pub(super) struct ConnectionSlot {
 }
 
 impl ConnectionLimiter {
-    /// Room for so many.
+    /// A limiter for `most` connections.
     pub(super) fn new(most: usize) -> Arc<Self> {
         let places = Arc::new(Semaphore::new(most));
         Arc::new(ConnectionLimiter {
@@ -38,8 +38,8 @@ impl ConnectionLimiter {
         })
     }
 
-    /// A place for a connection that is there. Where none is free, the oldest stranger makes room; where there are none
-    /// of them either, it waits.
+    /// Waits for a slot for a new connection. If none is free, evicts the oldest unauthenticated connection; if there
+    /// is none of these either, waits until a connection closes.
     pub(super) async fn admit(self: &Arc<Self>) -> ConnectionSlot {
         let place = match Arc::clone(&self.slots).try_acquire_owned() {
             Ok(place) => place,
@@ -63,7 +63,7 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Waits until all of them have left.
+    /// Waits until all connections are closed. `most` must be the number that the limiter was created with.
     pub(super) async fn wait_until_empty(&self, most: usize) {
         let all = u32::try_from(most).expect("so many are counted");
         let _ = self.slots.acquire_many(all).await;
@@ -71,14 +71,14 @@ impl ConnectionLimiter {
 }
 
 impl ConnectionSlot {
-    /// Somebody was let in by it, so it stays.
+    /// Marks this connection as authenticated: it is never evicted from now on.
     pub(super) fn mark_authenticated(&self) {
         if !self.is_authenticated.swap(true, Ordering::Relaxed) {
             self.stop_tracking();
         }
     }
 
-    /// Ends when it has to make room.
+    /// Resolves when this connection is evicted.
     pub(super) async fn evicted(&self) {
         self.eviction.cancelled().await;
     }
@@ -107,7 +107,7 @@ mod tests {
         runtime.block_on(test);
     }
 
-    /// Stays until it is sent away.
+    /// Holds a connection open until it is evicted.
     fn silent(guest: ConnectionSlot) {
         tokio::spawn(async move { guest.evicted().await });
     }

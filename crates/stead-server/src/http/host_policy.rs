@@ -1,7 +1,6 @@
-//! Which requests are meant for this server: by the `Host` that they name, and the `Origin` that a browser says they
-//! come from.
+//! Which requests are meant for this server, by their `Host` header and by the `Origin` header of browsers.
 //!
-//! Without it, a web page could have a browser talk to a server on the same machine (DNS rebinding).
+//! Without these checks a web page could make a browser talk to a server on the same machine (DNS rebinding).
 
 use std::net::IpAddr;
 
@@ -9,7 +8,7 @@ use http::HeaderMap;
 use http::header::{HOST, ORIGIN};
 use http::uri::{Authority, Uri};
 
-/// Where a server is reached from outside: behind a proxy, say.
+/// The URL at which a server is reached from outside, for example through a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicUrl {
     scheme: String,
@@ -38,17 +37,17 @@ impl std::fmt::Display for PublicUrl {
     }
 }
 
-/// The names under which a server may be called.
+/// The host names that a request may use to address this server: the public URL's, and local ones.
 #[derive(Debug, Clone)]
 pub(super) struct HostPolicy {
     public_url: Option<PublicUrl>,
 }
 
-/// Why a request is turned away.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostRejection {
     UnknownHost,
-    /// It names several hosts, and a proxy before this server may have looked at another one.
+    /// The request names several hosts, so a proxy in front of this server may have checked a different one.
     SeveralHosts,
     ForeignOrigin,
 }
@@ -58,8 +57,7 @@ impl HostPolicy {
         HostPolicy { public_url }
     }
 
-    /// Whether a request that came in at an address of this machine came to the right place, and the URL that it was
-    /// called by.
+    /// Checks a request that came in at the local address `at`. Returns the base URL that the client used.
     pub(super) fn check(&self, headers: &HeaderMap, uri: &Uri, at: IpAddr) -> Result<String, HostRejection> {
         let mut hosts = headers.get_all(HOST).iter();
         let (host, None) = (hosts.next(), hosts.next()) else { return Err(HostRejection::SeveralHosts) };
@@ -82,7 +80,7 @@ impl HostPolicy {
             _ => format!("http://{authority}"),
         };
         for origin in headers.get_all(ORIGIN) {
-            // A browser says so only of pages; a page of this server itself is fine, and of nobody else.
+            // Only browsers send `Origin`. The only pages that may call this server are its own.
             if !origin.to_str().is_ok_and(|origin| origin.eq_ignore_ascii_case(&called)) {
                 return Err(HostRejection::ForeignOrigin);
             }
@@ -91,9 +89,9 @@ impl HostPolicy {
     }
 }
 
-/// Whether a name is this machine's, whatever a name server says.
+/// Whether `host` is `localhost`, a loopback address or the local address `at`. Doesn't ask a name server.
 fn is_local_host(host: &str, at: IpAddr) -> bool {
-    // Only an IPv6 address stands in brackets.
+    // Only an IPv6 address may be in brackets.
     let address = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(host) => host.parse().map(IpAddr::V6),
         None => host.parse().map(IpAddr::V4),
@@ -104,7 +102,7 @@ fn is_local_host(host: &str, at: IpAddr) -> bool {
     }
 }
 
-/// Whether what follows the host is a port, or nothing.
+/// Whether the host is followed by a valid port or by nothing.
 fn has_valid_port(authority: &Authority) -> bool {
     match authority.as_str().strip_prefix(authority.host()) {
         Some("" | ":") => true,

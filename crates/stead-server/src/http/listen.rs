@@ -1,4 +1,4 @@
-//! Listening, and one connection after the other.
+//! Accepts connections and serves HTTP/1 on each of them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,27 +18,27 @@ use crate::config_watcher::keep_current;
 use crate::in_place::in_place;
 use crate::stead_registry::SteadRegistry;
 
-/// How many connections there are at a time. Further ones take the place of those that nobody was let in by, or wait.
+/// How many connections are open at a time. A further one replaces the oldest unauthenticated one, or waits.
 const MAX_CONNECTIONS: usize = 1_024;
-/// How long the head of a request may take.
+/// How long a client may take to send the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long requests that are under way have time to end when the server does.
+/// How long running requests may take to end when the server shuts down.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often is written down when tokens were last used.
+/// How often the last use of each token is saved.
 const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How a server is reached.
+/// Options of the HTTP server.
 #[derive(Debug, Clone, Default)]
 pub struct HttpOptions {
-    /// The agent that this machine's own clients are, for as long as there are no tokens; otherwise the only one.
+    /// The agent that clients on this machine are, while no tokens exist. `None`: the only configured agent.
     pub agent: Option<String>,
-    /// The URL by which it is known outside.
+    /// The URL at which the server is reached from outside.
     pub public_url: Option<PublicUrl>,
 }
 
-/// Serves clients that come over HTTP, until `over` is cancelled.
+/// Serves clients over HTTP, until `over` is cancelled.
 ///
-/// It has to run inside a multi-threaded runtime: calls are made on its workers.
+/// Must run inside a multi-threaded runtime: calls run on its workers.
 pub async fn serve(
     listener: std::net::TcpListener,
     steads: Arc<SteadRegistry>,
@@ -48,7 +48,7 @@ pub async fn serve(
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let tokens = Arc::new(Tokens::of(&steads.config()));
-    // Requests that are under way when it is over get their answers; what has no end is cut after that.
+    // When `over` is cancelled, running requests still get their answers; endless streams are cut after that.
     let cut = CancellationToken::new();
     let _cut = cut.clone().drop_guard();
     let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, cut));
@@ -62,7 +62,7 @@ pub async fn serve(
                     let guest = guests.admit().await;
                     tokio::spawn(serve_connection(stream, from, Arc::clone(&routes), over.clone(), guest));
                 }
-                // The host is short of something; it may have it again in a moment.
+                // The host is out of something, such as file descriptors, and may have it again in a moment.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -71,7 +71,7 @@ pub async fn serve(
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, guests.wait_until_empty(MAX_CONNECTIONS)).await;
     current.abort();
     uses.abort();
-    // What was used in the last minute is worth a try.
+    // Saves the uses of the last minute. A failure is ignored.
     let _ = tokio::task::block_in_place(|| tokens.save_last_used());
     Ok(())
 }
@@ -83,9 +83,9 @@ async fn serve_connection(
     over: CancellationToken,
     guest: ConnectionSlot,
 ) {
-    // Otherwise an answer in pieces waits for the client's acknowledgement: 44 ms for nothing.
+    // With Nagle's algorithm, an answer in pieces waits for the client's acknowledgement: 44 ms for nothing.
     let _ = stream.set_nodelay(true);
-    // Nobody has come if that can't be told.
+    // Without its local address, the connection is broken already.
     let Ok(at) = stream.local_addr() else { return };
     let metrics = routes.metrics();
     metrics.connection_opened();
@@ -103,7 +103,7 @@ async fn serve_connection(
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
     tokio::select! {
-        // A connection that breaks is the client's trouble, and it knows.
+        // An error of the connection is ignored: the client sees it too.
         _ = served.as_mut() => {}
         () = guest.evicted() => {}
         () = over.cancelled() => {
@@ -117,7 +117,7 @@ async fn serve_connection(
 async fn save_token_uses(tokens: Arc<Tokens>) {
     loop {
         tokio::time::sleep(TOKEN_USE_INTERVAL).await;
-        // What can't be written down now is lost: it is for people to look at, and nothing depends on it.
+        // Uses that can't be saved now are lost. They are shown to people only; nothing depends on them.
         let _ = in_place(|| tokens.save_last_used()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! MCP over HTTP: who is let in, and where they come to.
+//! MCP over HTTP: listening, the checks of host and token, and the routes. The MCP protocol itself is in `mcp`.
 
 mod authenticate;
 mod conditional_body;

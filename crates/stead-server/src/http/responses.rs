@@ -1,4 +1,4 @@
-//! The answers of the server itself, beside those of MCP.
+//! The HTTP responses that don't come from MCP: refusals, plain text and OAuth metadata.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ use crate::mcp::MessageError;
 
 pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// How to let someone in.
+/// What a refused caller can do to get access.
 const TOKEN_HINT: &str =
     "make a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
 
@@ -35,13 +35,13 @@ pub(super) fn json_document(value: &Value) -> HttpResponse {
     response(StatusCode::OK, "application/json", value.to_string())
 }
 
-/// A refusal, in a sentence.
+/// A refusal: an OAuth error code, and a sentence that says what to do.
 pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> HttpResponse {
     let body = json!({ "error": code, "error_description": sentence });
     response(status, "application/json", body.to_string())
 }
 
-/// What was sent is no message.
+/// A JSON-RPC error for a body that isn't a valid message.
 pub(super) fn invalid_message(wrong: &MessageError, id: Option<Value>) -> HttpResponse {
     let MessageError { code, message: sentence } = wrong;
     let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } });
@@ -75,12 +75,12 @@ pub(super) fn host_rejected(astray: HostRejection) -> HttpResponse {
     refusal(StatusCode::FORBIDDEN, "forbidden", sentence)
 }
 
-/// The answer to one who was not let in; `called` is the URL by which they called.
+/// The response to a caller that wasn't authenticated. `called` is the base URL that it used.
 pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse {
     let metadata = format!("resource_metadata=\"{called}/.well-known/oauth-protected-resource/mcp\"");
     let challenge = |status, code: &str, sentence: &str, challenge: String| {
         let mut reply = refusal(status, code, sentence);
-        // The parts of it are checked: a URL, an agent's name without quotes.
+        // Can't fail: the parts are checked already, a URL and an agent's name without quotes.
         if let Ok(value) = HeaderValue::from_str(&challenge) {
             reply.headers_mut().insert(WWW_AUTHENTICATE, value);
         }
@@ -130,7 +130,7 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
     }
 }
 
-/// What clients have to know to get a token (RFC 9728).
+/// The protected resource metadata that clients read to get a token (RFC 9728).
 pub(super) fn metadata(called: &str) -> HttpResponse {
     json_document(&json!({
         "resource": format!("{called}/mcp"),

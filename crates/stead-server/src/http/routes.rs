@@ -1,4 +1,4 @@
-//! What is where: `/mcp`, `/healthz`, `/metrics`, and what clients look for before they have a token.
+//! The routes: `/mcp`, `/healthz`, `/metrics`, and the OAuth metadata that clients read before they have a token.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,18 +27,18 @@ use crate::mcp::{Endpoint, EndpointOutcome, MessageHead, RequestKind};
 use crate::metrics::Metrics;
 use crate::stead_registry::SteadRegistry;
 
-/// How long the body of a request may take.
+/// How long a client may take to send the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many steads are opened at a time. Each holds a thread, and they wait for each other anyway.
+/// How many steads are opened at a time. Each holds a thread, and the registry's lock lets only one go on anyway.
 const MAX_OPENING_STEADS: usize = 2;
-/// How many bytes of messages all identities together may have under way, and how many one of them. Messages up to
-/// [`SMALL_MESSAGE`] are not counted.
+/// How many bytes of messages all identities together may have in flight, and how many one of them. Messages up to
+/// [`SMALL_MESSAGE`] bytes are not counted.
 const MAX_BYTES_IN_FLIGHT: usize = 128 << 20;
 const MAX_BYTES_IN_FLIGHT_PER_IDENTITY: usize = 48 << 20;
 const SMALL_MESSAGE: usize = 64 << 10;
 
-/// Everything that a request is answered with.
+/// Everything that is needed to answer requests.
 pub(super) struct Routes {
     host_policy: HostPolicy,
     registry: Arc<SteadRegistry>,
@@ -46,7 +46,7 @@ pub(super) struct Routes {
     local_agent: Option<String>,
     endpoints: Mutex<HashMap<Identity, Arc<Endpoint>>>,
     open_limit: Semaphore,
-    /// Room for messages, in KiB.
+    /// The free part of [`MAX_BYTES_IN_FLIGHT`], in KiB.
     message_budget: Semaphore,
     shutdown: CancellationToken,
 }
@@ -75,7 +75,7 @@ impl Routes {
         Arc::clone(self.registry.metrics())
     }
 
-    /// Answers a request that came from one address and in at another.
+    /// Answers a request. `from` is the client's address, `at` the local address that it connected to.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
@@ -134,7 +134,7 @@ impl Routes {
         authenticate(request.headers(), from, &self.tokens, &config, self.local_agent.as_deref())
     }
 
-    /// Numbers are for this machine, and for whoever has a token.
+    /// Metrics are for callers on this machine, and for callers with a valid token.
     fn authorize_metrics(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), AuthError> {
         match self.authenticate(request, from) {
             Err(AuthError::MissingToken | AuthError::AmbiguousAgent(_))
@@ -175,7 +175,8 @@ impl Routes {
             request.extensions_mut().insert(token.results);
         }
         match endpoint.handle(request, about.kind).await {
-            // JSON that is no message of MCP's is no wrong media type.
+            // JSON that isn't an MCP message has the right media type: the answer must say what is wrong with the
+            // message.
             EndpointOutcome::Answered(reply)
                 if about.is_json && reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE =>
             {
@@ -193,13 +194,13 @@ impl Routes {
         }
     }
 
-    /// Waits until there is room for a message: first among those of its identity, then among all.
+    /// Waits until there is room for a message: first in the budget of its identity, then in that of all identities.
     async fn reserve_message_budget<'a>(
         &'a self,
         endpoint: &'a Endpoint,
         body: &Incoming,
     ) -> [Option<SemaphorePermit<'a>>; 2] {
-        // What says nothing of its length may be as long as any.
+        // A body without a length may be as long as the limit.
         let length = body.size_hint().exact().unwrap_or(MAX_MESSAGE_BYTES as u64);
         let length = usize::try_from(length).unwrap_or(MAX_MESSAGE_BYTES).min(MAX_MESSAGE_BYTES);
         if length <= SMALL_MESSAGE {
@@ -225,7 +226,7 @@ impl Routes {
         Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(made)))
     }
 
-    /// A stream ends when the token that it was opened with is revoked.
+    /// Makes a stream end when the token that it was opened with is revoked.
     fn end_when_revoked(&self, reply: HttpResponse, caller: Caller) -> HttpResponse {
         let streams = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
         let Some(token) = caller.token.filter(|_| streams) else { return reply };
@@ -236,15 +237,15 @@ impl Routes {
     }
 }
 
-/// What has to be known of a request before it is handed on.
+/// What has to be known of a request before the MCP library gets it.
 struct RequestInfo {
     kind: RequestKind,
     is_json: bool,
-    /// What is answered if it is JSON, and no message.
+    /// The response if the body is JSON, but not a message.
     rejection: HttpResponse,
 }
 
-/// Takes a request in whole, if it is not too large and does not take too long.
+/// Reads the body of a request. Refuses it if it is too large, incomplete, too slow or, in a POST, not JSON.
 async fn read_request(
     request: Request<Incoming>,
 ) -> Result<(Request<Full<Bytes>>, RequestInfo), Box<HttpResponse>> {

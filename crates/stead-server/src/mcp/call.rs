@@ -1,5 +1,5 @@
-//! One call into the core: it has a place, a time limit and somebody who waits for it, and it can't take the server
-//! along when it breaks.
+//! Runs one call into the core, with a slot, a deadline, cancellation and progress. A panic in the core fails the call,
+//! but not the server.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::live_stead::{LiveStead, SteadView};
 
-/// How often a client is told how far a call has come.
+/// The shortest time between two progress notifications.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why there is no answer of the core's.
+/// Why a call has no answer from the core.
 pub(super) enum McpCallError {
-    /// The call was not made, or not to its end.
+    /// The call was refused before it ran.
     Refused(Failure),
-    /// It broke.
+    /// The call panicked.
     Panicked,
-    /// Nobody waits for it any more.
+    /// The client cancelled the call before it ran.
     Cancelled,
 }
 
@@ -41,7 +41,7 @@ impl From<McpCallError> for ErrorData {
     }
 }
 
-/// Makes a call: on this thread, as the core is synchronous, among the calls that the identity may make at a time.
+/// Runs a call on this thread, since the core is synchronous. Waits for one of the identity's call slots first.
 pub(super) async fn run_call<T>(
     served: &LiveStead,
     context: &RequestContext<RoleServer>,
@@ -59,7 +59,7 @@ pub(super) async fn run_call<T>(
         progress: progress.as_ref().map(|progress| progress.progress.clone()),
     });
     let now = served.current();
-    // The tool's world is the Stores behind the door, and they stay whole whatever happens to one who calls them.
+    // Unwind safe: the tool works on Stores behind the door, and these stay consistent whatever happens to a caller.
     let act = AssertUnwindSafe(|| act(&now, &waiting));
     let made = tokio::task::block_in_place(|| catch_unwind(act));
     drop(waiting);
@@ -69,7 +69,7 @@ pub(super) async fn run_call<T>(
     made.map_err(|_| McpCallError::Panicked)
 }
 
-/// Who waits for a call.
+/// Tells the core whether to stop, and receives its progress.
 #[derive(Debug)]
 struct RequestMonitor {
     cancelled: CancellationToken,
@@ -92,7 +92,7 @@ impl CallMonitor for RequestMonitor {
     }
 }
 
-/// Tells a client how far a call has come, until it has come to its end.
+/// Sends the progress of a call to the client, until the call ends.
 struct ProgressReporter {
     progress: watch::Sender<(u64, Option<u64>)>,
     ended: CancellationToken,
@@ -107,7 +107,7 @@ impl ProgressReporter {
         ProgressReporter { progress, ended, task }
     }
 
-    /// Nothing is told after the answer.
+    /// Waits for the last notification, so that none is sent after the answer.
     async fn end(self) {
         self.ended.cancel();
         let _ = self.task.await;
@@ -120,7 +120,7 @@ async fn send_progress(
     peer: Peer<RoleServer>,
     ended: CancellationToken,
 ) {
-    // What is told always grows, as the protocol wants it.
+    // The protocol requires that progress increases.
     let mut last = 0;
     while ended.run_until_cancelled(seen.changed()).await.is_some_and(|changed| changed.is_ok()) {
         let (done, total) = *seen.borrow_and_update();

@@ -1,4 +1,4 @@
-//! What a client is told without asking: that lists have changed, and files that it follows.
+//! Notifications that a client gets: that lists have changed, and that files which it follows have changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use super::{convert, resources, uri};
 use crate::in_place::in_place;
 use crate::live_stead::{LiveStead, SteadView};
 
-/// How often files that are followed are looked at.
+/// How often followed files are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How many resources one client may follow.
 const MAX_SUBSCRIPTIONS: usize = 256;
 
-/// What one client follows.
+/// The resources that one client follows.
 #[derive(Debug)]
 pub(super) struct ClientSubscriptions {
     live_stead: Arc<LiveStead>,
-    /// The files, by the URI that the client knows them by.
+    /// The followed files, by the URI that the client uses.
     followed: Mutex<HashMap<String, FollowedFile>>,
     notifies_lists: AtomicBool,
     notifies_files: AtomicBool,
@@ -41,10 +41,10 @@ impl ClientSubscriptions {
         }
     }
 
-    /// Begins to follow a resource.
+    /// Starts to follow a resource. Fails if it can't be read, or if too many are followed already.
     pub(super) fn subscribe(&self, now: &SteadView, uri: String) -> Result<(), ErrorData> {
         if uri == uri::MAP {
-            // Whoever is told of lists is told of the map.
+            // `notify_list_changes` reports the map already.
             return Ok(());
         }
         if self.followed.lock().len() >= MAX_SUBSCRIPTIONS {
@@ -61,7 +61,8 @@ impl ClientSubscriptions {
         self.followed.lock().remove(uri);
     }
 
-    /// Tells a client of changed lists for as long as it is there.
+    /// Starts a task that notifies the client when lists change, until the connection closes. A second call does
+    /// nothing.
     pub(super) fn notify_list_changes(&self, peer: &Peer<RoleServer>) {
         if self.notifies_lists.swap(true, Ordering::Relaxed) {
             return;
@@ -87,7 +88,8 @@ impl ClientSubscriptions {
         });
     }
 
-    /// Tells a client of changed files for as long as it is there and follows some.
+    /// Starts a task that notifies the client when followed files change, until the connection closes. A second call
+    /// does nothing.
     pub(super) fn notify_file_changes(self: &Arc<Self>, peer: &Peer<RoleServer>) {
         if self.notifies_files.swap(true, Ordering::Relaxed) {
             return;
@@ -117,14 +119,14 @@ impl ClientSubscriptions {
         });
     }
 
-    /// Workspaces are others now: what may not be read any more is not followed any more.
+    /// After a change of the Workspaces: stops following what may not be read any more.
     fn recheck_access(&self) {
         let mut followed = self.followed.lock();
         let uris: Vec<_> = followed.keys().cloned().collect();
         *followed = follow_all(&self.live_stead.current(), &uris);
     }
 
-    /// What of a wish can be granted: all of it that the server has, up to a number of files.
+    /// The part of a requested filter that the server grants: resources that may be read, up to [`MAX_SUBSCRIPTIONS`].
     pub(super) fn accepted_filter(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
         let now = self.live_stead.current();
         let mut accepted = requested.clone();
@@ -135,7 +137,7 @@ impl ClientSubscriptions {
         accepted
     }
 
-    /// Tells a client what it wished for, until it has enough.
+    /// Sends a client the notifications that it asked for, until it cancels the subscription.
     pub(super) async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let _place = self.live_stead.begin_listening().ok_or_else(|| {
             ErrorData::invalid_request("too many of your clients listen already; let some of them end", None)
@@ -177,7 +179,7 @@ impl ClientSubscriptions {
                 return Ok(());
             }
             if lists {
-                // Workspaces are others now: what may be followed is judged anew.
+                // The Workspaces have changed, so what may be followed is decided again.
                 followed = in_place(|| follow_all(&self.live_stead.current(), uris)).await;
             }
         }
@@ -189,7 +191,7 @@ fn follow(now: &SteadView, uri: &str) -> Result<FollowedFile, Failure> {
     Ok(now.toolbox.vfs().operation("resources/subscribe").follow(path.as_str())?)
 }
 
-/// Whether a resource can be followed at all. Nothing is looked at.
+/// Whether the Workspace of a resource may be read. Doesn't look for the file.
 fn may_follow(now: &SteadView, uri: &str) -> bool {
     let path = uri::path_of(uri).and_then(|path| stead_core::VfsPath::parse(&path).ok());
     let route = path.as_ref().and_then(|path| now.toolbox.vfs().router().route(path));
@@ -201,7 +203,7 @@ fn follow_all(now: &SteadView, uris: &[String]) -> HashMap<String, FollowedFile>
     uris.iter().filter_map(follow).collect()
 }
 
-/// The resources that have changed.
+/// The followed resources that have changed since the last check.
 fn changed_uris(followed: &mut HashMap<String, FollowedFile>) -> Vec<String> {
     let look = |(uri, followed): (&String, &mut FollowedFile)| followed.has_changed().then(|| uri.clone());
     followed.iter_mut().filter_map(look).collect()

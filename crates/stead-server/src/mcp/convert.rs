@@ -1,4 +1,4 @@
-//! The core's words in the words of MCP.
+//! Converts the core's tools, replies and errors into the types of the MCP library.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use stead_core::tools::{Block, Failure, Hints, Reply, ResultFormat, Toolbox};
 
 use super::uri;
 
-/// How a tool tells Claude Code of its longest answer, which is cut otherwise.
+/// The metadata key for the longest result of a tool. Without it, Claude Code cuts long results.
 const MAX_RESULT_SIZE_KEY: &str = "anthropic/maxResultSizeChars";
 
-/// A tool as clients list it.
+/// A tool in the form that clients list.
 pub(super) fn tool(toolbox: &Toolbox, tool: &stead_core::Tool, results: ResultFormat) -> Tool {
     let mut listed = Tool::new(tool.name, toolbox.description(tool), Arc::new(tool.input_schema()))
         .with_title(tool.title)
@@ -31,22 +31,22 @@ pub(super) fn tool(toolbox: &Toolbox, tool: &stead_core::Tool, results: ResultFo
     listed
 }
 
-/// The hints that differ from what the protocol says of a tool without them: each costs tokens.
+/// Only the hints that differ from the protocol's defaults: each one costs tokens.
 fn annotations(hints: Hints) -> ToolAnnotations {
     let said = |hint: bool, otherwise: bool| (hint != otherwise).then_some(hint);
     ToolAnnotations::from_raw(
         None,
         said(hints.read_only, false),
-        // Whether it destroys something, and does so once more, is asked only of a tool that changes something.
+        // The protocol defines these two only for tools that change something.
         said(hints.destructive, true).filter(|_| !hints.read_only),
         said(hints.idempotent, false).filter(|_| !hints.read_only),
         said(hints.open_world, true),
     )
 }
 
-/// What an answer may hold: the facts of a success, or the error of a failure.
+/// The schema of a structured result: the facts of a success, or the error of a failure.
 ///
-/// Some clients hold failures to the schema, too, so no fact is required on the wire.
+/// Some clients check failures against the schema too, so no fact is required.
 fn output_schema(mut schema: JsonObject) -> JsonObject {
     schema.remove("required");
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
@@ -65,7 +65,7 @@ fn output_schema(mut schema: JsonObject) -> JsonObject {
     schema
 }
 
-/// An answer: text and pictures, and its facts beside them where they are asked for.
+/// A result: text and images, and the structured facts if `results` asks for them.
 pub(super) fn result(reply: Reply, results: ResultFormat) -> CallToolResult {
     let failed = reply.is_failure();
     let (blocks, facts) = match results {
@@ -88,13 +88,13 @@ fn block(block: Block) -> ContentBlock {
     }
 }
 
-/// A file's bytes as they are.
+/// A file's bytes, as the contents of its resource.
 pub(super) fn blob(path: &str, bytes: &[u8], mime: Option<&str>) -> ResourceContents {
     let contents = ResourceContents::blob(BASE64.encode(bytes), uri::of_path(path));
     contents.with_mime_type(mime.unwrap_or("application/octet-stream"))
 }
 
-/// A failure where MCP has no room for an answer that is one.
+/// A failure as a JSON-RPC error, for requests whose results can't hold one.
 pub(super) fn error(failure: &Failure) -> ErrorData {
     let data = Some(json!({ "code": failure.kind.code() }));
     let message = failure.message.clone();
@@ -111,7 +111,7 @@ pub(super) fn error(failure: &Failure) -> ErrorData {
     }
 }
 
-/// The same, about a resource: clients look for its URI beside the error.
+/// A failure as a JSON-RPC error about a resource. Clients look for the URI in its data.
 pub(super) fn resource_error(failure: &Failure, uri: &str) -> ErrorData {
     let mut error = error(failure);
     if let Some(Value::Object(data)) = &mut error.data {

@@ -1,7 +1,7 @@
-//! Asking the person behind a client, in the way that its protocol has for it.
+//! Asks the person behind a client to approve a call, in the way that the client's protocol version has.
 //!
 //! Up to 2025-11-25 the server sends a request of its own and waits. From 2026-07-28 on the call ends with a question,
-//! and the client makes it again with the answer.
+//! and the client repeats the call with the answer.
 
 use std::collections::BTreeMap;
 
@@ -16,24 +16,24 @@ use stead_core::tools::{ApprovalAnswer, ApprovalQuestion, Failure};
 
 use crate::live_stead::LiveStead;
 
-/// What came of asking.
+/// The outcome of asking.
 pub(super) enum ApprovalOutcome {
     /// The person has answered.
     Answered(ApprovalAnswer),
-    /// The client is to ask, and to call again.
+    /// The client has to ask the person and repeat the call.
     AskClient(InputRequiredResult),
-    /// So many questions are open that there is no use in another one.
+    /// Too many questions are open already.
     TooManyOpen(Failure),
 }
 
-/// Whether there is anybody to ask.
+/// Whether the client can show a form to a person.
 pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
     let elicitation = context.client_capabilities().and_then(|client| client.elicitation);
-    // A client that says nothing of forms has them; one that has only URLs says so.
+    // A client that doesn't mention forms supports them. One that supports only URLs says so.
     elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
-/// Tells one call from all others, by its tool and its arguments.
+/// A hash of the tool and the arguments of a call.
 pub(super) fn call_hash(request: &CallToolRequestParams) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     serde_json::to_writer(&mut hasher, &(&request.name, &request.arguments))
@@ -41,12 +41,12 @@ pub(super) fn call_hash(request: &CallToolRequestParams) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// What the client says that the person answered, if this is the second time that it calls.
+/// The person's answer that a repeated call carries; `NotAsked` if it carries none to an open question.
 pub(super) fn answer_from_client(request: &CallToolRequestParams, served: &LiveStead) -> ApprovalAnswer {
     let Some(answers) = &request.input_responses else { return ApprovalAnswer::NotAsked };
     let call = call_hash(request);
     for (name, answer) in answers {
-        // A question that is not open any more is asked again.
+        // If the question has expired, the person is asked again.
         if let Some(question) = served.pending_approvals().take(name, call) {
             return match answer.get("action").and_then(|action| action.as_str()) {
                 Some("accept") => question.approve(),
@@ -57,7 +57,7 @@ pub(super) fn answer_from_client(request: &CallToolRequestParams, served: &LiveS
     ApprovalAnswer::NotAsked
 }
 
-/// Asks the person.
+/// Asks the person, or returns the question for the client to ask.
 pub(super) async fn ask_person(
     question: ApprovalQuestion,
     request: &CallToolRequestParams,
@@ -83,13 +83,13 @@ pub(super) async fn ask_person(
     };
     let options = PeerRequestOptions::with_timeout(time);
     let asked = context.peer.send_request_with_option(ServerRequest::ElicitRequest(form), options).await;
-    // No answer is no agreement.
+    // A question that can't be sent counts as refused, and so does one without an answer.
     let Ok(asked) = asked else { return ApprovalOutcome::Answered(ApprovalAnswer::Refused) };
     let id = asked.id.clone();
     let answer = tokio::select! {
         answer = asked.await_response() => answer,
         () = context.ct.cancelled() => {
-            // Nobody waits for the answer any more, so nobody has to give one.
+            // The call is cancelled, so the question is withdrawn.
             let why = Some("the call was cancelled".to_owned());
             let withdrawn = CancelledNotificationParam::new(Some(id), why);
             let _ = context.peer.notify_cancelled(withdrawn).await;

@@ -1,7 +1,8 @@
 //! Streamable HTTP for one identity.
 //!
-//! Each identity has its own endpoint with its own sessions, so the id of a session means nothing to anyone else. From
-//! 2026-07-28 on there are no sessions at all; before that they carry what the server says by itself.
+//! Each identity has an endpoint with sessions of its own, so a session id is worth nothing to another identity. From
+//! 2026-07-28 on there are no sessions. Before that, they carry the messages that the server sends on its own
+//! initiative.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,30 +22,30 @@ use super::{ActiveHandler, priming};
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::live_stead::LiveStead;
 
-/// How long a session lives in which nothing happens.
+/// How long a session without any traffic stays open.
 const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const SESSION_HEADER: &str = "mcp-session-id";
 
-/// What became of a request.
+/// The outcome of a request.
 pub(crate) enum EndpointOutcome {
-    /// It was answered.
+    /// The request was answered.
     Answered(Response<BoxBody<Bytes, Infallible>>),
-    /// There is no such session, for this identity.
+    /// This identity has no such session.
     UnknownSession,
-    /// No further session may be begun.
+    /// The identity has as many sessions as it may have.
     TooManySessions,
 }
 
-/// What a request begins.
+/// What a request starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     /// A session.
     Initialize,
-    /// Nothing that outlives its answer.
+    /// Nothing that outlives the answer.
     Other,
 }
 
-/// Where one identity's clients come in.
+/// The MCP endpoint of one identity.
 pub(crate) struct Endpoint {
     live_stead: Arc<LiveStead>,
     sessions: Arc<LocalSessionManager>,
@@ -53,12 +54,13 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint for this identity, with room for so many bytes of messages, until the token says that it is over.
+    /// Creates an endpoint. `messages` is how many bytes of large messages may be in flight. Cancelling `over` ends its
+    /// sessions and streams.
     pub(crate) fn new(live_stead: Arc<LiveStead>, messages: usize, over: CancellationToken) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(SESSION_IDLE_TIMEOUT);
         let sessions = Arc::new(sessions);
-        // Host and Origin have been checked, for every path, before a request comes here.
+        // Host and Origin were checked before, for every route.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
@@ -74,7 +76,7 @@ impl Endpoint {
         }
     }
 
-    /// Room for this identity's messages, in KiB.
+    /// The budget for this identity's messages, in KiB.
     pub(crate) fn message_budget(&self) -> &Semaphore {
         &self.message_budget
     }
@@ -99,14 +101,14 @@ impl Endpoint {
             return EndpointOutcome::TooManySessions;
         }
         let ends = request.method() == Method::DELETE;
-        // `initialize` has no header with the revision, and its answer is not resumed.
+        // `initialize` has no header with the protocol version, and its answer is never resumed.
         let unprimed = begins == RequestKind::Initialize || priming::is_unsupported_by(request.headers());
         let mut answer = self.service.handle(request).await;
         if unprimed {
             answer = priming::remove_priming(answer);
         }
         if ends && answer.status() == StatusCode::ACCEPTED {
-            // The session is over now, not later; clients take anything else for a failure to end it.
+            // The session has ended already. Clients take any status but 204 for a failure to end it.
             *answer.status_mut() = StatusCode::NO_CONTENT;
         }
         EndpointOutcome::Answered(answer)

@@ -1,4 +1,4 @@
-//! What a client of one identity may ask for, and what it is answered.
+//! Answers the MCP requests of one identity's clients.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,15 +24,15 @@ use super::elicitation::ApprovalOutcome;
 use super::{convert, elicitation, methods, resources};
 use crate::live_stead::LiveStead;
 
-/// The prompt that is the Filesystem Map.
+/// The name of the prompt that returns the Filesystem Map.
 const MAP_PROMPT: &str = "filesystem_map";
-/// How long a list may be taken for the one that holds, in milliseconds; whoever listens is told at once.
+/// How long clients may cache a list, in milliseconds. Clients that listen are notified of a change at once.
 pub(super) const CACHE_TTL_MS: u64 = 5_000;
 
-/// How often a person is asked about one call.
+/// How many times a person is asked about one call.
 const MAX_APPROVAL_ROUNDS: usize = 4;
 
-/// Answers one connection, or one request where there are no connections, of one identity.
+/// Answers one connection or, where there are no connections, one request of one identity.
 #[derive(Debug, Clone)]
 pub(crate) struct McpHandler {
     live_stead: Arc<LiveStead>,
@@ -40,12 +40,12 @@ pub(crate) struct McpHandler {
 }
 
 impl McpHandler {
-    /// Answers for this identity, and for no other.
+    /// A handler for this identity.
     pub(crate) fn new(live_stead: Arc<LiveStead>) -> Self {
         McpHandler { subscriptions: Arc::new(ClientSubscriptions::new(Arc::clone(&live_stead))), live_stead }
     }
 
-    /// What results are made of: as the server, the agent, or the token of this request has it.
+    /// The result format: structured if the server, the agent or the token of this request asks for it.
     fn results(&self, extensions: &Extensions) -> ResultFormat {
         let request = extensions.get::<http::request::Parts>();
         let of_token = request.and_then(|parts| parts.extensions.get::<ResultFormat>()).copied();
@@ -64,7 +64,7 @@ impl McpHandler {
                 .await;
         }
         let mut answer = elicitation::answer_from_client(&request, &self.live_stead);
-        // While a person thinks, what a path leads to may change; then they are asked about that.
+        // While the person decides, a path may come to lead elsewhere. Then the person is asked about the new target.
         for _ in 0..MAX_APPROVAL_ROUNDS {
             let arguments = request.arguments.clone().unwrap_or_default();
             let question = match self.call_once(&request.name, arguments, context, answer).await? {
@@ -88,7 +88,7 @@ impl McpHandler {
         .await
     }
 
-    /// Uses a tool after which nobody is asked any more.
+    /// Calls a tool with an answer after which the toolbox asks no further question.
     async fn call_without_asking(
         &self,
         name: &str,
@@ -100,7 +100,8 @@ impl McpHandler {
         Ok(convert::result(made.expect("nobody is asked"), self.results(&context.extensions)).into())
     }
 
-    /// Answers a call whose arguments are no object: that is for the model to read, as any other mistake in them.
+    /// Refuses a call whose arguments aren't an object. The model reads this as a tool's failure, like any other
+    /// mistake in the arguments.
     async fn refuse_arguments(
         &self,
         name: &str,
@@ -111,7 +112,7 @@ impl McpHandler {
         Ok(convert::result(refused, self.results(&context.extensions)))
     }
 
-    /// Uses a tool, unless a person has to be asked first.
+    /// Calls a tool. Returns the question if a person has to approve it first.
     async fn call_once(
         &self,
         name: &str,
@@ -120,7 +121,7 @@ impl McpHandler {
         answer: ApprovalAnswer,
     ) -> Result<Result<Reply, ApprovalQuestion>, ErrorData> {
         let began = Instant::now();
-        // What a client makes up must not become a name among the numbers.
+        // A name that a client invented must not become a label of the metrics.
         let tool = stead_core::tools::tool(name);
         let shown = tool.map_or("unknown", |tool| tool.name);
         let Identity { agent, thread, .. } = self.live_stead.identity();
@@ -147,14 +148,14 @@ impl McpHandler {
         if let Ok(Reply { failure: Some(failure), .. }) = &made
             && tool.is_none()
         {
-            // A tool that nobody has is a mistake of the client's to the protocol, and no answer of a tool.
+            // An unknown tool is a protocol error of the client, not a failed result of a tool.
             return Err(convert::error(failure));
         }
         Ok(made)
     }
 }
 
-/// The tool of a call that has everything but arguments that are an object.
+/// The tool's name, if this is a call of a known tool whose arguments aren't an object.
 fn malformed_call(request: &CustomRequest) -> Option<&str> {
     let params = request.params.as_ref().filter(|_| request.method == "tools/call")?;
     let name = params.get("name")?.as_str()?;
@@ -306,7 +307,7 @@ impl ServerHandler for McpHandler {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // A method that is known comes here if its parameters are none of it.
+        // The library also hands over requests of known methods here, if their parameters don't fit the method.
         if let Some(name) = malformed_call(&request) {
             let refused = self.refuse_arguments(name, &context).await?;
             return Ok(CustomResult::new(serde_json::to_value(refused).map_err(|error| {

@@ -1,7 +1,7 @@
-//! Messages as lines of JSON: the transport of stdio.
+//! The transport of stdio: one JSON message per line.
 //!
-//! It takes what any client may send, and only so much of it. A line that is too long is refused while it is read, what
-//! is no message is answered as such, and a client that does not read its answers is not read from either.
+//! It bounds what a client can make it hold. A line that is too long is refused while it is read, a line that isn't a
+//! message is answered with an error, and from a client that doesn't read its answers nothing more is read.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -24,17 +24,17 @@ use super::message::{MessageRefusal, duplicate_id, parse, too_long};
 use super::request_id_scanner::RequestIdScanner;
 use crate::limits::MAX_MESSAGE_BYTES;
 
-/// How many requests may be without an answer that has been written.
+/// How many requests may be unanswered before further ones are parked. An answer counts once it is written.
 const MAX_UNANSWERED: usize = 32;
-/// How many bytes of answers may lie around unwritten before nothing new is begun.
+/// How many bytes of answers may be unwritten before no further request is started.
 const MAX_UNWRITTEN_BYTES: usize = 4 << 20;
-/// How many messages wait for those to get fewer. What is no request passes them by: it may be what they wait for.
+/// How many requests may be parked. Other messages overtake them: the running requests may be waiting for those.
 const MAX_PARKED: usize = 64;
-/// How many bytes these may have.
+/// How many bytes the parked requests may have.
 const MAX_PARKED_BYTES: usize = 4 << 20;
 
-/// Serves one client until it closes one of its ends: the one that it writes to, or the one that it reads from, which
-/// `unread` waits for where that can be known before something is written.
+/// Serves one client until it closes either of its ends. `unread` resolves when the client has closed the end that it
+/// reads from, if that can be known before something is written.
 pub(crate) async fn serve_lines<R, W>(
     handler: ActiveHandler,
     read: R,
@@ -47,7 +47,7 @@ pub(crate) async fn serve_lines<R, W>(
     let lines = LineTransport::new(read, write);
     let gone = lines.flow.disconnected.clone();
     let served = async {
-        // However it ends, the client is gone, and nobody is left to be told.
+        // Whatever the reason, the client is gone, so there is nobody to report an error to.
         if let Ok(running) = handler.serve(lines).await {
             let _ = running.waiting().await;
         }
@@ -63,9 +63,9 @@ pub(crate) async fn serve_lines<R, W>(
 struct LineTransport<R, W> {
     read: BufReader<R>,
     line: Vec<u8>,
-    /// What is looked for in a line that is too long, while the rest of it passes by.
+    /// While a line that is too long is skipped: the scanner that looks for its request id.
     oversized: Option<RequestIdScanner>,
-    /// Whether a request has come. What comes before it can't be meant for anyone.
+    /// Whether a request has come. Other messages before the first request are ignored.
     has_request: bool,
     parked: VecDeque<(RxJsonRpcMessage<RoleServer>, usize)>,
     parked_bytes: usize,
@@ -77,13 +77,14 @@ struct LineTransport<R, W> {
 #[derive(Debug, Default)]
 struct FlowControl {
     unanswered: Mutex<HashSet<RequestId>>,
-    /// The ids of requests whose answers are not on their way yet, so that no other may have them.
+    /// The ids of requests whose answers aren't being written yet. No other request may use them.
     in_flight: Mutex<HashSet<RequestId>>,
-    /// What the client has been asked and not answered. The call that asks waits for a person, and for no place here.
+    /// The requests that this server sent to the client and that aren't answered. The calls behind them wait for a
+    /// person, so they don't count as unanswered.
     open_questions: Mutex<HashSet<RequestId>>,
     unwritten_bytes: AtomicUsize,
     capacity_freed: Notify,
-    /// Cancelled when nothing that is written arrives any more.
+    /// Cancelled when the client can't receive anything any more.
     disconnected: CancellationToken,
 }
 
@@ -93,17 +94,17 @@ impl FlowControl {
         self.unwritten_bytes.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
     }
 
-    /// Whether no further request is begun.
+    /// Whether no further request may start.
     fn is_full(&self) -> bool {
         let open = self.open_questions.lock().len();
         self.is_output_full() || self.unanswered.lock().len().saturating_sub(open) >= MAX_UNANSWERED
     }
 }
 
-/// What a line turned out to be.
+/// The result of reading a line.
 enum LineRead {
     Complete,
-    /// It was too long, and this was its id, if it had one.
+    /// The line was too long. Holds its request id, if one was found.
     TooLong(Option<RequestId>),
     End,
 }
@@ -122,12 +123,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         }
     }
 
-    /// Reads one line into `self.line`. It may be dropped at any time, and goes on where it was.
+    /// Reads one line into `self.line`. Cancel safe: the next call continues where a dropped one stopped.
     async fn read_line(&mut self) -> io::Result<LineRead> {
         loop {
             let available = self.read.fill_buf().await?;
             if available.is_empty() {
-                // A last line may lack its end.
+                // The last line may lack its newline.
                 return Ok(match self.oversized.take() {
                     Some(id) => LineRead::TooLong(id.finish()),
                     None if self.line.is_empty() => LineRead::End,
@@ -153,29 +154,29 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         }
     }
 
-    /// The message of the line that was read, or what is wrong with it.
+    /// The message in `self.line`; `None` if the line is empty.
     fn parse_line(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, MessageRefusal> {
         let line = std::mem::take(&mut self.line);
         let text = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&line).trim_ascii();
         let parsed = if text.is_empty() { Ok(None) } else { parse(text) };
         if line.capacity() <= 1 << 20 {
-            // Kept for the next line, unless it was a large one.
+            // Reuses the buffer for the next line, unless it is large.
             self.line = line;
             self.line.clear();
         }
         parsed
     }
 
-    /// Says what was wrong with a line.
+    /// Answers a line with an error.
     fn send_refusal(&self, MessageRefusal { error, id }: MessageRefusal) {
         let said: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
         if let Ok(line) = to_line(&said) {
-            // A task of its own: half of a line must not be left where this one is dropped.
+            // In a task of its own: if this future is dropped, half a line must not be left in the output.
             tokio::spawn(write_line(&self.writer, &self.flow, line, None));
         }
     }
 
-    /// A request that is cancelled is not answered, and not made if it waits.
+    /// Forgets a cancelled request: it gets no answer, and doesn't run if it is parked.
     fn drop_cancelled(&mut self, id: &RequestId) {
         self.flow.unanswered.lock().remove(id);
         self.flow.in_flight.lock().remove(id);
@@ -186,13 +187,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         self.parked_bytes = self.parked.iter().map(|(_, bytes)| bytes).sum();
     }
 
-    /// Notes that a message goes to the service now.
+    /// Records that a message is handed to the service.
     fn note_delivered(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             JsonRpcMessage::Request(request) => {
                 self.has_request = true;
                 self.flow.in_flight.lock().insert(request.id.clone());
-                // One who listens is not answered for as long as there is something to tell.
+                // A subscription isn't answered until it ends, so it doesn't count.
                 if !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
                     self.flow.unanswered.lock().insert(request.id.clone());
                 }
@@ -215,7 +216,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         }
     }
 
-    /// Whether a request with this id has come already and is not answered yet.
+    /// Whether a request with this id has come and isn't answered yet.
     fn is_in_flight(&self, id: &RequestId) -> bool {
         let is_parked = |message: &RxJsonRpcMessage<RoleServer>| match message {
             JsonRpcMessage::Request(request) => request.id == *id,
@@ -224,13 +225,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         self.flow.in_flight.lock().contains(id) || self.parked.iter().any(|(message, _)| is_parked(message))
     }
 
-    /// An answer to a question that nobody is left to answer.
+    /// An error answer to one of the open questions, once the client is gone.
     fn answer_for_gone_client(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let id = self.flow.open_questions.lock().iter().next().cloned()?;
         Some(JsonRpcMessage::error(ErrorData::internal_error("the client is gone", None), Some(id)))
     }
 
-    /// The next message for the service; `None` when there is none any more.
+    /// The next message for the service; `None` when no more will come.
     async fn next_message(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if !self.flow.is_full()
@@ -257,13 +258,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                 Ok(LineRead::Complete) => self.parse_line(),
                 Ok(LineRead::TooLong(id)) => Err(too_long(id)),
                 Ok(LineRead::End) if self.parked.is_empty() => {
-                    // Whoever waits for a person would wait in vain.
+                    // Calls that wait for a person would wait in vain.
                     let answer = self.answer_for_gone_client()?;
                     self.note_delivered(&answer);
                     return Some(answer);
                 }
                 Ok(LineRead::End) => {
-                    // What was asked for before the end is still done.
+                    // Requests that came before the end are still run.
                     flow.capacity_freed.notified().await;
                     continue;
                 }
@@ -302,7 +303,7 @@ fn to_line(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Writes a line, which counts as unwritten from now on.
+/// Writes a line. Its bytes count as unwritten from the call on, not from the first poll.
 fn write_line<W: AsyncWrite + Send + Unpin + 'static>(
     writer: &Arc<AsyncMutex<Option<W>>>,
     flow: &Arc<FlowControl>,
@@ -363,7 +364,7 @@ where
                 JsonRpcMessage::Error(error) => error.id,
                 JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
             };
-            // Before it is written: whoever has read it may use the id again at once.
+            // Before the write: a client that has read the answer may use its id again at once.
             if let Some(id) = &answers {
                 flow.in_flight.lock().remove(id);
             }
@@ -372,7 +373,7 @@ where
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        // One who reads no answer asks for nothing any more, whatever else it has written.
+        // From a client that reads no answers, nothing more is accepted, whatever else it has written.
         let gone = self.flow.disconnected.clone();
         gone.run_until_cancelled(self.next_message()).await.flatten()
     }

@@ -1,4 +1,4 @@
-//! A line of JSON as a message.
+//! Parses one line of JSON as a message, and builds the errors for lines that can't be accepted.
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData,
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::MessageHead;
 use crate::limits::MAX_MESSAGE_BYTES;
 
-/// The message that a line is, or what is wrong with it.
+/// The message in a line, or the error to answer with.
 pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, MessageRefusal> {
     if let Some(call) = tool_call(text) {
         return Ok(Some(call));
@@ -23,10 +23,10 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Message
     })
 }
 
-/// A call of a tool, which is what nearly every message is.
+/// A call of a tool, which nearly every message is.
 ///
-/// The library tries one kind of request after the other, over a copy of the message, and copies what it finds: for a
-/// large file that is several times its size. Whatever this does not take is left to the library.
+/// The MCP library tries one kind of request after the other, over a copy of the message, and copies what it finds: for
+/// a large file that is several times its size. Whatever this function doesn't parse is left to the library.
 fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -47,7 +47,7 @@ fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
     Some(JsonRpcMessage::request(request, call.id))
 }
 
-/// What is said of a line that was not kept.
+/// The error for a line that is longer than a message may be.
 pub(super) fn too_long(id: Option<RequestId>) -> MessageRefusal {
     let message = format!(
         "a message may have {} MiB; a larger file can be written piece by piece with append_file",
@@ -56,13 +56,14 @@ pub(super) fn too_long(id: Option<RequestId>) -> MessageRefusal {
     MessageRefusal { error: ErrorData::invalid_request(message, None), id }
 }
 
-/// What is said of a request whose id another one has that is not answered yet: nobody could tell the answers apart.
+/// The error for a request whose id belongs to another request that isn't answered yet: the client couldn't tell the
+/// answers apart.
 pub(super) fn duplicate_id(id: RequestId) -> MessageRefusal {
     let message = "a request with this id is under way; give each request an id of its own";
     MessageRefusal { error: ErrorData::invalid_request(message, None), id: Some(id) }
 }
 
-/// What is said of a line that is no message, and to which request, if that can be told.
+/// The error for a line, and the id of the request that it answers, if that is known.
 pub(super) struct MessageRefusal {
     pub(super) error: ErrorData,
     pub(super) id: Option<RequestId>,
@@ -72,7 +73,7 @@ pub(super) struct MessageRefusal {
 mod tests {
     use super::*;
 
-    /// Both ways of reading a call come to the same.
+    /// Both parsers read a call in the same way.
     #[test]
     fn a_call_is_read_as_the_library_reads_it() {
         let text = br#"{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"stat",

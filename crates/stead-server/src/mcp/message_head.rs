@@ -1,11 +1,11 @@
-//! What can be told of a message that the MCP library does not take: enough to answer the one who sent it.
+//! The parts of a message that are needed to answer one that the MCP library rejects.
 
 use std::borrow::Cow;
 
 use rmcp::model::{ErrorCode, RequestId};
 use serde::Deserialize;
 
-/// The parts of a message that every message has.
+/// The fields that every message has.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct MessageHead<'a> {
     #[serde(default)]
@@ -38,7 +38,7 @@ const BATCH_UNSUPPORTED: MessageError = MessageError {
 
 impl<'a> MessageHead<'a> {
     pub(crate) fn parse(text: &'a [u8]) -> Result<Self, MessageError> {
-        // What is passed over is not looked at otherwise.
+        // The parser skips values without checking that they are UTF-8.
         if std::str::from_utf8(text).is_err() {
             return Err(INVALID_JSON);
         }
@@ -46,18 +46,18 @@ impl<'a> MessageHead<'a> {
             .map_err(|error| if error.is_data() { INVALID_MESSAGE } else { INVALID_JSON });
         match text.trim_ascii_start().first() {
             Some(b'{') => read,
-            // A list would be read as an object's fields in their order.
+            // Serde would read a list as the fields of an object, in their order.
             Some(b'[') => Err(read.err().filter(|wrong| *wrong == INVALID_JSON).unwrap_or(BATCH_UNSUPPORTED)),
             _ => Err(read.err().unwrap_or(INVALID_MESSAGE)),
         }
     }
 
-    /// Whether it is a request to begin a session.
+    /// Whether this is the request that begins a session.
     pub(crate) fn is_initialize(&self) -> bool {
         self.method.as_deref() == Some("initialize")
     }
 
-    /// What is wrong with a message that has this head and was not taken.
+    /// What is wrong with a message that has this head and that the library rejected.
     pub(crate) fn error(&self) -> MessageError {
         match (&self.id, &self.method) {
             (_, Some(_)) if self.jsonrpc.as_deref() != Some("2.0") => INVALID_VERSION,

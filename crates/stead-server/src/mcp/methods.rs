@@ -1,15 +1,15 @@
-//! Which methods there are, for a client that asks for one with parameters that are none of it, or for none there is.
+//! Tells an unknown method from a known one with invalid parameters: the MCP library reports both as the same.
 
 use rmcp::model::{ErrorCode, ErrorData, ProtocolVersion};
 
-/// In every protocol.
+/// Known in every protocol version.
 const COMMON_METHODS: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "tools/list"];
-/// Until 2025-11-25: sessions, and what lives in them.
+/// Known up to 2025-11-25: sessions, and what lives in them.
 const SESSION_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
-/// From 2026-07-28 on.
+/// Known from 2026-07-28 on.
 const SESSIONLESS_METHODS: [&str; 1] = ["subscriptions/listen"];
 
-/// What is wrong with a request that the MCP library knows no type for.
+/// The error for a request that the MCP library has no type for.
 pub(super) fn rejected_method_error(method: &str, version: Option<&ProtocolVersion>) -> ErrorData {
     let has_sessions = version.is_none_or(|version| *version < ProtocolVersion::V_2026_07_28);
     let of_era: &[&str] = if has_sessions { &SESSION_METHODS } else { &SESSIONLESS_METHODS };

@@ -1,4 +1,4 @@
-//! Everything that knows the MCP library: what it asks for is answered here, out of a [`crate::Served`].
+//! Everything that uses the MCP library. It answers requests with the [`crate::LiveStead`] of the caller's identity.
 
 mod call;
 mod client_subscriptions;

@@ -1,7 +1,7 @@
-//! The event without data that streams begin with since 2025-11-25.
+//! Removes the priming event: the event without data that streams begin with since protocol version 2025-11-25.
 //!
-//! It has an id, so that a client whose connection breaks before the first message can ask for what it missed. Clients of
-//! older revisions read every event as a message; some close the connection at one that has no data.
+//! The event has an id, so that a client whose connection breaks before the first message can ask for what it missed.
+//! Clients of older versions read every event as a message; some close the connection at an event without data.
 
 use std::convert::Infallible;
 
@@ -10,20 +10,20 @@ use http::{HeaderMap, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::BoxBody;
 
-/// The first revision that has it.
+/// The first protocol version that has the priming event.
 const FIRST_VERSION: &str = "2025-11-25";
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
-/// What stands in its place: a comment, as in a stream that is kept alive.
+/// What replaces the event: a comment, as in a stream that is kept alive.
 const KEEP_ALIVE_COMMENT: &[u8] = b":\n\n";
 
-/// Whether the client that sent these headers reads every event as a message. Revisions are dates.
+/// Whether the client that sent these headers would read the priming event as a message. Versions are dates.
 pub(crate) fn is_unsupported_by(headers: &HeaderMap) -> bool {
     let revision = headers.get(VERSION_HEADER).and_then(|value| value.to_str().ok());
     revision.is_none_or(|revision| revision < FIRST_VERSION)
 }
 
-/// The answer without that event. Each event comes as one frame.
+/// Replaces the priming event of a response. Each event comes as one frame.
 pub(crate) fn remove_priming(
     answer: Response<BoxBody<Bytes, Infallible>>,
 ) -> Response<BoxBody<Bytes, Infallible>> {
@@ -32,7 +32,7 @@ pub(crate) fn remove_priming(
     answer.map(|body| body.map_frame(move |frame| frame.map_data(without)).boxed())
 }
 
-/// Whether this is an event whose data are empty.
+/// Whether this is an event with empty data.
 fn is_priming_event(event: &[u8]) -> bool {
     event.split(|byte| *byte == b'\n').any(|line| line == b"data:" || line == b"data: ")
 }

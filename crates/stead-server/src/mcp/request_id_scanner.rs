@@ -1,8 +1,8 @@
-//! Finds the id of a request that is too long to be kept, while it passes by: so that whoever sent it gets an answer.
+//! Finds the id of a request that is too long to be stored, while its bytes are read, so that it can be answered.
 
 use rmcp::model::RequestId;
 
-/// The longest id, as it is written, that is answered.
+/// The longest id that is answered, in bytes of its JSON.
 const MAX_ID_BYTES: usize = 128;
 
 /// Looks for the `id` of the outermost object.
@@ -11,7 +11,7 @@ pub(super) struct RequestIdScanner {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// The last text of the outermost object: a name, if a colon follows.
+    /// The last string in the outermost object: a key, if a colon follows.
     last_string: Vec<u8>,
     /// Whether the value that follows is the id.
     at_id_value: bool,
@@ -19,7 +19,7 @@ pub(super) struct RequestIdScanner {
 }
 
 impl RequestIdScanner {
-    /// More of the line.
+    /// Scans more bytes of the line.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.step(byte);
@@ -60,7 +60,7 @@ impl RequestIdScanner {
         }
     }
 
-    /// The id, if there was one.
+    /// The id, if a valid one was found.
     pub(super) fn finish(self) -> Option<RequestId> {
         let found = (!self.id.is_empty() && self.id.len() <= MAX_ID_BYTES).then_some(self.id)?;
         serde_json::from_slice(&found).ok()
@@ -73,7 +73,7 @@ mod tests {
 
     fn found(text: &str) -> Option<RequestId> {
         let mut id = RequestIdScanner::default();
-        // However it is cut.
+        // In pieces that cut through everything.
         for piece in text.as_bytes().chunks(3) {
             id.feed(piece);
         }

@@ -1,4 +1,4 @@
-//! Files, and the Filesystem Map, as resources.
+//! Files and the Filesystem Map as MCP resources.
 
 use rmcp::model::{
     CacheScope, ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource,
@@ -13,15 +13,15 @@ use super::handler::CACHE_TTL_MS;
 use super::{convert, uri};
 use crate::live_stead::SteadView;
 
-/// The largest file that is read as a resource; `read_file` reads larger ones piece by piece.
+/// The largest file that can be read as a resource; `read_file` reads larger ones piece by piece.
 const MAX_RESOURCE_BYTES: u64 = 4 << 20;
-/// How many resources one page has at the most.
+/// The most resources on one page.
 const PAGE_SIZE: usize = 200;
-/// What stands between a Workspace and the place in it, in a cursor: no path holds it.
+/// Separates the Workspace from the Store's cursor in a cursor of a listing: no path contains it.
 const CURSOR_SEPARATOR: char = '\0';
 
-/// The files at the top of each Workspace that may be read, after the map. Those further down are not listed, but
-/// can be read.
+/// Lists the map, and then the files at the top of each Workspace that may be read without approval. Files further down
+/// aren't listed, but can be read.
 pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
     let wrong = || ErrorData::invalid_params("`cursor` is none that a listing returned; leave it out", None);
     let (from, mut after) = match cursor {
@@ -56,10 +56,10 @@ pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResource
                 return Ok(list_result(found, Some(next)));
             }
             let page = ListPage { cursor: after.take(), limit: room };
-            // A Workspace that can't be listed now is in no other's way.
+            // A Workspace that can't be listed now doesn't hide the others.
             let Ok(directory) = vfs.list(*prefix, &page) else { break };
             for entry in directory.entries.iter().filter(|entry| entry.kind == NodeKind::File) {
-                // A name that is no text has no logical path.
+                // A name that isn't valid UTF-8 has no logical path.
                 if let Some(path) =
                     std::str::from_utf8(entry.name.as_bytes()).ok().and_then(|name| prefix.join(name).ok())
                 {
@@ -96,7 +96,7 @@ fn file_resource(path: &VfsPath, size: u64) -> Resource {
     }
 }
 
-/// How the resource of any file is named.
+/// The URI template of files.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = ResourceTemplate::new(uri::TEMPLATE, "file")
         .with_title("A file")
@@ -106,7 +106,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
         .with_cache_scope(CacheScope::Private)
 }
 
-/// What a resource holds.
+/// Reads a resource.
 pub(super) fn read(now: &SteadView, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let contents = if uri == uri::MAP {
         ResourceContents::text(now.map.clone(), uri).with_mime_type("text/markdown")
@@ -136,7 +136,7 @@ fn read_file(now: &SteadView, uri: &str) -> Result<ResourceContents, Failure> {
     })
 }
 
-/// The path of a file's resource.
+/// The path of the file that a URI names.
 pub(super) fn path_of(uri: &str) -> Result<String, Failure> {
     uri::path_of(uri).ok_or_else(|| {
         let short: String = uri.chars().take(64).collect();

@@ -1,16 +1,16 @@
-//! Files as resources: `stead:///notes/plan.md` is the file `/notes/plan.md`.
+//! The URIs of resources: `stead:///notes/plan.md` is the file `/notes/plan.md`.
 
 use percent_encoding::percent_decode_str;
 pub(super) use stead_core::tools::file_uri as of_path;
 
-/// The Filesystem Map.
+/// The URI of the Filesystem Map.
 pub(super) const MAP: &str = "stead://map";
-/// Every file.
+/// The URI template of all files.
 pub(super) const TEMPLATE: &str = "stead:///{+path}";
 
 const SCHEME: &str = "stead://";
 
-/// The path of a resource, if it is a file's.
+/// The path of the file that a URI names; `None` if it doesn't name a file.
 pub(super) fn path_of(uri: &str) -> Option<String> {
     let path = uri.strip_prefix(SCHEME)?;
     if !path.starts_with('/') || path.contains(['?', '#']) {

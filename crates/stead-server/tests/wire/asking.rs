@@ -1,4 +1,4 @@
-//! Calls that a person has to agree to.
+//! Calls that need the approval of a person.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn newer_clients_are_asked_between_two_calls() {
         call["inputResponses"] = json!({ name: { "action": action, "content": {} } });
         modern(call, can_ask.clone())
     };
-    // The answer to one question is none to another.
+    // The answer to one question isn't an answer to another.
     let mut other = write();
     other["arguments"]["path"] = "/n/other".into();
     let asked = client.request("tools/call", again(other, "accept"));
@@ -85,7 +85,7 @@ fn newer_clients_are_asked_between_two_calls() {
     let done = client.request("tools/call", again(write(), "accept"));
     assert_eq!(done["result"]["isError"], false, "{done}");
     assert!(stead.with_approval().vfs().exists("/n/x").unwrap());
-    // A yes is good for one call.
+    // An approval is good for one call.
     stead.with_approval().vfs().write("/n/x", "2").unwrap();
     let asked = client.request("tools/call", again(write(), "accept"));
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
@@ -111,7 +111,7 @@ fn a_newer_client_says_that_the_person_refuses() {
     assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
 }
 
-/// `/free` asks for nothing, `/prod` before changes, `/vault` before everything.
+/// `/free` needs no approval, `/prod` needs it for changes, `/vault` for everything.
 fn town() -> Stead {
     let workspace = |prefix: &str| {
         let mount = Mount::new(Arc::new(MemoryStore::new()));
@@ -181,7 +181,7 @@ fn open_questions_are_in_nobodys_way() {
     for _ in 0..40 {
         client.ask("tools/call", read.clone());
     }
-    // As many are asked as a person could look at, and the others are told so.
+    // As many questions are asked as a person could look at; further calls are refused.
     let said: Vec<_> = (0..40).map(|_| client.hear()).collect();
     let (asked, told): (Vec<_>, Vec<_>) =
         said.iter().partition(|message| message["method"] == "elicitation/create");
@@ -191,7 +191,7 @@ fn open_questions_are_in_nobodys_way() {
     }
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
     assert_eq!(client.call("list_directory", json!({ "path": "/free" }))["isError"], false);
-    // The end of the input is the end of them all.
+    // The end of the input ends all open questions.
     client.write.shutdown(std::net::Shutdown::Write).unwrap();
     let began = std::time::Instant::now();
     for _ in asked {

@@ -1,4 +1,4 @@
-//! What clients must not send, and may.
+//! Invalid messages, and unusual ones that are valid.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn a_line_without_end_is_refused_while_it_is_read() {
     let answer = client.hear();
     assert_eq!(answer["error"]["code"], -32600);
     assert!(answer["error"]["message"].as_str().unwrap().contains("16 MiB"), "{answer}");
-    // A request that is too long gets its answer, also where its id comes last.
+    // A request that is too long is answered, even if its id comes last.
     client
         .raw(b"{\"method\":\"tools/call\",\"params\":{\"name\":\"write_file\",\"arguments\":{\"content\":\"");
     for _ in 0..17 {
@@ -136,7 +136,7 @@ fn a_request_with_an_id_that_is_under_way_does_not_run() {
     let refused =
         answers.iter().filter(|answer| answer["id"] == 77 && answer["error"]["code"] == -32600).count();
     assert!(made >= 2 && made + refused == 4, "{answers:?}");
-    // One that came after the first was answered is another one.
+    // A request with the same id that came after the first was answered is a new request.
     assert_eq!(stead.vfs().read("/notes/log").unwrap().bytes.len(), made);
 }
 

@@ -1,4 +1,4 @@
-//! A client that knows JSON and lines, and no MCP library.
+//! An MCP client made of JSON and lines, without an MCP library.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use stead::tools::ResultFormat;
 use stead_server::{LiveStead, ServerLimits};
 use tokio::runtime::{Builder, Runtime};
 
-/// Where all servers of these tests run.
+/// The runtime of all servers of these tests.
 pub(crate) static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap());
 
@@ -23,12 +23,12 @@ pub(crate) struct Client {
     pub(crate) write: UnixStream,
     read: BufReader<UnixStream>,
     next: i64,
-    /// What the server said by itself.
+    /// Messages that the server sent on its own initiative.
     pub(crate) heard: VecDeque<Value>,
 }
 
 impl Client {
-    /// A client that has not said anything yet.
+    /// A client that hasn't sent anything yet.
     pub(crate) fn silent(served: Arc<LiveStead>) -> Self {
         let (here, there) = UnixStream::pair().unwrap();
         there.set_nonblocking(true).unwrap();
@@ -42,7 +42,7 @@ impl Client {
         Client { write: here, read, next: 1, heard: VecDeque::new() }
     }
 
-    /// A client that has introduced itself, with these capabilities.
+    /// A client that has initialized its session, with these capabilities.
     pub(crate) fn with(stead: &Stead, capabilities: Value) -> Self {
         let mut client = Client::silent(Arc::new(LiveStead::new(stead, ServerLimits::default())));
         client.initialize(capabilities);
@@ -76,7 +76,7 @@ impl Client {
         self.write.write_all(bytes).unwrap();
     }
 
-    /// The next message of the server.
+    /// The next message from the server.
     pub(crate) fn hear(&mut self) -> Value {
         let mut line = String::new();
         self.read.read_line(&mut line).expect("the server says something in time");
@@ -92,7 +92,7 @@ impl Client {
         id
     }
 
-    /// Waits for the answer to a request; what else the server says is kept.
+    /// Waits for the answer to a request. Other messages are stored in `heard`.
     pub(crate) fn answer(&mut self, id: i64) -> Value {
         loop {
             let message = self.hear();
@@ -109,12 +109,12 @@ impl Client {
         self.answer(id)
     }
 
-    /// Uses a tool, and returns its result.
+    /// Calls a tool and returns its result.
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].take()
     }
 
-    /// Waits for something that the server says by itself.
+    /// Waits for a notification from the server.
     pub(crate) fn notified(&mut self, method: &str) -> Value {
         if let Some(at) = self.heard.iter().position(|message| message["method"] == method) {
             return self.heard.remove(at).unwrap();
@@ -137,7 +137,7 @@ pub(crate) fn introduction(capabilities: Value) -> Value {
     })
 }
 
-/// The code at the end of an error, as a model reads it.
+/// The error code at the end of a failure's text, as a model reads it.
 pub(crate) fn code(result: &Value) -> &str {
     assert_eq!(result["isError"], true, "{result}");
     assert_eq!(result["content"].as_array().unwrap().len(), 1, "{result}");
@@ -145,7 +145,7 @@ pub(crate) fn code(result: &Value) -> &str {
     text.strip_suffix(']').and_then(|text| text.rsplit_once(" [")).unwrap_or_else(|| panic!("{text}")).1
 }
 
-/// Parameters as clients from 2026-07-28 on send them.
+/// Parameters in the form of clients from 2026-07-28 on.
 pub(crate) fn modern(mut params: Value, capabilities: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

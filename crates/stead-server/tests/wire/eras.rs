@@ -1,4 +1,4 @@
-//! Clients of both eras, on one server.
+//! Clients of both protocol eras, with and without sessions, on one server.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn a_client_without_a_handshake_is_answered_request_by_request() {
     let call = json!({ "name": "read_file", "arguments": { "path": "/notes/plan.md" } });
     let read = client.request("tools/call", modern(call, json!({})));
     assert!(read["result"]["content"][0]["text"].as_str().unwrap().starts_with("1. read\n[version_tag "));
-    // What the new revision has no more.
+    // The new protocol version doesn't have this method.
     assert_eq!(client.request("ping", modern(json!({}), json!({})))["error"]["code"], -32601);
 }
 
@@ -113,7 +113,7 @@ fn a_listener_is_told_until_it_has_enough() {
         json!(["stead:///notes/plan.md"]),
         "{granted}"
     );
-    // It is followed from a moment after the acknowledgement on.
+    // The server starts to follow the file shortly after the acknowledgement.
     std::thread::sleep(std::time::Duration::from_millis(300));
     stead.vfs().write("/notes/plan.md", "2. write\n").unwrap();
     let told = client.notified("notifications/resources/updated");
@@ -133,7 +133,7 @@ fn listeners_are_limited_and_in_nobodys_way() {
         client.ask("subscriptions/listen", wish());
         client.notified("notifications/subscriptions/acknowledged");
     }
-    // The library acknowledges a wish a moment before the server hears of it.
+    // The library acknowledges a subscription shortly before the server hears of it.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let id = client.ask("subscriptions/listen", wish());
     assert_eq!(client.answer(id)["error"]["code"], -32600);

@@ -1,4 +1,4 @@
-//! The same over HTTP, with a client that knows only TCP.
+//! The server over HTTP, with a client that knows only TCP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{PATIENCE, RUNTIME, code, introduction, modern};
 
-/// A server of its own, with two agents: `ann` may write where `bob` may read.
+/// A server with two agents: `ann` may write where `bob` may read.
 pub(crate) struct Server {
     address: SocketAddr,
     pub(crate) host: tempfile::TempDir,
@@ -43,7 +43,7 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The last message in it, whether it came alone or as an event.
+    /// The last message in the body, alone or as an event.
     pub(crate) fn message(&self) -> Value {
         let event = self.body.lines().rev().find_map(|line| line.strip_prefix("data: {"));
         let text = event.map_or_else(|| self.body.clone(), |rest| format!("{{{rest}"));
@@ -78,7 +78,7 @@ impl Server {
         (token.id, secret)
     }
 
-    /// Sends a request as it is written, and returns the connection.
+    /// Sends a request and returns the connection.
     fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -98,7 +98,7 @@ impl Server {
             head += &format!("{name}: {value}\r\n");
         }
         stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-        // A server that has refused the head may have closed before it reads the body.
+        // A server that has refused the headers may have closed the connection before it reads the body.
         let _ = stream.write_all(body);
         stream
     }
@@ -112,7 +112,7 @@ impl Server {
         self.request("POST", "/mcp", headers, message.to_string().as_bytes())
     }
 
-    /// A request of a client from 2026-07-28 on.
+    /// Sends a request in the form of clients from 2026-07-28 on.
     pub(crate) fn modern(&self, token: Option<&str>, method: &str, params: Value) -> Answer {
         let bearer = token.map(|token| format!("Bearer {token}"));
         let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);
@@ -124,7 +124,7 @@ impl Server {
         self.post(&headers, &message)
     }
 
-    /// Begins a session, and returns its id.
+    /// Starts a session and returns its id.
     pub(crate) fn session(&self, token: Option<&str>, capabilities: Value) -> String {
         let bearer = token.map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
@@ -159,7 +159,7 @@ fn read_head(reader: &mut impl BufRead) -> Answer {
 fn read_answer(stream: TcpStream) -> Answer {
     let mut reader = BufReader::new(stream);
     let mut answer = read_head(&mut reader);
-    // What is sent in pieces has their sizes between them, which no one here trips over.
+    // A chunked body contains the sizes of its chunks, which no test here minds.
     let mut body = Vec::new();
     reader.read_to_end(&mut body).unwrap();
     answer.body = String::from_utf8(body).unwrap();
@@ -231,7 +231,7 @@ fn whoever_has_no_good_token_is_told_how_to_get_one() {
     let lacks = server.modern(Some(&gone), "tools/list", json!({}));
     assert_eq!(lacks.status, 403);
     assert!(lacks.header("www-authenticate").unwrap().contains("scope=\"agent:nobody\""));
-    // At once, and nobody comes in without because it was the last.
+    // Revoking takes effect at once. That no token is left doesn't let callers in without one.
     server.tokens().revoke(&id).unwrap();
     assert_eq!(status(Some(&good)), 401);
     assert_eq!(status(None), 401);
@@ -341,7 +341,7 @@ fn requests_that_are_meant_for_others_are_turned_away() {
         }
     }
     assert_eq!(server.request("GET", "http://evil.example/healthz", &[], b"").status, 400);
-    // Nor does a good token help.
+    // A valid token doesn't help either.
     let (_, secret) = server.token("ann", None);
     let bearer = format!("Bearer {secret}");
     let ping =
@@ -367,12 +367,12 @@ fn bad_messages_are_refused_and_do_no_harm() {
     }
     let large = vec![b' '; (16 << 20) + 1];
     assert_eq!(server.request("POST", "/mcp", &[], &large).status, 413);
-    // Clients that vanish half way.
+    // Clients that disconnect in the middle of a request.
     for _ in 0..20 {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.write_all(b"POST /mcp HTTP/1.1\r\nContent-Length: 100\r\n\r\n{\"json").unwrap();
     }
-    // The name in the header and the one in the message have to be the same.
+    // The method in the header and the one in the message have to be the same.
     let message =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": modern(json!({}), json!({})) });
     let headers = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call")];

@@ -1,4 +1,4 @@
-//! Calls that take long: how far they have come is told, and they can be stopped.
+//! Long calls: they report progress and can be cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn a_call_that_is_cancelled_leaves_nothing_behind() {
             "_meta": { "progressToken": 1 },
         }),
     );
-    // It is under way.
+    // The call is running now.
     client.notified("notifications/progress");
     client.say(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
@@ -108,7 +108,8 @@ fn whoever_asks_for_more_than_may_wait_is_told_so() {
     assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);
 }
 
-/// A snapshot reads a directory of the host. One that is cancelled in the middle of a large file ends there, and is not named.
+/// A snapshot reads a directory of the host. If it is cancelled in the middle of a large file, it stops there, and the
+/// snapshot isn't created.
 #[test]
 fn a_snapshot_that_is_cancelled_is_not_made() {
     let host = tempfile::tempdir().unwrap();
@@ -144,11 +145,11 @@ fn a_snapshot_that_is_cancelled_is_not_made() {
     client.say(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
     );
-    // One call runs at a time, so this one is answered when the snapshot has ended.
+    // One call runs at a time, so this one is answered after the snapshot has ended.
     assert_eq!(client.call("stat", json!({ "path": "/code/a1" }))["isError"], false);
     assert!(!client.heard.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
     assert_eq!(stead.snapshots(None).unwrap(), []);
-    // The next one goes on with what was read.
+    // The next snapshot uses what the cancelled one has captured.
     large.set_len(1).unwrap();
     let made = client.call("snapshot", json!({ "label": "now or never" }));
     assert_eq!(made["isError"], false, "{made}");

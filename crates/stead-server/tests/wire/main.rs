@@ -1,4 +1,4 @@
-//! The server as a client meets it: messages over a wire, and nothing else.
+//! The server as a client sees it: only through messages on the wire.
 #![allow(clippy::unwrap_used)]
 
 mod asking;

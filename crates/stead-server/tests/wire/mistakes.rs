@@ -1,4 +1,4 @@
-//! What clients get wrong, in the words that the protocol has for it.
+//! Mistakes of clients, and the protocol errors that answer them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Clients of older revisions of the protocol over HTTP.
+//! Clients of older protocol versions over HTTP.
 
 use serde_json::{Value, json};
 use stead_server::{HttpOptions, ServerLimits};
@@ -14,7 +14,7 @@ const CONFIG: &str = r#"
     store = "notes"
 "#;
 
-/// Begins a session of a revision and makes one request in it: both answers.
+/// Starts a session of a protocol version, makes one request in it, and returns both answers.
 fn session(revision: &str) -> [Answer; 2] {
     let server = Server::with(CONFIG, HttpOptions::default(), ServerLimits::default());
     let post = |headers: &[(&str, &str)], message: Value| {
@@ -31,7 +31,7 @@ fn session(revision: &str) -> [Answer; 2] {
     [begun, listed]
 }
 
-/// The events of a stream that have a field `data`, by what stands in it.
+/// The contents of the `data` fields of a stream.
 fn data(answer: &Answer) -> Vec<&str> {
     answer.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).collect()
 }

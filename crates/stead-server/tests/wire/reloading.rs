@@ -1,4 +1,4 @@
-//! The configuration changes while clients are there.
+//! Changes of the configuration while clients are connected.
 
 use std::fs;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn a_server_follows_its_configuration_and_keeps_the_old_one_where_the_new_one_is
         std::thread::sleep(Duration::from_millis(2_500));
         assert!(map().contains("/more"), "{wrong}");
     }
-    // What is put in its place is seen as well.
+    // A file that replaces the configuration is noticed as well.
     let fresh = server.host.path().join("new.toml");
     fs::write(&fresh, ONE).unwrap();
     fs::rename(&fresh, &file).unwrap();
@@ -65,7 +65,7 @@ fn clients_are_told_to_list_again() {
     let mut client = Client::silent(steads.get(&Identity::agent("ann")).unwrap());
     client.initialize(json!({}));
     client.request("ping", json!({}));
-    // The listener begins a moment after the client has said that it is ready.
+    // The server starts to listen for changes shortly after the client has initialized.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(client.call("write_file", json!({ "path": "/notes/a", "content": "1" }))["isError"], false);
     steads.replace(&config(&two())).unwrap();
@@ -74,7 +74,7 @@ fn clients_are_told_to_list_again() {
     let read = client.call("read_file", json!({ "path": "/more/a" }));
     let text = read["content"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("1\n[no newline at end; "), "what is only in memory is still there: {text}");
-    // An agent that is not configured any more has nothing.
+    // An agent that isn't configured any more has no tools.
     steads.replace(&config(&ONE.replace("ann", "bob"))).unwrap();
     client.notified("notifications/tools/list_changed");
     assert_eq!(client.request("tools/list", json!({}))["result"]["tools"], json!([]));

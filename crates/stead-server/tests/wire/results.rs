@@ -1,4 +1,4 @@
-//! What results are made of: text alone, unless the server, the agent or the token asks for structured content.
+//! The content of results: text alone, unless the server, the agent or the token asks for structured content.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const CONFIG: &str = r#"
     workspaces = [{ prefix = "/notes", scope = "rw", store = "notes" }]
 "#;
 
-/// Calls that end in each way that there is: with text, with a picture, with bytes, with a change, with an error.
+/// Calls with every kind of result: text, a picture, bytes, a change and an error.
 fn calls() -> Vec<(&'static str, Value)> {
     vec![
         ("write_file", json!({ "path": "/notes/a", "content": "one\n" })),
@@ -47,7 +47,7 @@ fn calls() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Whether results are text and pictures, and nothing that a host could take for something else.
+/// Whether a result has only text and pictures. Fails if it has anything that a host could misread.
 fn is_text(result: &Value) -> bool {
     let content = result["content"].as_array().unwrap();
     assert!(!content[0]["text"].as_str().unwrap().is_empty(), "the first block is never empty: {result}");

@@ -25,7 +25,7 @@ fn tools_are_sorted_stable_and_follow_from_the_scopes() {
     assert!(
         names(&Client::new(&notes()).request("tools/list", json!({}))).contains(&"write_file".to_owned())
     );
-    // A tool that is not offered is denied, not missing: it is an answer for the model.
+    // A tool that isn't offered is denied, not missing: the model gets an answer that it can read.
     let denied = client.call("write_file", json!({ "path": "/n/x", "content": "" }));
     assert_eq!(denied["isError"], true);
     assert_eq!(code(&denied), "denied");
@@ -64,7 +64,7 @@ fn a_picture_follows_a_text_and_other_bytes_are_described() {
     assert!(bytes["content"][0]["text"].as_str().unwrap().starts_with("AJ+Slg==\n["), "{bytes}");
 }
 
-/// Some clients hold failures to the schema as well.
+/// Some clients check failures against the schema as well.
 #[test]
 fn every_answer_fits_the_schema_that_was_listed() {
     let mut client = Client::structured(&notes());

@@ -1,8 +1,9 @@
-//! One change under way: its actions, how to take them back, and its end.
+//! Applies one change: its actions, how they are undone, and how the change ends.
 //!
-//! Most changes come down to one action, mostly a rename, which the host does whole or not at all: the ledger is told of it
-//! before it happens. A change with several actions writes each into the journal before it happens. Either way the actions are remembered here, and a
-//! failure takes them back, the last one first. What an action displaces stays in the workshop until the change is done.
+//! Most changes come down to one action, usually a rename, which the host makes atomically. The ledger gets the intent
+//! before the action happens. A change with several actions writes each action into the intent log before it happens.
+//! In both cases the undo records are also held in memory, and a failure undoes the actions, the last one first. What
+//! an action displaces stays in the staging area until the change is done.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -29,44 +30,44 @@ use super::undo::{UndoContext, UndoRecord, UndoTime, undo};
 use crate::Durability;
 use crate::sync;
 
-/// How often an exchange is repeated while another program keeps replacing the file.
+/// How often a name is exchanged again while another program keeps replacing the file.
 const MAX_EXCHANGE_TRIES: usize = 16;
 
-/// A change under way.
+/// A change that is being applied.
 pub(super) struct PhysicalChange<'s> {
     pub(super) store: &'s PhysicalStore,
     pub(super) staging: &'s Arc<StagingArea>,
-    /// What "done" means for this change.
+    /// Which durability applies to this change: `Fast` if its sync is deferred.
     durability: Durability,
-    /// Whether it has more than one action, so that each goes through the journal.
+    /// Whether the change may have more than one action. Then each action goes through the intent log.
     is_multi_action: bool,
     tree_lock: Option<TreeLock<'s>>,
-    /// The names that it holds, if not everything.
+    /// The names that this change has locked, unless it holds `tree_lock`.
     name_locks: Option<NameLocks<'s>>,
     undo_records: Vec<UndoRecord>,
     intent_log: Option<IntentLog>,
-    /// What the ledger is told.
+    /// The rows that this change writes to the ledger.
     pub(super) ledger: LedgerTransaction,
-    /// Who may want it to stop.
+    /// Tells whether the caller wants the change to stop.
     cancel_watch: Option<Arc<dyn CallMonitor>>,
     displaced: Vec<String>,
     node_path_changes: Vec<NodePathChange>,
     unsynced: Vec<Unsynced>,
 }
 
-/// What has to reach the disk before the change is acknowledged.
+/// A directory or file that has to reach the disk before the change is acknowledged.
 enum Unsynced {
     Dir(Dir),
     File(File),
 }
 
-/// What the table of nodes was told, to be taken back with the change.
+/// A change to the node path table, which is undone if the change fails.
 enum NodePathChange {
-    /// A directory and all below it got another name.
+    /// A directory was renamed, with everything below it.
     Renamed(Vec<u8>, Vec<u8>),
-    /// Two names changed places, with all below them.
+    /// Two names were exchanged, with everything below them.
     Exchanged(Vec<u8>, Vec<u8>),
-    /// A node had this name before.
+    /// The node (inode) had this path before.
     PreviousPath(u64, Vec<u8>),
 }
 
@@ -106,10 +107,12 @@ impl PhysicalStore {
         Ok(Applied { revision: version, outcomes })
     }
 
-    /// Makes sure that directories are the nodes that the caller means. Programs of the host can still move one away
-    /// right after: what lies below the root stays below it, whatever they do.
+    /// Fails with `Conflict` unless each path is a directory with the expected node id.
+    ///
+    /// A program of the host can still move the directory away right after this check. That is harmless: what lies
+    /// below the root stays below it.
     fn check_expected_nodes(&self, still: &[(StorePath, NodeId)]) -> StoreResult<()> {
-        // The root is what it is.
+        // The root can't be replaced, so it needs no check.
         let movable = |(path, node): &&(StorePath, NodeId)| !(path.is_empty() && *node == NodeId::ROOT);
         for (path, node) in still.iter().filter(movable) {
             let there = self
@@ -122,7 +125,8 @@ impl PhysicalStore {
         Ok(())
     }
 
-    /// Makes sure that nothing has these names, which no other process can make while the tree is held alone.
+    /// Fails with `NameTaken` if one of these names exists. The caller holds the tree lock, so no other Stead process
+    /// can create one afterwards.
     fn check_absent(&self, names: &[StorePath]) -> StoreResult<()> {
         for path in names {
             let found = self
@@ -179,7 +183,7 @@ impl<'s> PhysicalChange<'s> {
         }
     }
 
-    /// Fails if the change is to stop.
+    /// Fails if the caller wants the change to stop.
     pub(super) fn check_cancelled(&self) -> StoreResult<()> {
         check_not_stopped(self.cancel_watch.as_ref())
     }
@@ -192,14 +196,19 @@ impl<'s> PhysicalChange<'s> {
         self.is_multi_action
     }
 
-    /// From now on it has more than one action: nobody else changes anything, and each goes through the journal.
+    /// Prepares this change for more than one action: locks the tree, and from now on writes each action to the intent
+    /// log.
     pub(super) fn make_multi_action(&mut self) -> StoreResult<()> {
         self.is_multi_action = true;
         self.open_intent_log()?;
         self.lock_tree()
     }
 
-    /// Keeps others from changing what is at these spots, until the change is made or taken back, or others are held.
+    /// Locks the names of these slots until the change is committed or rolled back, or until `lock_names` or
+    /// `lock_tree` is called again. Does nothing if the tree is locked.
+    ///
+    /// If a dead process held one of the names, its changes are recovered first. `Conflict` if that moved one of the
+    /// directories.
     pub(super) fn lock_names(&mut self, spots: &[&HostSlot]) -> StoreResult<()> {
         self.unlock_names();
         if self.tree_lock.is_some() {
@@ -214,26 +223,27 @@ impl<'s> PhysicalChange<'s> {
                     break;
                 }
                 Ok(None) => {}
-                // A full disk has no room for the lock file of a name. That of everything is there.
+                // On a full disk a name's lock file can't be created. The lock file of the tree always exists.
                 Err(StoreError::NoSpace) => return self.lock_tree(),
                 Err(error) => return Err(error),
             }
             self.staging.recover(&self.store.root)?;
             is_recovered = true;
         }
-        // What was taken back may have been a directory on the way.
+        // Recovery may have undone the change that made, or moved, a directory on the way.
         if is_recovered && !spots.iter().all(|spot| spot.is_in_place(&self.store.root)) {
             return Err(StoreError::Conflict);
         }
         Ok(())
     }
 
-    /// Gives the names back, before anything was done.
+    /// Unlocks the names. Called while nothing has been changed under them yet, or when the change's only action is
+    /// done.
     pub(super) fn unlock_names(&mut self) {
         self.name_locks = None;
     }
 
-    /// Keeps others from changing anything.
+    /// Locks the whole tree, so that no other change runs. Recovers the changes of dead processes first.
     pub(super) fn lock_tree(&mut self) -> StoreResult<()> {
         self.unlock_names();
         while self.tree_lock.is_none() {
@@ -245,7 +255,7 @@ impl<'s> PhysicalChange<'s> {
         Ok(())
     }
 
-    /// Does one thing that others can see, having said first how to undo it.
+    /// Performs one action that other processes can see, after its undo record has been logged.
     pub(super) fn perform(
         &mut self,
         name: &'static str,
@@ -264,20 +274,21 @@ impl<'s> PhysicalChange<'s> {
         Ok(())
     }
 
-    /// Notes that the one action of this change has happened, before others may go on from there.
+    /// Notes that the only action of this change has happened, before the names are unlocked and other changes can
+    /// build on it.
     fn note_performed(&self) {
         if let Some(version) = self.ledger.revision().filter(|_| !self.is_multi_action) {
             self.staging.revision_notes.note_performed(version);
         }
     }
 
-    /// The present use of the journal, if there is one.
+    /// The epoch of the intent log, if this change has written to one.
     pub(super) fn intent_log_epoch(&self) -> Option<u64> {
         self.intent_log.as_ref().and_then(IntentLog::epoch)
     }
 
-    /// Writes into the journal how to undo what comes next, if this change needs one: of a change that has one action the
-    /// ledger knows it.
+    /// Writes the undo record of the next action to the intent log. For a change with one action, the ledger holds the
+    /// undo record instead.
     fn log_intent(&mut self, how: UndoRecord) -> StoreResult<UndoRecord> {
         if !self.is_multi_action {
             return Ok(how);
@@ -295,7 +306,8 @@ impl<'s> PhysicalChange<'s> {
         Ok(())
     }
 
-    /// [`Act::act`] for an action that is not one system call: it may be made in part, and is taken back if it fails.
+    /// Like `perform`, for an action that is more than one system call. A failed action may have happened in part, so
+    /// the rollback undoes it too.
     pub(super) fn perform_non_atomic(
         &mut self,
         how: UndoRecord,
@@ -309,7 +321,7 @@ impl<'s> PhysicalChange<'s> {
         Ok(())
     }
 
-    /// Puts something from the workshop where nothing is.
+    /// Renames an entry of the staging area to a slot where nothing is.
     pub(super) fn move_into_place(
         &mut self,
         scrap: &mut TempEntry,
@@ -324,14 +336,15 @@ impl<'s> PhysicalChange<'s> {
         self.schedule_dir_sync(&spot.dir)
     }
 
-    /// The fingerprint of something in the room, if the journal may have to recognise it.
+    /// The fingerprint of an entry in the staging directory, by which recovery can recognise it. Only a change with an
+    /// intent log needs one.
     fn tree_fingerprint(&self, stash: &str) -> StoreResult<Option<TreeFingerprint>> {
         self.is_multi_action
             .then(|| TreeFingerprint::of(self.staging.staging_dir(), stash.as_bytes()))
             .transpose()
     }
 
-    /// Refuses to take away what Stead needs where it is, or a directory that holds such a thing.
+    /// Refuses to move or remove a path that is masked or pinned, or a directory that contains one.
     pub(super) fn check_may_leave(&self, spot: &HostSlot) -> StoreResult<()> {
         match self.store.mask.masked_or_pinned_below(spot.path()) {
             Some(b"") => Err(StoreError::Protected { path: ".".to_owned() }),
@@ -343,8 +356,8 @@ impl<'s> PhysicalChange<'s> {
         }
     }
 
-    /// Puts something from the workshop in place of what is there, unless another program has changed it since it was
-    /// seen: then both contents stay.
+    /// Exchanges an entry of the staging area with the content at a slot. `Conflict` if another program has changed
+    /// that content since it was `seen`: then the other program's content stays in place, and ours is kept in `kept/`.
     pub(super) fn replace_in_place(
         &mut self,
         scrap: &mut TempEntry,
@@ -360,7 +373,7 @@ impl<'s> PhysicalChange<'s> {
         let mine: NameAt<'_> = (room, stash.as_bytes());
         let mut exchanged = true;
         self.perform("swap", how, || match host::exchange(mine, spot.at()) {
-            // Some file systems can't exchange. Then there is nothing to look at afterwards.
+            // Some file systems can't exchange names. Then the displaced content is gone and can't be checked.
             Err(Errno::INVAL) => {
                 exchanged = false;
                 host::rename_over(mine, spot.at())
@@ -380,7 +393,7 @@ impl<'s> PhysicalChange<'s> {
         self.schedule_dir_sync(&spot.dir)
     }
 
-    /// Lets another program's content have its name again, and keeps ours.
+    /// Gives another program's content its name back, and moves ours to `kept/`.
     fn restore_foreign_content(&self, stash: &str, ours: u64, spot: &HostSlot) -> StoreResult<()> {
         let room = self.staging.staging_dir_fd();
         for _ in 0..MAX_EXCHANGE_TRIES {
@@ -393,7 +406,7 @@ impl<'s> PhysicalChange<'s> {
         rescue(room, stash, self.staging.rescued()).map(drop).map_err(errno_to_store_error)
     }
 
-    /// Takes what is there into the workshop, unless another program has changed it since it was seen.
+    /// Moves what is at a slot to the staging area. `Conflict` if another program has changed it since it was `seen`.
     pub(super) fn move_to_staging(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<()> {
         let stash = self.staging.fresh_name();
         let (at, ino, changed) = (spot.path().to_vec(), seen.ino, seen.changed);
@@ -401,7 +414,7 @@ impl<'s> PhysicalChange<'s> {
         let room = self.staging.staging_dir_fd();
         self.perform("take", how, || owner_access::rename_new(spot.at(), (room, stash.as_bytes())))?;
         let taken = host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?;
-        // What is in a directory changes all the time; a file must be the one that was asked for.
+        // The content of a directory changes all the time; a file must be unchanged.
         let same = if seen.is_dir() { taken.ino == seen.ino } else { taken.has_same_content(seen) };
         if !same {
             return Err(StoreError::Conflict);
@@ -410,24 +423,25 @@ impl<'s> PhysicalChange<'s> {
         self.schedule_dir_sync(&spot.dir)
     }
 
-    /// What a change has displaced, in the workshop: thrown away when the change is done.
+    /// Adds displaced content, by its name in the staging directory. When the change is done, the content is kept or
+    /// discarded.
     pub(super) fn add_displaced(&mut self, stash: String) {
         self.displaced.push(stash);
     }
 
-    /// Notes that a directory has to reach the disk before the change is acknowledged.
+    /// Schedules a directory to be synced before the change is acknowledged.
     pub(super) fn schedule_dir_sync(&mut self, dir: &Dir) -> StoreResult<()> {
         if self.durability() == Durability::Fast {
             return Ok(());
         }
         if !self.is_multi_action {
-            // It waits until the names are given back.
+            // Synced in `commit`, after the names are unlocked.
             self.unsynced.push(Unsynced::Dir(dir.clone()));
         }
         Ok(())
     }
 
-    /// [`Act::touched`] for a file that was written into.
+    /// Schedules a file that was written into to be synced before the change is acknowledged.
     pub(super) fn schedule_file_sync(&mut self, file: File) -> StoreResult<()> {
         if self.durability() == Durability::Full && !self.is_multi_action {
             self.unsynced.push(Unsynced::File(file));
@@ -435,10 +449,10 @@ impl<'s> PhysicalChange<'s> {
         Ok(())
     }
 
-    /// Has new content reach the disk before it gets its name.
+    /// Syncs new content before it gets its name.
     ///
-    /// Among several actions nothing has to, but the journal: a change that is cut short is taken back whole. All of it
-    /// reaches the disk at once, before it is marked as done.
+    /// A change with several actions skips this: if it is cut short, the intent log undoes all of it. Its `commit`
+    /// syncs everything at once, before the change is marked as done.
     pub(super) fn sync_new(&self, file: &File) -> StoreResult<()> {
         match self.durability() {
             Durability::Full if !self.is_multi_action => {
@@ -448,7 +462,7 @@ impl<'s> PhysicalChange<'s> {
         }
     }
 
-    /// [`Act::sync_new`] for a directory with all that it holds: one wait, however many files there are.
+    /// Like `sync_new`, for a directory with everything in it: one wait, however many files there are.
     pub(super) fn sync_new_tree(&self) -> StoreResult<()> {
         match self.durability() {
             Durability::Full if !self.is_multi_action => {
@@ -470,13 +484,13 @@ impl<'s> PhysicalChange<'s> {
         }
     }
 
-    /// Follows a directory to its new name, so that nodes below it are found.
+    /// Updates the node path table after a directory was renamed, so that the nodes below it are still found.
     pub(super) fn track_rename(&mut self, from: &[u8], to: &[u8]) {
         self.store.node_path_table.rename(from, to);
         self.node_path_changes.push(NodePathChange::Renamed(from.to_vec(), to.to_vec()));
     }
 
-    /// Remembers where a node was, should the change be taken back.
+    /// Remembers the path of a node, which the table gets back if the change is rolled back.
     pub(super) fn track_previous_path(&mut self, ino: u64, path: &[u8]) {
         self.node_path_changes.push(NodePathChange::PreviousPath(ino, path.to_vec()));
     }
@@ -486,17 +500,17 @@ impl<'s> PhysicalChange<'s> {
         self.node_path_changes.push(NodePathChange::Exchanged(one.to_vec(), other.to_vec()));
     }
 
-    /// Now, to the nanosecond. The host's own stamps may repeat within some milliseconds, and inode numbers are used
-    /// again at once: two states of a file would look the same.
+    /// The current time, to the nanosecond. The host's own timestamps may repeat within some milliseconds, and inode
+    /// numbers are reused at once, so two states of a file could look the same.
     pub(super) fn now(&self) -> Timestamp {
         SystemClock.now()
     }
 
-    /// Ends the change, and says which version it made.
+    /// Commits the change and returns the revision that it made, if the ledger has one.
     fn finish(mut self) -> StoreResult<Option<i64>> {
         let unsynced = std::mem::take(&mut self.unsynced);
         if !self.is_multi_action {
-            // One action can't be seen in part: others go on while this caller waits for the disk.
+            // A single action is atomic, so other changes may go on while this caller waits for the disk.
             self.tree_lock = None;
             self.unlock_names();
         }
@@ -504,7 +518,7 @@ impl<'s> PhysicalChange<'s> {
             return Err(self.roll_back(error));
         }
         self.tree_lock = None;
-        // From here on the change is made, whatever happens: what fails is done by whoever opens next.
+        // From here on the change is made. If the cleanup fails, the next process that opens the Store does it.
         if self.staging.fault_point.pass("clean").is_ok() {
             let trash = std::mem::take(&mut self.displaced);
             let version = self.keep_or_discard_displaced(trash);
@@ -515,8 +529,8 @@ impl<'s> PhysicalChange<'s> {
         }
     }
 
-    /// Brings to the disk what earlier changes of this process have left for the next one that has to be there: the name
-    /// of the file that is written into here may be one of them.
+    /// Syncs the deferred changes of this process: the file that this change writes to may have got its name in one of
+    /// them.
     fn sync_deferred(&self) -> StoreResult<()> {
         if !self.staging.has_deferred_changes.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -536,7 +550,7 @@ impl<'s> PhysicalChange<'s> {
             match thing {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,
                 Unsynced::File(file) => match sync::sync_all(sync::SyncPoint::WrittenFile, file) {
-                    // A file that may not be read was opened by its path alone, to set its mode and time.
+                    // A file that may not be read was opened as a mere handle (O_PATH), which can't be synced.
                     Err(Errno::BADF) => {
                         sync::sync_file_system(sync::SyncPoint::MultipleActions, &self.store.root.dir)
                             .map_err(errno_to_store_error)?;
@@ -552,7 +566,7 @@ impl<'s> PhysicalChange<'s> {
                 sync::sync_file_system(sync::SyncPoint::MultipleActions, &self.store.root.dir)
                     .map_err(errno_to_store_error)?;
             }
-            // That may have taken long. This is the last moment at which all of it can be rolled back.
+            // The sync may have taken long. This is the last point at which the whole change can be rolled back.
             check_not_stopped(self.cancel_watch.as_ref())?;
             self.staging.fault_point.pass("commit")?;
             journal.append_done(self.durability)?;
@@ -568,20 +582,22 @@ impl<'s> PhysicalChange<'s> {
         }
     }
 
-    /// Takes everything back that was done, and returns the reason.
+    /// Undoes all actions of the change, and returns `reason`, or another error if an action could not be undone.
     fn roll_back(mut self, reason: StoreError) -> StoreError {
         if self.staging.fault_point.is_stopped() {
             return reason;
         }
-        // Of several actions the journal tells how they ended, so the ledger has to forget them before it does; of one,
-        // what it left in the room tells.
-        // Where the database fails, it is told along with the next change.
+        // With several actions, recovery asks the intent log how the change ended, so the ledger has to be rolled back
+        // before the log is cleared. With one action, recovery looks at what the action left in the staging directory,
+        // so the ledger is rolled back after the undo.
+        //
+        // If the database fails here, the ledger is rolled back together with the next change.
         if self.is_multi_action {
             let _ = self.roll_back_ledger(&reason);
         }
         if self.name_locks.is_none() && !self.undo_records.is_empty() {
-            // The names were given back before the disk failed. Where they can't be had again, nothing is taken back that
-            // others may have changed since.
+            // The names were unlocked before the sync failed. If the tree can't be locked now, the undo goes on without
+            // a lock: it compares inodes before it acts on a name.
             let _ = self.lock_tree();
         }
         let site = UndoContext {
@@ -593,7 +609,7 @@ impl<'s> PhysicalChange<'s> {
         };
         for action in self.undo_records.iter().rev() {
             if let Err(error) = undo(&site, action) {
-                // What was written down stays as it is: the next process that opens the Store tries again.
+                // The intents stay as they are: the next process that opens the Store tries again.
                 return StoreError::Unavailable {
                     what: "the change failed halfway, and could not be taken back yet; open the Store again"
                         .into(),
@@ -619,7 +635,7 @@ impl<'s> PhysicalChange<'s> {
                 _ => {}
             }
         }
-        // What was taken has gone back; what is left are old bytes that have been written back.
+        // Moved content is back in its place. What is left are copies of old bytes, which have been written back.
         for stash in &self.displaced {
             self.staging.discard(stash);
         }
@@ -628,7 +644,7 @@ impl<'s> PhysicalChange<'s> {
     }
 }
 
-/// Whether what a step displaces is kept.
+/// Whether the content that a step displaces is kept.
 fn keep_policy_of(step: &Step) -> DisplacedContent {
     match step {
         Step::Write { options: put, .. } | Step::Append { options: put, .. } => put.displaced,

@@ -1,8 +1,8 @@
-//! Opening a path below a directory so that nothing on the way leads elsewhere.
+//! Opens a path below a directory so that nothing on the way leads out of that directory.
 //!
-//! Where the kernel has `openat2` it resolves the whole path confined, in one call. Elsewhere (Linux before 5.6, some
-//! sandboxes) the path is walked: each name is opened from its directory's handle, as what it is itself. Both refuse
-//! symlinks, `..` and other mounts, whatever races with them, because neither looks first and opens then.
+//! If the kernel has `openat2`, one call resolves the whole path confined. Otherwise (Linux before 5.6, some sandboxes)
+//! the path is walked: each name is opened from its directory's handle, without following symlinks. Both ways refuse
+//! symlinks, `..` and other mounts. No race can defeat them, because neither checks first and opens later.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,37 +15,40 @@ const CONFINED_FLAGS: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
-/// The kernel takes paths below 4,096 bytes; longer ones are resolved in pieces.
+/// The kernel accepts paths shorter than 4,096 bytes; longer ones are resolved in pieces.
 const MAX_PATH_PIECE: usize = 3_800;
 
-/// How often a path is resolved again that seemed to lead out.
+/// How often a path that seemed to lead out is resolved again before the error is returned.
 const MAX_ESCAPE_RETRIES: usize = 16;
 
-/// Who keeps a path below its directory.
+/// Which side enforces that a path stays below its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathOpener {
-    /// The kernel, by `openat2`.
+    /// The kernel, with `openat2`.
     Kernel,
-    /// We do, name by name.
+    /// This process, by opening each name separately.
     Walk,
 }
 
 impl PathOpener {
-    /// Finds out what the kernel offers, by a call that has no other reason to fail.
+    /// Tries `openat2` once, and chooses the walk if the kernel or a sandbox doesn't offer it.
     pub(super) fn choose(root: BorrowedFd<'_>, wanted: Confinement) -> HostResult<Self> {
         if wanted == Confinement::Walk {
             return Ok(PathOpener::Walk);
         }
         match resolve(root, b".", OpenMode::Traverse) {
             Ok(_) => Ok(PathOpener::Kernel),
-            // A sandbox that knows only older calls answers with one or the other.
+            // A sandbox that doesn't know `openat2` answers with one of these.
             Err(Errno::NOSYS | Errno::PERM) => Ok(PathOpener::Walk),
             Err(error) => Err(error),
         }
     }
 
-    /// Opens a path below a directory; what it opens lies below it, on the same mount, with no symlink on the way. A walk
-    /// also asks about everything on it whether it is hidden.
+    /// Opens a path below a directory. The result lies below the directory, on the same mount, with no symlink on the
+    /// way.
+    ///
+    /// [`PathOpener::Walk`] also calls `hidden` for everything on the way, and fails with `NOENT` where it returns
+    /// true. [`PathOpener::Kernel`] ignores `hidden`.
     pub(super) fn open(
         self,
         below: BorrowedFd<'_>,
@@ -78,8 +81,8 @@ fn resolve(below: BorrowedFd<'_>, path: &[u8], how: OpenMode) -> HostResult<Owne
     let mut tries = 0;
     loop {
         match host::retry_transient(|| rustix::fs::openat2(below, path, flags, mode, CONFINED_FLAGS)) {
-            // The kernel looks once more at the end. A file that was displaced in between lies elsewhere then, and
-            // another one has its name.
+            // The kernel checks again at the end. If a rename displaced the file in between, the file now lies
+            // elsewhere and another file has its name.
             Err(Errno::XDEV) if tries < MAX_ESCAPE_RETRIES => tries += 1,
             result => return result,
         }
@@ -99,7 +102,7 @@ fn walk(
     let mut at: Option<OwnedFd> = None;
     let mut names = path.split(|&byte| byte == b'/').peekable();
     while let Some(name) = names.next() {
-        // An absolute path begins with an empty name. What leads up is refused even where it would stay below.
+        // An absolute path begins with an empty name. `..` is refused even where it would stay below the directory.
         if name.is_empty() || name == b"." || name == b".." {
             return Err(Errno::XDEV);
         }

@@ -1,4 +1,4 @@
-//! Content in the making: a file in the workshop, alone or laid over the one it is a draft of.
+//! Drafts: a new draft is a file in the staging area; a draft of an existing file is an overlay over that file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,16 +11,16 @@ use super::host::{self, HostStat, errno_to_store_error, io_to_store_error};
 use super::patch::{WriteExtent, WritePlan, WriteSource};
 use super::staging_area::{StagingArea, TempFile};
 
-/// What a sealed draft holds.
+/// The content of a sealed draft.
 #[derive(Debug)]
 pub(super) enum DraftContent {
     /// All of the content.
     Complete(TempFile),
-    /// Changes to a file.
+    /// The differences to a file.
     Changes(Arc<Changes>),
 }
 
-/// A draft of nothing.
+/// A draft of a new file.
 #[derive(Debug)]
 pub(super) struct NewDraft {
     shop: Arc<StagingArea>,
@@ -28,12 +28,12 @@ pub(super) struct NewDraft {
     size: u64,
 }
 
-/// Where the content of a new draft is.
+/// Where the content of a new draft lies.
 #[derive(Debug)]
 enum NewContent {
-    /// In a file that a change can put somewhere.
+    /// In a temporary file that a change can rename into place.
     Unsealed(TempFile),
-    /// In a file that was handed to a change, and may have no name any more.
+    /// In a file that was handed to a change. The file may have no name any more, so it must not be written to.
     Sealed(File),
 }
 
@@ -43,7 +43,8 @@ impl NewDraft {
         Ok(NewDraft { shop: Arc::clone(shop), content, size: 0 })
     }
 
-    /// The file to be written to. The content is copied where the file was handed to a change, which was refused.
+    /// Returns a file that can be written to. If `seal` has handed the file to a change, the content is copied to a new
+    /// one first.
     fn unsealed(&mut self) -> StoreResult<&mut TempFile> {
         if let NewContent::Sealed(content) = &self.content {
             let temp = self.shop.new_temp_file()?;
@@ -90,22 +91,23 @@ impl Draft for NewDraft {
     }
 }
 
-/// A draft of a file.
+/// A draft of an existing file.
 #[derive(Debug)]
 pub(super) struct FileDraft(Arc<Changes>);
 
-/// Changes to a file: what was written lies in a sparse file at the same offsets, the rest is read from the base.
+/// The differences to a file. Written bytes lie in a sparse overlay file at the same offsets; the rest is read from
+/// `base`.
 #[derive(Debug)]
 pub(super) struct Changes {
     staging: Arc<StagingArea>,
     base: File,
     pub(super) stat: HostStat,
-    /// How much of the base still shows: it was cut there at some time.
+    /// How many bytes of the base are visible: the smallest size that the draft has had.
     base_visible: u64,
     size: u64,
-    /// Whether a size was asked for, rather than reached by writing.
+    /// Whether `set_size` has changed the size, as opposed to a write past the end.
     resized: bool,
-    /// Start and end of what was written.
+    /// The written ranges: start to end.
     written: BTreeMap<u64, u64>,
     overlay: Option<TempFile>,
 }
@@ -124,7 +126,7 @@ impl FileDraft {
         }))
     }
 
-    /// The changes, to be added to.
+    /// Returns the changes for writing. Fails while sealed content of this draft exists.
     fn unsealed(&mut self) -> StoreResult<&mut Changes> {
         let made = || StoreError::Invalid("a change is being made of this draft".to_owned());
         Arc::get_mut(&mut self.0).ok_or_else(made)
@@ -132,9 +134,10 @@ impl FileDraft {
 }
 
 impl Changes {
-    /// How to write these changes into the file itself, which may have grown since.
+    /// Plans how to write the changes into the file itself, which may have grown since the draft was opened. `None` if
+    /// nothing changes.
     pub(super) fn write_plan(&self, now: &HostStat) -> Option<WritePlan<'_>> {
-        // What lies behind the end is told from what lies before it.
+        // A range that crosses the end of the file is split there: the part past the end is written as an append.
         let parts = |(&start, &end): (&u64, &u64)| {
             let middle = now.size.clamp(start, end);
             [(start, middle), (middle, end)].into_iter().filter(|(from, to)| from < to)
@@ -156,7 +159,8 @@ impl Changes {
         Some(WritePlan { kept_length: cut, extents, length, source })
     }
 
-    /// The whole content, as a file of its own. If someone wrote into the base since, what it was is gone.
+    /// Copies the complete content to a temporary file. `Conflict` if the base was written to since the draft was
+    /// opened, because the base's content at that time is lost.
     pub(super) fn into_temp_file(&self) -> StoreResult<TempFile> {
         if !host::stat(&self.base).map_err(errno_to_store_error)?.has_same_content(&self.stat) {
             return Err(StoreError::Conflict);
@@ -269,7 +273,7 @@ impl Changes {
     }
 }
 
-/// Reads until the buffer is full or the file ends.
+/// Reads until the buffer is full or the file ends, and returns how many bytes were read.
 pub(super) fn read_full(file: &File, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

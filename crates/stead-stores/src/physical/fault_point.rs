@@ -1,4 +1,4 @@
-//! Dying on purpose: tests stop a Store right before any of its actions, as if the process had been killed there.
+//! Fault injection: tests stop a Store right before any of its actions, as if the process had been killed there.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stead_core::store::{StoreError, StoreResult};
 
-/// Asked before every action that others could see, by the action's name; `true` means death.
+/// Called before every action that other processes could see, with the action's name. `true` stops the Store there.
 pub type Faults = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
 
-/// Whether a Store still lives.
+/// Whether a test has stopped this Store, and the function that decides it. Without `faults`, the Store never stops.
 #[derive(Default)]
 pub(super) struct FaultPoint {
     is_stopped: AtomicBool,
@@ -25,12 +25,12 @@ impl FaultPoint {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Refuses everything after death.
+    /// Fails if the Store was stopped.
     pub(super) fn check(&self) -> StoreResult<()> {
         if self.is_stopped() { Err(stopped_error()) } else { Ok(()) }
     }
 
-    /// Passes a point at which it may end.
+    /// Asks `faults` whether the Store stops before this action. Fails then, and in every later call.
     pub(super) fn pass(&self, action: &'static str) -> StoreResult<()> {
         if let Some(faults) = &self.faults
             && (self.is_stopped() || faults(action))

@@ -1,7 +1,8 @@
-//! The host's file system calls: every one relative to a directory handle, none that follows a symlink.
+//! The host's file system calls. Each is relative to a directory handle, and none follows a symlink, except the few
+//! whose name says `ambient` and those that go through `/proc/self/fd`.
 //!
-//! This file and `confine` are the only ones that know Linux. Paths that have more than one component are opened there;
-//! the calls here take one name and act on the name itself.
+//! This file and `confine` are the only ones that know Linux. `confine` opens paths of more than one component; the
+//! calls here take one name and act on the name itself.
 
 use std::fs::File;
 use std::io;
@@ -17,40 +18,40 @@ pub(super) use rustix::io::Errno;
 use stead_core::Timestamp;
 use stead_core::store::{Attr, NodeId, NodeKind, SpecialKind, StoreError, VersionTag};
 
-/// What a host call answers.
+/// The result of a host call.
 pub(super) type HostResult<T> = Result<T, Errno>;
 
 const NO_FOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::NO_AUTOMOUNT);
-/// How often a call is repeated that lost a race inside the kernel.
+/// How often a call is repeated that lost a race inside the kernel (`EAGAIN`).
 const MAX_RACE_RETRIES: usize = 128;
-/// How often, and how long each time, a call waits for a descriptor to come free.
+/// How often, and how long each time, a call waits for a free file descriptor.
 const DESCRIPTOR_WAIT: (usize, Duration) = (400, Duration::from_millis(5));
 
-/// The permission bits that agents can give: all but those with which a program runs as someone else.
+/// The permission bits that agents can set: all but set-user-id and set-group-id.
 pub(super) const GRANTABLE_MODE_BITS: u32 = 0o1777;
-/// The bit with which a directory hands its group down to what is made in it.
+/// The set-group-id bit: new entries of such a directory inherit its group.
 pub(super) const SETGID: u32 = 0o2000;
 
-/// How a file is opened. Never for longer than a call, except where a caller holds the content open.
+/// How a file is opened. Descriptors are closed at the end of a call, except where a caller holds content open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenMode {
-    /// Whatever it is, a symlink too, for its attributes.
+    /// Any kind of node, also a symlink itself, for its attributes (`O_PATH`).
     Handle,
-    /// A directory, to reach what is in it.
+    /// A directory, to reach its entries (`O_PATH`).
     Traverse,
-    /// A directory, to be listed, changed in and synced.
+    /// A directory, to list it, change its entries and sync it.
     Directory,
-    /// A file's content, to be read.
+    /// A file, to read its content.
     Read,
-    /// A file's content, to be added to.
+    /// A file, to write to it without reading.
     Write,
-    /// A file's content, to be read and changed.
+    /// A file, to read and change its content.
     ReadWrite,
 }
 
 impl OpenMode {
     pub(super) fn flags(self) -> OFlags {
-        // Not blocking: should a named pipe have taken the file's name meanwhile, opening it returns at once.
+        // Non-blocking: if a named pipe has taken the file's name meanwhile, opening it returns at once.
         let file = OFlags::NONBLOCK | OFlags::NOCTTY;
         OFlags::CLOEXEC
             | OFlags::NOFOLLOW
@@ -65,39 +66,40 @@ impl OpenMode {
     }
 }
 
-/// Opens the host directory that a Store is rooted at. The only place where a symlink may lead.
+/// Opens the host directory at a path, following symlinks. Not confined: only for the root and for the state directory.
 pub(super) fn open_ambient(path: &std::path::Path) -> HostResult<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// Opens a name in a directory as what it is itself.
+/// Opens a name in a directory, without following a symlink.
 pub(super) fn open_name(dir: BorrowedFd<'_>, name: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
     retry_transient(|| rustix::fs::openat(dir, name, how.flags(), Mode::empty()))
 }
 
-/// Makes a file that was not there, for reading and writing. Only in Stead's own directories, which nobody else enters:
-/// so it may have the mode right away that most files end up with.
+/// Creates a file for reading and writing; `EXIST` if the name is taken. Only for Stead's own directories, which no
+/// other user can enter: so the file may have the mode 0644 from the start, which most files end up with.
 pub(super) fn create(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     retry_transient(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
 }
 
-/// Opens one of Stead's own files, which may have to be made first.
+/// Opens one of Stead's own files for reading and writing, and creates it if it is missing.
 pub(super) fn open_or_create(dir: BorrowedFd<'_>, name: &str) -> HostResult<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     retry_transient(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
 }
 
-/// From now on everything that is written to a file goes to its end.
+/// Sets `O_APPEND`: from now on every write to this handle goes to the end of the file.
 pub(super) fn set_appending(file: &File) -> HostResult<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::APPEND)
 }
 
-/// Repeats what lost a race, and waits where the process has no descriptor left: other calls hold theirs only briefly.
+/// Repeats a call that lost a race or was interrupted, and waits if the process has no free descriptor: other calls
+/// hold theirs only briefly.
 pub(super) fn retry_transient<T>(mut call: impl FnMut() -> HostResult<T>) -> HostResult<T> {
     let (mut races, mut waits) = (0, 0);
     loop {
@@ -113,14 +115,14 @@ pub(super) fn retry_transient<T>(mut call: impl FnMut() -> HostResult<T>) -> Hos
     }
 }
 
-/// What the host says of a file.
+/// The attributes of a file, as `statx` reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HostStat {
     pub(super) dev: u64,
     pub(super) ino: u64,
     pub(super) mount: u64,
     pub(super) kind: NodeKind,
-    /// How many names it has.
+    /// The number of hard links.
     pub(super) links: u32,
     pub(super) mode: u32,
     pub(super) uid: u32,
@@ -132,7 +134,7 @@ pub(super) struct HostStat {
 }
 
 impl HostStat {
-    /// The state it is in: another one after every write.
+    /// The version tag: a hash of identity, size and times, so it changes with every write.
     pub(super) fn tag(&self) -> VersionTag {
         let mut fields = [0; 40];
         let values = [self.dev, self.ino, self.size, self.modified.0 as u64, self.changed.0 as u64];
@@ -143,7 +145,7 @@ impl HostStat {
         VersionTag(u128::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")))
     }
 
-    /// As the port shows it.
+    /// The attributes as the Store port shows them.
     pub(super) fn attr(&self) -> Attr {
         Attr {
             node: NodeId(self.ino),
@@ -160,8 +162,8 @@ impl HostStat {
         }
     }
 
-    /// Whether it is the same file with, as far as can be told, the same content. A rename sets the time of change,
-    /// so that one says nothing of what a rename has displaced.
+    /// Whether both are the same file with, as far as the attributes tell, the same content. The change time (ctime)
+    /// isn't compared, because the rename that displaces a file sets it.
     pub(super) fn has_same_content(&self, other: &HostStat) -> bool {
         let face = |stat: &HostStat| (stat.dev, stat.ino, stat.kind, stat.size, stat.modified);
         face(self) == face(other)
@@ -172,18 +174,18 @@ impl HostStat {
     }
 }
 
-/// Attributes of what a path of the host leads to, wherever that is.
+/// Returns the attributes of what a host path leads to, following symlinks.
 pub(super) fn stat_ambient(path: &std::path::Path) -> HostResult<HostStat> {
     use std::os::unix::ffi::OsStrExt;
     statx(CWD, path.as_os_str().as_bytes(), AtFlags::NO_AUTOMOUNT)
 }
 
-/// Attributes of a name itself.
+/// Returns the attributes of a name in a directory, without following a symlink.
 pub(super) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<HostStat> {
     statx(dir, name, NO_FOLLOW)
 }
 
-/// Attributes of what is open.
+/// Returns the attributes of an open file or directory.
 pub(super) fn stat(fd: impl AsFd) -> HostResult<HostStat> {
     statx(fd.as_fd(), b"", AtFlags::EMPTY_PATH)
 }
@@ -198,7 +200,8 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> HostResult<HostSta
     Ok(HostStat {
         dev,
         ino: stat.stx_ino,
-        // Before Linux 5.8 a mount has no number here, and a file system that is mounted twice counts as one.
+        // Before Linux 5.8 `statx` reports no mount id. Then the device stands in, and two mounts of one file system
+        // look the same.
         mount: if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 { stat.stx_mnt_id } else { dev },
         kind: kind_of(FileType::from_raw_mode(stat.stx_mode.into()))
             .unwrap_or(NodeKind::Special(SpecialKind::Device)),
@@ -213,7 +216,7 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> HostResult<HostSta
     })
 }
 
-/// The kind behind a host's type; `None` where the host did not say.
+/// Converts the host's file type; `None` if the host doesn't know it.
 fn kind_of(of: FileType) -> Option<NodeKind> {
     Some(match of {
         FileType::RegularFile => NodeKind::File,
@@ -226,12 +229,12 @@ fn kind_of(of: FileType) -> Option<NodeKind> {
     })
 }
 
-/// Names every entry of an open directory, with its kind where the host says so.
+/// Calls `each` with the name of every entry of an open directory, and with its kind if the host reports it.
 pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<NodeKind>)) -> HostResult<()> {
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
     let mut reading = RawDir::new(dir, &mut buffer);
     while let Some(entry) = reading.next() {
-        // A directory that may be entered but not listed was opened as a mere handle.
+        // A directory that may be entered but not listed was opened as a mere handle (`O_PATH`).
         let entry = entry.map_err(|error| if error == Errno::BADF { Errno::ACCESS } else { error })?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
@@ -241,7 +244,7 @@ pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<NodeKin
     Ok(())
 }
 
-/// Where a symlink leads, as written.
+/// Returns the target of a symlink, as written.
 pub(super) fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<Vec<u8>> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
 }
@@ -249,27 +252,27 @@ pub(super) fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<Vec<u8>>
 /// A name in an open directory.
 pub(super) type NameAt<'a> = (BorrowedFd<'a>, &'a [u8]);
 
-/// Renames to a name that nothing has; otherwise `EXIST`.
+/// Renames to a free name; `EXIST` if the name is taken.
 pub(super) fn rename_new(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE)
 }
 
-/// Renames over whatever may have the name.
+/// Renames, and replaces what has the name.
 pub(super) fn rename_over(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rustix::fs::renameat(from.0, from.1, to.0, to.1)
 }
 
-/// Lets two names change places, in one step.
+/// Exchanges two names atomically.
 pub(super) fn exchange(one: NameAt<'_>, other: NameAt<'_>) -> HostResult<()> {
     rustix::fs::renameat_with(one.0, one.1, other.0, other.1, RenameFlags::EXCHANGE)
 }
 
-/// Gives a file, or a symlink itself, a second name, which nothing has.
+/// Creates a hard link to a file, or to a symlink itself; `EXIST` if the new name is taken.
 pub(super) fn link(of: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rustix::fs::linkat(of.0, of.1, to.0, to.1, AtFlags::empty())
 }
 
-/// Makes a directory.
+/// Makes a directory with mode 0700.
 pub(super) fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<()> {
     rustix::fs::mkdirat(dir, name, Mode::RWXU)
 }
@@ -279,7 +282,7 @@ pub(super) fn make_symlink(dir: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> H
     rustix::fs::symlinkat(target, dir, name)
 }
 
-/// Has the entries of an open directory be read from the first one again.
+/// Makes the next listing of an open directory start at the first entry again.
 pub(super) fn rewind(dir: impl AsFd) -> HostResult<()> {
     rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0)).map(drop)
 }
@@ -289,7 +292,7 @@ pub(super) fn is_removed(dir: impl AsFd) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == 0)
 }
 
-/// Removes a name of anything but a directory.
+/// Removes a name that isn't a directory.
 pub(super) fn unlink(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<()> {
     rustix::fs::unlinkat(dir, name, AtFlags::empty())
 }
@@ -299,7 +302,7 @@ pub(super) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<()> {
     rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
 }
 
-/// Sets permission bits of what is open, be it a mere handle.
+/// Sets the permission bits of an open file or directory, which may be a mere handle (`O_PATH`).
 pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> HostResult<()> {
     let mode = Mode::from_raw_mode(mode);
     match rustix::fs::fchmod(&fd, mode) {
@@ -310,24 +313,25 @@ pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> HostResult<()> {
     }
 }
 
-/// Opens again what a handle stands for, under whatever name: as far as its mode allows it now.
+/// Opens what a handle refers to in another mode, whatever its name is now. Its permission bits are checked again.
 pub(super) fn reopen(handle: BorrowedFd<'_>, how: OpenMode) -> HostResult<OwnedFd> {
-    // The path is itself a symlink, to what the handle stands for.
+    // The path is itself a symlink to what the handle refers to, so it has to be followed.
     let flags = how.flags() - OFlags::NOFOLLOW;
     map_missing_proc(retry_transient(|| rustix::fs::open(proc_path(handle), flags, Mode::empty())))
 }
 
-/// The path by which the kernel finds what a handle stands for.
+/// The path by which the kernel finds what a handle refers to.
 fn proc_path(handle: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
-/// Where a host has no such paths, there is no way to what has only a handle.
+/// Turns `NOENT` into `ACCESS`: without `/proc`, a mere handle (`O_PATH`) can't be opened or changed.
 fn map_missing_proc<T>(answer: HostResult<T>) -> HostResult<T> {
     answer.map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error })
 }
 
-/// Gives what is open to an owner. Not being allowed to is no failure: the content is what was asked for.
+/// Sets the owner and group of an open file. If the host doesn't allow that, it is no failure: the content matters
+/// more.
 pub(super) fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> HostResult<()> {
     match rustix::fs::fchown(fd, uid.map(Uid::from_raw), gid.map(Gid::from_raw)) {
         Err(Errno::PERM | Errno::INVAL) => Ok(()),
@@ -335,7 +339,7 @@ pub(super) fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Ho
     }
 }
 
-/// Gives a symlink to an owner, by the same rule.
+/// Like [`set_owner`], for a symlink itself.
 pub(super) fn set_link_owner(dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> HostResult<()> {
     match rustix::fs::chownat(
         dir,
@@ -355,7 +359,7 @@ fn timestamps(modified: Timestamp) -> Timestamps {
     Timestamps { last_access: omit, last_modification: modified }
 }
 
-/// Sets the time of the last modification of what is open, be it a mere handle.
+/// Sets the modification time of an open file or directory, which may be a mere handle (`O_PATH`).
 pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> HostResult<()> {
     match rustix::fs::futimens(&fd, &timestamps(modified)) {
         Err(Errno::BADF) => {
@@ -366,23 +370,23 @@ pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> HostResult<()>
     }
 }
 
-/// Sets the time of the last modification of a name itself.
+/// Sets the modification time of a name, without following a symlink.
 pub(super) fn set_modified_at(dir: BorrowedFd<'_>, name: &[u8], modified: Timestamp) -> HostResult<()> {
     rustix::fs::utimensat(dir, name, &timestamps(modified), AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// How a file is locked between processes.
+/// How a file is locked between processes (`flock`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LockMode {
     Shared,
     Exclusive,
 }
 
-/// The naps between two looks at a lock that someone else has.
+/// The pauses between two attempts to get a lock; each is twice as long as the one before.
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(150);
 
-/// Takes a lock, having waited for it; after some time with [`Errno::TIMEDOUT`].
+/// Waits for a lock until the deadline; then [`Errno::TIMEDOUT`].
 pub(super) fn lock(fd: impl AsFd, lock: LockMode, until: Instant) -> HostResult<()> {
     let operation = match lock {
         LockMode::Shared => FlockOperation::NonBlockingLockShared,
@@ -402,12 +406,12 @@ pub(super) fn lock(fd: impl AsFd, lock: LockMode, until: Instant) -> HostResult<
     }
 }
 
-/// Gives a lock back.
+/// Releases a lock.
 pub(super) fn unlock(fd: impl AsFd) -> HostResult<()> {
     rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), FlockOperation::Unlock))
 }
 
-/// Takes a lock if nobody has it.
+/// Takes an exclusive lock without waiting. `false` if another handle holds it.
 pub(super) fn try_lock(fd: impl AsFd) -> HostResult<bool> {
     match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -416,7 +420,8 @@ pub(super) fn try_lock(fd: impl AsFd) -> HostResult<bool> {
     }
 }
 
-/// Copies a stretch of one file to another, inside the kernel where it can. Returns how much there was to copy.
+/// Copies a range of one file to another, inside the kernel if possible. Returns how many bytes were copied: fewer than
+/// `length` if the source ends earlier.
 pub(super) fn copy_range(from: &File, start: u64, to: &File, to_start: u64, length: u64) -> io::Result<u64> {
     let mut done = 0;
     while done < length {
@@ -460,7 +465,7 @@ fn copy_range_by_reading(
     Ok(done)
 }
 
-/// What a failed host call means to the caller of a Store.
+/// Converts the error of a failed host call to the error that the caller of a Store gets.
 pub(super) fn errno_to_store_error(errno: Errno) -> StoreError {
     match errno {
         Errno::NOENT => StoreError::NotFound,
@@ -489,7 +494,7 @@ pub(super) fn errno_to_store_error(errno: Errno) -> StoreError {
     }
 }
 
-/// [`refused`], for what the standard library answers about an open file.
+/// Like [`errno_to_store_error`], for errors of the standard library.
 pub(super) fn io_to_store_error(error: io::Error) -> StoreError {
     match Errno::from_io_error(&error) {
         Some(errno) => errno_to_store_error(errno),

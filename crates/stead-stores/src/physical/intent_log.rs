@@ -1,8 +1,9 @@
-//! What a change of several actions is about to do, each action written down before it happens. Of a change that has one
-//! action, the ledger knows it.
+//! The intent log of a change with several actions: each action is written here before it happens. A change with one
+//! action has its intent in the ledger instead.
 //!
-//! A journal is a file of records: length, epoch, checksum, and how to undo one action as JSON. It is used again and
-//! again; a record of an earlier use has another epoch and ends the reading. An empty journal begins with zeros.
+//! An intent log is a file of records: length, epoch, checksum, and as JSON how to undo one action. The file is reused
+//! for many changes. Each use has a random epoch, and reading stops at a record of another epoch. A cleared log begins
+//! with zeros.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,23 +20,23 @@ use crate::Durability;
 use crate::sync;
 
 const HEADER_LENGTH: usize = 4 + 8 + 8;
-/// No record is longer; a journal that says so is torn there.
+/// The longest valid record. A longer length means that the log is torn there.
 const MAX_RECORD_LENGTH: usize = 64 << 20;
 
-/// How much room a journal is made with. Records that fit change nothing but content, so that waiting for the disk means
-/// waiting for these bytes, not for whatever else the file system has noted meanwhile.
+/// The size that a log is created with. Records that fit in it change only content, so a sync waits for these bytes
+/// alone, and not for whatever metadata the file system has pending.
 const INITIAL_SIZE: usize = 8 << 10;
 
-/// One record.
+/// One record of an intent log.
 #[derive(Debug, Serialize, Deserialize)]
 enum IntentRecord {
-    /// An action that may have happened.
+    /// An action that may have happened, and how to undo it.
     Undo(Box<UndoRecord>),
-    /// All of them did.
+    /// All actions of the change have happened.
     Done,
 }
 
-/// A file to write records to.
+/// An intent log that records are appended to.
 #[derive(Debug)]
 pub(super) struct IntentLog {
     file: File,
@@ -45,12 +46,13 @@ pub(super) struct IntentLog {
 }
 
 impl IntentLog {
-    /// An empty journal on a file that is empty or has been cleared.
+    /// An intent log on a file that is empty or has been cleared.
     pub(super) fn new(file: File, name: String) -> Self {
         IntentLog { file, name, epoch: 0, end: 0 }
     }
 
-    /// An empty journal in a room, on the disk with its name: the records that follow only have to get there themselves.
+    /// Creates an empty log in a staging directory. With full durability the log's name is on the disk afterwards, so
+    /// that later only the records have to be synced.
     pub(super) fn create(room: BorrowedFd<'_>, name: String, durability: Durability) -> StoreResult<Self> {
         let file = host::create(room, name.as_bytes()).map_err(errno_to_store_error)?;
         if durability == Durability::Full {
@@ -60,7 +62,7 @@ impl IntentLog {
         Ok(IntentLog::new(file, name))
     }
 
-    /// Tells this use of the journal from every other; `None` before the first record.
+    /// Identifies this use of the log; `None` before the first record.
     pub(super) fn epoch(&self) -> Option<u64> {
         (self.end > 0).then_some(self.epoch)
     }
@@ -69,7 +71,7 @@ impl IntentLog {
         &self.name
     }
 
-    /// Says how to undo what is done next.
+    /// Appends how to undo the next action, and returns the record.
     pub(super) fn append_intent(
         &mut self,
         undo: UndoRecord,
@@ -83,7 +85,7 @@ impl IntentLog {
         }
     }
 
-    /// Says that everything is done: from now on nothing is undone.
+    /// Appends that all actions have happened: from now on recovery undoes none of them.
     pub(super) fn append_done(&mut self, durability: Durability) -> StoreResult<()> {
         self.append(&IntentRecord::Done, durability)
     }
@@ -108,7 +110,8 @@ impl IntentLog {
         }
     }
 
-    /// Makes it empty. Not synced: after a power cut the same records lead to the same end again.
+    /// Clears the log. Not synced: if a power cut restores the records, recovery reads them again and comes to the same
+    /// result.
     pub(super) fn clear(&mut self) -> StoreResult<()> {
         self.end = 0;
         self.file.write_all_at(&[0; HEADER_LENGTH], 0).map_err(io_to_store_error)
@@ -121,16 +124,17 @@ fn checksum(epoch: u64, payload: &[u8]) -> [u8; 8] {
     *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")
 }
 
-/// Makes an empty journal that has its blocks, for a disk that is full later on.
+/// Creates an empty log whose blocks are allocated, for use when the disk is full.
 pub(super) fn make_spare_intent_log(room: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
     let file = host::create(room, name).map_err(errno_to_store_error)?;
     file.write_all_at(&[0; 4 * INITIAL_SIZE], 0).map_err(io_to_store_error)
 }
 
-/// How the uses of a room's journals ended, by their epochs: whether all that they tell of was done.
+/// How the changes in the intent logs of a staging directory ended, by their epochs: `true` if all actions have
+/// happened.
 pub(super) type IntentLogOutcomes = HashMap<u64, bool>;
 
-/// How the uses of a room's journals ended.
+/// Reads how the changes in the intent logs of a staging directory ended.
 pub(super) fn outcomes(room: &Dir) -> StoreResult<IntentLogOutcomes> {
     let mut fates = IntentLogOutcomes::new();
     for journal in open_intent_logs(room)? {
@@ -142,12 +146,12 @@ pub(super) fn outcomes(room: &Dir) -> StoreResult<IntentLogOutcomes> {
     Ok(fates)
 }
 
-/// The records of a journal, as far as they are whole.
+/// Reads the records of a log up to the first that is torn or from another use.
 fn records(file: &File) -> Vec<IntentRecord> {
     read_records(file).1
 }
 
-/// The records of a journal, and the epoch of its present use.
+/// Reads the epoch of the current use of a log, and its records.
 fn read_records(file: &File) -> (u64, Vec<IntentRecord>) {
     let mut records = Vec::new();
     let (mut at, mut first_epoch) = (0, None);
@@ -190,7 +194,7 @@ fn open_intent_logs(room: &Dir) -> StoreResult<Vec<IntentLog>> {
     names.into_iter().map(open).collect()
 }
 
-/// Whether a room has a change that is neither done nor undone.
+/// Whether a staging directory holds a change that was neither finished nor undone. `false` if its logs can't be read.
 pub(super) fn has_unfinished_change(room: &Dir) -> bool {
     open_intent_logs(room).is_ok_and(|journals| {
         journals.iter().any(|journal| {
@@ -200,7 +204,7 @@ pub(super) fn has_unfinished_change(room: &Dir) -> bool {
     })
 }
 
-/// Undoes what a process left half done, the last action first.
+/// Undoes the unfinished changes of a dead process, the last action first, and clears its intent logs.
 pub(super) fn undo_unfinished(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
     for mut journal in open_intent_logs(room)? {
         let records = records(&journal.file);

@@ -1,12 +1,14 @@
-//! Who may change what at the same time, across threads and processes.
+//! Locks between threads and processes: which changes may run at the same time.
 //!
-//! An ordinary change holds the tree shared and the stripes of the names it touches; one that moves a directory, or has
-//! several steps, holds the tree alone. The order is always tree, then stripes upwards, so nobody waits in a circle.
-//! Threads queue on a lock in memory first, so that a process waits at each lock file at most once.
+//! An ordinary change locks the tree shared, and the stripes of the names it touches exclusively. A change that moves a
+//! directory, or has several steps, locks the tree exclusively. Locks are always taken in the same order, the tree and
+//! then the stripes by their index, so there is no deadlock. Threads wait for a lock in memory first, so that a process
+//! waits at each lock file at most once.
 //!
-//! The host frees the locks of a process that dies. So that nobody goes on from what it left half done, the file
-//! `acting` has a cell for each lock: who holds the lock alone writes the number of its room there, and zero before it
-//! gives the lock back. A number that is found by the next holder is a dead process's, and is recovered first.
+//! The host frees the locks of a process that dies. To keep other processes from building on its unfinished change, the
+//! file `acting` has one cell per lock: the holder of an exclusive lock writes the number of its staging directory
+//! there, and zero before it releases the lock. If the next holder finds another number, that process died while it
+//! held the lock, and its changes are recovered first.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,19 +23,19 @@ use super::host::{self, Errno, HostResult, LockMode, errno_to_store_error};
 use super::shared_cells::SharedCells;
 
 const STRIPES: usize = 64;
-/// How long a process keeps the tree shared for newcomers of its own before it queues again with everyone else.
+/// How long a process lets its own new threads join the shared tree lock before it queues again with other processes.
 const SHARED_TURN_TIME: Duration = Duration::from_millis(20);
-/// The cell of the tree, after those of the stripes.
+/// The index of the tree's cell, after the cells of the stripes.
 const TREE_CELL: usize = STRIPES;
-/// How many changes a process works on at once. More would only use up descriptors.
+/// How many changes a process applies at once. More would only use up file descriptors.
 const MAX_CONCURRENT_CHANGES: usize = 16;
 
-/// A name in a directory, as locks know it.
+/// The lock that a name in a directory belongs to. Several names share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stripe(usize);
 
 impl Stripe {
-    /// The stripe of a name: the same in every process, so no hasher with a random seed.
+    /// Returns the stripe of a name. Must be the same in every process, so the hash has no random seed.
     pub(super) fn of(dir: u64, name: &[u8]) -> Self {
         let bytes = dir.to_le_bytes();
         let hash = bytes.iter().chain(name).fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
@@ -43,7 +45,7 @@ impl Stripe {
     }
 }
 
-/// The locks of one workshop.
+/// The locks of one staging area.
 #[derive(Debug)]
 pub(super) struct Locks {
     dir: OwnedFd,
@@ -53,26 +55,26 @@ pub(super) struct Locks {
     no_shared_holders: Condvar,
     tree_queue: File,
     tree: File,
-    /// Who acts under which lock.
+    /// Which staging directory holds each lock exclusively; zero for none.
     acting_cells: SharedCells<{ STRIPES + 1 }>,
-    /// The number of this Store's room.
+    /// The number of this Store's staging directory.
     own_number: u64,
     fault_point: Arc<FaultPoint>,
     active_changes: Mutex<usize>,
     permit_returned: Condvar,
-    /// How long anything here is waited for: the process that has it may have been stopped.
+    /// How long a change waits for any lock here: the process that holds it may have been suspended.
     wait_timeout: Duration,
 }
 
-/// The two files of a stripe. Whoever waits for the name holds `next`, so that the process which gives the name back
-/// can't take it again before the one that waited.
+/// The two lock files of a stripe. A process locks `queue` while it waits for `lock`, so that the process that releases
+/// `lock` can't take it again before the waiting one.
 #[derive(Debug)]
 struct StripeFiles {
     queue: File,
     lock: File,
 }
 
-/// This process's threads that hold the tree shared.
+/// How many threads of this process hold the tree shared, and since when the process has held it.
 #[derive(Debug)]
 struct SharedHolders {
     holders: usize,
@@ -98,12 +100,12 @@ impl Locks {
         })
     }
 
-    /// When waiting that begins now ends.
+    /// The deadline for a wait that starts now.
     pub(super) fn wait_deadline(&self) -> Instant {
         Instant::now() + self.wait_timeout
     }
 
-    /// Waits until this process has room for another change.
+    /// Waits until this process may apply another change.
     pub(super) fn admit_change(&self) -> StoreResult<ChangePermit<'_>> {
         let until = self.wait_deadline();
         let mut working = self.active_changes.lock();
@@ -116,7 +118,8 @@ impl Locks {
         Ok(ChangePermit(self))
     }
 
-    /// Holds some names, for an ordinary change; `None` where a process died that held one of them.
+    /// Locks names for an ordinary change; `None` if a process died while it held one of the locks, and recovery must
+    /// run first.
     pub(super) fn lock_names(&self, wanted: &mut [Stripe]) -> StoreResult<Option<NameLocks<'_>>> {
         let until = self.wait_deadline();
         let tree = self.lock_tree_shared(until).map_err(errno_to_store_error)?;
@@ -140,28 +143,30 @@ impl Locks {
         Ok(Some(NameLocks { _stripes: stripes, _tree: tree }))
     }
 
-    /// Whether a cell, of a lock that this Store holds, names a process that died while it held the lock.
+    /// Whether the cell of a lock that this Store holds names another staging directory: its process died while it held
+    /// the lock.
     fn is_abandoned(&self, cell: u64) -> bool {
         cell != 0 && cell != self.own_number
     }
 
     fn mark_acting(&self, index: usize, room: u64) -> StoreResult<()> {
         match self.acting_cells.set(index, room) {
-            // On a full disk things can still be removed. Only a file system that never writes in place gets here.
+            // Things must still be removable on a full disk. Only a file system that never writes in place gets here.
             Err(StoreError::NoSpace) => Ok(()),
             result => result,
         }
     }
 
-    /// Says that nobody acts under a lock any more. A Store that a test has stopped leaves what a killed process would.
+    /// Clears the cell of a lock. A Store that a test has stopped leaves the cell as it is, as a killed process would.
     fn unmark_acting(&self, index: usize) {
         if !self.fault_point.is_stopped() {
-            // A cell that could not be cleared costs the next holder a look at a room that is in order.
+            // A cell that was not cleared costs the next holder a look at a staging directory that is in order.
             let _ = self.mark_acting(index, 0);
         }
     }
 
-    /// The rooms of others that act under a lock. For who holds everything alone: that died while they did.
+    /// The numbers of the other staging directories that are in a cell. If the caller holds the tree exclusively, their
+    /// processes died.
     pub(super) fn abandoned(&self) -> StoreResult<Vec<u64>> {
         let mut rooms: Vec<_> =
             self.acting_cells.all()?.into_iter().filter(|cell| self.is_abandoned(*cell)).collect();
@@ -170,7 +175,7 @@ impl Locks {
         Ok(rooms)
     }
 
-    /// Says that nobody acts. Only for who holds everything alone, and has recovered what was left.
+    /// Clears all cells. The caller must hold the tree exclusively and have recovered the unfinished changes.
     pub(super) fn clear_acting(&self) -> StoreResult<()> {
         (0..=TREE_CELL).try_for_each(|index| self.mark_acting(index, 0))
     }
@@ -195,7 +200,8 @@ impl Locks {
     fn lock_tree_shared(&self, until: Instant) -> HostResult<SharedTreeLock<'_>> {
         let inside = self.tree_in_process.try_read_until(until).ok_or(Errno::TIMEDOUT)?;
         let mut crowd = self.shared_holders.try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
-        // Newcomers join those who are in already, but not for ever: another process may be waiting to be alone.
+        // New threads join those that hold the lock, but not for ever: another process may be waiting for exclusive
+        // access.
         while crowd.holders > 0 && crowd.since.elapsed() > SHARED_TURN_TIME {
             if self.no_shared_holders.wait_until(&mut crowd, until).timed_out() {
                 return Err(Errno::TIMEDOUT);
@@ -210,7 +216,8 @@ impl Locks {
         Ok(SharedTreeLock { locks: self, _inside: inside })
     }
 
-    /// Holds everything, alone, for a change; `None` where a process died that held something.
+    /// Locks the tree exclusively for a change; `None` if a process died while it held a lock, and recovery must run
+    /// first.
     pub(super) fn lock_tree(&self) -> StoreResult<Option<TreeLock<'_>>> {
         let mut alone = self.lock_tree_for_recovery()?;
         if self.acting_cells.all()?.into_iter().any(|cell| self.is_abandoned(cell)) {
@@ -221,7 +228,7 @@ impl Locks {
         Ok(Some(alone))
     }
 
-    /// Holds everything, alone, whatever others have left.
+    /// Locks the tree exclusively, even if dead processes have left cells.
     pub(super) fn lock_tree_for_recovery(&self) -> StoreResult<TreeLock<'_>> {
         let until = self.wait_deadline();
         let inside = self
@@ -233,7 +240,7 @@ impl Locks {
         Ok(TreeLock { locks: self, is_marked: false, _inside: inside })
     }
 
-    /// Waits for the tree, one process after another: whoever waits to be alone keeps newcomers behind it.
+    /// Waits for the tree's lock file. A process that waits holds the queue, so that new processes wait behind it.
     fn lock_tree_file(&self, lock: LockMode, until: Instant) -> HostResult<()> {
         host::lock(&self.tree_queue, LockMode::Exclusive, until)?;
         let result = host::lock(&self.tree, lock, until);
@@ -242,7 +249,7 @@ impl Locks {
     }
 }
 
-/// Room for one change.
+/// The permit for one change; returned when dropped.
 #[derive(Debug)]
 pub(super) struct ChangePermit<'a>(&'a Locks);
 
@@ -253,7 +260,7 @@ impl Drop for ChangePermit<'_> {
     }
 }
 
-/// Names held for an ordinary change; given back in the reverse order.
+/// The locks of an ordinary change. The fields are dropped in order: the stripes first, then the tree.
 #[derive(Debug)]
 pub(super) struct NameLocks<'a> {
     _stripes: Vec<StripeLock<'a>>,
@@ -264,7 +271,7 @@ pub(super) struct NameLocks<'a> {
 struct StripeLock<'a> {
     locks: &'a Locks,
     index: usize,
-    /// Whether the lock's cell names this Store.
+    /// Whether this Store's number is in the lock's cell.
     is_marked: bool,
     files: Option<MutexGuard<'a, Option<StripeFiles>>>,
 }
@@ -276,7 +283,7 @@ impl Drop for StripeLock<'_> {
             self.locks.unmark_acting(self.index);
         }
         if let Some(pair) = &*slot {
-            // Closing the file would free it, too; there is nothing to do about a failure.
+            // Closing the file would release the lock, too; nothing can be done about a failure.
             let _ = host::unlock(&pair.lock);
         }
         MutexGuard::unlock_fair(slot);
@@ -300,7 +307,7 @@ impl Drop for SharedTreeLock<'_> {
     }
 }
 
-/// The whole tree, held alone.
+/// The exclusive lock of the whole tree.
 #[derive(Debug)]
 pub(super) struct TreeLock<'a> {
     locks: &'a Locks,

@@ -1,72 +1,74 @@
-//! What no one may reach through a Store: Stead's own state, wherever it lies inside the root.
+//! Paths that callers can't reach through a Store: Stead's own state, if it lies inside the root.
 
 use std::path::{Path, PathBuf};
 
 use stead_core::name::case_fold;
 
-/// Names that are Stead's own wherever they are: of a state directory, and of a configuration, with which an agent could
-/// widen its scopes at the next start.
+/// Names that are reserved in every directory: the state directory, and the configuration, with which an agent could
+/// widen its own access at the next start.
 const RESERVED_NAMES: [&str; 2] = [STATE_DIR_NAME, "stead.toml"];
 /// The name of every state directory.
 pub(super) const STATE_DIR_NAME: &str = ".stead";
 
-/// Paths below a root that are as if they were not there.
+/// The paths below a root that are hidden from callers, as if they didn't exist.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mask {
     paths: Vec<Vec<u8>>,
-    /// Paths that can be reached, and stay where they are.
+    /// Paths that callers can reach, but can't move, remove or replace.
     pinned: Vec<Vec<u8>>,
 }
 
 impl Mask {
-    /// Masks those of the host paths that lie below the root; all of them are absolute and resolved.
+    /// Masks those of the host paths that lie below the root. All paths must be absolute and resolved.
     pub(super) fn new(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Mask { paths: relative_to_root(root, paths), pinned: Vec::new() }
     }
 
-    /// Holds those of the host paths that lie below the root where they are.
+    /// Pins those of the host paths that lie below the root.
     pub(super) fn with_pinned(self, root: &Path, held: impl IntoIterator<Item = PathBuf>) -> Self {
         Mask { pinned: relative_to_root(root, held), ..self }
     }
 
-    /// Whether a path below the root is masked.
+    /// Whether a path below the root is masked, or has a reserved name in it.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
         path.split(|&byte| byte == b'/').any(is_reserved)
             || self.paths.iter().any(|masked| is_at_or_below(path, masked))
     }
 
-    /// [`Mask::hides`] for a name in a directory that is not masked itself.
+    /// Like [`Mask::hides`], for a name in a directory that isn't masked itself.
     pub(super) fn hides_entry(&self, dir: &[u8], name: &[u8]) -> bool {
         is_reserved(name) || (!self.paths.is_empty() && self.hides(&join(dir, name)))
     }
 
-    /// Whether a name in a directory that is not masked is masked for its name alone: it is another stead's.
+    /// Whether an entry is hidden only for its reserved name: then it is the state or configuration of another stead.
+    /// `dir` must not be masked itself.
     pub(super) fn is_other_steads_state(&self, dir: &[u8], name: &[u8]) -> bool {
         let path = join(dir, name);
         is_reserved(name) && !self.paths.iter().any(|masked| is_at_or_below(&path, masked))
     }
 
-    /// The masked paths.
+    /// The masked paths, without those that are hidden by a reserved name.
     pub(super) fn paths(&self) -> &[Vec<u8>] {
         &self.paths
     }
 
-    /// The masked or held path, other than one by a reserved name, that is `dir` or lies below it, named from there.
+    /// Finds a masked or pinned path that is `dir` or lies below it, and returns it relative to `dir`. Reserved names
+    /// are not considered.
     pub(super) fn masked_or_pinned_below(&self, dir: &[u8]) -> Option<&[u8]> {
         let mut kept = self.paths.iter().chain(&self.pinned);
         kept.find(|kept| is_at_or_below(kept, dir)).map(|kept| &kept[dir.len()..])
     }
 }
 
-/// Those of the paths that lie below the root, counted from there.
+/// Returns those of the paths that lie below the root, relative to it. The root itself is left out.
 fn relative_to_root(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
     let below = |path: PathBuf| Some(path.strip_prefix(root).ok()?.as_os_str().as_bytes().to_vec());
     paths.into_iter().filter_map(below).filter(|path| !path.is_empty()).collect()
 }
 
-/// Whether a name is one of Stead's own, on any file system: some hold names for the same that differ in case, or in
-/// characters that nobody sees. There a file by such a name would be read as Stead's own.
+/// Whether a name is reserved on some file system. Some file systems treat names as equal that differ only in case, or
+/// in invisible characters: there, a file with such a name would be opened as Stead's own.
 fn is_reserved(name: &[u8]) -> bool {
     if name.is_ascii() {
         return RESERVED_NAMES.iter().any(|reserved| name.eq_ignore_ascii_case(reserved.as_bytes()));
@@ -79,7 +81,7 @@ pub(super) fn is_at_or_below(path: &[u8], other: &[u8]) -> bool {
     other.is_empty() || path.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// A path and then a name, or another path.
+/// Joins a path with a name or another path.
 pub(super) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     let mut joined = Vec::with_capacity(path.len() + name.len() + 1);
     joined.extend_from_slice(path);
@@ -90,7 +92,7 @@ pub(super) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     joined
 }
 
-/// The parent's path, and the last name.
+/// Splits a path into its parent and its last name.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memrchr(b'/', path) {
         Some(cut) => (&path[..cut], &path[cut + 1..]),

@@ -1,18 +1,21 @@
 //! The Physical Store: a directory of the host.
 //!
-//! The host's file system is the truth, and other programs may change it at any time. Three things follow. Nothing is
-//! reached by a path that the host resolves on its own: every call starts at a directory handle (`host`, `root`,
-//! `spot`). Nothing is overwritten in sight: new content is made in the `workshop` and put into place by a rename,
-//! and what was displaced is looked at before it is let go (`act`). And what is about to happen is written down first,
-//! so that the next process that opens the directory, or wants the same names, can take it back (`recover`), as far as
-//! nobody has gone on from there: a change of one action into the ledger, with all that will be told of it (`keep`), and
-//! each action of a change that has several into a `journal`, which is faster, and the change into the ledger at its end.
+//! The host's file system holds the truth, and other programs may change it at any time. Three rules follow:
 //!
-//! What a change displaces is kept, if the Store keeps it.
+//! - The host never resolves a path on its own: every call starts at a directory handle (`host`, `root`, `slot`).
+//! - No file is overwritten where readers can see it half written: new content is made in the `staging_area` and
+//!   renamed into place, and the displaced content is checked before it is released (`change`). Appends, and drafts of
+//!   an existing file, are the exception: they are written in place (`patch`).
+//! - The intent is written before the action, so that the next process that opens the directory, or needs the same
+//!   names, can undo an unfinished change (`recover`), unless another program has changed the result since. A change of
+//!   one action goes into the ledger, with everything that its history will show (`history`). For a change of several
+//!   actions, each action goes into an `intent_log`, which is faster, and the change goes into the ledger at its end.
 //!
-//! Reads take no lock. They see every file whole; of a change with several steps, or one that writes into a file where
-//! it is, they may see a part while it is being made. A lock for them would cost two system calls a read, and make changes
-//! wait for readers.
+//! What a change displaces is kept for undo, unless the Store's options say otherwise.
+//!
+//! Reads take no lock. They see every file complete, but while a change of several steps, or one that writes into a
+//! file in place, is being made, they may see a part of it. A lock for readers would cost two system calls per read,
+//! and would make changes wait for readers.
 
 #[cfg(target_os = "linux")]
 mod change;

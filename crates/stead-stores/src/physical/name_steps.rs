@@ -75,7 +75,7 @@ impl PhysicalChange<'_> {
                 return Err(StoreError::NotEmpty);
             }
         } else {
-            // Before anyone has to wait: a large tree takes its time.
+            // Before the tree is locked, because inspecting a large tree takes long.
             self.inspect_tree(&dir, spot, [spare, None], InspectionPurpose::MoveOrRemove)?;
         }
         self.lock_tree()?;
@@ -85,7 +85,7 @@ impl PhysicalChange<'_> {
         }
         expect.check(Some(there.tag()))?;
         self.move_to_staging(spot, &there)?;
-        // It is in the workshop now, out of everyone's reach, so this answer stands.
+        // The directory is in the staging area now, where no program can add to it, so this check is final.
         if subtree == Subtree::EmptyDirectory {
             host::rewind(dir.as_fd()).map_err(errno_to_store_error)?;
             if !is_empty(&dir)? {
@@ -112,7 +112,7 @@ impl PhysicalChange<'_> {
             expect.check(Some(found.tag()))?;
             return self.outcome(&source, false);
         }
-        // What lies on the way comes first: a symlink there may lead somewhere else altogether.
+        // The parents are resolved first: a symlink on the way may lead somewhere else altogether.
         let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
         let mut sink = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
         let inside = found.is_dir() && is_at_or_below(sink.path(), source.path());
@@ -195,11 +195,11 @@ impl PhysicalChange<'_> {
             }
         }
         self.track_previous_path(there.ino, sink.path());
-        // Two names of one file: the host would call the rename done and leave both.
+        // Two names of one file: the host would report success for the rename and leave both.
         let same_file = (moved.dev, moved.ino) == (there.dev, there.ino);
         let (from, to) = (source.path().to_vec(), sink.path().to_vec());
-        // A second name keeps what is there, and the rename is still one step: the name leads to one or the other at any
-        // moment.
+        // A hard link keeps the displaced file, and the rename stays atomic: at any time the name leads to one file or
+        // the other.
         let stash = if there.is_dir() || same_file { None } else { self.link_into_staging(sink, there)? };
         let is_empty_directory = there.is_dir() && !self.is_multi_action();
         if stash.is_none() && !is_empty_directory {
@@ -212,19 +212,20 @@ impl PhysicalChange<'_> {
         Ok(())
     }
 
-    /// Gives what is at a spot a second name in the room; `None` where the host can't.
+    /// Creates a hard link in the staging directory to what is at a slot; returns its name, or `None` if the host can't
+    /// link it.
     fn link_into_staging(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<Option<String>> {
         let stash = self.staging.fresh_name();
         match host::link(spot.at(), (self.staging.staging_dir_fd(), stash.as_bytes())) {
             Ok(()) => {}
             Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => return Ok(None),
-            // It was there a moment ago: an outside program has replaced or removed it.
+            // It existed when it was checked, so another program has replaced or removed it.
             Err(Errno::NOENT) => return Err(StoreError::Conflict),
             Err(error) => return Err(errno_to_store_error(error)),
         }
         self.add_displaced(stash.clone());
         if self.is_multi_action() && self.durability() == Durability::Full {
-            // What a power cut leaves of the change is undone, and that needs the old content.
+            // After a power cut recovery undoes the change, and needs the old content for that.
             sync::sync_all(sync::SyncPoint::ReplacedBytesName, self.staging.staging_dir_fd())
                 .map_err(errno_to_store_error)?;
         }
@@ -326,7 +327,7 @@ impl PhysicalChange<'_> {
         }
     }
 
-    /// Copies a directory without keeping anyone waiting: only the last step, the new name, holds a lock.
+    /// Copies a directory. Nothing is locked while the content is copied, only while the copy gets its name.
     fn copy_dir(
         &mut self,
         source: &HostSlot,
@@ -385,13 +386,13 @@ impl PhysicalChange<'_> {
         self.lock_names(&[&spot])?;
         let there = self.store.stat_slot(&spot)?.ok_or(StoreError::NotFound)?;
         let mode = mode.map(|mode| match there.kind {
-            // A directory goes on handing its group down, if that is wanted.
+            // A directory keeps its set-group-id bit if the caller asks for it.
             NodeKind::Directory => mode & (GRANTABLE_MODE_BITS | there.mode & SETGID),
             _ => mode & GRANTABLE_MODE_BITS,
         });
         let file: File = match there.kind {
             NodeKind::File => match open_regular(&spot.dir, spot.name(), OpenMode::Read) {
-                // Mode and time are the owner's to set, whatever may be read.
+                // The owner may set mode and time even where the file may not be read.
                 Err(StoreError::HostDenied) => open_regular(&spot.dir, spot.name(), OpenMode::Handle)?.0,
                 opened => opened?.0,
             },
@@ -402,7 +403,7 @@ impl PhysicalChange<'_> {
                 opened => opened.map_err(errno_to_store_error)?.into(),
             },
             NodeKind::Symlink => {
-                // A symlink's own mode means nothing to the host.
+                // The host ignores the mode of a symlink.
                 if let Some(modified) = modified {
                     let looks = super::patch::ModeAndTime { mode: there.mode, modified: there.modified };
                     let how = UndoRecord::AttributesSet {

@@ -1,4 +1,5 @@
-//! What a change makes in the workshop before it puts it into place: directories, and whom new things belong to.
+//! Makes new directories in the staging area, places entries together with their missing parents, and decides the owner
+//! of new entries.
 
 use std::os::fd::AsFd;
 
@@ -13,7 +14,7 @@ use crate::Durability;
 use crate::sync;
 
 impl PhysicalChange<'_> {
-    /// Makes the missing parents of a spot in the workshop, and puts `scrap` into the last of them.
+    /// Makes the missing parents of a slot in the staging directory, and moves `scrap` into the innermost one.
     fn stage_missing_parents(&self, scrap: &TempEntry, spot: &HostSlot) -> StoreResult<StagedParents> {
         let mut names: Vec<&[u8]> = spot.names().skip(1).collect();
         let last = names.pop().expect("called for a spot with missing parents");
@@ -34,7 +35,7 @@ impl PhysicalChange<'_> {
         Ok(StagedParents { top, ino, dir })
     }
 
-    /// Puts a scrap where nothing is, with the parents that are missing, in one step.
+    /// Moves an entry of the staging area to a free slot, together with the missing parents, in one rename.
     pub(super) fn place_with_parents(
         &mut self,
         scrap: &mut TempEntry,
@@ -48,7 +49,7 @@ impl PhysicalChange<'_> {
         let placed = self.move_into_place(&mut wrapped.top, wrapped.ino, spot);
         match &placed {
             Ok(()) => scrap.mark_placed(),
-            // Someone else has made the parents: out of the wrapping again.
+            // Another program has made the parents: the entry is moved out of the staged ones again.
             Err(_) => {
                 let room = (self.staging.staging_dir_fd(), scrap.name().as_bytes());
                 let _ = host::rename_new((wrapped.dir.as_fd(), spot.name()), room);
@@ -57,7 +58,7 @@ impl PhysicalChange<'_> {
         placed
     }
 
-    /// A new directory in the room.
+    /// Makes a new directory in the staging directory.
     pub(super) fn new_dir(&self, mode: Option<u32>, spot: &HostSlot) -> StoreResult<(TempEntry, Dir)> {
         let scrap = TempEntry::new(self.staging, self.staging.fresh_name());
         let dir = self.new_dir_in(self.staging.staging_dir(), scrap.name().as_bytes(), mode, spot)?;
@@ -69,7 +70,7 @@ impl PhysicalChange<'_> {
         let dir = parent.enter(name, host::OpenMode::Directory).map_err(errno_to_store_error)?;
         let made = host::stat(&dir).map_err(errno_to_store_error)?;
         self.set_new_owner(&dir, &made, None, spot)?;
-        // A directory whose group is handed down hands it down further.
+        // Like the host, a new directory inherits the set-group-id bit.
         let inherited = spot.dir_stat.mode & SETGID;
         host::set_mode(&dir, mode.unwrap_or(0o755) & GRANTABLE_MODE_BITS | inherited)
             .map_err(errno_to_store_error)?;
@@ -77,7 +78,10 @@ impl PhysicalChange<'_> {
         Ok(dir)
     }
 
-    /// Gives something new to whom it should belong: the owner of what it replaces, or of the directory.
+    /// Sets the owner of a new entry: that of the file it replaces, or else of its directory.
+    ///
+    /// The user id is only set if this process runs as root. The group id is set if the entry replaces something, if
+    /// this process runs as root, or if the directory has its set-group-id bit.
     pub(super) fn set_new_owner(
         &self,
         fd: impl AsFd,
@@ -96,7 +100,7 @@ impl PhysicalChange<'_> {
     }
 }
 
-/// Something inside new parents, still in the workshop.
+/// An entry inside its new parents, which are still in the staging area.
 struct StagedParents {
     top: TempEntry,
     ino: u64,

@@ -1,6 +1,6 @@
-//! Where a node was last seen: the host finds files by path, a mounted file system speaks of nodes.
+//! Where each node was last seen. The host finds files by path, but a mounted file system asks by node.
 //!
-//! What is remembered here is only ever a hint. Whoever uses it opens the path confined and compares the inode.
+//! An entry is only a hint: the caller opens the path confined and compares the inode.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::mask::is_at_or_below;
 
-/// How many nodes are remembered that nobody has named yet, at the most twice.
+/// How many nodes that no caller has asked for one generation holds. There are at most two generations.
 const GENERATION_SIZE: usize = 8_192;
 
 #[derive(Debug, Default)]
@@ -17,15 +17,15 @@ pub(super) struct NodePathTable(Mutex<NodePathGenerations>);
 
 #[derive(Debug, Default)]
 struct NodePathGenerations {
-    /// Nodes that a caller has named: kept until it says that it forgets them.
+    /// Nodes that a caller has asked for. They stay until [`NodePathTable::forget`].
     named_by_caller: HashMap<u64, Arc<[u8]>>,
-    /// Nodes that were handed out. When the young are many, they become the old, and the old are dropped.
+    /// Nodes that were only handed out. When `recent` is full, it becomes `older`, and the previous `older` is dropped.
     recent: HashMap<u64, Arc<[u8]>>,
     older: HashMap<u64, Arc<[u8]>>,
 }
 
 impl NodePathTable {
-    /// Remembers where a node is.
+    /// Remembers the path of a node.
     pub(super) fn remember(&self, ino: u64, path: &[u8]) {
         let tables = &mut *self.0.lock();
         if let Some(known) = tables.named_by_caller.get_mut(&ino) {
@@ -43,7 +43,7 @@ impl NodePathTable {
         tables.recent.insert(ino, path.into());
     }
 
-    /// Where a node was last seen. From now on it is remembered until [`Nodes::forget`].
+    /// Returns where a node was last seen. From now on the node stays in the table until [`NodePathTable::forget`].
     pub(super) fn path(&self, ino: u64) -> Option<Arc<[u8]>> {
         let tables = &mut *self.0.lock();
         if let Some(path) = tables.named_by_caller.get(&ino) {
@@ -58,12 +58,12 @@ impl NodePathTable {
         self.0.lock().named_by_caller.remove(&ino);
     }
 
-    /// Follows a rename, of whatever lies at `from` with all below it.
+    /// Updates the paths after `from`, and everything below it, was renamed to `to`.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) {
         self.rewrite(|path| is_at_or_below(path, from).then(|| [to, &path[from.len()..]].concat()));
     }
 
-    /// Follows an exchange of two names.
+    /// Updates the paths after two names were exchanged.
     pub(super) fn exchange(&self, one: &[u8], other: &[u8]) {
         self.rewrite(|path| {
             if is_at_or_below(path, one) {

@@ -1,4 +1,4 @@
-//! How a Physical Store is opened.
+//! The options of a Physical Store.
 
 use std::fmt;
 #[cfg(target_os = "linux")]
@@ -19,42 +19,44 @@ use crate::{DatabaseOptions, sync};
 /// How a Physical Store is opened.
 #[derive(Clone)]
 pub struct PhysicalOptions {
-    /// Stead's state directory; `None` for one in the user's state folder, which the root's path decides
-    /// ([`state_folder_of`](crate::state_folder_of)). What the Store needs for itself goes there if it is on the same mount
-    /// as the root, and else into `.stead/` in the root. Either is out of reach through the Store.
+    /// Stead's state directory. `None` for a directory in the user's state folder, which is derived from the root's
+    /// path ([`state_folder_of`](crate::state_folder_of)).
+    ///
+    /// The Store's staging area lies there if it is on the same mount as the root, and otherwise in `.stead/` in the
+    /// root. Callers can't reach either through the Store.
     pub state: Option<PathBuf>,
-    /// What an acknowledged change survives.
+    /// What a power cut may lose of the acknowledged changes.
     pub durability: Durability,
-    /// Files and directories of Stead's own that are out of reach where they lie inside the root.
+    /// Stead's own files and directories. Those that lie inside the root can't be reached through the Store.
     pub mask: Vec<PathBuf>,
-    /// Directories that stay where they are, where they lie inside the root: other Stores stand on them.
+    /// Directories that other Stores use. Those that lie inside the root can't be moved or removed through this Store.
     pub pinned: Vec<PathBuf>,
-    /// Who keeps a path below the root.
+    /// Which side enforces that a path stays below the root.
     pub confinement: Confinement,
-    /// How long a change waits for other processes; after that it is refused, having changed nothing.
+    /// How long a change waits for other changes and processes. After that it fails, and has changed nothing.
     pub wait_timeout: Duration,
-    /// Where it writes down what it does: by default, `stead.db` in the state directory. Its entries have to survive what the
-    /// Store's changes do, so it needs the same durability.
+    /// The database that holds the ledger: by default `stead.db` in the state directory. It needs the same durability
+    /// as the Store, because the ledger has to survive whatever the Store's changes survive.
     pub ledger: LedgerSource,
-    /// How much of what it displaces is kept, and for how long; nothing where `None`. The ledger tells who did what either
-    /// way.
+    /// How much displaced content is kept for undo, and for how long. `None` keeps nothing; the ledger records every
+    /// change either way.
     pub displaced_retention: Option<DisplacedRetention>,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
 }
 
-/// Who keeps a path below the root of a Physical Store. It is kept there either way.
+/// Which side enforces that a path stays below the root of a Physical Store. Both are equally strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Confinement {
-    /// The kernel where it can (`openat2`), and else the Store.
+    /// The kernel if it has `openat2`, otherwise the Store.
     #[default]
     Automatic,
-    /// The Store, which opens each name on the way by itself. Slower, and there on every Linux.
+    /// The Store, which opens each name of a path separately. Slower, but works on every Linux.
     Walk,
 }
 
 impl PhysicalOptions {
-    /// The defaults, with this state directory.
+    /// The default options with this state directory.
     pub fn new(state: impl Into<PathBuf>) -> Self {
         PhysicalOptions { state: Some(state.into()), ..PhysicalOptions::default() }
     }
@@ -90,14 +92,14 @@ impl fmt::Debug for PhysicalOptions {
     }
 }
 
-/// How much of what changes displace is kept, and for how long.
+/// How much of the content that changes displace is kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DisplacedRetention {
-    /// For so long.
+    /// How long content is kept.
     pub age: Duration,
-    /// At most so many bytes in all, counted in blocks of 4 KiB; the oldest go first.
+    /// How many bytes are kept in all, counted in blocks of 4 KiB. The oldest content is dropped first.
     pub bytes: u64,
-    /// A file with more bytes than this is not kept: its deed has no content to go back to.
+    /// Files larger than this many bytes are not kept, so a change that displaced one can't be undone.
     pub file_bytes: u64,
 }
 
@@ -107,32 +109,32 @@ impl Default for DisplacedRetention {
     }
 }
 
-/// The database that a Physical Store writes its deeds into, opened when it is first needed. The default is one of its own,
-/// in the state directory.
+/// The database that a Physical Store writes its ledger to, opened when it is first needed. The default is a database
+/// of the Store's own in the state directory.
 #[derive(Clone, Default)]
 pub struct LedgerSource(Option<Arc<OpenLedger>>);
 
 type OpenLedger = dyn Fn(LedgerOpenMode) -> StoreResult<Option<Database>> + Send + Sync;
 
-/// What a ledger is asked for.
+/// Whether a missing ledger is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerOpenMode {
-    /// To be read, if there is one: nothing is made for that.
+    /// To read the ledger if there is one. A missing one is not created.
     IfExists,
-    /// To be written to.
+    /// To write to the ledger.
     CreateIfMissing,
 }
 
 impl LedgerSource {
-    /// A ledger that `open` opens, again and again the same one. It answers `None` where it is not needed in any case,
-    /// and not there yet.
+    /// A ledger that `open` opens. `open` must return the same database every time; it may return `None` for
+    /// [`LedgerOpenMode::IfExists`] if there is no database yet.
     pub fn new(
         open: impl Fn(LedgerOpenMode) -> StoreResult<Option<Database>> + Send + Sync + 'static,
     ) -> Self {
         LedgerSource(Some(Arc::new(open)))
     }
 
-    /// Opens the database, which lies in this state directory unless the caller has said where it is.
+    /// Opens the database. If the caller gave none, that is `stead.db` in this state directory.
     #[cfg(target_os = "linux")]
     pub(super) fn open(
         &self,
@@ -164,11 +166,11 @@ impl fmt::Debug for LedgerSource {
     }
 }
 
-/// How much a Physical Store has kept of what was displaced, and let go.
+/// How much displaced content of a Physical Store a pruning has dropped, and how much is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pruned {
-    /// The space that was given back.
+    /// How many bytes were freed.
     pub freed: u64,
-    /// The space that is still taken.
+    /// How many bytes are still kept.
     pub kept: u64,
 }

@@ -1,8 +1,9 @@
-//! Stead's own files, recognised by what they are: another program may have given one of them a second name anywhere.
+//! Recognises Stead's own files by device and inode, because another program may have made a hard link to one of them
+//! anywhere.
 //!
-//! A file that has one name has it where it lies, and that place is masked. So only a file with several names has to be
-//! looked up here. Which files are Stead's own is looked at again as soon as one of their directories has changed: a
-//! configuration is replaced by every editor, a database's `-wal` comes and goes.
+//! A file with one name lies at a path that is masked, so only files with several names are looked up here. The index
+//! is rebuilt as soon as one of the directories has changed: every editor replaces a configuration when it saves, and a
+//! database's `-wal` comes and goes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,45 +15,45 @@ use stead_core::Timestamp;
 
 use super::host::{self, HostStat};
 
-/// In a state directory: what Physical Stores work with. Content of users waits and is kept there, and any of it may have
-/// second names that are the users' business.
+/// The subdirectory of a state directory that holds the staging areas of Physical Stores. It is skipped: it holds
+/// content of users, which may have hard links that are the users' business.
 const STAGING_AREAS_DIR: &str = "physical";
-/// A directory that has changed this lately may change again without another time to tell it by.
+/// A directory that was changed more recently than this may change again without getting another timestamp.
 const TIMESTAMP_GRAIN: Duration = Duration::from_millis(50);
-/// How deep a state directory is.
+/// How deep a state directory is searched.
 const MAX_DEPTH: usize = 8;
 
-/// Files of Stead's own, wherever they are on the host.
+/// Stead's own files, wherever they lie on the host.
 #[derive(Default)]
 pub(super) struct OwnFiles {
-    /// Files, and directories in which all files are its own.
+    /// Files, and directories in which all files are Stead's own.
     paths: Vec<PathBuf>,
     index: Mutex<OwnFilesIndex>,
 }
 
 impl fmt::Debug for OwnFiles {
-    /// Without paths of the host, which belong into no log.
+    /// Leaves out the paths, because host paths must not appear in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnFiles").finish_non_exhaustive()
     }
 }
 
-/// What was found when it was last looked.
+/// The result of the last scan.
 #[derive(Default)]
 struct OwnFilesIndex {
-    /// Where each file is, by its device and inode.
+    /// The path of each file, by its device and inode.
     files: HashMap<(u64, u64), PathBuf>,
-    /// The directories that they are in, each with its state.
+    /// The directories that contain the files, each with its stamp at the time of the scan.
     directories: Vec<(PathBuf, Option<DirectoryStamp>)>,
-    /// Whether a change since would be seen by these states.
+    /// Whether a change since the scan would change a stamp.
     is_reliable: bool,
 }
 
-/// Which directory it is, and when it was changed.
+/// Device, inode, modification time and change time of a directory.
 type DirectoryStamp = (u64, u64, Timestamp, Timestamp);
 
 impl OwnFiles {
-    /// The files at these paths, and in the directories among them.
+    /// The files at these paths, and in the directories among these paths.
     pub(super) fn new(mut paths: Vec<PathBuf>) -> Self {
         paths.sort_unstable();
         paths.dedup();
@@ -64,7 +65,7 @@ impl OwnFiles {
         self.index().files.contains_key(&(stat.dev, stat.ino))
     }
 
-    /// Whether one of them has a second name, somewhere.
+    /// Whether one of them has more than one name.
     pub(super) fn have_hard_links(&self) -> bool {
         let has_several = |path: &PathBuf| host::stat_ambient(path).is_ok_and(|stat| stat.links > 1);
         self.index().files.values().any(has_several)
@@ -112,11 +113,11 @@ impl OwnFilesIndex {
             self.files.insert((stat.dev, stat.ino), path.to_owned());
             return;
         }
-        // Before it is read: what changes meanwhile is seen at the next look.
+        // Stamped before the directory is read, so that a change meanwhile is noticed by the next call.
         self.note_directory(path);
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         for entry in entries.filter(|_| depth > 0) {
-            // What a symlink leads to is not in here.
+            // A symlink is not followed: its target isn't in this directory.
             let kind = entry.file_type();
             if kind.is_ok_and(|kind| !kind.is_symlink()) && entry.file_name() != STAGING_AREAS_DIR {
                 self.add(&entry.path(), depth - 1);

@@ -1,12 +1,11 @@
-//! What the owner of a file may do whatever its mode says.
+//! Access to files that Stead's user owns but whose mode forbids it.
 //!
-//! A mode says what may be opened from now on. It does not bind what is open, or the owner, who may set another one. So
-//! for files of the user that Stead runs as, a mode is lifted where a call needs more than it allows: the owner's bits are
-//! set, the call is made, and the mode is what it was again. Reading for an agent is never such a call: what the host does
-//! not let this user read stays unread.
+//! A mode decides what may be opened from now on. It doesn't bind open files, or the owner, who may change the mode. So
+//! if a call needs more than the mode of such a file allows, the owner's bits are set, the call is made, and the old
+//! mode is restored. Reading for an agent never does this: what the host doesn't let this user read stays unread.
 //!
-//! Everything here acts on a handle, never on a name that could lead elsewhere by now. A process that is killed between the
-//! two system calls leaves the owner's bits set.
+//! Everything here acts on a handle, never on a name that another program could have replaced meanwhile. A process that
+//! is killed between the two system calls leaves the owner's bits set.
 
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,12 +15,13 @@ use stead_core::store::NodeKind;
 use super::host::{self, Errno, HostResult, HostStat, NameAt, OpenMode};
 use super::root::Dir;
 
-/// What the owner needs to read a file and to write into it.
+/// The mode bits that the owner needs to read a file and to write to it.
 const OWNER_FILE_BITS: u32 = 0o600;
-/// What the owner needs to list a directory, to reach what is in it and to change its entries.
+/// The mode bits that the owner needs to list a directory, to reach its entries and to change them.
 const OWNER_DIR_BITS: u32 = 0o700;
 
-/// Opens a name although its mode may not allow it. The attributes are those from before.
+/// Opens a name even if its mode forbids it. Returns the attributes from before, unless another program changed the
+/// file meanwhile.
 pub(super) fn open(dir: &Dir, name: &[u8], how: OpenMode) -> HostResult<(OwnedFd, HostStat)> {
     match dir.open(name, how) {
         Err(Errno::ACCESS) => {}
@@ -35,24 +35,24 @@ pub(super) fn open(dir: &Dir, name: &[u8], how: OpenMode) -> HostResult<(OwnedFd
     let opened = lifted.open(how)?;
     let before = lifted.restore()?;
     let now = host::stat(&opened)?;
-    // The time of the last change says no more than that the mode was lifted, unless another program came in between.
+    // Setting the mode has changed the ctime. If nothing else differs, the attributes from before are still right.
     let is_same = now.has_same_content(&before) && now.mode == before.mode;
     Ok((opened, if is_same { before } else { now }))
 }
 
-/// A directory, open, that is within its owner's reach until this is dropped, and so are those on the way to it.
+/// An open directory. Until this is dropped, its owner has access to it, and to the directories on the way to it.
 pub(super) struct OwnerAccessDir {
     dir: Dir,
     lifted: Vec<LiftedMode>,
 }
 
 impl OwnerAccessDir {
-    /// The directory, open, with all modes as they were.
+    /// Returns the open directory, and restores all modes.
     pub(super) fn into_dir(self) -> Dir {
         self.dir
     }
 
-    /// Leaves the directories open to their owner: they are about to be removed.
+    /// Keeps the owner's bits set: the directories are about to be removed.
     pub(super) fn keep_lifted(mut self) {
         self.lifted.drain(..).for_each(LiftedMode::keep_lifted);
     }
@@ -66,10 +66,10 @@ impl Deref for OwnerAccessDir {
     }
 }
 
-/// Opens a directory below another one although modes on the way may not allow it, to list it and to reach what is in it.
+/// Opens a directory below another one, to list it and to reach its entries, even if modes on the way forbid it.
 pub(super) fn enter(dir: &Dir, path: &[u8]) -> HostResult<OwnerAccessDir> {
     let entered = dir.enter(path, OpenMode::Directory).and_then(|entered| {
-        // A directory may be open to be listed, and closed to those who ask about what is in it.
+        // A directory that may be listed need not let its entries be reached.
         host::stat_at(entered.as_fd(), b".")?;
         Ok(entered)
     });
@@ -89,22 +89,23 @@ pub(super) fn enter(dir: &Dir, path: &[u8]) -> HostResult<OwnerAccessDir> {
     Ok(OwnerAccessDir { dir: dir.with_fd(last), lifted })
 }
 
-/// [`enter`] as far as modes allow it.
+/// Like [`enter`], but only as far as the modes allow it.
 pub(super) fn enter_as_allowed(dir: &Dir, path: &[u8]) -> HostResult<OwnerAccessDir> {
     Ok(OwnerAccessDir { dir: dir.enter(path, OpenMode::Directory)?, lifted: Vec::new() })
 }
 
-/// Renames to a name that nothing has.
+/// Renames to a free name.
 pub(super) fn rename_new(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rename(from, || host::rename_new(from, to))
 }
 
-/// Renames over whatever may have the name.
+/// Renames, and replaces what has the name.
 pub(super) fn rename_over(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rename(from, || host::rename_over(from, to))
 }
 
-/// The host moves a directory into another one only if it may be written to itself.
+/// Renames even if the mode of a moved directory forbids it: to move a directory into another one, the host has to
+/// write to the directory itself.
 fn rename(from: NameAt<'_>, rename: impl Fn() -> HostResult<()>) -> HostResult<()> {
     match rename() {
         Err(Errno::ACCESS) => {}
@@ -119,7 +120,7 @@ fn rename(from: NameAt<'_>, rename: impl Fn() -> HostResult<()>) -> HostResult<(
     lifted.restore().map(drop)
 }
 
-/// A file or directory whose owner may do everything with it until this is dropped, if it is this user's.
+/// A file or directory of this user whose owner bits are set until this is dropped.
 struct LiftedMode {
     handle: OwnedFd,
     before: HostStat,
@@ -134,7 +135,7 @@ impl LiftedMode {
             NodeKind::Directory => OWNER_DIR_BITS,
             NodeKind::Symlink | NodeKind::Special(_) => return Err(Errno::ACCESS),
         };
-        // Nobody but the owner may, and others may not have to.
+        // Only the owner may do this. If it fails, the call itself decides whether access is possible.
         let is_lifted =
             before.mode & needed != needed && host::set_mode(&handle, before.mode | needed).is_ok();
         Ok(LiftedMode { handle, before, is_lifted })
@@ -144,7 +145,7 @@ impl LiftedMode {
         host::reopen(self.handle.as_fd(), how)
     }
 
-    /// Sets the mode that it had, and returns the attributes from before.
+    /// Restores the mode, and returns the attributes from before.
     fn restore(mut self) -> HostResult<HostStat> {
         if std::mem::take(&mut self.is_lifted) {
             host::set_mode(&self.handle, self.before.mode)?;
@@ -160,7 +161,7 @@ impl LiftedMode {
 impl Drop for LiftedMode {
     fn drop(&mut self) {
         if self.is_lifted {
-            // Nobody is left to be told, and what may be left are rights of the owner.
+            // A failure can't be reported from here. It leaves only bits of the owner set.
             let _ = host::set_mode(&self.handle, self.before.mode);
         }
     }

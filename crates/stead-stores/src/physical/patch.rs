@@ -1,8 +1,8 @@
-//! Writing into a file where it is: it keeps its inode, and a large one is not rewritten.
+//! Writes into a file in place: the file keeps its inode, and a large file isn't rewritten.
 //!
-//! No system call writes many bytes whole or not at all, so the old bytes are set aside first, and the intent says
-//! what is written where: an append only needs the old length. What became of it is told by the bytes that are there
-//! (`survey`).
+//! No system call writes many bytes atomically. So the old bytes are copied to the staging area first, and the intent
+//! says what is written where; an append only needs the old length. After a crash, the bytes in the file tell how far
+//! the write came (`patch_outcome`).
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -24,31 +24,32 @@ use crate::Durability;
 use crate::sync;
 
 const PIECE_SIZE: u64 = 1 << 20;
-/// So long after the intent, the time of modification may still be the one of the write itself. Later it is left alone,
-/// which costs an undo of earlier changes, but never hides another program's.
+/// How many seconds after the intent a modification time may still be that of the write itself. A later time is left
+/// alone: earlier changes may then not be undoable, but another program's write is never hidden.
 const OWN_MTIME_SECONDS: i64 = 2;
 
-/// How a file is written into.
+/// What is written into a file.
 pub(super) struct WritePlan<'a> {
-    /// How much of what it has may stay; what lies behind it reads as zeros from then on.
+    /// How many bytes of the old content stay. The file is cut there first, so what follows reads as zeros unless it is
+    /// written.
     pub(super) kept_length: u64,
-    /// What is written where.
+    /// The ranges that are written.
     pub(super) extents: Vec<WriteExtent>,
-    /// How long it is afterwards.
+    /// The length of the file afterwards.
     pub(super) length: u64,
     pub(super) source: WriteSource<'a>,
 }
 
-/// What became of a write into a file.
+/// Where a write has landed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteLanding {
-    /// Everything is where it was planned.
+    /// Everything is at the planned offsets.
     AsPlanned,
-    /// Another program has appended first: the end is further on.
+    /// Another program has appended first, so this append lies further on.
     AfterForeignAppend,
 }
 
-/// A stretch of content, and where it goes.
+/// A range of the source, and the offset in the file that it is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriteExtent {
     pub(super) from: u64,
@@ -56,21 +57,21 @@ pub(super) struct WriteExtent {
     pub(super) length: u64,
 }
 
-/// Where the content comes from.
+/// Where the bytes of a write come from.
 #[derive(Clone, Copy)]
 pub(super) enum WriteSource<'a> {
     Bytes(&'a [u8]),
     File(&'a File),
 }
 
-/// A file's mode and the time of its last modification.
+/// The mode and modification time of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ModeAndTime {
     pub(super) mode: u32,
     pub(super) modified: Timestamp,
 }
 
-/// What is written down of it first.
+/// The intent of a write into a file: everything that recovery needs to tell how far it came, and to undo it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FilePatch {
     pub(super) ino: u64,
@@ -78,20 +79,22 @@ pub(super) struct FilePatch {
     pub(super) new_length: u64,
     pub(super) before: ModeAndTime,
     pub(super) after: ModeAndTime,
-    /// How much of what it has may stay; what lies behind it reads as zeros from then on.
+    /// How many bytes of the old content stay. The file is cut there first, so what follows reads as zeros unless it is
+    /// written.
     pub(super) kept_length: u64,
     pub(super) written: WrittenBlocks,
-    /// Where the old bytes are, one after the other, and where they belong.
+    /// The name of the copy of the old bytes in the staging directory. `replaced` holds the offset and length of each
+    /// copied range, in the order in which they lie there.
     pub(super) stash: Option<String>,
     pub(super) replaced: Vec<(u64, u64)>,
-    /// Whether the change has no other action: if all was written, the change was done.
+    /// Whether the change has no other action. Then the change is done as soon as everything is written.
     pub(super) is_only_action: bool,
-    /// When it was about to be written.
+    /// When the intent was made.
     pub(super) at: Timestamp,
 }
 
 impl WritePlan<'_> {
-    /// Sets the old bytes aside and says how to undo it.
+    /// Copies the old bytes to the staging area, and returns the intent and that copy.
     pub(super) fn prepare(
         &self,
         file: &File,
@@ -151,13 +154,13 @@ impl WritePlan<'_> {
         Ok((patch, stash))
     }
 
-    /// Whether nothing is done to what the file has: all is written at its end, wherever that is by then.
+    /// Whether the old content stays and everything is written at the end of the file, wherever the end is by then.
     pub(super) fn is_append(&self, stat: &HostStat) -> bool {
         self.kept_length >= stat.size
             && matches!(&*self.extents, [only] if only.to == stat.size && self.length == only.to + only.length)
     }
 
-    /// The last stretch, if it is written at the end of the file.
+    /// The last range, if it is written at the end of the file.
     fn append_extent(&self, stat: &HostStat) -> Option<WriteExtent> {
         let last = *self.extents.last()?;
         let is_at_the_end =
@@ -165,7 +168,8 @@ impl WritePlan<'_> {
         Some(last).filter(|_| is_at_the_end)
     }
 
-    /// Writes it. What belongs at the end goes there in one go, also where another program appends at the same time.
+    /// Writes everything. The part at the end is appended (`O_APPEND`), so that it doesn't overwrite what another
+    /// program appends at the same time.
     pub(super) fn write(
         &self,
         file: &File,
@@ -176,7 +180,7 @@ impl WritePlan<'_> {
         if after.mode != stat.mode {
             life.pass("mode")?;
             match host::set_mode(file, after.mode) {
-                // Another user's: the kernel itself takes the set-user-id bit away when it is written to.
+                // The file is another user's: when it is written to, the kernel itself removes the set-user-id bit.
                 Err(Errno::PERM) if after.mode == stat.mode & GRANTABLE_MODE_BITS => {}
                 result => result.map_err(errno_to_store_error)?,
             }
@@ -219,8 +223,8 @@ impl WritePlan<'_> {
         for extent in &self.extents {
             let mut done = 0;
             while done < extent.length {
-                // Each ends where a block does, so that a process killed between two has written whole blocks. What is
-                // little is written in one go.
+                // Each piece ends at a multiple of the piece size, and so at a block boundary: a process that is killed
+                // between two pieces has written complete blocks. A small range is written in one piece.
                 let room = if extent.length <= PIECE_SIZE {
                     PIECE_SIZE
                 } else {
@@ -248,7 +252,7 @@ impl WritePlan<'_> {
 }
 
 impl FilePatch {
-    /// What has become of it, by the bytes that the file has now.
+    /// Finds out from the bytes in the file how far the write came.
     pub(super) fn outcome(
         &self,
         file: &File,
@@ -258,7 +262,7 @@ impl FilePatch {
         let stash = match &self.stash {
             Some(stash) => match host::open_name(site.staging_dir, stash.as_bytes(), OpenMode::Read) {
                 Ok(fd) => Some(File::from(fd)),
-                // It never got so far that anything was written, or it is all over.
+                // The process died before anything was written, or the copy was already cleaned up.
                 Err(Errno::NOENT) => {
                     return Ok(if site.is_performed {
                         PatchOutcome::ChangedSince
@@ -273,7 +277,7 @@ impl FilePatch {
         patch_outcome(file, stat, self, stash.as_ref(), site.is_performed)
     }
 
-    /// Whether the file's time of modification is the change's own, so far as anyone can know.
+    /// Whether the file's modification time comes from this change, as far as that can be known.
     fn has_own_time(&self, stat: &HostStat, moment: UndoTime) -> bool {
         if moment == UndoTime::DuringChange {
             return true;
@@ -282,7 +286,7 @@ impl FilePatch {
             || stat.modified.as_secs() <= self.at.as_secs() + OWN_MTIME_SECONDS
     }
 
-    /// Gives a file that has all that was to be written the time that it was to have.
+    /// Gives a completely written file the modification time that was planned.
     pub(super) fn complete(&self, file: &File, stat: &HostStat, moment: UndoTime) -> StoreResult<()> {
         if stat.modified != self.after.modified && self.has_own_time(stat, moment) {
             host::set_modified(file, self.after.modified).map_err(errno_to_store_error)?;
@@ -290,7 +294,7 @@ impl FilePatch {
         Ok(())
     }
 
-    /// Gives a file its old bytes and its old length back.
+    /// Restores the old bytes, the old length, and as far as they are still the change's own, the old mode and time.
     pub(super) fn revert(&self, file: &File, stat: &HostStat, site: &UndoContext<'_>) -> StoreResult<()> {
         if let Some(stash) = &self.stash {
             let stash = host::open_name(site.staging_dir, stash.as_bytes(), OpenMode::Read)

@@ -1,8 +1,9 @@
-//! What has become of a write into a file that may have been cut short: told by the bytes that the file has now.
+//! Decides how far a write into a file came that may have been cut short, by the bytes that the file has now.
 //!
-//! The intent has a hash of each block of what was to be written, and all of it if it is little; the old bytes are in
-//! the room. A killed process has written whole blocks, from the first to some block, so each block is one of both, or
-//! neither: then another program has written there, and nothing is decided against it.
+//! The intent has a hash of each block that was to be written, and the bytes themselves if they are few. The old bytes
+//! are in the staging directory. A killed process has written complete blocks, from the first up to some block, so each
+//! block holds either old or new bytes. If it holds neither, another program has written there, and its bytes are never
+//! overwritten.
 
 use std::fs::File;
 
@@ -13,54 +14,55 @@ use super::draft::read_full;
 use super::host::HostStat;
 use super::patch::FilePatch;
 
-/// What a disk writes whole, also where the power is cut. The host's pages end where such blocks do.
+/// The unit that a disk writes atomically, even in a power cut. The host's pages end at block boundaries.
 const BLOCK_SIZE: u64 = 512;
-/// So few bytes are written down themselves.
+/// Up to this many bytes, the intent holds the bytes themselves.
 const MAX_INLINE_BYTES: usize = 2_048;
 
-/// What is written into a file.
+/// Which bytes a write puts into a file, in a form that recognises them later.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WrittenBlocks {
-    /// Offset and length of each stretch.
+    /// The offset and length of each written range.
     stretches: Vec<(u64, u64)>,
-    /// The hash of each block of them.
+    /// The hash of each block of the ranges.
     blocks: Vec<u64>,
-    /// The bytes themselves in hexadecimal, one stretch after the other, if they are few.
+    /// The bytes themselves in hexadecimal, one range after the other, if they are few.
     bytes: Option<String>,
-    /// What it takes to find an append that another program came before.
+    /// For an append: how to find it if another program has appended first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     appended: Option<AppendMark>,
 }
 
-/// An append, wherever it went.
+/// Recognises the bytes of an append at any offset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct AppendMark {
     /// The first bytes, in hexadecimal.
     first: String,
-    /// The hash of all of them.
+    /// The hash of all bytes.
     hash: u64,
 }
 
-/// How many of its first bytes are known of an append.
+/// How many of its first bytes an [`AppendMark`] holds.
 const FIRST_BYTES: usize = 16;
 
-/// Takes down what is written, as it is written.
+/// Builds [`WrittenBlocks`] from the pieces of a write.
 #[derive(Debug, Default)]
 pub(super) struct WriteRecorder {
     written: WrittenBlocks,
-    /// The block that is not at its end yet.
+    /// The current block, while it is incomplete.
     block: Vec<u8>,
-    /// The first bytes of all.
+    /// The first bytes of the write: all of them while they are few.
     first_bytes: Vec<u8>,
     count: usize,
-    /// The hash of all, if it is an append.
+    /// The hash of all bytes, if the write is an append.
     append_hasher: Option<blake3::Hasher>,
-    /// Where the file ended: what lies behind is written apart from what lies before.
+    /// The length of the file before. A range that crosses it is split there.
     file_end: Option<u64>,
 }
 
 impl WriteRecorder {
-    /// Takes down what is written into a file that ends there, also where it is an append that may go further on.
+    /// Records a write into a file that ends at `end`. An append may land further on, so it also gets an
+    /// [`AppendMark`].
     pub(super) fn new(end: u64, is_append: bool) -> Self {
         WriteRecorder {
             append_hasher: is_append.then(blake3::Hasher::new),
@@ -69,7 +71,7 @@ impl WriteRecorder {
         }
     }
 
-    /// Adds bytes, in the order in which they are written.
+    /// Adds a piece. Pieces must come in the order in which they are written.
     pub(super) fn add(&mut self, offset: u64, mut bytes: &[u8]) {
         match self.written.stretches.last_mut() {
             Some((start, length)) if *start + *length == offset && self.file_end != Some(offset) => {
@@ -114,7 +116,7 @@ impl WriteRecorder {
         }
     }
 
-    /// All that was written.
+    /// Returns the record of all pieces.
     pub(super) fn finish(mut self) -> WrittenBlocks {
         self.end_block();
         let bytes = (self.count <= MAX_INLINE_BYTES).then(|| hexadecimal(&self.first_bytes));
@@ -127,12 +129,12 @@ impl WriteRecorder {
 }
 
 impl WrittenBlocks {
-    /// Without what it takes to recognise the bytes.
+    /// A copy with the ranges only, which can't recognise any bytes.
     pub(super) fn without_hashes(&self) -> Self {
         WrittenBlocks { stretches: self.stretches.clone(), ..WrittenBlocks::default() }
     }
 
-    /// Start and end of each block, and where it begins in all that is written.
+    /// The blocks of all ranges.
     fn blocks(&self) -> impl Iterator<Item = BlockSpan> + '_ {
         let mut before = 0;
         self.stretches.iter().flat_map(move |&(start, length)| {
@@ -146,7 +148,7 @@ impl WrittenBlocks {
         })
     }
 
-    /// The bytes of a block, where they are known.
+    /// The new bytes of a block, if the intent holds them.
     fn bytes_of(&self, block: &BlockSpan) -> Option<Vec<u8>> {
         let text = self.bytes.as_deref()?;
         let start = usize::try_from(block.at).ok()? * 2;
@@ -154,7 +156,7 @@ impl WrittenBlocks {
         from_hexadecimal(text.as_bytes().get(start..end)?)
     }
 
-    /// What is there of an append behind what another program appended first.
+    /// Searches for the append behind what another program has appended first.
     fn find_append(&self, file: &File, stat: &HostStat) -> StoreResult<FoundAppend> {
         let known =
             self.appended.as_ref().and_then(|it| Some((from_hexadecimal(it.first.as_bytes())?, it.hash)));
@@ -174,7 +176,7 @@ impl WrittenBlocks {
             };
             from += found as u64;
             if from + length > stat.size {
-                // The host cuts a write short only where a block ends.
+                // The host cuts a write short only at a block boundary.
                 let is_cut = stat.size.is_multiple_of(BLOCK_SIZE);
                 return Ok(if is_cut { FoundAppend::Part } else { FoundAppend::Nothing });
             }
@@ -186,24 +188,24 @@ impl WrittenBlocks {
     }
 }
 
-/// What is there of an append that another program came before.
+/// How much of an append was found behind what another program has appended first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FoundAppend {
     Nothing,
-    /// Its first bytes, perhaps.
+    /// Its first bytes, at the end of the file. They may also be another program's.
     Part,
     Complete,
 }
 
-/// How much is looked through at once.
+/// How many bytes are searched or hashed at once.
 const WINDOW: usize = 64 << 10;
 
-/// Where some bytes begin in others.
+/// Returns the offset of `wanted` in `all`.
 fn find_bytes(all: &[u8], wanted: &[u8]) -> Option<usize> {
     all.windows(wanted.len().max(1)).position(|window| window == wanted)
 }
 
-/// The hash of a stretch of a file.
+/// Hashes a range of a file.
 fn hash_of(file: &File, from: u64, length: u64) -> StoreResult<u64> {
     let (mut all, mut at, mut buffer) = (blake3::Hasher::new(), from, vec![0; WINDOW]);
     while at < from + length {
@@ -224,7 +226,7 @@ struct BlockSpan {
     at: u64,
 }
 
-/// Cuts a stretch where blocks end.
+/// Splits a range at block boundaries.
 fn split_at_blocks(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut from = start;
     std::iter::from_fn(move || {
@@ -251,35 +253,38 @@ fn short_hash(hash: &blake3::Hash) -> u64 {
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// What has become of a write that may have been cut short.
+/// How far a write came that may have been cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchOutcome {
-    /// Nothing of it is there.
+    /// No byte of the write is in the file.
     NotWritten,
-    /// All of it is there, and nothing else was changed by others, so far as can be seen.
+    /// All bytes are in the file, and nothing shows that another program has changed it.
     Complete,
-    /// It was made, and others have changed the file since: it stays as it is.
+    /// The write was completed, and another program has changed the file since. The file stays as it is.
     ChangedSince,
-    /// A part of it is there, and nobody has changed the file since: the part can be taken back.
+    /// A part of the write is in the file, and no other program has changed it since, so the write can be undone.
     Torn,
-    /// A part of it may be there, and others have changed the file since: nobody can tell what it should be.
+    /// A part of the write may be in the file, and another program has changed it since. What the content should be
+    /// can't be decided.
     Unclear,
 }
 
-/// What the blocks of a file are.
+/// How many blocks of a file hold old bytes, new bytes, or neither. A block whose old and new bytes are equal isn't
+/// counted.
 #[derive(Debug, Default)]
 struct BlockSurvey {
-    /// As they were before.
+    /// Blocks with the bytes from before the write.
     old: usize,
-    /// As they were to be.
+    /// Blocks with the bytes that were to be written.
     new: usize,
-    /// Neither.
+    /// Blocks with other bytes.
     foreign: usize,
-    /// The file ends in the middle of a block of what was to be written.
+    /// The file ends in the middle of a block that was to be written, with the first bytes of that block.
     is_cut_short: bool,
 }
 
-/// Decides what has become of a write, by what the file has now. `acted` says that all of it was written once.
+/// Decides how far a write came, by what the file has now. `acted` says that the write is known to have been completed
+/// once.
 pub(super) fn patch_outcome(
     file: &File,
     stat: &HostStat,
@@ -290,13 +295,13 @@ pub(super) fn patch_outcome(
     let survey = BlockSurvey::of(file, stat, patch, stash)?;
     let longest = patch.old_length.max(patch.new_length);
     let ends = patch.written.blocks().map(|block| block.to);
-    // The sizes that the file has while it is written into.
+    // The sizes that the file can have while this write is made.
     let is_own_size = survey.is_cut_short
         || [patch.old_length, patch.new_length, patch.kept_length]
             .into_iter()
             .chain(ends)
             .any(|end| end == stat.size);
-    // Nothing is cut away first, so what is not there any more was removed by others.
+    // Whether the write can't have removed bytes: it cuts nothing off first, and the file isn't shorter than before.
     let was_whole =
         patch.stash.is_none() || patch.kept_length >= patch.old_length && stat.size >= patch.old_length;
     let BlockSurvey { old, new, foreign, is_cut_short } = survey;
@@ -309,7 +314,7 @@ pub(super) fn patch_outcome(
     }
     let some = new > 0 || is_cut_short;
     Ok(match (some, old > 0, foreign > 0) {
-        // All that is in question is the length: both contents are the same.
+        // The old and new bytes are equal, so only the length matters.
         (false, false, false) if stat.size == patch.new_length => PatchOutcome::Complete,
         (false, _, false) if stat.size >= patch.old_length => PatchOutcome::NotWritten,
         (false, _, false) if is_own_size => PatchOutcome::Torn,
@@ -342,7 +347,7 @@ impl BlockSurvey {
                 (false, false) => survey.foreign += 1,
             }
         }
-        // What is removed, and not written over.
+        // Ranges that are cut off and not written again.
         for (from, to) in patch.removed_ranges() {
             for (from, to) in split_at_blocks(from, to) {
                 let there = read_range(file, from, to.min(stat.size))?;
@@ -361,7 +366,7 @@ impl BlockSurvey {
 }
 
 impl FilePatch {
-    /// The stretches of the old content that are removed, and not written over.
+    /// The ranges of the old content that are cut off and not written again.
     fn removed_ranges(&self) -> Vec<(u64, u64)> {
         let mut from = self.kept_length.min(self.new_length);
         let mut removed = Vec::new();
@@ -374,13 +379,13 @@ impl FilePatch {
         if from < self.old_length {
             removed.push((from, self.old_length));
         }
-        // Where nothing was cut, what lies between two stretches has stayed.
+        // Before the cut, the bytes between two written ranges have stayed.
         let cut = self.kept_length.min(self.new_length);
         removed.retain(|&(start, end)| start >= cut && start < end);
         removed
     }
 
-    /// The old bytes of a stretch, so far as there were any.
+    /// The old bytes in a range, as far as they were copied to `stash`.
     fn old_bytes(&self, stash: Option<&File>, from: u64, to: u64) -> StoreResult<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut filled = 0;
@@ -394,7 +399,7 @@ impl FilePatch {
         Ok(bytes)
     }
 
-    /// Whether a block that was to be written is still what it was, or was only cut away.
+    /// Whether a block that was to be written still has its old bytes, or was only cut off.
     fn is_old_block(
         &self,
         stash: Option<&File>,

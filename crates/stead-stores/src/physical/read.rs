@@ -1,4 +1,4 @@
-//! Reading: files, directories, symlinks.
+//! Reads files, directories and symlinks.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -22,7 +22,7 @@ use super::slot::{LocatedPath, LookupPurpose};
 use super::staging_area::StagingArea;
 use super::tree;
 
-/// How often a file is read again that was written to meanwhile.
+/// How often a file that is written to meanwhile is read again.
 const MAX_REREADS: usize = 4;
 
 impl PhysicalStore {
@@ -32,7 +32,7 @@ impl PhysicalStore {
         Ok(self.attr_and_remember(&located, &stat))
     }
 
-    /// The attributes, and from now on the node is known.
+    /// Returns the attributes, and remembers the path of the node.
     fn attr_and_remember(&self, located: &LocatedPath, stat: &HostStat) -> Attr {
         if located.is_root() {
             return Attr { node: NodeId::ROOT, ..stat.attr() };
@@ -52,7 +52,8 @@ impl PhysicalStore {
             }
             stat = now;
         }
-        // Someone keeps writing. The tag is of before the reading, so a change that builds on it is refused.
+        // Another program keeps writing. The tag is from before the last read, so a change that uses it as its
+        // precondition is refused.
         let bytes = read_all(&file, &stat, limit)?;
         Ok(FileContent { attr: self.attr_and_remember(&located, &stat), bytes })
     }
@@ -63,7 +64,7 @@ impl PhysicalStore {
         Ok(self.open_host_file(self.attr_and_remember(&located, &stat), file))
     }
 
-    /// [`PhysicalStore::open_content`] whatever its mode says.
+    /// Like `open_file_content`, but opens the file even if its mode forbids reading and this user owns it.
     pub(super) fn open_for_writing(&self, at: &NodePath) -> StoreResult<OpenHostFile> {
         match self.open_file_content(at) {
             Err(StoreError::HostDenied) => {}
@@ -128,9 +129,9 @@ impl PhysicalStore {
                 return Ok(Listing { entries, total, more: true });
             }
             let stat = match dir.stat_at(&name) {
-                // In a directory that may be listed, and nothing more.
+                // The directory may be listed, but its entries may not be reached.
                 Err(Errno::ACCESS) => return Err(StoreError::HostDenied),
-                // One that vanished meanwhile is not listed.
+                // An entry that vanished meanwhile is left out.
                 Err(_) => continue,
                 Ok(stat) => stat,
             };
@@ -144,7 +145,7 @@ impl PhysicalStore {
     }
 }
 
-/// A file's bytes: as many as its size says, never more than allowed.
+/// Reads a file: as many bytes as its size says. `TooLarge` if that is more than `limit`.
 pub(super) fn read_all(file: &File, stat: &HostStat, limit: u64) -> StoreResult<Vec<u8>> {
     if stat.size > limit {
         return Err(StoreError::TooLarge { size: stat.size, limit });
@@ -159,19 +160,19 @@ pub(super) fn read_all(file: &File, stat: &HostStat, limit: u64) -> StoreResult<
     Ok(bytes)
 }
 
-/// A file that is open: the host keeps its content for as long.
+/// An open file. The host keeps its content for as long as it is open, even if the name is removed.
 #[derive(Debug)]
 pub(super) struct OpenHostFile {
     attr: Attr,
     file: File,
     root: Dir,
-    /// Where drafts are made.
+    /// Where drafts are made. `None` if the Store can only be read.
     staging: Option<Arc<StagingArea>>,
 }
 
 impl OpenHostFile {
-    /// Whether it has a name below the root, wherever others have moved it. What was removed may have one elsewhere,
-    /// where it is kept.
+    /// Whether the file still has a name below the root, wherever another program has moved it. `None` if that can't be
+    /// found out, or the file is elsewhere: a removed file may be kept in the staging area.
     fn is_named_below_root(&self) -> Option<bool> {
         let path = |fd: BorrowedFd<'_>| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
         let (root, path) = (path(self.root.as_fd())?, path(self.file.as_fd())?);
@@ -187,7 +188,7 @@ impl OpenContent for OpenHostFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        // An append goes to the same file; whoever opened it before sees it as it was.
+        // An append goes to the same file. A reader that opened the file before doesn't see it.
         let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = left.min(buffer.len());
         read_full(&self.file, offset, &mut buffer[..wanted])
@@ -216,12 +217,12 @@ impl OpenContent for OpenHostFile {
     }
 }
 
-/// Whether a directory, open, holds nothing.
+/// Whether an open directory has no entries.
 pub(super) fn is_empty(dir: &super::root::Dir) -> StoreResult<bool> {
     Ok(tree::names(dir).map_err(errno_to_store_error)?.is_empty())
 }
 
-/// Whether it is a file or a symlink.
+/// Whether the kind is anything but a directory.
 pub(super) fn is_file_like(kind: NodeKind) -> bool {
     kind != NodeKind::Directory
 }

@@ -1,6 +1,8 @@
-//! What processes leave that die in the middle of a change: found, completed or taken back, and thrown away.
+//! Recovery: completes or undoes the changes of processes that died in the middle, and removes their staging
+//! directories.
 //!
-//! A process that opens the directory does it, and one that has it open before it uses a name that a dead one held.
+//! A process recovers when it opens the directory, and, if it has the directory open already, before it uses a name
+//! that a dead process held.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -20,16 +22,16 @@ use super::shared_cells::SharedCells;
 use super::staging_area::{reopen_dir, staging_dir_name};
 use super::tree;
 
-/// How long a process may take to die that has lost a lock already.
+/// How long to wait for a process to exit that has already lost a lock.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(5);
-/// How many notes on versions a room has. Long before so many others follow, the ledger has been told.
+/// How many notes about revisions a staging directory has room for. The ledger is updated long before they are used up.
 const REVISION_NOTES: usize = 512;
-/// Set in a note: the version is done. No version is so large.
+/// Set in a note if the revision is done. No revision number is so large.
 const DONE_FLAG: u64 = 1 << 63;
-/// How many locks of other rooms stay open.
+/// How many lock files of other staging directories stay open.
 const MAX_OPEN_LOCKS: usize = 64;
 
-/// What recovery works on. Only one process recovers at a time.
+/// What recovery works on. The caller holds the `opening` lock, so that only one process recovers at a time.
 pub(super) struct Recovery<'a> {
     pub(super) root: &'a Root,
     pub(super) locks: &'a Locks,
@@ -39,7 +41,8 @@ pub(super) struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    /// Recovers these dead rooms and those of all that held a lock, and says that nobody acts any more.
+    /// Recovers the given staging directories and those of all dead processes that held a lock, and clears the lock
+    /// cells.
     pub(super) fn run(&self, mut dead: Vec<AbandonedStagingDir>) -> StoreResult<()> {
         let alone = self.locks.lock_tree_for_recovery()?;
         for number in self.locks.abandoned()? {
@@ -48,7 +51,7 @@ impl Recovery<'_> {
                 dead.extend(self.wait_for_exit(name).map_err(errno_to_store_error)?);
             }
         }
-        // What the journals tell is asked for before they are cleared, and what the rooms hold before they are.
+        // The intent logs and notes are read before they are cleared and the directories removed.
         let found = dead.iter().map(|room| Ok((outcomes(&room.dir)?, RevisionNotes::read(&room.dir)?)));
         let found = found.collect::<StoreResult<Vec<_>>>()?;
         let remains = dead.iter().zip(&found).map(|(room, (fates, noted))| DeadProcessState {
@@ -66,14 +69,15 @@ impl Recovery<'_> {
         self.locks.clear_acting()?;
         drop(alone);
         for room in &dead {
-            // Nothing in it matters any more; what can't be removed now is tried again by the next one.
+            // Nothing in it matters any more. If it can't be removed now, the next process that opens the Store tries
+            // again.
             let _ = tree::remove(self.staging_dirs, room.name.as_bytes());
         }
         Ok(())
     }
 
-    /// Waits until a process is gone that has lost a lock: the host frees one after the other. One that lives on has
-    /// failed to clear its cell, and has nothing half done.
+    /// Waits until a process is gone that has lost a lock: the host frees its locks one after the other. `None` if it
+    /// stays alive: then it only failed to clear its cell, and has no unfinished change.
     fn wait_for_exit(&self, name: String) -> HostResult<Option<AbandonedStagingDir>> {
         let Some((dir, lock)) = open_staging_dir(self.staging_dirs, &name)? else { return Ok(None) };
         match lock
@@ -86,7 +90,7 @@ impl Recovery<'_> {
     }
 }
 
-/// A room, and its lock, which may not be there any more.
+/// Opens a staging directory and its lock file, which may be missing. `None` if the directory is missing.
 fn open_staging_dir(rooms: &Dir, name: &str) -> HostResult<Option<(Dir, Option<File>)>> {
     let dir = match rooms.enter(name.as_bytes(), OpenMode::Directory) {
         Err(Errno::NOENT) => return Ok(None),
@@ -99,12 +103,12 @@ fn open_staging_dir(rooms: &Dir, name: &str) -> HostResult<Option<(Dir, Option<F
     }
 }
 
-/// The locks of other rooms, open, so that a look at one takes a single system call.
+/// Open lock files of other staging directories, so that checking one takes a single system call.
 #[derive(Debug, Default)]
 pub(super) struct StagingLockCache(Mutex<HashMap<u64, File>>);
 
 impl StagingLockCache {
-    /// Whether the process is gone that had the room with this number.
+    /// Whether the process with this staging directory is gone.
     pub(super) fn is_dead(&self, rooms: &Dir, number: u64) -> bool {
         let mut locks = self.0.lock();
         if !locks.contains_key(&number) {
@@ -121,22 +125,22 @@ impl StagingLockCache {
         }
         let is_dead = host::try_lock(&locks[&number]).unwrap_or(false);
         if is_dead {
-            // Closed, the lock is free again for recovery.
+            // Closing the file releases the lock, which recovery needs.
             locks.remove(&number);
         }
         is_dead
     }
 }
 
-/// The room of a process that died.
+/// The staging directory of a process that died.
 pub(super) struct AbandonedStagingDir {
     name: String,
     pub(super) dir: Dir,
-    /// Held, so that nobody else takes it for dead, too.
+    /// Locked, so that no other process recovers this directory as well.
     _lock: Option<File>,
 }
 
-/// The rooms that someone has locked.
+/// The names of all staging directories that are not in `dead`.
 fn live_staging_dirs(rooms: &Dir, dead: &[AbandonedStagingDir]) -> HostResult<HashSet<String>> {
     let mut names = HashSet::new();
     host::entries(reopen_dir(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
@@ -144,7 +148,7 @@ fn live_staging_dirs(rooms: &Dir, dead: &[AbandonedStagingDir]) -> HostResult<Ha
     Ok(names)
 }
 
-/// The rooms that nobody has locked.
+/// The staging directories that no process has locked. They are locked now.
 pub(super) fn abandoned_staging_dirs(rooms: &Dir) -> HostResult<Vec<AbandonedStagingDir>> {
     let mut names = Vec::new();
     host::entries(reopen_dir(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
@@ -158,20 +162,20 @@ pub(super) fn abandoned_staging_dirs(rooms: &Dir) -> HostResult<Vec<AbandonedSta
     Ok(dead)
 }
 
-/// What has become of the versions that this process makes, in a file of the room: the ledger is told so only with the next
-/// change, and others may have gone on from there by then.
+/// Notes of how far the revisions of this process came, in a file of its staging directory. The ledger learns that only
+/// with the next change, and by then other changes may have built on them.
 #[derive(Debug)]
 pub(super) struct RevisionNotes {
     cells: SharedCells<REVISION_NOTES>,
     next: AtomicUsize,
 }
 
-/// The versions that a room has noted.
+/// The revisions that are noted in a staging directory.
 #[derive(Debug, Default)]
 pub(super) struct NotedRevisions {
-    /// Those whose action has happened, before a power cut perhaps.
+    /// Revisions whose action has happened. After a power cut, its effect may be lost.
     pub(super) performed: HashSet<i64>,
-    /// Those that were acknowledged, or were about to be.
+    /// Revisions that were acknowledged, or were about to be.
     pub(super) done: HashSet<i64>,
 }
 
@@ -181,17 +185,18 @@ impl RevisionNotes {
         Ok(RevisionNotes { cells: SharedCells::new(file), next: AtomicUsize::new(0) })
     }
 
-    /// Notes that the action of a version has happened. Should it fail, what is at its place tells it.
+    /// Notes that the action of a revision has happened. If the note can't be written, recovery decides by the state of
+    /// the files.
     pub(super) fn note_performed(&self, version: i64) {
         let _ = self.write_note(version.cast_unsigned());
     }
 
-    /// Notes that all of a version is where it belongs: nobody has to look at its files any more.
+    /// Notes that a revision is done, with everything in its place: recovery doesn't have to check its files.
     pub(super) fn note_done(&self, version: i64) -> StoreResult<()> {
         self.write_note(version.cast_unsigned() | DONE_FLAG)
     }
 
-    /// Forgets all notes, for the next process that has the room.
+    /// Clears all notes, for the next process that uses the staging directory.
     pub(super) fn clear(&self) -> StoreResult<()> {
         (0..REVISION_NOTES).try_for_each(|index| self.cells.set(index, 0))
     }
@@ -200,7 +205,7 @@ impl RevisionNotes {
         self.cells.set(self.next.fetch_add(1, Ordering::Relaxed) % REVISION_NOTES, value)
     }
 
-    /// What a dead room has noted.
+    /// Reads the notes of a dead process.
     fn read(room: &Dir) -> StoreResult<NotedRevisions> {
         let file = match room.open(b"acted", OpenMode::Read) {
             Ok(fd) => File::from(fd),

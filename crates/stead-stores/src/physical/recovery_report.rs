@@ -1,4 +1,5 @@
-//! What recovery could not decide, for a person to look at: a text beside what is kept, which `verify` shows.
+//! Reports about what recovery could not decide: text files in `kept/`, beside the content that was rescued. `verify`
+//! shows them.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -13,25 +14,25 @@ use super::root::{Dir, Root};
 use super::tree;
 use crate::sync;
 
-/// How the text's name ends.
+/// The suffix of a report's file name.
 const SUFFIX: &str = ".report";
-/// No report is longer.
+/// How many bytes of a report are read.
 const MAX_LENGTH: usize = 16 << 10;
 
-/// Why something could not be taken back.
+/// Why recovery could not undo an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Undecided {
-    /// It was made, and has been changed since.
+    /// The action created this path, which has been changed since.
     Made,
-    /// It was put in place of something else, and has been changed since.
+    /// The action replaced this path, which has been changed since.
     Replaced,
-    /// It was removed, and its name has been taken since.
+    /// The action removed this path, whose name has been taken since.
     Removed,
-    /// It got another name, and its old one has been taken since.
+    /// The action renamed something to this path, and the old name has been taken since.
     Moved,
-    /// It was written into, and has been changed since.
+    /// The action wrote into this file, which has been changed since.
     Written,
-    /// It was written into, and has got another name since, or was removed.
+    /// The action wrote into the file at this path, which has been moved or removed since.
     WrittenElsewhere,
 }
 
@@ -60,7 +61,7 @@ impl Undecided {
     }
 }
 
-/// Says what could not be decided, and under which name in `kept/` the content from before is.
+/// Writes a report about `at`. `name` is the name in `kept/` of the content from before, if there is any.
 pub(super) fn write(
     root: &Root,
     kept: &Dir,
@@ -85,7 +86,7 @@ pub(super) fn write(
     sync::sync_all(sync::SyncPoint::RecoveryReport, &file).map_err(errno_to_store_error)
 }
 
-/// All that is still to be looked at.
+/// Reads all reports that have not been removed.
 pub(super) fn all(kept: &Dir) -> StoreResult<Vec<String>> {
     let view = kept.enter(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
     let mut names: Vec<_> =

@@ -1,4 +1,4 @@
-//! From a place to a directory handle and a name, without ever leaving the root.
+//! Directory handles that can't be left, and walking a path from them without ever leaving the root.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use super::mask::{Mask, split};
 use super::options::Confinement;
 use super::own_files::OwnFiles;
 
-/// How often a path is walked again that changed under our feet.
+/// How often a path is walked again if it changed meanwhile.
 const MAX_TRIES: usize = 64;
 
-/// An open directory.
+/// An open directory. What is opened from it stays below it, and masked entries can't be reached from it.
 #[derive(Debug, Clone)]
 pub(super) struct Dir {
     fd: Arc<OwnedFd>,
@@ -23,34 +23,34 @@ pub(super) struct Dir {
     masked: Arc<MaskedEntries>,
 }
 
-/// What is out of reach from a directory, whatever name leads to it.
+/// The files and directories that can't be reached, whatever name leads to them.
 #[derive(Debug, Default)]
 struct MaskedEntries {
-    /// Directories, by device and inode.
+    /// Masked directories, by device and inode.
     directories: Vec<(u64, u64)>,
     files: OwnFiles,
-    /// Whether a file that has one name may be reached by another.
+    /// Whether a masked entry can also be reached by its name in another case.
     name_case: NameCase,
 }
 
 impl Dir {
-    /// Opens a directory of the host, wherever it is.
+    /// Opens a directory at a host path, following symlinks. Not confined.
     pub(super) fn open_ambient(path: &Path, confinement: Confinement) -> HostResult<Self> {
         let fd = host::open_ambient(path)?;
         let opener = PathOpener::choose(fd.as_fd(), confinement)?;
         Ok(Dir { fd: Arc::new(fd), opener, masked: Arc::default() })
     }
 
-    /// The same directory, from which nothing leads to these files and directories, under whatever name.
+    /// The same directory, from which these files and directories can't be reached by any name.
     ///
-    /// One that has a second name in sight might be entered by it on the way to something else, so there each name on
-    /// a way is opened, and compared, by itself.
+    /// If names ignore case, a masked directory could be entered by another spelling of its name on the way to
+    /// something else. Then each name on the way is opened and checked separately.
     fn with_masked(self, masked: MaskedEntries) -> Self {
         let opener = if masked.name_case == NameCase::Insensitive { PathOpener::Walk } else { self.opener };
         Dir { opener, masked: Arc::new(masked), ..self }
     }
 
-    /// Whether what was seen is out of reach.
+    /// Whether the file or directory with these attributes is masked.
     pub(super) fn hides(&self, stat: &HostStat) -> bool {
         let MaskedEntries { directories, files, name_case: names } = &*self.masked;
         match stat.kind {
@@ -60,12 +60,12 @@ impl Dir {
         }
     }
 
-    /// Whether what has a name in here is out of reach.
+    /// Whether the entry with this name is masked.
     pub(super) fn hides_entry(&self, name: &[u8]) -> bool {
         host::stat_at(self.as_fd(), name).is_ok_and(|stat| self.hides(&stat))
     }
 
-    /// Whether a file of Stead's own has a second name, which may be anywhere.
+    /// Whether one of Stead's own files has a second name, which may be anywhere.
     pub(super) fn may_contain_hard_links(&self) -> bool {
         self.masked.files.have_hard_links()
     }
@@ -79,12 +79,12 @@ impl Dir {
         self.opener.open(self.as_fd(), path, how, &|stat| self.hides(stat))
     }
 
-    /// [`Dir::open`] for a directory.
+    /// Like [`Dir::open`], for a directory.
     pub(super) fn enter(&self, path: &[u8], how: OpenMode) -> HostResult<Dir> {
         Ok(self.with_fd(self.open(path, how)?))
     }
 
-    /// A directory below this one that is open already.
+    /// A directory below this one, from a handle that is already open.
     pub(super) fn with_fd(&self, fd: OwnedFd) -> Dir {
         Dir { fd: Arc::new(fd), opener: self.opener, masked: self.masked.clone() }
     }
@@ -110,8 +110,8 @@ impl Root {
         Ok(Root { dir, stat })
     }
 
-    /// Keeps what is masked out of reach by other names than the one it is masked by, too, and Stead's own files (host
-    /// paths, also of directories) that have a second name below the root.
+    /// Masks entries by device and inode as well: those in `mask`, and the files in `own` (host paths of files or
+    /// directories), so that no other name below the root leads to them.
     pub(super) fn with_masked(self, mask: &Mask, own: Vec<PathBuf>) -> Self {
         let mut masked = MaskedEntries { files: OwnFiles::new(own), ..MaskedEntries::default() };
         for path in mask.paths() {
@@ -130,13 +130,13 @@ impl Root {
         Root { dir: self.dir.with_masked(masked), ..self }
     }
 
-    /// Whether something seen by its name lies on this Store's mount.
+    /// Fails unless the node is on this Store's mount.
     pub(super) fn check_mount(&self, stat: &HostStat) -> StoreResult<()> {
         if stat.mount == self.stat.mount { Ok(()) } else { Err(errno_to_store_error(Errno::XDEV)) }
     }
 }
 
-/// How many names something has in its directory: with the case of its letters changed it may be the same.
+/// Whether names in a directory are the same if they differ only in case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum NameCase {
     #[default]
@@ -144,22 +144,23 @@ enum NameCase {
     Insensitive,
 }
 
-/// What a walk along a path came to.
+/// Where a walk along a path ended.
 pub(super) enum WalkedPath {
-    /// Its end, a directory.
+    /// At the end of the path, a directory.
     Reached(Dir),
-    /// The last directory that is there, and where in the path the first missing name begins.
+    /// At the last directory that exists, with the offset in the path at which the first missing name begins.
     Missing(Dir, usize),
 }
 
-/// Opens the directory at `path` below `base`. A symlink on the way is [`StoreError::Link`], counted from `base`.
+/// Opens the directory at `path` below `base`. A symlink on the way is [`StoreError::Link`], with its depth counted
+/// from `base`.
 pub(super) fn enter(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Dir> {
     if path.is_empty() && how == OpenMode::Traverse {
         return Ok(base.clone());
     }
     match base.enter(path, how) {
         Ok(dir) => Ok(dir),
-        // What can't be listed can still be entered.
+        // A directory that can't be listed can still be entered.
         Err(Errno::ACCESS) if how == OpenMode::Directory => enter(base, path, OpenMode::Traverse),
         Err(Errno::LOOP | Errno::NOTDIR) => match follow(base, path, how)? {
             WalkedPath::Reached(dir) => Ok(dir),
@@ -169,7 +170,7 @@ pub(super) fn enter(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Dir> 
     }
 }
 
-/// Walks to the directory at `path` name by name, to see what is in the way.
+/// Walks to the directory at `path` name by name, to find out what is in the way.
 pub(super) fn follow(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<WalkedPath> {
     for _ in 0..MAX_TRIES {
         if let Some(way) = follow_once(base, path, how)? {
@@ -179,7 +180,7 @@ pub(super) fn follow(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Walk
     Err(errno_to_store_error(Errno::LOOP))
 }
 
-/// `None` if what was looked at changed before it could be opened.
+/// Walks once. `None` if a name changed between the check and the opening.
 fn follow_once(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Option<WalkedPath>> {
     let mut here = base.clone();
     let mut start = 0;

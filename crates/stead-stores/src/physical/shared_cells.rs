@@ -1,5 +1,5 @@
-//! Numbers that all processes share, in a file: a look at one, or a change, takes no system call where the file can be
-//! mapped, and outlives the process that made it.
+//! Numbers in a file that all processes share. If the file can be mapped, reading or setting one takes no system call.
+//! A value outlives the process that set it.
 
 #![allow(
     unsafe_code,
@@ -19,19 +19,20 @@ use super::host::io_to_store_error;
 
 const CELL_SIZE: usize = size_of::<u64>();
 
-/// So many numbers, all zero at first.
+/// A fixed number of shared 64-bit numbers, all zero at first.
 #[derive(Debug)]
 pub(super) struct SharedCells<const COUNT: usize>(CellStorage);
 
 #[derive(Debug)]
 enum CellStorage {
     Mapped(MmapRaw),
-    /// The host can't map the file, or set all of it aside: a full disk would be a signal then, and no error.
+    /// The host can't map the file, or can't allocate its blocks. Without blocks, a write to the map on a full disk
+    /// would raise a signal instead of an error.
     Unmapped(File),
 }
 
 impl<const COUNT: usize> SharedCells<COUNT> {
-    /// The numbers in a file of Stead's own, which nobody cuts.
+    /// The numbers in one of Stead's own files, which must never be truncated.
     pub(super) fn new(file: File) -> Self {
         let size = COUNT * CELL_SIZE;
         let map = fallocate(&file, FallocateFlags::empty(), 0, size as u64).ok();
@@ -39,12 +40,12 @@ impl<const COUNT: usize> SharedCells<COUNT> {
         SharedCells(map.map_or(CellStorage::Unmapped(file), CellStorage::Mapped))
     }
 
-    /// The numbers in a file that is not changed any more.
+    /// The numbers in a file that no process changes any more.
     pub(super) fn read_only(file: File) -> Self {
         SharedCells(CellStorage::Unmapped(file))
     }
 
-    /// All of them.
+    /// Reads all numbers.
     pub(super) fn all(&self) -> StoreResult<[u64; COUNT]> {
         let mut cells = [0; COUNT];
         match &self.0 {
@@ -54,7 +55,7 @@ impl<const COUNT: usize> SharedCells<COUNT> {
                 }
             }
             CellStorage::Unmapped(file) => {
-                // A file that is shorter ends in zeros.
+                // If the file is shorter, the rest are zeros.
                 let mut bytes = vec![0; COUNT * CELL_SIZE];
                 read_full(file, 0, &mut bytes)?;
                 for (cell, bytes) in cells.iter_mut().zip(bytes.as_chunks().0) {
@@ -81,8 +82,8 @@ impl<const COUNT: usize> SharedCells<COUNT> {
 
 fn atomic(map: &MmapRaw, index: usize) -> &AtomicU64 {
     assert!((index + 1) * CELL_SIZE <= map.len());
-    // SAFETY: the number lies inside the map, which is aligned to pages and lives as long as the reference; its room in the
-    // file has been set aside, and nobody cuts the file. All processes use it as an atomic number.
+    // SAFETY: the number lies inside the map, which is aligned to pages and lives as long as the reference; its blocks
+    // in the file are allocated, and no process truncates the file. All processes access it as an atomic number.
     unsafe { AtomicU64::from_ptr(map.as_mut_ptr().add(index * CELL_SIZE).cast()) }
 }
 

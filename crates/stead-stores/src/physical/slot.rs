@@ -1,4 +1,4 @@
-//! Where in the host directory a place is: an open directory and a name in it.
+//! Resolves a `NodePath` to a slot: an open host directory and a name in it.
 
 use std::os::fd::AsFd;
 
@@ -11,25 +11,25 @@ use super::lock::Stripe;
 use super::mask::{join, split};
 use super::root::{self, Dir, Root, WalkedPath};
 
-/// What a caller wants with a place: what is masked can't be found, and can't be made either.
+/// What a path is looked up for. A masked path is `NotFound` for `Find`, and a reserved name for `Create`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LookupPurpose {
     Find,
     Create,
 }
 
-/// A place, before the host was asked.
+/// A path relative to an open directory. The host has not been asked yet what is there.
 #[derive(Debug)]
 pub(super) struct LocatedPath {
-    /// Where the path starts: the root, or a node's directory.
+    /// The directory that the path starts at: the root, or the directory of a node.
     pub(super) base: Dir,
     /// The path from the root.
     pub(super) full_path: Vec<u8>,
-    /// Where in it the path from `base` starts.
+    /// The offset in `full_path` at which the path from `base` starts.
     start: usize,
-    /// The inode that has to be there, if the place is a node itself.
+    /// The inode that must be found at the path, if the `NodePath` is a node itself.
     node: Option<u64>,
-    /// How many names the place's own path has.
+    /// How many names the path of the `NodePath` has.
     depth: usize,
 }
 
@@ -43,7 +43,7 @@ impl LocatedPath {
         self.full_path.is_empty()
     }
 
-    /// A node that is not where it was is not found, whatever is in its place.
+    /// If a node was asked for and something else is in its place, the node is not found.
     fn missing_node_error(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Link(_) | StoreError::NotADirectory if self.node.is_some() => StoreError::NotFound,
@@ -55,7 +55,7 @@ impl LocatedPath {
         if self.node.is_none_or(|node| node == stat.ino) { Ok(()) } else { Err(StoreError::NotFound) }
     }
 
-    /// The answer to a call that would have to follow the symlink at this place.
+    /// The error for a call that would have to follow the symlink at this path.
     pub(super) fn symlink_error(&self, at: NameAt<'_>) -> StoreError {
         match host::read_link(at.0, at.1) {
             Ok(target) => LinkHit::error_at(self.depth, target),
@@ -65,14 +65,15 @@ impl LocatedPath {
     }
 }
 
-/// A name that may or may not be there, in a directory that is open.
+/// A name in an open directory, which may or may not exist.
 #[derive(Debug)]
 pub(super) struct HostSlot {
     pub(super) located: LocatedPath,
-    /// The deepest directory on the way that is there.
+    /// The deepest directory on the way that exists.
     pub(super) dir: Dir,
     pub(super) dir_stat: HostStat,
-    /// Where in the path from the root the first name below `dir` begins: the last name's, unless parents are missing.
+    /// The offset in `full_path` of the first name below `dir`. That is the last name of the path, unless parents are
+    /// missing.
     first_name_start: usize,
     purpose: LookupPurpose,
 }
@@ -83,12 +84,12 @@ impl HostSlot {
         &self.located.full_path
     }
 
-    /// The last name.
+    /// The last name of the path.
     pub(super) fn name(&self) -> &[u8] {
         split(&self.located.full_path).1
     }
 
-    /// The names below `dir`: the missing parents, and then the last one.
+    /// The names below `dir`: the missing parents, then the last name.
     pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.located.full_path[self.first_name_start..].split(|&byte| byte == b'/')
     }
@@ -97,12 +98,12 @@ impl HostSlot {
         self.names().nth(1).is_none()
     }
 
-    /// The first name below `dir`, which is what a step makes or replaces.
+    /// The first name below `dir`, which is what a step creates or replaces.
     pub(super) fn first_name(&self) -> &[u8] {
         self.names().next().expect("a path has a name")
     }
 
-    /// The path of [`Spot::top`].
+    /// The path from the root to [`HostSlot::first_name`].
     pub(super) fn first_path(&self) -> &[u8] {
         &self.located.full_path[..self.first_name_start + self.first_name().len()]
     }
@@ -111,7 +112,7 @@ impl HostSlot {
         (self.dir.as_fd(), self.first_name())
     }
 
-    /// Whether the directory is still where it was found.
+    /// Whether `dir` is still at the path where it was found.
     pub(super) fn is_in_place(&self, root: &Root) -> bool {
         let path = self.located.full_path[..self.first_name_start].strip_suffix(b"/").unwrap_or_default();
         let there = root::enter(&root.dir, path, OpenMode::Traverse)
@@ -123,14 +124,14 @@ impl HostSlot {
         Stripe::of(self.dir_stat.ino, self.first_name())
     }
 
-    /// The answer to a step that would have to follow the symlink there.
+    /// The error for a step that would have to follow the symlink at this slot.
     pub(super) fn symlink_error(&self) -> StoreError {
         self.located.symlink_error(self.at())
     }
 }
 
 impl PhysicalStore {
-    /// Turns a place into a path from an open directory.
+    /// Turns a `NodePath` into a path from an open directory.
     pub(super) fn locate(&self, place: &NodePath, intent: LookupPurpose) -> StoreResult<LocatedPath> {
         let path = place.path.as_bytes();
         // The port promises canonical paths. A `..` would be the one way past a call that takes a single name.
@@ -153,7 +154,8 @@ impl PhysicalStore {
                 }
             } else {
                 let base = match root::enter(&self.root.dir, &node, OpenMode::Traverse) {
-                    // The node itself may be what can't be entered; anything else in its place means that it is gone.
+                    // The node itself may be no directory. Otherwise something else is in its place, and the node is
+                    // gone.
                     Err(StoreError::Link(_) | StoreError::NotADirectory) => {
                         let there = self.stat_located(
                             &self.locate(&NodePath::of_node(place.base), LookupPurpose::Find)?,
@@ -177,7 +179,7 @@ impl PhysicalStore {
         }
     }
 
-    /// Opens the directory that holds a place, and names the place in it.
+    /// Opens the parent directory of a path, and returns it with the last name.
     pub(super) fn open_parent<'l>(&self, located: &'l LocatedPath) -> StoreResult<(Dir, &'l [u8])> {
         let (parent, name) = split(located.path());
         let dir = root::enter(&located.base, parent, OpenMode::Traverse)
@@ -185,7 +187,7 @@ impl PhysicalStore {
         Ok((dir, name))
     }
 
-    /// Finds where a step acts. The root itself has no such spot.
+    /// Finds the slot that a step acts on. `Invalid` for the root, which has no slot.
     pub(super) fn slot(
         &self,
         place: &NodePath,
@@ -214,7 +216,7 @@ impl PhysicalStore {
         Ok(HostSlot { located, dir, dir_stat, first_name_start: top, purpose: intent })
     }
 
-    /// What is at a spot.
+    /// Returns the attributes of what is at a slot; `None` if nothing is there.
     pub(super) fn stat_slot(&self, spot: &HostSlot) -> StoreResult<Option<HostStat>> {
         if !spot.has_parent() {
             return Ok(None);
@@ -226,7 +228,7 @@ impl PhysicalStore {
                 Ok(Some(stat))
             }
             Err(Errno::NOENT) if spot.located.node.is_some() => Err(StoreError::NotFound),
-            // A file of Stead's own under a second name is not there for those who look, and in the way of those who make.
+            // A second name of one of Stead's own files doesn't exist for a lookup, but its name is taken.
             Err(Errno::NOENT) if spot.purpose == LookupPurpose::Create => {
                 match host::stat_at(spot.dir.as_fd(), spot.name()) {
                     Ok(stat) if spot.dir.hides(&stat) => Err(reserved_name_error()),
@@ -238,7 +240,7 @@ impl PhysicalStore {
         }
     }
 
-    /// The attributes of what lies at a place, a symlink's own.
+    /// Returns the attributes of what is at a path, without following a symlink.
     pub(super) fn stat_located(&self, located: &LocatedPath) -> StoreResult<HostStat> {
         let path = located.path();
         let stat = if path.is_empty() {
@@ -266,10 +268,10 @@ impl PhysicalStore {
         Ok(stat)
     }
 
-    /// Opens the directory at a place.
+    /// Opens the directory at a path.
     pub(super) fn open_directory(&self, located: &LocatedPath) -> StoreResult<Dir> {
         match root::enter(&located.base, located.path(), OpenMode::Directory) {
-            // A symlink that is the node itself is at no depth of the place's own path.
+            // If the node itself is a symlink, the depth in the caller's path is 0.
             Err(StoreError::Link(hit)) if located.node.is_some() => {
                 let (dir, name) = self.open_parent(located)?;
                 let stat = dir.stat_at(name).map_err(errno_to_store_error)?;
@@ -290,7 +292,7 @@ impl PhysicalStore {
         }
     }
 
-    /// Opens the regular file at a place for reading. Anything else is refused before it is opened.
+    /// Opens the regular file at a path for reading. Anything else is refused before it is opened.
     pub(super) fn open_file(&self, located: &LocatedPath) -> StoreResult<(std::fs::File, HostStat)> {
         if located.is_root() {
             return Err(StoreError::IsADirectory);
@@ -305,13 +307,13 @@ impl PhysicalStore {
             NodeKind::Special(_) => return Err(StoreError::Special(seen.kind)),
         }
         let (file, stat) = open_regular(&dir, name, OpenMode::Read)?;
-        // Another file may have got the name since it was looked at.
+        // Another file may have got the name since the check.
         located.check_node(&stat)?;
         Ok((file, stat))
     }
 }
 
-/// Opens a name that was a regular file a moment ago, and makes sure that it still is one.
+/// Opens a name that was just seen to be a regular file, and checks that it still is one.
 pub(super) fn open_regular(dir: &Dir, name: &[u8], how: OpenMode) -> StoreResult<(std::fs::File, HostStat)> {
     let fd = dir.open(name, how).map_err(errno_to_store_error)?;
     let stat = host::stat(&fd).map_err(errno_to_store_error)?;

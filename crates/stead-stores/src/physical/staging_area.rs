@@ -1,15 +1,18 @@
-//! Where changes are prepared and displaced files wait: a directory of Stead's own on the root's mount.
+//! The staging area: a directory of Stead's own on the root's mount, where changes are prepared and displaced files
+//! wait.
 //!
-//! Every open Store has a room in it, which it holds locked for as long as it lives. A room that nobody has locked
-//! belonged to a process that died: what it left half done is undone, and the rest is thrown away (`recover`).
+//! Every open Store has a staging directory in it (`rooms/<id>`), which it holds locked for as long as it is open. A
+//! staging directory that no process has locked belonged to a process that died: its unfinished changes are undone, and
+//! the rest is removed (`recover`).
 //!
 //! ```text
-//! locks/           lock files, and who acts under them
-//! opening          held while a Store opens, or recovers what a dead one has left
-//! rooms/<id>/      lock, acted, journals (j…), content on its way in or out (t…)
-//! spare/           a room that nobody uses, for a full disk
-//! kept/            content that lost against another program's, or was taken back after a crash, and reports
-//! past/, more/     what changes have displaced, as <version>-<number>, where that is kept
+//! locks/           lock files, and `acting`: which staging directory holds which lock
+//! opening          locked while a Store opens, or recovers the changes of a dead process
+//! snapshot         locked while a snapshot of the directory is taken
+//! rooms/<id>/      a staging directory: lock, acted (notes), intent logs (j…), content on its way in or out (t…)
+//! spare/           a staging directory in reserve, for a full disk
+//! kept/            rescued content (it lost against another program's, or recovery undid it), and reports
+//! past/, more/     displaced content as <revision>-<number>, if it is kept
 //! ```
 
 use std::fs::File;
@@ -38,40 +41,40 @@ use super::tree;
 use crate::Durability;
 use crate::sync::{self, SyncPoint};
 
-/// How long content is kept that lost against another program's.
+/// How long rescued content and reports are kept.
 const RESCUED_FOR_SECONDS: i64 = 14 * 24 * 3600;
-/// How many journals stay open for the next change.
+/// How many unused intent logs stay open for later changes.
 const MAX_IDLE_INTENT_LOGS: usize = 8;
 
-/// One Store's part of the workshop.
+/// The staging area as one open Store uses it, with the Store's staging directory.
 #[derive(Debug)]
 pub(super) struct StagingArea {
     pub(super) locks: Locks,
     pub(super) fault_point: Arc<FaultPoint>,
-    /// Who this process is to the host.
+    /// The user id that this process creates files with.
     pub(super) uid: u32,
     top: Dir,
     staging_dirs: Dir,
     staging_dir: Dir,
     staging_dir_name: String,
-    /// What has become of the versions that this process makes.
+    /// Notes of how far the revisions of this process came.
     pub(super) revision_notes: RevisionNotes,
     lock_cache: StagingLockCache,
     rescued: Dir,
     pub(super) history: Arc<PhysicalHistory>,
     next_name: AtomicU64,
     idle_intent_logs: Mutex<Vec<IntentLog>>,
-    /// Whether changes were made that need not be on the disk yet, since it was last synced.
+    /// Whether this process has made changes since the last sync whose sync was deferred.
     pub(super) has_deferred_changes: AtomicBool,
-    /// Whether the room's name is on the disk.
+    /// Whether the name of the staging directory is on the disk.
     is_name_synced: AtomicBool,
-    /// Whether the room is the spare one, which is put back at the end.
+    /// Whether the staging directory is the spare one, which is put back at the end.
     is_spare: bool,
     _lock: File,
 }
 
 impl StagingArea {
-    /// Opens the workshop, and repairs what others have left behind.
+    /// Opens the staging area, and recovers the changes of processes that died.
     pub(super) fn open(
         root: &Root,
         state: &Path,
@@ -92,7 +95,8 @@ impl StagingArea {
             DISPLACED_DIR_NAMES.map(|name| private_dir(&top, name).map_err(errno_to_store_error));
         keeping.set_displaced_dirs(DisplacedDirs { primary: past?, overflow: Some(more?) });
 
-        // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
+        // One process at a time: a staging directory without a lock counts as dead, so no other process may see ours
+        // before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(errno_to_store_error)?;
         host::lock(&opening, LockMode::Exclusive, locks.wait_deadline()).map_err(errno_to_store_error)?;
         let dead = abandoned_staging_dirs(&rooms).map_err(errno_to_store_error)?;
@@ -127,7 +131,7 @@ impl StagingArea {
         }))
     }
 
-    /// Recovers what processes that died have left, so that their names can be used again.
+    /// Recovers the changes of processes that died, so that the names they held can be used again.
     pub(super) fn recover(&self, root: &Root) -> StoreResult<()> {
         self.fault_point.check()?;
         let opening = host::open_or_create(self.top.as_fd(), "opening").map_err(errno_to_store_error)?;
@@ -145,8 +149,8 @@ impl StagingArea {
         .run(dead)
     }
 
-    /// Recovers what a process has left that died in the middle of a change: best before anything is looked at. One that
-    /// dies right after is found when its names are taken.
+    /// Recovers if a process died in the middle of a change. Called before a change looks at anything. A process that
+    /// dies right after this check is found when its names are locked.
     pub(super) fn recover_if_needed(&self, root: &Root) -> StoreResult<()> {
         let acting = self.locks.abandoned()?;
         if acting.into_iter().any(|number| self.lock_cache.is_dead(&self.staging_dirs, number)) {
@@ -155,7 +159,8 @@ impl StagingArea {
         Ok(())
     }
 
-    /// Has the room's name reach the disk before the first change: recovery has to find what a change leaves in it.
+    /// Syncs the name of the staging directory before the first change, because recovery has to find what a change
+    /// leaves in it.
     pub(super) fn sync_name(&self) -> StoreResult<()> {
         if !self.is_name_synced.load(Ordering::Acquire) {
             reopen_dir(&self.staging_dirs)
@@ -166,7 +171,7 @@ impl StagingArea {
         Ok(())
     }
 
-    /// What the room is called.
+    /// The name of the staging directory.
     pub(super) fn staging_dir_name(&self) -> &str {
         &self.staging_dir_name
     }
@@ -183,26 +188,26 @@ impl StagingArea {
         &self.rescued
     }
 
-    /// Waits until nobody else takes a snapshot of the directory.
+    /// Waits until no other process takes a snapshot of the directory. The lock is held until the file is dropped.
     pub(super) fn lock_snapshots(&self) -> StoreResult<File> {
         let lock = host::open_or_create(self.top.as_fd(), "snapshot").map_err(errno_to_store_error)?;
         host::lock(&lock, LockMode::Exclusive, self.locks.wait_deadline()).map_err(errno_to_store_error)?;
         Ok(lock)
     }
 
-    /// A name in the room that nothing had before.
+    /// Returns a name in the staging directory that was never used before.
     pub(super) fn fresh_name(&self) -> String {
         format!("t{}", self.next_name.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// An empty file that nobody sees.
+    /// Creates an empty file in the staging directory.
     pub(super) fn new_temp_file(self: &Arc<Self>) -> StoreResult<TempFile> {
         let name = self.fresh_name();
         let file = host::create(self.staging_dir_fd(), name.as_bytes()).map_err(errno_to_store_error)?;
         Ok(TempFile { file, entry: TempEntry::new(self, name) })
     }
 
-    /// A journal to write to.
+    /// Returns an empty intent log: an unused one, a new one, or the spare one if the disk is full.
     pub(super) fn take_intent_log(&self, durability: Durability) -> StoreResult<IntentLog> {
         if let Some(journal) = self.idle_intent_logs.lock().pop() {
             return Ok(journal);
@@ -220,7 +225,7 @@ impl StagingArea {
         }
     }
 
-    /// Takes back a journal that has been cleared.
+    /// Accepts a cleared intent log for later use, or removes it if there are enough.
     pub(super) fn return_intent_log(&self, journal: IntentLog) {
         let mut journals = self.idle_intent_logs.lock();
         if journals.len() < MAX_IDLE_INTENT_LOGS {
@@ -230,7 +235,7 @@ impl StagingArea {
         }
     }
 
-    /// Throws something in the room away. A failure leaves it to whoever opens next.
+    /// Removes an entry of the staging directory. If that fails, recovery removes it later.
     pub(super) fn discard(&self, name: &str) {
         if self.fault_point.is_stopped() {
             return;
@@ -240,18 +245,18 @@ impl StagingArea {
         }
     }
 
-    /// Dead rooms that hold an unfinished change, for [`stead_core::Store::verify`].
+    /// Counts the dead staging directories that hold an unfinished change, for [`stead_core::Store::verify`].
     pub(super) fn count_unfinished(&self) -> HostResult<usize> {
         let dead = abandoned_staging_dirs(&self.staging_dirs)?;
         Ok(dead.iter().filter(|room| super::intent_log::has_unfinished_change(&room.dir)).count())
     }
 
-    /// What recovery could not decide, and nobody has looked at yet.
+    /// The reports about what recovery could not decide, as far as they have not been removed.
     pub(super) fn recovery_reports(&self) -> StoreResult<Vec<String>> {
         recovery_report::all(&self.rescued)
     }
 
-    /// How many bytes are kept of content that lost.
+    /// The size of the rescued content in bytes.
     pub(super) fn rescued_bytes(&self) -> u64 {
         tree::size(&self.rescued)
     }
@@ -262,7 +267,8 @@ impl Drop for StagingArea {
         if self.fault_point.is_stopped() {
             return;
         }
-        // What the ledger could not be told is found out by what is in the room, so then it stays.
+        // If the ledger could not be completed, recovery needs the content of the staging directory, so the directory
+        // stays.
         if self.history.close().is_ok() {
             let is_back = self.is_spare
                 && staging_dir::return_spare(&self.top, &self.staging_dirs, &self.staging_dir_name).is_ok();
@@ -273,12 +279,13 @@ impl Drop for StagingArea {
     }
 }
 
-/// What the room with this number is called.
+/// The name of the staging directory with this number.
 pub(super) fn staging_dir_name(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// Moves what a room holds to where it is kept for its owner to find, under a new name; `None` if it is not there.
+/// Moves an entry of a staging directory to `kept/`, where its owner can find it, and returns its new name; `None` if
+/// the entry is missing.
 pub(super) fn rescue(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> HostResult<Option<String>> {
     let now = SystemClock.now().as_millis();
     let to = format!("{now}-{:08x}", fastrand::u32(..));
@@ -288,7 +295,7 @@ pub(super) fn rescue(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> HostResult
     }
 }
 
-/// Something in the room that is thrown away unless it is put somewhere.
+/// An entry of the staging directory, which is removed when this is dropped, unless it was moved elsewhere.
 #[derive(Debug)]
 pub(super) struct TempEntry {
     staging: Arc<StagingArea>,
@@ -305,7 +312,7 @@ impl TempEntry {
         &self.name
     }
 
-    /// Whatever has this name from now on is someone else's to throw away.
+    /// Leaves the name alone when this is dropped: the entry was moved elsewhere, or something else has the name now.
     pub(super) fn mark_placed(&mut self) {
         self.is_placed = true;
     }
@@ -319,14 +326,15 @@ impl Drop for TempEntry {
     }
 }
 
-/// A file that nobody sees yet.
+/// A file in the staging directory, which callers don't see yet.
 #[derive(Debug)]
 pub(super) struct TempFile {
     pub(super) file: File,
     pub(super) entry: TempEntry,
 }
 
-/// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
+/// Opens or makes the staging area of a root: in the state directory if a rename can lead from there to the root,
+/// otherwise in `.stead` in the root, which is masked.
 fn find_location(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir> {
     let state = sync::make_private_dir(SyncPoint::StateDirectory, state)
         .ok()
@@ -340,7 +348,7 @@ fn find_location(root: &Root, state: &Path, confinement: Confinement) -> StoreRe
     private_dir(&all, &directory_id(&root.stat)).map_err(errno_to_store_error)
 }
 
-/// A directory for this user alone, which may have to be made.
+/// Opens a directory with mode 0700, and makes it if it is missing.
 fn private_dir(parent: &Dir, name: &str) -> HostResult<Dir> {
     match host::make_dir(parent.as_fd(), name.as_bytes()) {
         Ok(()) => sync::sync_all(SyncPoint::StagingArea, reopen_dir(parent)?)?,
@@ -350,12 +358,12 @@ fn private_dir(parent: &Dir, name: &str) -> HostResult<Dir> {
     parent.enter(name.as_bytes(), OpenMode::Directory)
 }
 
-/// A handle with a reading position of its own.
+/// Returns a new handle to the directory, with its own reading position.
 pub(super) fn reopen_dir(dir: &Dir) -> HostResult<OwnedFd> {
     dir.open(b"", OpenMode::Directory)
 }
 
-/// Drops what has been kept for long enough.
+/// Removes rescued content and reports that have been kept long enough.
 fn prune_rescued(kept: &Dir) {
     let oldest = SystemClock.now().as_secs() - RESCUED_FOR_SECONDS;
     let mut old = Vec::new();
@@ -374,7 +382,7 @@ fn prune_rescued(kept: &Dir) {
     }
 }
 
-/// Where the displaced things of a directory lie, if it has a staging area: nothing is made to find that out.
+/// Finds the directories with displaced content. `None` if there is no staging area: nothing is created.
 pub(super) fn find_displaced_dirs(
     root: &Root,
     state: &Path,
@@ -390,7 +398,8 @@ pub(super) fn find_displaced_dirs(
     Some(DisplacedDirs { primary: past?, overflow: more })
 }
 
-/// Whether a rename leads from one to the other: that needs the same mount, and on some file systems the same volume.
+/// Whether a rename between the two is possible: that needs the same mount, and on some file systems the same
+/// subvolume, which has its own device number.
 fn can_rename_between(root: &Root, dir: &Dir) -> bool {
     host::stat(dir).is_ok_and(|stat| (stat.mount, stat.dev) == (root.stat.mount, root.stat.dev))
 }

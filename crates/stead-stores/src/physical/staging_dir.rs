@@ -1,9 +1,9 @@
-//! A spare room for a full disk: what a change needs besides content is there already, block by block.
+//! The staging directory of one process, and the spare one for a full disk.
 //!
-//! On a full disk things can be deleted, moved and taken back, although each process needs a room for that. So the staging
-//! area has a room that nobody uses, with a lock file, a file of noted versions and an intent log that have their blocks. A
-//! process that can't make a room of its own takes this one, and puts it back when it ends: its blocks are never given back to
-//! the host, where any other program could take them.
+//! On a full disk, files can still be removed and moved, and changes undone, although each process needs a staging
+//! directory for that. So the staging area has a spare one, whose lock file, notes about revisions and intent log have
+//! their blocks allocated. A process that can't make a staging directory takes the spare one, and puts it back when it
+//! ends: its blocks are never given back to the host, where another program could take them.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -19,14 +19,14 @@ use super::root::Dir;
 use super::tree;
 use crate::boot;
 
-/// What the spare room is called, beside the rooms that are used.
+/// The name of the spare staging directory, in the staging area.
 const SPARE_NAME: &str = "spare";
-/// What it is called while it is made.
+/// The name of the spare staging directory while it is being made.
 const UNFINISHED_SPARE_NAME: &str = "spare-new";
-/// The intent log of a spare room.
+/// The name of the intent log in a spare staging directory.
 const SPARE_INTENT_LOG: &str = "j-spare";
 
-/// A room, locked by this process.
+/// A staging directory that this process has locked.
 pub(super) struct StagingDir {
     pub(super) dir: Dir,
     pub(super) lock: File,
@@ -35,14 +35,15 @@ pub(super) struct StagingDir {
     pub(super) is_spare: bool,
 }
 
-/// Makes a room of this name, or takes the spare one where the disk is full. The caller holds the lock for opening.
+/// Makes a staging directory with this name, or takes the spare one if the disk is full. The caller must hold the
+/// `opening` lock.
 pub(super) fn make_or_take_spare(
     top: &Dir,
     rooms: &Dir,
     name: &str,
     locks: &Locks,
 ) -> StoreResult<StagingDir> {
-    // Synced by the first change: a process that only reads need not wait for the disk.
+    // Its name is synced by the first change, so that a process that only reads need not wait for the disk.
     let made = host::make_dir(rooms.as_fd(), name.as_bytes()).map_err(errno_to_store_error);
     match made.and_then(|()| open(rooms, name, locks)) {
         Ok(room) => {
@@ -73,7 +74,7 @@ fn open(rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<StagingDir> {
     Ok(StagingDir { dir, lock, revision_notes: noted, is_spare: false })
 }
 
-/// Makes the spare room, unless there is one. Where the disk has no room for it, there is none.
+/// Makes the spare staging directory, unless there is one. A failure, such as a full disk, is ignored.
 fn make_spare(top: &Dir) {
     if host::stat_at(top.as_fd(), SPARE_NAME.as_bytes()).is_ok() {
         return;
@@ -96,7 +97,8 @@ fn make_spare(top: &Dir) {
     }
 }
 
-/// Takes the intent log of a spare room into a room under this name: of the room itself, or of the one that is set aside.
+/// Takes a spare intent log and gives it this name in `room`: the log of `room` itself if that was the spare directory,
+/// otherwise that of the spare directory.
 pub(super) fn take_spare_intent_log(top: &Dir, room: &Dir, name: &str) -> StoreResult<File> {
     let own = host::rename_new((room.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()));
     let taken = own.or_else(|_| {
@@ -107,7 +109,7 @@ pub(super) fn take_spare_intent_log(top: &Dir, room: &Dir, name: &str) -> StoreR
     Ok(room.open(name.as_bytes(), OpenMode::ReadWrite).map_err(errno_to_store_error)?.into())
 }
 
-/// Puts the spare room back, empty and with its blocks, for the next process.
+/// Clears the spare staging directory, but keeps its files with their blocks, and puts it back for the next process.
 pub(super) fn return_spare(top: &Dir, rooms: &Dir, name: &str) -> StoreResult<()> {
     let room = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
     let names = tree::names(&room).map_err(errno_to_store_error)?;
@@ -116,7 +118,7 @@ pub(super) fn return_spare(top: &Dir, rooms: &Dir, name: &str) -> StoreResult<()
             b"lock" => {}
             b"acted" => RevisionNotes::new(room.as_fd())?.clear()?,
             log if log.starts_with(b"j") => {
-                // Whatever it tells is over: the next process must not take it for its own.
+                // Its change has ended: the next process must not read the records as its own.
                 let file = File::from(room.open(log, OpenMode::ReadWrite).map_err(errno_to_store_error)?);
                 file.write_all_at(&[0; 32], 0).map_err(io_to_store_error)?;
                 let named =

@@ -1,4 +1,4 @@
-//! Whole trees, worked through with few descriptors however deep they are.
+//! Lists, removes, inspects and copies whole trees, with few file descriptors however deep they are.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,12 +13,12 @@ use super::mask::{Mask, join};
 use super::owner_access;
 use super::root::Dir;
 
-/// The names in a directory, with their kinds, in no order.
+/// Returns the names in a directory with their kinds, in no particular order.
 pub(super) fn names(dir: &Dir) -> HostResult<Vec<(Box<[u8]>, NodeKind)>> {
     names_ending(dir, b"")
 }
 
-/// The same, without names of files that end otherwise.
+/// Like [`names`], without the files whose names don't end with `ending`.
 pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> HostResult<Vec<(Box<[u8]>, NodeKind)>> {
     let mut names = Vec::new();
     host::entries(dir, |name, kind| {
@@ -33,14 +33,16 @@ pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> HostResult<Vec<(Box<[u8]
     Ok(names.into_iter().filter_map(settle).collect())
 }
 
-/// Removes a name in one of Stead's own directories and, if it is a directory, everything below it.
+/// Removes a name in one of Stead's own directories and, if it is a directory, everything below it. A missing name is
+/// no error.
 pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
     match host::unlink(dir.as_fd(), name) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }
-    // Directories are emptied from the top down and removed from the bottom up; each is open only while it is emptied.
+    // Files are removed from the top down, then the directories from the bottom up. Each directory is open only while
+    // its entries are removed.
     let top = dir.enter(name, OpenMode::Traverse)?;
     let mut found: Vec<Vec<u8>> = vec![Vec::new()];
     let mut next = 0;
@@ -64,14 +66,14 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
     host::remove_dir(dir.as_fd(), name)
 }
 
-/// How many bytes the files in a directory of Stead's own have.
+/// The size of all entries of one of Stead's own directories in bytes, without those further below.
 pub(super) fn size(dir: &Dir) -> u64 {
     let Ok(view) = dir.enter(b"", OpenMode::Directory) else { return 0 };
     let Ok(names) = names(&view) else { return 0 };
     names.iter().filter_map(|(name, _)| view.stat_at(name).ok()).map(|stat| stat.size).sum()
 }
 
-/// Why a directory is looked through before a step on the whole of it.
+/// How a directory is inspected before a step on the whole tree.
 pub(super) struct Inspection<'a> {
     pub(super) mask: &'a Mask,
     /// The directory's path below the root.
@@ -80,16 +82,18 @@ pub(super) struct Inspection<'a> {
     pub(super) purpose: InspectionPurpose,
 }
 
-/// What happens to a directory that may hold something masked.
+/// What the step does with the directory, which decides what it may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InspectionPurpose {
-    /// It goes, or gets another name: nothing may be masked. Whoever's state it is would not find it any more.
+    /// The directory is removed or renamed, so it may contain nothing that is masked: the stead whose state that is
+    /// would not find it any more.
     MoveOrRemove,
-    /// It is copied: what is this stead's own stays behind, and another's state and a special file can't be copied.
+    /// The directory is copied. This stead's own files are left out; another stead's state and special files can't be
+    /// copied, so they are refused.
     Copy,
 }
 
-/// Refuses a directory that holds something which the step must not touch.
+/// Refuses a directory that contains something which the step must not touch.
 pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()> {
     let spared = |path: &[u8]| Err(StoreError::Protected { path: escape_name(path).to_string() });
     if inspection.purpose != InspectionPurpose::Copy
@@ -97,11 +101,11 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     {
         return spared(masked.strip_prefix(b"/").unwrap_or(masked));
     }
-    // Only then does every file have to be looked at.
+    // If no file of Stead's own has a second name, the files need no check by inode.
     let second_names = top.may_contain_hard_links();
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
-        // A directory that goes as a whole need not be readable; what is copied has to be.
+        // A directory that is moved as a whole need not be readable; one that is copied has to be.
         let here = match inspection.purpose {
             InspectionPurpose::MoveOrRemove => owner_access::enter(top, &path),
             InspectionPurpose::Copy => owner_access::enter_as_allowed(top, &path),
@@ -138,8 +142,8 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     Ok(())
 }
 
-/// Copies what a directory holds into an empty one of the workshop; what is masked stays behind. Nothing is synced.
-/// `check` is asked before each entry, and ends it with its error.
+/// Copies what a directory contains into an empty directory in the staging area. Masked entries are left out. Nothing
+/// is synced. `check` is called before each entry; its error stops the copy.
 pub(super) fn copy(
     from: &Dir,
     at: &[u8],
@@ -148,7 +152,7 @@ pub(super) fn copy(
     check: impl Fn() -> StoreResult<()>,
 ) -> StoreResult<()> {
     let mut open = vec![Vec::new()];
-    // Times are set from the bottom up, when nothing is put into a directory any more.
+    // Times are set from the bottom up at the end, because adding an entry changes a directory's time.
     let mut made = Vec::new();
     while let Some(path) = open.pop() {
         let source = from.enter(&path, OpenMode::Directory).map_err(errno_to_store_error)?;
@@ -176,7 +180,7 @@ pub(super) fn copy(
                 NodeKind::File => {
                     let from = match source.open(&name, OpenMode::Read) {
                         Ok(fd) => File::from(fd),
-                        // It vanished meanwhile, or is masked.
+                        // The file vanished meanwhile, or is masked.
                         Err(Errno::NOENT) => continue,
                         Err(error) => return Err(errno_to_store_error(error)),
                     };
@@ -197,21 +201,21 @@ pub(super) fn copy(
     Ok(())
 }
 
-/// Copies a file's content and what it looks like, and returns the attributes it had.
+/// Copies a file's content, owner, mode and modification time, and returns the attributes of the source.
 pub(super) fn copy_file(from: &File, to: &File) -> StoreResult<HostStat> {
     let stat = host::stat(from).map_err(errno_to_store_error)?;
     if stat.kind != NodeKind::File {
         return Err(StoreError::Special(stat.kind));
     }
-    // No more than was there: a file that grows while it is copied would otherwise never end.
+    // Only as many bytes as the file had at the start: copying a file that keeps growing would never end.
     host::copy_range(from, 0, to, 0, stat.size).map_err(io_to_store_error)?;
     copy_attributes(to, &stat)?;
     Ok(stat)
 }
 
-/// Has a copy look like the original from outside.
+/// Sets owner, mode and modification time of a copy to those of the original.
 fn copy_attributes(fd: impl AsFd, stat: &HostStat) -> StoreResult<()> {
-    // Owned by whom the original belongs to, as far as the host allows.
+    // As far as the host allows it.
     host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(errno_to_store_error)?;
     host::set_mode(fd.as_fd(), stat.mode & GRANTABLE_MODE_BITS).map_err(errno_to_store_error)?;
     host::set_modified(fd, stat.modified).map_err(errno_to_store_error)

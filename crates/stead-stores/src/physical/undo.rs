@@ -1,8 +1,9 @@
-//! How each action of a change is taken back: at once when a later step fails, or at the next open after a crash.
+//! Undoes the actions of a change: at once if a later step fails, or in recovery after a crash.
 //!
-//! An action may have happened or not, and other programs may have been at work since. So each case looks first, acts
-//! only on what is still as the action has left it, and never lets content go: what can't go back is kept, and what
-//! can't be decided stays as it is; both are reported (`report`).
+//! An action may or may not have happened, and other programs may have changed files since. So each case checks first,
+//! acts only on what is still as the action left it, and never destroys content: content that can't go back to its
+//! place is kept in `kept/`, and what can't be decided stays as it is. After a crash, both are reported
+//! (`recovery_report`).
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,49 +24,52 @@ use super::root::{self, Dir, Root};
 use super::staging_area::rescue;
 use crate::boot;
 
-/// An action, and what it takes to undo it. Paths start at the root; a `stash` is a name in the room. A `print` is the
-/// fingerprint of what the action puts somewhere, where the journal is to undo it; `changed` is the time at which what was
-/// taken, or the first of the things that get another name, had last been changed.
+/// An action, and what it takes to undo it.
+///
+/// Paths start at the root. `stash` is a name in the staging directory. `print` is the fingerprint of what the action
+/// puts into place, if the intent log is to undo it. `changed` is the change time (ctime) that the removed or renamed
+/// entry had before; of two exchanged entries, that of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum UndoRecord {
-    /// What was in the stash was put where nothing was.
+    /// The entry `stash` was moved to `at`, where nothing was.
     Placed { at: Vec<u8>, stash: String, ino: u64, print: Option<TreeFingerprint> },
-    /// What was in the stash and what was there changed places.
+    /// The entry `stash` and what was at `at` were exchanged.
     Replaced { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<TreeFingerprint> },
-    /// What was there went into the stash.
+    /// What was at `at` was moved to `stash`.
     Removed { at: Vec<u8>, stash: String, ino: u64, changed: Timestamp },
-    /// Something got another name, which nothing had.
+    /// `from` was renamed to `to`, where nothing was.
     Moved { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp },
-    /// Something got another name. What had it before is in the stash as well, unless it was an empty directory.
+    /// `from` was renamed to `to`, and replaced what was there. `stash` is a hard link to what was replaced; `None` if
+    /// that was an empty directory.
     MovedOver { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp, stash: Option<String> },
-    /// Two names changed places.
+    /// `from` and `to` were exchanged.
     Exchanged { from: Vec<u8>, to: Vec<u8>, from_ino: u64, to_ino: u64, changed: Timestamp },
-    /// A file was written into.
+    /// A file was written into in place.
     Patched { at: Vec<u8>, patch: FilePatch },
-    /// Mode and time were set.
+    /// Mode and modification time were set.
     AttributesSet { at: Vec<u8>, ino: u64, before: ModeAndTime, after: ModeAndTime, alone: bool },
 }
 
 /// When an action is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UndoTime {
-    /// By the change that did it.
+    /// By the change that made it.
     DuringChange,
-    /// By whoever opens the Store after a crash. People may have gone on working with what was there.
+    /// By recovery after a crash. Users may have gone on working with the files meanwhile.
     AfterCrash,
 }
 
-/// Where actions are undone.
+/// The directories in which actions are undone, and what is known about the action.
 pub(super) struct UndoContext<'a> {
     pub(super) root: &'a Root,
     pub(super) staging_dir: BorrowedFd<'a>,
     pub(super) rescued: &'a Dir,
     pub(super) when: UndoTime,
-    /// Whether the action is known to have happened, whatever it looks like now.
+    /// Whether the action is known to have happened, whatever the files look like now.
     pub(super) is_performed: bool,
 }
 
-/// A path's parent, open, and its last name.
+/// An open parent directory, and the last name of a path.
 struct OpenParent<'a> {
     dir: Dir,
     name: &'a [u8],
@@ -90,7 +94,7 @@ fn stat_if_exists(stat: HostResult<HostStat>) -> StoreResult<Option<HostStat>> {
 }
 
 impl UndoContext<'_> {
-    /// `None` if the directory is not there any more.
+    /// Opens the parent of a path; `None` if it doesn't exist any more.
     fn open_parent<'p>(&self, path: &'p [u8]) -> StoreResult<Option<OpenParent<'p>>> {
         let (parent, name) = split(path);
         match root::enter(&self.root.dir, parent, OpenMode::Traverse) {
@@ -112,7 +116,7 @@ impl UndoContext<'_> {
         rescue(self.staging_dir, stash, self.rescued).map(drop).map_err(errno_to_store_error)
     }
 
-    /// Keeps what can't go back to its place, and says so.
+    /// Keeps an entry that can't go back to its place, and reports it.
     fn rescue_and_report(&self, at: &[u8], stash: &str, why: Undecided) -> StoreResult<()> {
         match rescue(self.staging_dir, stash, self.rescued).map_err(errno_to_store_error)? {
             Some(name) => self.report(at, why, Some(&name)),
@@ -121,14 +125,14 @@ impl UndoContext<'_> {
     }
 
     fn report(&self, at: &[u8], why: Undecided, kept: Option<&str>) -> StoreResult<()> {
-        // A change that fails in a living process answers its caller; only what a dead one left has nobody to tell.
+        // A living process returns the error to its caller. Only recovery has no caller to inform.
         if self.when == UndoTime::DuringChange {
             return Ok(());
         }
         recovery_report::write(self.root, self.rescued, at, why, kept)
     }
 
-    /// Whether the machine was started again since the process of this room began.
+    /// Whether the machine was restarted since the process of this staging directory started.
     fn is_of_an_earlier_boot(&self) -> StoreResult<bool> {
         let lock = match host::open_name(self.staging_dir, b"lock", OpenMode::Read) {
             Ok(lock) => File::from(lock),
@@ -140,7 +144,7 @@ impl UndoContext<'_> {
         Ok(boot::id().is_some_and(|now| !is_known || now != boot))
     }
 
-    /// Whether something is still as the action has put it there.
+    /// Whether the entry is still as the action put it there. Without a fingerprint, it counts as unchanged.
     fn is_unchanged(&self, spot: &OpenParent<'_>, print: Option<TreeFingerprint>) -> StoreResult<bool> {
         match print {
             Some(print) => Ok(TreeFingerprint::of(&spot.dir, spot.name)?.is_unchanged_since(&print)),
@@ -149,7 +153,7 @@ impl UndoContext<'_> {
     }
 }
 
-/// Takes one action back, if it happened.
+/// Undoes an action, if it happened.
 pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<()> {
     match action {
         UndoRecord::Placed { at, stash, ino, print } => {
@@ -161,7 +165,7 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
                 return site.report(at, Undecided::Made, None);
             }
             owner_access::rename_new(spot.at(), site.staged_entry(stash)).map_err(errno_to_store_error)?;
-            // Later, someone may be writing into it: it is taken back, but not thrown away.
+            // After a crash, a user may be writing into it: it is removed from its place, but not destroyed.
             if site.when == UndoTime::DuringChange { Ok(()) } else { site.rescue(stash) }
         }
         UndoRecord::Replaced { at, stash, ours, theirs, print } => {
@@ -210,7 +214,7 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
                 return Ok(());
             };
             let is_complete = (stat.mode, stat.modified) == (after.mode, after.modified);
-            // The mode is set first. Whatever it looks like otherwise, others have set.
+            // The mode is set first. Any other combination was set by another program.
             let is_half = stat.mode == after.mode && stat.modified == before.modified;
             if site.when != UndoTime::DuringChange && (*alone && is_complete || !is_complete && !is_half) {
                 return Ok(());
@@ -229,29 +233,30 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
     }
 }
 
-/// Gives something its old name again.
+/// Renames an entry back to its old name.
 fn move_back(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreResult<()> {
     let (Some(source), Some(sink)) = (site.open_parent(from)?, site.open_parent(to)?) else { return Ok(()) };
     if !sink.has(ino)? {
         return Ok(());
     }
     match owner_access::rename_new(sink.at(), source.at()) {
-        // Someone has taken the old name: it stays where it is.
+        // The old name has been taken: the entry stays where it is.
         Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
         result => result.map_err(errno_to_store_error),
     }
 }
 
-/// Takes back that something was moved over something else, which is in the stash as well. The name leads to one or the
-/// other at any moment: both change places, and what was moved goes back from the stash.
+/// Undoes a `MovedOver` with a stash. At any time the name `to` must lead to one file or the other: so the stash and
+/// `to` are exchanged, and then what was moved goes from the stash back to `from`.
 fn undo_over(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64, stash: &str) -> StoreResult<()> {
     let Some(stashed) = site.stat_staged(stash)? else { return Ok(()) };
     let (source, sink) = (site.open_parent(from)?, site.open_parent(to)?);
     let has = |spot: &Option<OpenParent<'_>>, ino| spot.as_ref().map_or(Ok(false), |spot| spot.has(ino));
-    // Otherwise a recovery that ended here has exchanged them.
+    // If the stash holds the moved file, an earlier recovery has already exchanged them and then stopped.
     if stashed.ino != ino {
         if has(&sink, stashed.ino)? || has(&source, ino)? {
-            // It did not happen. The stash is a second name of what is there, or was until another program took it away.
+            // The rename did not happen. The stash is a second name of what is at `to`, or was there until another
+            // program removed it.
             return Ok(());
         }
         let (Some(source), Some(sink)) = (&source, &sink) else {
@@ -261,11 +266,11 @@ fn undo_over(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64, stash: &s
             return site.rescue_and_report(to, stash, Undecided::Removed);
         }
         if stat_if_exists(source.dir.stat_at(source.name))?.is_some() {
-            // Someone has taken the old name: it stays where it is.
+            // The old name has been taken: the moved file stays where it is.
             return site.rescue_and_report(to, stash, Undecided::Moved);
         }
         match host::exchange(site.staged_entry(stash), sink.at()) {
-            // Some file systems can't exchange.
+            // Some file systems can't exchange names.
             Err(Errno::INVAL) => {
                 owner_access::rename_new(sink.at(), source.at()).map_err(errno_to_store_error)?;
                 return owner_access::rename_new(site.staged_entry(stash), sink.at())
@@ -281,7 +286,7 @@ fn undo_over(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64, stash: &s
     }
 }
 
-/// Takes a write into a file back, unless it is there whole and was all that its change had to do.
+/// Undoes a write into a file, unless the write is complete and was the only action of its change.
 fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResult<()> {
     let found = match site.open_parent(at)? {
         Some(spot) => match stat_if_exists(spot.dir.stat_at(spot.name))? {
@@ -290,8 +295,9 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
         },
         None => None,
     };
-    // A power cut mixes the writes that nobody waited for, and may keep a later change of the name: after a restart nobody can
-    // tell that from another program's doing. The content from before is kept all the same.
+    // A power cut reorders the writes that were not synced, and may keep a later change of the name. After a restart
+    // that can't be told from the work of another program, so nothing is reported. The content from before is kept all
+    // the same.
     let unclear = |why| match (&patch.stash, site.is_of_an_earlier_boot()?) {
         (Some(stash), false) => site.rescue_and_report(at, stash, why),
         (None, false) => site.report(at, why, None),
@@ -299,7 +305,7 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
         (None, true) => Ok(()),
     };
     let Some((spot, stat)) = found else {
-        // Another file has the name. Where this one is, and what it holds, nobody knows.
+        // Another file has the name. Where the written file is now, and what it holds, is unknown.
         return if patch.is_only_action && site.is_performed {
             Ok(())
         } else {
@@ -325,9 +331,10 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
 
 /// Whether an action happened that was the only one of its change.
 ///
-/// What it has left in the room tells that for certain. Of the others, what is at their places tells it for as long as
-/// nobody has gone on from there: Stead's own processes recover before they do, and once the action was known to have
-/// happened ([`UndoContext::acted`]) only what is exactly as before speaks against it: a power cut.
+/// If the action leaves something in the staging directory, that answers it for certain. For other actions, the files
+/// at their paths answer it, as long as no program has changed them since: Stead's own processes run recovery first. If
+/// the action is known to have happened (`is_performed`), only files that are exactly as before contradict it: then a
+/// power cut has lost the action.
 pub(super) fn has_happened(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<bool> {
     let has = |path: &[u8], ino: u64| match site.open_parent(path)? {
         Some(spot) => spot.has(ino),
@@ -349,7 +356,7 @@ pub(super) fn has_happened(site: &UndoContext<'_>, action: &UndoRecord) -> Store
             None => site.is_performed || has(at, *ours)?,
         },
         UndoRecord::Removed { at, stash, ino, changed } => {
-            // What was not kept is gone, and a file that was made since may have its inode.
+            // If the content was not kept, it is gone, and a file that was created since may have its inode.
             site.stat_staged(stash)?.is_some() || site.is_performed && !is_as_before(at, *ino, *changed)?
         }
         UndoRecord::Moved { from, to, ino, changed }
@@ -388,7 +395,7 @@ pub(super) fn has_happened(site: &UndoContext<'_>, action: &UndoRecord) -> Store
 }
 
 impl UndoRecord {
-    /// Whether it is all that its change has to do, though it takes more than one system call.
+    /// Whether it is the only action of its change, though it takes more than one system call.
     pub(super) fn is_only_action(&self) -> bool {
         match self {
             UndoRecord::Patched { patch, .. } => patch.is_only_action,
@@ -397,7 +404,7 @@ impl UndoRecord {
         }
     }
 
-    /// What the ledger needs of it where a journal has all.
+    /// The part that the ledger needs if the intent log holds the complete record.
     pub(super) fn ledger_summary(&self) -> Self {
         match self {
             UndoRecord::Patched { at, patch } => {
@@ -408,7 +415,7 @@ impl UndoRecord {
         }
     }
 
-    /// The name in the room that holds, or will hold, what the action displaces.
+    /// The name in the staging directory that holds, or will hold, what the action displaces.
     pub(super) fn displaced_name(&self) -> Option<&str> {
         match self {
             UndoRecord::Replaced { stash, .. } | UndoRecord::Removed { stash, .. } => Some(stash),

@@ -1,7 +1,7 @@
-//! Looking at everything below a directory: in order, or as fast as it goes for a content search.
+//! Visits everything below a directory: in order, or with several threads for a content search.
 //!
-//! Each directory is open only while it is read, and opened again by its path below the place where the walk began, so
-//! a deep tree needs no more descriptors than a flat one.
+//! Each directory is open only while it is read, and is opened by its path below the start of the walk. So a deep tree
+//! needs no more file descriptors than a flat one.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -24,17 +24,17 @@ use super::root::Dir;
 use super::slot::{LookupPurpose, open_regular};
 use super::tree;
 
-/// Files up to this size are searched in memory.
+/// Files up to this size in bytes are searched in memory.
 const MAX_IN_MEMORY: u64 = 8 << 20;
-/// How many threads search.
+/// How many threads search at most.
 const THREADS: usize = 8;
 
 fn search_timeout_error() -> StoreError {
     StoreError::unavailable("the search took too long; narrow it")
 }
 
-/// A directory below the place of a walk, or `None` if the walk goes on without it: it vanished, became something else,
-/// or, which is noted, lies on another mount, or the host lets nobody in.
+/// Opens a directory below the start of a walk. `None` if the walk goes on without it: it vanished, became something
+/// else, lies on another mount, or the host denies access. The last two are added to `unread`.
 fn enter(top: &Dir, path: &[u8], unread: &UnreadablePaths) -> StoreResult<Option<Dir>> {
     match top.enter(path, OpenMode::Directory) {
         Ok(dir) => Ok(Some(dir)),
@@ -56,7 +56,7 @@ impl PhysicalStore {
     ) -> StoreResult<()> {
         let located = self.locate(at, LookupPurpose::Find)?;
         let top = self.open_directory(&located)?;
-        // What is still to be visited, the next one last.
+        // The entries that are still to be visited, the next one last.
         let mut waiting = if walk.depth == 0 {
             Vec::new()
         } else {
@@ -82,7 +82,7 @@ impl PhysicalStore {
         Ok(())
     }
 
-    /// What one directory holds, sorted, as far as the walk wants or enters it.
+    /// Returns the entries of one directory, sorted: those that the walk matches or enters.
     fn read_directory(
         &self,
         dir: &Dir,
@@ -112,9 +112,9 @@ impl PhysicalStore {
                     self.node_path_table.remember(stat.ino, &join(&here, &name));
                     level.push(WalkEntry { path, attr: stat.attr() });
                 }
-                // In a directory that may be listed, and nothing more.
+                // The directory may be listed, but its entries may not be reached.
                 Err(Errno::ACCESS) => walk.unreadable.add(path, StoreError::HostDenied),
-                // One that vanished meanwhile is not visited.
+                // An entry that vanished meanwhile is left out.
                 Err(_) => {}
             }
         }
@@ -156,7 +156,7 @@ impl PhysicalStore {
                     break;
                 }
             }
-            // Whoever waits to hand something over must not wait for us.
+            // Without a receiver, a thread that waits to send its hits stops waiting.
             drop(receiver);
         });
         match work.failure.into_inner() {
@@ -165,7 +165,7 @@ impl PhysicalStore {
         }
     }
 
-    /// One thread's share of a search: directories as they come, until there are none.
+    /// The work of one search thread: takes directories from the queue until there are none.
     fn search_worker(
         &self,
         work: &WorkQueue,
@@ -256,7 +256,7 @@ fn search_file(
     Some(FileHits { path: path.clone(), attr: Some(stat.attr()), hits })
 }
 
-/// A large file as far as it went when it was opened.
+/// A large file, up to the length that it had when it was opened.
 struct FileSlice<'a> {
     file: &'a File,
     at: u64,
@@ -272,7 +272,7 @@ impl Read for FileSlice<'_> {
     }
 }
 
-/// Directories that wait to be searched, shared by the threads.
+/// The directories that are still to be searched, shared by the threads.
 struct WorkQueue {
     queue: Mutex<WorkQueueState>,
     changed: Condvar,
@@ -282,7 +282,7 @@ struct WorkQueue {
 
 struct WorkQueueState {
     waiting: VecDeque<Vec<u8>>,
-    /// Directories that a thread is in: more may come from them.
+    /// How many directories are being searched: each may add more.
     in_progress: usize,
 }
 
@@ -297,7 +297,8 @@ impl WorkQueue {
         }
     }
 
-    /// The next directory; waits while there may be one. Whoever gets one says when it is done.
+    /// Returns the next directory, and waits while other threads may still add one. The caller must call
+    /// `finish_directory` when it is done.
     fn next(&self) -> Option<Vec<u8>> {
         let mut queue = self.queue.lock();
         loop {

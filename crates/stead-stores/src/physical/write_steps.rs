@@ -1,4 +1,4 @@
-//! Steps that put content somewhere: write, edit, append, symlink, mkdir.
+//! The steps that create or write: write, edit, append, symlink, mkdir.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -21,9 +21,9 @@ use super::staging_area::{TempEntry, TempFile};
 use super::undo::UndoRecord;
 use crate::Durability;
 
-/// Up to so many bytes are written before it is known whether they are wanted.
+/// With `Durability::Fast`, up to this many bytes are staged before the precondition is checked.
 const EAGER_WRITE_LIMIT: usize = 64 << 10;
-/// How often a step starts over because another program took or freed the name.
+/// How often a step starts again because another program took or freed the name.
 const MAX_TRIES: usize = 32;
 
 impl PhysicalChange<'_> {
@@ -34,7 +34,8 @@ impl PhysicalChange<'_> {
         put: &PutOptions,
     ) -> StoreResult<StepOutcome> {
         let mut spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
-        // A refusal is better before the content is written than after, unless there is little to write.
+        // The precondition is checked before the content is staged, so that a refusal comes early. For little content
+        // that needs no sync, the check under the lock is enough.
         let little = matches!(&content, Content::Bytes(bytes) if bytes.len() <= EAGER_WRITE_LIMIT)
             && self.durability() == Durability::Fast;
         let there = if little { None } else { self.file_at(&spot, put.expect)? };
@@ -64,7 +65,7 @@ impl PhysicalChange<'_> {
             let there = self.file_at(&spot, put.expect)?;
             match self.put_file(&spot, &mut temp, there.as_ref(), put) {
                 Err(StoreError::AlreadyExists) if there.is_none() && put.expect != Precondition::Absent => {}
-                // It, or its directory, was removed meanwhile.
+                // The file, or its directory, was removed meanwhile.
                 Err(StoreError::NotFound) => {}
                 result => return result,
             }
@@ -122,7 +123,7 @@ impl PhysicalChange<'_> {
         Err(StoreError::Conflict)
     }
 
-    /// Appends to the file at a spot.
+    /// Appends to the file at a slot.
     fn append_to(
         &mut self,
         spot: &HostSlot,
@@ -172,7 +173,7 @@ impl PhysicalChange<'_> {
         Err(StoreError::Conflict)
     }
 
-    /// A symlink in the room.
+    /// Makes a symlink in the staging directory.
     pub(super) fn stage_symlink(
         &self,
         target: &[u8],
@@ -228,9 +229,9 @@ impl PhysicalChange<'_> {
     }
 }
 
-/// The parts that the steps share.
+/// What several steps share.
 impl PhysicalChange<'_> {
-    /// The spot of a step that needs a file.
+    /// Finds the slot of a step that needs a file. `IsADirectory` for the root.
     fn file_slot(&self, at: &NodePath, intent: LookupPurpose, parents: Parents) -> StoreResult<HostSlot> {
         if self.store.locate(at, intent)?.is_root() {
             return Err(StoreError::IsADirectory);
@@ -238,7 +239,8 @@ impl PhysicalChange<'_> {
         self.store.slot(at, intent, parents)
     }
 
-    /// The file at a spot, in the expected state.
+    /// Returns the file at a slot, after its precondition was checked; `None` if nothing is there. Fails if something
+    /// other than a file is there.
     pub(super) fn file_at(&self, spot: &HostSlot, expect: Precondition) -> StoreResult<Option<HostStat>> {
         let there = self.store.stat_slot(spot)?;
         match there.map(|there| there.kind) {
@@ -250,14 +252,14 @@ impl PhysicalChange<'_> {
         Ok(there)
     }
 
-    /// A file in the room with this content.
+    /// Makes a file with this content in the staging directory.
     fn stage_bytes(&self, bytes: &[u8]) -> StoreResult<TempFile> {
         let temp = self.staging.new_temp_file()?;
         temp.file.write_all_at(bytes, 0).map_err(io_to_store_error)?;
         Ok(temp)
     }
 
-    /// Puts a file from the room at a spot, dressed as what it replaces.
+    /// Moves a file from the staging directory to a slot, with the owner and mode of the file that it replaces.
     pub(super) fn put_file(
         &mut self,
         spot: &HostSlot,
@@ -267,7 +269,7 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<StepOutcome> {
         let made = host::stat(&temp.file).map_err(errno_to_store_error)?;
         self.set_new_owner(&temp.file, &made, there, spot)?;
-        // New content never inherits the right to run as someone else.
+        // New content never inherits the set-user-id and set-group-id bits.
         let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & GRANTABLE_MODE_BITS;
         if mode != made.mode {
             host::set_mode(&temp.file, mode).map_err(errno_to_store_error)?;
@@ -284,7 +286,7 @@ impl PhysicalChange<'_> {
         Ok(StepOutcome { attr, before, created: there.is_none(), replaced: 0 })
     }
 
-    /// Puts something else from the room at a spot.
+    /// Moves an entry that isn't a regular file from the staging directory to a slot.
     pub(super) fn put_entry(
         &mut self,
         spot: &HostSlot,
@@ -300,7 +302,7 @@ impl PhysicalChange<'_> {
         }
     }
 
-    /// What is at a spot after a step.
+    /// Returns the outcome of a step: the attributes of what is at the slot now.
     pub(super) fn outcome(&self, spot: &HostSlot, created: bool) -> StoreResult<StepOutcome> {
         let (dir, name) = self.store.open_parent(&spot.located)?;
         let stat = host::stat_at(dir.as_fd(), name).map_err(errno_to_store_error)?;
@@ -308,7 +310,8 @@ impl PhysicalChange<'_> {
         Ok(StepOutcome { attr: Some(stat.attr()), created, ..StepOutcome::default() })
     }
 
-    /// Writes into the file at a spot, as planned by what it is now; `None` as plan changes no content.
+    /// Writes into the file at a slot. `plan` gets the file's current attributes; if it returns `None`, only mode and
+    /// time are set.
     fn patch_file<'p>(
         &mut self,
         spot: &HostSlot,
@@ -318,7 +321,7 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<StepOutcome> {
         let (file, stat) = open_to_write(spot, how)?;
         put.expect.check(Some(stat.tag()))?;
-        // Whether no other program has changed it at the same time.
+        // Whether no other program has changed the file at the same time.
         let mut is_alone = true;
         match plan(&stat)? {
             None => {
@@ -326,19 +329,19 @@ impl PhysicalChange<'_> {
                 self.set_attributes(&file, &stat, spot, mode, put.modified)?;
             }
             Some(plan) => {
-                // New content never inherits the right to run as someone else.
+                // New content never inherits the set-user-id and set-group-id bits.
                 let mode = put.mode.unwrap_or(stat.mode) & GRANTABLE_MODE_BITS;
                 let looks = ModeAndTime { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
                 let alone = !self.is_multi_action();
                 let (patch, stash) =
                     plan.prepare(&file, &stat, looks, self.staging, self.durability(), alone)?;
                 if let Some(mut stash) = stash {
-                    // The old bytes have to outlive this call: a later step may fail.
+                    // The old bytes are needed longer than this call: a later step may fail.
                     stash.entry.mark_placed();
                     self.add_displaced(stash.entry.name().to_owned());
                 }
-                // An append finds the end by itself. Everything else is planned for what was there: if an outside program
-                // has changed it since, that program's content stays, and the caller plans again.
+                // An append finds the end by itself. Any other write is planned for the content that was there: if
+                // another program has changed it since, that program's content stays, and the caller plans again.
                 if !plan.is_append(&stat)
                     && put.expect != Precondition::Any
                     && !host::stat(&file).map_err(errno_to_store_error)?.has_same_content(&stat)
@@ -360,14 +363,14 @@ impl PhysicalChange<'_> {
         self.store.node_path_table.remember(now.ino, spot.path());
         let mut attr = now.attr();
         if !is_alone {
-            // It holds what an outside program wrote as well. The tag matches nothing: a caller that builds on what it
-            // wrote has not seen that.
+            // The file also holds what another program wrote, which the caller has not seen. So its tag matches
+            // nothing, and a change that uses it as its precondition is refused.
             attr.tag = VersionTag(fastrand::u128(..));
         }
         Ok(StepOutcome { attr: Some(attr), before: Some(stat.tag()), ..StepOutcome::default() })
     }
 
-    /// Sets mode and time of what is open.
+    /// Sets the mode and modification time of an open file or directory.
     pub(super) fn set_attributes(
         &mut self,
         fd: impl AsFd,
@@ -399,20 +402,21 @@ impl PhysicalChange<'_> {
     }
 }
 
-/// Opens the file at a spot to be written into. Whether that may be was decided when the caller opened it: a mode that was
-/// set since, or with which it was made, does not bind the caller.
+/// Opens the file at a slot to write into it, even if its mode forbids it and this user owns it. Access was decided
+/// when the caller opened the file: a mode that was set later, or that the file was created with, doesn't bind the
+/// caller.
 fn open_to_write(spot: &HostSlot, how: OpenMode) -> StoreResult<(File, HostStat)> {
     let (fd, stat) = owner_access::open(&spot.dir, spot.name(), how).map_err(errno_to_store_error)?;
     match stat.kind {
         _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
-        // Another file may have got the name since it was looked at.
+        // Another file may have got the name since the check.
         NodeKind::File => spot.located.check_node(&stat).map(|()| (fd.into(), stat)),
         NodeKind::Directory => Err(StoreError::IsADirectory),
         NodeKind::Symlink | NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
 }
 
-/// Content on its way to the end of a file.
+/// The content of an append.
 enum AppendContent {
     Bytes(Vec<u8>),
     File(TempFile),
@@ -433,7 +437,7 @@ impl AppendContent {
         }
     }
 
-    /// A file of its own, for a name that has none yet.
+    /// Makes a new file of the content in the staging directory, for a name that doesn't exist yet.
     fn to_temp_file(&self, act: &PhysicalChange<'_>) -> StoreResult<TempFile> {
         let temp = match self {
             AppendContent::Bytes(bytes) => act.stage_bytes(bytes)?,
@@ -448,7 +452,7 @@ impl AppendContent {
     }
 }
 
-/// Kept content is copied before the first step.
+/// The error for stored content that is not staged. `stage_restored_content` stages it before the first step.
 fn uncopied_content_error() -> StoreError {
     StoreError::Unsupported("this Store keeps no history")
 }

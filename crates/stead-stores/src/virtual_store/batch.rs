@@ -1,4 +1,4 @@
-//! One write transaction: the jobs of a batch, each whole or not at all, and one commit for all of them.
+//! One write transaction: the jobs of a batch, each applied whole or not at all, and one commit for all of them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,31 +20,31 @@ use super::revision_file;
 use super::schema::{DIR_EPOCH, NEXT_NODE, UNRECORDED, synchronous};
 use crate::Durability;
 
-/// How many nodes are taken from the database's counter at once.
+/// How many node ids are taken from the database's counter at once.
 const NODE_LEASE_SIZE: i64 = 1_024;
 /// More nodes than one step can make one by one: a path has at most 2,048 names.
 const MOST_PER_STEP: i64 = 4_096;
 
-/// The connection that writes, and what only its user needs.
+/// The connection that writes, and the state that belongs to it.
 pub(super) struct DatabaseWriter {
-    /// `None` before anything was written.
+    /// `None` before the first write.
     pub(super) conn: Option<Connection>,
-    /// Nodes that are ours to give out.
+    /// Node ids that this process may give out.
     node_lease: NodeLease,
-    /// Where the audit's chain ends, if one is open.
+    /// The end of the audit's chain, if an audit is open.
     pub(super) chain: Option<Chain>,
-    /// What is told where the chain ends, outside of the database.
+    /// The file outside the database that holds the chain's end.
     pub(super) chain_end_file: Option<ChainEndFile>,
-    /// Where the newest version is told beside the database.
+    /// The file beside the database that holds the newest revision.
     pub(super) revision_file: Option<File>,
 }
 
 #[derive(Default)]
 struct NodeLease {
     nodes: Range<i64>,
-    /// Whether it is one change's own: what is left of it is never given out.
+    /// Whether one change has the lease alone. What is left of it is never given out.
     is_apart: bool,
-    /// Taken in a transaction that has not committed: the counter may go back to where it was.
+    /// Whether the lease was taken in a transaction that has not committed. A rollback sets the counter back.
     is_uncommitted: bool,
 }
 
@@ -66,24 +66,24 @@ pub(super) struct WriteTransaction<'c> {
     node_lease: &'c mut NodeLease,
     /// The directory epoch when the transaction began.
     epoch: i64,
-    /// Whether a directory has been moved or removed since.
+    /// Whether this transaction has moved or removed a directory.
     directories_moved: bool,
     learned_dirs: Vec<(Arc<Volume>, DirPaths)>,
-    /// Where the audit's chain ends, with what this transaction adds to it.
+    /// The end of the audit's chain, with the records of this transaction.
     chain: Option<Chain>,
     pub(super) appender: ChainAppender,
 }
 
-/// Directories by path.
+/// The nodes of directories by path.
 pub(super) type DirPaths = HashMap<Box<[u8]>, i64>;
 
 impl WriteTransaction<'_> {
-    /// A node that nothing ever had.
+    /// Returns a node id that was never used.
     pub(super) fn fresh_node(&mut self) -> Result<i64> {
         self.fresh_nodes(1).map(|nodes| nodes.start)
     }
 
-    /// That many nodes in a row that nothing ever had.
+    /// Returns that many consecutive node ids that were never used.
     pub(super) fn fresh_nodes(&mut self, count: i64) -> Result<Range<i64>> {
         if self.node_lease.is_apart && count > 1 {
             return self.take_nodes(count);
@@ -97,7 +97,7 @@ impl WriteTransaction<'_> {
         Ok(start..start + count)
     }
 
-    /// Takes nodes from the database's counter.
+    /// Takes node ids from the database's counter.
     fn take_nodes(&self, count: i64) -> Result<Range<i64>> {
         let end: i64 = self
             .conn
@@ -106,27 +106,29 @@ impl WriteTransaction<'_> {
         Ok(end - count..end)
     }
 
-    /// Takes a lease for one change of so many steps alone. Whatever it needs of it, all of it is used up: later nodes tell
-    /// nothing of how many that was.
+    /// Takes a lease for one change of so many steps alone. However many node ids the change uses, the whole lease is
+    /// spent: the ids of later nodes reveal nothing about this change.
     pub(super) fn begin_lease_apart(&mut self, steps: usize) -> Result<()> {
-        // A few steps more or less must make no difference: a move over a file has one for its mode.
+        // Rounded, because a few steps more or less must make no difference: a move over a file has a step for its
+        // mode.
         let steps = i64::try_from(steps.max(1).next_multiple_of(16)).unwrap_or(i64::MAX);
         let nodes = self.take_nodes(steps.saturating_mul(MOST_PER_STEP))?;
         *self.node_lease = NodeLease { nodes, is_apart: true, is_uncommitted: true };
         Ok(())
     }
 
-    /// Gives up what is left of the lease of one change.
+    /// Drops what is left of the lease of one change.
     pub(super) fn end_lease_apart(&mut self) {
         *self.node_lease = NodeLease::default();
     }
 
-    /// The epoch at which shared caches speak for this transaction; `None` once it has moved a directory itself.
+    /// The directory epoch at which the shared caches are valid for this transaction; `None` once it has moved a
+    /// directory itself.
     pub(super) fn epoch(&self) -> Option<i64> {
         (!self.directories_moved).then_some(self.epoch)
     }
 
-    /// Says that a directory moves or goes: what anyone has cached of paths is no longer true.
+    /// Counts the directory epoch up, because a directory moves or is removed. This invalidates every cached path.
     pub(super) fn invalidate_directories(&mut self) -> Result<()> {
         self.directories_moved = true;
         self.learned_dirs.clear();
@@ -134,7 +136,7 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// The next version, made by this operation.
+    /// Adds the next revision, made by this operation.
     pub(super) fn new_revision(&mut self, operation: &Operation) -> Result<i64> {
         let Operation { id, identity, tool, at } = operation;
         let version = self
@@ -155,7 +157,7 @@ impl WriteTransaction<'_> {
         Ok(version)
     }
 
-    /// Writes the records that belong to a change of a volume by this operation, which makes that version.
+    /// Writes the companion records of a change of a volume. `version` is the revision that the change made, if any.
     pub(super) fn write_records(
         &mut self,
         volume: i64,
@@ -188,7 +190,8 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// Counts a version that was made just now, if no record tells of it. What snapshots hold of a directory is told nowhere.
+    /// Counts a revision that was just made and has no audit record. Revisions of captures don't count: the audit
+    /// doesn't cover them.
     pub(super) fn count_unrecorded(&mut self, volume: i64, records: &[CompanionRecord]) -> Result<()> {
         if records.iter().any(|record| matches!(record, CompanionRecord::Audit { .. })) {
             return Ok(());
@@ -202,19 +205,19 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// Writes down a line of the audit along with what the job changes.
+    /// Appends an audit record in the job's own transaction.
     pub(super) fn append_record(&mut self, record: &AuditRecord) -> Result<()> {
         self.append_body(&RecordBody::of(record))
     }
 
-    /// Adds to the audit's chain.
+    /// Appends to the audit's chain. Without an open audit, that is [`StoreError::Unsupported`].
     pub(super) fn append_body(&mut self, facts: &RecordBody) -> Result<()> {
         let none = StoreError::Unsupported("no audit is kept in this database");
         let chain = self.chain.as_mut().ok_or(none)?;
         self.appender.append(self.conn, chain, facts)
     }
 
-    /// Adds to the audit's chain what has come through the spool, each with its number there.
+    /// Appends spooled records to the audit's chain, each with its number in the spool.
     pub(super) fn append_spooled(&mut self, entries: &[(i64, RecordBody)]) -> Result<()> {
         for (number, facts) in entries {
             self.append_body(facts)?;
@@ -225,12 +228,12 @@ impl WriteTransaction<'_> {
         self.chain.map_or(Ok(()), |chain| chain.save(self.conn))
     }
 
-    /// Where the audit's chain ends by now.
+    /// The end of the audit's chain, including this transaction.
     pub(super) fn chain(&self) -> Option<Chain> {
         self.chain
     }
 
-    /// Hands over directories that a job came by, for everyone to know once the transaction has committed.
+    /// Puts directories that a job has found into the shared cache once the transaction has committed.
     pub(super) fn share_directories(&mut self, volume: &Arc<Volume>, paths: DirPaths) {
         if !self.directories_moved && !paths.is_empty() {
             self.learned_dirs.push((Arc::clone(volume), paths));
@@ -238,7 +241,8 @@ impl WriteTransaction<'_> {
     }
 }
 
-/// Runs the jobs in one transaction, and says what became of each.
+/// Runs the jobs of a batch, and returns the outcome of each: in one transaction, or on a full disk in one for each
+/// job.
 pub(super) fn commit_batch(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Vec<JobOutcome> {
     let unpinned = std::mem::take(&mut *shared.dropped_drafts.lock());
     let mut unpins = true;
@@ -249,15 +253,15 @@ pub(super) fn commit_batch(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Ve
             jobs.iter().map(|_| JobOutcome::Failed(copy_error(&error))).collect()
         }
     };
-    // On a full disk each is made alone: one that needs more than there is takes no other along, and what may use the
-    // reserve shares it with nobody.
+    // On a full disk each job gets its own transaction: a job that needs more space than there is fails alone, and a
+    // job that may use the reserve does not share it.
     let size = match &shared.reserve {
         Some(reserve) if reserve.is_needed() => 1,
         _ => jobs.len().max(1),
     };
     let verdicts = jobs.chunks(size).flat_map(run).collect();
     if !unpins {
-        // At least one transaction was not made: the next one takes the pins away.
+        // At least one transaction was not committed, so the next batch removes the pins.
         shared.dropped_drafts.lock().extend(unpinned);
     }
     verdicts
@@ -286,19 +290,19 @@ fn run_batch(
     if let (Some(full), None) = (&shared.reserve, reserve)
         && !full.has_room_for_log(2 * LOW_SPACE)
     {
-        // While there is still room for it: what adds content must not leave a log that can't be written back, since
-        // then nothing that makes room could make any.
+        // While there is still room for it: a job that adds content must not leave a write-ahead log that can't be
+        // checkpointed, because then no job could free space any more.
         truncate_wal(conn, shared.options.wait_timeout);
     }
     let opened = shared.options.durability;
     let wanted = batch_durability(jobs, opened);
     let synced = (wanted != opened).then(|| DurabilityOverride::new(conn, wanted, opened)).transpose()?;
-    // Only what is synced is told beside the database, and only a commit that writes something is synced.
+    // The file beside the database holds only synced revisions, and only a commit that writes something is synced.
     let mark = mark.as_ref().filter(|_| wanted == Durability::Full);
     let before = mark.map(|_| newest_revision(conn)).transpose()?;
     let verdicts = run_transaction(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
     if lease.is_uncommitted {
-        // No commit has made it a plain lease: the counter is back where it was.
+        // The lease was not committed: the counter is back where it was.
         *lease = NodeLease::default();
     }
     if let (Ok(_), Some(mark), Some(before)) = (&verdicts, mark, before) {
@@ -306,7 +310,7 @@ fn run_batch(
     }
     drop(synced);
     if let (Some(reserve), true) = (reserve, is_disk_full(&verdicts)) {
-        // Its quota is not told by what is free. The next one gets the reserve.
+        // A disk quota doesn't show in the free space. The next transaction gets the reserve.
         reserve.note_no_space();
     } else if let (Some(reserve), None, Ok(_)) = (&shared.reserve, lent, &verdicts) {
         reserve.note_space();
@@ -314,7 +318,7 @@ fn run_batch(
     Ok(verdicts?)
 }
 
-/// The reserve of a full disk while a transaction uses it.
+/// The reserve of a full disk while a transaction uses it. Dropping it sets the reserve aside again.
 struct BorrowedReserve<'a> {
     reserve: &'a DiskReserve,
     conn: &'a Connection,
@@ -330,26 +334,27 @@ impl Drop for BorrowedReserve<'_> {
     }
 }
 
-/// Tells the newest version beside the database, now that it is on the disk. Where that fails, the file tells less than it
-/// could, and nothing wrong.
+/// Writes the newest revision into the file beside the database, now that the commit is on the disk. If that fails, the
+/// file holds an older revision, which is still true.
 fn write_newest_revision(conn: &Connection, mark: &File, before: i64) {
     if let Some(newest) = newest_revision(conn).ok().filter(|newest| *newest > before) {
         let _ = revision_file::write_revision(mark, newest);
     }
 }
 
-/// Writes the log back, so that the room that it took is free again. Whoever reads from it keeps it.
+/// Checkpoints the write-ahead log and truncates it, so that its disk space is free again. It stays as it is while a
+/// reader uses it.
 fn truncate_wal(conn: &Connection, patience: Duration) {
     let shorten = || -> rusqlite::Result<()> {
         conn.busy_timeout(Duration::ZERO)?;
         conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
     };
     let _ = shorten();
-    // It only sets a field of the connection.
+    // This only sets a field of the connection.
     let _ = conn.busy_timeout(patience);
 }
 
-/// Whether a job or the whole batch found no room.
+/// Whether a job or the whole batch found no disk space.
 fn is_disk_full(verdicts: &Result<Vec<JobOutcome>>) -> bool {
     match verdicts {
         Ok(verdicts) => {
@@ -360,7 +365,7 @@ fn is_disk_full(verdicts: &Result<Vec<JobOutcome>>) -> bool {
     }
 }
 
-/// What a batch has to survive: as much as the one of its jobs that asks for the most.
+/// The durability that a batch needs: that of its most demanding job.
 fn batch_durability(jobs: &[Arc<WriteJob>], opened: Durability) -> Durability {
     let weighs = |weight| jobs.iter().any(|job| job.sync == weight);
     match (weighs(CommitSync::Always), weighs(CommitSync::AsConfigured)) {
@@ -397,10 +402,10 @@ fn run_transaction(
         [job] => vec![run_job(&mut writing, job)],
         _ => jobs.iter().map(|job| run_job_in_savepoint(&mut writing, job)).collect::<Result<_>>()?,
     };
-    // A lone job that failed leaves nothing to commit; the transaction ends as it is dropped.
+    // A lone job that failed leaves nothing to commit; dropping the transaction rolls it back.
     if let [JobOutcome::Done] | [_, _, ..] = &*verdicts {
         commit_with_chain_end(transaction, tail, *chain, writing.chain)?;
-        // Positions are given out with the commit: what was rolled back had none.
+        // The chain advances only with the commit: records that were rolled back have no position.
         *chain = writing.chain;
         writing.node_lease.is_uncommitted = false;
         for (volume, paths) in writing.learned_dirs {
@@ -410,7 +415,7 @@ fn run_transaction(
     Ok(verdicts)
 }
 
-/// Commits, and says outside of the database where the chain is about to end, and where it ends.
+/// Commits, and writes the chain's end outside the database before and after the commit.
 fn commit_with_chain_end(
     transaction: SqlTransaction<'_>,
     tail: Option<&mut ChainEndFile>,
@@ -430,7 +435,7 @@ fn commit_with_chain_end(
     committed
 }
 
-/// Runs a job; a panic in it is caught, for the caller whose job it is.
+/// Runs a job. A panic in it is caught and handed to the caller whose job it is.
 fn run_job(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> JobOutcome {
     let work = job.take_work();
     match catch_unwind(AssertUnwindSafe(|| work(writing))) {
@@ -440,7 +445,7 @@ fn run_job(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> JobOutcome {
     }
 }
 
-/// Runs a job so that its failure undoes nothing but its own doing.
+/// Runs a job in a savepoint, so that its failure undoes only its own changes.
 fn run_job_in_savepoint(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> Result<JobOutcome> {
     let conn = writing.conn;
     let step = |sql| conn.prepare_cached(sql)?.execute([]).map(|_| ());
@@ -449,7 +454,7 @@ fn run_job_in_savepoint(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> R
     let verdict = run_job(writing, job);
     if !matches!(verdict, JobOutcome::Done) {
         if conn.is_autocommit() {
-            // SQLite gave up the whole transaction, and with it what the jobs before had done.
+            // SQLite rolled back the whole transaction, and with it the changes of the jobs before.
             return Err(match verdict {
                 JobOutcome::Failed(error) => DatabaseError::Store(error),
                 JobOutcome::Done | JobOutcome::Panicked(_) => {
@@ -469,7 +474,7 @@ fn run_job_in_savepoint(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> R
     Ok(verdict)
 }
 
-/// A transaction that ends without a trace unless it is committed.
+/// A transaction that rolls back when dropped, unless it was committed.
 struct SqlTransaction<'c>(&'c Connection);
 
 impl<'c> SqlTransaction<'c> {
@@ -487,13 +492,13 @@ impl<'c> SqlTransaction<'c> {
 impl Drop for SqlTransaction<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
-            // Where even this fails, the connection is unusable and the next BEGIN says so.
+            // If even this fails, the connection is unusable, and the next BEGIN fails.
             let _ = self.0.execute_batch("ROLLBACK");
         }
     }
 }
 
-/// A connection that for a while waits for the disk at a commit as it otherwise does not, or the other way round.
+/// A durability for one transaction, other than the one the database was opened with. Dropping it sets that one again.
 struct DurabilityOverride<'c> {
     conn: &'c Connection,
     previous: Durability,
@@ -508,14 +513,14 @@ impl<'c> DurabilityOverride<'c> {
 
 impl Drop for DurabilityOverride<'_> {
     fn drop(&mut self) {
-        // It only sets a field of the connection.
+        // This only sets a field of the connection.
         self.conn
             .execute_batch(synchronous(self.previous))
             .expect("a connection outside a transaction can be set");
     }
 }
 
-/// The failure of a whole batch, for one of its callers.
+/// A copy of the error of a whole batch, for one of its callers.
 fn copy_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::NoSpace => StoreError::NoSpace,
@@ -537,7 +542,7 @@ mod tests {
         let synchronous = |durability, weight| {
             let options = DatabaseOptions { durability, ..DatabaseOptions::default() };
             let database = Database::open(dir.path().join("db"), options).unwrap();
-            // Twice: a staging batch leaves nothing behind for the next one.
+            // Twice: a batch of deferred jobs changes nothing for the next one.
             for _ in 0..2 {
                 database.0.write(CommitSync::Deferred, |_| Ok(())).unwrap();
             }
@@ -560,7 +565,7 @@ mod tests {
         for round in 0..3_000_i64 {
             let taken = database.0.write(CommitSync::AsConfigured, move |writing| {
                 let nodes = writing.fresh_nodes(1 + round % 7)?;
-                // Every third time the counter goes back; what was given out is void.
+                // Every third time the counter is rolled back; the ids that were given out are void.
                 if round % 3 == 0 { Err(StoreError::Conflict.into()) } else { Ok(nodes) }
             });
             if let Ok(nodes) = taken {

@@ -1,38 +1,38 @@
-//! Small writes into chunks that are stored: kept as they came, until so many have come that the chunks are worth making
-//! anew.
+//! Small writes into stored chunks, kept in memory until there are enough of them to write the chunks again.
 //!
-//! A chunk is made anew whole. Whoever writes a little here and a little there would make one for every write.
+//! A chunk is always written again as a whole. Without these patches, a caller that writes a few bytes here and there
+//! would write a new chunk for every write.
 
 use std::collections::BTreeMap;
 
-/// The largest write that is kept as it came.
+/// The largest write that is kept as a patch.
 const MAX_PATCH_SIZE: usize = 32 << 10;
-/// How many bytes are kept.
+/// How many bytes of patches are kept in total.
 const MAX_TOTAL_SIZE: usize = 8 << 20;
 
-/// Bytes, and where in a chunk they belong.
+/// An offset in a chunk, and the bytes that belong there.
 type ChunkPatch = (usize, Box<[u8]>);
 
 #[derive(Debug, Default)]
 pub(super) struct ChunkPatches {
-    /// For every chunk what was written into it, in order.
+    /// The patches of each chunk, oldest first.
     by_chunk: BTreeMap<usize, Vec<ChunkPatch>>,
     bytes: usize,
 }
 
 impl ChunkPatches {
-    /// Whether a write is small enough.
+    /// Whether a write is small enough to be a patch.
     pub(super) fn accepts(&self, bytes: &[u8]) -> bool {
         bytes.len() <= MAX_PATCH_SIZE
     }
 
-    /// Keeps what was written into a chunk.
+    /// Adds a patch at an offset of a chunk.
     pub(super) fn add(&mut self, chunk: usize, at: usize, bytes: &[u8]) {
         self.bytes += bytes.len();
         self.by_chunk.entry(chunk).or_default().push((at, bytes.into()));
     }
 
-    /// Whether it is time to make the chunks anew.
+    /// Whether it is time to write the chunks again.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > MAX_TOTAL_SIZE
     }
@@ -41,12 +41,12 @@ impl ChunkPatches {
         self.by_chunk.contains_key(&chunk)
     }
 
-    /// The first chunk that something was written into.
+    /// The first chunk that has patches.
     pub(super) fn first(&self) -> Option<usize> {
         self.by_chunk.keys().next().copied()
     }
 
-    /// Puts what was written into a chunk where it belongs. Whether there was anything.
+    /// Applies a chunk's patches to its bytes, and removes them. Returns whether there were any.
     pub(super) fn apply(&mut self, chunk: usize, to: &mut [u8]) -> bool {
         let Some(patches) = self.by_chunk.remove(&chunk) else { return false };
         for (at, bytes) in patches {
@@ -56,13 +56,13 @@ impl ChunkPatches {
         true
     }
 
-    /// Forgets what was written into a chunk that is replaced.
+    /// Drops the patches of a chunk that is replaced.
     pub(super) fn forget(&mut self, chunk: usize) {
         let patches = self.by_chunk.remove(&chunk).unwrap_or_default();
         self.bytes -= patches.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
     }
 
-    /// Forgets what was written into chunks that are no longer there.
+    /// Drops the patches of chunks from index `chunks` on.
     pub(super) fn truncate(&mut self, chunks: usize) {
         for (_, patches) in self.by_chunk.split_off(&chunks) {
             self.bytes -= patches.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();

@@ -1,4 +1,4 @@
-//! Bytes, kept once each: named by their BLAKE3 hash, whole up to a chunk's size and in chunks beyond.
+//! Content, stored once and named by its BLAKE3 hash: in one row up to the size of a chunk, beyond that in chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use stead_core::StoreError;
 use super::draft::DraftPins;
 use super::error::{DatabaseError, Result, corrupt};
 
-/// What a row of `content` holds at the most; every chunk of a larger content but the last has exactly this size.
+/// The most bytes that a row of `content` holds. Every chunk of a larger content but the last has exactly this size.
 pub(crate) const CHUNK_SIZE: usize = 256 * 1024;
-/// Tells the hash of a list of chunks from the hash of bytes that happen to look like one.
+/// Keeps the hash of a list of chunks apart from the hash of bytes that look like such a list.
 const LIST_CONTEXT: &str = "stead 2026-11 content in chunks";
 
 /// A row of `content` that holds bytes.
@@ -24,23 +24,23 @@ pub(super) struct Chunk {
     pub(super) hash: Hash,
 }
 
-/// Content that is ready to be put into the catalog.
+/// Content that is ready to be referred to by an entry.
 #[derive(Debug)]
 pub(super) enum PreparedContent {
     Empty,
-    /// At most a chunk's worth of bytes, hashed.
+    /// Hashed bytes of at most one chunk.
     Single {
         hash: Hash,
         bytes: Vec<u8>,
     },
-    /// Chunks that are in the database already; one or more.
+    /// One or more chunks that are already in the database.
     Chunked {
         chunks: Vec<Chunk>,
         size: i64,
-        /// What keeps those that were staged from being cleared away.
+        /// Protects staged chunks from gc.
         _pins: Option<Arc<DraftPins>>,
     },
-    /// Content that the database has had for long; `None` for no bytes.
+    /// Content that the database already holds; `None` for no bytes.
     Stored {
         id: Option<i64>,
         size: i64,
@@ -48,7 +48,7 @@ pub(super) enum PreparedContent {
 }
 
 impl PreparedContent {
-    /// Bytes that fit into a chunk.
+    /// Prepares bytes that fit into a chunk.
     pub(super) fn single(bytes: Vec<u8>) -> Self {
         debug_assert!(bytes.len() <= CHUNK_SIZE, "more than a chunk");
         if bytes.is_empty() {
@@ -58,7 +58,7 @@ impl PreparedContent {
         }
     }
 
-    /// Bytes of any size; those that don't fit into a chunk are put into the database right away.
+    /// Prepares bytes of any size. Bytes that don't fit into a chunk are stored in the database now.
     pub(super) fn stored(conn: &Connection, bytes: Vec<u8>) -> Result<Self> {
         if bytes.len() <= CHUNK_SIZE {
             return Ok(PreparedContent::single(bytes));
@@ -75,12 +75,12 @@ impl PreparedContent {
         }
     }
 
-    /// The id of the content in the database, where it is put if it is not there; `None` for no bytes.
+    /// Stores the content, if the database doesn't have it, and returns its id; `None` for no bytes.
     pub(super) fn store(&self, conn: &Connection) -> Result<Option<i64>> {
         match self {
             PreparedContent::Empty => Ok(None),
             PreparedContent::Single { hash, bytes } => store_hashed(conn, *hash, bytes).map(Some),
-            // One chunk is a plain content.
+            // A single chunk is stored as plain content.
             PreparedContent::Chunked { chunks, .. } if chunks.len() == 1 => Ok(Some(chunks[0].id)),
             PreparedContent::Chunked { chunks, size, .. } => store_list(conn, chunks, *size).map(Some),
             PreparedContent::Stored { id: None, .. } => Ok(None),
@@ -89,13 +89,13 @@ impl PreparedContent {
     }
 }
 
-/// Puts a chunk's worth of bytes into the database.
+/// Stores the bytes of one chunk.
 pub(super) fn store_bytes(conn: &Connection, bytes: &[u8]) -> Result<Chunk> {
     let hash = blake3::hash(bytes);
     Ok(Chunk { id: store_hashed(conn, hash, bytes)?, hash })
 }
 
-/// Puts bytes whose hash is known into the database.
+/// Stores bytes whose hash is known, and returns their id.
 pub(super) fn store_hashed(conn: &Connection, hash: Hash, bytes: &[u8]) -> Result<i64> {
     if let Some(id) = find_by_hash(conn, hash)? {
         return Ok(id);
@@ -117,7 +117,7 @@ fn store_list(conn: &Connection, chunks: &[Chunk], size: i64) -> Result<i64> {
     Ok(conn.last_insert_rowid())
 }
 
-/// The hash that names a content in chunks: over the hashes of its chunks.
+/// The hash that names content in chunks: over the hashes of its chunks.
 pub(super) fn list_hash(hashes: impl Iterator<Item = Hash>) -> Hash {
     let mut hasher = blake3::Hasher::new_derive_key(LIST_CONTEXT);
     for hash in hashes {
@@ -126,11 +126,11 @@ pub(super) fn list_hash(hashes: impl Iterator<Item = Hash>) -> Hash {
     hasher.finalize()
 }
 
-/// Hashes content as it comes, piece by piece, into the hash that names it here.
+/// Hashes content piece by piece into the hash that names it here.
 #[derive(Default)]
 pub(crate) struct ContentHasher {
     chunk: blake3::Hasher,
-    /// How much of the present chunk has come.
+    /// How many bytes of the current chunk were hashed.
     filled: usize,
     chunk_hashes: Vec<Hash>,
 }
@@ -164,13 +164,13 @@ impl ContentHasher {
     }
 }
 
-/// The start of a hash as SQLite's kind of number: an index over it is a third of the size of one over whole hashes.
+/// The first bytes of a hash as an SQLite integer: an index over it has a third of the size of one over whole hashes.
 pub(super) fn hash_key(hash: Hash) -> i64 {
     let (start, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
     i64::from_be_bytes(*start)
 }
 
-/// Uses content again that may have been about to be cleared away; it is gone where it was.
+/// Uses content again, and unmarks it if gc was about to remove it; `NotFound` if gc has removed it.
 fn reuse(conn: &Connection, id: i64) -> Result<i64> {
     let reused =
         conn.prepare_cached("UPDATE content SET unreferenced_at = NULL WHERE id = ?1")?.execute([id])?;
@@ -180,7 +180,7 @@ fn reuse(conn: &Connection, id: i64) -> Result<i64> {
     Ok(id)
 }
 
-/// The content with that hash. One that was about to be cleared away is kept.
+/// Returns the content with this hash, and unmarks it if gc was about to remove it.
 fn find_by_hash(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
     let mut statement = conn
         .prepare_cached("SELECT id, unreferenced_at IS NOT NULL FROM content WHERE key = ?1 AND hash = ?2")?;
@@ -194,7 +194,7 @@ fn find_by_hash(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
     Ok(Some(id))
 }
 
-/// The chunks of a content, in order; just itself where it is not in chunks.
+/// The chunks of a content, in order; the content itself if it isn't in chunks.
 pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
     let Some(content) = content else { return no_chunks(size) };
     let chunk = |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
@@ -217,12 +217,12 @@ pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Resu
     }
 }
 
-/// Hands a chunk's bytes to `take`, without a copy in between, if they are what their hash says.
+/// Passes a chunk's bytes to `take` without copying them. Fails if they don't match their hash.
 pub(super) fn with_bytes<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
     with_hashed(conn, id, |bytes, _| take(bytes))
 }
 
-/// [`with_bytes`], together with their hash.
+/// Like [`with_bytes`], and also passes their hash.
 pub(super) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8], Hash) -> T) -> Result<T> {
     let mut statement = conn.prepare_cached("SELECT hash, data FROM content WHERE id = ?1")?;
     let mut rows = statement.query([id])?;
@@ -235,8 +235,8 @@ pub(super) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]
 
 /// Checks bytes against the column `hash` of their row, and returns the hash.
 ///
-/// The database's file has no checksums of its own, so this is what keeps a damaged disk from answering with other bytes
-/// than were written.
+/// The database file has no checksums of its own. This check keeps a damaged disk from returning other bytes than were
+/// written.
 pub(super) fn check_hash(column: ValueRef<'_>, bytes: &[u8]) -> Result<Hash> {
     let hash = blake3::hash(bytes);
     if column.as_blob().is_ok_and(|stored| stored == hash.as_bytes()) {
@@ -251,7 +251,7 @@ pub(super) fn check_list(list: Hash, chunks: impl Iterator<Item = Hash>) -> Resu
     if list_hash(chunks) == list { Ok(()) } else { Err(damaged_content_error()) }
 }
 
-/// The answer where content is not what its hash says.
+/// The error for content that doesn't match its hash.
 fn damaged_content_error() -> DatabaseError {
     corrupt("its content is not what was written")
 }
@@ -259,23 +259,23 @@ fn damaged_content_error() -> DatabaseError {
 /// Where the bytes of a content are.
 #[derive(Debug)]
 pub(super) struct ContentLayout {
-    /// The ids of its chunks, in order; just its own where it is not in chunks.
+    /// The ids of its chunks, in order; only its own id if it isn't in chunks.
     pub(super) chunk_ids: Vec<i64>,
-    /// The hash of the list of chunks, where there is one.
+    /// The hash of the list of chunks, if there is one.
     pub(super) list_hash: Option<Hash>,
 }
 
-/// The ids in a list of parts.
+/// Parses the column `parts`: the ids of the chunks.
 pub(super) fn part_ids(parts: &str) -> Result<Vec<i64>> {
     serde_json::from_str(parts).map_err(|_| corrupt("the list of a file's chunks can't be read"))
 }
 
-/// A whole content.
+/// Reads a whole content.
 pub(super) fn read_whole(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<u8>> {
     read_layout(conn, &layout(conn, content, size)?, size)
 }
 
-/// A whole content, chunk by chunk, each checked, and in the end the list of them.
+/// Reads a whole content chunk by chunk, and checks each chunk and then the list of them.
 pub(super) fn read_layout(conn: &Connection, layout: &ContentLayout, size: i64) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     let mut hashes = Vec::with_capacity(layout.chunk_ids.len());
@@ -289,12 +289,12 @@ pub(super) fn read_layout(conn: &Connection, layout: &ContentLayout, size: i64) 
     check_length(bytes, size)
 }
 
-/// The bytes, if there are as many as the catalog says.
+/// Returns the bytes if their number is the one in the catalog.
 pub(super) fn check_length(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
     if bytes.len() as i64 == size { Ok(bytes) } else { Err(corrupt("a file's content has the wrong length")) }
 }
 
-/// Where the bytes of a content are.
+/// Looks up where the bytes of a content are.
 pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<ContentLayout> {
     let Some(content) = content else {
         return Ok(ContentLayout { chunk_ids: no_chunks(size)?, list_hash: None });
@@ -308,7 +308,7 @@ pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Resu
     chunk_layout(row.get_ref(0)?, row.get_ref(1)?, size)
 }
 
-/// The chunks of a content of that size, by the columns `parts` and `hash` of its row.
+/// The chunks of a content of this size, from the columns `parts` and `hash` of its row.
 pub(super) fn chunk_layout(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Result<ContentLayout> {
     let ids = part_ids(parts.as_str().unwrap_or_default())?;
     let list = hash.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
@@ -320,17 +320,17 @@ pub(super) fn chunk_layout(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -
     }
 }
 
-/// What is told where content is not there that something refers to.
+/// The error for content that something refers to and that doesn't exist.
 pub(super) fn missing_content_error() -> DatabaseError {
     corrupt("the content of a file is missing")
 }
 
-/// What is told of something whose size is known, and nothing more.
+/// The error for a file whose content isn't stored: retention has removed it, or a capture has left it out.
 pub(super) fn content_not_kept_error() -> StoreError {
     StoreError::Expired("what it held then is no longer kept".into())
 }
 
-/// No content is no bytes, unless there were some: then it is no longer kept.
+/// Without a content id, a file has no bytes or, if its size isn't 0, its content isn't stored.
 fn no_chunks<T>(size: i64) -> Result<Vec<T>> {
     if size == 0 {
         return Ok(Vec::new());
@@ -338,7 +338,7 @@ fn no_chunks<T>(size: i64) -> Result<Vec<T>> {
     Err(content_not_kept_error().into())
 }
 
-/// The parts of a range that lie in one chunk each: the chunk, the bytes to skip in it, and the part of the range.
+/// Splits a range into pieces of one chunk each: the chunk's index, the offset in it, and the part of the range.
 pub(super) fn chunk_pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! A database file, and the volumes in it.
+//! A database file: opening it, its volumes, and the state that all Stores on it share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,15 +33,15 @@ use super::wal_file::WalFile;
 use super::writer_lock::WriterLock;
 use crate::Durability;
 
-/// More nodes than running processes may have leased.
+/// More node ids than running processes may have leased.
 pub(super) const MAX_LEASED_NODES: i64 = 1 << 24;
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatabaseOptions {
-    /// What a power cut may take.
+    /// What a power cut may lose.
     pub durability: Durability,
-    /// How long a change waits for other processes before it is [`StoreError::Unavailable`].
+    /// How long a change waits for other processes before it fails with [`StoreError::Unavailable`].
     pub wait_timeout: Duration,
 }
 
@@ -59,44 +59,45 @@ pub struct Database(pub(super) Arc<DatabaseInner>);
 pub(super) struct DatabaseInner {
     pub(super) options: DatabaseOptions,
     pub(super) writer: Mutex<DatabaseWriter>,
-    /// `None` where the database lives in memory: then the writer reads, too.
+    /// `None` for a database in memory: then the writing connection reads, too.
     readers: Option<ReaderPool>,
-    /// `None` where the database lives in memory, or can only be read.
+    /// `None` for a database in memory, or one that can only be read.
     pub(super) writer_lock: Option<WriterLock>,
-    /// Room for what has to work on a full disk; `None` where nothing is written to one.
+    /// Disk space for what must work on a full disk; `None` if nothing is written to a disk.
     pub(super) reserve: Option<Arc<DiskReserve>>,
     group_commit: GroupCommit,
-    /// Drafts whose pins the next write transaction takes away.
+    /// Drafts whose pins the next write transaction removes.
     pub(super) dropped_drafts: Mutex<Vec<i64>>,
     pub(super) volumes: Mutex<HashMap<String, Arc<Volume>>>,
-    /// The log that is open, or 0.
+    /// The id of the open audit, or 0.
     audit_log: AtomicU64,
     wal_file: WalFile,
 }
 
-/// A namespace's tree.
+/// A volume: the tree of a namespace.
 #[derive(Debug)]
 pub(super) struct Volume {
     pub(super) id: i64,
     pub(super) root: i64,
     pub(super) dirs: Arc<DirCache>,
-    /// What it stands on, the nearest first; nothing, unless it is a fork.
+    /// The layers below it, the nearest first; empty unless it is a fork.
     pub(super) base_layers: Vec<Layer>,
 }
 
 impl Database {
-    /// Opens the database in this file, and makes it if there is none.
+    /// Opens the database in this file, which is created if there is none.
     ///
-    /// Four more files beside it are ours: `-next` and `-turn` are the queue of the processes that write to it, `-reserve`
-    /// is room for when the disk is full, `-version` is the newest version that was acknowledged. Where that is there and
-    /// the database is not, it was lost: that is [`StoreError::Corrupt`], and no new one is begun.
+    /// Four more files beside it belong to it. `-next` and `-turn` are locks that queue the processes that write to it.
+    /// `-reserve` is disk space for when the disk is full. `-version` holds the newest revision that was acknowledged.
+    /// If that file exists and the database is missing or empty, the database was lost: that is
+    /// [`StoreError::Corrupt`], and no new one is created.
     ///
-    /// Where the host lets nobody write, it is opened for reading.
+    /// If the host refuses writing, the database is opened for reading.
     pub fn open(path: impl Into<PathBuf>, options: DatabaseOptions) -> StoreResult<Self> {
         let path: PathBuf = path.into();
         let reserve = Arc::new(DiskReserve::of(&path));
         match Database::open_with_reserve(&path, options, &reserve) {
-            // The files that SQLite shares between processes need a little room, too.
+            // The files that SQLite shares between processes need a little disk space, too.
             Err(StoreError::NoSpace) if reserve.release_to_host() => {
                 let opened = Database::open_with_reserve(&path, options, &reserve);
                 reserve.reclaim();
@@ -120,7 +121,7 @@ impl Database {
         };
         let reader = open_prepared(path, &options)?;
         let writer = match &reader {
-            // It can be read as it is, and whoever only reads needs no more.
+            // The database has the present format, and a process that only reads needs no more.
             Some(_) => None,
             None => Some(open_file(path, &turnstile, &options)?),
         };
@@ -142,24 +143,25 @@ impl Database {
             Ok(ready.then_some(conn))
         };
         let (role, conn) = match open(ConnectionRole::Reader) {
-            // Without the files for sharing, only what nobody can change is read: all of it is in the one file.
+            // Without the files that processes share, only a database that nobody can change is read: all of it is in
+            // the one file.
             Err(StoreError::Unavailable { .. } | StoreError::HostDenied) if is_immutable(path) => {
                 (ConnectionRole::Immutable, open(ConnectionRole::Immutable)?)
             }
             opened => (ConnectionRole::Reader, opened?),
         };
-        // It is of an older format, which would have to be changed.
+        // The format is older, and would have to be migrated.
         let conn = conn.ok_or(StoreError::HostDenied)?;
         let readers = ReaderPool::new(path.to_owned(), role, options.wait_timeout, Some(conn));
         Ok(Database::new(DatabaseWriter::new(None, None), options, Some(readers), None, None))
     }
 
-    /// Whether the host lets this process only read it.
+    /// Whether this process may only read the database.
     pub fn is_read_only(&self) -> bool {
         self.0.readers.is_some() && self.0.writer_lock.is_none()
     }
 
-    /// Opens a database, and makes it for its owner alone if there never was one.
+    /// Opens a database. If there never was one, it is created so that only its owner can open it.
     #[cfg(target_os = "linux")]
     pub(crate) fn open_private(path: PathBuf, options: DatabaseOptions) -> StoreResult<Self> {
         use std::os::unix::fs::OpenOptionsExt;
@@ -170,14 +172,14 @@ impl Database {
         Database::open(path, options)
     }
 
-    /// Whether there was a database at this path, even if it is gone.
+    /// Whether there is or was a database at this path, even if its file is gone.
     pub fn existed_at(path: &Path) -> bool {
         path.exists() || RevisionFile::of(path).read().is_some()
     }
 
-    /// A new database in memory, gone when the last Store on it is.
+    /// A new database in memory, which exists until the last Store on it is dropped.
     pub fn in_memory() -> Self {
-        // Nothing of it depends on the machine but the memory, without which nothing else would go on either.
+        // This fails only without memory, and then nothing else would work either.
         let conn = connect_memory().expect("a database in memory can be opened");
         prepare(&conn).expect("an empty database takes the schema");
         Database::new(DatabaseWriter::new(Some(conn), None), DatabaseOptions::default(), None, None, None)
@@ -204,28 +206,28 @@ impl Database {
         }))
     }
 
-    /// The Store of a namespace. It is made at its first use.
+    /// The Store of a namespace. Its volume is created at the first use.
     ///
     /// `["a"]`, `["a", "b"]` and `["a/b"]` are three namespaces, and none of them sees another.
     pub fn store<P: AsRef<str>>(&self, namespace: impl IntoIterator<Item = P>) -> StoreResult<VirtualStore> {
         self.volume(namespace_text(namespace)?)
     }
 
-    /// The Store of a namespace as the database has it.
+    /// The Store of a namespace in the form that the database has it.
     pub(super) fn volume(&self, namespace: String) -> StoreResult<VirtualStore> {
         let known = self.0.volumes.lock().get(&namespace).cloned();
         let volume = match known {
             Some(volume) => volume,
             None => {
                 let volume = self.0.find_or_make_volume(&namespace)?;
-                // Whoever was first stays: everyone has to share one cache.
+                // The first one stays: all Stores of a volume have to share one cache.
                 Arc::clone(self.0.volumes.lock().entry(namespace).or_insert(volume))
             }
         };
         Ok(VirtualStore::new(self.clone(), volume))
     }
 
-    /// Removes a volume. Its content is freed when nothing else refers to it any more.
+    /// Removes a volume. Its content is freed once nothing else refers to it. A volume with forks can't be removed.
     pub(super) fn destroy(&self, volume: &Arc<Volume>) -> StoreResult<()> {
         let id = volume.id;
         self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
@@ -238,13 +240,13 @@ impl Database {
         Ok(())
     }
 
-    /// The newest version: what every volume holds now.
+    /// The newest revision, which is the present state of every volume.
     pub fn latest_revision(&self) -> StoreResult<RevisionNumber> {
         let reader = self.0.reader()?;
         Ok(RevisionNumber(newest_revision(&reader)?))
     }
 
-    /// Works on the database while nobody else writes, outside of any transaction.
+    /// Runs `work` on the writing connection, outside any transaction, while no other caller or process writes.
     pub(super) fn with_exclusive_access<T>(
         &self,
         work: impl FnOnce(&mut rusqlite::Connection) -> Result<T>,
@@ -256,7 +258,7 @@ impl Database {
         Ok(work(writer.conn.as_mut().expect("it was opened"))?)
     }
 
-    /// Checks all volumes and all content, and says what is wrong.
+    /// Checks all volumes and all content, and reports the problems.
     pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         let reader = self.0.reader()?;
         let known = self.0.readers.as_ref().and_then(|readers| RevisionFile::of(readers.path()).read());
@@ -271,7 +273,7 @@ impl fmt::Debug for Database {
 }
 
 impl fmt::Debug for DatabaseInner {
-    /// Without the file's name: what is shown of a Store may reach an agent.
+    /// Without the file's name: the debug text of a Store may reach an agent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.is_in_memory() { "memory" } else { "file" };
         f.debug_struct("Database")
@@ -281,7 +283,7 @@ impl fmt::Debug for DatabaseInner {
     }
 }
 
-/// Opens a connection to read with, if the database is there and has the present format.
+/// Opens a connection for reading, if the database exists and has the present format.
 fn open_prepared(path: &Path, options: &DatabaseOptions) -> StoreResult<Option<rusqlite::Connection>> {
     if !path.exists() {
         return Ok(None);
@@ -296,12 +298,12 @@ fn open_prepared(path: &Path, options: &DatabaseOptions) -> StoreResult<Option<r
     Ok(None)
 }
 
-/// Whether there is no database at the path, or nothing in it.
+/// Whether the file at the path is missing or empty.
 fn is_missing_or_empty(path: &Path) -> bool {
     std::fs::metadata(path).map_or_else(|error| error.kind() == NotFound, |file| file.len() == 0)
 }
 
-/// The answer where a database was, and is no more.
+/// The error for a database that existed and is gone.
 fn lost_database_error() -> StoreError {
     StoreError::Corrupt(
         "the database is gone, although there was one: its file is missing or empty; bring a backup back with \
@@ -310,7 +312,8 @@ fn lost_database_error() -> StoreError {
     )
 }
 
-/// Whether nobody can change the file, and nothing of it is elsewhere.
+/// Whether the file can't be changed and holds the whole database: its file system is read-only, and its write-ahead
+/// log is missing or empty.
 fn is_immutable(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -319,7 +322,7 @@ fn is_immutable(path: &Path) -> bool {
     read_only && std::fs::metadata(log).map_or(true, |log| log.len() == 0)
 }
 
-/// Opens the file that tells the newest version, and makes it for a database that has none.
+/// Opens the file with the newest revision, which is created if there is none.
 fn open_revision_file(path: &Path) -> StoreResult<std::fs::File> {
     let mark = RevisionFile::of(path);
     let open = || -> std::io::Result<std::fs::File> {
@@ -331,7 +334,8 @@ fn open_revision_file(path: &Path) -> StoreResult<std::fs::File> {
     open().map_err(|error| from_io(&error))
 }
 
-/// Notes that versions are gone that were acknowledged, and has none of them given out again.
+/// Records that acknowledged revisions are missing from the database, and makes sure that none of their numbers is used
+/// again.
 fn record_loss(
     conn: &rusqlite::Connection,
     path: &Path,
@@ -357,7 +361,8 @@ fn record_loss(
         .map_err(|error| from_io(&error))
 }
 
-/// Has versions and nodes begin beyond what was given out by then, in one transaction.
+/// Moves the counters of revisions and nodes past everything that was given out before, in one transaction. `version`
+/// is the number of the revision that this makes.
 pub(super) fn advance_counters(conn: &rusqlite::Connection, version: i64, tool: &str) -> Result<()> {
     let now = SystemClock.now();
     let transaction = conn.unchecked_transaction()?;
@@ -371,8 +376,8 @@ pub(super) fn advance_counters(conn: &rusqlite::Connection, version: i64, tool: 
     Ok(())
 }
 
-/// Opens the connection that writes. Where the database is not there yet, or has an older format, the turn is taken
-/// first: several processes may make the same file at once. Where it is, whoever only reads need not wait for anyone.
+/// Opens the connection that writes. If the database doesn't exist yet, or has an older format, the writer lock is
+/// taken first, because several processes may create the same file at once. Otherwise this waits for no other process.
 fn open_file(
     path: &Path,
     turnstile: &WriterLock,
@@ -387,14 +392,14 @@ fn open_file(
     }
     let _turn = turnstile.acquire(options.wait_timeout)?;
     let conn = connect()?;
-    // On the disk whatever changes are: the file that tells that there is a database must not outlive it.
+    // Synced whatever the durability is: the file that says that there is a database must not outlive it.
     conn.execute_batch(synchronous(Durability::Full)).map_err(DatabaseError::from)?;
     prepare(&conn)?;
     conn.execute_batch(synchronous(options.durability)).map_err(DatabaseError::from)?;
     Ok(conn)
 }
 
-/// The newest version in the snapshot that this connection sees.
+/// The newest revision in the snapshot that this connection sees.
 pub(super) fn newest_revision(conn: &rusqlite::Connection) -> Result<i64> {
     let newest = conn
         .prepare_cached("SELECT id FROM revision ORDER BY id DESC LIMIT 1")?
@@ -404,7 +409,7 @@ pub(super) fn newest_revision(conn: &rusqlite::Connection) -> Result<i64> {
 }
 
 impl DatabaseInner {
-    /// A connection to read with.
+    /// Returns a connection for reading.
     pub(super) fn reader(&self) -> Result<ReadConnection<'_>> {
         match &self.readers {
             Some(readers) => readers.take(),
@@ -414,8 +419,8 @@ impl DatabaseInner {
         }
     }
 
-    /// Opens the connection that writes, unless it is open. That has to happen before the turn is taken: it may take
-    /// the turn itself.
+    /// Opens the connection that writes, unless it is open. Call it before taking the writer lock, which it may take
+    /// itself.
     pub(super) fn open_writer(&self) -> StoreResult<()> {
         let writer = &mut *self.writer.lock();
         match (&writer.conn, &self.readers, &self.writer_lock) {
@@ -433,23 +438,23 @@ impl DatabaseInner {
         }
     }
 
-    /// The database's file, if it is in one.
+    /// The database's file; `None` for a database in memory.
     pub(super) fn file(&self) -> Option<PathBuf> {
         self.readers.as_ref().map(|readers| readers.path().to_owned())
     }
 
-    /// Whether both are the same database, though it may have been opened twice.
+    /// Whether both are the same database, even if it was opened twice.
     pub(super) fn is_same(&self, other: &DatabaseInner) -> bool {
         let file = |shared: &DatabaseInner| shared.file().and_then(|file| file.canonicalize().ok());
         std::ptr::eq(self, other) || file(self).is_some_and(|one| file(other) == Some(one))
     }
 
-    /// Looks volumes up again when they are next opened.
+    /// Has volumes looked up again when they are next opened.
     pub(super) fn forget_volumes(&self) {
         self.volumes.lock().clear();
     }
 
-    /// The log that records of changes go to.
+    /// The audit that records of changes go to.
     pub(super) fn audit_log(&self) -> Option<AuditLogId> {
         match self.audit_log.load(Ordering::Acquire) {
             0 => None,
@@ -457,7 +462,8 @@ impl DatabaseInner {
         }
     }
 
-    /// Begins a chain that the records of changes go to, unless there is one already. `tail` is told where it ends.
+    /// Starts a chain for the records of changes, and returns `false` if there is one already. `tail` receives the
+    /// chain's end.
     pub(super) fn begin_audit_log(&self, id: AuditLogId, chain: Chain, tail: ChainEndFile) -> bool {
         let mut writer = self.writer.lock();
         if writer.chain.is_some() {
@@ -468,24 +474,24 @@ impl DatabaseInner {
         true
     }
 
-    /// Ends the chain: from now on there are no records.
+    /// Ends the chain: from now on, changes have no records.
     pub(super) fn end_audit_log(&self) {
         self.audit_log.store(0, Ordering::Release);
         let mut writer = self.writer.lock();
         (writer.chain, writer.chain_end_file) = (None, None);
     }
 
-    /// Where the chain ends.
+    /// The end of the audit's chain.
     pub(super) fn chain(&self) -> Option<Chain> {
         self.writer.lock().chain
     }
 
-    /// Whether there is no file: then only one caller at a time can read.
+    /// Whether there is no file. Then only one caller at a time can read.
     pub(super) fn is_in_memory(&self) -> bool {
         self.readers.is_none()
     }
 
-    /// Has `work` done in a write transaction.
+    /// Runs `work` in a write transaction, perhaps together with other callers' work.
     pub(super) fn write<T: Send + 'static>(
         &self,
         weight: CommitSync,
@@ -494,7 +500,7 @@ impl DatabaseInner {
         self.group_commit.run((weight, DiskSpace::Free), |jobs| commit_batch(self, jobs), work)
     }
 
-    /// Has `work` done that may use the reserve of a full disk: it makes room, or is a small record.
+    /// Like `write`, for work that may use the reserve of a full disk: it frees space, or is a small record.
     pub(super) fn write_reserved<T: Send + 'static>(
         &self,
         weight: CommitSync,
@@ -503,7 +509,7 @@ impl DatabaseInner {
         self.group_commit.run((weight, DiskSpace::Reserve), |jobs| commit_batch(self, jobs), work)
     }
 
-    /// Puts on the disk what could wait.
+    /// Syncs the commits whose sync was deferred.
     pub(super) fn sync(&self) -> StoreResult<()> {
         match (&self.readers, self.options.durability) {
             (Some(readers), Durability::Full) => {
@@ -530,13 +536,13 @@ impl DatabaseInner {
 impl Drop for DatabaseInner {
     fn drop(&mut self) {
         if let Some(conn) = &self.writer.get_mut().conn {
-            // The log stays as a file, and need not stay long: the next one to open it would read it all.
+            // The write-ahead log stays as a file, but truncated: the next process to open it would read all of it.
             let _ = conn.execute_batch("PRAGMA journal_size_limit = 0");
         }
     }
 }
 
-/// A namespace as the database has it.
+/// A namespace in the form that the database has it.
 pub(super) fn namespace_text<P: AsRef<str>>(namespace: impl IntoIterator<Item = P>) -> StoreResult<String> {
     let parts: Vec<String> = namespace.into_iter().map(|part| part.as_ref().to_owned()).collect();
     if parts.is_empty() || parts.iter().any(String::is_empty) {
@@ -573,12 +579,13 @@ pub(super) fn find_volume(conn: &rusqlite::Connection, namespace: &str) -> Resul
     Ok(found)
 }
 
-/// Makes a volume with its root, which is there at every version, unless someone else has meanwhile.
+/// Creates a volume with its root, which exists at every revision, unless another caller has created it meanwhile.
 fn make_volume(writing: &mut WriteTransaction<'_>, namespace: &str) -> Result<(i64, i64)> {
     if let Some(found) = find_volume(writing.conn, namespace)? {
         return Ok(found);
     }
-    // From the counter of nodes: whoever still holds a volume that was destroyed must never meet another one.
+    // The id comes from the counter of nodes, which never repeats: a Store of a removed volume must never reach another
+    // one.
     let (id, root) = (writing.fresh_node()?, writing.fresh_node()?);
     writing
         .conn

@@ -1,13 +1,14 @@
-//! Which node a directory's path leads to, remembered.
+//! A cache from the paths of a volume's directories to their nodes.
 //!
-//! What is remembered is true at one directory epoch. The database counts that epoch up in every transaction that
-//! moves or removes a directory, and whoever uses the cache compares: so another process's rename is seen, too.
+//! The cached nodes are valid at one directory epoch. Every transaction that moves or removes a directory counts that
+//! epoch up in the database, and a caller compares it with the cache's epoch. So a rename by another process
+//! invalidates the cache, too.
 
 use parking_lot::RwLock;
 
 use super::batch::DirPaths;
 
-/// When so many are remembered, it starts anew: about four megabytes for paths of usual length.
+/// When the cache would exceed this, it starts over: about four megabytes for paths of usual length.
 const MAX_ENTRIES: usize = 32_768;
 
 /// The directories of one volume by path.
@@ -21,18 +22,18 @@ struct DirCacheState {
 }
 
 impl DirCache {
-    /// The directory's node, and the epoch at which that is true.
+    /// Returns the directory's node, and the epoch at which that is valid.
     pub(super) fn get(&self, path: &[u8]) -> Option<(i64, i64)> {
         let known = self.0.read();
         known.nodes.get(path).map(|&node| (node, known.epoch))
     }
 
-    /// The directory's node at that epoch, if it is known.
+    /// Returns the directory's node if the cache has it at this epoch.
     pub(super) fn get_at(&self, epoch: i64, path: &[u8]) -> Option<i64> {
         self.get(path).filter(|&(_, at)| at == epoch).map(|(node, _)| node)
     }
 
-    /// Remembers what is true at an epoch. What is known of a later one is not given up for it.
+    /// Adds directories that are valid at an epoch. A later epoch replaces the cache; an earlier one is ignored.
     pub(super) fn insert_all(&self, epoch: i64, paths: DirPaths) {
         if paths.is_empty() {
             return;

@@ -1,4 +1,5 @@
-//! Content in the making, chunk by chunk: what is written is staged in the database, a few chunks are kept at hand.
+//! Drafts: content that is being written. Changed chunks are staged in the database, and a few of them are held in
+//! memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,15 +16,15 @@ use super::database::DatabaseInner;
 use super::error::{DatabaseError, Result};
 use super::group_commit::CommitSync;
 
-/// How many chunks a draft keeps in memory. They are staged together, so that a long write needs few transactions.
+/// How many chunks a draft holds in memory. They are staged together, so that a long write needs few transactions.
 const MAX_CHUNKS_IN_MEMORY: usize = 4;
-/// How many chunks are made anew at once.
+/// How many patched chunks are staged at once.
 const MAX_CHUNKS_PER_STAGE: usize = 16;
-/// The largest file: the list of its chunks still fits into memory with ease.
+/// The largest file: the list of its chunks still fits easily into memory.
 const MAX_FILE_SIZE: u64 = 1 << 38;
 
-/// What a draft has in the database that nothing refers to yet. Dropped, it is no longer protected from being cleared
-/// away: by then an entry refers to it, or nothing ever will.
+/// Protects the staged chunks of a draft, to which no entry refers yet, from gc. Once it is dropped, the next write
+/// transaction removes the protection: by then an entry refers to the chunks, or nothing ever will.
 #[derive(Debug)]
 pub(super) struct DraftPins {
     database: Arc<DatabaseInner>,
@@ -36,7 +37,7 @@ impl Drop for DraftPins {
     }
 }
 
-/// What [`Sealed`] holds for this kind of Store.
+/// What a [`SealedContent`] of a Virtual Store holds.
 pub(super) struct SealedDraft {
     pub(super) database: Arc<DatabaseInner>,
     pub(super) prepared: PreparedContent,
@@ -46,9 +47,9 @@ pub(super) struct VirtualDraft {
     database: Arc<DatabaseInner>,
     size: u64,
     chunks: Vec<ChunkSlot>,
-    /// The chunks at hand, the one used last at the end.
+    /// The chunks in memory, the most recently used last.
     in_memory: VecDeque<(usize, Vec<u8>)>,
-    /// What was written into chunks that are stored, and is in none yet.
+    /// Small writes into stored chunks that were not applied yet.
     patches: ChunkPatches,
     pins: Option<Arc<DraftPins>>,
 }
@@ -77,7 +78,7 @@ impl VirtualStore {
         Ok(VirtualDraft { database: shared, size, chunks, in_memory: open, patches, pins: None })
     }
 
-    /// Bytes of any size as content that is ready to be put somewhere; what exceeds a chunk is staged.
+    /// Prepares bytes of any size as content for a change. Bytes that exceed a chunk are staged.
     pub(super) fn prepare_bytes(&self, bytes: Vec<u8>) -> StoreResult<PreparedContent> {
         if bytes.len() <= CHUNK_SIZE {
             return Ok(PreparedContent::single(bytes));
@@ -121,7 +122,7 @@ impl Draft for VirtualDraft {
         }
         let written = self.write_pieces(offset, bytes);
         if written.is_err() && self.size > before {
-            // It is no longer than what was written: a caller who was refused finds no zeros there.
+            // The draft is not left longer than before: a caller whose write failed finds no zeros there.
             self.set_size(before)?;
         }
         Ok(written?)
@@ -134,7 +135,7 @@ impl Draft for VirtualDraft {
         let count = size.div_ceil(CHUNK_SIZE as u64) as usize;
         self.in_memory.retain(|(index, _)| *index < count);
         self.patches.truncate(count);
-        // Where the end falls into a chunk, before or after, that chunk gets another length.
+        // If the old or the new end lies inside a chunk, that chunk gets another length.
         let edge = (size.min(self.size) / CHUNK_SIZE as u64) as usize;
         if let Some(ChunkSlot::Stored(_) | ChunkSlot::InMemory) =
             self.chunks.get(edge).filter(|_| edge < count)
@@ -179,9 +180,9 @@ impl VirtualDraft {
         (self.size - index as u64 * CHUNK_SIZE as u64).min(CHUNK_SIZE as u64) as usize
     }
 
-    /// A chunk's bytes, at hand.
+    /// Returns a chunk's bytes, which are loaded into memory if they aren't there.
     fn chunk(&mut self, index: usize) -> Result<&[u8]> {
-        // Reading needs no place of its own among those that are written: what is stored stays stored.
+        // A chunk that is only read stays `Stored`, so it isn't staged again.
         if let ChunkSlot::Stored(chunk) = self.chunks[index]
             && self.is_stored_only(index)
         {
@@ -199,13 +200,13 @@ impl VirtualDraft {
         content::with_bytes(&*self.database.reader()?, chunk.id, <[u8]>::to_vec)
     }
 
-    /// Whether a chunk is in the database and not at hand.
+    /// Whether a chunk is in the database and not in memory.
     fn is_stored_only(&self, index: usize) -> bool {
         matches!(self.chunks[index], ChunkSlot::Stored(_))
             && !self.in_memory.iter().any(|(at, _)| *at == index)
     }
 
-    /// A chunk's bytes, to be changed.
+    /// Returns a chunk's bytes for writing, and marks the chunk as changed.
     fn chunk_mut(&mut self, index: usize) -> Result<&mut Vec<u8>> {
         if let ChunkSlot::Zeros = self.chunks[index] {
             let zeros = vec![0; self.length(index)];
@@ -217,7 +218,7 @@ impl VirtualDraft {
         Ok(self.use_chunk(index))
     }
 
-    /// Puts bytes in a chunk's place.
+    /// Replaces a chunk by these bytes.
     fn replace(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
         if !self.in_memory.iter().any(|(at, _)| *at == index) {
             self.stage_if_full()?;
@@ -229,7 +230,7 @@ impl VirtualDraft {
         Ok(())
     }
 
-    /// The chunk at hand with that index, which becomes the one used last.
+    /// Returns the chunk in memory with this index, which becomes the most recently used.
     fn use_chunk(&mut self, index: usize) -> &mut Vec<u8> {
         let at = self.in_memory.iter().position(|(at, _)| *at == index).expect("the chunk is at hand");
         let chunk = self.in_memory.remove(at).expect("its position was just found");
@@ -237,7 +238,7 @@ impl VirtualDraft {
         &mut self.in_memory.back_mut().expect("it was just put there").1
     }
 
-    /// Stages what is at hand, if that is as much as may be.
+    /// Stages the changed chunks, and drops all chunks from memory, if there are as many as the limit.
     fn stage_if_full(&mut self) -> Result<()> {
         if self.in_memory.len() < MAX_CHUNKS_IN_MEMORY {
             return Ok(());
@@ -249,7 +250,7 @@ impl VirtualDraft {
         self.stage_at(&indices, chunks)
     }
 
-    /// Makes the chunks anew that something small was written into.
+    /// Applies the patches, and stages the chunks that had any.
     fn stage_patches(&mut self) -> Result<()> {
         while self.patches.first().is_some() {
             let (mut indices, mut chunks) = (Vec::new(), Vec::new());
@@ -269,8 +270,8 @@ impl VirtualDraft {
         Ok(())
     }
 
-    /// Stages chunks, and remembers where they are. Where that fails, on a full disk say, they stay at hand: nothing that
-    /// was written is lost.
+    /// Stages chunks, and remembers where they are. If that fails, on a full disk for instance, they stay in memory, so
+    /// that nothing that was written is lost.
     fn stage_at(&mut self, indices: &[usize], chunks: Vec<Vec<u8>>) -> Result<()> {
         match self.stage(chunks) {
             Ok(staged) => {
@@ -289,7 +290,7 @@ impl VirtualDraft {
         }
     }
 
-    /// Puts chunks into the database, where nothing refers to them yet; gives them back where that fails.
+    /// Stores chunks in the database, where nothing refers to them yet. If that fails, returns them with the error.
     fn stage(&mut self, chunks: Vec<Vec<u8>>) -> Result<Vec<Chunk>, (DatabaseError, Vec<Vec<u8>>)> {
         if chunks.is_empty() {
             return Ok(Vec::new());
@@ -298,7 +299,7 @@ impl VirtualDraft {
             Arc::new(DraftPins { database: Arc::clone(&self.database), draft: fastrand::i64(1..) })
         });
         let (draft, now) = (pins.draft, SystemClock.now().0);
-        // Hashed here, not where all others wait.
+        // Hashed here, and not in the write transaction, where all other writers would wait.
         let hashed: Vec<(Hash, Vec<u8>)> =
             chunks.into_iter().map(|chunk| (blake3::hash(&chunk), chunk)).collect();
         let hashed = Arc::new(hashed);
@@ -321,7 +322,8 @@ impl VirtualDraft {
         })
     }
 
-    /// Everything as content that a change can put somewhere. What was staged for it stays for as long as the draft does.
+    /// Prepares everything as content for a change. The staged chunks stay protected as long as the content or the
+    /// draft exists.
     fn prepare(&mut self) -> Result<PreparedContent> {
         match self.size {
             0 => return Ok(PreparedContent::Empty),
@@ -347,7 +349,8 @@ impl VirtualDraft {
         Ok(PreparedContent::Chunked { chunks, size: self.size.cast_signed(), _pins: self.pins.clone() })
     }
 
-    /// Stages the chunks that are all zeros: one stands for all of them but the last, which may be shorter.
+    /// Stages the chunks that are all zeros. One stored chunk stands for all of them but the last, which may be
+    /// shorter.
     fn store_zeros(&mut self) -> Result<()> {
         let zeros = |slot: &ChunkSlot| matches!(slot, ChunkSlot::Zeros);
         let last = self.chunks.len() - 1;

@@ -1,4 +1,4 @@
-//! One row of the catalog: what an entry is, now or as of a version.
+//! A row of the catalog: an entry, now or as of a revision.
 
 use rusqlite::{Connection, Row as SqlRow, params};
 use stead_core::Timestamp;
@@ -6,17 +6,17 @@ use stead_core::store::{Attr, NodeId, NodeKind, VersionTag};
 
 use super::error::{Result, corrupt};
 
-/// Permission bits of what is made without any.
+/// The permission bits of entries that are made without any.
 pub(super) const FILE_MODE: u32 = 0o644;
 pub(super) const DIRECTORY_MODE: u32 = 0o755;
 pub(super) const SYMLINK_MODE: u32 = 0o777;
 
-/// The kind of a row that hides a name of the base of a fork.
+/// The kind of a row that hides a name of a fork's base.
 pub(super) const WHITEOUT: i64 = 0;
 
-/// A query over the entries `e` as they are now, and the same one over those as of version `?2`.
+/// A query over the live entries `e`, and the same query over the entries as of revision `?2`.
 ///
-/// `?1` is the volume in both. Of one name, or one node, at most one row holds at any version.
+/// `?1` is the volume in both. At any revision, at most one row holds for a name, and at most one for a node.
 macro_rules! entries {
     ($select:literal, $rest:literal) => {
         [
@@ -36,7 +36,7 @@ macro_rules! entries {
 }
 pub(super) use entries;
 
-/// What the catalog knows of an entry besides its name.
+/// What the catalog holds of an entry besides its name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryRow {
     pub(super) node: i64,
@@ -51,7 +51,7 @@ pub(super) struct EntryRow {
     pub(super) since: i64,
 }
 
-/// The kinds that a Virtual Store holds, as the database writes them.
+/// The kinds of entries in a Virtual Store, with their codes in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
     File = 1,
@@ -71,7 +71,7 @@ impl EntryKind {
 }
 
 impl EntryKind {
-    /// The kind as the port knows it.
+    /// The kind as the Store port names it.
     pub(super) fn to_kind(self) -> NodeKind {
         match self {
             EntryKind::File => NodeKind::File,
@@ -99,12 +99,12 @@ impl EntryRow {
         })
     }
 
-    /// The state it is in: a node has one state per version that changed it.
+    /// The version tag: unique per node and the revision that last changed it.
     pub(super) fn tag(&self) -> VersionTag {
         VersionTag(u128::from(self.node.cast_unsigned()) << 64 | u128::from(self.since.cast_unsigned()))
     }
 
-    /// The same as a Store's caller sees it.
+    /// The attributes that a caller of the Store sees.
     pub(super) fn attr(&self) -> Attr {
         Attr {
             node: NodeId(self.node.cast_unsigned()),
@@ -118,7 +118,7 @@ impl EntryRow {
         }
     }
 
-    /// Writes it into a volume, where nothing has its name.
+    /// Inserts the row into a volume, in which no entry may have this name.
     pub(super) fn insert(&self, conn: &Connection, vol: i64, name: &[u8]) -> Result<()> {
         conn.prepare_cached(
             "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, content, since)
@@ -141,7 +141,7 @@ impl EntryRow {
         Ok(())
     }
 
-    /// Hides it, a row of the base, from a volume's own names since that version.
+    /// Inserts a whiteout that hides this row of the base from a volume, since that revision.
     pub(super) fn insert_whiteout(&self, conn: &Connection, vol: i64, name: &[u8], since: i64) -> Result<()> {
         conn.prepare_cached(
             "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, since)
@@ -161,7 +161,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::Database;
 
-    /// Whatever the version, an entry is found by its key: neither the present nor history is searched through.
+    /// At any revision, an entry is found by its key: neither the live entries nor the history is scanned.
     #[test]
     fn no_look_up_scans_a_table() {
         let database = Database::in_memory();

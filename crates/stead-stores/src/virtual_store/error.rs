@@ -1,18 +1,18 @@
-//! What goes wrong inside, and what a caller is told of it.
+//! Errors inside the Virtual Store, and which [`StoreError`] a caller gets for them.
 //!
-//! SQLite's own messages stay inside: some name the database's file, and a caller could do nothing with the rest.
+//! SQLite's own messages are not passed on: some name the database file, and a caller could do nothing with the rest.
 
 use rusqlite::{ErrorCode, ffi};
 use stead_core::StoreError;
 
-/// A refusal of ours, or a failure of SQLite's.
+/// A refusal of the Store, or a failure of SQLite.
 #[derive(Debug)]
 pub(super) enum DatabaseError {
     Store(StoreError),
     Sqlite(rusqlite::Error),
 }
 
-/// The result of everything that talks to the database.
+/// The result of functions that use the database.
 pub(super) type Result<T, E = DatabaseError> = std::result::Result<T, E>;
 
 impl From<StoreError> for DatabaseError {
@@ -36,17 +36,17 @@ impl From<DatabaseError> for StoreError {
     }
 }
 
-/// What a caller is told of a failure of SQLite's.
+/// The error that a caller gets for a failure of SQLite.
 pub(super) fn from_sqlite(error: &rusqlite::Error) -> StoreError {
     let rusqlite::Error::SqliteFailure(failure, _) = error else {
-        // A row that does not have the shape our own schema gives it.
+        // A row doesn't have the shape that the schema gives it.
         return StoreError::Corrupt("a row of the database has an unexpected shape".into());
     };
     let unavailable =
         |what: &str| StoreError::Unavailable { what: what.into(), source: Some((*failure).into()) };
     match failure.code {
         ErrorCode::DiskFull => StoreError::NoSpace,
-        // The file of the shared memory could not be made longer.
+        // The file of the shared memory could not be extended.
         _ if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::NoSpace,
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
             unavailable("another program holds the database; it was waited for in vain")
@@ -60,7 +60,7 @@ pub(super) fn from_sqlite(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// A failure of the host's on one of the files beside the database.
+/// The error that a caller gets for an I/O failure on a file beside the database.
 pub(super) fn from_io(error: &std::io::Error) -> StoreError {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
@@ -69,13 +69,13 @@ pub(super) fn from_io(error: &std::io::Error) -> StoreError {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::NoSpace,
         kind => StoreError::Unavailable {
             what: "the files beside the database can't be opened".into(),
-            // The kind alone: the error itself may name a path.
+            // Only the kind: the error itself may name a path.
             source: Some(std::io::Error::from(kind).into()),
         },
     }
 }
 
-/// What is stored contradicts itself.
+/// The error for stored data that contradicts itself.
 pub(super) fn corrupt(what: &str) -> DatabaseError {
     DatabaseError::Store(StoreError::Corrupt(what.into()))
 }

@@ -1,4 +1,4 @@
-//! What has changed, from the log of changes.
+//! The feed: what has changed in a volume, read from the table `change`.
 
 use rusqlite::params;
 use stead_core::store::{ChangeKind, Feed, FeedEntry, NodeId, RevisionNumber};
@@ -7,7 +7,7 @@ use super::VirtualStore;
 use super::database::newest_revision;
 use super::error::{Result, corrupt};
 
-/// How the log writes a kind of change.
+/// The code of a kind of change in the table `change`.
 pub(super) fn kind_code(what: ChangeKind) -> i64 {
     match what {
         ChangeKind::Created => 1,
@@ -19,7 +19,7 @@ pub(super) fn kind_code(what: ChangeKind) -> i64 {
     }
 }
 
-/// What a code of the log means.
+/// The kind of change for a code in the table `change`.
 pub(super) fn kind_of_code(code: i64) -> Result<ChangeKind> {
     Ok(match code {
         1 => ChangeKind::Created,
@@ -33,8 +33,10 @@ pub(super) fn kind_of_code(code: i64) -> Result<ChangeKind> {
 }
 
 impl VirtualStore {
-    /// A version is told whole or not at all, so that the cursor, which is one, loses nothing. One version may
-    /// therefore exceed the limit.
+    /// Returns the changes after `cursor`; without one, no changes and the cursor of now.
+    ///
+    /// A revision is returned whole or not at all, so that a cursor, which is a revision, skips nothing. So one
+    /// revision may exceed the limit.
     pub(super) fn feed_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> Result<Feed> {
         self.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
@@ -48,7 +50,7 @@ impl VirtualStore {
             )?;
             let mut rows = statement.query(params![self.volume.id, cursor.0, last])?;
             let mut changes: Vec<FeedEntry> = Vec::new();
-            // Where the version that is being read begins.
+            // The index of the first change of the revision that is being read.
             let mut begin = 0;
             while let Some(row) = rows.next()? {
                 let version = RevisionNumber(row.get(0)?);

@@ -1,7 +1,7 @@
-//! Forks: a volume that stands on another one, as that was at a version.
+//! Forks: volumes that are layered over another volume, as that was at a revision.
 //!
-//! Making one writes a row of `volume`, whatever lies in the base. Reading goes through the layers, so their number is
-//! bounded: where it would grow too large, what the forks in between have changed is put together into one layer.
+//! Making a fork writes a row of `volume`, however large the base is. Reads go through all layers, so their number is
+//! bounded: if it would grow too large, the changes of the forks in between are merged into one layer.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use super::layers::{Layer, ROOTS_PARENT};
 use super::tree::VolumeTree;
 use super::{Database, VirtualStore};
 
-/// How many layers a fork stands on at the most.
+/// How many layers a fork has below it at most.
 const MAX_LAYERS: usize = 4;
 
-/// The namespace of a layer that belongs to no one: `Database::store` refuses the empty part.
+/// The namespace prefix of a merged layer, which no one can open: `Database::store` refuses the empty part.
 const UNNAMED_LAYER_PREFIX: &str = "[\"\",";
 
 impl VirtualStore {
-    /// Makes a fork of this volume, as it is looked at, in a namespace of its own.
+    /// Forks this volume, as this Store sees it, into a new namespace.
     ///
-    /// It shares everything with its base until one of the two changes it, so it costs one write whatever the size of
-    /// the tree. A namespace that is in use is [`StoreError::AlreadyExists`].
+    /// The fork shares everything with its base until one of the two changes it, so it costs one write, whatever the
+    /// size of the tree. A namespace that is in use is [`StoreError::AlreadyExists`].
     pub fn fork_as<P: AsRef<str>>(
         &self,
         namespace: impl IntoIterator<Item = P>,
@@ -36,7 +36,7 @@ impl VirtualStore {
         self.create_fork(namespace_text(namespace)?, None)
     }
 
-    /// The same, for an agent.
+    /// Like `fork_as`, for an agent.
     pub(super) fn fork_for(&self, fork: &Fork) -> StoreResult<VirtualStore> {
         self.create_fork(namespace_of(&fork.owner, &fork.name)?, Some(fork.clone()))
     }
@@ -57,19 +57,19 @@ impl VirtualStore {
 }
 
 impl Database {
-    /// The forks of an agent, by name.
+    /// The forks of an agent, sorted by name.
     pub fn forks(&self, owner: &str) -> StoreResult<Vec<Fork>> {
         let reader = self.0.reader()?;
         Ok(load_forks(&reader, owner)?)
     }
 
-    /// The Store of an agent's fork.
+    /// The Store of an agent's fork; [`StoreError::NotFound`] if there is none.
     pub fn fork_store(&self, owner: &str, name: &ForkName) -> StoreResult<VirtualStore> {
         let namespace = namespace_of(owner, name)?;
         let Some((id, _)) = find_volume(&*self.0.reader()?, &namespace)? else {
             return Err(StoreError::NotFound);
         };
-        // Another process may have discarded the one that is known here, and made it anew.
+        // Another process may have discarded the fork that is cached here, and made one of the same name.
         self.0.volumes.lock().retain(|known, volume| *known != namespace || volume.id == id);
         self.store(["forks", owner, name.as_str()])
     }
@@ -79,7 +79,7 @@ fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
     namespace_text(["forks", owner, name.as_str()])
 }
 
-/// The versions of a volume that its forks look at: whatever held at one of them has to stay in history.
+/// The revisions of a volume at which it was forked. Everything that existed at one of them has to stay in history.
 pub(super) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
     let mut statement = conn
         .prepare_cached("SELECT DISTINCT base_revision FROM volume WHERE base = ?1 ORDER BY base_revision")?;
@@ -87,14 +87,14 @@ pub(super) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> 
     Ok(versions.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The newest of the versions of a volume that its forks look at.
+/// The newest revision of a volume at which it was forked.
 pub(super) fn newest_fork_revision(conn: &Connection, vol: i64) -> Result<Option<i64>> {
     let mut statement =
         conn.prepare_cached("SELECT max(base_revision) FROM volume WHERE base IS NOT NULL AND base = ?1")?;
     Ok(statement.query_row([vol], |row| row.get(0))?)
 }
 
-/// Refuses to destroy what others stand on.
+/// Refuses to destroy a volume that has forks.
 pub(super) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
     if pinned_revisions(conn, vol)?.is_empty() {
         return Ok(());
@@ -102,7 +102,7 @@ pub(super) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
     Err(StoreError::Invalid("there are forks of it, which stand on it; discard them first".into()).into())
 }
 
-/// Removes the layers that were put together for forks that are gone.
+/// Removes merged layers that no fork uses any more.
 pub(super) fn remove_unused_layers(conn: &Connection) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "SELECT id FROM volume v WHERE base IS NOT NULL AND substr(namespace, 1, length(?1)) = ?1
@@ -113,7 +113,7 @@ pub(super) fn remove_unused_layers(conn: &Connection) -> Result<()> {
     unused.into_iter().try_for_each(|vol| remove_volume(conn, vol))
 }
 
-/// Makes the volume of a fork.
+/// Creates the volume of a fork.
 fn make_fork_volume(
     writing: &mut WriteTransaction<'_>,
     base: &Volume,
@@ -141,7 +141,7 @@ fn make_fork_volume(
     }
     let id = insert_volume(writing, Some(namespace), base.root, below[0])?;
     if as_of.is_none() {
-        // What is counted in the base is there in the fork as well.
+        // A fork of the live volume has the same usage as its base.
         conn.prepare_cached(
             "INSERT INTO usage(volume, node, bytes, files) SELECT ?2, node, bytes, files FROM usage WHERE volume = ?1",
         )?
@@ -150,7 +150,7 @@ fn make_fork_volume(
     Ok(Volume { id, root: base.root, dirs: Arc::default(), base_layers: below })
 }
 
-/// Writes the row of a volume on a base; one without a namespace is a layer that belongs to no one.
+/// Inserts the row of a volume over a base. Without a namespace, it is a merged layer.
 fn insert_volume(
     writing: &mut WriteTransaction<'_>,
     namespace: Option<&str>,
@@ -173,7 +173,7 @@ fn is_unchanged(conn: &Connection, vol: i64) -> Result<bool> {
     Ok(!conn.prepare_cached("SELECT 1 FROM entry WHERE volume = ?1")?.exists([vol])?)
 }
 
-/// Puts all layers but the last one together into a new one. Rows stay in the state that they are in.
+/// Merges all layers but the last one into a new layer. The rows keep their revisions.
 fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer]) -> Result<Layer> {
     const SQL: [&str; 2] = entries!(
         "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
@@ -191,7 +191,7 @@ fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer])
         base_layers: changed.get(1..).unwrap_or(&[]),
     };
     let bottom = VolumeTree { conn, vol: last.vol, root, as_of: Some(last.as_of), base_layers: &[] };
-    // What the layers put in a place of their own, and which nodes of the last one they hide.
+    // The rows of the merged layers, and the names that they hide from the last layer.
     let mut rows: Vec<(Option<EntryRow>, i64, Vec<u8>)> = Vec::new();
     upper.merged(SQL, &[&ROOTS_PARENT], &mut |row, parent, name| {
         rows.push((row, parent, name.to_vec()));
@@ -201,7 +201,7 @@ fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer])
     for (row, parent, name) in rows {
         match row {
             Some(row) => row.insert(conn, vol, &name)?,
-            // A name that only the layers had is simply not there.
+            // A name that only the merged layers had needs no whiteout.
             None => {
                 if let Some(hidden) = bottom.child(parent, &name)? {
                     hidden.insert_whiteout(conn, vol, &name, first.as_of)?;
@@ -212,7 +212,7 @@ fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer])
     Ok(Layer { vol, as_of: first.as_of })
 }
 
-/// Writes down whose fork a volume is.
+/// Inserts the row that says whose fork a volume is.
 fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
     let json = |texts: &[String]| serde_json::to_string(texts).expect("texts can be written as JSON");
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;

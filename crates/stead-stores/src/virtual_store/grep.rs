@@ -1,5 +1,5 @@
-//! Searching content: the files are found first, then their contents are read in the order in which they lie in the
-//! database, each of them once, and the hits are named afterwards.
+//! Searches content: first the files are found, then each distinct content is read once, in the order in which the
+//! database stores them, and its hits are delivered for every file with that content.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -21,10 +21,10 @@ use super::entry_row::{EntryKind, EntryRow};
 use super::error::{DatabaseError, Result, corrupt};
 use super::walk::{LoadedTree, WalkBounds};
 
-/// How many contents are searched before the connection goes back: a long search neither keeps others from reading
-/// nor the log from being reset.
+/// How many contents are searched before the connection is returned, so that a long search doesn't block other readers
+/// or the checkpoint of the write-ahead log.
 const CONTENTS_PER_PIECE: usize = 256;
-/// With less than this, a second thread is not worth its start.
+/// With fewer contents than this, a second thread isn't worth starting.
 const MIN_CONTENTS_FOR_THREAD: usize = 2 * CONTENTS_PER_PIECE;
 
 /// A file to be searched.
@@ -34,13 +34,13 @@ struct Candidate {
     row: EntryRow,
 }
 
-/// A search under way, for all threads at it.
+/// A running search, shared by its threads.
 struct GrepScan<'a> {
     store: &'a VirtualStore,
     grep: &'a Grep,
     /// Sorted by content.
     candidates: &'a [Candidate],
-    /// Candidates of one content each.
+    /// One range of candidates for each distinct content.
     contents: &'a [Range<usize>],
     next: AtomicUsize,
     stop: AtomicBool,
@@ -81,7 +81,7 @@ impl VirtualStore {
             drop(found);
             let searched = scan.run_on_caller(&mut || finds.try_recv().ok(), visit);
             let searched = searched.and_then(|()| {
-                // What the other thread is still at.
+                // Hits of the helper thread that are still to come.
                 finds.iter().try_for_each(|hits| scan.deliver(hits?, visit))
             });
             scan.stop.store(true, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl VirtualStore {
         })
     }
 
-    /// The files to be searched, in one snapshot.
+    /// Finds the files to be searched, in one snapshot. Files whose content isn't stored are added to `unreadable`.
     fn candidates(&self, place: &NodePath, grep: &Grep) -> Result<Vec<Candidate>> {
         let ending = grep.include.as_ref().map_or(&b""[..], PathGlobs::name_suffix);
         let bounds =
@@ -127,7 +127,7 @@ impl VirtualStore {
 type PieceHits = Result<Vec<(usize, Hits)>>;
 
 impl GrepScan<'_> {
-    /// Searches piece by piece on the caller's thread, and delivers what both threads find.
+    /// Searches piece by piece on the caller's thread, and delivers the hits of both threads.
     fn run_on_caller(
         &self,
         others: &mut dyn FnMut() -> Option<PieceHits>,
@@ -144,7 +144,7 @@ impl GrepScan<'_> {
         Ok(())
     }
 
-    /// Searches piece by piece on a thread of its own.
+    /// Searches piece by piece on the helper thread.
     fn run_helper(&self, found: &Sender<PieceHits>) {
         let mut searcher = self.grep.searcher();
         while let Some(piece) = self.next_piece() {
@@ -162,7 +162,7 @@ impl GrepScan<'_> {
         (begin < end && !self.stop.load(Ordering::Relaxed)).then_some(begin..end)
     }
 
-    /// Hands hits to the visitor, once for every file with that content.
+    /// Passes hits to the visitor, once for every file with that content.
     fn deliver(
         &self,
         hits: Vec<(usize, Hits)>,
@@ -183,7 +183,7 @@ impl GrepScan<'_> {
         Ok(())
     }
 
-    /// Notes the files whose content is damaged; the others are searched all the same.
+    /// Adds the files with a damaged content to `unreadable`. The search continues with the other files.
     fn note_damaged(&self, content: usize, what: &str) {
         for candidate in &self.candidates[self.contents[content].clone()] {
             self.grep.unreadable.add(candidate.path.clone(), StoreError::Corrupt(what.to_owned()));
@@ -194,7 +194,7 @@ impl GrepScan<'_> {
         self.candidates[self.contents[content].start].content
     }
 
-    /// Searches some contents in one read transaction.
+    /// Searches a range of contents in one read transaction.
     fn search(&self, piece: Range<usize>, searcher: &mut GrepSearcher<'_>) -> PieceHits {
         let reader = self.store.database_inner().reader()?;
         let _transaction = reader.unchecked_transaction()?;
@@ -213,7 +213,8 @@ impl GrepScan<'_> {
             }
             Ok(())
         };
-        // Contents that were written together lie side by side: one scan over all of them beats a look-up for each.
+        // Contents that were written together have adjacent ids: one scan over all of them is faster than a look-up for
+        // each.
         if last - first < 2 * piece.len() as i64 {
             let mut statement = reader.prepare_cached(
                 "SELECT id, parts, hash, data FROM content WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
@@ -242,7 +243,7 @@ impl GrepScan<'_> {
     }
 }
 
-/// Searches a content, where it lies if it is in one piece.
+/// Searches a content: in place if it is one blob, and otherwise as a stream of its chunks.
 fn search_row(
     conn: &Connection,
     row: &rusqlite::Row<'_>,
@@ -268,7 +269,7 @@ fn search_row(
             if let Some(fault) = chunks.failure {
                 return Err(fault);
             }
-            // A search that had enough early has not read them all.
+            // A search that ended early has not read all chunks.
             if let (Some(list), true) = (layout.list_hash, chunks.remaining.len() == 0) {
                 content::check_list(list, chunks.hashes.into_iter())?;
             }
@@ -277,7 +278,7 @@ fn search_row(
     }
 }
 
-/// A content in chunks as a stream.
+/// Reads content in chunks as a stream.
 struct ChunkReader<'c> {
     conn: &'c Connection,
     remaining: std::vec::IntoIter<i64>,

@@ -1,7 +1,8 @@
-//! Changes that are made together: whoever comes first leads, and takes along what has queued up behind it.
+//! Group commit: several callers' changes in one transaction. The first caller leads, and commits the jobs that have
+//! queued up behind its own.
 //!
-//! There is no thread for it. A caller who finds nobody leading runs its own job at once; one who finds a leader
-//! parks until its job is done, or until it is made the next leader.
+//! There is no thread for it. A caller that finds no leader runs its own job at once. A caller that finds one waits
+//! until its job is done, or until it is made the next leader.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -15,32 +16,33 @@ use stead_core::{StoreError, StoreResult};
 use super::batch::WriteTransaction;
 use super::error::Result;
 
-/// How many jobs are done in one transaction at the most: no process keeps its turn for long.
+/// How many jobs one transaction runs at most, so that no process holds the writer lock for long.
 const MAX_BATCH_SIZE: usize = 128;
 
-/// Whether a caller relies on what its job did.
+/// When the commit of a job has to be on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitSync {
-    /// It is a change: it has to be as durable as the database was opened to be.
+    /// As durable as the database was opened to be. For changes.
     AsConfigured,
-    /// It prepares one, or may be lost for another reason: what it did need not be on the disk before the next change,
-    /// which syncs both.
+    /// At the latest with the next synced commit; a power cut before that may lose it. For jobs that prepare a change,
+    /// or whose loss is acceptable.
     Deferred,
-    /// Others rely on it outside of the database: it is on the disk when it is done, whatever changes are.
+    /// When the job is done, whatever the database's durability is. For jobs on which something outside the database
+    /// relies.
     Always,
 }
 
-/// What a job may use of the disk.
+/// Which disk space a job may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskSpace {
-    /// What is free.
+    /// Only free space.
     Free,
-    /// The reserve as well: it makes room, or is needed to look at what is there.
+    /// The reserve as well. For jobs that free space, or that are needed to read.
     Reserve,
 }
 
 impl CommitSync {
-    /// A change that has to last, or one that can wait for the next one that has to.
+    /// The sync of a change with this policy.
     pub(super) fn of(lasts: SyncPolicy) -> Self {
         match lasts {
             SyncPolicy::Now => CommitSync::AsConfigured,
@@ -51,15 +53,15 @@ impl CommitSync {
 
 type JobWork = Box<dyn FnOnce(&mut WriteTransaction<'_>) -> Result<()> + Send>;
 
-/// What became of a job.
+/// The outcome of a job.
 pub(super) enum JobOutcome {
     Done,
     Failed(StoreError),
-    /// It panicked on the leader's thread; the panic belongs to the caller whose job it was.
+    /// The job panicked on the leader's thread. The panic belongs to the caller whose job it was.
     Panicked(Box<dyn Any + Send>),
 }
 
-/// Something to do in a transaction, and the place where its caller waits.
+/// Work for a transaction, and the state for which its caller waits.
 pub(super) struct WriteJob {
     pub(super) sync: CommitSync,
     pub(super) disk_space: DiskSpace,
@@ -76,7 +78,7 @@ enum JobPhase {
 }
 
 impl WriteJob {
-    /// The work, which is done once.
+    /// Takes the work out, which is done once.
     pub(super) fn take_work(&self) -> JobWork {
         self.work.lock().take().expect("a job is drained from the queue once")
     }
@@ -86,7 +88,7 @@ impl WriteJob {
         self.phase_changed.notify_one();
     }
 
-    /// Waits until the job is over, or its caller has to lead.
+    /// Waits until the job is finished, or its caller has to lead.
     fn wait(&self) -> JobPhase {
         let mut phase = self.phase.lock();
         while matches!(*phase, JobPhase::Waiting) {
@@ -96,7 +98,7 @@ impl WriteJob {
     }
 }
 
-/// The jobs of one database.
+/// The queue of jobs of one database.
 #[derive(Default)]
 pub(super) struct GroupCommit {
     state: Mutex<GroupCommitState>,
@@ -105,14 +107,14 @@ pub(super) struct GroupCommit {
 #[derive(Default)]
 struct GroupCommitState {
     waiting: VecDeque<Arc<WriteJob>>,
-    /// Whether some caller leads. While none does, nothing waits.
+    /// Whether a caller leads. Without a leader, no job waits.
     has_leader: bool,
 }
 
 impl GroupCommit {
-    /// Has `work` done in a transaction, alone or together with what others ask for at the same time.
+    /// Runs `work` in a transaction, alone or together with the jobs of other callers.
     ///
-    /// `commit` runs the jobs of a batch and says what became of each.
+    /// If this caller leads, `commit` runs the jobs of the batch and returns the outcome of each.
     pub(super) fn run<T: Send + 'static>(
         &self,
         (weight, room): (CommitSync, DiskSpace),
@@ -157,7 +159,7 @@ impl GroupCommit {
         !std::mem::replace(&mut state.has_leader, true)
     }
 
-    /// Takes what waits, the caller's own job first, and has it committed.
+    /// Takes the waiting jobs, the caller's own first, and commits them.
     fn run_as_leader(&self, commit: impl FnOnce(&[Arc<WriteJob>]) -> Vec<JobOutcome>) {
         let mut state = self.state.lock();
         let count = state.waiting.len().min(MAX_BATCH_SIZE);
@@ -167,7 +169,7 @@ impl GroupCommit {
         batch.outcomes = commit(&batch.jobs);
     }
 
-    /// Makes the first of those who wait the leader.
+    /// Makes the first waiting caller the leader.
     fn promote_next_leader(&self) {
         let mut state = self.state.lock();
         match state.waiting.front() {
@@ -177,7 +179,7 @@ impl GroupCommit {
     }
 }
 
-/// Jobs that are under way. However their leader ends, the lead passes on and every one of them is answered.
+/// The jobs that a leader is running. However the leader ends, dropping this passes the lead on and answers every job.
 struct JobBatch<'a> {
     group_commit: &'a GroupCommit,
     jobs: Vec<Arc<WriteJob>>,
@@ -186,7 +188,7 @@ struct JobBatch<'a> {
 
 impl Drop for JobBatch<'_> {
     fn drop(&mut self) {
-        // First the next leader, so that it works while the rest is told.
+        // The next leader first, so that it works while the other callers get their outcomes.
         self.group_commit.promote_next_leader();
         let mut verdicts = self.outcomes.drain(..);
         for job in &self.jobs {
@@ -218,7 +220,7 @@ mod tests {
                     barrier.wait();
                     for _ in 0..50 {
                         let job = move |_: &mut WriteTransaction<'_>| {
-                            // Long enough for the others to queue up behind it.
+                            // Long enough for the other callers to queue up behind it.
                             thread::sleep(Duration::from_micros(50));
                             assert!(caller != 3, "as asked for");
                             if caller == 4 { Err(StoreError::Conflict.into()) } else { Ok(caller) }
@@ -242,7 +244,7 @@ mod tests {
         let dies =
             || queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| panic!("as asked for"), |_| Ok(()));
         assert!(catch_unwind(AssertUnwindSafe(dies)).is_err());
-        // The lead is free again, and a batch whose leader says too little is answered all the same.
+        // The lead is free again, and a batch whose leader returns too few outcomes is answered all the same.
         let unanswered = queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| Vec::new(), |_| Ok(()));
         assert!(matches!(unanswered, Err(StoreError::Unavailable { .. })));
     }

@@ -1,4 +1,4 @@
-//! Who did what: the deeds of a volume, out of the log of changes and the rows of history.
+//! The revisions of a volume: who did what, read from the table `change` and the rows of history.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,31 +20,31 @@ use super::read::ReadTransaction;
 use super::tree::VolumeTree;
 use super::unchanged;
 
-/// How many versions are looked at between two questions for more.
+/// How many revisions one query for their numbers returns.
 const REVISIONS_PER_PAGE: usize = 256;
 
 /// How deep undos of undos are followed.
 const MAX_UNDO_DEPTH: usize = 1_000;
 
-/// An agent's versions, newest first: by their numbers, since a clock may go back.
+/// An agent's revisions, newest first, sorted by number and not by time, since a clock may be set back.
 const REVISIONS_OF_AGENT: &str =
     "SELECT id, operation FROM revision WHERE agent = ?1 AND at >= ?2 ORDER BY id DESC";
 
 const REVISIONS_OF_OPERATION: &str = "SELECT id FROM revision WHERE operation = ?1";
 
-/// What [`Past`] holds for this kind of Store.
+/// What a [`ContentRef`] of a Virtual Store holds.
 pub(super) struct VirtualContentRef {
     pub(super) database: Arc<DatabaseInner>,
     pub(super) content: Option<i64>,
     pub(super) size: i64,
 }
 
-/// What the log says that a version did to a node.
+/// What a revision did to one node, according to the table `change`.
 struct LoggedChange {
     node: i64,
-    /// The last thing that it did.
+    /// The last thing that the revision did to the node.
     kind: ChangeKind,
-    /// Whether it made the node.
+    /// Whether the revision created the node.
     created: bool,
     parent: i64,
     name: Vec<u8>,
@@ -72,7 +72,7 @@ impl VirtualStore {
         since: Timestamp,
         limit: usize,
     ) -> Result<Vec<(RevisionNumber, Operation)>> {
-        // What a fork has of before it was made is its base's doing.
+        // Older revisions belong to the fork's base.
         let after = self.volume.forked_at().unwrap_or(0);
         let upto = self.as_of.unwrap_or(i64::MAX);
         let did = "SELECT 1 FROM node_change WHERE volume = ?1 AND revision = ?2 LIMIT 1";
@@ -94,7 +94,7 @@ impl VirtualStore {
     }
 }
 
-/// The version that was the newest at that time.
+/// The newest revision at that time.
 pub(super) fn revision_before(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
     let version = conn
         .prepare_cached("SELECT id FROM revision WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
@@ -103,7 +103,7 @@ pub(super) fn revision_before(conn: &Connection, time: Timestamp) -> Result<Revi
     Ok(RevisionNumber(version.unwrap_or(0)))
 }
 
-/// The operation that made a version.
+/// The operation that made a revision.
 pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Operation>> {
     let operation = conn
         .prepare_cached(
@@ -127,7 +127,7 @@ pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Ope
     Ok(operation)
 }
 
-/// What an operation undid in a volume, and whether it has been undone there itself.
+/// The operations that an operation undid in a volume, and whether it has been undone there itself.
 pub(super) fn undo_links(
     conn: &Connection,
     volume: i64,
@@ -141,8 +141,8 @@ pub(super) fn undo_links(
     Ok((undoes, is_undone(conn, volume, operation.id.as_bytes(), 0)?))
 }
 
-/// The operations of an agent that stand and have a version which `did` something here, each with the newest such version,
-/// newest first.
+/// The operations of an agent that can be undone, each with its newest revision for which `did` returns true, newest
+/// first. Undos, and operations that were undone, are left out.
 pub(super) fn undoable_operations(
     conn: &Connection,
     volume: i64,
@@ -171,7 +171,7 @@ pub(super) fn undoable_operations(
     Ok(operations)
 }
 
-/// The versions that these operations made, newest first.
+/// The revisions that these operations made, newest first.
 pub(super) fn revision_numbers_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
     let mut statement = conn.prepare_cached(REVISIONS_OF_OPERATION)?;
     let mut versions = Vec::new();
@@ -185,7 +185,7 @@ pub(super) fn revision_numbers_of(conn: &Connection, operations: &[OperationId])
 }
 
 impl ReadTransaction<'_> {
-    /// What lies at a place, or lay there last.
+    /// The node at a path or, for every name that isn't there now, the node that had the name last.
     fn find_now_or_last(&mut self, place: &NodePath) -> Result<i64> {
         let tree = self.tree;
         let mut node = tree.node_number(place.base);
@@ -201,7 +201,7 @@ impl ReadTransaction<'_> {
 }
 
 impl VolumeTree<'_> {
-    /// What had that name last, of what is not there now.
+    /// The node that last had a name which nothing has now.
     fn last_named(&self, parent: i64, name: &[u8]) -> Result<Option<i64>> {
         let last = self
             .conn
@@ -230,7 +230,7 @@ impl RevisionReader<'_> {
         let mut found = RevisionSet::default();
         let mut sieve = PathFilter::new(&self.query.paths);
         let upto = self.query.up_to.0.min(self.tree.as_of.unwrap_or(i64::MAX));
-        // What a fork has of before it was made is its base's doing.
+        // Older revisions belong to the fork's base.
         let after = self.query.after.0.max(self.store.volume.forked_at().unwrap_or(0));
         let mut bounds = (after, upto);
         loop {
@@ -264,7 +264,7 @@ impl RevisionReader<'_> {
         Ok(found)
     }
 
-    /// What a version did, as far as it is wanted.
+    /// What a revision did, as far as the query asks for it; `None` if nothing matches.
     fn revision(&self, version: i64, sieve: &mut PathFilter<'_>) -> Result<Option<Revision>> {
         let Some(operation) = operation_of(self.tree.conn, version)? else { return Ok(None) };
         if !self.query.matches(&operation) {
@@ -291,15 +291,15 @@ impl RevisionReader<'_> {
         }))
     }
 
-    /// Some versions that may hold a wanted line, newest first, after the first bound and up to the second.
+    /// Returns some revisions that may contain a wanted change, newest first: after the first bound, up to the second.
     fn revision_numbers(&self, (after, upto): (i64, i64)) -> Result<Vec<i64>> {
         let query = self.query;
         let by_node = match self.subject {
             Some(top) => !self.was_ever_directory(top)?,
             None => false,
         };
-        // A file's own rows name the versions that changed it: the log need not be searched. In a fork they may be its
-        // base's.
+        // A file's own rows name the revisions that changed it, so the table `change` isn't searched. In a fork, these
+        // rows may belong to the base.
         let by_node = by_node && self.tree.base_layers.is_empty();
         let source = if by_node {
             "SELECT since AS revision FROM entry_history WHERE volume = ?1 AND node = ?4
@@ -337,7 +337,7 @@ impl RevisionReader<'_> {
         }
     }
 
-    /// What the log says of a version, once per node.
+    /// What a revision did, one entry per node.
     fn logged_changes(&self, version: i64) -> Result<Vec<LoggedChange>> {
         let mut statement = self.tree.conn.prepare_cached(
             "SELECT kind, node, parent, name FROM node_change WHERE volume = ?1 AND revision = ?2 ORDER BY seq",
@@ -384,7 +384,7 @@ impl RevisionReader<'_> {
         Ok(NodeChange { node: node_id(logged.node), before, after })
     }
 
-    /// A state that was kept without history: it is known to have been there, and nothing more.
+    /// The state of a node without a history row: it existed then, and nothing more is known.
     fn unknown_state(&self, logged: &LoggedChange, version: i64) -> Result<NodeState> {
         let above = path_of(&self.tree_at(Some(version)), logged.parent)?.unwrap_or_default();
         Ok(NodeState {
@@ -432,7 +432,7 @@ impl RevisionReader<'_> {
         }
     }
 
-    /// Whether a line is about what the query asks for, or about something below it.
+    /// Whether a change is about the node that the query asks for, or about one below it.
     fn is_wanted(&self, version: i64, line: &NodeChange) -> Result<bool> {
         let Some(top) = self.subject else { return Ok(true) };
         if line.node == node_id(top) {
@@ -460,7 +460,7 @@ impl RevisionReader<'_> {
         Ok(true)
     }
 
-    /// Says where everything that the deeds name is now.
+    /// Adds the present state of every node that the revisions name.
     fn describe_now(&self, told: &mut RevisionSet) -> Result<()> {
         let lines = told.revisions.iter().flat_map(|deed| &deed.changes);
         let mut named: BTreeSet<NodeId> = BTreeSet::new();
@@ -478,14 +478,14 @@ impl RevisionReader<'_> {
     }
 }
 
-/// Whether an operation has been undone in a volume, and that has not been undone itself.
+/// Whether an operation has been undone in a volume, and that undo has not been undone itself.
 pub(super) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], depth: usize) -> Result<bool> {
     let by: Vec<[u8; 16]> = conn
         .prepare_cached("SELECT undone_by FROM undone WHERE volume = ?1 AND operation = ?2")?
         .query_map(params![volume, operation], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     for by in by {
-        // Nobody takes back an undo of an undo so often.
+        // No one undoes an undo that often, so the recursion ends here.
         if depth > MAX_UNDO_DEPTH || !is_undone(conn, volume, &by, depth + 1)? {
             return Ok(true);
         }
@@ -493,7 +493,7 @@ pub(super) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], de
     Ok(false)
 }
 
-/// A node, and its path from the root if it has one.
+/// A node's row, and its path from the root; no path if a directory above it is missing.
 fn node_and_path(tree: &VolumeTree<'_>, node: i64) -> Result<Option<(EntryRow, Option<StorePath>)>> {
     let Some((row, name)) = tree.node_with_name(node)? else { return Ok(None) };
     let path = match node == tree.root {
@@ -503,7 +503,7 @@ fn node_and_path(tree: &VolumeTree<'_>, node: i64) -> Result<Option<(EntryRow, O
     Ok(Some((row, path)))
 }
 
-/// The path of a node from the root.
+/// The path of a node from the root; `None` if the node or a directory above it is missing.
 pub(super) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<StorePath>> {
     let mut names = Vec::new();
     let mut passed = HashSet::new();
@@ -543,7 +543,7 @@ mod tests {
             while let Some(row) = rows.next().unwrap() {
                 plan.push(row.get::<_, String>(3).unwrap());
             }
-            // One search and no sorting.
+            // One index search, without sorting.
             assert!(plan.len() == 1 && plan[0].contains(index), "{plan:?}");
         }
     }

@@ -1,7 +1,7 @@
-//! Volumes in layers: what a fork has of its own, over what its base had when it was forked.
+//! Volumes in layers: a fork's own rows over its base, as that was when it was forked.
 //!
-//! A fork's rows are those that it changed. A name that it has a row for is the fork's affair, whatever the base has
-//! there; a row of kind 0, a whiteout, says that nothing is. Every other name is looked up one layer down.
+//! A fork has rows only for what it changed. A row of the fork decides about its name, whatever the base has there. A
+//! row of kind 0 is a whiteout: the name doesn't exist. Every other name is looked up one layer down.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -17,33 +17,33 @@ use super::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
 use super::error::{DatabaseError, Result, corrupt};
 use super::tree::VolumeTree;
 
-/// What roots have in place of a parent.
+/// The parent of a root.
 pub(super) const ROOTS_PARENT: i64 = 0;
 
-/// A volume that another one stands on, as of the version at which that one was forked.
+/// A volume below a fork, as of the revision at which it was forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layer {
     pub(super) vol: i64,
     pub(super) as_of: i64,
 }
 
-/// What a volume itself says of a name.
+/// What one layer says of a name.
 pub(super) enum LayerLookup {
-    /// This has it.
+    /// This entry has the name.
     Found(EntryRow),
-    /// Nothing has it, whatever the base says.
+    /// No entry has the name, whatever the base says.
     Whiteout,
-    /// The base knows.
+    /// The base decides.
     NotHere,
 }
 
-/// What is done with each entry and its name.
+/// Called for each entry with its name.
 pub(super) type Visit<'v> = dyn FnMut(EntryRow, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
-/// What is done with each name: what has it, unless it is hidden, and the directory that it is in.
+/// Called for each name: the entry (`None` for a whiteout), its parent, and the name.
 type VisitMerged<'v> = dyn FnMut(Option<EntryRow>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
-/// The columns of an entry with its name.
+/// A query for the columns of an entry with its name.
 macro_rules! named {
     ($rest:literal) => {
         entries!(
@@ -54,12 +54,12 @@ macro_rules! named {
 }
 
 impl Volume {
-    /// The version that it was forked at; nothing of it is older. `None` where it stands on nothing.
+    /// The revision at which the volume was forked, which is older than all of its own. `None` if it isn't a fork.
     pub(super) fn forked_at(&self) -> Option<i64> {
         self.base_layers.first().map(|base| base.as_of)
     }
 
-    /// Refuses if the volume has been destroyed: without its own rows, a fork would show its base.
+    /// Fails if the volume has been destroyed: without its own rows, a fork would show its base.
     pub(super) fn check_exists(&self, conn: &Connection) -> Result<()> {
         if self.base_layers.is_empty() {
             return Ok(());
@@ -69,7 +69,7 @@ impl Volume {
     }
 }
 
-/// What a volume stands on, the nearest layer first.
+/// The layers below a volume, the nearest first.
 pub(super) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
     let mut below = Vec::new();
     loop {
@@ -85,13 +85,13 @@ pub(super) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>>
 }
 
 impl<'c> VolumeTree<'c> {
-    /// What lies below this volume's own rows.
+    /// The tree one layer down.
     pub(super) fn base(&self) -> Option<VolumeTree<'c>> {
         let (base, below) = self.base_layers.split_first()?;
         Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), base_layers: below, ..*self })
     }
 
-    /// The node, wherever it is, and the name that it has there.
+    /// A node's row and name, from the uppermost layer that has the node.
     pub(super) fn node_with_name(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
         const SQL: [&str; 2] = named!("e.node = ?3");
         let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
@@ -101,12 +101,12 @@ impl<'c> VolumeTree<'c> {
         }
         let Some(base) = self.base() else { return Ok(None) };
         let Some((row, name)) = base.node_with_name(node)? else { return Ok(None) };
-        // It is no longer there if the name is this volume's affair.
+        // If this volume has a row for the name, the node is no longer there.
         Ok(matches!(self.lookup_own(row.parent, &name)?, LayerLookup::NotHere).then_some((row, name)))
     }
 
-    /// The entries of a directory whose names come after that one, sorted. At least `limit` of them are visited, if
-    /// there are as many.
+    /// Visits the entries of a directory whose names come after `after`, sorted. Visits at least `limit` of them, if
+    /// there are as many, and in a fork possibly more.
     pub(super) fn children(
         &self,
         parent: i64,
@@ -115,12 +115,12 @@ impl<'c> VolumeTree<'c> {
         visit: &mut Visit<'_>,
     ) -> Result<()> {
         const SQL: [&str; 2] = named!("e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
-        // How many names a layer has to give is not known before they are merged.
+        // How many rows each layer has to return isn't known before they are merged.
         let limit = if self.base_layers.is_empty() { limit } else { -1 };
         self.visit(SQL, &[&parent, &after, &limit], visit)
     }
 
-    /// [`Tree::children`] for who wants nothing but attributes.
+    /// Like [`VolumeTree::children`], for callers that need only attributes.
     pub(super) fn list_attrs(
         &self,
         parent: i64,
@@ -128,7 +128,7 @@ impl<'c> VolumeTree<'c> {
         limit: i64,
         mut visit: impl FnMut(Attr, &[u8]) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        // A column costs as much as all that is made of it: these are as few as will do.
+        // Reading a column costs as much as everything done with it, so there are as few as possible.
         const SQL: &str = "
             SELECT e.name, e.node, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.since
             FROM entry e WHERE e.volume = ?1 AND e.parent = ?2 AND e.name > ?3 ORDER BY e.name LIMIT ?4";
@@ -158,7 +158,7 @@ impl<'c> VolumeTree<'c> {
         Ok(())
     }
 
-    /// All entries of a directory, sorted. Files whose names end otherwise may be left out.
+    /// Visits all entries of a directory, sorted. Files whose names don't end with `ending` may be left out.
     pub(super) fn children_ending(&self, parent: i64, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] =
             named!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
@@ -168,8 +168,8 @@ impl<'c> VolumeTree<'c> {
         }
     }
 
-    /// Where in a name its ending begins, if the database can leave names out by that: a row of a fork is needed, even
-    /// if it is not wanted, because of what it hides.
+    /// The offset of the ending in a name, for `substr`; `None` if the database can't filter by it. A fork needs the
+    /// rows that don't match, too, because of what they hide.
     fn ending_offset(&self, ending: &[u8]) -> Option<i64> {
         let length = i64::try_from(ending.len()).ok()?;
         (length > 0 && self.base_layers.is_empty()).then_some(-length)
@@ -191,7 +191,8 @@ impl<'c> VolumeTree<'c> {
         Ok(count)
     }
 
-    /// All entries but the root, sorted by directory and name. Files whose names end otherwise may be left out.
+    /// Visits all entries but the root, sorted by directory and name. Files whose names don't end with `ending` may be
+    /// left out.
     pub(super) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
         const SIFTED: [&str; 2] =
@@ -202,7 +203,7 @@ impl<'c> VolumeTree<'c> {
         }
     }
 
-    /// What `sql` finds, in one layer or in several.
+    /// Visits what `sql` finds, in one layer or in several.
     fn visit(
         &self,
         sql: [&'static str; 2],
@@ -235,7 +236,7 @@ impl<'c> VolumeTree<'c> {
         Ok(())
     }
 
-    /// What lies below a directory, each directory before what is in it.
+    /// Everything below a directory, each directory before its content.
     pub(super) fn below(&self, top: i64) -> Result<Vec<(EntryRow, Vec<u8>)>> {
         let mut found: Vec<(EntryRow, Vec<u8>)> = Vec::new();
         let (mut next, mut directory) = (0, top);
@@ -252,8 +253,8 @@ impl<'c> VolumeTree<'c> {
         }
     }
 
-    /// What `sql` finds in all layers, sorted by directory and name: for each, the uppermost row, `None` where that is a
-    /// whiteout. Of `rest`, the first is the statement's third parameter.
+    /// Visits what `sql` finds in all layers, sorted by directory and name: for each name the uppermost row, or `None`
+    /// if that is a whiteout. The first of `rest` is the statement's third parameter.
     pub(super) fn merged(
         &self,
         sql: [&'static str; 2],
@@ -267,7 +268,7 @@ impl<'c> VolumeTree<'c> {
             let sql = tree.select_sql(sql);
             let mut statement = match depth {
                 0 => self.conn.prepare_cached(sql)?,
-                // Statements run side by side, and the cache holds one of each text.
+                // The statements run at the same time, and the cache holds one for each text.
                 depth => self.conn.prepare_cached(&format!("{sql} -- {depth}"))?,
             };
             tree.bind(&mut statement, rest)?;
@@ -295,7 +296,8 @@ impl<'c> VolumeTree<'c> {
         }
     }
 
-    /// A directory's times as they were, where someone stands on them.
+    /// The row with the times that a directory had as of the revision. Such times are stored only where a fork needs
+    /// them.
     pub(super) fn with_times_as_of(&self, row: EntryRow) -> Result<EntryRow> {
         let Some(as_of) = self.as_of.filter(|_| row.is_directory()) else { return Ok(row) };
         let times = self
@@ -310,7 +312,8 @@ impl<'c> VolumeTree<'c> {
     }
 }
 
-/// The source with the first key; the uppermost where several have it. All that have it are put into `same`.
+/// The index of the source with the smallest key, the uppermost if several have it. All sources with that key are put
+/// into `same`.
 fn first_of(sources: &[Rows<'_>], same: &mut Vec<usize>) -> Result<Option<usize>> {
     same.clear();
     let mut first: Option<(i64, &[u8])> = None;

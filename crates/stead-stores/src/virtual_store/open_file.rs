@@ -1,4 +1,4 @@
-//! A file that stays readable as it was when it was opened: content is never rewritten, only replaced.
+//! An open file, which stays readable as it was when it was opened: content is never rewritten, only replaced.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::database::DatabaseInner;
 use super::entry_row::FILE_MODE;
 use super::error::{Result, corrupt};
 
-/// A file's content by chunk.
+/// A file's content, read chunk by chunk.
 pub(super) struct OpenVirtualFile {
     database: Arc<DatabaseInner>,
     attr: Attr,
     layout: ContentLayout,
     read_hashes: Mutex<ReadChunkHashes>,
-    /// The chunk that was last read in part: who reads a file piece by piece comes back for the rest of it.
+    /// The chunk that was last read in part: a caller that reads a file piece by piece needs the rest of it next.
     last_chunk: Mutex<Option<(usize, Vec<u8>)>>,
 }
 
@@ -34,7 +34,7 @@ impl VirtualStore {
 }
 
 impl VirtualStore {
-    /// Content that no entry need hold any more.
+    /// Opens content to which no entry has to refer any more. The attributes hold only its size.
     pub(super) fn open_content_by_id(&self, content: Option<i64>, size: i64) -> Result<OpenVirtualFile> {
         let layout = content::layout(&*self.database_inner().reader()?, content, size)?;
         let attr = Attr {
@@ -66,7 +66,7 @@ impl OpenContent for OpenVirtualFile {
     }
 }
 
-/// The hashes of the chunks that were read, until all of them were: then the list of them is checked, too.
+/// The hashes of the chunks that were read. Once all of them were read, the hash of their list is checked, too.
 #[derive(Debug, Default)]
 struct ReadChunkHashes {
     hashes: Vec<Option<Hash>>,
@@ -74,7 +74,7 @@ struct ReadChunkHashes {
 }
 
 impl ReadChunkHashes {
-    /// One more was read. Answers with the hashes of all where it was the last.
+    /// Adds the hash of a chunk that was read. Returns all hashes if it was the last one.
     fn note(&mut self, index: usize, hash: Hash) -> Option<Vec<Hash>> {
         let slot = self.hashes.get_mut(index)?;
         if slot.replace(hash).is_none() {
@@ -97,7 +97,7 @@ impl OpenVirtualFile {
         }
     }
 
-    /// Hands the bytes of a chunk to `take`, if they are what was written.
+    /// Passes the bytes of a chunk to `take`, after checking them against their hash.
     fn with_chunk<T>(&self, index: usize, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let reader = self.database.reader()?;
         let id = *self.layout.chunk_ids.get(index).ok_or_else(content::missing_content_error)?;
@@ -119,7 +119,7 @@ impl OpenVirtualFile {
         let chunk = match &mut *last {
             Some((at, chunk)) if *at == index => chunk,
             other => {
-                // The buffer of the chunk before is used again.
+                // Reuses the buffer of the previous chunk.
                 let mut chunk = other.take().map_or_else(Vec::new, |(_, chunk)| chunk);
                 self.with_chunk(index, |bytes| {
                     chunk.clear();

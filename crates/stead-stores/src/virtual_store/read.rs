@@ -1,7 +1,8 @@
-//! Looking at one place: its attributes, its content, its entries.
+//! Reads of one path: its attributes, its content, its entries.
 //!
-//! A read of one place is one statement, and so one snapshot: it looks the entry up in the directory that the cache
-//! knows, and returns the directory epoch that says whether the cache was right. Everything else takes a transaction.
+//! If the cache has the directory, attributes and content are read with one statement, and so in one snapshot. The
+//! statement also returns the directory epoch, which says whether the cache was right. Every other read takes a
+//! transaction.
 
 use std::ops::ControlFlow;
 
@@ -19,30 +20,30 @@ use super::error::{Result, corrupt};
 use super::schema::DIR_EPOCH;
 use super::tree::{DirLookup, VolumeTree};
 
-/// Where a single statement finds a place.
+/// The key by which a single statement finds an entry.
 struct EntryKey<'a> {
     parent: i64,
     name: &'a [u8],
     parent_trust: ParentTrust,
 }
 
-/// How sure it is that the parent is right.
+/// How far the parent in the key can be trusted.
 enum ParentTrust {
-    /// It is the root.
+    /// Always: it is the root, or the root's parent.
     Always,
-    /// It was, at this directory epoch.
+    /// Only if the directory epoch is still this one.
     AtEpoch(i64),
-    /// The caller says so: something that is found is right, but nothing can be said of something that is not.
+    /// It comes from the caller. If an entry is found, it is right. If none is, the reason isn't known.
     IfFound,
 }
 
-/// A transaction that only reads.
+/// A read transaction.
 pub(super) struct ReadTransaction<'a> {
     pub(super) tree: VolumeTree<'a>,
     dir_cache: ReadDirCache<'a>,
 }
 
-/// The shared cache, as far as it speaks for this snapshot, and what is learned on the way.
+/// The shared cache, as far as it is valid for this snapshot, and the directories that this transaction finds.
 struct ReadDirCache<'a> {
     dirs: &'a DirCache,
     epoch: i64,
@@ -72,7 +73,7 @@ impl ReadTransaction<'_> {
         self.tree.directory(&mut self.dir_cache, place)
     }
 
-    /// The file at a place, where a symlink would have to be followed.
+    /// The file at a path. A symlink on the way or at the end is an error that says where it leads.
     pub(super) fn file(&mut self, place: &NodePath) -> Result<EntryRow> {
         let row = self.find_followed(place)?;
         if row.is_directory() { Err(StoreError::IsADirectory.into()) } else { Ok(row) }
@@ -80,7 +81,7 @@ impl ReadTransaction<'_> {
 }
 
 impl VirtualStore {
-    /// Looks around in one read transaction.
+    /// Runs `look` in one read transaction.
     pub(super) fn read_transaction<T>(
         &self,
         look: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
@@ -89,7 +90,7 @@ impl VirtualStore {
         self.read_transaction_on(&reader, look)
     }
 
-    /// The same, on a connection that is at hand.
+    /// Like `read_transaction`, on a given connection.
     pub(super) fn read_transaction_on<T>(
         &self,
         conn: &Connection,
@@ -109,7 +110,7 @@ impl VirtualStore {
         seen
     }
 
-    /// Where one statement can look for the place, if one can.
+    /// The key with which one statement can read the path; `None` if that takes a transaction.
     fn entry_key<'a>(&self, place: &'a NodePath) -> Option<EntryKey<'a>> {
         if self.as_of.is_some() || self.volume.forked_at().is_some() {
             return None;
@@ -179,7 +180,7 @@ impl VirtualStore {
                         (Some(_), _) if found.size > CHUNK_SIZE as i64 => {
                             let layout =
                                 content::chunk_layout(row.get_ref(11)?, row.get_ref(12)?, found.size)?;
-                            // Content is never rewritten, so the snapshot doesn't matter here.
+                            // Content is never rewritten, so it can be read outside the statement's snapshot.
                             content::read_layout(&reader, &layout, found.size)?
                         }
                         _ => return Err(content::missing_content_error()),
@@ -233,26 +234,26 @@ impl VirtualStore {
     }
 }
 
-/// A name as the database holds it.
+/// Checks a name from the database.
 fn checked_name(name: &[u8]) -> Result<Name> {
     Name::new(name).ok_or_else(|| corrupt("an entry has a name that can't be one"))
 }
 
-/// Refuses a file that is larger than the caller takes.
+/// Refuses a file that is larger than the limit.
 fn check_size_limit(row: &EntryRow, limit: u64) -> Result<()> {
     let size = row.size.cast_unsigned();
     if size > limit { Err(StoreError::TooLarge { size, limit }.into()) } else { Ok(()) }
 }
 
-/// What a single statement tells.
+/// What a single statement found.
 enum LookupAnswer {
     Found(EntryRow),
     Missing,
-    /// The cache is out of date, or the caller has to be told more than this can say.
+    /// The cache is out of date, or the caller needs a more exact error than one statement can give.
     Unsure,
 }
 
-/// Judges a row that begins with the directory epoch and goes on with the entry, if there is one.
+/// Interprets a row that begins with the directory epoch and continues with the entry, if there is one.
 fn interpret_row(row: &rusqlite::Row<'_>, trust: &ParentTrust) -> Result<LookupAnswer> {
     let epoch: i64 = row.get(0)?;
     let there = !matches!(row.get_ref(1)?, ValueRef::Null);

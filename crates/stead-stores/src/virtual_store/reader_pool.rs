@@ -1,4 +1,4 @@
-//! The connections that read: a few, made when they are needed, each used by one caller at a time.
+//! The connections for reading: a few, opened when they are needed, each used by one caller at a time.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use rusqlite::Connection;
 use super::error::Result;
 use super::schema::{ConnectionRole, connect};
 
-/// How many there are at the most: more would wait for a processor anyway, and each has a cache of its own.
+/// How many connections there are at most. More would only wait for a processor, and each has its own cache.
 static MAX_CONNECTIONS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get()).clamp(4, 8));
 
-/// The readers of a database file.
+/// The reading connections of a database file.
 pub(super) struct ReaderPool {
     path: PathBuf,
     role: ConnectionRole,
@@ -31,7 +31,7 @@ struct PoolState {
 }
 
 impl ReaderPool {
-    /// Readers of a file, the first of which may be open already.
+    /// A pool for a file. `first` is a connection that is already open.
     pub(super) fn new(
         path: PathBuf,
         role: ConnectionRole,
@@ -48,11 +48,11 @@ impl ReaderPool {
         &self.path
     }
 
-    /// A connection; waits for one if all are in use.
+    /// Returns a connection; waits for one if all are in use.
     pub(super) fn take(&self) -> Result<ReadConnection<'_>> {
         let mut state = self.state.lock();
         loop {
-            // The one used last has the warmest cache.
+            // The connection that was used last has the warmest cache.
             if let Some(conn) = state.idle.pop() {
                 return Ok(ReadConnection::Pooled { readers: self, conn: Some(conn) });
             }
@@ -63,7 +63,7 @@ impl ReaderPool {
             self.returned.wait(&mut state);
         }
         drop(state);
-        // From here on the place that was taken is given back, also if connecting fails.
+        // From here on, dropping this gives the place in the pool back, also if connecting fails.
         let mut place = ReadConnection::Pooled { readers: self, conn: None };
         if let ReadConnection::Pooled { conn, .. } = &mut place {
             *conn = Some(connect(&self.path, self.role, self.wait_timeout)?);
@@ -82,11 +82,11 @@ impl ReaderPool {
     }
 }
 
-/// A connection to read with, until it is dropped.
+/// A connection for reading, which is returned when this is dropped.
 pub(super) enum ReadConnection<'a> {
-    /// One of several.
+    /// One connection of a pool.
     Pooled { readers: &'a ReaderPool, conn: Option<Connection> },
-    /// The only one, which is also the one that writes.
+    /// The only connection, which also writes.
     Writer(MappedMutexGuard<'a, Connection>),
 }
 

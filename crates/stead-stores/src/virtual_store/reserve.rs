@@ -1,8 +1,8 @@
-//! Room that is set aside beside the database, so that a full disk can be read and made less full.
+//! Disk space set aside beside the database, so that a full disk can still be read and freed.
 //!
-//! The file `-reserve` holds nothing. What has to work on a full disk (reading, deleting, `gc`, and the records of them)
-//! gives its blocks back to the host for a moment, works, and sets aside again what is left. What adds content never
-//! touches it. For that moment the file is locked, so that no other process sets the room aside under the one that uses it.
+//! The file `-reserve` holds no data. Jobs that must work on a full disk (reads, removals, gc, and their records)
+//! return its blocks to the host, do their work, and then set aside what is left. Jobs that add content never use it.
+//! While the blocks are in use, the file is locked, so that no other process allocates them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStringExt;
@@ -14,34 +14,34 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs, statvfs};
 use rustix::io::Errno;
 
-/// What its name ends with, after that of the database.
+/// The suffix of the file's name, after the database's name.
 const SUFFIX: &str = "-reserve";
-/// How much is set aside, where the disk has it: some ten thousand records, or as many deletions.
+/// How much is set aside if the disk has it: enough for about ten thousand records or removals.
 const RESERVE_SIZE: u64 = 4 << 20;
-/// Of what is free, at most this part.
+/// At most one part in this many of the free space is set aside.
 const MAX_SHARE_OF_FREE: u64 = 8;
-/// With less than this free, the reserve is used: more than one small transaction takes.
+/// With less free space than this, the reserve is used. It is more than one small transaction needs.
 pub(super) const LOW_SPACE: u64 = 2 << 20;
-/// Blocks are set aside in steps of this.
+/// Blocks are allocated in multiples of this.
 const STEP_SIZE: u64 = 16 << 10;
 
-/// The room beside one database.
+/// The reserve of one database.
 #[derive(Debug)]
 pub(super) struct DiskReserve {
     path: PathBuf,
     loan: Mutex<ReserveLoan>,
-    /// Whether the host said that there is no room, whatever it says is free: its quotas don't show there.
+    /// Whether the host reported that there is no space. A disk quota doesn't show in the free space.
     no_space_reported: AtomicBool,
 }
 
-/// What was given back to the host for a while.
+/// What is lent to the host at the moment.
 #[derive(Debug, Default)]
 struct ReserveLoan {
-    /// How many use it now.
+    /// How many callers use it now.
     users: usize,
-    /// How much there was before: no more is taken back.
+    /// How much was set aside before: no more than this is set aside again.
     bytes: u64,
-    /// The file, locked, while someone uses it.
+    /// The file, locked, while it is in use.
     file: Option<File>,
 }
 
@@ -53,8 +53,8 @@ impl DiskReserve {
         DiskReserve { path: path.into(), loan: Mutex::default(), no_space_reported: AtomicBool::new(false) }
     }
 
-    /// Sets room aside, unless it is already. What the host does not have is not set aside: nothing depends on it before
-    /// the disk is full.
+    /// Sets space aside, unless that was done already. A disk without enough space is no error: nothing depends on the
+    /// reserve before the disk is full.
     pub(super) fn fill(&self) {
         let Some(file) = self.open() else { return };
         let free = fstatvfs(&file).map_or(0, |disk| free_bytes_of(&disk));
@@ -66,18 +66,19 @@ impl DiskReserve {
         self.no_space_reported.load(Ordering::Relaxed) || self.free_bytes() < LOW_SPACE
     }
 
-    /// The host said that there is no room.
+    /// Remembers that the host reported no space.
     pub(super) fn note_no_space(&self) {
         self.no_space_reported.store(true, Ordering::Relaxed);
     }
 
-    /// The host had room without the reserve.
+    /// Remembers that the host had space without the reserve.
     pub(super) fn note_space(&self) {
         self.no_space_reported.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the disk has room for all that the log holds, and for that much more. The log is written back to the
-    /// database before it is cut: where that ends half way for want of room, it has taken some and given back none.
+    /// Whether the disk has room for everything in the write-ahead log, and for `more` bytes. A checkpoint copies the
+    /// log into the database before it truncates it: if it runs out of space half way, it has used space and freed
+    /// none.
     pub(super) fn has_room_for_log(&self, more: u64) -> bool {
         let mut log = self.path.as_os_str().as_encoded_bytes().to_vec();
         log.truncate(log.len() - SUFFIX.len());
@@ -92,17 +93,18 @@ impl DiskReserve {
         statvfs(directory.unwrap_or(Path::new("."))).map_or(u64::MAX, |disk| free_bytes_of(&disk))
     }
 
-    /// Gives the room back to the host until [`Reserve::take_back`]. Without any, it says so, and nothing is to be taken
-    /// back.
+    /// Returns the blocks to the host until [`DiskReserve::reclaim`]. Returns `false` if there were none; then
+    /// `reclaim` must not be called.
     pub(super) fn release_to_host(&self) -> bool {
         let mut lent = self.loan.lock();
         if lent.users == 0 {
             let Ok(file) = OpenOptions::new().write(true).open(&self.path) else { return false };
             let is_alone = flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK);
-            // Where the host has no locks, other processes may come between.
+            // If the host has no file locks, other processes may interfere.
             let _ = flock(&file, FlockOperation::LockShared);
             let held = allocated_bytes(&file);
-            // Another process has given the room back already. Both use it, and the last of them sets it aside again.
+            // Another process has returned the blocks already. Both use the space, and the last of them sets it aside
+            // again.
             let is_shared = held == 0 && !is_alone;
             if !is_shared && (held == 0 || file.set_len(0).is_err()) {
                 return false;
@@ -114,7 +116,7 @@ impl DiskReserve {
         true
     }
 
-    /// Sets aside again what is left of it, once nobody uses it any more.
+    /// Sets aside again what is left of the space, once no caller uses it any more.
     pub(super) fn reclaim(&self) {
         let mut lent = self.loan.lock();
         lent.users -= 1;
@@ -128,7 +130,7 @@ impl DiskReserve {
         }
     }
 
-    /// Sets aside that much, or what there is of it. While another process uses the room, that one does it.
+    /// Sets aside that much, or as much of it as there is. If another process uses the space, that process does it.
     fn set_aside(&self, bytes: u64) {
         let Some(file) = self.open() else { return };
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
@@ -137,7 +139,7 @@ impl DiskReserve {
         let held = allocated_bytes(&file);
         let free = fstatvfs(&file).map_or(0, |disk| free_bytes_of(&disk));
         let mut more = bytes.saturating_sub(held).min(free) / STEP_SIZE * STEP_SIZE;
-        // Where another process is faster, it is a part of what is left.
+        // Another process may be faster: then a part of what is left will do.
         while more >= STEP_SIZE && fallocate(&file, FallocateFlags::empty(), 0, held + more).is_err() {
             let _ = file.set_len(held);
             more = more / 2 / STEP_SIZE * STEP_SIZE;
@@ -153,7 +155,7 @@ impl DiskReserve {
 
 impl Drop for DiskReserve {
     fn drop(&mut self) {
-        // What this process took on the way, for a file that is gone by now, is set aside again.
+        // By now, files that this process made meanwhile may be gone: sets aside again what `reclaim` had no space for.
         let bytes = self.loan.get_mut().bytes;
         if bytes > 0 {
             self.set_aside(bytes);
@@ -161,20 +163,20 @@ impl Drop for DiskReserve {
     }
 }
 
-/// How many bytes this process may still write.
+/// How many bytes this process can still write.
 fn free_bytes_of(disk: &rustix::fs::StatVfs) -> u64 {
     let blocks = if is_root() { disk.f_bfree } else { disk.f_bavail };
     blocks.saturating_mul(disk.f_frsize)
 }
 
-/// Whether this process may use what a file system sets aside for root.
+/// Whether this process may use the blocks that a file system reserves for root.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     static IS_ROOT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *IS_ROOT.get_or_init(|| std::fs::metadata("/proc/self").is_ok_and(|itself| itself.uid() == 0))
 }
 
-/// How many bytes a file has a place for.
+/// How many bytes of a file have blocks on the disk.
 fn allocated_bytes(file: &File) -> u64 {
     use std::os::unix::fs::MetadataExt;
     file.metadata().map_or(0, |file| file.len().min(file.blocks() * 512))

@@ -1,8 +1,8 @@
-//! The newest version that was acknowledged, in a small file beside the database.
+//! The newest revision that was acknowledged, in a small file beside the database.
 //!
-//! The database can't tell that it is gone, or that its end is: an empty file is an empty database, and a write-ahead log
-//! that was cut off is a shorter one. The file `-version` outlives both. It is written after a commit is on the disk, so it
-//! never tells of more than was there.
+//! A database can't tell that it was removed, or that its end was: an empty file is an empty database, and a truncated
+//! write-ahead log is a shorter one. The file `-version` outlives both. It is written after a commit is on the disk, so
+//! it never names a revision that wasn't there.
 //!
 //! ```text
 //! version 00000000000000000042
@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 
 use crate::sync::{self, SyncPoint};
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AcknowledgedRevisions {
-    /// The newest version that was acknowledged.
+    /// The newest revision that was acknowledged.
     pub(super) revision: i64,
-    /// The first and the last version that were acknowledged and are not there any more; 0 where none are.
+    /// The first and the last revision that were acknowledged and are missing from the database; 0 if none are.
     pub(super) lost: (i64, i64),
 }
 
@@ -32,14 +32,15 @@ pub(super) struct RevisionFile {
 }
 
 impl RevisionFile {
-    /// The mark of the database at that path.
+    /// The file of the database at that path.
     pub(super) fn of(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-version");
         RevisionFile { path: path.into() }
     }
 
-    /// What it says; `None` where there never was a database. One that can't be read says that there was one.
+    /// Reads the file; `None` if there never was a database. A file that can't be read or parsed still says that there
+    /// was one.
     pub(super) fn read(&self) -> Option<AcknowledgedRevisions> {
         match std::fs::read_to_string(&self.path) {
             Ok(text) => Some(parse(&text).unwrap_or_default()),
@@ -48,7 +49,7 @@ impl RevisionFile {
         }
     }
 
-    /// Makes it, for a database that is there, and has it stay.
+    /// Creates or overwrites the file of an existing database, and syncs it and its name.
     pub(super) fn make(&self, known: AcknowledgedRevisions) -> io::Result<()> {
         let file = self.open()?;
         write_state(&file, known)?;
@@ -56,20 +57,20 @@ impl RevisionFile {
         sync::sync_directory(SyncPoint::NewestRevisionName, self.path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Opens it to be written with every commit.
+    /// Opens the file to be written after every synced commit.
     pub(super) fn open(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600).open(&self.path)
     }
 }
 
-/// Writes it over what was there, which has the same length: a full disk has room for it.
+/// Overwrites the whole file. Its length never changes, so this works on a full disk.
 pub(super) fn write_state(file: &File, known: AcknowledgedRevisions) -> io::Result<()> {
     let AcknowledgedRevisions { revision: version, lost: (first, last) } = known;
     file.write_all_at(format!("version {version:020}\nlost {first:020} {last:020}\n").as_bytes(), 0)
 }
 
-/// Tells the newest version, and leaves the rest.
+/// Overwrites the newest revision, and leaves the rest.
 pub(super) fn write_revision(file: &File, version: i64) -> io::Result<()> {
     file.write_all_at(format!("version {version:020}\n").as_bytes(), 0)
 }

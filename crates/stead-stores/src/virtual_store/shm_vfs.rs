@@ -1,9 +1,9 @@
-//! The memory that processes share through the `-shm` file, set aside on the disk before it is used.
+//! The memory that processes share through SQLite's `-shm` file, allocated on the disk before it is used.
 //!
-//! SQLite makes that file longer by writing one byte into every 4 KiB of it. On a file system with smaller blocks the rest
-//! stays a hole, and on a full disk the kernel ends the process (SIGBUS) when it writes there. So the host's own way of
-//! opening files is used with one addition: every mapped region is populated at once, and a disk without room for it is
-//! an ordinary error.
+//! SQLite extends that file by writing one byte into every 4 KiB of it. On a file system with smaller blocks the rest
+//! stays a hole, and on a full disk the kernel kills the process (SIGBUS) when it writes there. So connections use the
+//! host's VFS (SQLite's interface to the file system) with one addition: every mapped region is populated at once, and
+//! a disk without space for it is an ordinary error.
 
 #![allow(unsafe_code, reason = "SQLite's interface to the host is C, and so is the region that it maps")]
 
@@ -16,12 +16,12 @@ use rustix::mm::{Advice, madvise};
 
 use super::error::{DatabaseError, Result};
 
-/// The name that connections are opened with.
+/// The name of the VFS that connections are opened with.
 pub(super) const VFS_NAME: &CStr = c"stead";
 
 type ShmMap = unsafe extern "C" fn(*mut ffi::sqlite3_file, c_int, c_int, c_int, *mut *mut c_void) -> c_int;
 
-/// The host's own way of opening files. It is static in SQLite, and never changes.
+/// The host's own VFS. It is static in SQLite, and never changes.
 struct HostVfs(*mut ffi::sqlite3_vfs);
 
 // SAFETY: SQLite itself uses it from every thread.
@@ -29,24 +29,24 @@ unsafe impl Send for HostVfs {}
 // SAFETY: the same.
 unsafe impl Sync for HostVfs {}
 
-/// A table of methods of SQLite's, and the copy of it that populates what is mapped.
+/// A table of SQLite's I/O methods, and a copy of it that populates what is mapped.
 struct IoMethods {
     original: *const ffi::sqlite3_io_methods,
     copy: &'static ffi::sqlite3_io_methods,
 }
 
-// SAFETY: both tables are static, and nobody writes to them.
+// SAFETY: both tables are static, and nothing writes to them.
 unsafe impl Send for IoMethods {}
 
 static HOST_VFS: OnceLock<Option<HostVfs>> = OnceLock::new();
 static IO_METHODS: Mutex<Vec<IoMethods>> = Mutex::new(Vec::new());
 static HOST_SHM_MAP: OnceLock<ShmMap> = OnceLock::new();
 
-/// Makes [`NAME`] known to SQLite. Whether that worked: otherwise the host's own way has to do.
+/// Registers [`VFS_NAME`] with SQLite. Returns `false` if that failed: then the host's own VFS has to be used.
 pub(super) fn register() -> bool {
     let host = HOST_VFS.get_or_init(|| {
-        // SAFETY: the default is found without a name, is static, and outlives the program's use of SQLite. The copy is
-        // leaked, since SQLite keeps it for good.
+        // SAFETY: the default VFS is found without a name, is static, and outlives the program's use of SQLite. The
+        // copy is leaked, because SQLite keeps it forever.
         unsafe {
             let host = ffi::sqlite3_vfs_find(std::ptr::null());
             if host.is_null() || (*host).xOpen.is_none() {
@@ -62,7 +62,7 @@ pub(super) fn register() -> bool {
     host.is_some()
 }
 
-/// Opens a file as the host does.
+/// Opens a file as the host's VFS does, and replaces the I/O methods of a database file.
 unsafe extern "C" fn open(
     _: *mut ffi::sqlite3_vfs,
     name: *const c_char,
@@ -70,10 +70,10 @@ unsafe extern "C" fn open(
     flags: c_int,
     opened: *mut c_int,
 ) -> c_int {
-    // `register` has not returned, or has failed: nobody opens anything with this.
+    // `register` has not returned, or has failed: nothing is opened with this VFS.
     let Some(Some(HostVfs(host))) = HOST_VFS.get() else { return ffi::SQLITE_CANTOPEN };
-    // SAFETY: the arguments are SQLite's own and are handed on as they came, but for the table that they are asked of. An
-    // opened file has a table of methods, which is static.
+    // SAFETY: the arguments come from SQLite and are passed on unchanged, but for the VFS. An opened file has a table
+    // of methods, which is static.
     unsafe {
         let Some(open) = (**host).xOpen else { return ffi::SQLITE_CANTOPEN };
         let answer = open(*host, name, file, flags, opened);
@@ -84,19 +84,20 @@ unsafe extern "C" fn open(
     }
 }
 
-/// The same methods, but for the one that maps shared memory.
+/// The same methods, except for the one that maps shared memory.
 ///
 /// # Safety
-/// The table is one of SQLite's, which are static.
+///
+/// The table must be one of SQLite's, which are static.
 unsafe fn populating_methods(original: *const ffi::sqlite3_io_methods) -> *const ffi::sqlite3_io_methods {
     let mut known = IO_METHODS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = known.iter().find(|known| std::ptr::eq(known.original, original)) {
         return known.copy;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let mut copy = unsafe { *original };
     match (copy.iVersion, copy.xShmMap) {
-        // All of the host's tables map with one function.
+        // All of the host's tables map with the same function.
         (2.., Some(map)) if std::ptr::fn_addr_eq(*HOST_SHM_MAP.get_or_init(|| map), map) => {}
         _ => return original,
     }
@@ -106,7 +107,7 @@ unsafe fn populating_methods(original: *const ffi::sqlite3_io_methods) -> *const
     copy
 }
 
-/// Maps a region of the shared memory, and makes sure that all of it has a place on the disk.
+/// Maps a region of the shared memory, and makes sure that all of it is allocated on the disk.
 unsafe extern "C" fn map_populated(
     file: *mut ffi::sqlite3_file,
     region: c_int,
@@ -115,8 +116,8 @@ unsafe extern "C" fn map_populated(
     mapped: *mut *mut c_void,
 ) -> c_int {
     let Some(map) = HOST_SHM_MAP.get() else { return ffi::SQLITE_IOERR };
-    // SAFETY: the arguments are SQLite's own. Where it succeeds, `mapped` is the start of `size` bytes that stay mapped as
-    // long as the file is open, or null. Populating changes nothing that is in them.
+    // SAFETY: the arguments come from SQLite. If the call succeeds, `mapped` points to `size` bytes that stay mapped as
+    // long as the file is open, or is null. Populating them doesn't change them.
     unsafe {
         let answer = map(file, region, size, extend, mapped);
         if answer != ffi::SQLITE_OK || (*mapped).is_null() {
@@ -124,23 +125,23 @@ unsafe extern "C" fn map_populated(
         }
         let length = usize::try_from(size).unwrap_or(0);
         match madvise(*mapped, length, Advice::LinuxPopulateWrite) {
-            // Where it would have been SIGBUS.
+            // A write there would have raised SIGBUS.
             Err(Errno::FAULT | Errno::NOSPC | Errno::DQUOT) => {
-                // SQLite looks at the pointer again, whatever the answer is.
+                // SQLite uses the pointer again, whatever the result is.
                 *mapped = std::ptr::null_mut();
                 ffi::SQLITE_FULL
             }
-            // Older kernels can't, and memory that is only read needs no place.
+            // Older kernels don't support it, and memory that is only read needs no blocks.
             _ => answer,
         }
     }
 }
 
-/// Has the `-wal` and `-shm` files stay when the last connection closes: who may only read finds them there, and a full
-/// disk need not make them again.
+/// Keeps the `-wal` and `-shm` files when the last connection closes: a process that may only read finds them there,
+/// and a full disk doesn't have to create them again.
 pub(super) fn keep_wal_files(conn: &Connection) -> Result<()> {
     let mut on: c_int = 1;
-    // SAFETY: the connection is open while it is borrowed, and the argument is an int, as this operation takes one.
+    // SAFETY: the connection is open while it is borrowed, and the argument is an int, as this operation requires.
     let answer = unsafe {
         ffi::sqlite3_file_control(
             conn.handle(),

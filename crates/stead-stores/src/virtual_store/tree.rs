@@ -1,6 +1,6 @@
-//! Where a place leads: names looked up one below the other, now or as of a version, in one transaction.
+//! Resolves paths: looks names up one below the other, now or as of a revision, in one transaction.
 //!
-//! A symlink on the way is never followed; it is what the answer says.
+//! It never follows a symlink: a symlink on the way is an error that says where it leads.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
@@ -13,11 +13,11 @@ use super::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
 use super::error::{Result, corrupt};
 use super::layers::{Layer, LayerLookup};
 
-/// What is known of directories already, and learned on the way.
+/// The directories that are known already, and those found on the way.
 pub(super) trait DirLookup {
-    /// The node of the directory at this path from the root.
+    /// The node of the directory at this path from the root, if it is known.
     fn node_at(&self, path: &[u8]) -> Option<i64>;
-    /// Remembers one.
+    /// Remembers the node of a directory.
     fn remember(&mut self, path: &[u8], node: i64);
 }
 
@@ -27,17 +27,17 @@ pub(super) struct VolumeTree<'c> {
     pub(super) conn: &'c Connection,
     pub(super) vol: i64,
     pub(super) root: i64,
-    /// The version that is looked at; now, where `None`.
+    /// The revision to read; `None` for the present.
     pub(super) as_of: Option<i64>,
-    /// What the volume stands on.
+    /// The layers below the volume, the nearest first.
     pub(super) base_layers: &'c [Layer],
 }
 
-/// How far a directory's path leads.
+/// How far a directory's path exists.
 pub(super) struct ReachedDir {
-    /// The last directory that is there.
+    /// The last directory that exists.
     pub(super) node: i64,
-    /// How many bytes of the path lead to it: all of them, or a name is missing.
+    /// How many bytes of the path lead to it; fewer than all of them if a name is missing.
     pub(super) path_length: usize,
 }
 
@@ -46,12 +46,12 @@ impl<'c> VolumeTree<'c> {
         VolumeTree { conn, vol: volume.id, root: volume.root, as_of, base_layers: &volume.base_layers }
     }
 
-    /// The query for what is looked at: live entries, or those as of a version.
+    /// Selects the query over the live entries, or the one as of a revision.
     pub(super) fn select_sql(&self, [live, as_of]: [&'static str; 2]) -> &'static str {
         if self.as_of.is_none() { live } else { as_of }
     }
 
-    /// What has that name in that directory.
+    /// The entry with this name in this directory.
     pub(super) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<EntryRow>> {
         match (self.lookup_own(parent, name)?, self.base()) {
             (LayerLookup::Found(row), _) => Ok(Some(row)),
@@ -60,7 +60,7 @@ impl<'c> VolumeTree<'c> {
         }
     }
 
-    /// What the volume itself says of a name.
+    /// What this layer itself says of a name.
     pub(super) fn lookup_own(&self, parent: i64, name: &[u8]) -> Result<LayerLookup> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
@@ -75,7 +75,7 @@ impl<'c> VolumeTree<'c> {
         }
     }
 
-    /// The node, wherever it is.
+    /// A node's row, wherever the node is.
     pub(super) fn node(&self, node: i64) -> Result<Option<EntryRow>> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
@@ -89,23 +89,23 @@ impl<'c> VolumeTree<'c> {
         rows.next()?.map(|row| self.with_times_as_of(EntryRow::from_columns(row, 0)?)).transpose()
     }
 
-    /// The name that a node has.
+    /// The name of a node.
     pub(super) fn name_of(&self, node: i64) -> Result<Vec<u8>> {
         let named = self.node_with_name(node)?.ok_or(StoreError::NotFound)?;
         Ok(named.1)
     }
 
-    /// Where a symlink leads, as written.
+    /// The target of a symlink, as it was written.
     pub(super) fn symlink_target(&self, link: &EntryRow) -> Result<Vec<u8>> {
         content::read_whole(self.conn, link.content, link.size)
     }
 
-    /// The answer to a caller whose way leads over this symlink.
+    /// The error for a path that leads over this symlink, which is the component number `depth` of the path.
     pub(super) fn symlink_hit<T>(&self, link: &EntryRow, depth: usize) -> Result<T> {
         Err(LinkHit::error_at(depth, self.symlink_target(link)?).into())
     }
 
-    /// The directory node that a place's path starts from.
+    /// The directory node that a path starts from.
     pub(super) fn start_node(&self, from: NodeId) -> Result<i64> {
         let from = self.node_number(from);
         if from == self.root {
@@ -118,12 +118,12 @@ impl<'c> VolumeTree<'c> {
         }
     }
 
-    /// A node as the database counts it.
+    /// A node's number in the database.
     pub(super) fn node_number(&self, node: NodeId) -> i64 {
         if node == NodeId::ROOT { self.root } else { node.0.cast_signed() }
     }
 
-    /// Follows a path of directories as far as it is there.
+    /// Follows the path of a directory as far as it exists.
     pub(super) fn follow(&self, known: &mut dyn DirLookup, start: i64, path: &[u8]) -> Result<ReachedDir> {
         let from_root = start == self.root;
         let mut reached = ReachedDir { node: start, path_length: 0 };
@@ -150,7 +150,7 @@ impl<'c> VolumeTree<'c> {
         Ok(reached)
     }
 
-    /// What lies at a place; a symlink itself where the last component is one.
+    /// The entry at a path. If the last component is a symlink, this is the symlink itself.
     pub(super) fn find(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let missing = || StoreError::NotFound.into();
         let Some((directory, name)) = place.path.parent_and_name() else {
@@ -164,13 +164,13 @@ impl<'c> VolumeTree<'c> {
         self.child(reached.node, name)?.ok_or_else(missing)
     }
 
-    /// What lies at a place, where a symlink would have to be followed.
+    /// The entry at a path. If the last component is a symlink, that is an error that says where it leads.
     pub(super) fn find_followed(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let row = self.find(known, place)?;
         if row.kind == EntryKind::Symlink { self.symlink_hit(&row, place.path.depth()) } else { Ok(row) }
     }
 
-    /// The directory at a place.
+    /// The node of the directory at a path.
     pub(super) fn directory(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<i64> {
         if self.node_number(place.base) == self.root {
             let reached = self.follow(known, self.root, place.path.as_bytes())?;
@@ -196,14 +196,14 @@ impl<'c> VolumeTree<'c> {
     }
 }
 
-/// The path itself, and then every path above it, the root left out.
+/// The path itself, and then every path above it but the root, from the longest to the shortest.
 fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors((!path.is_empty()).then_some(path), |path| {
         path.iter().rposition(|&byte| byte == b'/').map(|cut| &path[..cut])
     })
 }
 
-/// How many names a path has that is not empty.
+/// The number of components of a path, which must not be empty.
 fn component_count(path: &[u8]) -> usize {
     path.iter().filter(|&&byte| byte == b'/').count() + 1
 }

@@ -1,4 +1,4 @@
-//! Checking a database: every hash, every reference, and SQLite's own structure.
+//! Checks a database: every hash, every reference, and SQLite's own structure. The audit has its own check.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::layers;
 use super::revision_file::AcknowledgedRevisions;
 use super::tree::VolumeTree;
 
-/// How many problems are told in detail; the rest would say no more.
+/// How many problems are reported in detail.
 const MAX_PROBLEMS: usize = 100;
-/// How many rows are checked between two words of progress.
+/// How many rows are checked between two calls of `progress`.
 const ROWS_PER_PROGRESS: u64 = 1_024;
 
-/// Rules that no row may break: a query for those that do, and what is wrong with them.
+/// Rules that no row may break: a query for the rows that do, and what is wrong with them.
 const RULES: [(&str, &str); 14] = [
     (
         "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
@@ -102,7 +102,7 @@ struct DatabaseCheck<'a> {
     verified: VerifyReport,
 }
 
-/// Checks everything in the database, as of one moment.
+/// Checks everything in the database in one snapshot. `known` is what the file beside the database says.
 pub(super) fn verify(
     conn: &Connection,
     known: Option<AcknowledgedRevisions>,
@@ -111,7 +111,7 @@ pub(super) fn verify(
     let _transaction = conn.unchecked_transaction()?;
     let mut verifying = DatabaseCheck { conn, progress, rows_checked: 0, verified: VerifyReport::default() };
     verifying.structure()?;
-    // Where the structure is broken, no query can be believed.
+    // If the structure is broken, no query can be trusted.
     if verifying.verified.problems.is_empty() {
         verifying.entries()?;
         verifying.forks()?;
@@ -139,7 +139,7 @@ impl DatabaseCheck<'_> {
         }
     }
 
-    /// All versions that were acknowledged are there, as far as the file beside the database knows.
+    /// Checks that all acknowledged revisions exist, according to the file beside the database.
     fn revisions(&mut self, known: Option<AcknowledgedRevisions>) -> Result<()> {
         let Some(AcknowledgedRevisions { revision: version, lost: (mut first, mut last) }) = known else {
             return Ok(());
@@ -188,8 +188,8 @@ impl DatabaseCheck<'_> {
         Ok(())
     }
 
-    /// What a fork has of its own lies in directories that it shows and hides what is there, and its quotas count all
-    /// that it shows.
+    /// Checks that a fork's own rows lie in directories that the fork shows, that its whiteouts hide existing entries,
+    /// and that its quotas count everything that it shows.
     fn forks(&mut self) -> Result<()> {
         let mut statement = self.conn.prepare("SELECT id, root FROM volume WHERE base IS NOT NULL")?;
         let mut rows = statement.query([])?;
@@ -204,7 +204,7 @@ impl DatabaseCheck<'_> {
         Ok(())
     }
 
-    /// Every content has the hash and the size that it says, and every list its chunks.
+    /// Checks that every content has the hash and the size of its row, and every list its chunks.
     fn contents(&mut self) -> Result<()> {
         let mut statement =
             self.conn.prepare("SELECT id, key, hash, size, parts, data FROM content ORDER BY id")?;
@@ -234,7 +234,7 @@ impl DatabaseCheck<'_> {
         Ok(())
     }
 
-    /// The hash of a list of chunks, if all of them are there and have the right sizes.
+    /// The hash of a list of chunks; `None` if a chunk is missing or has a wrong size.
     fn list_hash(&self, parts: &str, size: i64) -> Result<Option<Hash>> {
         let Ok(ids) = part_ids(parts) else { return Ok(None) };
         let mut statement =
@@ -278,7 +278,7 @@ impl DatabaseCheck<'_> {
     }
 }
 
-/// The nodes of a fork that are not where they could be, and the quota roots that count something else.
+/// The nodes of a fork that are in a wrong place, and the quota directories whose counted usage is wrong.
 fn misplaced_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
     let mut wrong = Vec::new();
     let mut statement =

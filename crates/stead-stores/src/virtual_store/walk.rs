@@ -1,6 +1,6 @@
-//! Everything below a directory: loaded in one transaction, visited after it.
+//! Walks: everything below a directory is loaded in one transaction, and visited afterwards.
 //!
-//! The visitor may call the Store again, so nothing is held while it runs.
+//! The visitor may call the Store again, so no connection or transaction is held while it runs.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
@@ -16,19 +16,19 @@ use super::error::Result;
 use super::read::ReadTransaction;
 use super::tree::VolumeTree;
 
-/// How many rows are taken between two looks at the clock.
+/// How many rows are read between two looks at the clock.
 const ROWS_PER_DEADLINE_CHECK: usize = 1_024;
 
-/// What bounds a walk.
+/// The bounds of a walk.
 pub(super) struct WalkBounds<'a> {
     pub(super) depth: usize,
     pub(super) skip: &'a [StorePath],
-    /// What names of files that are wanted end with.
+    /// The ending of the names of wanted files.
     pub(super) ending: &'a [u8],
     pub(super) deadline: Option<Instant>,
 }
 
-/// The entries below a directory, perhaps without files whose names end with something else than is wanted.
+/// The entries below a directory. Files whose names don't have the wanted ending may be left out.
 pub(super) struct LoadedTree {
     top: i64,
     depth: usize,
@@ -64,7 +64,7 @@ impl VirtualStore {
 }
 
 impl LoadedTree {
-    /// Loads what lies below a directory.
+    /// Loads everything below a directory.
     pub(super) fn load(
         snapshot: &mut ReadTransaction<'_>,
         top: i64,
@@ -73,7 +73,7 @@ impl LoadedTree {
         let mut skipped = HashSet::new();
         for path in bounds.skip {
             let place = NodePath { base: NodeId(top.cast_unsigned()), path: path.clone() };
-            // What isn't there needs no skipping.
+            // A missing path needs no skipping.
             if let Ok(row) = snapshot.find(&place) {
                 skipped.insert(row.node);
             }
@@ -96,7 +96,7 @@ impl LoadedTree {
         Ok(forest)
     }
 
-    /// One scan over the volume, whose rows lie sorted by directory and name.
+    /// Loads all rows of the volume with one scan, sorted by directory and name.
     fn load_all(&mut self, tree: &VolumeTree<'_>, ending: &[u8]) -> Result<()> {
         tree.all_entries(ending, &mut |row, name| {
             self.push(row, name)?;
@@ -106,7 +106,7 @@ impl LoadedTree {
         })
     }
 
-    /// One query for each directory.
+    /// Loads the rows with one query for each directory.
     fn load_below(&mut self, tree: &VolumeTree<'_>, ending: &[u8]) -> Result<()> {
         let mut level = vec![self.top];
         for _ in 0..self.depth {
@@ -155,11 +155,11 @@ impl LoadedTree {
         }
     }
 
-    /// Visits every entry with its path, a directory before what is in it.
+    /// Visits every entry with its path, a directory before its content.
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], &EntryRow) -> ControlFlow<()>) -> Result<()> {
         let below = |node: i64| self.children.get(&node).cloned().unwrap_or(0..0);
         let mut path = Vec::new();
-        // The directories on the way: what is left of each, and how long its own path is.
+        // The directories on the way: the rows left in each, and the length of its path.
         let mut way = vec![(below(self.top), 0)];
         let mut seen = 0_usize;
         while let Some((left, length)) = way.last_mut() {

@@ -1,8 +1,8 @@
-//! Whose turn it is to write, among the processes that share a database.
+//! The lock for writing among the processes that share a database.
 //!
-//! SQLite's own waiting is a loop of naps in which the one who just wrote tends to win again. Two locked files make it
-//! a queue of its own: whoever waits for the turn holds `next`, so the one who gives the turn up can't take it back
-//! before the one who waited.
+//! SQLite's own waiting is a loop of sleeps, in which the process that just wrote tends to win again. Two locked files
+//! make it a queue: a process that waits for the lock holds `-next`, so the process that releases the lock can't take
+//! it again before the one that waits.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -13,7 +13,7 @@ use stead_core::{StoreError, StoreResult};
 
 use super::error::from_io;
 
-/// The naps between two looks at a lock that someone else holds.
+/// How long to sleep between two attempts at a lock that another process holds.
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(150);
 
@@ -24,7 +24,7 @@ pub(super) struct WriterLock {
     lock: File,
 }
 
-/// The turn; it passes on when dropped.
+/// The writer lock, released when this is dropped.
 #[derive(Debug)]
 pub(super) struct WriterLockGuard<'a>(&'a File);
 
@@ -40,12 +40,13 @@ impl WriterLock {
         Ok(WriterLock { queue: beside("-next")?, lock: beside("-turn")? })
     }
 
-    /// Waits for the turn. Only one thread at a time may ask: a file is locked once, whoever locks it.
+    /// Waits for the lock. Only one thread at a time may call this: a file lock belongs to the open file, so two
+    /// threads would both get it.
     pub(super) fn acquire(&self, patience: Duration) -> StoreResult<WriterLockGuard<'_>> {
         let until = Instant::now() + patience;
         lock_file(&self.queue, until)?;
         let taken = lock_file(&self.lock, until);
-        // Unlocking can't fail for a reason that would leave it locked: the file is open.
+        // The file is open, so unlocking can't fail in a way that would leave it locked.
         let _ = self.queue.unlock();
         taken.map(|()| WriterLockGuard(&self.lock))
     }
@@ -57,7 +58,7 @@ impl Drop for WriterLockGuard<'_> {
     }
 }
 
-/// Locks a file, and gives up when it is too late: the other process may have been stopped with the lock in its hand.
+/// Locks a file, and gives up after `until`: another process may have been stopped while it held the lock.
 fn lock_file(file: &File, until: Instant) -> StoreResult<()> {
     let mut nap = FIRST_NAP;
     loop {

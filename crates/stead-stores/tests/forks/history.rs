@@ -1,4 +1,4 @@
-//! A fork's own history, and what it keeps alive of its base's.
+//! The history of a fork, and what it retains of its base's history.
 
 use stead_core::store::{
     DisplacedContent, NodeChange, NodeKind, RevisionNumber, RevisionQuery, Step, Subtree,
@@ -33,14 +33,14 @@ fn a_fork_keeps_nodes_and_tags_until_it_changes_them() {
     for path in ["", "d", "d/f"] {
         assert_eq!(fork.stat(&place(path)).unwrap(), base.stat(&place(path)).unwrap(), "{path}");
     }
-    // A directory's state is its own, not that of its names: it is the same after one of them was removed.
+    // The state of a directory is its own, not that of its names: it is the same after one of them was removed.
     let before = base.stat(&place("d")).unwrap();
     remove(&fork, "d/g");
     let after = fork.stat(&place("d")).unwrap();
     assert_eq!((after.node, after.tag, after.kind), (before.node, before.tag, NodeKind::Directory));
     assert_ne!(after.modified, before.modified);
     assert_eq!(base.stat(&place("d")).unwrap(), before);
-    // Written in both, it is one node in two states.
+    // A file written in both is one node in two states.
     write(&fork, "d/f", "2");
     write(&base, "d/f", "3");
     let [ours, theirs] = [&fork, &base].map(|store| store.stat(&place("d/f")).unwrap());
@@ -68,7 +68,7 @@ fn the_deeds_of_a_fork_are_what_differs_from_its_base() {
         found.revisions.iter().flat_map(|deed| &deed.changes).filter(|line| line.node == node).collect();
     let path = |state: &Option<stead_core::store::NodeState>| state.as_ref().unwrap().path.to_string();
     assert_eq!((path(&moved[0].before), path(&moved[0].after)), ("d/f".into(), "e/f".into()));
-    // What is gone is found by the name that it had.
+    // A removed node is found by its former name.
     let of_gone = RevisionQuery { at: Some(place("d/gone")), ..RevisionQuery::all() };
     assert_eq!(fork.revisions(&of_gone).unwrap().revisions.len(), 1);
 }
@@ -102,7 +102,7 @@ fn a_fork_can_be_made_of_an_earlier_version() {
     sound(&base);
 }
 
-/// Scratch is kept without history, but not taken away from a fork that looks at it.
+/// Scratch files have no history, but their content isn't removed while a fork refers to it.
 #[test]
 fn scratch_of_a_base_stays_in_its_forks() {
     let (database, _directory) = database();
@@ -117,14 +117,14 @@ fn scratch_of_a_base_stays_in_its_forks() {
     for path in ["f", "gone", "d/f", "d/e/f"] {
         assert_eq!(read(&fork, path).unwrap(), "as forked", "{path}");
     }
-    // From then on nothing stands on it.
+    // From then on no fork refers to it.
     let version = database.latest_revision().unwrap();
     apply(&base, scratch("f", "still later"));
     assert!(matches!(read(&base.at(version), "f"), Err(StoreError::NotFound)));
     sound(&base);
 }
 
-/// Where nothing is kept of what a fork had, its past shows nothing there, rather than what its base has.
+/// Where nothing is stored of what a fork had, its past shows nothing there, rather than what its base has.
 #[test]
 fn the_base_does_not_show_through_where_scratch_was() {
     let (database, _directory) = database();

@@ -1,4 +1,4 @@
-//! How many layers a fork stands on, and that they are not seen.
+//! How many layers a fork has below it, and that they don't show.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ fn number(directory: &TempDir, sql: &str) -> i64 {
     conn.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// How many layers the deepest volume stands on.
+/// How many layers the deepest volume has below it.
 fn depth(directory: &TempDir) -> i64 {
     number(
         directory,
@@ -43,7 +43,7 @@ fn tower(database: &Database, height: usize) -> Vec<VirtualStore> {
         remove(&top, &format!("d1/f{}", 1 + 4 * (floor % 5)));
         rename(&top, &format!("d2/f{}", 2 + 4 * (floor % 5)), &format!("d2/moved{}", floor % 5));
         if floor % 5 == 4 {
-            // What was moved comes back, and what was removed is made again.
+            // What was moved is moved back, and what was removed is created again.
             for left in 0..5 {
                 let (from, to) = (format!("d2/moved{left}"), format!("d2/f{}", 2 + 4 * left));
                 if top.stat(&place(&from)).is_ok() {
@@ -57,7 +57,7 @@ fn tower(database: &Database, height: usize) -> Vec<VirtualStore> {
     tower
 }
 
-/// A search by ending must not pass by what hides something that it looks for.
+/// A search by a file name's ending must not skip a whiteout that hides what it looks for.
 #[test]
 fn what_hides_a_directory_of_the_base_hides_it_from_a_search_by_name_too() {
     let (database, _directory) = database();
@@ -108,7 +108,7 @@ fn what_the_base_has_is_never_copied() {
         top = fork(&top, &floor.to_string());
         write(&top, "own", &floor.to_string());
     }
-    // Each of them has its own file, and the root whose times followed; some have it a second time, put together.
+    // Each of them has its own file, and the root, whose times changed; some have it twice, after layers were merged.
     let of_forks =
         "SELECT count(*) FROM entry WHERE volume IN (SELECT id FROM volume WHERE base IS NOT NULL)";
     assert!(number(&directory, of_forks) <= 30, "{}", number(&directory, of_forks));

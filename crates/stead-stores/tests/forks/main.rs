@@ -1,4 +1,4 @@
-//! Forks of a Virtual Store: under the whole behaviour suite, beside the model, and what they promise beyond.
+//! Forks of a Virtual Store: the behaviour suite, comparison with the model, and what forks promise beyond that.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 /// An empty database on disk.
 fn database() -> (Database, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    // Durability is for power cuts, which no test here has.
+    // Durability matters for power cuts only, and no test here has one.
     let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
     (Database::open(directory.path().join("stead.db"), options).unwrap(), directory)
 }

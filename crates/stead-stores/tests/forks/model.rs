@@ -1,4 +1,4 @@
-//! Random runs that go on in fork after fork, while the bases go their own way.
+//! Random runs that go on in fork after fork, while the bases change independently.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ fn effort() -> (u64, usize) {
     if std::env::var_os("STEAD_TEST_LONG").is_some() { (40, 300) } else { (4, 60) }
 }
 
-/// Has everything counted from now on, so that `verify` can compare.
+/// Turns counting on, so that `verify` can compare.
 fn count(store: &dyn Store) {
     let limits = QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() };
     let all = QuotaRoot::new(StorePath::empty(), limits);
     store.apply(Change { quotas: vec![all], ..change(Vec::new()) }).unwrap();
 }
 
-/// What a base does after it was forked: all that it can.
+/// Changes a base after it was forked, in every possible way.
 fn go_on(base: &VirtualStore, round: usize) {
     for name in names(base, "") {
         rename(base, &name, &format!("moved/{name}"));
@@ -34,7 +34,7 @@ fn go_on(base: &VirtualStore, round: usize) {
     }
 }
 
-/// A Store that was forked: what it held then, and at which version.
+/// A Store that was forked: its content and its revision at that time, and its content now.
 struct Base {
     store: VirtualStore,
     version: RevisionNumber,

@@ -1,4 +1,4 @@
-//! What a fork shares with its base, what it does not, and how it ends.
+//! What a fork shares with its base, what it doesn't share, and how it ends.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use stead_stores::{Database, DatabaseOptions};
 
 use crate::{database, fork, names, place, read, remove, rename, sound, write};
 
-/// What an agent's fork is noted as.
+/// The record of an agent's fork.
 fn noted(owner: &str, name: &str) -> Fork {
     Fork {
         owner: owner.into(),
@@ -43,7 +43,7 @@ fn a_fork_shares_all_content_and_costs_one_row() {
     let after = tables.map(count);
     assert_eq!(after[0], before[0] + 1);
     assert_eq!(after[1..], before[1..]);
-    // A file that is written is a row; one that is removed another, for the directory whose times follow.
+    // A written file needs one row. Its removal needs another one, for the directory, whose times change.
     write(&fork, "d0/0", "other");
     assert_eq!(count("entry"), before[1] + 1);
     remove(&fork, "d0/0");
@@ -64,7 +64,7 @@ fn neither_sees_what_the_other_does() {
     write(&base, "d/e/h", "of the base");
     rename(&base, "d/e", "e");
     remove(&base, "d/f");
-    // Not even the times of a directory tell of it.
+    // Not even the times of a directory reveal it.
     let holds: Vec<_> = ["", "d", "d/e", "d/f"].map(|path| fork.stat(&place(path)).unwrap()).into();
     assert_eq!(holds, held);
     let listed = fork.list(&place("d"), &Page::ALL).unwrap();
@@ -79,7 +79,7 @@ fn neither_sees_what_the_other_does() {
     sound(&base);
 }
 
-/// Also where the one in between gets its row of the directory only then.
+/// Also if the fork in between gets its row of the directory only then.
 #[test]
 fn a_fork_of_a_fork_keeps_the_times_of_directories() {
     let (database, _directory) = database();
@@ -176,7 +176,7 @@ fn a_base_stays_while_there_are_forks_of_it() {
     assert!(matches!(base.fork_as(["three"]), Err(StoreError::NotFound)));
 }
 
-/// Whoever holds a fork that is gone sees neither its base nor what has been made since.
+/// A handle of a fork that is gone shows neither its base nor what has been made since.
 #[test]
 fn a_fork_that_is_gone_shows_nothing() {
     let (database, _directory) = database();
@@ -236,7 +236,7 @@ fn one_of_many_who_want_a_name_gets_it() {
     assert!(refused.into_iter().all(|error| matches!(error, StoreError::AlreadyExists)));
 }
 
-/// What only a fork held is no one's afterwards, and what it shared is still the base's.
+/// Content that only the fork had is unreferenced afterwards; what it shared still belongs to the base.
 #[test]
 fn a_fork_that_is_discarded_gives_its_space_back() {
     let (database, _directory) = database();

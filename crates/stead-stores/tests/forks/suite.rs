@@ -1,4 +1,4 @@
-//! Forks under the one behaviour suite: they are Stores like any other.
+//! Forks under the behaviour suite of all Stores: they are Stores like any other.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::{clear, database, fork, rename, write};
 
-/// A base with something at the names that the suite uses, so that what a fork hides is everywhere.
+/// A base with something at every name that the suite uses, so that forks have to hide it everywhere.
 fn filled(database: &Database) -> VirtualStore {
     let base = database.store(["base"]).unwrap();
     for name in ["a", "b", "c", "d", "f", "x", "file", "dir", "sub", "one", "two", "text", "link", "moved"] {

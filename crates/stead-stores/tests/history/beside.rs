@@ -1,4 +1,4 @@
-//! Taking back while others go on.
+//! Undo while other agents go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,12 +14,12 @@ crate::on_every_store! {
     undo_beside_appends_and_moves_succeeds_or_is_a_conflict
 }
 
-/// How many things each of the others does.
+/// How many changes each of the other agents makes.
 const MANY: usize = 150;
 
 type Subject = Arc<dyn Store>;
 
-/// Takes back the last operation until it is done; all that may be in the way is a conflict.
+/// Undoes the last operation, and retries while there is a conflict. Any other failure fails the test.
 fn take_back(door: &Vfs) {
     loop {
         match door.undo(UndoTarget::Last(1), UndoOptions::default()) {
@@ -32,7 +32,7 @@ fn take_back(door: &Vfs) {
 
 fn undo_beside_appends_and_moves_succeeds_or_is_a_conflict(store: &Subject) {
     let (a, b, c) = (door(store, "a"), door(store, "b"), door(store, "c"));
-    // What is changed and what is added must not be beside each other: that would be a conflict that stays.
+    // The changed and the added lines must not be adjacent: that would be a permanent conflict.
     b.write("/w/log", "head\n\n\n").unwrap();
     b.write("/w/there/file", "1\n2\n3\n").unwrap();
     let running = AtomicUsize::new(2);

@@ -1,4 +1,4 @@
-//! Differences and lines.
+//! Diff and blame.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! History through the door: log, undo, restore, diff and blame, on the Stores that keep one.
+//! History through the door: log, undo, restore, diff and blame, on all Stores with a history.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 #[cfg(target_os = "linux")]
 use stead_stores::{Database, Durability, PhysicalOptions, PhysicalStore};
 
-/// A door for an agent, with the whole Store at `/w`.
+/// A `Vfs` for an agent, with the whole Store at `/w`.
 fn door(store: &Arc<dyn Store>, agent: &str) -> Vfs {
     let prefix = VfsPath::parse("/w").unwrap();
     let workspace = Workspace::new(prefix, AccessScope::ReadWrite, Mount::from(store));
@@ -28,7 +28,7 @@ fn door(store: &Arc<dyn Store>, agent: &str) -> Vfs {
     builder.workspace(workspace).build().unwrap()
 }
 
-/// A directory that keeps what is displaced in it.
+/// A Physical Store that retains displaced content.
 #[cfg(target_os = "linux")]
 fn in_a_directory() -> (Arc<dyn Store>, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
@@ -42,7 +42,7 @@ fn in_a_directory() -> (Arc<dyn Store>, tempfile::TempDir) {
     (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
 }
 
-/// Takes back, and has to find nothing in its way.
+/// Undoes, without any conflict.
 #[track_caller]
 fn undo(door: &Vfs, what: UndoTarget) -> RevertResult {
     let undone = door.undo(what, UndoOptions::default()).unwrap();
@@ -55,7 +55,7 @@ fn text(door: &Vfs, path: &str) -> String {
     String::from_utf8(door.read(path).unwrap().bytes).unwrap()
 }
 
-/// A fork of something that it has changed already, all of it out of sight: what is there is its own.
+/// A fork that has already changed everything in its base, so that all it shows is its own.
 fn fork() -> Arc<dyn Store> {
     let base = stead_stores::MemoryStore::new();
     let names = ["a", "b", "c", "f", "d/a", "d/e/a", "dir/f", "text"];
@@ -77,7 +77,7 @@ fn fork() -> Arc<dyn Store> {
     fork
 }
 
-/// The Stores that keep a history, one test each.
+/// Runs the tests on each Store with a history.
 #[macro_export]
 macro_rules! on_every_store {
     ($($test:ident)*) => {

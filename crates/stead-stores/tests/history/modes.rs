@@ -1,6 +1,6 @@
-//! What a mode forbids, and what it does not: removing, moving, replacing and taking back ask the directory.
+//! What a mode forbids, and what it doesn't: removing, moving, replacing and undoing depend on the directory's mode.
 //!
-//! Root is not bound by modes. `cargo xtask test` runs these as another user, too.
+//! Modes don't bind root. `cargo xtask test` also runs these as another user.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ crate::on_every_store! {
 
 type Subject = Arc<dyn Store>;
 
-/// Some that a file's owner can't read or can't write with.
+/// Modes with which a file's owner can't read it or can't write it.
 const FILE_MODES: [u32; 4] = [0o444, 0o000, 0o200, 0o040];
-/// Some that a directory's owner can't list, enter or change with.
+/// Modes with which a directory's owner can't list, enter or change it.
 const DIRECTORY_MODES: [u32; 5] = [0o555, 0o600, 0o000, 0o300, 0o100];
 
 fn recursive() -> RemoveOptions {
     RemoveOptions { recursive: true, ..RemoveOptions::default() }
 }
 
-/// A file whose content can be told only after its mode has been set again.
+/// Makes a file whose content can be read only after its mode has been set again.
 fn made(door: &Vfs, path: &str, mode: u32) {
     door.write(path, "one\n").unwrap();
     door.set_attributes(path, Some(mode), None).unwrap();
 }
 
-/// Opens a file, and has to find this in it.
+/// Makes a file readable, and checks its content.
 #[track_caller]
 fn has(door: &Vfs, path: &str, mode: u32, content: &str) {
     assert_eq!(door.stat(path).unwrap().mode, mode);

@@ -1,4 +1,4 @@
-//! Which operation is the last one: the newest version tells, not the clock.
+//! Which operation is the last one: the newest revision decides, not the clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ crate::on_every_store! {
 
 type Subject = Arc<dyn Store>;
 
-/// An agent whose clock shows so many seconds after 2001-09-09.
+/// An agent whose clock shows this many seconds after 2001-09-09.
 fn at_second(stores: &[(&str, &Arc<dyn Store>)], second: u64) -> Vfs {
     let clock = FixedClock::at(Timestamp::from_secs(1_000_000_000));
     clock.advance(Duration::from_secs(second));
@@ -64,13 +64,13 @@ fn the_last_operation_is_the_newest_version_of_all_stores_in_a_database() {
     }
 }
 
-/// Two databases share no count: only time can tell between them, and within each the count still does.
+/// Two databases have separate revision counters: between them only the time decides, within each the counter does.
 #[test]
 fn between_databases_time_tells_and_within_each_the_version() {
     let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new())];
     let both = [("/one", &stores[0]), ("/two", &stores[1])];
     for padding in 0..5 {
-        // The first Store's numbers are larger; they mean nothing in the second one.
+        // The first Store's numbers are larger, which means nothing in the second one.
         at_second(&both, 0).write(format!("/one/padding{padding}"), "").unwrap();
     }
     at_second(&both, 60).write("/one/first", "1").unwrap();

@@ -1,4 +1,4 @@
-//! Random histories: taken back whole, and brought back again.
+//! Random histories: undone as a whole, and redone.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn rounds() -> u64 {
     if std::env::var_os("STEAD_TEST_LONG").is_some() { 200 } else { 12 }
 }
 
-/// Some act of an agent, which may fail; its operation if it changed something.
+/// A random act of an agent, which may fail. Returns its operation if it changed something.
 fn act(door: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId> {
     let name = |random: &mut fastrand::Rng| {
         let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "d/e", "d", "e/f/g"];
@@ -78,7 +78,7 @@ fn clear(store: &Arc<dyn Store>) {
     }
 }
 
-/// Undoes an operation, unless it has left everything as it was: one that writes what was there already, say.
+/// Undoes an operation, unless it changed nothing, for example by writing content that was already there.
 #[track_caller]
 fn undo_if_effective(door: &Vfs, operation: OperationId) -> Option<OperationId> {
     let undone = door.undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap();
@@ -99,7 +99,7 @@ fn everything_is_taken_back_one_by_one_and_brought_back(store: &Arc<dyn Store>) 
         }
         assert_eq!(snapshot_of(&**store), first, "seed {seed}: taken back");
         for (who, operation) in undos.iter().rev() {
-            // There was nothing to do where an operation had left everything as it was.
+            // There is nothing to redo for an operation that changed nothing.
             if let Some(operation) = operation {
                 undo(&doors[*who], UndoTarget::Operation(*operation));
             }
@@ -119,7 +119,7 @@ fn everything_is_taken_back_at_once_and_brought_back(store: &Arc<dyn Store>) {
         let last = snapshot_of(&**store);
         let undone = undo(&one, UndoTarget::Last(usize::MAX / 8));
         assert!(undone.undone.len() <= count, "seed {seed}");
-        // What was not undone had no effect.
+        // The operations that weren't undone had no effect.
         let more = one.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(more.undone.is_empty() && more.conflicts.is_empty(), "seed {seed}: {more:?}");
         assert_eq!(snapshot_of(&**store), first, "seed {seed}: taken back");
@@ -184,7 +184,7 @@ fn an_undo_with_a_thread_is_the_agents() {
     assert!(undone.done && !in_thread.exists("/w/f").unwrap());
 }
 
-/// What a fork did is taken back without its base: whatever it had changed of it, it looks like it again.
+/// The changes of a fork are undone independently of its base: afterwards the fork looks like its base again.
 #[test]
 fn a_fork_is_taken_back_to_what_it_was_made_of() {
     for seed in 0..rounds() {

@@ -89,7 +89,7 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     assert_eq!(differing("/one/two"), ["added /one/two/g"]);
 }
 
-/// A number of a version means nothing in a Store that counts for itself.
+/// A revision number means nothing in a Store with a counter of its own.
 #[test]
 fn a_store_that_counts_its_versions_apart_is_left_out() {
     let one: Arc<dyn Store> = Arc::new(Database::in_memory().store(["one"]).unwrap());

@@ -1,4 +1,4 @@
-//! Undo and restore keep to what the agent may see and change, and say what they left out.
+//! Undo and restore respect what the agent may see and change, and report what they left out.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn agent(store: &Subject) -> Vfs {
     builder.build().unwrap()
 }
 
-/// A door to the whole Store, with the agent's directories made.
+/// A `Vfs` for the whole Store. Creates the agent's directories.
 fn owner(store: &Subject) -> Vfs {
     let owner = door(store, "owner");
     for directory in ["wo", "ro", ".git"] {
@@ -54,7 +54,7 @@ fn left_out(undone: &RevertResult) -> Vec<&str> {
     undone.left_out.iter().map(|one| one.path.as_str()).collect()
 }
 
-/// Everything that an answer says, to look for what it must not.
+/// Checks that an answer contains none of the canaries.
 #[track_caller]
 fn says_nothing_of(undone: &RevertResult, canaries: &[&str]) {
     let said = format!("{:?} {:?} {:?}", undone.changes, undone.conflicts, undone.left_out);
@@ -76,7 +76,7 @@ fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
             a.restore("/home", version, &RestoreOptions { dry_run, ..RestoreOptions::default() }).unwrap();
         assert_eq!(restored.done, !dry_run);
         assert_eq!(restored.changes.len(), 1, "{restored:?}");
-        // The Workspaces are known to the agent; what happened in them is not.
+        // The agent knows the Workspaces, but must not learn what happened in them.
         assert_eq!(left_out(&restored), ["/home/ro", "/home/wo"]);
         says_nothing_of(&restored, &["hidname", "acme-internal", "tenants"]);
     }
@@ -111,7 +111,7 @@ fn a_file_that_was_moved_out_of_sight_comes_back_as_one_that_was_removed_does(st
     let version = store.latest_revision().unwrap();
     owner.rename(&*format!("/w/{INSIDE}/mine"), "/w/elsewhere/hidden", Overwrite::Refuse).unwrap();
     owner.rename("/w/elsewhere/theirs", &*format!("/w/{INSIDE}/arrived"), Overwrite::Refuse).unwrap();
-    // Something else has taken the name: that is not the agent's to know either.
+    // Something else has taken the name. The agent must not learn that either.
     owner.write("/w/elsewhere/theirs", "3").unwrap();
     let restored = a.restore("/home", version, &RestoreOptions::default()).unwrap();
     assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
@@ -120,7 +120,7 @@ fn a_file_that_was_moved_out_of_sight_comes_back_as_one_that_was_removed_does(st
     assert_eq!((text(&a, "/home/mine"), text(&owner, "/w/elsewhere/hidden")), ("1".into(), "1".into()));
 }
 
-/// An answer that depended on it would tell the content of a file that the agent may not read.
+/// An answer that depended on it would reveal the content of a file that the agent may not read.
 fn whatever_becomes_of_a_file_out_of_sight_the_answer_is_the_same(store: &Subject) {
     let (a, owner) = (agent(store), owner(store));
     let mut answers = std::collections::BTreeSet::new();

@@ -12,7 +12,7 @@ use stead_stores::MemoryStore;
 /// How many files the tree has.
 const FILES: usize = 12;
 
-/// Lets a call ask so many times whether it is still wanted.
+/// Cancels a call after it has asked this many times whether to stop.
 #[derive(Debug)]
 struct Patience(AtomicU64);
 
@@ -25,7 +25,7 @@ impl CallMonitor for Patience {
     }
 }
 
-/// Is content until all of a tree has been loaded, then waits for so many more questions and cancels.
+/// Cancels a call after its tree has been loaded and it has asked this many more times.
 #[derive(Debug)]
 struct AfterLoading {
     loaded: AtomicU64,
@@ -84,7 +84,7 @@ impl World {
     }
 }
 
-/// Cancels a call at each of its questions, until it is made. Returns how often it was cancelled.
+/// Cancels a call each time it asks whether to stop, until it succeeds. Returns how often it was cancelled.
 #[track_caller]
 fn cancelled_everywhere(prepare: impl Fn(&World), act: impl Fn(&Vfs) -> Result<(), Error>) -> u64 {
     for patience in 0.. {
@@ -126,7 +126,7 @@ fn a_copy_to_another_store_is_cancelled_while_its_files_are_put_into_place() {
 fn a_move_to_another_store_is_cancelled_at_any_moment() {
     for (from, to) in [("/v/tree", "/p/moved"), ("/p/tree", "/v/moved")] {
         let times = cancelled_everywhere(|_| (), |vfs| vfs.rename(from, to, Overwrite::Refuse).map(drop));
-        // Each file is asked about when it is loaded, put into place, compared and removed.
+        // The call asks for each file when it is loaded, put into place, compared and removed.
         assert!(times >= 4 * FILES as u64, "{from}: {times}");
     }
 }

@@ -1,4 +1,4 @@
-//! Files that a program of the host touched or changed behind Stead's back.
+//! Files that a program of the host touched or changed without Stead.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! Taking back: what comes back, what stays, and what is a conflict.
+//! Undo: what comes back, what stays, and what is a conflict.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn undoing_twice_goes_further_back_and_an_undo_can_be_undone(store: &Subject) {
     assert_eq!(text(&a, "/w/f"), "one");
     undo(&a, UndoTarget::Operation(second.operation.unwrap()));
     assert_eq!(text(&a, "/w/f"), "two");
-    // With the undo gone, the write that it took back is the last one again.
+    // With the undo undone, the write that it had undone is the last operation again.
     undo(&a, UndoTarget::Last(1));
     assert_eq!(text(&a, "/w/f"), "one");
     undo(&a, UndoTarget::Last(1));
@@ -155,7 +155,7 @@ fn a_file_is_taken_back_where_it_is_now(store: &Subject) {
     assert_eq!(text(&a, "/w/moved/g"), "before");
 }
 
-/// The directory that it moved to is named by none of the operations that are taken back.
+/// None of the undone operations names the directory that the file moved to.
 fn a_file_that_moved_to_another_directory_is_taken_back_there(store: &Subject) {
     let (a, b) = (door(store, "a"), door(store, "b"));
     b.write("/w/elsewhere/other", "").unwrap();
@@ -175,7 +175,7 @@ fn a_file_that_moved_to_another_directory_is_taken_back_there(store: &Subject) {
     }
 }
 
-/// What an operation did may be gone already, because another agent put back what was there before.
+/// An operation may have no effect any more, because another agent has put back what was there before.
 fn an_undo_that_changes_nothing_does_not_use_its_operation_up(store: &Subject) {
     let (a, b) = (door(store, "a"), door(store, "b"));
     a.write("/w/first", "1").unwrap();
@@ -191,7 +191,7 @@ fn an_undo_that_changes_nothing_does_not_use_its_operation_up(store: &Subject) {
 
     let idle = a.write("/w/f", "newer").unwrap().operation;
     b.write("/w/f", "old").unwrap();
-    // The last operation is the last one that has an effect: nobody is stuck at one that has none.
+    // The last operation is the last one that has an effect: one without any effect doesn't block undo.
     let last = undo(&a, UndoTarget::Last(1));
     assert!(last.undone.iter().all(|operation| operation.id != idle), "{last:?}");
     assert!(!a.exists("/w/first").unwrap());
@@ -296,7 +296,7 @@ fn some_paths_are_restored(store: &Subject) {
     assert_eq!(text(&a, "/w/other"), "stays");
 }
 
-/// A plan that has to be made again is the same plan.
+/// A plan that has to be made again covers the same paths.
 fn some_paths_are_restored_and_no_others_while_someone_writes(store: &Subject) {
     let (a, b) = (door(store, "a"), door(store, "b"));
     a.write("/w/one", "as it was").unwrap();
@@ -309,7 +309,7 @@ fn some_paths_are_restored_and_no_others_while_someone_writes(store: &Subject) {
         let only =
             RestoreOptions { paths: vec![VfsPath::parse("/w/one").unwrap()], ..RestoreOptions::default() };
         while !writer.is_finished() {
-            // That it is overtaken again and again is an answer, too.
+            // That it was overtaken again and again is a valid answer too.
             if let Err(error) = a.restore("/w", version, &only) {
                 assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
             }
@@ -355,7 +355,7 @@ fn what_has_been_taken_back_is_not_taken_back_again(store: &Subject) {
     let undone = undo(&a, UndoTarget::Operation(written.operation));
     let again = a.undo(UndoTarget::Operation(written.operation), UndoOptions::default()).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::NotFound, "{again}");
-    // Brought back, it can be.
+    // After the undo is undone, it can be.
     undo(&a, UndoTarget::Operation(undone.operation.unwrap()));
     undo(&a, UndoTarget::Operation(written.operation));
     assert!(!a.exists("/w/f").unwrap());
@@ -389,7 +389,7 @@ fn the_log_tells_who_did_what(store: &Subject) {
         "a write: created /w/d/f",
     ];
     let path = |path| Some(VfsPath::parse(path).unwrap());
-    // Also by a name that is gone.
+    // Also by a former name.
     assert_eq!(shown(&LogQuery { path: path("/w/d/g"), ..LogQuery::default() }), of_file);
     let of_b = LogQuery { agent: Some("b".into()), ..LogQuery::default() };
     assert_eq!(shown(&of_b), ["b write: created /w/other", "b edit: written /w/d/f"]);

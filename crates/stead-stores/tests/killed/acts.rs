@@ -1,4 +1,4 @@
-//! What the process does that is killed, what is done after it, and what the files are then.
+//! What the killed process does, what is done after it, and which files that leaves.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use stead_core::{Occurrences, Vfs};
 /// The files of a directory.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// What the process does that is killed.
+/// What the killed process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Append,
@@ -19,7 +19,7 @@ pub(crate) enum Act {
     AppendMuch,
     Edit,
     Write,
-    /// Into a file where it is, as a mounted file system does.
+    /// Writes into a file in place, as a mounted file system does.
     Patch,
     Move,
     MoveOver,
@@ -56,7 +56,7 @@ impl Act {
         ACTS.into_iter().find(|act| act.name() == name).unwrap()
     }
 
-    /// Whether it needs what was displaced.
+    /// Whether the act needs displaced content.
     pub(crate) fn needs_content(self) -> bool {
         matches!(self, Act::Undo | Act::Restore)
     }
@@ -85,7 +85,7 @@ impl Act {
         }
     }
 
-    /// What it makes of the files.
+    /// The files after the act.
     pub(crate) fn model(self, files: &Files) -> Files {
         let mut files = files.clone();
         match self {
@@ -109,12 +109,12 @@ impl Act {
     }
 }
 
-/// What was there at first.
+/// The files at first.
 fn first_files() -> Files {
     Files::from([("log".into(), b"zero\n".to_vec()), ("target".into(), b"at first\n".to_vec())])
 }
 
-/// Makes the files that the process finds, and tells which version had the first ones.
+/// Creates the files that the process finds. Returns them, and the revision that had the first files.
 pub(crate) fn set_up(door: &Vfs, version: impl Fn() -> RevisionNumber) -> (Files, RevisionNumber) {
     for (name, content) in first_files() {
         door.write(format!("/w/{name}"), content).unwrap();
@@ -132,20 +132,20 @@ pub(crate) fn set_up(door: &Vfs, version: impl Fn() -> RevisionNumber) -> (Files
     (files, first)
 }
 
-/// What is done after the process was killed, before anyone opens the directory.
+/// What is done after the process was killed, before another process opens the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Other {
     /// Nothing.
     Nothing,
-    /// Another process, which has had the directory open all the time, adds a line.
+    /// Another process, which has had the directory open all the time, appends a line.
     Append,
-    /// It writes the file anew.
+    /// That process writes the file again.
     Write,
-    /// It gives the file another name.
+    /// That process renames the file.
     Move,
-    /// A program of the host adds a line to the file.
+    /// A program of the host appends a line to the file.
     Host,
-    /// A program of the host adds a line to what the move would have got.
+    /// A program of the host appends a line to the file that the move would have replaced.
     HostAtTarget,
 }
 
@@ -159,7 +159,7 @@ impl Other {
         matches!(self, Other::Host | Other::HostAtTarget)
     }
 
-    /// Does it, and tells whether it was acknowledged.
+    /// Does it, and returns whether it was acknowledged.
     pub(crate) fn perform(self, door: &Vfs, root: &Path) -> bool {
         let by_the_host = |name: &str| {
             let options = std::fs::OpenOptions::new().append(true).create(true).open(root.join(name));

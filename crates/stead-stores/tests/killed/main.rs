@@ -1,6 +1,7 @@
-//! Death at any system call, while others go on: a process is killed in the middle of a change, another one that has the
-//! directory open acts on the same names and is answered, or a program of the host does; then a third one opens it.
-//! All that was acknowledged is there, once, and the change of the dead one is whole or absent.
+//! A process is killed at any of its system calls, in the middle of a change. Then another process that has the
+//! directory open, or a program of the host, acts on the same names and is acknowledged. Then a third process opens the
+//! directory. Everything that was acknowledged is there, once, and the change of the killed process is complete or
+//! absent.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a process has to be killed")]
@@ -24,7 +25,7 @@ const TASK: &str = "STEAD_KILLED_TASK";
 /// How a Store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct How {
-    /// Whether displaced content is kept.
+    /// Whether displaced content is retained.
     keep: bool,
     durability: Durability,
 }
@@ -45,7 +46,7 @@ fn door(store: &Arc<PhysicalStore>, agent: &str) -> Vfs {
     builder.workspace(workspace).build().unwrap()
 }
 
-/// What lies in a directory of the host.
+/// The files in a directory of the host.
 fn files(root: &Path) -> Files {
     let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let file = |entry: std::fs::DirEntry| {
@@ -71,7 +72,7 @@ fn the_process_that_is_killed() {
     tracer::end();
 }
 
-/// One round: what was done before, where it was killed, and what is wrong afterwards.
+/// The result of one round: where the process was killed, and what is wrong afterwards.
 struct Round {
     killed: Killed,
     wrong: Option<String>,
@@ -123,7 +124,7 @@ impl Found<'_> {
         let mut absent = other.model(self.before);
         let whole = other.model(&self.act.model(self.before));
         if (self.act, other) == (Act::MoveOver, Other::HostAtTarget) && found != whole && found != absent {
-            // The host's line went into the file that had the name then, and goes back with it.
+            // The host's line went into the file that had the name then, and moves back with it.
             absent = Other::Host.model(self.before);
         }
         if !problems.is_empty() && self.other.is_of_the_host() {
@@ -137,12 +138,12 @@ impl Found<'_> {
         let rooms = std::fs::read_dir(temp.join("state/physical")).unwrap().next().unwrap().unwrap().path();
         assert_eq!(std::fs::read_dir(rooms.join("staging")).unwrap().count(), 2, "rooms that are left");
         self.check_history(third, &root, how, found == whole, absent == whole);
-        // The process that was there all the time goes on.
+        // The process that was there all the time can still make changes.
         door(second, "lives").write("/w/afterwards", "fine").unwrap();
     }
 
-    /// What could not be decided: what the host's program wrote is there, once, and what was there before the dead
-    /// process is there or kept; the report says where.
+    /// Recovery couldn't decide. The host program's line is there, once; what was there before the killed process is
+    /// there or stored elsewhere, and the report says where.
     fn check_reported(&self, found: &Files, problems: &[String], temp: &Path) {
         let name = if self.other == Other::Host { "log" } else { "target" };
         let count = found.get(name).map_or(0, |content| {
@@ -196,7 +197,7 @@ impl Found<'_> {
         let wanted = if by_the_dead == 1 && self.act != Act::Undo {
             self.before.clone()
         } else if by_the_dead == 1 {
-            // The undo was the dead one's last operation that is not undone but one.
+            // The undo was the killed process's last operation but one that isn't undone.
             return;
         } else {
             Act::Undo.model(self.before)
@@ -205,7 +206,7 @@ impl Found<'_> {
     }
 }
 
-/// What was not kept can't be taken back: the answer says so, and nothing is changed.
+/// Checks that undo is refused because displaced content wasn't retained, and that nothing was changed.
 fn is_refused(undone: &RevertResult, before: &Files, root: &Path) {
     let why = |conflict: &stead_core::vfs::PathConflict| conflict.why.contains("was not kept");
     assert!(undone.conflicts.iter().any(why), "{:?}", undone.conflicts);
@@ -228,7 +229,7 @@ fn long() -> bool {
     std::env::var_os("STEAD_TEST_LONG").is_some()
 }
 
-/// Kills the act at each of its calls, or at a part of them, with something else done after each.
+/// Kills the act at each of its system calls, or at some of them, and does something else after each.
 fn killed_everywhere(act: Act, how: How) {
     if act.needs_content() && !how.keep {
         return;
@@ -242,7 +243,7 @@ fn killed_everywhere(act: Act, how: How) {
         killed
     };
     let Killed::AtTheEnd(points) = go(Other::Append, usize::MAX) else { unreachable!("never so many calls") };
-    // One after another at one call after another; where the disk is waited for, at every second one.
+    // Alternates what is done afterwards from call to call. With full durability, only every second call.
     let step = if how.durability == Durability::Full { 2 } else { 1 };
     for when in 0..=points {
         for (index, other) in OTHERS.into_iter().enumerate() {

@@ -1,12 +1,12 @@
 //! Kills a process right before one of its system calls. The process asks to be traced by the thread that started it,
-//! and stops; from there its calls are counted.
+//! and stops; from there on its system calls are counted.
 #![allow(unsafe_code, reason = "a process is traced by system calls that have no safe wrapper")]
 
 use std::process::Command;
 
 use libc::{c_int, pid_t};
 
-/// Has the calling thread traced by the thread that started this process, and begins the count.
+/// Makes the thread that started this process trace the calling thread, and starts counting.
 pub(crate) fn begin() {
     // SAFETY: neither call takes a pointer; the parent waits for the stop.
     unsafe {
@@ -15,7 +15,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Ends the count: what was to be done has been done, and its caller has been answered.
+/// Ends the count: the act is done, and its caller has its answer.
 pub(crate) fn end() -> ! {
     // SAFETY: no pointer is involved.
     unsafe { libc::raise(libc::SIGSTOP) };
@@ -25,7 +25,7 @@ pub(crate) fn end() -> ! {
 /// Which system calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Calls {
-    /// Those after which something on the disk, or a lock, may differ.
+    /// Those that may change something on the disk, or a lock.
     Changing,
     /// All of them.
     All,
@@ -69,13 +69,13 @@ impl Calls {
 /// Where a process was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Killed {
-    /// Before the call that had been asked for, which has this number.
+    /// Before the requested system call, which has this number.
     Before(i64),
-    /// At its end, having made so many calls.
+    /// At its end, after this many calls.
     AtTheEnd(usize),
 }
 
-/// Starts a process, and kills it right before its call number `when`, counted from 0, or at its end.
+/// Starts a process, and kills it right before its system call number `when`, counted from 0, or at its end.
 pub(crate) fn kill(command: &mut Command, calls: Calls, when: usize) -> Killed {
     #[allow(clippy::zombie_processes, reason = "it is waited for below, along with its threads")]
     let child = command.spawn().unwrap();
@@ -112,7 +112,7 @@ pub(crate) fn kill(command: &mut Command, calls: Calls, when: usize) -> Killed {
             }
             other => signal = other,
         }
-        // SAFETY: the process is this one's own child, which has not been waited for; a signal is a number.
+        // SAFETY: the process is a child of this one that hasn't been waited for; a signal is a number.
         unsafe {
             match killed {
                 Some(_) => assert_eq!(libc::kill(pid, libc::SIGKILL), 0),
@@ -122,7 +122,7 @@ pub(crate) fn kill(command: &mut Command, calls: Calls, when: usize) -> Killed {
     }
 }
 
-/// Waits for a process that this thread has started, or one of its threads.
+/// Waits for a process that this thread has started, or for one of its threads.
 fn wait() -> (pid_t, c_int) {
     let mut status = 0;
     loop {
@@ -136,7 +136,7 @@ fn wait() -> (pid_t, c_int) {
     }
 }
 
-/// The system call that a thread is about to make; `None` where it comes back from one.
+/// The system call that a thread is about to make; `None` if it returns from one.
 fn entered(thread: pid_t) -> Option<i64> {
     // SAFETY: zeros are a value of this plain struct, and the kernel writes at most its size.
     unsafe {

@@ -1,4 +1,4 @@
-//! A directory that was made anew goes on with the history of the one whose place it has.
+//! A directory that was replaced by a copy continues the history of the directory that had its path.
 
 use stead_core::store::{ContentRef, NodeState, RevisionQuery};
 use stead_core::vfs::{UndoOptions, UndoTarget};
@@ -26,7 +26,7 @@ fn log(store: &PhysicalStore) -> Vec<String> {
     lines.filter_map(|line| Some(line.after.as_ref().or(line.before.as_ref())?.path.to_string())).collect()
 }
 
-/// Copies a directory, and puts the copy in its place.
+/// Replaces a directory with a copy of itself.
 fn made_anew(temp: &Path, path: &str) {
     let copied = |from: &Path, to: &Path| {
         std::fs::create_dir(to).unwrap();
@@ -39,7 +39,7 @@ fn made_anew(temp: &Path, path: &str) {
         }
     };
     copied(&temp.join(path), &temp.join("copy"));
-    // Kept aside, so that no inode is given to the new one.
+    // The old one still exists, so that the copy can't get any of its inodes.
     std::fs::rename(temp.join(path), temp.join("aside")).unwrap();
     std::fs::rename(temp.join("copy"), temp.join(path)).unwrap();
 }
@@ -56,18 +56,18 @@ fn a_directory_made_anew_keeps_its_history_and_nothing_of_others_is_taken_back()
 
     let store = keeping(temp.path(), "site", &["site"]);
     assert_eq!(log(&store), ["a", "a"]);
-    // What was displaced before is still there.
+    // Content that was displaced before is still there.
     let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;
     let Some(NodeState { content: Some(past), .. }) = &deeds[0].changes[0].before else {
         panic!("{deeds:?}")
     };
     assert_eq!(content(&*store, past), b"one");
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
-    // The copy is another program's, and stays.
+    // Another program made the copy, so undo doesn't touch it.
     let refused = door(&store).undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!refused.done && !refused.conflicts.is_empty(), "{refused:?}");
     assert_eq!(read(&*store, "a"), "two");
-    // It goes on.
+    // The Store goes on with the same history.
     door(&store).write("/a", "three").unwrap();
     door(&store).write("/b", "new").unwrap();
     assert_eq!(log(&store), ["b", "a", "a", "a"]);

@@ -1,4 +1,4 @@
-//! Death before any action of any change: at the next open the change was made whole, or not at all.
+//! Death before any action of any change: when the Store is opened again, the change is complete or absent.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -28,8 +28,7 @@ fn set_up(bench: &Bench) {
     write(store, "big", &"0123456789".repeat(300_000));
 }
 
-/// Dies before the n-th action for every n until the change gets through, in a Store that keeps what is displaced, and in
-/// one that does not.
+/// Dies before the n-th action, for every n until the change succeeds, with and without retention of displaced content.
 fn every_death(name: &str, steps: impl Fn(&PhysicalStore) -> Vec<Step>) {
     for keep in [Some(DisplacedRetention::default()), None] {
         every_death_of(name, keep, &steps);
@@ -80,7 +79,7 @@ fn every_death_of(name: &str, keep: Option<DisplacedRetention>, steps: &dyn Fn(&
         assert_eq!(workshop(temp.path()).0, 1, "{name}, death {death}: a dead room was left");
         let deeds = history::told(&store);
         let made = deeds.len() - told.len();
-        // A change that made no difference may have been made or not.
+        // A change that changed nothing may have been made or not.
         assert!(
             before == after || made == usize::from(found == after),
             "{name}, death {death}: {made} deeds"

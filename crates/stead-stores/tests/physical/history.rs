@@ -1,4 +1,4 @@
-//! What a directory tells of its past, and what it keeps of it.
+//! The history of a directory, and what it retains.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -11,10 +11,10 @@ use stead_core::{Clock, SystemClock};
 
 use super::*;
 
-/// What a deed did to each name: what was there before, and after.
+/// What a revision did to each name: the state before and after.
 pub(crate) type ToldDeed = Vec<(Option<String>, Option<String>)>;
 
-/// The deeds with their contents, newest first.
+/// The revisions with a hash of their contents, newest first.
 pub(crate) fn told(store: &dyn Store) -> Vec<ToldDeed> {
     let found = store.revisions(&RevisionQuery::all()).unwrap();
     let said = |state: &Option<NodeState>| {
@@ -32,7 +32,7 @@ pub(crate) fn told(store: &dyn Store) -> Vec<ToldDeed> {
     found.revisions.iter().map(lines).collect()
 }
 
-/// The same deeds, without what files held.
+/// The same revisions, without the contents.
 pub(crate) fn without_content(told: &[ToldDeed]) -> Vec<ToldDeed> {
     let name = |said: &Option<String>| Some(said.as_ref()?.rsplit_once(' ')?.0.to_owned());
     let deed = |deed: &ToldDeed| deed.iter().map(|(before, after)| (name(before), name(after))).collect();
@@ -46,10 +46,10 @@ fn past_bytes(store: &dyn Store, past: &stead_core::store::ContentRef) -> Vec<u8
     bytes
 }
 
-/// Where a node is, and what it is.
+/// A node's parent, its name, and its kind, mode and content.
 type Known = (NodeId, Vec<u8>, (NodeKind, u32, Vec<u8>));
 
-/// What was there before the last deed, by what the deed says.
+/// The tree before the last revision, computed from that revision.
 pub(crate) fn led_back(store: &dyn Store) -> Tree {
     let mut nodes: HashMap<NodeId, Known> = HashMap::new();
     let mut found = Vec::new();
@@ -153,7 +153,7 @@ fn what_another_program_changed_in_between_is_unknown_and_its_content_is_kept() 
         (None, 4),
         "what we wrote is gone, and known to have been"
     );
-    // The same where nothing of ours came later, and where it was removed or put elsewhere.
+    // The same if Stead made no change afterwards, and if the file was removed or moved.
     std::fs::write(bench.host("a"), "theirs once more").unwrap();
     assert_eq!(lines(&bench.store)[0].after.as_ref().unwrap().content, None);
     std::fs::rename(bench.host("a"), bench.host("moved")).unwrap();
@@ -219,7 +219,7 @@ fn what_is_too_old_or_too_much_is_let_go_and_stays_told() {
         || lines(&bench.store).iter().map(|line| text(&bench.store, &line.before)).collect::<Vec<_>>();
     assert_eq!(befores(), [Some("three".into()), Some("two".into()), None, None]);
     assert!(lines(&bench.store)[2].before.is_some(), "that it was there stays known");
-    // Too much: the oldest go, without being asked for.
+    // Beyond the limit the oldest are removed, without an explicit `prune`.
     for round in 0..96 {
         at_time(0, &format!("{round:010}"));
     }
@@ -278,7 +278,7 @@ fn another_store_on_the_same_directory_sees_the_same_deeds() {
     assert_eq!(told(&bench.store), told(&other));
     assert_eq!(told(&other).len(), 4);
     assert_eq!(text(&bench.store, &lines(&bench.store)[0].before).as_deref(), Some("three"));
-    // Quotas are counted together, too.
+    // Usage for quotas is shared too.
     let quota = |bytes| {
         QuotaRoot::new(StorePath::empty(), QuotaLimits { bytes: Some(bytes), ..QuotaLimits::default() })
     };
@@ -404,7 +404,7 @@ fn a_crowd_is_counted_and_told_without_a_gap() {
         }
     });
     assert_eq!(told(&bench.store).len(), 120);
-    // Every content that anyone wrote is still there to be read.
+    // Every content that was ever written can still be read.
     let unknown = lines(&bench.store)
         .iter()
         .flat_map(|line| [line.before.clone(), line.after.clone()])

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::new_without_default, missing_docs)]
 
-/// Makes two tests of each function: confined by the kernel, and by walking.
+/// Makes two tests of each function: with confinement by the kernel, and by walking.
 macro_rules! both_ways {
     ($($name:ident,)*) => {
         mod by_the_kernel {
@@ -47,7 +47,7 @@ use stead_core::{Identity, Operation, OperationId, Store, Timestamp};
 use stead_stores::{Confinement, Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
 use tempfile::TempDir;
 
-/// A directory with a Store on it, and a state directory beside it.
+/// A directory with a Store on it, and a state directory next to it.
 pub struct Bench {
     pub temp: TempDir,
     pub root: PathBuf,
@@ -72,7 +72,7 @@ impl Bench {
         Bench::laid_out(|_, options| change(options))
     }
 
-    /// One whose Store keeps what it displaces.
+    /// A bench whose Store retains displaced content.
     pub fn keeping(change: impl FnOnce(&mut PhysicalOptions)) -> Self {
         Bench::laid_out(|temp, options| {
             with_ledger(temp, options);
@@ -174,7 +174,7 @@ pub fn read(store: &dyn Store, path: &str) -> String {
     String::from_utf8(store.read(&at(path), 1 << 30).unwrap().bytes).unwrap()
 }
 
-/// Everything a Store holds: kind, mode, and content or target.
+/// Everything in a Store: kind, mode, and content or target.
 pub type Tree = BTreeMap<String, (NodeKind, u32, Vec<u8>)>;
 
 pub fn tree(store: &dyn Store) -> Tree {
@@ -198,7 +198,7 @@ pub fn tree(store: &dyn Store) -> Tree {
     tree
 }
 
-/// The rooms in the workshop, and whether something was kept.
+/// The number of entries in `rooms` and in `kept` of the staging area.
 pub fn workshop(temp: &Path) -> (usize, usize) {
     let physical = temp.join("state/physical");
     let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();

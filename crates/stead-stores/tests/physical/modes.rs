@@ -1,4 +1,4 @@
-//! Modes of host files. Root is not bound by them: `cargo xtask test` runs these as another user, too.
+//! Modes of host files. Modes don't bind root: `cargo xtask test` also runs these as another user.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -44,7 +44,7 @@ fn what_this_user_may_not_read_stays_unread() {
     denied(door.copy("/w/f", "/w/g", Overwrite::Refuse).map(drop));
     assert!(matches!(store.open(&at("f")).map(drop), Err(StoreError::HostDenied)));
     assert_eq!(store.stat(&at("f")).unwrap().tag, tag, "asking leaves no trace");
-    // Nor is it read as what was there before.
+    // It can't be read as displaced content either.
     door.write("/w/f", "public").unwrap();
     door.set_attributes("/w/f", Some(0o644), None).unwrap();
     let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;

@@ -1,4 +1,4 @@
-//! Locks that others do not give back: a change waits for a while, says so, and has changed nothing.
+//! Locks that another process never releases: a change waits for a while, fails, and has changed nothing.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// Holds lock files as a process would that was stopped with them: a lock is an open file's, not a process's.
+/// Holds lock files as a stopped process would: a lock belongs to an open file, not to a process.
 fn held(bench: &Bench, names: impl Iterator<Item = String>) -> Vec<File> {
     let physical = bench.temp.path().join("state/physical");
     let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
@@ -68,7 +68,7 @@ fn refused_while(names: impl Iterator<Item = String>, changes: Vec<Change>) {
         let waited = begin.elapsed();
         assert!((PATIENCE..PATIENCE * 20).contains(&waited), "{what} waited for {waited:?}");
     }
-    // Reading waits for nobody.
+    // Reads don't wait for locks.
     assert_eq!(tree(&bench.store), before);
     drop(locks);
     write(&bench.store, "file", "new");

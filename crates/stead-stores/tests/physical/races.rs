@@ -1,4 +1,4 @@
-//! Many at once: threads, several Stores on one directory, and someone outside who swaps directories for symlinks.
+//! Races: threads, several Stores on one directory, and a program outside that swaps directories for symlinks.
 
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ both_ways! {
     what_a_program_of_the_host_appends_stays_beside_a_stores_appends,
 }
 
-/// V53: nothing lands or looks outside while a directory is swapped for a symlink in a loop.
+/// V53: no operation reads or writes outside while a directory is swapped for a symlink in a loop.
 fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinement) {
     let bench = Bench::by(confinement);
     let outside = bench.temp.path().join("outside");
@@ -33,7 +33,7 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
     write(&bench.store, "swap/file", "inside");
     symlink(&outside, bench.host("link")).unwrap();
     let (stop, calls) = (AtomicBool::new(false), AtomicU64::new(0));
-    // A longer run counts more: `RACE_SECONDS=60 cargo test -p stead-stores races`.
+    // A longer run shows more: `RACE_SECONDS=60 cargo test -p stead-stores races`.
     let seconds = std::env::var("RACE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let (swap, link) = (bench.host("swap"), bench.host("link"));
     std::thread::scope(|scope| {
@@ -293,7 +293,7 @@ fn what_a_program_of_the_host_appends_stays_beside_a_stores_appends(confinement:
         });
         scope.spawn(|| {
             for line in 0..LINES {
-                // As a mounted file system does it: again, where another was faster.
+                // As a mounted file system does: try again if another writer was faster.
                 loop {
                     let base = bench.store.stat(&at("log")).unwrap().tag;
                     let mut draft = bench.store.draft(DraftBase::File(&at("log"))).unwrap();

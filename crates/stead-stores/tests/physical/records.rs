@@ -1,4 +1,5 @@
-//! The audit after a process died in the middle of a change: it says `ok` last of a change that was made, and of no other.
+//! The audit after a process died in the middle of a change: the last record says `ok` if the change was made, and only
+//! then.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ fn database(temp: &Path) -> Database {
     Database::open(temp.join("stead.db"), fast).unwrap()
 }
 
-/// A process: a Store with its ledger and the audit in one database.
+/// Like one process: a Store, with its ledger and the audit in one database.
 fn process(temp: &Path, change: impl FnOnce(&mut PhysicalOptions)) -> (PhysicalStore, Arc<Audit>) {
     let database = database(temp);
     let audit = Audit::open(&database, &temp.join("audit")).unwrap();
@@ -25,7 +26,7 @@ fn process(temp: &Path, change: impl FnOnce(&mut PhysicalOptions)) -> (PhysicalS
     (store, audit)
 }
 
-/// A change with its record, as a call of an agent makes it.
+/// A change with its audit record, as a call of an agent makes it.
 fn recorded(path: &str, steps: Vec<Step>) -> Change {
     let mut change = change(steps);
     let record = AuditRecord {
@@ -47,7 +48,7 @@ fn recorded(path: &str, steps: Vec<Step>) -> Change {
     change
 }
 
-/// What is on record of an operation, oldest first.
+/// The records of an operation, oldest first.
 fn on_record(temp: &Path, operation: OperationId) -> Vec<AuditEntry> {
     let access = AuditAccess::open(&database(temp), &temp.join("audit")).unwrap();
     let mut entries = Vec::new();
@@ -61,7 +62,7 @@ fn on_record(temp: &Path, operation: OperationId) -> Vec<AuditEntry> {
     entries
 }
 
-/// Dies before every action of a change in turn. Returns how often the change was on record and then not made.
+/// Dies before each action of a change in turn. Returns how often the change was on record and then rolled back.
 fn every_death(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
     let mut taken_back = 0;
     for death in 0.. {

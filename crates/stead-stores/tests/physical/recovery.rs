@@ -1,5 +1,5 @@
-//! Recovery beside others: living processes take a dead one's half change back before they go on, and what a program of
-//! the host has changed since stays.
+//! Recovery next to running processes: they roll back the half-made change of a dead process before they go on, and
+//! what a program of the host has changed since stays.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use stead_core::store::{Content, DraftBase, PutOptions};
 
 use super::*;
 
-/// A Store that dies right before the action with this name, the time after `passed` others of the name.
+/// A Store that dies right before an action of this name, after `passed` others of that name.
 fn doomed(temp: &Path, action: &'static str, passed: usize) -> PhysicalStore {
     let seen = AtomicUsize::new(0);
     open(temp, |options| {
@@ -37,7 +37,7 @@ fn a_living_process_takes_a_torn_write_back_before_it_goes_on() {
     write(&bench.store, "log", "one two three\n");
     dies_while_it_writes(bench.temp.path());
     assert_eq!(read(&bench.store, "log"), "one TWO three\n");
-    // Any change will do: it need not be of the same name.
+    // Any change triggers recovery, even of another name.
     write(&bench.store, "other", "");
     assert_eq!(read(&bench.store, "log"), "one two three\n");
     assert_eq!(workshop(bench.temp.path()), (1, 0), "nothing is left of the dead one");
@@ -64,8 +64,8 @@ fn what_was_acknowledged_is_not_taken_for_a_torn_write_later() {
     });
     write(&store, "log", "one\n");
     apply(&store, append_step("log", b"two\n")).unwrap();
-    // Another program cuts the file where a torn append would have ended, and then the process dies before it has told the
-    // ledger that the append was made.
+    // Another program truncates the file where a torn append would have ended. Then the process dies before it has
+    // recorded in the ledger that the append was made.
     std::fs::OpenOptions::new().write(true).open(root.join("log")).unwrap().set_len(6).unwrap();
     dies.store(1, Ordering::SeqCst);
     apply(&store, write_step("other", "x")).unwrap_err();

@@ -1,4 +1,4 @@
-//! Files that are replaced: the name is there all the time, and a node is the file that it was.
+//! Files that are replaced: the name exists all the time, and a node stays the same file.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use stead_core::store::{DraftBase, NodePath, Replace, Step, StoreError, Subtree}
 
 use super::*;
 
-/// A move over a file, and then the mode of the file that was there: what a tool's move does.
+/// A move over a file, and then the mode of the replaced file: what a tool's move does.
 fn move_over() -> Vec<Step> {
     let mode = Step::SetAttr { at: at("target"), mode: Some(0o755), modified: None };
     vec![rename_step("source", "target", Replace::Overwrite), mode]

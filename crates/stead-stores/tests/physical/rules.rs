@@ -1,4 +1,4 @@
-//! What a directory of the host makes special.
+//! Rules that apply only to a directory of the host.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -62,7 +62,7 @@ fn a_symlink_is_reported_wherever_it_lies_on_the_way(confinement: Confinement) {
     let several = change(vec![write_step("ok", "x"), write_step("a/l/x", "x")]);
     assert_eq!(link_hit(bench.store.apply(several)).step, 1);
     assert!(bench.store.stat(&at("ok")).is_err());
-    // What acts on the link itself leaves the target alone.
+    // Operations on the link itself leave the target alone.
     apply(&bench.store, copy_step("a/l", "copied", Replace::Refuse)).unwrap();
     apply(&bench.store, rename_step("a/l", "moved", Replace::Refuse)).unwrap();
     apply(&bench.store, remove_step("moved", Subtree::File)).unwrap();
@@ -120,7 +120,7 @@ fn overwriting_keeps_the_mode_and_nothing_becomes_privileged() {
 fn new_content_belongs_to_whom_the_old_one_or_the_directory_belongs() {
     let bench = Bench::new();
     if std::fs::metadata(&bench.root).unwrap().uid() != 0 {
-        return; // Only the superuser gives files away.
+        return; // Only root can give files away.
     }
     write(&bench.store, "old", "1");
     std::os::unix::fs::chown(bench.host("old"), Some(1_234), Some(1_235)).unwrap();
@@ -230,7 +230,7 @@ fn state_is_out_of_reach_wherever_it_lies() {
     for holder in ["db", "sub", "inner"] {
         let spared = |result| matches!(result, Err(StoreError::Protected { .. }));
         assert!(spared(apply(&store, remove_step(holder, Subtree::Directory))), "{holder}");
-        // Whoever's state it is would not find it again.
+        // The stead whose state it is would not find it again.
         assert!(spared(apply(&store, rename_step(holder, "moved", Replace::Refuse))), "{holder}");
         let exchange = rename_step(holder, "copied", Replace::Exchange);
         std::fs::create_dir(root.join("copied")).unwrap();
@@ -241,7 +241,7 @@ fn state_is_out_of_reach_wherever_it_lies() {
     std::fs::write(root.join("other/stead/stead.toml"), "").unwrap();
     let moved = apply(&store, rename_step("other", "moved", Replace::Refuse));
     assert!(matches!(moved, Err(StoreError::Protected { path }) if path == "stead/stead.toml"));
-    // A copy would lack what is another stead's; what is this one's own stays behind.
+    // A copy would lack what belongs to another stead, so it is refused. What belongs to this stead is left out.
     for foreign in ["sub", "other"] {
         let copied = apply(&store, copy_step(foreign, "copied", Replace::Refuse));
         assert!(matches!(copied, Err(StoreError::Protected { .. })), "{foreign}");
@@ -272,7 +272,7 @@ fn a_state_directory_on_another_mount_leaves_the_workshop_in_the_root_and_masked
     let elsewhere = Path::new("/dev/shm");
     let temp = TempDir::new().unwrap();
     if !elsewhere.is_dir() || elsewhere.metadata().unwrap().dev() == temp.path().metadata().unwrap().dev() {
-        return; // No other mount to try it with.
+        return; // There is no other mount to test with.
     }
     let state = TempDir::new_in(elsewhere).unwrap();
     std::fs::create_dir(temp.path().join("root")).unwrap();
@@ -351,7 +351,7 @@ fn large_directories_are_paged_and_deep_trees_walked(confinement: Confinement) {
     let page = bench.store.list(&at("many"), &Page { after, limit: 10 }).unwrap();
     assert_eq!((page.total, page.more, page.entries.len()), (3_000, true, 10));
     assert_eq!(page.entries[0].name.as_bytes(), b"01500");
-    // Deeper, and with a longer path, than the host takes in one call.
+    // Deeper, and with a longer path, than the host accepts in one call.
     let name = "d".repeat(200);
     let deep = vec![&*name; 64].join("/");
     let mkdir = Step::Mkdir { at: at(&deep), parents: Parents::Create, mode: None };
@@ -406,7 +406,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     assert_eq!(draft.read_at(0, &mut seen).unwrap(), 123);
     assert_eq!(&seen[3..9], b"34XY78");
     assert_eq!(&seen[98..123], [&b"89"[..], &[0; 20], b"end"].concat());
-    // Another program appends meanwhile: what it wrote is kept, as nobody asked for a length.
+    // Another program appends meanwhile. What it wrote stays, as the draft doesn't set a length.
     use std::io::Write;
     let mut other = std::fs::OpenOptions::new().append(true).open(bench.host("file")).unwrap();
     other.write_all(b"more").unwrap();
@@ -416,7 +416,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     let bytes = std::fs::read(bench.host("file")).unwrap();
     assert_eq!(&bytes[3..9], b"34XY78");
     assert_eq!(&bytes[98..], [&b"89more"[..], &[0; 16], b"end"].concat());
-    // Put elsewhere, it is a file of its own.
+    // Written to another path, the draft makes a file of its own.
     let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
     draft.set_size(3).unwrap();
     draft.set_size(5).unwrap();
@@ -424,7 +424,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     apply(&bench.store, Step::Write { at: at("copy"), content, options: PutOptions::default() }).unwrap();
     assert_eq!(std::fs::read(bench.host("copy")).unwrap(), b"012\0\0");
     assert_eq!(std::fs::read(bench.host("file")).unwrap(), bytes);
-    // Unless what it is a draft of is not there any more.
+    // Unless the file that the draft is based on has changed.
     let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
     draft.write_at(0, b"x").unwrap();
     other.write_all(b"!").unwrap();
@@ -474,7 +474,7 @@ fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confineme
     let link = bench.store.stat(&NodePath { base: dir, path: StorePath::from_checked("link") }).unwrap().node;
     assert_eq!(link_hit(bench.store.read(&NodePath::of_node(link), 10)).depth, 0);
     assert_eq!(bench.store.read_link(&NodePath::of_node(link)).unwrap(), b"file");
-    // Both are there at once, so the other one can't have its inode.
+    // Both exist at the same time, so the other one can't have its inode.
     std::fs::write(bench.host("z/y/b/other"), "another").unwrap();
     std::fs::rename(bench.host("z/y/b/other"), bench.host("z/y/b/file")).unwrap();
     assert!(matches!(bench.store.read(&NodePath::of_node(file), 10), Err(StoreError::NotFound)));
@@ -568,7 +568,7 @@ fn a_durable_store_does_the_same() {
 
 #[test]
 fn a_directory_that_may_only_be_read_is_a_store_all_the_same() {
-    // Nobody makes directories in a kernel's own file system.
+    // No program can create directories in the kernel's own file system.
     let store = PhysicalStore::open("/sys/kernel", PhysicalOptions::new("/sys/stead-state")).unwrap();
     assert!(store.list(&NodePath::root(), &Page::ALL).unwrap().total > 0);
     assert!(matches!(apply(&store, write_step("x", "x")), Err(StoreError::HostDenied)));

@@ -1,4 +1,4 @@
-//! Snapshots of a directory hold what was in it, whoever put it there.
+//! Snapshots of a directory contain everything in it, whoever put it there.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
@@ -90,7 +90,7 @@ fn snapshot(store: &PhysicalStore, database: &Database, tops: &[&str], scratch: 
     database.snapshot_with_captures(new, vec![taken]).unwrap()
 }
 
-/// What a Store holds, as far as a snapshot does: no special files.
+/// What a Store contains, without special files, which a snapshot doesn't capture.
 fn held(store: &dyn Store) -> Tree {
     let mut tree = tree(store);
     tree.retain(|_, (kind, ..)| !matches!(kind, NodeKind::Special(_)));
@@ -113,7 +113,7 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     let stat = site.store.as_of(first.revision).unwrap().stat(&at("large")).unwrap();
     assert_eq!(i64::from(stat.modified.subsec_nanos()), modified);
 
-    // Others, and we, turn everything upside down.
+    // Other programs and Stead change everything.
     site.put("theirs/a", "another");
     std::fs::remove_file(site.host("large")).unwrap();
     std::fs::create_dir(site.host("large")).unwrap();
@@ -134,7 +134,7 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     assert_eq!(std::fs::metadata(site.host("large")).unwrap().mtime_nsec(), modified);
     site.restore(second.revision, &[]);
     assert_eq!(held(&*site.store), upheaval);
-    // It is a change like any other.
+    // A restore is a change like any other.
     site.door(&[]).undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert_eq!(held(&*site.store), before);
     assert!(site.restore(first.revision, &[]).changes.is_empty());
@@ -151,7 +151,7 @@ fn a_snapshot_copies_only_what_has_changed_since_the_last_one() {
     let contents = site.database.verify(&mut |_| ()).unwrap().contents;
     assert_eq!(contents, 50, "what is the same is stored once");
     assert_eq!(site.snapshot().revision, first.revision, "nothing was written");
-    // Another time of change, another inode: it is looked at, and is what it was.
+    // A different change time and inode: the file is read, and its content is still the same.
     let modified = std::fs::metadata(site.host("1/1")).unwrap().modified().unwrap();
     std::fs::copy(site.host("1/1"), site.host("aside")).unwrap();
     std::fs::rename(site.host("aside"), site.host("1/1")).unwrap();
@@ -181,12 +181,12 @@ fn what_has_no_history_is_left_out_and_left_alone() {
     site.put("in/other.log", "logged");
     let done = site.door(&scratch).restore("/", made.revision, &RestoreOptions::default()).unwrap();
     assert_eq!(done.changes.len(), 1, "{done:?}");
-    // Also for someone whose Workspace has none: the snapshot does not say that it was not there.
+    // Also in a Workspace without scratch: the snapshot doesn't say that the files weren't there.
     site.put("a", "3");
     assert_eq!(site.restore(made.revision, &[]).changes.len(), 1);
     assert_eq!(read(&*site.store, "target/debug/x"), "built again");
     assert!(site.host("target/release/y").exists() && site.host("in/other.log").exists());
-    // Whoever wants them in has them in.
+    // A snapshot without scratch globs captures them.
     let all = site.snapshot();
     assert_eq!(read(&*site.store.as_of(all.revision).unwrap(), "target/release/y"), "built");
     assert_eq!(held(&*site.store.as_of(site.snapshot_of(&[""], &scratch).revision).unwrap()).len(), 3);
@@ -216,7 +216,7 @@ fn of_a_file_that_is_too_large_only_its_size_is_held_and_everyone_says_so() {
     assert!(site.restore(made.revision, &["/small"]).done);
     assert_eq!((read(&*site.store, "small"), read(&*site.store, "large").len()), ("small".into(), 26));
 
-    // With a higher limit it is kept from the next snapshot on.
+    // With a higher limit its content is captured from the next snapshot on.
     let (store, database) = opened(site.temp.path(), |_| ());
     let made = snapshot(&store, &database, &[""], &[]);
     assert_eq!(read(&*store.as_of(made.revision).unwrap(), "large").len(), 26);
@@ -239,7 +239,7 @@ fn a_snapshot_holds_the_part_that_it_was_made_of() {
     site.put("a/in/x", "3");
     assert!(site.restore(part.revision, &["/a/in"]).done);
     assert_eq!((read(&*site.store, "a/in/x"), read(&*site.store, "b/y")), ("2".into(), "2".into()));
-    // A file alone, one that is not there, and one whose directory has gone since.
+    // A single file, one that doesn't exist, and one whose directory is removed afterwards.
     let file = site.snapshot_of(&["b/y", "nowhere/z"], &[]);
     std::fs::remove_dir_all(site.host("b")).unwrap();
     site.put("nowhere/z", "new");
@@ -300,12 +300,12 @@ fn what_no_snapshot_needs_is_given_back() {
     assert_eq!(collect(2), 4, "both snapshots are there");
     assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
     site.database.forget_snapshot("tester", second.id).unwrap();
-    // Something newer, or the version is the newest there is, and stays readable.
+    // A newer change: otherwise the version would be the newest one, and stay readable.
     write(&*site.store, "later", "x");
     assert_eq!(collect(2), 2, "what only the second one held is gone");
     assert!(matches!(site.store.as_of(second.revision), Err(StoreError::Unsupported(_))));
     assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
-    // The next one goes on from there.
+    // The next snapshot is complete again.
     let third = site.snapshot();
     assert_eq!(held(&*site.store.as_of(third.revision).unwrap()), held(&*site.store));
     assert!(site.restore(first.revision, &[]).done);
@@ -336,7 +336,7 @@ fn a_snapshot_that_another_one_overtakes_is_made_again() {
     site.database.snapshot_with_captures(new(), vec![quick]).unwrap();
     let overtaken = site.database.snapshot_with_captures(new(), vec![slow]);
     assert!(matches!(overtaken, Err(StoreError::Conflict)), "{overtaken:?}");
-    // Not by one that was given up, either.
+    // A capture that was dropped overtakes nothing.
     drop(take());
     site.put("a", "2");
     let made = site.snapshot();

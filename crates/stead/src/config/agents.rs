@@ -1,4 +1,4 @@
-//! `[agents.NAME]` and the Workspaces of each.
+//! Reads `[agents.NAME]` and the Workspaces of each agent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -36,7 +36,7 @@ pub(super) fn agents(
     agents
 }
 
-/// Which tools the agent is offered, and which a person is asked about.
+/// Reads which tools the agent is offered, and which need a person's approval.
 fn tools(section: &mut Section<'_>) -> ToolChoice {
     let mut named = |key: &'static str| -> Option<BTreeSet<String>> {
         let found = section.texts(key)?;
@@ -93,7 +93,7 @@ fn workspaces(
     workspaces
 }
 
-/// Reads what is left of a Workspace, to its end, and returns it if all of it makes sense.
+/// Reads the rest of a Workspace's keys, and returns the Workspace if all of them are valid.
 fn workspace(
     section: &mut Section<'_>,
     prefix: Option<VfsPath>,

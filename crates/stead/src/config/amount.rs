@@ -1,4 +1,4 @@
-//! Amounts as people write them: `64MiB`, `14d`.
+//! Reads sizes and durations as people write them (`64MiB`, `14d`), and the tables made of them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const BYTE_UNITS: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 const TIME_UNITS: [(&str, u64); 5] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
 
-/// A number of bytes.
+/// Parses a number of bytes.
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse_with_unit(text, &BYTE_UNITS).ok_or_else(|| {
         let text = text.escape_debug();
@@ -19,7 +19,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     })
 }
 
-/// A time.
+/// Parses a duration.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     parse_with_unit(text, &TIME_UNITS).map(Duration::from_secs).ok_or_else(|| {
         let text = text.escape_debug();
@@ -27,7 +27,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// `quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }`
+/// Reads `quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }`.
 pub(super) fn read_quota(section: &mut Section<'_>) -> QuotaLimits {
     let mut limits = QuotaLimits::default();
     if !section.has("quota") {
@@ -48,7 +48,7 @@ pub(super) fn read_quota(section: &mut Section<'_>) -> QuotaLimits {
     limits
 }
 
-/// `[history]`: how long versions are kept.
+/// Reads `[history]`: how long versions are kept.
 pub(super) fn read_history(top: &mut Section<'_>) -> Retention {
     let mut retention = Retention::default();
     let Some(mut history) = top.table("history") else { return retention };

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! The errors of a configuration, with line and column.
 
 use std::fmt;
 use std::io;
@@ -9,10 +9,10 @@ use stead_core::name::escape_text;
 
 use crate::error::escaped_path;
 
-/// Why there is no configuration to work with.
+/// Why a configuration can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// No file was found where one is looked for.
+    /// There is no file in any of the places where Stead looks for one.
     #[error(
         "there is no configuration here; run `stead init` to make a stead.toml, or name one with --config"
     )]
@@ -22,20 +22,20 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the host said.
+        /// The host's error.
         kind: io::ErrorKind,
     },
-    /// The file was read, and this is wrong with it.
+    /// The file was read and has mistakes.
     #[error(transparent)]
     Invalid(#[from] ConfigProblems),
 }
 
-/// All that is wrong with a file.
+/// All mistakes in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigProblems {
     /// The file.
     pub file: PathBuf,
-    /// What is wrong with it, by line.
+    /// The mistakes, by line.
     pub problems: Vec<ConfigDiagnostic>,
 }
 
@@ -52,22 +52,22 @@ impl fmt::Display for ConfigProblems {
     }
 }
 
-/// Something to say about a place in the file.
+/// A mistake in the file, or a warning about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigDiagnostic {
     /// The line, counted from 1.
     pub line: usize,
     /// The column, counted from 1 in characters.
     pub column: usize,
-    /// What is wrong, and what was meant.
+    /// What is wrong, and what was probably meant.
     pub message: String,
 }
 
 impl ConfigDiagnostic {
-    /// Something to say about a stretch of `text`.
+    /// A message about the span of `text`.
     pub(super) fn at_span(text: &str, span: &Range<usize>, message: &str) -> Self {
         let (line, column) = line_and_column(text, span.start);
-        // Names of the file stand in it, which may hold anything.
+        // The message may quote names from the file, and these can contain control characters.
         ConfigDiagnostic { line, column, message: escape_text(message).to_string() }
     }
 }
@@ -78,7 +78,7 @@ impl fmt::Display for ConfigDiagnostic {
     }
 }
 
-/// The line and the column of a byte, counted from 1.
+/// The line and column of a byte offset, counted from 1; the column in characters.
 pub(super) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

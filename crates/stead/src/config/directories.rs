@@ -1,4 +1,4 @@
-//! A configuration that nobody wrote: some directories of the host, for one agent.
+//! A configuration without a file: host directories as the Workspaces of one agent.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,17 +16,17 @@ use super::{
 };
 use crate::error::{Error, Result, escaped_path};
 
-/// A directory, and what is allowed there.
+/// A directory and its Access Scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopedDirectory {
     /// The directory.
     pub path: PathBuf,
-    /// What is allowed.
+    /// The Access Scope.
     pub scope: AccessScope,
 }
 
 impl ScopedDirectory {
-    /// Reads `DIR`, `DIR:ro`, `DIR:rw` or `DIR:wo`; what says nothing is read-only.
+    /// Parses `DIR`, `DIR:ro`, `DIR:rw` or `DIR:wo`. Without a suffix, the scope is READ_ONLY.
     pub fn parse(text: &OsStr) -> Self {
         let bytes = text.as_bytes();
         for (suffix, scope) in [
@@ -45,9 +45,9 @@ impl ScopedDirectory {
 }
 
 impl Config {
-    /// Directories as Workspaces of one agent, each at `/` and its name.
+    /// A configuration with these directories as Workspaces of one agent, each at `/` plus the directory's name.
     ///
-    /// What Stead keeps for itself lies in the user's state folder, under a name that the directories decide, and never
+    /// Stead's own state is in the user's state folder, in a subfolder whose name depends on the directories, and never
     /// inside them.
     pub fn for_directories(agent: &str, directories: &[ScopedDirectory]) -> Result<Config> {
         for_directories(agent, directories, |real| {
@@ -116,14 +116,14 @@ fn for_directories(
     })
 }
 
-/// Says which variable decides where the folder is. Its path is the host's business, and an agent may read this.
+/// Says which variable decides where the folder is, but not its path: an agent may read the message.
 fn state_folder_error(cause: io::Error) -> Error {
     let what = "Stead's own files lie in the folder that XDG_STATE_HOME names (`~/.local/state` where it is not set), and \
                 nothing can be made there; set XDG_STATE_HOME to a directory that you may write";
     Error::host(what, cause)
 }
 
-/// `/` and the directory's name; with a number where another has that already.
+/// `/` plus the directory's name, with a number if another Workspace has that prefix.
 fn free_prefix(path: &Path, taken: &[WorkspaceConfig]) -> Result<VfsPath> {
     let name = path.file_name().map_or(Some("host"), OsStr::to_str);
     let base = name.and_then(|name| VfsPath::parse(&format!("/{name}")).ok()).ok_or_else(|| {
@@ -192,7 +192,7 @@ mod tests {
         assert!(stead.vfs().write("/src/b", "").is_err());
         stead.vfs().write("/src-2/b", "2").unwrap();
         assert_eq!(fs::read(two.join("b")).unwrap(), b"2");
-        // Even where the state folder lies inside a directory, what is in it can't be reached.
+        // Even if the state folder lies inside one of the directories, its content can't be reached.
         let below = state.join(".stead/stead.db");
         assert!(below.is_file());
         let logical =

@@ -1,4 +1,4 @@
-//! Where the configuration file is.
+//! Finds the configuration file.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Config, ConfigError, FILE_NAME};
 
 impl Config {
-    /// The file to read: the one that is named, else `./stead.toml`, else the user's own.
+    /// The file to read: `explicit` if given, else `./stead.toml`, else the one in the user's configuration directory.
     pub fn find(explicit: Option<&Path>) -> Result<PathBuf, ConfigError> {
         if let Some(file) = explicit {
             return Ok(file.to_owned());
@@ -17,7 +17,7 @@ impl Config {
     }
 }
 
-/// The user's directory for configuration. A relative XDG_CONFIG_HOME counts as none, as its specification says.
+/// The user's configuration directory. A relative XDG_CONFIG_HOME is ignored, as its specification says.
 fn user_directory(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     xdg.filter(|xdg| xdg.is_absolute()).or_else(|| home.map(|home| home.join(".config")))
 }

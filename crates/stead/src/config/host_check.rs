@@ -1,6 +1,6 @@
-//! What the file alone can't tell: whether what it names is there on the host.
+//! Checks what the text of the file can't show: whether what it names exists on the host.
 //!
-//! Looking changes nothing: no Store is opened, and nothing is made.
+//! The checks change nothing: they open no Store and create no files.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use super::{Config, ConfigDiagnostic, ConfigProblems, StoreConfig};
 /// The first bytes of every SQLite database.
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Something to look up, and where the file speaks of it.
+/// A check to make on the host, and the position in the file that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostCheck {
     pub(super) line: usize,
@@ -21,30 +21,30 @@ pub(super) struct HostCheck {
     pub(super) kind: HostCheckKind,
 }
 
-/// What to look up.
+/// What to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HostCheckKind {
-    /// The directory of a Physical Store.
+    /// That the directory of a Physical Store can be read.
     Directory { store: String },
-    /// The place in a Store that a Workspace begins at.
+    /// That a Workspace's path exists in its Store.
     Mount { store: String, path: VfsPath },
-    /// Whether a Workspace's files can be reached through another one that allows more.
+    /// That a Workspace's files can't be reached through another Workspace that allows more.
     Overlap { agent: String, prefix: VfsPath },
-    /// The file of the database.
+    /// That the database file can be read, or created.
     Database,
 }
 
-/// What a look at the host has shown, by line.
+/// The result of the checks, by line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HostReport {
-    /// What can't work.
+    /// What doesn't work.
     pub problems: Vec<ConfigDiagnostic>,
-    /// What works and was perhaps not meant.
+    /// What works but may not be intended.
     pub warnings: Vec<ConfigDiagnostic>,
 }
 
 impl Config {
-    /// Looks whether the directories and the database that it names are there and can be used. Nothing is made.
+    /// Checks whether the directories and the database in the configuration exist and can be used. Creates nothing.
     pub fn check_host(&self) -> HostReport {
         let mut survey = HostReport::default();
         for HostCheck { line, column, kind: look } in &self.host_checks {
@@ -57,7 +57,7 @@ impl Config {
                 HostCheckKind::Mount { store, path } => {
                     survey.warnings.extend(self.mount_warning(store, path).map(say))
                 }
-                // Told when the file is loaded.
+                // `Config::load` reports these.
                 HostCheckKind::Overlap { .. } => {}
                 HostCheckKind::Database => survey.problems.extend(self.database_problem().map(say)),
             }
@@ -67,8 +67,8 @@ impl Config {
         survey
     }
 
-    /// Refuses what can't take the place of a configuration that works: an empty file, which may be one that is just
-    /// being written, and one that names what is not there.
+    /// Fails if this configuration must not replace one that works: if it is empty (the file may be in the middle of
+    /// being written), or if it names something that doesn't exist.
     pub fn check_usable(&self) -> Result<(), ConfigProblems> {
         let mut problems = self.check_host().problems;
         if self.stores.is_empty() && self.agents.is_empty() {
@@ -136,7 +136,7 @@ impl Config {
         match File::open(path).and_then(|mut file| file.read_exact(&mut first)) {
             Ok(()) if &first == SQLITE_MAGIC => None,
             Ok(()) => Some("the file is no SQLite database; name another one".into()),
-            // It is made at its first use, and an empty file will do.
+            // A database is created at its first use; an empty file is fine, too.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

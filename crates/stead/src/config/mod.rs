@@ -1,7 +1,7 @@
-//! `stead.toml`: which Stores there are, and which agent sees what of them.
+//! `stead.toml`: the Stores, and which agent sees what of them.
 //!
-//! Reading it is a function of its text. Everything that is wrong with it is told at once, each with its line and with
-//! what was probably meant.
+//! Parsing depends only on the file's text. It reports all mistakes at once, each with its line and with what was
+//! probably meant.
 
 mod agents;
 mod amount;
@@ -39,17 +39,17 @@ pub const FILE_NAME: &str = "stead.toml";
 /// The name of the state directory, beside the configuration file.
 pub const STATE_DIRECTORY_NAME: &str = ".stead";
 
-/// A configuration that can be used: names lead somewhere, paths are paths, scopes are scopes.
+/// A valid configuration: every Store that a Workspace names exists, and every path, scope and amount was parsed.
 #[derive(Debug, Clone)]
 pub struct Config {
     file: PathBuf,
-    /// Where Virtual Stores are kept.
+    /// The database of the Virtual Stores.
     pub database: DatabaseConfig,
     /// The Stores, by name.
     pub stores: BTreeMap<String, StoreConfig>,
     /// The agents, by name.
     pub agents: BTreeMap<String, AgentConfig>,
-    /// What is written down of what agents do.
+    /// Whether calls are recorded in the audit.
     pub audit: AuditConfig,
     /// How long versions are kept.
     pub history: Retention,
@@ -69,7 +69,7 @@ pub struct DatabaseConfig {
 /// `[audit]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditConfig {
-    /// Whether every call is written down.
+    /// Whether every call is recorded.
     pub enabled: bool,
 }
 
@@ -80,7 +80,7 @@ pub enum StoreConfig {
     Physical {
         /// The directory.
         path: PathBuf,
-        /// How much of what agents displace is kept, so that it can be taken back; nothing where `None`.
+        /// How much displaced content is kept for undo; `None` keeps none.
         displaced_retention: Option<DisplacedRetention>,
     },
     /// A namespace in the database.
@@ -95,13 +95,13 @@ pub enum StoreConfig {
 /// `[agents.NAME]`
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentConfig {
-    /// What the agent is for.
+    /// The purpose of the agent.
     pub description: Option<String>,
-    /// What it sees.
+    /// The Workspaces that the agent sees.
     pub workspaces: Vec<WorkspaceConfig>,
-    /// How much may lie in all of its Workspaces together.
+    /// The limits on all of its Workspaces together.
     pub quota: QuotaLimits,
-    /// Which tools it is offered, and which a person is asked about.
+    /// The tools that the agent is offered, and which of them need a person's approval.
     pub tools: ToolChoice,
 }
 
@@ -110,26 +110,26 @@ pub struct AgentConfig {
 pub struct WorkspaceConfig {
     /// Its logical path.
     pub prefix: VfsPath,
-    /// What it allows.
+    /// Its Access Scope.
     pub scope: AccessScope,
     /// The name of the Store behind it.
     pub store: String,
     /// The path inside that Store.
     pub path: VfsPath,
-    /// What it is for.
+    /// The purpose of the Workspace.
     pub description: Option<String>,
-    /// What agents may not change; the default where `None`.
+    /// Globs of files that agents may not change; `None` means the default ones.
     pub protect: Option<Vec<String>>,
-    /// What is kept without history.
+    /// Globs of files without history.
     pub scratch: Vec<String>,
-    /// How much may lie in it.
+    /// The limits on the Workspace.
     pub quota: QuotaLimits,
-    /// Whether a person is asked first.
+    /// Which calls need a person's approval.
     pub ask: ApprovalPolicy,
 }
 
 impl AgentConfig {
-    /// Takes the protection off its Workspaces, for what a person does in the agent's place.
+    /// Removes the protection from the agent's Workspaces, for acts of a person in the agent's place.
     pub fn without_protection(mut self) -> Self {
         for workspace in &mut self.workspaces {
             workspace.protect = Some(Vec::new());
@@ -139,12 +139,12 @@ impl AgentConfig {
 }
 
 impl Config {
-    /// Reads the file that [`Config::find`] finds.
+    /// Reads the file that [`Config::find`] returns.
     pub fn discover(explicit: Option<&Path>) -> Result<Config, ConfigError> {
         Config::load(&Config::find(explicit)?)
     }
 
-    /// Reads a file, and looks on the host whether its Workspaces keep from each other what they withhold.
+    /// Reads a file, and checks on the host that no Workspace gives access to what another one withholds.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), kind: error.kind() })?;
@@ -157,14 +157,14 @@ impl Config {
         }
     }
 
-    /// Reads the text of a file. Relative paths in it are counted from the file's directory.
+    /// Parses the text of a file. Relative paths in it are relative to the directory of `file`.
     pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
         let document = Document::new(text);
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             document.add_problem(&error.span().unwrap_or_default(), error.message().replace('\n', " "));
         }
-        // Half of a file says nothing about the other half, so what is no TOML is told alone.
+        // After a syntax error, the rest of the file isn't reliable, so syntax errors are reported alone.
         let parts = errors.is_empty().then(|| read_tables(&document, table.get_ref(), directory_of(file)));
         let (problems, notes, checks) = document.finish();
         match parts {
@@ -187,24 +187,24 @@ impl Config {
         &self.file
     }
 
-    /// The directory of what belongs to the audit and is not in the database.
+    /// The directory of the parts of the audit that are not in the database.
     pub fn audit_directory(&self) -> PathBuf {
         self.state_directory().join("audit")
     }
 
-    /// The directory of what Stead keeps for itself.
+    /// The directory of Stead's own files.
     pub fn state_directory(&self) -> PathBuf {
         directory_of(&self.file).join(STATE_DIRECTORY_NAME)
     }
 
-    /// What can be used and was probably not meant: keys that have no effect, a file that says nothing.
+    /// What is valid but probably not intended: keys without effect, an empty file.
     pub fn warnings(&self) -> &[ConfigDiagnostic] {
         &self.warnings
     }
 }
 
 impl DatabaseConfig {
-    /// The database that is used unless another is named.
+    /// The default database.
     fn default_in(directory: &Path) -> Self {
         DatabaseConfig {
             path: directory.join(STATE_DIRECTORY_NAME).join("stead.db"),
@@ -213,7 +213,7 @@ impl DatabaseConfig {
     }
 }
 
-/// The directory that relative paths of a configuration file are counted from.
+/// The directory that relative paths in a configuration file are relative to.
 fn directory_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,13 +1,13 @@
-//! What was probably meant: the known word that is nearest to the one that was written.
+//! Finds the known word that is nearest to a misspelled one.
 
-/// The nearest of `known`, if it is near enough to be a slip.
+/// The nearest of `known`, if it is near enough for `written` to be a typing mistake.
 pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let slips = (written.chars().count() / 3).max(1);
     let measured = known.into_iter().map(|word| (edit_distance(written, word), word));
     measured.filter(|(distance, _)| *distance <= slips).min().map(|(_, word)| word)
 }
 
-/// How many characters have to be added, dropped, changed or swapped with their neighbour.
+/// How many characters have to be inserted, deleted, replaced or swapped with their neighbour.
 fn edit_distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut before_last = Vec::new();
@@ -28,7 +28,7 @@ fn edit_distance(one: &str, other: &str) -> usize {
     last[other.len()]
 }
 
-/// Names as a sentence lists them: "`a`, `b` and `c`".
+/// Names as a list in a sentence: "`a`, `b` and `c`".
 pub(super) fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.split_last() {

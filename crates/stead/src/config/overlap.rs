@@ -1,9 +1,9 @@
 //! Two Workspaces of one agent that show the same files: what one withholds, the other must not give away.
 //!
 //! The router decides by logical paths alone. Two Workspaces at different logical paths may still have the same host
-//! directory behind them, or one directory inside the other, by its path, through a symlink or through a bind mount. Then
-//! the Access Scope of the one does not hold for files that are reached through the other. A nested Workspace is not
-//! such a case: it takes the place of what the outer one has at its path.
+//! directory behind them, or one directory inside the other: by its path, through a symlink or through a bind mount.
+//! Then the Access Scope of one Workspace doesn't hold for files that are reached through the other. A nested Workspace
+//! is not such a case: it replaces what the outer one has at its path.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,8 @@ impl AgentConfig {
         found
     }
 
-    /// The same as messages for the operator, each with the prefix of the Workspace that withholds something.
+    /// [`AgentConfig::bypasses`] as messages for the operator, each with the prefix of the Workspace that withholds
+    /// something.
     pub(crate) fn told_bypasses(&self, stores: &BTreeMap<String, StoreConfig>) -> Vec<(VfsPath, String)> {
         let tell = |bypass: &Bypass<'_>| {
             let told = bypass.told(&bypass.inner.prefix.to_string(), &bypass.outer.prefix.to_string());
@@ -66,7 +67,7 @@ impl AgentConfig {
         self.bypasses(stores).iter().map(tell).collect()
     }
 
-    /// Whether what lies `below` a Workspace is reached through it, and not through one that is nested in it.
+    /// Whether the path `below` a Workspace is reached through this Workspace, and not through one nested in it.
     fn shows(&self, workspace: &WorkspaceConfig, below: Option<&str>) -> bool {
         let Some(path) = below.and_then(|below| descend(&workspace.prefix, below)) else { return true };
         let around = self.workspaces.iter().filter(|other| path.strip_prefix(&other.prefix).is_some());
@@ -78,8 +79,9 @@ impl AgentConfig {
 
 /// What `inner` withholds and `outer` allows on the same files, if anything.
 ///
-/// An inner Workspace that allows more than the outer one is an exception that its prefix names, such as an `out` that may be
-/// written in a project that may not. The rules of one that allows less would not hold.
+/// An inner Workspace that allows more than the outer one is fine: it is a deliberate exception, such as a writable
+/// `out` in a read-only project. An inner Workspace that allows less would have no effect on calls through the outer
+/// one.
 fn withheld(inner: &WorkspaceConfig, outer: &WorkspaceConfig, below: Option<&str>) -> Option<Withheld> {
     let both = [Access::Read, Access::Write];
     if both.iter().any(|access| outer.scope.allows(*access) && !inner.scope.allows(*access)) {
@@ -96,8 +98,8 @@ fn withheld(inner: &WorkspaceConfig, outer: &WorkspaceConfig, below: Option<&str
     unprotected.then_some(Withheld::Protect)
 }
 
-/// Whether every glob that protects something of `inner` protects it in `outer` as well: a glob is compared as it is
-/// written, and one from the prefix (`/a`) as the same place in `outer`.
+/// Whether every glob that protects files of `inner` protects them in `outer` as well. Globs are compared as text. One
+/// that is anchored at the prefix (`/a`) is compared as the same place in `outer`.
 fn protects_as_much(outer: &WorkspaceConfig, inner: &WorkspaceConfig, below: Option<&str>) -> bool {
     let (outer, inner) = (protected(outer), protected(inner));
     inner.iter().all(|glob| match (glob.strip_prefix('/'), below) {
@@ -115,15 +117,15 @@ fn protected(workspace: &WorkspaceConfig) -> Vec<String> {
     }
 }
 
-/// The path at `below` in `prefix`, if it can be one.
+/// The path `below` in `prefix`, or `None` if it isn't a valid path.
 fn descend(prefix: &VfsPath, below: &str) -> Option<VfsPath> {
     let below = below.split('/').filter(|name| !name.is_empty());
     below.into_iter().try_fold(prefix.clone(), |path, name| path.join(name).ok())
 }
 
 impl Bypass<'_> {
-    /// What is wrong, in the words of the configuration and without a path of the host. `inner` and `outer` are what the
-    /// operator calls the two.
+    /// The problem in the terms of the configuration, without host paths. `inner` and `outer` are the names that the
+    /// operator uses for the two Workspaces.
     pub(crate) fn told(&self, inner: &str, outer: &str) -> String {
         let (strict, free) = match self.withheld {
             Withheld::Scope => {
@@ -148,7 +150,7 @@ impl Bypass<'_> {
         )
     }
 
-    /// How to write it so that the inner Workspace's rules hold.
+    /// How to change the configuration so that the inner Workspace's rules hold.
     fn advice(&self) -> String {
         let nested = self
             .below

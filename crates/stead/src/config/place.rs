@@ -1,4 +1,4 @@
-//! Where a Workspace's files are, for one question: do they lie inside those of another Workspace?
+//! Where a Workspace's files are. Used only to check whether they lie inside those of another Workspace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::host_locations::resolve_symlinks;
 /// Where a Workspace's files are.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A directory of the host.
+    /// A host directory.
     Host(HostDirectory),
     /// A path in the namespace of a database.
     Virtual(Vec<String>, VfsPath),
@@ -22,14 +22,14 @@ pub(super) enum Place {
     Memory(String, VfsPath),
 }
 
-/// A directory of the host, known by all of its names.
+/// A host directory, identified in ways that symlinks and bind mounts can't hide.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HostDirectory {
     /// Its path without symlinks.
     path: PathBuf,
-    /// The directories on its path that are there, from itself up: device, inode, and the path from there to it.
+    /// The existing directories on its path, from itself up: device, inode, and the path from there to it.
     ancestors: Vec<(u64, u64, PathBuf)>,
-    /// The file system that it is in, and its path there: the same for every bind mount of it.
+    /// Its file system's device and its path in that file system, which is the same for every bind mount of it.
     in_file_system: Option<(String, PathBuf)>,
 }
 
@@ -54,8 +54,8 @@ impl Place {
         workspaces.iter().filter_map(|workspace| Some((workspace, place(workspace)?))).collect()
     }
 
-    /// The path of this place below another one: `Some("")` where they are the same, `None` where it lies elsewhere, and
-    /// `Some(None)` where it lies inside under a name that is not text.
+    /// The path of this place below `outer`: `Some(Some(""))` if they are the same, `Some(None)` if it lies inside at a
+    /// path that isn't UTF-8, and `None` if it doesn't lie inside.
     pub(super) fn below(&self, outer: &Place) -> Option<Option<String>> {
         let inside =
             |path: &VfsPath, outer: &VfsPath| path.strip_prefix(outer).map(|rest| Some(rest.to_owned()));
@@ -79,7 +79,8 @@ impl HostDirectory {
         };
         let ancestors = path.ancestors().filter_map(known).collect();
         let on = mounts.iter().filter(|mounted| path.starts_with(&mounted.at));
-        // What was mounted last lies on top of the others.
+        // The deepest mount point counts. Of several mounts at one point the last one is on top, and `max_by_key`
+        // returns it.
         let on = on.max_by_key(|mounted| mounted.at.components().count());
         let in_file_system = on.and_then(|mounted| {
             Some((mounted.device.clone(), mounted.root.join(path.strip_prefix(&mounted.at).ok()?)))
@@ -87,8 +88,8 @@ impl HostDirectory {
         HostDirectory { path, ancestors, in_file_system }
     }
 
-    /// The path from another directory to this one, if a Physical Store on the other one shows it. Such a Store passes no
-    /// mount point, so what another file system holds is not shown.
+    /// The path from `outer` to this directory, if a Physical Store on `outer` shows it. Such a Store doesn't cross
+    /// mount points, so it doesn't show directories of another file system.
     fn below(&self, outer: &HostDirectory) -> Option<PathBuf> {
         if let (Some((device, path)), Some((outer_device, outer_path))) =
             (&self.in_file_system, &outer.in_file_system)
@@ -100,7 +101,7 @@ impl HostDirectory {
         let Some((device, inode, _)) =
             outer.ancestors.first().filter(|(.., rest)| rest.as_os_str().is_empty())
         else {
-            // It is not there yet, so it has nothing but its path.
+            // `outer` doesn't exist yet, so only its path can be compared.
             return self.path.strip_prefix(&outer.path).ok().map(Path::to_owned);
         };
         if self.ancestors.first().is_some_and(|(own, ..)| own != device) {
@@ -111,12 +112,12 @@ impl HostDirectory {
     }
 }
 
-/// One line of the kernel's table of mounts.
+/// One line of the kernel's mount table.
 #[derive(Debug)]
 struct Mounted {
-    /// Its device, `major:minor`.
+    /// The device, `major:minor`.
     device: String,
-    /// The directory of the file system that is mounted.
+    /// The directory inside the file system that is mounted.
     root: PathBuf,
     at: PathBuf,
 }
@@ -131,7 +132,7 @@ fn read_mounts() -> Vec<Mounted> {
     table.split(|byte| *byte == b'\n').filter_map(read).collect()
 }
 
-/// A path of the table: the kernel writes blanks and their like in octal.
+/// A path in the table, with the kernel's octal escapes (for spaces and the like) decoded.
 fn unescaped(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

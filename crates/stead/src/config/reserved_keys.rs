@@ -1,7 +1,7 @@
-//! Keys that the file may hold and that nothing acts on yet.
+//! Keys that the file may contain but that have no effect yet.
 //!
-//! They are checked as far as a slip can be seen, and `config check` names each of them, so that nobody relies on a
-//! limit that isn't there.
+//! Their values are checked as far as possible, and `config check` warns about each, so that nobody relies on a limit
+//! that isn't enforced.
 
 use super::section::Section;
 
@@ -27,7 +27,7 @@ pub(super) fn agent(section: &mut Section<'_>) {
         state.reject_unknown_keys();
     }
     if let Some(mut executor) = section.table("executor") {
-        // Each kind has keys of its own, which are its own to judge.
+        // Each kind has its own keys, which are not checked here.
         executor.one_of("kind", &["local", "docker", "e2b", "daytona", "modal"]);
     }
     for key in ["idle_timeout", "state", "executor"] {
@@ -35,7 +35,7 @@ pub(super) fn agent(section: &mut Section<'_>) {
     }
 }
 
-/// Tables of the whole file.
+/// Top-level tables.
 pub(super) fn top_level(top: &mut Section<'_>) {
     top.table("ttl");
     top.tables("organization");

@@ -1,6 +1,6 @@
-//! A table of the file as it is read: each key is asked for once, and what nobody asked for is a problem.
+//! A table of the file while it is read: a key that no reader asked for is reported as unknown.
 //!
-//! Reading goes on after a problem, so that all of them are told at once.
+//! Reading goes on after a problem, so that all problems are reported at once.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::config_error::{ConfigDiagnostic, line_and_column};
 use super::host_check::{HostCheck, HostCheckKind};
 use super::nearest::{nearest, quoted_list};
 
-/// The file's text, and what there is to say about it.
+/// The file's text, and the problems, warnings and host checks collected while reading it.
 pub(super) struct Document<'t> {
     text: &'t str,
     problems: RefCell<Vec<ConfigDiagnostic>>,
@@ -30,23 +30,23 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Says that something is wrong.
+    /// Reports a mistake.
     pub(super) fn add_problem(&self, span: &Range<usize>, message: impl Into<String>) {
         self.problems.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
     }
 
-    /// Says that something has no effect.
+    /// Reports something that has no effect.
     pub(super) fn add_warning(&self, span: &Range<usize>, message: impl Into<String>) {
         self.warnings.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
     }
 
-    /// Remembers what has to be looked up on the host, and where the file speaks of it.
+    /// Adds a check to make on the host later, with the position in the file that it is about.
     fn add_host_check(&self, span: &Range<usize>, look: HostCheckKind) {
         let (line, column) = line_and_column(self.text, span.start);
         self.host_checks.borrow_mut().push(HostCheck { line, column, kind: look });
     }
 
-    /// The line where a stretch of the text begins.
+    /// The line where a span begins.
     pub(super) fn line(&self, span: &Range<usize>) -> usize {
         line_and_column(self.text, span.start).0
     }
@@ -56,7 +56,7 @@ impl<'t> Document<'t> {
         Section { document: self, table, name: String::new(), span: 0..0, known_keys: Vec::new() }
     }
 
-    /// What is wrong, what has no effect, and what is to be looked up on the host, by line.
+    /// The problems and warnings, by line, and the host checks.
     pub(super) fn finish(self) -> (Vec<ConfigDiagnostic>, Vec<ConfigDiagnostic>, Vec<HostCheck>) {
         let (mut problems, mut notes) = (self.problems.into_inner(), self.warnings.into_inner());
         problems.sort();
@@ -65,18 +65,18 @@ impl<'t> Document<'t> {
     }
 }
 
-/// One table.
+/// One table of the file.
 pub(super) struct Section<'d> {
     document: &'d Document<'d>,
     table: &'d DeTable<'d>,
-    /// As messages call it: `stores.code`; empty for the whole file.
+    /// Its name in messages, such as `stores.code`; empty for the whole file.
     name: String,
-    /// Where it begins.
+    /// Its span in the file: of its key, or, in a list of tables, of the table.
     span: Range<usize>,
     known_keys: Vec<&'static str>,
 }
 
-/// A value, and where it stands.
+/// A value and its position in the file.
 #[derive(Debug, Clone)]
 pub(super) struct WithSpan<T> {
     pub(super) value: T,
@@ -84,17 +84,17 @@ pub(super) struct WithSpan<T> {
 }
 
 impl<'d> Section<'d> {
-    /// Says that the table lacks something, or is wrong as a whole.
+    /// Reports that something is missing from the table, or that the table as a whole is wrong.
     pub(super) fn add_problem(&self, message: impl Into<String>) {
         self.document.add_problem(&self.span, message);
     }
 
-    /// Says that a value is wrong.
+    /// Reports that a value is wrong.
     pub(super) fn reject_value<T>(&self, at: &WithSpan<T>, message: impl ToString) {
         self.document.add_problem(&at.span, message.to_string());
     }
 
-    /// Has something looked up on the host that this value speaks of.
+    /// Adds a check to make on the host, about this value.
     pub(super) fn add_host_check<T>(&self, at: &WithSpan<T>, look: HostCheckKind) {
         self.document.add_host_check(&at.span, look);
     }
@@ -112,7 +112,7 @@ impl<'d> Section<'d> {
         self.table.get_key_value(key).map_or(0..0, |(key, _)| key.span())
     }
 
-    /// A key whose value `read` understands; anything else has to be `what`.
+    /// The value of a key, converted by `read`. If `read` returns `None`, reports that the value has to be `what`.
     fn read<T>(
         &mut self,
         key: &'static str,
@@ -145,7 +145,7 @@ impl<'d> Section<'d> {
         self.read(key, "true or false", |value| value.as_bool())
     }
 
-    /// A list of texts, each with its own place.
+    /// A list of texts, each with its position.
     pub(super) fn texts(&mut self, key: &'static str) -> Option<WithSpan<Vec<WithSpan<&'d str>>>> {
         self.read(key, "a list of texts", |value| {
             let at = |item: &'d Spanned<DeValue<'d>>| {
@@ -155,7 +155,7 @@ impl<'d> Section<'d> {
         })
     }
 
-    /// A key that has to be there.
+    /// A text that has to be there; `what_for` explains it in the message.
     pub(super) fn required(&mut self, key: &'static str, what_for: &str) -> Option<WithSpan<&'d str>> {
         if !self.table.contains_key(key) {
             self.known_keys.push(key);
@@ -168,7 +168,7 @@ impl<'d> Section<'d> {
         self.text(key)
     }
 
-    /// A text that has to be one of a few.
+    /// A text that has to be one of `choices`.
     pub(super) fn one_of(&mut self, key: &'static str, choices: &[&str]) -> Option<WithSpan<&'d str>> {
         let found = self.text(key)?;
         if choices.contains(&found.value) {
@@ -189,7 +189,7 @@ impl<'d> Section<'d> {
         Some(self.subsection(self.qualified_name(key), table.value, span))
     }
 
-    /// The tables under a key, each with a name of its own: `[stores.code]`.
+    /// The named tables under a key, such as `[stores.code]`.
     pub(super) fn named_tables(&mut self, key: &'static str) -> Vec<(String, Section<'d>)> {
         let Some(tables) = self.table(key) else { return Vec::new() };
         let mut named = Vec::new();
@@ -209,12 +209,12 @@ impl<'d> Section<'d> {
                 }
             }
         }
-        // In the order of the file, so that a second mention is the later one.
+        // In the order of the file, so that of two duplicates the later one is reported.
         named.sort_by_key(|(_, section)| section.span.start);
         named
     }
 
-    /// A list of tables under a key: `[[agents.coder.workspaces]]`.
+    /// The list of tables under a key, such as `[[agents.coder.workspaces]]`.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<Section<'d>> {
         let what = format!("a list of tables: [[{}]]", self.qualified_name(key));
         let found = self.read(key, &what, |value| {
@@ -234,7 +234,7 @@ impl<'d> Section<'d> {
         Section { document: self.document, table, name, span, known_keys: Vec::new() }
     }
 
-    /// Says that a key has no effect yet, if it is there.
+    /// Warns that a key has no effect yet, if it is present.
     pub(super) fn warn_no_effect(&self, key: &str) {
         if self.table.contains_key(key) {
             let message = format!("`{}` has no effect in this version", self.qualified_name(key));
@@ -242,27 +242,27 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// Whether a key is there and says yes or no.
+    /// Whether a key is present and its value is a boolean.
     pub(super) fn is_bool(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|value| value.get_ref().as_bool().is_some())
     }
 
-    /// Whether a key is there.
+    /// Whether a key is present.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Whether a key is there that was probably meant to be this one: a slip is told once, as what it is.
+    /// Whether a key is present that is this one or a misspelling of it. Then it isn't reported as missing as well.
     pub(super) fn has_similar_key(&self, key: &str) -> bool {
         self.table.iter().any(|(written, _)| nearest(written.get_ref(), [key]).is_some())
     }
 
-    /// Lets every key pass: parts whose keys belong to others.
+    /// Accepts a key without reading it.
     pub(super) fn accept_key(&mut self, key: &'static str) {
         self.known_keys.push(key);
     }
 
-    /// Ends the reading: what nobody asked for is a key that does not exist.
+    /// Ends the reading: reports every key that was neither read nor accepted.
     pub(super) fn reject_unknown_keys(&mut self) {
         for (key, _) in self.table {
             let written = key.get_ref().as_ref();

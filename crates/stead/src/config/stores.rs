@@ -1,4 +1,4 @@
-//! `[database]` and `[stores.NAME]`.
+//! Reads `[database]` and `[stores.NAME]`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::host_check::HostCheckKind;
 use super::section::{Section, WithSpan};
 use super::{DatabaseConfig, StoreConfig};
 
-/// The Stores as far as they make sense, and the names of all of them.
+/// The valid Stores, and the names of all of them.
 pub(super) struct ParsedStores {
     pub(super) valid: BTreeMap<String, StoreConfig>,
-    /// Also of those that are wrong, so that a Workspace on one of them is not a second problem.
+    /// Includes the names of invalid Stores, so that a Workspace over one isn't reported as a second problem.
     pub(super) names: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn database(top: &mut Section<'_>, directory: &Path) -> DatabaseConfi
     database
 }
 
-/// The file that a database's URL names.
+/// The file in a database URL.
 fn sqlite_file(url: &str) -> Result<&str, String> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return Err("PostgreSQL is not supported in this version; use a file: \"sqlite:stead.db\"".into());
@@ -54,7 +54,7 @@ fn sqlite_file(url: &str) -> Result<&str, String> {
         Some("") | None => {
             Err(format!("`{}` names no database; write \"sqlite:\" and a file", url.escape_debug()))
         }
-        // As other programs write it, these would be names of files here.
+        // URL forms of other programs. Here they would be taken for file names.
         Some(file) if file.starts_with("//") || file.starts_with("file:") || file.contains('?') => {
             let url = url.escape_debug();
             Err(format!(
@@ -82,7 +82,7 @@ fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<Stor
         false => section.required("kind", "\"physical\", \"virtual\" or \"memory\""),
     };
     let Some(kind) = kind else {
-        // Without a kind nobody can say which keys it takes.
+        // Without a kind, the valid keys are unknown.
         return None;
     };
     let store = match kind.value {
@@ -119,7 +119,7 @@ fn read_physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Opt
     None
 }
 
-/// `keep = false`, or how much is kept and for how long.
+/// Reads `keep`, how much displaced content is kept and for how long; `None` for `keep = false`.
 fn read_displaced_retention(section: &mut Section<'_>) -> Option<DisplacedRetention> {
     let mut options = DisplacedRetention::default();
     if !section.has("keep") {
@@ -148,7 +148,8 @@ fn read_displaced_retention(section: &mut Section<'_>) -> Option<DisplacedRetent
     Some(options)
 }
 
-/// A path of the file, counted from its directory. `srv/code` rather than `./srv/code`: it is shown to people.
+/// Resolves a path relative to the configuration file's directory. It gives `srv/code` rather than `./srv/code`, since
+/// users see it.
 fn resolve_path(directory: &Path, path: &str) -> PathBuf {
     if directory == Path::new(".") { PathBuf::from(path) } else { directory.join(path) }
 }

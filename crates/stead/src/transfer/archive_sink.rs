@@ -1,4 +1,4 @@
-//! An export as a tar archive, in the pax format: any length of name, times to the nanosecond.
+//! Exports to a tar archive in the pax format, which allows names of any length and times to the nanosecond.
 
 use std::io::{self, Read, Write};
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 
 pub(super) struct ArchiveSink<W: Write> {
     builder: Builder<W>,
-    /// The path of the directory where the export is, with a `/` at its end unless it is the top.
+    /// The path of the directory that is being exported, with a `/` at its end; empty at the top.
     path: String,
 }
 
@@ -58,7 +58,7 @@ impl<W: Write> ArchiveSink<W> {
     }
 }
 
-/// A time as pax writes it: seconds since 1970, with a fraction.
+/// Formats a time as pax does: seconds since 1970, with a fraction.
 fn format_pax_time(time: Timestamp) -> String {
     let nanos = time.0.unsigned_abs();
     let sign = if time.0 < 0 { "-" } else { "" };
@@ -99,7 +99,7 @@ impl<W: Write> Sink for ArchiveSink<W> {
         leaving: ExportedAttr,
         content: &mut dyn Read,
     ) -> io::Result<WriteOutcome> {
-        // The header has told the size: just so many bytes have to follow.
+        // The size is in the header, so exactly that many bytes have to follow.
         let mut exact = ExactSizeReader { from: content, remaining: leaving.size };
         self.append(EntryType::Regular, name, None, leaving, &mut exact)?;
         Ok(WriteOutcome::Written)
@@ -116,7 +116,7 @@ impl<W: Write> Sink for ArchiveSink<W> {
     }
 }
 
-/// A stream of a size that was told beforehand.
+/// Reads exactly `remaining` bytes, and fails if the stream ends earlier.
 struct ExactSizeReader<'a> {
     from: &'a mut dyn Read,
     remaining: u64,

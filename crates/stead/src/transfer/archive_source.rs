@@ -1,4 +1,5 @@
-//! A tar archive, read entry by entry. Its paths are judged like an agent's: none leads above where the import goes.
+//! Imports a tar archive, entry by entry. Its paths are checked like an agent's: none leads outside the import's
+//! directory.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -11,15 +12,15 @@ use super::host_directory::MODE_BITS;
 use super::import::{ImportedAttr, Importer, SourceContent};
 use crate::error::{Error, Result};
 
-/// An entry's content: it passes once, and has to be as long as the archive said.
+/// The content of an entry. It can be read once, and has to be as long as the archive's header says.
 struct EntryContent<'a, R: Read> {
     entry: Entry<'a, R>,
     remaining: u64,
-    /// Set where the archive ends before the content does.
+    /// Set if the archive ends before the content does.
     truncated: &'a Cell<bool>,
 }
 
-/// A stream that notes that it has come to its end.
+/// A stream that records whether its end was reached.
 struct EofTracker<'a, R> {
     stream: R,
     reached_end: &'a Cell<bool>,
@@ -51,7 +52,7 @@ impl<R: Read> SourceContent for EntryContent<'_, R> {
     }
 }
 
-/// Hands over everything in an archive.
+/// Passes every entry of an archive to the importer.
 pub(super) fn import_archive(
     stream: impl Read,
     name: &str,
@@ -60,14 +61,15 @@ pub(super) fn import_archive(
 ) -> Result<()> {
     let (ended, cut_off) = (Cell::new(false), Cell::new(false));
     let failed = |cause: io::Error| match cause.kind() {
-        // The archive itself, not the host, has no more to give.
+        // The archive ended too early; the host reported no error.
         io::ErrorKind::Other | io::ErrorKind::UnexpectedEof if ended.get() => truncated_error(name),
-        // What the host has to say has a kind; this is about the archive itself.
+        // Errors of the host have a kind. `Other` comes from the tar reader, about the archive itself.
         io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
         _ => Error::host(format!("`{name}` can't be read on"), cause),
     };
     let mut archive = Archive::new(EofTracker { stream, reached_end: &ended });
-    // An archive lists a directory before what is in it, and writing into it would change its time again.
+    // Directories get their attributes last: an archive lists a directory before its entries, and adding those would
+    // change its time again.
     let mut left = Vec::new();
     for entry in archive.entries().map_err(failed)? {
         let mut entry = entry.map_err(failed)?;
@@ -104,18 +106,19 @@ pub(super) fn import_archive(
             EntryType::Char | EntryType::Block | EntryType::Fifo => {
                 importer.tally.skip(shown, "it is no file, directory or symlink");
             }
-            // Headers that speak of others, such as pax's global ones.
+            // Headers that describe other entries, such as pax's global ones.
             _ => {}
         }
     }
-    // Innermost first, although only a directory's own entries change its time.
+    // Innermost first. The order isn't essential, since setting attributes of a directory doesn't change its parent's
+    // time.
     for (path, carried) in left.into_iter().rev() {
         importer.finish_directory(&path, carried)?;
     }
     Ok(())
 }
 
-/// An archive that was not copied, or not sent, to its end.
+/// The error for an archive that ends too early, for example because a copy was interrupted.
 fn truncated_error(name: &str) -> Error {
     Error::Invalid(format!(
         "`{name}` is cut off: it ends in the middle of a file; what came before may have arrived; \
@@ -123,7 +126,7 @@ fn truncated_error(name: &str) -> Error {
     ))
 }
 
-/// The path of an entry below where the import goes, or why it has none.
+/// The logical path of an entry below `to`, or why the entry can't have one.
 fn destination_path(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
     if bytes.starts_with(b"/") {
         return Err("its path is absolute".into());
@@ -156,7 +159,7 @@ fn attributes_of(entry: &mut Entry<'_, impl Read>) -> io::Result<ImportedAttr> {
     Ok(ImportedAttr { size, mode, modified })
 }
 
-/// A time as pax writes it: seconds since 1970, with a fraction.
+/// Parses a time in pax's format: seconds since 1970, with a fraction.
 fn parse_pax_time(text: &str) -> Option<Timestamp> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let seconds: i64 = whole.parse().ok()?;

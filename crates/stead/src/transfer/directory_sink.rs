@@ -1,7 +1,7 @@
-//! An export into a directory of the host.
+//! Exports to a host directory.
 //!
-//! A file is written under a name of its own and then takes its place, so that a reader sees the old one or the new
-//! one, and nothing is ever written through a symlink that lies there.
+//! A file is written under a temporary name and then renamed into place, so that a reader sees the old file or the new
+//! one, and nothing is ever written through an existing symlink.
 
 use std::ffi::{CStr, CString};
 use std::io::{self, Read};
@@ -15,13 +15,13 @@ use super::host_directory::{HostDir, HostKind, MODE_BITS, set_file_attr};
 use super::{CompareBy, content_hash};
 use crate::error::{Error, Result, escaped_path};
 
-/// The name of what is not complete yet. One is enough: an export writes one thing after the other.
+/// The temporary name of an incomplete file. One is enough: an export writes one file after the other.
 const PARTIAL_NAME: &CStr = c".stead-export-partial";
 
 pub(super) struct DirectorySink {
-    /// As the caller named it.
+    /// The path as the caller wrote it.
     name: PathBuf,
-    /// From the top to where the export is.
+    /// The open directories, from the top to the one that is being exported, with their names.
     open_directories: Vec<(String, HostDir)>,
 }
 
@@ -46,7 +46,8 @@ impl DirectorySink {
         &self.open_directories.last().expect("the top is never left").1
     }
 
-    /// Puts what `write` makes under the partial name in its place, or nothing.
+    /// Has `write` create a file or symlink under the temporary name, and renames it into place. If that fails, removes
+    /// it.
     fn write_and_rename(
         &self,
         name: &CStr,
@@ -60,12 +61,12 @@ impl DirectorySink {
             return Ok(WriteOutcome::Blocked("a directory"));
         }
         if here.stat(PARTIAL_NAME)?.is_some() {
-            // Left behind by an export that was interrupted.
+            // An interrupted export left it behind.
             here.remove(PARTIAL_NAME)?;
         }
         let done = write(here).and_then(|()| here.rename(PARTIAL_NAME, name));
         if let Err(error) = done {
-            // The first failure is the one to tell.
+            // The first error is the one to report.
             let _ = here.remove(PARTIAL_NAME);
             return Err(error);
         }
@@ -91,7 +92,7 @@ impl Sink for DirectorySink {
         let inner = self.current().open_or_create(&host_name)?;
         let mode = inner.attr()?.mode;
         if mode & 0o700 != 0o700 {
-            // An earlier export may have closed it.
+            // An earlier export may have set a mode that doesn't allow writing.
             inner.set_attr(mode | 0o700, None)?;
         }
         self.open_directories.push((name.to_owned(), inner));

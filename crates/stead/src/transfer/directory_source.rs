@@ -1,4 +1,4 @@
-//! A directory of the host, walked and handed over.
+//! Imports a host directory, recursively.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -24,7 +24,7 @@ impl From<HostAttr> for ImportedAttr {
     }
 }
 
-/// Hands over everything in a directory of the host.
+/// Passes every entry of a host directory to the importer.
 pub(super) fn import_directory(
     path: &Path,
     name: &str,
@@ -58,7 +58,7 @@ fn import_entries(
             }
         };
         match import_entry(directory, host_name, &path, importer) {
-            // One unreadable file does not keep the others from travelling.
+            // One unreadable entry doesn't stop the others.
             Err(EntryError::Unreadable(cause)) => {
                 importer.tally.refuse(shown, format!("it can't be read: {}", io_error_text(cause.kind())))
             }
@@ -69,9 +69,9 @@ fn import_entries(
     Ok(())
 }
 
-/// Why an entry was not handed over.
+/// Why an entry was not imported.
 enum EntryError {
-    /// The host does not let it be read.
+    /// The host can't read it.
     Unreadable(io::Error),
     /// The transfer as a whole can't go on.
     Fatal(Error),

@@ -1,4 +1,4 @@
-//! Taking things out of a stead: the tree is read through the door, page by page, and handed to a destination.
+//! Exports from a stead: reads the tree through the door, page by page, and passes the entries to a sink.
 
 use std::fmt;
 use std::fs::File;
@@ -14,14 +14,14 @@ use super::directory_sink::DirectorySink;
 use super::{CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, buffer_size};
 use crate::error::{Error, Result, escaped_path};
 
-/// How many entries of a directory are held at once.
+/// How many entries of a directory are in memory at once.
 const PAGE_SIZE: usize = 1_000;
 
 /// Where an export goes.
 pub enum ExportDestination<'a> {
-    /// A directory of the host.
+    /// A host directory.
     Directory(PathBuf),
-    /// A tar archive in a file of the host.
+    /// A tar archive in a host file.
     Archive(PathBuf),
     /// A tar archive, written to a stream.
     Stream(Box<dyn Write + 'a>),
@@ -38,7 +38,7 @@ impl fmt::Debug for ExportDestination<'_> {
 }
 
 impl ExportDestination<'_> {
-    /// An archive where the name ends in `.tar`, a directory otherwise.
+    /// An archive if the name ends in `.tar`, otherwise a directory.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if path.extension().is_some_and(|extension| extension == "tar") {
@@ -49,17 +49,17 @@ impl ExportDestination<'_> {
     }
 }
 
-/// What happens to what is at the destination.
+/// What to do if the destination exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnExisting {
-    /// It stays; the export fails.
+    /// Fail if the directory isn't empty, or if the archive exists.
     #[default]
     Refuse,
-    /// Files of the same name are replaced, unless they are as they should be; the rest stays.
+    /// Replace files of the same name, unless they are the same already; keep the rest.
     Replace,
 }
 
-/// How an entry leaves.
+/// The attributes that an entry is exported with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExportedAttr {
     pub(super) size: u64,
@@ -67,26 +67,26 @@ pub(super) struct ExportedAttr {
     pub(super) modified: Option<Timestamp>,
 }
 
-/// What came of handing an entry over.
+/// The result of exporting an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
-    /// It is there now.
+    /// It was written.
     Written,
-    /// It was there, as it should be.
+    /// It was at the destination already, and the same.
     Unchanged,
-    /// Something else is there, and stays.
+    /// Something else is in its place and was kept; the text says what.
     Blocked(&'static str),
 }
 
-/// What takes an export in. Names are single components.
+/// The destination of an export, one directory at a time. Names are single components.
 pub(super) trait Sink {
-    /// How a message calls an entry.
+    /// The path of an entry in the current directory, for messages.
     fn display_path(&self, name: &str) -> String;
-    /// Makes a directory and goes into it.
+    /// Creates a directory if needed, and makes it the current one.
     fn enter(&mut self, name: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
-    /// Goes back out of a directory, which is complete.
+    /// Ends the current directory, sets its attributes and returns to its parent.
     fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()>;
-    /// Whether a file is there as it should be; `open` opens what it should hold.
+    /// Whether the file is at the destination already, and the same. `open` opens the content to compare with.
     fn is_up_to_date(
         &mut self,
         name: &str,
@@ -94,23 +94,23 @@ pub(super) trait Sink {
         compare: CompareBy,
         open: &mut dyn FnMut() -> Result<FileReader>,
     ) -> Result<bool>;
-    /// Takes a file.
+    /// Writes a file into the current directory.
     fn write_file(
         &mut self,
         name: &str,
         leaving: ExportedAttr,
         content: &mut dyn Read,
     ) -> io::Result<WriteOutcome>;
-    /// Takes a symlink.
+    /// Writes a symlink into the current directory.
     fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
-    /// Ends it all.
+    /// Ends the export.
     fn finish(&mut self) -> io::Result<()>;
 }
 
-/// Writes what a directory of the stead holds to a destination.
+/// Exports a directory of the stead to a destination.
 ///
-/// No symlink of the host is followed on the way. Symlinks leave as they are: what they lead to may be something else
-/// on the host. An export that was interrupted is repeated with [`Existing::Replace`]. One record tells how it went.
+/// No host symlink is followed on the way. Symlinks are exported as they are, so their targets may mean something else
+/// on the host. To repeat an interrupted export, use [`OnExisting::Replace`]. One audit record covers the whole export.
 pub fn export(
     vfs: &Vfs,
     from: impl IntoPath,
@@ -144,7 +144,7 @@ fn run(
     if top.kind != NodeKind::Directory {
         return Err(Error::Invalid(format!("`{}` is a {}; export a directory", top.path, top.kind)));
     }
-    // A tree that an agent made must not become the stead of the place where it arrives.
+    // An exported tree must not become Stead's state or configuration at its destination, since an agent wrote it.
     let withheld: &[&str] = match (&destination, existing) {
         (ExportDestination::Directory(_), OnExisting::Replace) => &[".stead", "stead.toml"],
         (ExportDestination::Directory(_), OnExisting::Refuse) => &[".stead"],
@@ -168,12 +168,12 @@ struct Exporter<'v, 'w> {
     vfs: &'v Vfs,
     compare: CompareBy,
     tally: TransferTally<'w>,
-    /// Names that do not go to this destination.
+    /// Names that are not exported to this destination.
     excluded_names: &'static [&'static str],
 }
 
 impl Exporter<'_, '_> {
-    /// Writes an archive beside its place, and puts it there when it is complete.
+    /// Writes an archive to `PATH.partial`, and renames it into place when it is complete.
     fn run_to_file(&mut self, from: &VfsPath, path: &Path, existing: OnExisting) -> Result<()> {
         let name = escaped_path(path);
         let failed = |cause| Error::host(format!("`{name}` can't be written"), cause);
@@ -188,7 +188,7 @@ impl Exporter<'_, '_> {
         let written = self.run(from, &mut ArchiveSink::new(BufWriter::with_capacity(256 << 10, file)));
         let done = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed));
         if done.is_err() {
-            // The first failure is the one to tell.
+            // The first error is the one to report.
             let _ = std::fs::remove_file(&partial);
         }
         done
@@ -203,7 +203,7 @@ impl Exporter<'_, '_> {
         let mut page = ListPage { cursor: None, limit: PAGE_SIZE };
         loop {
             let listed = match self.vfs.list(path, &page) {
-                // A Workspace that can't be read is not part of what the agent could see.
+                // A Workspace that can't be read isn't part of what the agent can see.
                 Err(error) if error.kind() == ErrorKind::Denied => {
                     self.tally.skip(path, error);
                     return Ok(());
@@ -290,7 +290,7 @@ impl Exporter<'_, '_> {
             return Ok(());
         }
         let reader = match vfs.reader(path) {
-            // It was there a moment ago; now the tree is one without it.
+            // It was removed after it was listed, so it isn't part of the tree any more.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => {
                 self.tally.refuse(path, error);
@@ -300,7 +300,7 @@ impl Exporter<'_, '_> {
         };
         let leaving =
             ExportedAttr { size: reader.size(), mode: reader.mode(), modified: Some(reader.modified()) };
-        // Large pieces: a Store answers one of them as quickly as a small one.
+        // Large reads: a Store takes little longer for one than for a small one.
         let mut reader = BufReader::with_capacity(buffer_size(leaving.size), reader);
         let mut counted = CountingReader { from: &mut reader, tally: &mut self.tally };
         let handed =

@@ -1,7 +1,6 @@
-//! Directories of the host, held open: everything is named relative to the handle, one component at a time, and no
-//! symlink is ever followed.
+//! Open host directories: every access is relative to an open handle, one component at a time, and follows no symlink.
 //!
-//! So a tree that someone else changes meanwhile can't lead an import or an export anywhere else.
+//! So a tree that another process changes at the same time can't lead an import or export elsewhere.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -13,10 +12,10 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use stead_core::Timestamp;
 
-/// Permission bits that travel. Those that change whom a program runs as stay behind.
+/// The permission bits that are transferred. Setuid, setgid and sticky bits are not.
 pub(super) const MODE_BITS: u32 = 0o777;
 
-/// What something on the host is.
+/// The kind of a host file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostKind {
     File,
@@ -25,7 +24,7 @@ pub(super) enum HostKind {
     Special,
 }
 
-/// Attributes on the host.
+/// The attributes of a host file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HostAttr {
     pub(super) kind: HostKind,
@@ -39,7 +38,7 @@ pub(super) struct HostAttr {
 pub(super) struct HostDir(OwnedFd);
 
 impl HostDir {
-    /// Opens a directory as a person names it; symlinks on the way to it are theirs to use.
+    /// Opens a directory by a user's path; symlinks in that path are followed.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let fd = fs::openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(HostDir(fd))
@@ -51,7 +50,7 @@ impl HostDir {
         Ok(HostDir(fs::openat(&self.0, name, flags, Mode::empty())?))
     }
 
-    /// The names in it, sorted by their bytes.
+    /// The names in the directory, sorted by their bytes.
     pub(super) fn names(&self) -> io::Result<Vec<Box<CStr>>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -65,17 +64,17 @@ impl HostDir {
         Ok(names)
     }
 
-    /// Whether nothing is in it.
+    /// Whether the directory is empty.
     pub(super) fn is_empty(&self) -> io::Result<bool> {
         Ok(self.names()?.is_empty())
     }
 
-    /// Its own attributes.
+    /// The directory's own attributes.
     pub(super) fn attr(&self) -> io::Result<HostAttr> {
         Ok(attr_of(&fs::fstat(&self.0)?))
     }
 
-    /// Attributes of what has a name here; `None` if nothing has.
+    /// The attributes of the entry of this name; `None` if there is none. Doesn't follow a symlink.
     pub(super) fn stat(&self, name: &CStr) -> io::Result<Option<HostAttr>> {
         match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(attr_of(&stat))),
@@ -84,7 +83,8 @@ impl HostDir {
         }
     }
 
-    /// Opens a file to read it. What turns out to be no file is not waited for, and refused.
+    /// Opens a file for reading. Fails if the entry isn't a regular file, without blocking (as opening a named pipe
+    /// would).
     pub(super) fn open_file(&self, name: &CStr) -> io::Result<(File, HostAttr)> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(fs::openat(&self.0, name, flags, Mode::empty())?);
@@ -95,12 +95,12 @@ impl HostDir {
         Ok((file, attr))
     }
 
-    /// Where a symlink leads.
+    /// The target of a symlink.
     pub(super) fn read_link(&self, name: &CStr) -> io::Result<Vec<u8>> {
         Ok(fs::readlinkat(&self.0, name, Vec::new())?.into_bytes())
     }
 
-    /// Makes a directory if nothing has the name yet, and opens it.
+    /// Opens a directory, and creates it if there is no entry of this name.
     pub(super) fn open_or_create(&self, name: &CStr) -> io::Result<Self> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o700)) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => self.enter(name),
@@ -108,18 +108,18 @@ impl HostDir {
         }
     }
 
-    /// Starts a file under a name that nothing has.
+    /// Creates a file. Fails if there is an entry of this name.
     pub(super) fn create(&self, name: &CStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o600))?.into())
     }
 
-    /// Makes a symlink under a name that nothing has.
+    /// Creates a symlink. Fails if there is an entry of this name.
     pub(super) fn symlink(&self, name: &CStr, target: &[u8]) -> io::Result<()> {
         Ok(fs::symlinkat(OsStr::from_bytes(target), &self.0, name)?)
     }
 
-    /// Gives what has the first name the second one, in place of what had it.
+    /// Renames an entry, replacing one of the new name.
     pub(super) fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
         Ok(fs::renameat(&self.0, from, &self.0, to)?)
     }

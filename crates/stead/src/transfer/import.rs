@@ -1,4 +1,4 @@
-//! Putting things into a stead: what a source hands over is gathered into batches and goes through the door.
+//! Imports into a stead: collects what a source provides into batches, and applies these through the door.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -15,19 +15,20 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// How many changes go into one batch.
+/// How many steps a batch has at most.
 const BATCH_STEPS: usize = 256;
-/// How many bytes go into one batch.
+/// After how many bytes a batch is applied.
 const BATCH_BYTES: u64 = 8 << 20;
 /// Larger files are streamed rather than held in memory.
 const STREAM_THRESHOLD: u64 = 1 << 20;
 
-/// Puts what a source holds into the directory `to`, which is made if it is missing.
+/// Imports what a source holds into the directory `to`, which is created if it is missing.
 ///
-/// What is there already and has the same size, time and mode (or, by [`Compare::Content`], the same content) is left
-/// as it is, so repeating an interrupted import finishes it. Nothing that the source lacks is removed.
+/// A file that exists with the same size, time and mode (or, with [`CompareBy::Content`], the same content) is left as
+/// it is, so repeating an interrupted import completes it. Files that the source lacks are not removed.
 ///
-/// It is one operation, and one record tells how it went; each of its changes has one that goes with it.
+/// The import is one operation with one audit record for the whole; each of its changes has a record of its own,
+/// committed with it.
 pub fn import(
     vfs: &Vfs,
     source: ImportSource<'_>,
@@ -88,8 +89,8 @@ fn run(
     Ok(importer.tally.totals)
 }
 
-/// The directory that everything goes into, and whether it is new: then it is made along with the first things in it,
-/// and where those are refused, nothing is left behind. One that is there needs no change, and so no record.
+/// The directory to import into, and whether it is new. A new one is created in the same batch as its first entries, so
+/// nothing is left behind if these are refused. An existing one needs no change, and so no audit record.
 fn find_destination(vfs: &Vfs, to: &VfsPath) -> Result<(VfsPath, bool)> {
     let scope = vfs.router().route(to).map(|route| route.workspace.scope());
     if scope.is_some_and(|scope| scope.allows(Access::Read) && scope.allows(Access::Write)) {
@@ -103,7 +104,7 @@ fn find_destination(vfs: &Vfs, to: &VfsPath) -> Result<(VfsPath, bool)> {
     Ok((vfs.mkdir(to, Parents::Create)?.path, false))
 }
 
-/// Attributes that travel.
+/// The attributes that an entry is imported with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ImportedAttr {
     pub(super) size: u64,
@@ -111,9 +112,9 @@ pub(super) struct ImportedAttr {
     pub(super) modified: Timestamp,
 }
 
-/// A file's content, as a source hands it over.
+/// The content of a source's file.
 pub(super) trait SourceContent: Read {
-    /// Goes back to the start, if it can.
+    /// Goes back to the start, and returns whether it could.
     fn try_rewind(&mut self) -> io::Result<bool>;
 }
 
@@ -121,9 +122,9 @@ pub(super) trait SourceContent: Read {
 enum TargetState {
     Absent,
     Present(Stat),
-    /// Put there by this very import, in a batch that is not applied yet.
+    /// Added by this import, in a batch that isn't applied yet.
     Pending(NodeKind),
-    /// The Workspace does not let anyone look.
+    /// The Workspace doesn't allow reading.
     Unknown,
 }
 
@@ -133,22 +134,22 @@ pub(super) struct Importer<'v, 'w> {
     pub(super) tally: TransferTally<'w>,
     batch: Batch<'v>,
     batch_bytes: u64,
-    /// The Workspace that the batch is for: one batch changes one Store.
+    /// The prefix of the batch's Workspace: a batch changes only one Store.
     workspace: Option<VfsPath>,
-    /// What the batch will put where.
+    /// What the batch will create, by path.
     pending: HashMap<VfsPath, NodeKind>,
-    /// Directories that are known to be directories, and no symlinks to some.
+    /// Paths that are known to be directories, not symlinks to one.
     known_directories: HashSet<VfsPath>,
-    /// The uppermost directories that were not there before: below them nothing needs to be looked up.
+    /// The topmost directories that didn't exist before. Below them, nothing needs to be looked up.
     new_directories: HashSet<VfsPath>,
-    /// Symlinks that this import has made. Nothing is put through them.
+    /// Symlinks of this import, whether created or found unchanged. Nothing is imported through them.
     created_symlinks: HashSet<VfsPath>,
-    /// Directories that something was put into since they were entered: their time has changed.
+    /// Directories that got an entry since the import entered them, so that their time has changed.
     changed_directories: HashSet<VfsPath>,
 }
 
 impl Importer<'_, '_> {
-    /// Makes a directory unless it is there; says whether things can be put into it.
+    /// Creates a directory unless it exists, with its parents. Returns whether entries can be imported into it.
     pub(super) fn ensure_directory(&mut self, path: &VfsPath) -> Result<bool> {
         self.tally.go_on()?;
         if self.known_directories.contains(path) {
@@ -181,7 +182,7 @@ impl Importer<'_, '_> {
         Ok(true)
     }
 
-    /// Sets a directory's attributes, after everything has been put into it.
+    /// Sets a directory's attributes, once all its entries are imported.
     pub(super) fn finish_directory(&mut self, path: &VfsPath, carried: ImportedAttr) -> Result<()> {
         let ImportedAttr { mode, modified, .. } = carried;
         if !self.changed_directories.remove(path)
@@ -206,7 +207,7 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    /// Puts a file.
+    /// Imports a file.
     pub(super) fn import_file(
         &mut self,
         path: &VfsPath,
@@ -238,7 +239,7 @@ impl Importer<'_, '_> {
         let to_compare =
             there.filter(|there| self.compare == CompareBy::Content && there.size == carried.size);
         if carried.size > STREAM_THRESHOLD {
-            // What passes only once can't be looked at beforehand, and is written again.
+            // Content that can be read only once can't be compared first, so it is written again.
             if to_compare.is_some() && body.try_rewind().map_err(read_error(path))? {
                 if self.has_same_content(path, &mut &mut *body)? {
                     return self.finish_same_content(path, carried, same_attributes);
@@ -248,7 +249,8 @@ impl Importer<'_, '_> {
             self.write_streamed(path, &options, body)?;
         } else {
             let mut content = Vec::with_capacity(usize::try_from(carried.size).unwrap_or(0));
-            // A file that grows meanwhile is taken as it was when it was opened; the next import sees the rest.
+            // If the file grows meanwhile, only the size it had when it was opened is imported; the next import takes
+            // the rest.
             Read::take(&mut *body, carried.size).read_to_end(&mut content).map_err(read_error(path))?;
             if to_compare.is_some() && self.has_same_content(path, &mut content.as_slice())? {
                 return self.finish_same_content(path, carried, same_attributes);
@@ -286,7 +288,7 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    /// A file whose content has arrived; its attributes may not have.
+    /// Counts a file with the same content as unchanged, and sets its attributes if they differ.
     fn finish_same_content(
         &mut self,
         path: &VfsPath,
@@ -301,14 +303,14 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    /// Whether the file at `path` holds just what a stream does.
+    /// Whether the file at `path` has the same content as the stream.
     fn has_same_content(&self, path: &VfsPath, stream: &mut dyn Read) -> Result<bool> {
         let mut there = self.vfs.reader(path)?;
         let there = content_hash(&mut there).map_err(read_error(path))?;
         Ok(there == content_hash(stream).map_err(read_error(path))?)
     }
 
-    /// Puts a symlink, wherever it leads: that is judged when it is followed.
+    /// Imports a symlink. Its target isn't checked here: the door checks it whenever the symlink is followed.
     pub(super) fn import_symlink(&mut self, path: &VfsPath, target: &[u8]) -> Result<()> {
         self.tally.go_on()?;
         if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
@@ -335,10 +337,10 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    /// Makes sure that the way to a path is made of directories; says whether it is.
+    /// Creates the parent directories of a path if needed. Returns whether something can be imported at the path.
     fn ensure_parents(&mut self, path: &VfsPath) -> Result<bool> {
         if self.created_symlinks.contains(path) {
-            // A source that names one path twice can't turn a symlink of its own into something else.
+            // If a source lists one path twice, it can't replace its own symlink with something else.
             self.tally.refuse(path, "a symlink is there already");
             return Ok(false);
         }
@@ -359,7 +361,7 @@ impl Importer<'_, '_> {
         if self.is_in_new_directory(path) {
             return Ok(TargetState::Absent);
         }
-        // Where nobody may look, nobody asks: each question would be on record as one that was denied.
+        // In a WRITE_ONLY Workspace nothing is looked up: each lookup would be in the audit as a denied call.
         let scope = self.vfs.router().route(path).map(|route| route.workspace.scope());
         if scope.is_some_and(|scope| !scope.allows(Access::Read)) {
             return Ok(TargetState::Unknown);
@@ -372,13 +374,13 @@ impl Importer<'_, '_> {
         }
     }
 
-    /// Puts a file that has arrived already under a second name: a Workspace has no hard links, so it is a copy.
+    /// Imports a hard link as a copy of a file that was imported before, since Workspaces have no hard links.
     pub(super) fn import_hard_link(&mut self, path: &VfsPath, first: &VfsPath) -> Result<()> {
         if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
             return Ok(());
         }
         self.flush()?;
-        // Only what this import has put there itself, through no symlink.
+        // Only a file in a directory that this import has entered, so it isn't reached through a symlink.
         let arrived = first.parent().is_some_and(|parent| self.known_directories.contains(&parent));
         let size = match self.vfs.stat_link(first) {
             Ok(stat) if arrived && stat.kind == NodeKind::File => stat.size,
@@ -401,7 +403,7 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    /// Leaves out what a Physical Store keeps for Stead itself: one such name would stop a whole batch.
+    /// Refuses the names that a Physical Store reserves for Stead: one such name would make the whole batch fail.
     fn refuse_reserved_name(&mut self, path: &VfsPath) -> bool {
         let physical = self
             .vfs
@@ -415,7 +417,7 @@ impl Importer<'_, '_> {
         reserved
     }
 
-    /// Adds a step to the batch; says whether the door allows it.
+    /// Adds a step to the batch. Returns whether the door allows it.
     fn add_step(
         &mut self,
         path: &VfsPath,
@@ -427,7 +429,7 @@ impl Importer<'_, '_> {
         self.note_entry_step(path, kind, added)
     }
 
-    /// What a step that puts something at a path came to.
+    /// Records the result of a step that creates an entry: its parent directory has changed.
     fn note_entry_step(
         &mut self,
         path: &VfsPath,
@@ -454,7 +456,7 @@ impl Importer<'_, '_> {
         }
     }
 
-    /// Goes on without what the door refuses; any other failure ends the import.
+    /// Leaves out an entry that the door denies; any other error ends the import.
     fn omit_denied(&mut self, path: &VfsPath, error: stead_core::Error) -> Result<()> {
         match error {
             stead_core::Error::Protected { .. } | stead_core::Error::GitRepository { .. } => {
@@ -466,7 +468,7 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    /// Ends the batch if it is full, or for another Workspace than the path is in.
+    /// Applies the batch if it is full, or if the path is in another Workspace.
     fn flush_if_full(&mut self, path: &VfsPath) -> Result<()> {
         let workspace = self.vfs.router().route(path).map(|route| route.workspace.prefix());
         if self.batch.len() >= BATCH_STEPS || self.workspace.as_ref() != workspace {

@@ -1,8 +1,8 @@
-//! Import and export: a directory of the host, or a tar archive, into and out of a stead.
+//! Import and export: a host directory or a tar archive into and out of a stead.
 //!
-//! Everything passes the door, so a transfer can do what the agent could, and nothing else. Modes, times and symlinks
-//! travel along; what can't is left out and told. A transfer that was interrupted is repeated: what arrived is left
-//! as it is. Memory stays bounded however large the tree or a file is.
+//! Everything goes through the door, so a transfer can do only what the agent could. Modes, times and symlinks are
+//! transferred; what can't be is left out and reported. An interrupted transfer can be repeated: files that have
+//! arrived are left as they are. Memory use is bounded, however large the tree or a file is.
 
 mod archive_sink;
 mod archive_source;
@@ -24,10 +24,10 @@ pub use export::{ExportDestination, OnExisting, export};
 pub use import::import;
 pub use source::ImportSource;
 
-/// How to tell that a file has arrived already.
+/// How to decide that a file has been transferred already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CompareBy {
-    /// By size, time of modification and mode.
+    /// By size, modification time and mode.
     #[default]
     Attributes,
     /// By content.
@@ -39,40 +39,40 @@ pub enum CompareBy {
 pub struct TransferTotals {
     /// Files that were written.
     pub files: u64,
-    /// Bytes in them.
+    /// Bytes that were written.
     pub bytes: u64,
-    /// Directories that were made.
+    /// Directories that were created.
     pub directories: u64,
-    /// Symlinks that were made.
+    /// Symlinks that were created.
     pub symlinks: u64,
-    /// Files and symlinks that were there already, as they are.
+    /// Files and symlinks that were at the destination already, and the same.
     pub unchanged: u64,
-    /// What was left out since it can't travel: named pipes, sockets, devices.
+    /// Entries that were left out because they can't be transferred at all, such as named pipes, sockets and devices.
     pub skipped: u64,
-    /// What was left out since agents may not change it, as a `protect` glob says.
+    /// Entries that were left out because a `protect` glob keeps agents from changing them.
     pub protected: u64,
-    /// What should have travelled and could not.
+    /// Entries that should have been transferred but could not be.
     pub refused: u64,
 }
 
-/// Something that did not travel.
+/// An entry that was not transferred.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OmittedEntry {
-    /// Its path within the transfer, escaped.
+    /// Its path in the transfer, escaped.
     pub path: String,
     /// Why.
     pub reason: String,
 }
 
-/// Is told how a transfer goes on.
+/// Receives the progress of a transfer.
 pub trait TransferObserver {
-    /// Something was moved.
+    /// The totals have changed.
     fn progressed(&mut self, totals: &TransferTotals);
-    /// Something was left out.
+    /// An entry was left out.
     fn omitted(&mut self, left_out: &OmittedEntry);
 }
 
-/// Watches nothing.
+/// Ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoObserver;
 
@@ -81,11 +81,11 @@ impl TransferObserver for NoObserver {
     fn omitted(&mut self, _: &OmittedEntry) {}
 }
 
-/// The count of a transfer, and who is told about it.
+/// The totals of a transfer, and the observer that is told about them.
 struct TransferTally<'w> {
     totals: TransferTotals,
     observer: &'w mut dyn TransferObserver,
-    /// Who may want it to stop.
+    /// The call's monitor, which may want the transfer to stop.
     waiting: Option<Arc<dyn stead_core::CallMonitor>>,
 }
 
@@ -94,7 +94,7 @@ impl<'w> TransferTally<'w> {
         TransferTally { totals: TransferTotals::default(), observer, waiting: vfs.watch().cloned() }
     }
 
-    /// Fails if the caller that waits for the transfer wants it to stop.
+    /// Fails if the call's monitor wants the transfer to stop.
     fn go_on(&self) -> Result<()> {
         let stop = self.waiting.as_ref().and_then(|waiting| waiting.stop_reason());
         stop.map_or(Ok(()), |stop| Err(stead_core::Error::Stopped(stop).into()))
@@ -105,32 +105,32 @@ impl<'w> TransferTally<'w> {
         self.observer.progressed(&self.totals);
     }
 
-    /// Something that can't travel, whoever asks.
+    /// Counts and reports an entry that can't be transferred at all.
     fn skip(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.skipped += 1;
         self.observer.omitted(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
     }
 
-    /// Something that is not for an agent to bring along.
+    /// Counts and reports an entry that agents may not change.
     fn protect(&mut self, path: impl ToString) {
         self.totals.protected += 1;
         let reason = "it is protected from agents".to_owned();
         self.observer.omitted(&OmittedEntry { path: path.to_string(), reason });
     }
 
-    /// Something that should have travelled.
+    /// Counts and reports an entry that should have been transferred.
     fn refuse(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.refused += 1;
         self.observer.omitted(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
     }
 }
 
-/// How much of a file of this size is read at once.
+/// The buffer size for a file of this size.
 fn buffer_size(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX).clamp(1, 256 << 10)
 }
 
-/// The hash of all that a stream holds.
+/// The hash of a stream's content.
 fn content_hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];
@@ -144,7 +144,7 @@ fn content_hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
     }
 }
 
-/// A stream whose bytes are counted as they pass.
+/// A stream that counts the bytes read from it, and fails if the transfer is to stop.
 struct CountingReader<'a, 'w> {
     from: &'a mut dyn Read,
     tally: &'a mut TransferTally<'w>,

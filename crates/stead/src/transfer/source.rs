@@ -1,4 +1,4 @@
-//! What is imported: told apart by looking at it.
+//! The source of an import, and how to tell a directory from an archive.
 
 use std::fmt;
 use std::fs::File;
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, escaped_path};
 
-/// Where an import takes things from.
+/// Where an import reads from.
 pub enum ImportSource<'a> {
-    /// A directory of the host.
+    /// A host directory.
     Directory {
         /// The directory.
         path: PathBuf,
-        /// How messages call it.
+        /// Its name in messages.
         name: String,
     },
     /// A tar archive.
     Archive {
         /// Its bytes.
         stream: Box<dyn Read + 'a>,
-        /// How messages call it.
+        /// Its name in messages.
         name: String,
     },
 }
@@ -35,7 +35,7 @@ impl fmt::Debug for ImportSource<'_> {
 }
 
 impl<'a> ImportSource<'a> {
-    /// A directory or an archive of the host, whichever is there.
+    /// Opens a host directory or a tar archive, whichever the path is.
     pub fn open(path: &Path) -> Result<ImportSource<'static>> {
         let name = escaped_path(path).to_string();
         let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
@@ -50,7 +50,7 @@ impl<'a> ImportSource<'a> {
         ImportSource::stream(BufReader::with_capacity(256 << 10, file), name)
     }
 
-    /// An archive that is read from a stream.
+    /// A tar archive from a stream. Fails if the stream doesn't begin like one.
     pub fn stream(mut stream: impl Read + 'a, name: impl Into<String>) -> Result<ImportSource<'a>> {
         let name = name.into();
         let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
@@ -62,7 +62,7 @@ impl<'a> ImportSource<'a> {
     }
 }
 
-/// Judges the first block of what should be an archive.
+/// Checks the first block of an archive.
 fn check_tar_header(block: &[u8], name: &str) -> Result<()> {
     let packed = [
         (&[0x1f, 0x8b][..], "gzip -dc"),
@@ -80,11 +80,11 @@ fn check_tar_header(block: &[u8], name: &str) -> Result<()> {
     if zeros || header { Ok(()) } else { Err(Error::Invalid(format!("`{name}` is no tar archive"))) }
 }
 
-/// Whether the header's checksum is right: old archives have no other mark.
+/// Whether the header's checksum is right. Old archives have no other mark.
 fn has_valid_checksum(block: &[u8]) -> io::Result<bool> {
     let header = tar::Header::from_byte_slice(block);
     let sum = block.iter().enumerate().map(|(at, &byte)| {
-        // The sum is taken with blanks in its own place.
+        // The sum is computed with spaces in place of the checksum itself.
         u32::from(if (148..156).contains(&at) { b' ' } else { byte })
     });
     Ok(header.cksum()? == sum.sum::<u32>())

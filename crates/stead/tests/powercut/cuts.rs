@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::disk::{Fate, Image, Unsynced};
 use crate::recording::Recording;
 
-/// Cuts the power at and before every sync, whenever the program was told something, and by each seed once in between. Returns
-/// how often, or what was wrong at first.
+/// Cuts the power at and before every sync, whenever the program was sure of something, and once per seed in between.
+/// Returns how many cuts were made, or the first error of `judge`.
 pub(crate) fn cut(
     recording: &Recording,
     seeds: Range<u64>,
@@ -17,13 +17,13 @@ pub(crate) fn cut(
         disk.syncs().iter().copied().chain(recording.told.iter().map(|told| told.0)).collect();
     lines.sort_unstable();
     let mut cuts = 0;
-    // All that is not synced is lost; or only names are kept, and what they lead to is not.
+    // Everything unsynced is lost; or unsynced names are kept, but not the content that they lead to.
     for kept in [None, Some(Unsynced::Names)] {
         let mut last = None;
         for &line in &lines {
             let fate = |unsynced| if Some(unsynced) == kept { Fate::Kept } else { Fate::Lost };
             let now = (disk.cut(line, fate), recording.sure(line));
-            // Often nothing has got to the disk since.
+            // Skipped if nothing has reached the disk since the last cut.
             if last.as_ref() != Some(&now) {
                 judge(now.1, &now.0).map_err(|error| format!("line {line}, {kept:?} kept: {error}"))?;
                 cuts += 1;
@@ -31,7 +31,7 @@ pub(crate) fn cut(
             }
         }
     }
-    // Just before a sync, no name is kept that is not synced, and what was written is torn.
+    // Just before a sync: unsynced names are lost, and unsynced content is torn.
     for &line in disk.syncs() {
         let (line, mut seed) = (line.saturating_sub(1), line as u64);
         let image = disk.cut(line, |unsynced| {

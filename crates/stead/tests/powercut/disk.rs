@@ -1,24 +1,24 @@
-//! What may be on a disk after a power cut, as far as POSIX goes, and no further.
+//! A model of what may be on a disk after a power cut: everything that POSIX allows, and nothing else.
 //!
-//! A write is on the disk when its file was synced after it; a name is when its directory was. Until then a write may
-//! be there, be missing, or be there in part, sector by sector, and a name may be there or not: each by itself, in any
-//! order. A rename is there as a whole or not at all. What was done to a name later is not there without what was done
-//! to it before.
+//! A write is on the disk once its file was synced after it; a name is once its directory was synced. Until then a
+//! write may be there, be missing, or be there in part, sector by sector, and a name may be there or not: each
+//! independently, in any order. A rename is there as a whole or not at all. A later change of a name isn't there
+//! without the earlier changes of that name.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::trace::Call;
 
-/// The number of an inode. A tmpfs gives them out one after the other, and so does this model.
+/// The number of an inode. A tmpfs assigns them one after the other, and so does this model.
 pub(crate) type Inode = u64;
 
-/// The directory on top.
+/// The root directory of the disk.
 pub(crate) const TOP: Inode = 1;
 
-/// Sectors: what a disk writes whole, or not at all.
+/// Sizes of sectors. A disk writes a sector as a whole or not at all.
 const SECTORS: [usize; 2] = [512, 4_096];
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -26,10 +26,10 @@ pub(crate) enum Kind {
     Symlink(Vec<u8>),
 }
 
-/// Something that was done, and has to get to the disk.
+/// A change that has to reach the disk.
 #[derive(Debug)]
 struct Effect {
-    /// The line of the trace on which it was done.
+    /// The line of the trace on which it was made.
     at: usize,
     /// The line by which it was on the disk.
     durable: Option<usize>,
@@ -53,18 +53,18 @@ enum What {
         inode: Inode,
         modified: (u64, u32),
     },
-    /// Names that change together: what each leads to from now on.
+    /// Names that change together, and what each leads to from then on.
     Names(Vec<(Inode, Vec<u8>, Option<Inode>)>),
 }
 
-/// What is known of a disk: all that was ever done to it.
+/// Every change that was ever made to a disk.
 #[derive(Debug)]
 pub(crate) struct Disk {
     top: String,
     effects: Vec<Effect>,
     kinds: HashMap<Inode, Kind>,
     next: Inode,
-    /// What a program sees: everything that was done.
+    /// What a program sees: the names after every change.
     names: HashMap<(Inode, Vec<u8>), Inode>,
     contents: HashMap<Inode, Vec<u8>>,
     /// The lines on which a sync returned.
@@ -78,19 +78,19 @@ pub(crate) enum Unsynced {
     Names,
 }
 
-/// What a power cut does to something that is not on the disk yet.
+/// What a power cut does to a change that isn't on the disk yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fate {
     Kept,
     Lost,
-    /// Of a write: each of its sectors is kept or lost, by this seed.
+    /// For a write: each of its sectors is kept or lost, depending on this seed.
     Torn(u64),
 }
 
 /// What is on the disk after a power cut.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Image {
-    /// By path from the top.
+    /// The entries, by their path from the root.
     pub(crate) entries: BTreeMap<String, Entry>,
 }
 
@@ -99,14 +99,14 @@ pub(crate) struct Image {
 pub(crate) struct Entry {
     pub(crate) inode: Inode,
     pub(crate) kind: Kind,
-    /// Of a file.
+    /// The content, if it is a file.
     pub(crate) content: Vec<u8>,
     /// When the content was last changed: seconds since 1970, and nanoseconds.
     pub(crate) modified: (u64, u32),
 }
 
 impl Disk {
-    /// An empty disk, seen at this path.
+    /// An empty disk that is mounted at this path.
     pub(crate) fn new(top: &str) -> Self {
         Disk {
             top: top.to_owned(),
@@ -130,7 +130,7 @@ impl Disk {
         self.effects.iter_mut().for_each(|effect| effect.durable = Some(0));
     }
 
-    /// Says which number the next inode gets.
+    /// Sets the number that the next inode gets.
     pub(crate) fn goes_on_with(&mut self, next: Inode) {
         self.next = next;
     }
@@ -140,7 +140,7 @@ impl Disk {
         &self.syncs
     }
 
-    /// The lines on which something was done.
+    /// The lines on which a change was made.
     pub(crate) fn lines(&self) -> Vec<usize> {
         self.effects.iter().map(|effect| effect.at).collect()
     }
@@ -154,13 +154,13 @@ impl Disk {
         (below.is_empty() || below.starts_with('/')).then_some(inode)
     }
 
-    /// The directory and the name of a path; `None` where it is not on this disk.
+    /// The directory and the name of a path; `None` if it isn't on this disk.
     fn place(&self, path: &str) -> Option<(Inode, Vec<u8>)> {
         let (directory, name) = path.rsplit_once('/')?;
         Some((self.inode(directory)?, name.as_bytes().to_vec()))
     }
 
-    /// Takes a call in.
+    /// Applies a system call to the model.
     pub(crate) fn take_in(&mut self, call: &Call<'_>) {
         let at = call.ended;
         let second = call.second.trunc();
@@ -190,8 +190,8 @@ impl Disk {
             }
             "write" | "writev" => {
                 let Some(inode) = self.described(call, 0) else { return };
-                // Files are written from the beginning to the end here, or appended to; the comparison of the whole
-                // with what is really there would tell otherwise.
+                // Files are written from the beginning to the end here, or appended to. If they weren't, the comparison
+                // of the model with the real files would fail.
                 let offset = self.contents.get(&inode).map_or(0, Vec::len);
                 self.write(call, inode, offset, modified);
             }
@@ -277,7 +277,7 @@ impl Disk {
         }
     }
 
-    /// What a program has put into a file that it has mapped, as it was seen at this line.
+    /// Records what a program has written into a mapped file, as it was seen at this line.
     pub(crate) fn mapped(&mut self, line: usize, path: &str, offset: usize, bytes: Vec<u8>) {
         if let Some(inode) = self.inode(path) {
             self.done(line, What::Write { inode, offset, bytes, modified: (0, 0) });
@@ -313,7 +313,7 @@ impl Disk {
         self.effects.push(Effect { at, durable: None, what });
     }
 
-    /// Everything that was done to some inodes before the call is on the disk when it has returned.
+    /// When the call has returned, every change that was made to some inodes before the call is on the disk.
     fn sync(&mut self, call: &Call<'_>, is_meant: impl Fn(&[Inode]) -> bool) {
         self.syncs.push(call.ended);
         for effect in &mut self.effects {
@@ -329,7 +329,7 @@ impl Disk {
         }
     }
 
-    /// What is on the disk if the power is cut at this line: what had got there, and of the rest what `fate` says.
+    /// What is on the disk if the power is cut at this line: what had reached it, and of the rest what `fate` decides.
     pub(crate) fn cut(&self, line: usize, mut fate: impl FnMut(Unsynced) -> Fate) -> Image {
         let (mut names, mut contents) = (HashMap::new(), HashMap::<Inode, Vec<u8>>::new());
         let mut times = HashMap::new();
@@ -345,7 +345,7 @@ impl Disk {
                 (What::Names(changed), fate) => {
                     let follows = |(directory, name, to): &(Inode, Vec<u8>, Option<Inode>)| {
                         let place = (*directory, name.clone());
-                        // A directory goes when it is empty: not before what was in it has gone.
+                        // A directory can be removed only when it is empty, so not before its entries are gone.
                         let removes = to.is_none() && changed.len() == 1;
                         let emptied =
                             || removes && names.get(&place).is_some_and(|was| lost_in.contains(was));
@@ -421,7 +421,7 @@ fn put(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     content[offset..end].copy_from_slice(bytes);
 }
 
-/// Writes some sectors, and not the others.
+/// Writes some of the sectors, and not the others.
 fn tear(content: &mut Vec<u8>, offset: usize, bytes: &[u8], seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let sector = SECTORS[random.usize(..SECTORS.len())];

@@ -1,4 +1,4 @@
-//! Whether what a power cut has left is what was acknowledged, and whole.
+//! Checks that what a power cut has left is what was acknowledged, and complete.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,8 +15,8 @@ use crate::plan::Plan;
 use crate::steps::{Files, Step};
 use crate::tmpfs::{Tmpfs, moved_along};
 
-/// Says what is wrong, if anything is. `sure` is how many steps had been answered; one more says that the program had
-/// come to its end.
+/// Returns an error if something is wrong. `sure` is how many steps had been acknowledged; one more means that the
+/// program had ended.
 pub(crate) fn judge(plan: Plan, steps: &[Step], sure: u64, image: &Image) -> Result<(), String> {
     let sure = usize::try_from(sure).unwrap();
     let has_ended = sure > steps.len();
@@ -57,7 +57,7 @@ pub(crate) fn judge(plan: Plan, steps: &[Step], sure: u64, image: &Image) -> Res
             judge_backup(&tmpfs.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
         }
     }
-    // It can be worked with.
+    // The stead can still be used.
     stead.vfs().write("/w/afterwards", "x").map_err(|error| format!("writing afterwards: {error}"))?;
     Ok(())
 }
@@ -68,7 +68,7 @@ pub(crate) fn config(top: &Path) -> Config {
 }
 
 fn judge_files(plan: Plan, before: Files, steps: &[Step], sure: usize, found: &Files) -> Result<(), String> {
-    // The last step that lasts, and the step that was under way.
+    // The last step that is durable, and the step that was running.
     let least = steps[..sure].iter().rposition(Step::lasts).map_or(0, |index| index + 1);
     let mut states = vec![before];
     for step in &steps[..(sure + 1).min(steps.len())] {
@@ -76,7 +76,7 @@ fn judge_files(plan: Plan, before: Files, steps: &[Step], sure: usize, found: &F
         step.leaves(&mut files);
         states.push(files);
     }
-    // A file in a directory of the host that nobody has waited for is as programs leave it there.
+    // A file in a host directory that wasn't synced may be in any state that programs can leave.
     let open = steps[least..states.len() - 1].iter().find_map(|step| match step {
         Step::Flush(at, ..) if plan.is_physical() => Some(*at),
         _ => None,
@@ -91,7 +91,7 @@ fn judge_files(plan: Plan, before: Files, steps: &[Step], sure: usize, found: &F
     Err(format!("after step {sure}: {}", difference(&states[least], found)))
 }
 
-/// What has to lie beside the database.
+/// Checks the files that have to be next to the database.
 fn judge_audit_files(plan: Plan, began: bool, has_ended: bool, image: &Image) -> Result<(), String> {
     let is_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
     let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
@@ -109,7 +109,7 @@ fn judge_audit_files(plan: Plan, began: bool, has_ended: bool, image: &Image) ->
     }
     let heads = content(".stead/audit/heads").unwrap_or_default();
     let heads = heads.lines().filter(|line| is_json(line)).count();
-    // Each run leaves one when it ends, and an archive takes that of the first.
+    // Each run leaves one when it ends, and an archive takes that of the first run.
     let wanted = match plan {
         Plan::Archived => 1 + usize::from(has_ended),
         _ => usize::from(has_ended),

@@ -1,10 +1,10 @@
-//! The power is cut at every sync, and between them: what was acknowledged is there afterwards, and nothing is torn.
+//! The power is cut at every sync and between them: what was acknowledged is there afterwards, and nothing is torn.
 //!
-//! A program works on a disk while strace records what it does ([`recording`]). What may be left after a power cut
-//! follows from the record ([`disk`]): it is rebuilt ([`tmpfs`]), opened by the real code, and compared with what the
-//! program had been told by then ([`judge`]).
+//! A program works on a disk while strace records its system calls ([`recording`]). The record determines what may be
+//! left after a power cut ([`disk`]). That is rebuilt ([`tmpfs`]), opened by the real code, and compared with what had
+//! been acknowledged to the program by then ([`judge`]).
 //!
-//! Each sync that Stead makes is left out once, by its name: then the same cuts have to do harm.
+//! Each sync that Stead makes is also left out once, by its name: then the same cuts have to do harm.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]

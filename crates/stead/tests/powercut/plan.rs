@@ -11,25 +11,25 @@ use crate::recording::{Recording, TELLS, TOP, record};
 use crate::steps::{BEFORE_THE_LAST_RUN, Files, Step, steps};
 use crate::tmpfs::{Tmpfs, moved_along};
 
-/// Names the plan that the recorded program follows.
+/// The environment variable that names the plan which the recorded program follows.
 pub(crate) const PLAN: &str = "STEAD_POWERCUT_PLAN";
-/// Which of its runs this is.
+/// The environment variable with the number of the run.
 pub(crate) const RUN: &str = "STEAD_POWERCUT_RUN";
 
 /// A plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Everything, on a database.
+    /// All steps, on a database.
     Virtual,
-    /// Everything, on a directory.
+    /// All steps, on a directory.
     Physical,
-    /// On a database that is there, nothing but changes that nobody waits for, and then the wait.
+    /// On an existing database: only deferred changes, and then a sync.
     Deferred,
-    /// Two runs whose audit is there, and a third that archives that of the first.
+    /// Two runs with an audit, and a third run that archives the audit of the first.
     Archived,
-    /// On a directory in which a run has ended in the middle of a change of several files.
+    /// On a directory in which a run was interrupted in the middle of a change of several files.
     RecoveredBatch,
-    /// On a directory in which a run has ended in the middle of an append.
+    /// On a directory in which a run was interrupted in the middle of an append.
     RecoveredAppend,
 }
 
@@ -78,7 +78,7 @@ impl Plan {
     }
 
     pub(crate) fn is_audited(self) -> bool {
-        // The audit syncs the database whenever it signs: what only a change waits for could not be seen.
+        // The audit syncs the database whenever it signs, which would hide what only the change itself has to sync.
         self != Plan::Deferred
     }
 
@@ -86,7 +86,7 @@ impl Plan {
         matches!(self, Plan::Physical | Plan::RecoveredBatch | Plan::RecoveredAppend)
     }
 
-    /// The files that may be there before the recorded run: one state, or two if a change had not come to its end.
+    /// The files that may be there before the recorded run: one state, or two if a change was interrupted.
     pub(crate) fn before(self) -> Vec<Files> {
         let mut runs = self.runs();
         runs.pop();
@@ -100,7 +100,7 @@ impl Plan {
         states.split_off(states.len() - if ended { 1 } else { 2 })
     }
 
-    /// What a run leaves that ends in the middle of its last step.
+    /// What a run leaves that is interrupted in the middle of its last step.
     fn interrupted(self, recording: &Recording) -> Image {
         let [.., begin, end, _] = recording.told[..] else { panic!("a run has two steps, and ends") };
         let (disk, is_kept) = (&recording.disk, |_| Fate::Kept);
@@ -121,7 +121,7 @@ impl Plan {
         panic!("the step leaves nothing half done");
     }
 
-    /// Records its last run.
+    /// Records the last run of the plan.
     pub(crate) fn recorded(self, variables: &[(&str, &str)]) -> Recording {
         let tmpfs = Tmpfs::new();
         let store = if self.is_physical() { "physical\"\npath = \"project" } else { "virtual" };

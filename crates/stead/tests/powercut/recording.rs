@@ -1,7 +1,7 @@
-//! What a program does to a disk, recorded by strace, with the moments at which it was told that something lasts.
+//! Records with strace what a program does to a disk, and when the program was sure that a step was done.
 //!
-//! A file that is mapped is written into without a call. The recorded program shows what is in such files whenever it
-//! tells something, so that the model knows of it; like every other write it may be lost until the file is synced.
+//! A mapped file is written without a system call. So the recorded program reports the content of such files whenever
+//! it reports a step, and the model learns of it. Like every other write, it may be lost until the file is synced.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,27 +14,27 @@ use crate::disk::{Disk, Fate, Inode, Kind};
 use crate::tmpfs::{Tmpfs, below, seen};
 use crate::trace::{CALLS, calls};
 
-/// Names the file that a recorded program tells things in.
+/// The environment variable that names the file which a recorded program reports to.
 pub(crate) const TELLS: &str = "STEAD_POWERCUT_TELLS";
-/// Names the disk that is recorded.
+/// The environment variable that names the disk which is recorded.
 pub(crate) const TOP: &str = "STEAD_POWERCUT_TOP";
 
-/// Files that are written through a map, and by nothing else.
+/// Whether a file is written through a mapping only.
 fn is_mapped(path: &Path) -> bool {
     let name = path.file_name().unwrap().to_str().unwrap();
     name == "spool-0" || name == "spool-1"
 }
 
-/// Files that are empty after a power cut as far as anyone is concerned: SQLite makes its shared memory again.
+/// Whether a file may be empty after a power cut: SQLite creates its shared memory again.
 fn is_rebuilt(path: &str) -> bool {
     path.ends_with("-shm")
 }
 
-/// A run of a program.
+/// A recorded run of a program.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) disk: Disk,
-    /// What the program was sure of, and the line of the trace by which it was.
+    /// The lines of the trace at which the program reported a step, and that step.
     pub(crate) told: Vec<(usize, u64)>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn record(
     strace.args(["-f", "-y", "-xx", "-v", "-ttt", "-s", "16777216", "--seccomp-bpf", "-e", "signal=none"]);
     strace.args(["-e", &format!("trace={CALLS}"), "-o"]).arg(&trace).arg(program).args(arguments);
     strace.env(TELLS, &tells).env(TOP, tmpfs.path()).envs(variables.iter().copied());
-    // What looks at the disk afterwards runs after the power cut.
+    // The processes that check the disk afterwards count as started after a reboot.
     static BOOTS: AtomicUsize = AtomicUsize::new(0);
     strace.env("STEAD_TEST_BOOT", format!("before cut {}", BOOTS.fetch_add(1, Ordering::Relaxed)));
     let output = strace.stdin(Stdio::null()).output().expect("strace is installed");
@@ -77,7 +77,7 @@ pub(crate) fn record(
 }
 
 impl Recording {
-    /// Holds the model to what is really there.
+    /// Checks the model against the real files.
     fn is_exact(&self, tmpfs: &Tmpfs) {
         use std::os::unix::fs::MetadataExt;
         let model = self.disk.cut(usize::MAX, |_| Fate::Kept);
@@ -101,7 +101,7 @@ impl Recording {
         }
     }
 
-    /// How much the program was sure of at a line.
+    /// The last step that the program was sure of at a line.
     pub(crate) fn sure(&self, line: usize) -> u64 {
         self.told.iter().take_while(|(at, _)| *at <= line).last().map_or(0, |(_, step)| *step)
     }
@@ -126,7 +126,7 @@ impl Told {
     }
 }
 
-/// The recorded program's side: what it tells.
+/// The side of the recorded program: reports its steps.
 #[derive(Debug)]
 pub(crate) struct Teller {
     file: File,
@@ -135,17 +135,17 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// In a program that is recorded.
+    /// To be called in a program that is recorded.
     pub(crate) fn new() -> Self {
         let tells = std::env::var_os(TELLS).expect("started by one of the tests here");
         let file = OpenOptions::new().append(true).open(tells).unwrap();
         Teller { file, top: std::env::var_os(TOP).unwrap().into(), mapped: HashMap::new() }
     }
 
-    /// Tells that everything up to a step was done.
+    /// Reports that everything up to a step is done.
     pub(crate) fn sure(&mut self, step: u64) {
         for path in below(&self.top).into_iter().filter(|path| is_mapped(path)) {
-            // It may just have been removed.
+            // Fails if the file was just removed.
             let Ok(now) = fs::read(&path) else { continue };
             let before = self.mapped.entry(path.clone()).or_default();
             before.resize(now.len(), 0);

@@ -6,9 +6,9 @@ use crate::plan::Plan;
 use crate::tmpfs::Tmpfs;
 use crate::{cuts, is_long, judge};
 
-/// How many power cuts between syncs are tried before a sync counts as not missed.
+/// How many random power cuts are tried before a sync counts as needless.
 const SEEDS: u64 = 600;
-/// How many recordings without a sync are looked at before it counts as needless.
+/// How many recordings without a sync are checked before it counts as needless.
 const RECORDINGS: usize = 4;
 /// How many syncs are left out in a short run.
 const SAMPLE: usize = 10;
@@ -16,7 +16,7 @@ const SAMPLE: usize = 10;
 /// What shows that a sync is needed.
 enum Shown {
     By(Plan),
-    /// By no test; this says why it is needed all the same.
+    /// No test does. The text says why it is needed all the same.
     #[allow(dead_code, reason = "for people who read this")]
     Not(&'static str),
 }
@@ -65,9 +65,9 @@ fn shown(site: SyncPoint) -> Shown {
         SyncPoint::RecoveryReport => Not("another program has to change a file between a kill and recovery"),
         SyncPoint::RevertedFile => Not("a change has to fail after it has written into a file"),
         SyncPoint::Recovered => By(Plan::RecoveredBatch),
-        // The first change of the process that recovers syncs the directory of the log, which is removed by then. A
-        // process that was there before has synced that directory already, and would acknowledge an append that the
-        // same records take back once more.
+        // The first change of the process that recovers syncs the directory of the intent log, which is removed by
+        // then. A process that was there before has synced that directory already, and would acknowledge an append that
+        // the same records roll back once more.
         SyncPoint::RecoveredIntentLog => {
             Not("two processes have to be there: one recovers, and the other appends")
         }
@@ -94,8 +94,8 @@ fn a_power_cut_does_harm_where_a_sync_is_left_out() {
     let mut unnoticed = Vec::new();
     for (site, plan) in sites {
         let steps = plan.runs().pop().unwrap();
-        // What another thread syncs at the same time can cover for the sync that is left out, so more than one recording is
-        // looked at before a sync counts as needless.
+        // A sync of another thread at the same time can cover for the one that is left out, so several recordings are
+        // checked before a sync counts as needless.
         let mut cuts = 0;
         let harm = (0..RECORDINGS).find_map(|_| {
             let recording = plan.recorded(&[("STEAD_LEAVE_OUT_SYNC", &format!("{site:?}"))]);

@@ -1,11 +1,11 @@
-//! What the recorded program does, step by step, and the files that each step leaves behind.
+//! The steps of the recorded program, and the files that each step leaves.
 
 use std::collections::BTreeMap;
 
 use stead::vfs::{OpenOptions, Overwrite, RemoveOptions, WriteOptions};
 use stead::{Clock, Config, Identity, Occurrences, Stead, Stores, SystemClock, Timestamp, Tokens};
 
-/// When the last run began that is not recorded.
+/// The environment variable with the time at which the last unrecorded run began.
 pub(crate) const BEFORE_THE_LAST_RUN: &str = "STEAD_POWERCUT_BEFORE_THE_LAST_RUN";
 
 /// Files by their paths.
@@ -21,24 +21,24 @@ pub(crate) enum Step {
     Edit(&'static str, &'static str, &'static str),
     /// Writes into the middle of a file.
     Patch(&'static str, usize, Vec<u8>),
-    /// The same, and nobody waits for the disk.
+    /// Like `Patch`, with a deferred sync.
     Flush(&'static str, usize, Vec<u8>),
-    /// Waits for the disk.
+    /// Syncs the file.
     Sync(&'static str),
     Rename(&'static str, &'static str),
     Copy(&'static str, &'static str),
     Remove(&'static str),
     RemoveDirectory(&'static str),
     Batch(Vec<(&'static str, Vec<u8>)>),
-    /// Is written down in the audit, and changes nothing.
+    /// Leaves a record in the audit, and changes nothing.
     Read(&'static str),
     Backup(&'static str),
-    /// Archives the audit of all runs but the last one and this one.
+    /// Archives the audit of all runs except the last one and this one.
     Archive,
     Token,
 }
 
-/// Text of some length that is like no other.
+/// Text of this length that differs for every seed.
 fn text(seed: u64, length: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..length).map(|_| random.alphanumeric() as u8).collect()
@@ -105,7 +105,7 @@ pub(crate) fn steps(long: bool) -> Vec<Step> {
 }
 
 impl Step {
-    /// What is left of some files after the step.
+    /// Applies the step to a set of files.
     pub(crate) fn leaves(&self, files: &mut Files) {
         match self {
             Step::Write(at, bytes) | Step::Stream(at, bytes) => {
@@ -142,7 +142,7 @@ impl Step {
         }
     }
 
-    /// Whether the step is on the disk when it has been answered.
+    /// Whether the step is durable once it has been acknowledged.
     pub(crate) fn lasts(&self) -> bool {
         !matches!(self, Step::Flush(..) | Step::Read(_))
     }
@@ -152,7 +152,7 @@ impl Step {
         !matches!(self, Step::Sync(_) | Step::Read(_) | Step::Backup(_) | Step::Archive | Step::Token)
     }
 
-    /// Takes the step.
+    /// Does the step.
     pub(crate) fn take(&self, stead: &Stead, stores: &mut Stores, config: &Config) {
         let vfs = stead.vfs();
         match self {

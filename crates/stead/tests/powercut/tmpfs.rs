@@ -1,4 +1,4 @@
-//! File systems in memory, each with its own inode numbers: what is rebuilt has the numbers that it had.
+//! File systems in memory, each with its own inode numbers: a rebuilt disk has the numbers of the recorded one.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -10,7 +10,7 @@ use stead::{PhysicalOptions, PhysicalStore};
 
 use crate::disk::{Disk, Entry, Image, Inode, Kind, TOP};
 
-/// A file system in memory, mounted for as long as this lives.
+/// A file system in memory. Dropping it unmounts it.
 #[derive(Debug)]
 pub(crate) struct Tmpfs {
     directory: tempfile::TempDir,
@@ -47,7 +47,7 @@ impl Tmpfs {
             by_inode.resize(by_inode.len().max(index + 1), None);
             by_inode[index] = Some(entry);
         }
-        // A tmpfs counts: numbers that nothing has any more are used up.
+        // A tmpfs counts its inodes, so numbers that nothing has any more have to be used up.
         for (inode, entry) in (0..).zip(&by_inode).skip(TOP as usize + 1) {
             let at = staged(inode);
             match entry.map(|entry| (&entry.kind, &entry.content)) {
@@ -80,7 +80,7 @@ impl Tmpfs {
         tmpfs
     }
 
-    /// All that lies here now, as a disk on which all of it was synced.
+    /// Everything that is here now, as a disk on which all of it is synced.
     pub(crate) fn disk(&self) -> Disk {
         let mut disk = Disk::new(self.path().to_str().unwrap());
         for path in below(self.path()) {
@@ -90,7 +90,7 @@ impl Tmpfs {
             let name = path.strip_prefix(self.path()).unwrap().to_str().unwrap();
             disk.holds(name, Entry { inode: metadata.ino(), kind, content, modified });
         }
-        // Numbers of what is gone are not given out again.
+        // Numbers of removed files are not used again.
         let probe = self.path().join("probe");
         disk.goes_on_with(File::create(&probe).unwrap().metadata().unwrap().ino() + 1);
         fs::remove_file(&probe).unwrap();
@@ -105,7 +105,7 @@ impl Drop for Tmpfs {
     }
 }
 
-/// What lies at a path.
+/// The kind and content of what is at a path.
 pub(crate) fn seen(path: &Path) -> (Kind, Vec<u8>) {
     let metadata = path.symlink_metadata().unwrap();
     if metadata.is_dir() {
@@ -117,7 +117,7 @@ pub(crate) fn seen(path: &Path) -> (Kind, Vec<u8>) {
     }
 }
 
-/// Everything below a directory, each after what it lies in.
+/// Everything below a directory, each entry after its parent.
 pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut open = vec![directory.to_owned()];
@@ -133,8 +133,8 @@ pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// A Physical Store knows its directory by the number of the device, too. That is another one here, so what belongs to
-/// the directory gets the name that it would have had.
+/// A Physical Store also identifies its directory by the device number, which differs here. So the directory's staging
+/// area gets the name that it would have on this device.
 pub(crate) fn moved_along(top: &Path) {
     let staging = |state: &str| {
         let entries = fs::read_dir(top.join(state).join("physical")).ok()?;

@@ -1,10 +1,10 @@
-//! What strace has written down, call by call.
+//! Parses the output of strace, call by call.
 //!
-//! Strings and the paths of file descriptors are in hexadecimal (`-xx`), so nothing in them can be taken for syntax.
+//! Strings and the paths of file descriptors are in hexadecimal (`-xx`), so nothing in them can be mistaken for syntax.
 
 use std::collections::HashMap;
 
-/// What strace is asked to tell: every call that changes a file, a name, or what is on the disk.
+/// The system calls that strace records: every call that changes a file, a name, or what is on the disk.
 pub(crate) const CALLS: &str = "open,openat,openat2,creat,write,writev,pwrite64,pwritev,pwritev2,ftruncate,truncate,\
 fallocate,copy_file_range,sendfile,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,mkdir,\
 mkdirat,mknod,mknodat,utimensat,fsync,fdatasync,syncfs,sync,msync";
@@ -34,7 +34,7 @@ impl Call<'_> {
         text.parse().unwrap_or_else(|_| panic!("{} of {} is no number: {text}", index, self.name))
     }
 
-    /// An argument that is an offset somewhere else; `None` where the file's own position counts.
+    /// An argument that is an explicit offset; `None` if the call uses the position of the file.
     pub(crate) fn offset(&self, index: usize) -> Option<u64> {
         (self.argument(index) != "NULL").then(|| self.number(index))
     }
@@ -45,7 +45,7 @@ impl Call<'_> {
         argument.split(['|', '=', ',', '{', '}', ' ']).any(|word| word == flag)
     }
 
-    /// The path of an argument that is a descriptor; `None` where its file has no name any more, or is none.
+    /// The path of an argument that is a descriptor; `None` if its file has no name any more, or it isn't a file.
     pub(crate) fn descriptor(&self, index: usize) -> Option<String> {
         path_of(self.argument(index))
     }
@@ -55,7 +55,7 @@ impl Call<'_> {
         path_of(self.returned)
     }
 
-    /// How much was done.
+    /// The number that was returned, such as a number of bytes.
     pub(crate) fn count(&self) -> usize {
         self.returned
             .split(['<', ' '])
@@ -74,14 +74,14 @@ impl Call<'_> {
         bytes
     }
 
-    /// The path that an argument names.
+    /// The absolute path that an argument names.
     pub(crate) fn path(&self, index: usize) -> String {
         let path = text(self.bytes(index));
         assert!(path.starts_with('/'), "{} was called with the relative path {path}", self.name);
         path
     }
 
-    /// The path that two arguments name: a directory, and a path from there.
+    /// The path that two arguments name: a directory, and a path relative to it.
     pub(crate) fn path_at(&self, directory: usize) -> String {
         let path = text(self.bytes(directory + 1));
         if path.starts_with('/') {
@@ -91,7 +91,7 @@ impl Call<'_> {
         if path.is_empty() { above } else { format!("{above}/{path}") }
     }
 
-    /// The modification time that `utimensat` was given; `None` where it leaves that one alone.
+    /// The modification time that `utimensat` was given; `None` if the call doesn't change it.
     pub(crate) fn modified(&self) -> Option<(u64, u32)> {
         let times = self.argument(2);
         let times: Vec<&str> = split(times.strip_prefix('[')?.strip_suffix(']')?);
@@ -132,10 +132,11 @@ pub(crate) fn calls(trace: &str) -> Vec<Call<'_>> {
     calls
 }
 
-/// A call, of which the second part may have been told later.
+/// Parses a call. If strace recorded it in two parts, `last` is the second part.
 fn call<'t>(first: &'t str, last: &'t str, second: f64, began: usize, ended: usize) -> Option<Call<'t>> {
     let (name, arguments) = first.split_once('(')?;
-    // In what was told at once, the end is found from behind; what was told later begins with the rest of it.
+    // In a call that was recorded in one part, the end is found from behind. A second part begins with the rest of the
+    // arguments.
     let (arguments, more, returned) = if last.is_empty() {
         let (arguments, returned) = arguments.rsplit_once(" = ")?;
         (arguments.trim_end().strip_suffix(')')?, "", returned)

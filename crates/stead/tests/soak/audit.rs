@@ -1,4 +1,4 @@
-//! SIGKILL at random points: whatever a caller has been answered is in the audit, and the audit verifies.
+//! SIGKILL at random points: every call that was answered is in the audit, and the audit verifies.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ fn database(directory: &Path) -> Database {
     Database::open(directory.join("stead.db"), DatabaseOptions::default()).unwrap()
 }
 
-/// Looks, is refused and writes until it is killed, and tells each path once it has its answer.
+/// Reads, is refused and writes until it is killed, and reports each path once it has its answer.
 pub(crate) fn child(task: &Task) {
     let database = database(&task.directory);
     let store = std::sync::Arc::new(database.store(["soak"]).unwrap());
@@ -95,6 +95,6 @@ fn a_killed_process_loses_no_record_of_what_it_answered() {
     assert_eq!(verified.problems, [""; 0]);
     assert_eq!(verified.unsigned, 0);
     println!("{rounds} rounds of kills: {} answers, each with one record", answered.len());
-    // Whoever was killed is put in order, and leaves nothing behind.
+    // Recovery has run for every killed process, and leaves nothing behind.
     assert_eq!(std::fs::read_dir(directory.path().join("audit/running")).unwrap().count(), 0);
 }

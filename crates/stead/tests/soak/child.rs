@@ -1,4 +1,4 @@
-//! Child processes: this very test program, started again for one task.
+//! Child processes: this test program, started again for one task.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use crate::{audit, crash, crowd, memory, narrow, rewind};
 
 const TASK: &str = "STEAD_SOAK_TASK";
 
-/// What a child is to do, and where.
+/// What a child does, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     pub(crate) what: String,
@@ -24,12 +24,12 @@ impl Task {
         Task { what: what.into(), kind, directory: directory.into(), number }
     }
 
-    /// Starts a process for it.
+    /// Starts a process for the task.
     pub(crate) fn start(&self) -> (Child, BufReader<ChildStdout>) {
         let Task { what, kind, directory, number } = self;
         let program = std::env::current_exe().unwrap();
         let mut command = match (&**what, *number) {
-            // Limits and users are the shell's and the kernel's business.
+            // The shell sets limits, and the kernel sets users.
             ("narrow", 256) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""]).arg(program);
@@ -66,14 +66,14 @@ impl Task {
     }
 }
 
-/// Tells the parent something, in one piece.
+/// Sends a line to the parent, in one piece.
 pub(crate) fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
-/// What a child tells, until it ends.
+/// The lines that a child sends, until it ends.
 pub(crate) fn told(output: BufReader<ChildStdout>) -> impl Iterator<Item = String> {
     output.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix('>').map(str::to_owned))
 }

@@ -1,7 +1,7 @@
-//! SIGKILL at random points under load: what was acknowledged is there afterwards, nothing is torn.
+//! SIGKILL at random points under load: what was acknowledged is there afterwards, and nothing is torn.
 //!
-//! Each thread of the child follows a script that depends on its seed alone, in a directory of its own, and tells each
-//! step that was acknowledged. The parent kills the child, follows the scripts as far as they were acknowledged, and
+//! Each thread of the child follows a script that depends on its seed alone, in a directory of its own, and reports
+//! each step that was acknowledged. The parent kills the child, follows the scripts up to the reported steps, and
 //! compares: each directory must be as its script left it, or one step further.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ enum Act {
     Batch(Vec<(String, Vec<u8>)>),
 }
 
-/// A sequence of steps, and what they leave behind.
+/// A sequence of steps, and the files that they leave.
 struct Script {
     random: fastrand::Rng,
     files: Files,
@@ -187,7 +187,7 @@ pub(crate) fn child(task: &Task) {
     });
 }
 
-/// What lies in a directory.
+/// The files in a directory.
 fn found(vfs: &Vfs, directory: &str) -> Files {
     let Ok(listed) = vfs.list(directory, &ListPage::all()) else { return Files::new() };
     let names = listed.entries.into_iter().map(|entry| entry.name.to_string());
@@ -227,7 +227,7 @@ fn check(store: &Arc<dyn Store>, round: u64, acknowledged: &[u64]) {
     verified(&**store);
 }
 
-/// Takes one deed after the other back: they lead through every state that the script went through.
+/// Undoes one revision after the other: this leads through every state that the script went through.
 fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files) {
     let mut states = vec![Files::new()];
     let mut script = Script::new(round, thread);
@@ -281,7 +281,7 @@ fn killed_again_and_again(kind: Kind) {
         let killer = std::thread::scope(|scope| {
             let (started, start) = std::sync::mpsc::channel();
             let killer = scope.spawn(move || {
-                // A child that says nothing within 20 s is stuck, and that is a failure of its own.
+                // A child that reports nothing within 20 s is stuck, which is a failure too.
                 let spoke = start.recv_timeout(Duration::from_secs(20)).is_ok();
                 std::thread::sleep(patience);
                 child.kill().unwrap();

@@ -1,4 +1,4 @@
-//! Eight processes of eight threads on one Store at once: nothing is lost, nobody is stuck, no caller sees a lock.
+//! Eight processes of eight threads on one Store at once: nothing is lost, no process is stuck, no caller sees a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn line(process: u64, thread: u64, count: u64) -> String {
     format!("[p{process}t{thread}={count}]\n")
 }
 
-/// One thread's work: everything it does can be told from everything the others do.
+/// One thread's work. Everything that it does can be told from what other threads do.
 fn work(vfs: &Vfs, process: u64, thread: u64) -> Waits {
     let mut waits = Waits::new();
     let me = format!("p{process}t{thread}");
@@ -48,7 +48,7 @@ fn work(vfs: &Vfs, process: u64, thread: u64) -> Waits {
         if round % 2 == 1 {
             timed(&mut waits, "remove", || vfs.remove_file(&to, RemoveOptions::default()));
         }
-        // All of them want this one directory's name now and then.
+        // All threads change entries of this one directory now and then.
         if round % 10 == 0 {
             let mine = format!("/dirs/{me}");
             timed(&mut waits, "mkdir", || vfs.mkdir(format!("{mine}/a/b"), Parents::Create));

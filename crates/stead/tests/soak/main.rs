@@ -1,5 +1,5 @@
-//! Stores under load: killed at random, shared by many processes, raced by someone who swaps directories for symlinks,
-//! and held to tight limits.
+//! Stores under load: killed at random, shared by many processes, raced by a process that swaps directories for
+//! symlinks, and held to tight limits.
 //!
 //! The loops are short here and long with `cargo xtask test --long`.
 

@@ -1,4 +1,4 @@
-//! How much memory large work takes.
+//! How much memory work on large files takes.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ const LARGE: u64 = 4 << 30;
 /// 200 MiB, in KiB as the host counts.
 const LIMIT: u64 = 200 << 10;
 
-/// The most memory that this process has had so far, in KiB.
+/// The most memory that this process has used so far, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

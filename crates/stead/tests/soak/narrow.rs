@@ -1,5 +1,5 @@
-//! Awkward trees in a process that may hold 256 files open, and a process that is not root: nothing hangs, nothing runs
-//! out, and no answer shows a path of the host.
+//! Awkward trees in a process that may have 256 files open, and in a process that isn't root: nothing hangs, no limit
+//! is exceeded, and no answer shows a path of the host.
 
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -17,7 +17,7 @@ use crate::places::{Kind, door, door_at, verified};
 
 const MANY: usize = 100_000;
 
-/// A directory with everything that trips file tools.
+/// Fills a directory with everything that trips file tools.
 fn awkward(root: &Path) {
     let many = root.join("many");
     std::fs::create_dir_all(&many).unwrap();
@@ -34,7 +34,7 @@ fn awkward(root: &Path) {
     std::fs::write(root.join("evil\n\u{1b}[2J\x07name"), "").unwrap();
 }
 
-/// What every call here has to keep to.
+/// The kind of a failure. Fails if its message shows a path of the host or a control character.
 fn kind(result: stead_core::Result<impl Sized>) -> ErrorKind {
     let error: Error = result.err().expect("this can't succeed");
     let message = error.to_string();
@@ -70,7 +70,7 @@ fn look_at_everything(vfs: &Vfs) {
     assert_eq!(kind(vfs.write("/w/loop-b/x", "")), ErrorKind::Invalid);
 }
 
-/// Many threads at once, each with files, directories and locks of its own.
+/// Many threads at once, each with its own files, directories and locks.
 fn all_at_once(store: &Arc<dyn Store>) {
     std::thread::scope(|scope| {
         for thread in 0..64 {
@@ -95,13 +95,13 @@ pub(crate) fn child(task: &Task) {
     let vfs = door_at("/w", Arc::clone(&store), "narrow");
     if task.number == 256 {
         look_at_everything(&vfs);
-        // A file that grows while it is read is read as far as it was when the reading began, or a little further.
+        // A file that grows during a read is read up to its size at the start of the read, or a little further.
         let (growing, done) = (task.directory.join("root/growing"), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut file = std::fs::OpenOptions::new().append(true).open(growing).unwrap();
                 while !done.load(Ordering::Relaxed) {
-                    // It grows by 32 MiB, and again: the disk is not what is tested here.
+                    // It grows by 32 MiB and is truncated, again and again: this isn't a test of the disk.
                     for _ in 0..(8 << 10) {
                         file.write_all(&[b'x'; 4096]).unwrap();
                     }
@@ -140,7 +140,7 @@ fn awkward_trees_exhaust_nothing_with_256_open_files() {
 #[test]
 fn a_process_that_is_not_root_gets_what_the_host_allows() {
     if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-        // The other tests run without root then.
+        // In this case the other tests run without root already.
         return;
     }
     let directory = tempfile::tempdir().unwrap();

@@ -8,12 +8,12 @@ use stead_stores::{
     Database, DatabaseOptions, DisplacedRetention, Durability, PhysicalOptions, PhysicalStore,
 };
 
-/// Which kind of Store.
+/// The kind of a Store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One that keeps nothing of what it displaces.
+    /// A Physical Store without retention of displaced content.
     Physical,
-    /// One that keeps it.
+    /// A Physical Store with retention of displaced content.
     Kept,
     Virtual,
 }
@@ -36,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// Opens the Store of this kind that lies in a directory, with full durability.
+    /// Opens the Store of this kind in a directory, with full durability.
     pub(crate) fn open(self, directory: &Path) -> Arc<dyn Store> {
         match self {
             Kind::Physical | Kind::Kept => {
@@ -60,24 +60,24 @@ fn database(directory: &Path) -> Database {
     Database::open(directory.join("stead.db"), options).unwrap()
 }
 
-/// A door with one READ_WRITE Workspace at `/`.
+/// A `Vfs` with one READ_WRITE Workspace at `/`.
 pub(crate) fn door(store: Arc<dyn Store>, agent: &str) -> Vfs {
     door_at("/", store, agent)
 }
 
-/// A door with one READ_WRITE Workspace.
+/// A `Vfs` with one READ_WRITE Workspace.
 pub(crate) fn door_at(prefix: &str, store: Arc<dyn Store>, agent: &str) -> Vfs {
     let scope = stead_core::AccessScope::ReadWrite;
     let workspace = Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(store));
     Vfs::builder(Identity::agent(agent)).workspace(workspace).build().unwrap()
 }
 
-/// Whether the long forms are wanted.
+/// Whether the long form of the tests is wanted.
 pub(crate) fn long() -> bool {
     std::env::var_os("STEAD_TEST_LONG").is_some()
 }
 
-/// Checks everything that a Store can check of itself.
+/// Checks that `verify` finds no problem in a Store.
 pub(crate) fn verified(store: &dyn Store) {
     let found = store.verify(&mut |_| ()).unwrap();
     assert_eq!(found.problems, [""; 0]);

@@ -1,5 +1,5 @@
-//! Killed while the past is worked on: an undo, a restore, space given back, a backup made or restored happens whole or
-//! not at all.
+//! Killed during an undo, a restore, a gc, a snapshot, or the making or restoring of a backup: each happens as a whole
+//! or not at all.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,12 +34,12 @@ impl Deed {
         [Deed::Undo, Deed::Restore, Deed::Gc, Deed::Backup, Deed::RestoreBackup, Deed::Snapshot];
 }
 
-/// The database of a directory, whichever kind of Store is in it.
+/// The database in a directory, whatever kind of Store is in it.
 fn database(directory: &Path) -> Database {
     Database::open(directory.join("stead.db"), DatabaseOptions::default()).unwrap()
 }
 
-/// Makes a snapshot, and returns its version.
+/// Makes a snapshot, and returns its revision.
 fn snapshot(store: &dyn Store, database: &Database) -> RevisionNumber {
     let at = SystemClock.now();
     let identity = Arc::new(Identity::agent("worker"));
@@ -50,7 +50,7 @@ fn snapshot(store: &dyn Store, database: &Database) -> RevisionNumber {
     database.snapshot_with_captures(new, taken.into_iter().collect()).unwrap().revision
 }
 
-/// A tree, and then one operation that turns all of it upside down.
+/// Makes a tree, and then one operation that changes all of it.
 fn prepare(kind: Kind, directory: &Path, round: u64) -> (Arc<dyn Store>, TreeSnapshot, TreeSnapshot) {
     let store = kind.open(directory);
     let door = door(Arc::clone(&store), "worker");
@@ -110,7 +110,7 @@ fn interrupted(kind: Kind, deed: Deed) {
     let rounds = if long() { 500 } else { 25 };
     let mut random = fastrand::Rng::with_seed(deed as u64);
     let (mut whole, mut cut) = (0, 0);
-    // How long it takes when nobody interrupts, as far as is known.
+    // The longest time that it has taken without an interruption so far.
     let mut longest = Duration::from_millis(250);
     for round in 0..rounds {
         let temp = tempfile::tempdir().unwrap();
@@ -158,7 +158,8 @@ fn interrupted(kind: Kind, deed: Deed) {
         if deed == Deed::Snapshot {
             let database = database(directory);
             assert_eq!(database.verify(&mut |_| ()).unwrap().problems, [""; 0]);
-            // What was there before holds what it held, and what was made, or is made now, holds what is there.
+            // The snapshot from before still has the old tree, and one that was made by the child, or is made now, has
+            // the current tree.
             let made = database.snapshots("worker").unwrap();
             assert!(!done || made.len() == 2, "an acknowledged snapshot is there");
             let versions = made.iter().rev().map(|made| made.revision).chain([snapshot(&*store, &database)]);
@@ -174,7 +175,7 @@ fn interrupted(kind: Kind, deed: Deed) {
         } else {
             cut += 1
         }
-        // It goes on from there.
+        // The Store can still be used.
         door(store, "worker").write("/afterwards", "x").unwrap();
     }
     println!("{deed:?} on a {} Store, killed {rounds} times: {whole} done, {cut} cut short", kind.name());

@@ -1,5 +1,5 @@
-//! A directory is swapped for a symlink, back and forth, while every operation goes through it: none lands or looks
-//! outside.
+//! A directory is swapped for a symlink, back and forth, while every operation goes through it: no operation reads or
+//! writes outside.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use stead_core::{Occurrences, Vfs};
 
 use crate::places::{Kind, door_at, long, verified};
 
-/// Stands in every file outside, and nowhere inside.
+/// The content of every file outside, and of none inside.
 const SECRET: &str = "outside-secret";
 /// The name of a file that is only outside.
 const ONLY_OUTSIDE: &str = "only-outside";
 
-/// One operation through the raced directory; returns what it saw.
+/// One operation through the raced directory. Returns what it saw.
 type Call = (&'static str, fn(&Vfs, u64) -> stead_core::Result<String>);
 
 fn calls() -> Vec<Call> {
@@ -130,7 +130,7 @@ fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
             while !done.load(Ordering::Relaxed) {
                 renameat_with(CWD, &d, CWD, &link, RenameFlags::EXCHANGE).unwrap();
                 swaps.fetch_add(1, Ordering::Relaxed);
-                // Both states have to last long enough to be met, and to be met in the middle of something.
+                // Both states have to last long enough for an operation to meet them, and to meet a swap in its middle.
                 if swaps.load(Ordering::Relaxed).is_multiple_of(8) {
                     std::thread::sleep(Duration::from_micros(50));
                 }

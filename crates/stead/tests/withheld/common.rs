@@ -1,4 +1,4 @@
-//! A stead with withheld places, and what must not be found in what it answers.
+//! A stead with withheld places, and what its answers must not contain.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use stead::tools::ToolChoice;
 use stead::{AccessScope, MemoryStore, Stead};
 
-/// What lies in the withheld place, and what its file is called.
+/// The content and the name of the file in the withheld place.
 pub(crate) const SECRET: &str = "canary-content";
 pub(crate) const NAME: &str = "canary-name.txt";
 
@@ -30,7 +30,7 @@ impl Home {
     }
 }
 
-/// Someone who sees the whole Store.
+/// A stead that sees the whole Store.
 pub(crate) fn owner(store: &Arc<MemoryStore>) -> Stead {
     let mount = stead::Mount::from(store);
     let whole = stead::Workspace::new(stead::VfsPath::root(), AccessScope::ReadWrite, mount);
@@ -48,7 +48,7 @@ pub(crate) fn nested(store: &Arc<MemoryStore>, scope: AccessScope) -> stead::Ste
         .tools(ToolChoice { history: true, ..ToolChoice::default() })
 }
 
-/// All that a tool answers: its words, its facts, its failure.
+/// Everything that a tool answers: its text, its facts, its failure.
 pub(crate) fn answer(stead: &Stead, tool: &str, arguments: Value) -> String {
     let reply = stead.call(tool, arguments);
     format!("{} {} {:?}", reply.joined_text(), json!(reply.facts), reply.failure)

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::common::{Home, NAME, SECRET, nested, owner, tells_nothing};
 
-/// All that can be looked at below a prefix, in one text.
+/// Everything that can be read below a prefix, in one text.
 fn everything(stead: &Stead, prefix: &str) -> String {
     let vfs = stead.vfs();
     let mut archive = Vec::new();
@@ -82,7 +82,7 @@ fn what_was_left_out_of_a_fork_is_left_out_of_its_forks_and_of_its_past() {
     for fork in ["one", "two"] {
         tells_nothing(&format!("{:?}", second.diff_fork(fork, DiffOptions::default()).unwrap()));
     }
-    // Discarded, nothing of it stays.
+    // After it is discarded, nothing of it is left.
     let without = second.discard("two").unwrap();
     assert!(!format!("{:?}", without.vfs().router()).contains("/forks/two"));
 }
@@ -156,7 +156,7 @@ fn a_fork_given_away_or_opened_under_another_configuration_keeps_its_barriers() 
     coder.fork("/home", "mine").unwrap();
     let given = coder.fork_to("/home", "yours", "other").unwrap();
     assert_eq!(given.excluded.len(), 1);
-    // The nested Workspace is gone from the configuration; what the forks withhold is not theirs to show all the same.
+    // The nested Workspace isn't in this configuration any more, but the forks still withhold what it withheld.
     let without = config(&directory, CONFIG);
     for (agent, prefix) in [("coder", "/forks/mine"), ("other", "/forks/yours")] {
         let stead = Stead::open(&without, agent).unwrap();

@@ -1,4 +1,5 @@
-//! What the present withholds, the past, forks and copies withhold too: a nested Workspace is a barrier everywhere.
+//! What is withheld now is also withheld in the past, in forks and in copies: a nested Workspace is a barrier
+//! everywhere.
 
 #![allow(clippy::unwrap_used)]
 

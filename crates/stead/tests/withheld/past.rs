@@ -7,7 +7,7 @@ use stead::{AccessScope, ErrorKind};
 
 use crate::common::{Home, NAME, SECRET, answer, tells_nothing};
 
-/// The version that `/home` had before `open.txt` was written again.
+/// The revision that `/home` had before `open.txt` was written again.
 fn before(home: &Home) -> RevisionNumber {
     RevisionNumber(stead::Store::latest_revision(&*home.store).unwrap().0 - 1)
 }
@@ -63,7 +63,7 @@ fn a_workspace_without_a_history_is_a_barrier_too() {
     let disk = Arc::new(stead::PhysicalStore::open(directory.path().join("root"), options).unwrap());
     let store = Arc::new(stead::MemoryStore::new());
     let owner = crate::common::owner(&store);
-    // What the nested Workspace shadows in the Store of the one around it.
+    // A file in the outer Workspace's Store that the nested Workspace hides.
     let version = owner.vfs().write(format!("/disk/{NAME}"), SECRET).unwrap().revision.unwrap();
     let stead = stead::Stead::builder("coder")
         .workspace("/", AccessScope::ReadWrite, &store)

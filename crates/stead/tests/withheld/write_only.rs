@@ -7,7 +7,7 @@ use stead::{AccessScope, ErrorKind, MemoryStore, Mount, Stead, Store, VfsPath, W
 
 use crate::common::{answer, owner};
 
-/// `/in` (WRITE_ONLY), `/free` (READ_WRITE), and someone who sees what lies in `/in`.
+/// `/in` (WRITE_ONLY), `/free` (READ_WRITE), and an owner who sees what is in `/in`.
 struct Box {
     owner: Stead,
     stead: Stead,
@@ -174,7 +174,7 @@ fn what_was_only_added_to_is_not_ones_own() {
         let edited = act.edit("/in/theirs.txt", "secret", "x", stead::Occurrences::One);
         assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied);
     }
-    // Nor is what was written into in part.
+    // A file that was written in part isn't the agent's own either.
     let file = vfs.open("/in/theirs.txt", stead::vfs::OpenOptions::write().create()).unwrap();
     file.write_at(0, b"S").unwrap();
     file.close().unwrap();
@@ -186,7 +186,7 @@ fn what_was_only_added_to_is_not_ones_own() {
 
 #[test]
 fn writing_what_a_file_holds_already_makes_it_ones_own_as_any_write_does() {
-    // Otherwise a denied edit would tell that the content was guessed.
+    // Otherwise a denied edit would reveal that the content was guessed.
     for guess in ["a wrong guess\n", "secret words\n"] {
         let inbox = Box::new();
         let vfs = inbox.stead.vfs();
@@ -282,7 +282,7 @@ fn append_delete_and_mkdir_answer_alike_whether_or_not_something_is_there() {
     alike("delete_directory", json!({}), &PLACES);
     alike("delete_directory", json!({ "recursive": true }), &PLACES);
     alike("create_directory", json!({}), &PLACES);
-    // What can be done is done.
+    // What is possible is done.
     let inbox = Box::new();
     inbox.told("delete_directory", "/in/full", json!({ "recursive": true }));
     inbox.told("delete_file", "/in/theirs.txt", json!({}));
@@ -300,14 +300,14 @@ fn what_cannot_be_written_says_no_more_than_that() {
     for place in ["/in/empty", "/in/theirs.txt/below", "/in/out", "/in/readonly"] {
         assert_eq!(refused(place), told, "{place}");
     }
-    // Neither does a copy into it.
+    // A copy into it reveals nothing either.
     inbox.stead.vfs().write("/free/a", "x").unwrap();
     for place in ["/in/full", "/in/theirs.txt/below", "/in/out", "/in/readonly"] {
         let copied = inbox.stead.vfs().copy("/free/a", place, stead::vfs::Overwrite::Replace);
         let copied = copied.map(|copied| copied.to.to_string()).map_err(|error| error.to_string());
         match copied {
             Err(told) => assert_eq!(told, format!("`{place}` can't be changed; choose another name")),
-            // A symlink itself gives way.
+            // A symlink itself is replaced.
             Ok(to) => assert_eq!(to, place),
         }
     }
@@ -373,7 +373,7 @@ fn a_quota_refusal_tells_no_size_that_may_not_be_known() {
             }
         }
     }
-    // Where everything that counts may be looked at, it is told.
+    // If everything that counts may be read, the answer says how much is in use.
     let seen = Workspace::new(path("/in"), AccessScope::ReadWrite, at(&store, "/in")).with_quota(limits);
     let stead = Stead::builder("coder").add_workspace(seen).build().unwrap();
     let told = stead.vfs().write("/in/new", vec![0; 400]).unwrap_err().to_string();
@@ -411,7 +411,7 @@ fn a_directory_of_the_host_records_who_wrote_as_well() {
     edit("/in/moved", "2", "two").unwrap();
     other.vfs().append("/in/moved", "secret\n").unwrap();
     denied("/in/moved", "two");
-    // A program of the host leaves no word of who it is.
+    // A program of the host leaves no record of who it is.
     std::fs::write(directory.path().join("inbox/theirs"), "secret\n").unwrap();
     denied("/in/theirs", "secret");
     vfs.append("/in/theirs", "mine\n").unwrap();

@@ -140,7 +140,7 @@ fn csv_row(entry: &AuditEntry) -> String {
     cells.map(|cell| csv_cell(&cell)).join(",")
 }
 
-/// A cell as RFC 4180 has it: in quotes where it holds what would end it.
+/// A cell of CSV (RFC 4180): quoted if it contains a separator, a quote, a line break or outer whitespace.
 fn csv_cell(cell: &str) -> String {
     let plain = !cell.contains([',', '"', '\n', '\r']) && cell.trim() == cell;
     if plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }

@@ -1,4 +1,4 @@
-//! Which records are meant.
+//! The options that select audit records.
 
 use stead::vfs::IntoPath;
 use stead::{AuditQuery, OperationId, Timestamp};

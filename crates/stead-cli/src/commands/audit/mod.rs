@@ -1,4 +1,4 @@
-//! `stead audit`: what was done, by whom, and whether what is written down of it is as it was.
+//! `stead audit`: shows, exports, archives and verifies the audit records.
 
 mod archive;
 mod export;
@@ -51,7 +51,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
 }
 
-/// What was written down, if anything ever was.
+/// The audit records, or `None` if none was ever written.
 fn open_access(session: &Session) -> Result<Option<AuditAccess>, CommandError> {
     let config = session.config()?;
     Ok(Stores::of(&config).audit_access()?)
@@ -86,7 +86,7 @@ fn list(args: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
-/// Shows what there is, and then what comes in, until the reader goes.
+/// Shows the existing records and then new ones as they come, until the reader closes the output.
 fn follow(
     access: &AuditAccess,
     query: AuditQuery,

@@ -1,22 +1,22 @@
-//! Records in columns.
+//! Audit records as lines in columns.
 
 use stead::AuditEntry;
 
 use crate::human;
 use crate::session::{Colour, Session};
 
-/// How wide the columns are.
+/// The widths of the columns.
 pub(super) struct AuditTable {
     who: usize,
     call: usize,
     outcome: usize,
 }
 
-/// No column is wider, whatever is in it: one long name must not push all others to the edge.
+/// The widest that a column may be, so that one long name doesn't push all others to the edge.
 const MAX_COLUMN_WIDTH: usize = 24;
 
 impl AuditTable {
-    /// Wide enough for these, and not too narrow for others.
+    /// Columns that fit these entries, with a minimum width for entries that come later.
     pub(super) fn fitting(entries: &[AuditEntry]) -> Self {
         let widest = |least: usize, text: fn(&AuditEntry) -> String| {
             let widths = entries.iter().map(|entry| text(entry).chars().count());
@@ -25,9 +25,9 @@ impl AuditTable {
         AuditTable { who: widest(5, who), call: widest(6, call), outcome: widest(6, outcome) }
     }
 
-    /// `2026-11-15 06:21:48.123  coder  write  ok      12 B   34 µs  /notes/a.md`
+    /// One entry as a line: `2026-11-15 06:21:48.123  coder  write  ok      12 B   34 µs  /notes/a.md`
     pub(super) fn line(&self, entry: &AuditEntry, session: &Session) -> String {
-        // To the millisecond; a text of another shape is no time of ours, and is shown as it is.
+        // Cuts the time to milliseconds. A text of another length isn't a time that Stead wrote, and is shown as it is.
         let time = human::escape_text(entry.at.get(..23).unwrap_or(&entry.at)).replace('T', " ");
         let colour = match &*entry.outcome {
             "ok" => Colour::Green,
@@ -69,7 +69,7 @@ fn call(entry: &AuditEntry) -> String {
     human::escape_text(&entry.call)
 }
 
-/// The outcome, and the error's code where it says more; and whether it was a dry run.
+/// The outcome, with the error's code if it says more, and a mark for a dry run.
 fn outcome(entry: &AuditEntry) -> String {
     let outcome = match &entry.code {
         Some(code) if *code != entry.outcome => format!("{} {}", entry.outcome, human::escape_text(code)),
@@ -78,8 +78,8 @@ fn outcome(entry: &AuditEntry) -> String {
     if entry.dry_run { format!("{outcome} (dry run)") } else { outcome }
 }
 
-/// Whether its two paths are what it went from and what it went to. Of all other calls they are what was touched, or a
-/// path and where symlinks led from there.
+/// Whether the entry's two paths are a source and a target. For all other calls they are the paths that were touched,
+/// or a path and its path after following symlinks.
 fn has_source_and_target(entry: &AuditEntry) -> bool {
     matches!(&*entry.call, "cp" | "copy" | "copy_file" | "mv" | "move" | "move_file" | "rename")
 }

@@ -66,7 +66,7 @@ fn verify_database(archives: &ArchiveLookup, session: &mut Session) -> CommandRe
     Ok(exit)
 }
 
-/// Tells what was found.
+/// Prints the result of a check. The exit code is `INTERNAL` if there are problems.
 fn report(what: &str, found: &AuditVerified, keys: &[String], session: &mut Session) -> CommandResult {
     let exit = if found.problems.is_empty() { Exit::OK } else { Exit::INTERNAL };
     if session.wants_json() {

@@ -25,7 +25,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
 }
 
-/// A token, without its secret.
+/// A token as JSON, without its secret.
 fn as_json(token: &Token) -> Value {
     json!({
         "id": token.id,

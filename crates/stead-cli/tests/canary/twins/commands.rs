@@ -1,10 +1,10 @@
-//! The twins, asked through the command line. Each command is a process of its own.
+//! The twins through the command line. Each command is a process of its own.
 
 use super::world::{STORES, TWINS, There, Twin};
 use super::{At, Needs};
 use crate::is_long;
 
-/// A command, and what it needs to be there. `{}` stands for the path, `{rw}` for the Workspace around it.
+/// A command, and what has to be at the path. `{}` stands for the path, `{rw}` for the Workspace around it.
 const COMMANDS: [(&[&str], Needs); 10] = [
     (&["mkdir", "{}"], Needs::Nothing),
     (&["mkdir", "-p", "{}"], Needs::Nothing),
@@ -20,7 +20,7 @@ const COMMANDS: [(&[&str], Needs); 10] = [
 
 fn told(there: There, twins: (There, There)) -> Twin {
     let acts = COMMANDS.iter().filter(|(args, needs)| {
-        // An import needs a directory, or nothing.
+        // An import needs a directory, or nothing, at its destination.
         needs.is_silent(twins.1, At::Name) && (args[0] != "import" || twins.1.is_directory())
     });
     let names: Vec<String> = (0..COMMANDS.len()).map(|number| format!("n{number}")).collect();

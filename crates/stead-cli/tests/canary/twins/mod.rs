@@ -1,8 +1,8 @@
 //! Whatever an agent does in a WRITE_ONLY Workspace, it can't find out whether a name there is taken.
 //!
-//! Two worlds are the same but for that. The same calls are made in both, and after each of them the agent looks at all
-//! that it may see: the versions that its other changes make, the log, what an undo would do, listings, tags. All of it
-//! has to be the same, but for times and random ids.
+//! Two worlds differ only in that. The test makes the same calls in both. After each call the agent looks at everything
+//! that it may see: the versions that its other changes make, the log, the dry run of an undo, listings, tags. All of
+//! it has to be the same, except for times and random ids.
 
 mod commands;
 mod mounts;
@@ -11,19 +11,19 @@ mod world;
 
 use world::There;
 
-/// What is done at a path.
+/// What a call needs to be at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
-    /// It is answered in the same way whatever is there.
+    /// Nothing: the answer is the same whatever is there.
     Nothing,
-    /// A file is put there. Where a directory has the name, or a file is on the way, that has to fail, and the failure tells
-    /// that something is there.
+    /// Room for a file. If a directory has the name, or a file is on the way, the call has to fail, and the failure
+    /// reveals that something is there.
     Room,
-    /// The file has to be the agent's own, which the answer tells by the rules.
+    /// A file of the agent's own. The answer may reveal whether it is one.
     OwnFile,
 }
 
-/// Where something is done: at the name that may be taken, or below it.
+/// Where a call acts: at the name that may be taken, or below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Name,
@@ -31,7 +31,7 @@ enum At {
 }
 
 impl Needs {
-    /// Whether the answer may not depend on what is there.
+    /// Whether the answer must not depend on what is there.
     fn is_silent(self, there: There, at: At) -> bool {
         use There::{EmptyDirectory, File, FullDirectory, Own, OwnGone, Protected, Symlink};
         match (self, at) {

@@ -1,4 +1,4 @@
-//! The twins, asked through a mount.
+//! The twins through a mount.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -16,7 +16,7 @@ type Done = std::io::Result<()>;
 /// What a program does at a path in the WRITE_ONLY Workspace.
 type Act = fn(at: &Path) -> Done;
 
-/// What programs do, and what that needs to be there.
+/// What programs do, and what has to be at the path.
 const ACTS: [(&str, Act, Needs); 9] = [
     ("write", |at| fs::write(at, "x"), Room),
     ("empty", |at| File::create(at).map(drop), Room),
@@ -38,7 +38,7 @@ fn told(there: There, twins: (There, There)) -> Transcript {
     let acts: Vec<_> = ACTS
         .iter()
         .filter(|(name, _, needs)| {
-            // Where a file is, a directory can't be made, and the other way round.
+            // A directory can't be made where a file is, and the other way round.
             needs.is_silent(twins.1, At::Name) && (!makes_directory(name) || twins.1.is_directory())
         })
         .collect();
@@ -57,7 +57,7 @@ fn told(there: There, twins: (There, There)) -> Transcript {
             let there =
                 there.map(|meta| (meta.file_type(), meta.mode(), meta.size(), meta.nlink(), meta.ino()));
             transcript.note(&format!("{name} at {store} {at} shows"), &format!("{there:?}"));
-            // Numbers of host files are the host's.
+            // The inode numbers of a Physical Store are the host's, so only the Virtual Store's are compared.
             let new = top.join(format!("after-{at}"));
             fs::write(&new, "1").unwrap();
             if *store == *"/main" {
@@ -83,7 +83,7 @@ fn no_mount_tells_whether_a_name_is_taken_in_a_write_only_workspace() {
         return;
     }
     let few = if is_long() { TWINS.len() } else { 2 };
-    // A mount does not go where a symlink leads that it may not show, and says so.
+    // Left out: a mount doesn't follow a symlink whose target it may not show, and the program sees that.
     let all = TWINS.into_iter().filter(|twins| !matches!(twins.1, There::Symlink | There::Dangling));
     for twins in all.take(few) {
         told(twins.0, twins).check_same(&told(twins.1, twins), twins);

@@ -1,4 +1,4 @@
-//! The twins, asked through the tools.
+//! The twins through the tools.
 
 use serde_json::{Value, json};
 use stead::vfs::{LogEntry, LogQuery, UndoOptions, UndoTarget, WalkQuery};
@@ -8,7 +8,7 @@ use super::world::{STORES, TWINS, There, Transcript, Twin};
 use super::{At, Needs};
 use crate::is_long;
 
-/// A tool, how it takes the path, its other arguments, and what it needs to be there.
+/// A tool, the argument that takes the path, its other arguments, and what has to be at the path.
 type Act = (&'static str, &'static str, Value, Needs);
 
 fn acts() -> Vec<Act> {
@@ -22,7 +22,7 @@ fn acts() -> Vec<Act> {
         ("append_file", "path", json!({ "content": "x" }), Room),
         ("append_file", "path", json!({ "content": "" }), Room),
         ("write_file", "path", json!({ "content": "x" }), Room),
-        // What another agent's file holds already.
+        // The content that another agent's file already has.
         ("write_file", "path", json!({ "content": "theirs\n" }), Room),
         ("move_file", "destination", json!({ "overwrite": true }), Room),
         ("copy_file", "destination", json!({ "overwrite": true }), Room),
@@ -47,7 +47,7 @@ fn look(stead: &Stead, transcript: &mut Transcript, asked: &str, operations: &[V
         for path in [store, &new] {
             call(stead, transcript, asked, "get_file_info", json!({ "path": path }));
         }
-        // The library gives a program more facts than a tool gives a model.
+        // The library returns more facts to a program than a tool returns to a model.
         let made = stead.vfs().write(&*new, "2").unwrap();
         transcript.note(asked, &format!("{store} {:?} {:?}", made.revision, made.tag));
     }
@@ -68,7 +68,7 @@ fn look(stead: &Stead, transcript: &mut Transcript, asked: &str, operations: &[V
     }
 }
 
-/// Looks once more, at all there is.
+/// Looks once more, at the whole of each Store.
 fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
     transcript.note("map", &stead.map());
     for store in STORES {
@@ -83,7 +83,7 @@ fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
     transcript.note("walk", &format!("{walk:?}"));
 }
 
-/// All answers that an agent gets in a world.
+/// All answers that an agent gets in one world.
 fn told(there: There, twins: (There, There)) -> Transcript {
     let all = acts();
     let places = [At::Name, At::Below];
@@ -110,9 +110,9 @@ fn told(there: There, twins: (There, There)) -> Transcript {
             }
             let answer = call(&stead, &mut transcript, "act", tool, arguments);
             operations.extend(answer.get("operation").cloned());
-            // A file of the agent's own can be edited and moved, and one behind another agent's symlink can't be.
+            // The agent can edit and move a file of its own, but not one behind another agent's symlink.
             if !matches!(twins.1, There::Own | There::Symlink | There::Dangling) {
-                // What may be done with a file afterwards depends on what the agent wrote, and on nothing else.
+                // What the agent may do with the file afterwards depends only on what the agent wrote.
                 let edit = json!({ "path": path, "old_string": "x", "new_string": "y" });
                 call(&stead, &mut transcript, "then", "edit_file", edit);
                 let out = json!({ "source": path, "destination": format!("{store}/wo/moved-{name}") });

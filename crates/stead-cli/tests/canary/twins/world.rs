@@ -11,8 +11,8 @@ use stead::store::Parents;
 use stead::vfs::{RemoveOptions, Vfs};
 use stead::{Config, Stead};
 
-/// `/main` and `/disk` (READ_WRITE), a WRITE_ONLY Workspace in each of them on the same Store, and one on its own. All of
-/// them count their versions together.
+/// `/main` and `/disk` (READ_WRITE), a WRITE_ONLY Workspace in each of them on the same Store, and one on a Store of
+/// its own. All of them share one version counter.
 const CONFIG: &str = r#"
 [database]
 durability = "fast"
@@ -42,7 +42,7 @@ workspaces = [
 /// The READ_WRITE Workspaces, one on each kind of Store.
 pub(crate) const STORES: [&str; 2] = ["/main", "/disk"];
 
-/// What has the names.
+/// What is at the names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum There {
     Nothing,
@@ -51,13 +51,13 @@ pub(crate) enum There {
     FullDirectory,
     /// A symlink to a file beside it.
     Symlink,
-    /// A symlink to a name that nothing has.
+    /// A symlink to a name that doesn't exist.
     Dangling,
-    /// A directory that holds something protected, so it can't be deleted.
+    /// A directory that contains something protected, so it can't be deleted.
     Protected,
     /// A file that the agent wrote itself.
     Own,
-    /// A file that the agent wrote itself was there, and another agent has deleted it.
+    /// A file that the agent wrote itself, and that another agent has deleted.
     OwnGone,
 }
 
@@ -67,7 +67,7 @@ impl There {
     }
 }
 
-/// Which worlds have to look the same.
+/// The pairs of worlds that have to look the same.
 pub(crate) const TWINS: [(There, There); 7] = [
     (There::Nothing, There::File),
     (There::Nothing, There::FullDirectory),
@@ -78,12 +78,12 @@ pub(crate) const TWINS: [(There, There); 7] = [
     (There::Nothing, There::Protected),
 ];
 
-/// One of two twins.
+/// One of two twin worlds.
 pub(crate) struct Twin {
     directory: tempfile::TempDir,
     /// A directory of the host that no Workspace shows.
     pub(crate) elsewhere: tempfile::TempDir,
-    /// The answers that the agent got there.
+    /// The answers that the agent got in this world.
     pub(crate) transcript: Transcript,
 }
 
@@ -97,7 +97,7 @@ impl Twin {
             Twin { directory, elsewhere: tempfile::tempdir().unwrap(), transcript: Transcript::default() };
         let owner = twin.stead("owner");
         for store in STORES {
-            // The same changes are made in both worlds; in one of them out of the agent's reach.
+            // The same changes are made in both worlds, but in one of them out of the agent's reach.
             for place in ["home/wo", "out"] {
                 owner.vfs().mkdir(format!("{store}/{place}"), Parents::Create).unwrap();
                 owner.vfs().write(format!("{store}/{place}/other"), "theirs\n").unwrap();
@@ -139,7 +139,7 @@ impl Twin {
         crate::world::command(self.directory.path(), args)
     }
 
-    /// Notes what the log and the audit tell of the agent.
+    /// Records what the log and the audit show of the agent.
     pub(crate) fn look_at_records(&mut self, twins: (There, There)) {
         let lines = |twin: &Self, args: &[&str]| -> Vec<Value> {
             let told = twin.command(args).output().unwrap().stdout;
@@ -150,25 +150,25 @@ impl Twin {
             assert!(verified.status.success(), "{args:?} {verified:?}");
         }
         for mut entry in lines(self, &["log", "--limit", "10000", "--json"]) {
-            // Ids of one moment are in no order.
+            // Ids that were created at the same time have no order.
             entry["undoes"] = json!(entry["undoes"].as_array().unwrap().len());
             self.transcript.note("log", &entry.to_string());
         }
-        // The audit is the operator's, and names the paths that symlinks led to.
+        // The audit is for the operator, and names the paths that symlinks led to.
         if !matches!(twins.1, There::Symlink | There::Dangling) {
             let facts = |record: Value| {
                 let names = ["call", "paths", "scope", "outcome", "dry_run", "bytes", "files", "version"];
                 format!("{:?}", names.map(|name| record.get(name).cloned()))
             };
             let records = lines(self, &["audit", "--limit", "10000", "--agent", "coder", "--json"]);
-            // Those that begin in one moment are in no order.
+            // Records that began at the same time have no order.
             let mut records: Vec<String> = records.into_iter().map(facts).collect();
             records.sort();
             records.iter().for_each(|record| self.transcript.note("audit", record));
         }
     }
 
-    /// Runs a command as the agent's host would, and notes all that it answers.
+    /// Runs a command as the agent's host would, and records its whole answer.
     pub(crate) fn run(&mut self, args: &[&str]) {
         let Output { status, stdout, stderr } = self.command(args).output().unwrap();
         let answer =
@@ -178,7 +178,7 @@ impl Twin {
     }
 }
 
-/// Makes what is there.
+/// Creates what `there` describes at a path.
 fn make(owner: &Vfs, there: There, at: &str) {
     let beside = |name: &str| format!("{at}/{name}");
     match there {
@@ -199,7 +199,7 @@ fn without(answer: &str, place: &Path) -> String {
     answer.replace(place.to_str().unwrap(), "PLACE")
 }
 
-/// All answers that an agent got, without what differs from one run to the next.
+/// All answers that an agent got, without what differs from run to run.
 #[derive(Default)]
 pub(crate) struct Transcript {
     lines: Vec<String>,
@@ -212,16 +212,16 @@ impl Transcript {
         self.lines.len()
     }
 
-    /// Notes an answer.
+    /// Records an answer.
     pub(crate) fn note(&mut self, asked: &str, answer: &str) {
         let line = format!("{asked}: {answer}");
         let line = self.plain(&line);
         self.lines.push(line);
     }
 
-    /// A text in which times, random ids and the tags of host files are left out.
+    /// The text without times, random ids and the tags of host files.
     fn plain(&mut self, text: &str) -> String {
-        // A Virtual Store numbers states, so its tags have to be equal; a host's disk does not.
+        // A Virtual Store numbers its states, so its tags have to be equal. The tags of a host's files may differ.
         let is_virtual = !text.contains("/disk");
         let mut plain = String::new();
         let mut rest = text;
@@ -267,7 +267,7 @@ impl Transcript {
         }
     }
 
-    /// Fails if two agents were not told the same.
+    /// Fails if the two agents didn't get the same answers.
     #[track_caller]
     pub(crate) fn check_same(&self, other: &Transcript, twins: (There, There)) {
         let differing: Vec<String> = self
@@ -283,7 +283,7 @@ impl Transcript {
     }
 }
 
-/// Where two answers begin to differ.
+/// The part of two answers where they begin to differ.
 fn difference(one: &str, other: &str) -> String {
     let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let asked = one.split(": ").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Who acts: files below a directory, or an agent's tools.
+//! Actors: a program that works below a directory, or an agent's tools.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use stead::vfs::{OpenFile, Overwrite};
 use stead::{Config, Stead};
 
-/// One that changes and reads files.
+/// Something that changes and reads files.
 pub(super) enum Actor {
     /// A program that works below a directory.
     Program(PathBuf),
@@ -45,7 +45,7 @@ impl Actor {
         }
     }
 
-    /// Makes a file with some content, or gives it new content.
+    /// Creates a file with this content, or replaces its content.
     pub(super) fn write(&self, name: &str, content: &[u8]) {
         match self {
             Actor::Program(directory) => fs::write(directory.join(name), content).unwrap(),
@@ -55,7 +55,7 @@ impl Actor {
         }
     }
 
-    /// Puts content in place of a file in one go.
+    /// Replaces a file in one step.
     pub(super) fn replace(&self, name: &str, beside: &str, content: &[u8]) {
         match self {
             Actor::Program(directory) => {
@@ -98,7 +98,7 @@ impl Actor {
         }
     }
 
-    /// Reads all of a file, opened anew.
+    /// Opens a file and reads all of it.
     pub(super) fn read(&self, name: &str) -> Vec<u8> {
         match self {
             Actor::Program(directory) => {
@@ -142,7 +142,8 @@ impl Open {
     }
 }
 
-/// Does something to a file that is replaced again and again: one that loses the race twice is told that it can try again.
+/// Repeats an operation on a file that is replaced again and again: an operation that loses the race twice fails with
+/// `ESTALE` and can be tried again.
 fn patiently<T>(mut act: impl FnMut() -> std::io::Result<T>) -> T {
     loop {
         match act() {

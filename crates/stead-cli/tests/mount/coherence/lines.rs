@@ -1,4 +1,4 @@
-//! Appends: every line is there once, whole, and where its writer's other lines are.
+//! Appends: every line is there once, complete, and in the order of its writer's lines.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use crate::torture::mapping;
 
 /// How many lines each writer appends in one round.
 const LINES: u64 = 60;
-/// The longest line: it spans a page's end now and then.
+/// The longest line, so that a line sometimes crosses the end of a page.
 const LONGEST: usize = 3_000;
-/// How often a read may be repeated that met a change of another actor.
+/// How often a read that met a change of another actor may be repeated.
 const AGAIN: u64 = 100;
 
-/// A line: who wrote it, its number, and bytes that follow from both.
+/// A line: its writer, its number, and bytes that follow from both.
 fn line(writer: usize, number: u64) -> Vec<u8> {
     let seed = writer as u64 * 1_000_003 + number;
     let length = fastrand::Rng::with_seed(seed).usize(20..LONGEST);
@@ -29,16 +29,16 @@ fn line(writer: usize, number: u64) -> Vec<u8> {
     line
 }
 
-/// How a reader takes its part of the content.
+/// How a reader reads the content.
 #[derive(Debug, Clone, Copy)]
 enum Reader {
-    /// Opened anew, and read to the end.
+    /// Opens the file, and reads to the end.
     Anew,
-    /// Opened anew, and read through memory.
+    /// Opens the file, and reads through a memory mapping.
     Mapped,
-    /// Open all the time, reading on where it stopped.
+    /// Has the file open all the time, and reads on where it stopped.
     Tail,
-    /// Only the size.
+    /// Reads only the size.
     Size,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn round(world: &World, name: &str, tally: &mut Tally) {
     let writers = [(first, true), (first, false), (second, true), (second, false)];
     let mut readers = vec![(first, Reader::Anew), (first, Reader::Size), (second, Reader::Anew)];
     if world.is_one_mount {
-        // What one has open or mapped learns a moment later what is done elsewhere.
+        // Files that one actor has open or mapped show changes made elsewhere a moment later, so these need one mount.
         readers.extend([(first, Reader::Tail), (first, Reader::Mapped)]);
     }
     let (progress, done) = (Progress::new(writers.len()), Done::default());
@@ -123,8 +123,8 @@ fn read(
                 Reader::Tail => tail.read(&before),
                 Reader::Size => size(&path, &before),
             };
-            // What another actor has added moves what was written here and was no change yet. A read that takes a
-            // piece from before that and one from after it shows a part of a line; the next one does not.
+            // What another actor has appended moves what was written here and not committed yet. A read that takes one
+            // piece from before that and one from after it shows a part of a line. The next read doesn't.
             let is_mixed = matches!(result, Err(Wrong::Line(_))) && !world.is_one_mount;
             if !is_mixed {
                 break;
@@ -145,14 +145,14 @@ fn note(tally: &Mutex<Tally>, (actor, reader): (&Actor, Reader), result: Result<
     }
 }
 
-/// What is wrong with a content.
+/// What is wrong with the content.
 #[derive(Debug)]
 enum Wrong {
-    /// Bytes that nobody wrote.
+    /// Bytes that no actor wrote.
     Nul(String),
-    /// A line that nobody wrote, or one that is missing.
+    /// A line that no actor wrote, or a line that is missing.
     Line(String),
-    /// Fewer bytes than there were.
+    /// Fewer bytes than were acknowledged.
     Size(String),
 }
 
@@ -164,7 +164,7 @@ impl std::fmt::Display for Wrong {
     }
 }
 
-/// Makes sure that all that had been acknowledged is there, in order and whole. A last line without its end is one that is
+/// Checks that everything that was acknowledged is there, in order and complete. A last line without its end is still
 /// being written.
 fn check(content: &[u8], acknowledged: &[u64]) -> Result<(), Wrong> {
     let mut found = vec![0; acknowledged.len()];
@@ -221,14 +221,15 @@ fn bytes(acknowledged: &[u64]) -> u64 {
     acknowledged.iter().enumerate().flat_map(lines).sum()
 }
 
-/// As much as was acknowledged can be read through memory. That it is less would end this process.
+/// Checks that as many bytes as were acknowledged can be read through a mapping. With fewer, this process would be
+/// killed.
 fn mapped(path: &Path, before: &[u64]) -> Result<(), Wrong> {
     let length = usize::try_from(bytes(before)).unwrap();
     if length == 0 {
         return Ok(());
     }
     let file = File::open(path).unwrap();
-    // As every program does that has to know how much there is to be mapped.
+    // Like every program that has to know how much it can map.
     let shown = file.metadata().unwrap().len();
     if shown < length as u64 {
         return Err(Wrong::Size(format!("{shown} bytes, where {length} were acknowledged")));
@@ -236,7 +237,7 @@ fn mapped(path: &Path, before: &[u64]) -> Result<(), Wrong> {
     check(&mapping::read_first(&file, length), &vec![0; before.len()])
 }
 
-/// At least what was acknowledged is there.
+/// Checks that at least as many bytes as were acknowledged are there.
 fn size(path: &Path, before: &[u64]) -> Result<(), Wrong> {
     let least = bytes(before);
     let mut file = File::open(path).unwrap();
@@ -252,7 +253,7 @@ fn size(path: &Path, before: &[u64]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// One that reads on where it stopped.
+/// A reader that reads on where it stopped.
 struct Tail {
     file: File,
     content: Vec<u8>,

@@ -1,9 +1,9 @@
-//! What a program reads, compared with what had been acknowledged when it began to read.
+//! Compares what a program reads with what had been acknowledged when it began to read.
 //!
-//! Two actors change one file at the same time, beside programs that load the disk: programs on one mount, on a second
-//! mount, an agent's tools, and programs of the host in a Physical Store's directory. No read shows less than what had
-//! been acknowledged before it began, bytes that nobody wrote, or a part of one write in the middle of another; and in the
-//! end nothing is lost, torn or there twice.
+//! Two actors change one file at the same time, next to programs that load the disk. The actors are programs on one
+//! mount or on a second mount, an agent's tools, and programs of the host in a Physical Store's directory. No read may
+//! show less than what had been acknowledged before it began, bytes that no actor wrote, or a part of one write in the
+//! middle of another. In the end nothing is lost, torn or there twice.
 //!
 //! ```text
 //! actor      who acts: files below a directory, or tools
@@ -25,12 +25,12 @@ use std::time::{Duration, Instant};
 use self::actor::Actor;
 use crate::common::{OnMount, Place, long_or};
 
-/// How long each pair acts in CI, where the pair has been wrong before.
+/// How long a pair acts in CI, if it was wrong once.
 const SHORT: Duration = Duration::from_secs(6);
-/// How long each pair acts otherwise. All of them take an hour, two at a time.
+/// How long each pair acts in a long run. All of them take an hour, two at a time.
 const LONG: Duration = Duration::from_secs(200);
 
-/// Who acts beside a program on a mount.
+/// The second actor, next to a program on a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     /// Another program on the same mount.
@@ -43,7 +43,7 @@ enum Beside {
     Host,
 }
 
-/// What both do.
+/// What both actors do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Append,
@@ -57,7 +57,7 @@ const DATABASE: (&str, &[Beside]) = ("v", &[Beside::Program, Beside::OtherMount,
 const DIRECTORY: (&str, &[Beside]) =
     ("p", &[Beside::Program, Beside::OtherMount, Beside::Tool, Beside::Host]);
 
-/// What was wrong once, and is looked at in every run.
+/// The pairs that were wrong once, and are tested in every run.
 const IN_CI: [(Operation, &str, Beside); 13] = [
     (Operation::Append, "v", Beside::Program),
     (Operation::Append, "v", Beside::OtherMount),
@@ -124,7 +124,7 @@ fn replacements_in_a_directory() {
     all_pairs(Operation::Replace, DIRECTORY);
 }
 
-/// Lets every pair act that has its time, also after one was wrong, so that one run tells of all of them.
+/// Tests every pair that has its time, even after a failure, so that one run reports all failures.
 fn all_pairs(operation: Operation, (workspace, pairs): (&'static str, &[Beside])) {
     let mut wrong = Vec::new();
     for &beside in pairs {
@@ -139,8 +139,8 @@ fn all_pairs(operation: Operation, (workspace, pairs): (&'static str, &[Beside])
     assert!(wrong.is_empty(), "{operation:?}, /{workspace}: wrong beside {wrong:?}");
 }
 
-/// How long a pair acts. `STEAD_TEST_PAIR_SECONDS=20` gives every pair so many seconds, and with `STEAD_TEST_BESIDE=Host`
-/// only the pairs with that actor.
+/// How long a pair acts. `STEAD_TEST_PAIR_SECONDS=20` gives every pair this many seconds; with `STEAD_TEST_BESIDE=Host`
+/// only the pairs with that second actor act.
 fn length(operation: Operation, workspace: &str, beside: Beside) -> Duration {
     if let Ok(seconds) = std::env::var("STEAD_TEST_PAIR_SECONDS") {
         let is_meant = std::env::var("STEAD_TEST_BESIDE").map_or(true, |name| name == format!("{beside:?}"));
@@ -150,7 +150,7 @@ fn length(operation: Operation, workspace: &str, beside: Beside) -> Duration {
     long_or(LONG, short)
 }
 
-/// Lets one pair act on one file after the other for so long.
+/// Makes one pair act on one file after the other for this long.
 fn act(operation: Operation, workspace: &'static str, beside: Beside, length: Duration) {
     let place = Place::new();
     let world = World::new(&place, workspace, beside);
@@ -178,7 +178,7 @@ fn act(operation: Operation, workspace: &'static str, beside: Beside, length: Du
     assert!(writes > 0 && reads > 0, "nothing was compared");
 }
 
-/// What was counted.
+/// The counts of one test.
 #[derive(Debug, Default)]
 struct Tally {
     writes: u64,
@@ -188,11 +188,11 @@ struct Tally {
     wrong: Option<String>,
 }
 
-/// A stead on a mount, with both actors.
+/// A mounted stead with both actors.
 struct World {
     /// Whether both actors are programs on one mount, which see each other's writes at once.
     is_one_mount: bool,
-    /// Whether a process other than the first mount's cuts files, too.
+    /// Whether a process other than the first mount's truncates files too.
     is_cut_elsewhere: bool,
     first: Actor,
     second: Actor,
@@ -218,7 +218,7 @@ impl World {
         World { is_one_mount, is_cut_elsewhere, first, second, load: place.path("load"), _mounts: mounts }
     }
 
-    /// Does something while the disk has other work, too.
+    /// Runs `act` while the disk has other work too.
     fn under_load(&self, act: impl FnOnce()) {
         let done = Done::default();
         std::thread::scope(|scope| {
@@ -236,7 +236,7 @@ impl World {
     }
 }
 
-/// Says to others that it is over.
+/// A flag that tells other threads to end.
 #[derive(Debug, Default)]
 struct Done(AtomicBool);
 
@@ -249,7 +249,7 @@ impl Done {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Says it when the value is dropped, also by a panic.
+    /// Sets the flag when the value is dropped, even by a panic.
     fn at_the_end(&self) -> impl Drop {
         struct AtTheEnd<'a>(&'a Done);
         impl Drop for AtTheEnd<'_> {

@@ -1,4 +1,4 @@
-//! Overwrites: each writer has stretches of one file, and gives them one version after the other.
+//! Overwrites: each writer owns some slots of one file, and writes one version after the other into them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,22 +8,22 @@ use super::actor::{Actor, Open};
 use super::{Done, Progress, Tally, World};
 use crate::torture::mapping;
 
-/// How many stretches there are.
+/// How many slots there are.
 const SLOTS: usize = 24;
 /// How often each writer writes in one round.
 const VERSIONS: u64 = 60;
 
-/// How the stretches are written.
+/// How the slots are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// All of them by system calls; stretches of several writers share pages.
+    /// All of them by system calls. Slots of several writers share pages.
     Written,
-    /// Those of the first actor through memory. A page that is written through memory is written as a whole, so what the
-    /// other actor writes lies in other pages, unless both share one mount's memory.
+    /// Those of the first actor through a memory mapping. A mapped page is written back as a whole, so the other
+    /// actor's slots are in other pages, unless both actors share the memory of one mount.
     Mapped,
 }
 
-/// Where the stretches lie, and which writer has which.
+/// Where the slots are, and which writer owns which.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     length: usize,
@@ -53,7 +53,7 @@ impl Layout {
 
 const WRITERS: usize = 4;
 
-/// Eight bytes that say which stretch and which version.
+/// Eight bytes that name a slot and a version.
 fn word(slot: usize, version: u64) -> [u8; 8] {
     ((slot as u64 + 1) << 48 | version).to_be_bytes()
 }
@@ -78,7 +78,7 @@ pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
                     let anew = open.is_none().then(|| actor.open(name));
                     let file = open.as_ref().or(anew.as_ref()).expect("one of both is there");
                     write(file, layout, writer, version, mapped);
-                    // A close is a change on a mount; in the library the last one is.
+                    // On a mount a close commits. In the library only the last close does, so it syncs.
                     if stays_open || matches!(file, Open::Tool(_)) {
                         file.sync();
                     }
@@ -132,7 +132,7 @@ fn read(
                 let count = file.read_at(&mut content, 0).unwrap();
                 content.truncate(count);
                 if !world.is_one_mount {
-                    // One that has it open learns a moment later what is done elsewhere.
+                    // A reader that has the file open learns of changes made elsewhere a moment later.
                     before[2..].fill(0);
                 }
                 content
@@ -148,7 +148,8 @@ fn read(
     }
 }
 
-/// Makes sure that every word is of a version between the last acknowledged before and the last begun since.
+/// Checks that every word is of a version between the last one acknowledged before the read and the last one begun
+/// since.
 fn check(content: &[u8], layout: Layout, least: &[u64], most: &[u64]) -> Result<(), String> {
     if content.len() != SLOTS * layout.distance {
         return Err(format!("{} bytes, not {}", content.len(), SLOTS * layout.distance));

@@ -1,4 +1,4 @@
-//! A whole file replaced, again and again: what is read is all of one version, and no older than the last acknowledged.
+//! A file replaced again and again: a read shows all of one version, and none older than the last acknowledged one.
 
 use std::sync::Mutex;
 
@@ -12,13 +12,13 @@ const WRITERS: usize = 2;
 /// How the file is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Another takes its name. Both writers do so at the same time.
+    /// Another file is renamed over it. Both writers do so at the same time.
     Renamed,
-    /// It is cut to nothing and written again, by one writer after the other.
+    /// It is truncated and written again, by one writer at a time.
     Truncated,
 }
 
-/// The content of a version: how much it is follows from it.
+/// The content of a version. Its length follows from the version too.
 fn content(writer: usize, version: u64) -> Vec<u8> {
     let seed = writer as u64 * 1_000_003 + version;
     let words = fastrand::Rng::with_seed(seed).usize(1..2_500);
@@ -26,7 +26,7 @@ fn content(writer: usize, version: u64) -> Vec<u8> {
     word.into_iter().cycle().take(words * 8).collect()
 }
 
-/// Who wrote the word, and which version it is of.
+/// The writer and the version of a word.
 fn parsed(word: &[u8]) -> Option<(usize, u64)> {
     let word = u64::from_be_bytes(word.try_into().ok()?);
     let writer = usize::try_from(word >> 48).ok()?.checked_sub(1).filter(|writer| *writer < WRITERS)?;
@@ -52,7 +52,7 @@ pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
                         }
                         Way::Truncated => {
                             let _turn = turn.lock().unwrap();
-                            // One counts for both, so that what is acknowledged is in order.
+                            // Both writers share one counter, so that acknowledged versions are in order.
                             let version = progress.acknowledged()[0] + 1;
                             progress.begin(0, version);
                             rewrite(actor, name, &content(0, version));
@@ -118,15 +118,15 @@ fn read(world: &World, actor: &Actor, name: &str, way: Way, progress: &Progress)
         }
         return in_time((writer, version), &least, &most);
     }
-    // While it is cut and written anew, a reader may find nothing or a part, and one that reads in several pieces the
-    // beginning of one version and the end of another: a local disk shows the same. It finds no zeros. The writer writes
-    // from the beginning on, so no state of the file has any; a local disk shows none, and a program that copies or parses
-    // the file could not tell them from content.
+    // While the file is truncated and written again, a reader may find nothing or a part of it, and a reader that reads
+    // in several pieces the beginning of one version and the end of another: a local disk shows the same. It finds no
+    // zeros. The writer writes from the beginning, so no state of the file has zeros; a local disk shows none, and a
+    // program that copies or parses the file couldn't tell them from content.
     //
-    // Unless another process makes the file shorter, which the kernel can't be told: it hears of a size only when it asks.
-    // It reads less than it takes the file to have, and takes the end from that, unless another program has asked for the
-    // file's attributes at the same moment: then it shows zeros up to the old end. On one mount the kernel cuts the file
-    // itself, and there are none.
+    // The exception is a file that another process makes shorter. The kernel can't be told of that: it learns of a size
+    // only when it asks. It reads less than the size it knows, and takes that for the new end, unless another program
+    // has asked for the file's attributes at the same time: then it shows zeros up to the old end. On one mount the
+    // kernel truncates the file itself, and there are no zeros.
     let is_blank = |at: usize| found[at * 8..].iter().take(8).all(|byte| *byte == 0);
     for (at, word) in std::iter::once(first).chain(words).enumerate() {
         match word {
@@ -138,7 +138,7 @@ fn read(world: &World, actor: &Actor, name: &str, way: Way, progress: &Progress)
     Ok(())
 }
 
-/// What content is made of: how many words of which writer and version follow each other.
+/// A description of the content: how many words of which writer and version follow each other.
 fn runs(found: &[u8]) -> String {
     let mut runs: Vec<(Option<(usize, u64)>, usize)> = Vec::new();
     for word in found.chunks(8).map(parsed) {

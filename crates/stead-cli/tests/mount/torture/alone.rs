@@ -1,7 +1,8 @@
-//! Programs that nobody else interferes with: whatever they do, they are told nothing but the truth, and never refused.
+//! Programs that work alone in their directories: what they see is always true, and no operation is refused.
 //!
-//! The mount hears of its own changes from the Store as well, a moment later. Taken for those of others, they would
-//! undo what it knows: a file renamed twice would not be found, and what is said of an open file would be lost.
+//! The mount also hears of its own changes from the Store, a moment later. If it took them for changes of others, it
+//! would forget what it knows: a file renamed twice would not be found, and pending attributes of an open file would be
+//! lost.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -29,7 +30,7 @@ fn whoever_is_alone_in_a_directory_is_never_surprised() {
     }
 }
 
-/// A program with a directory of its own, and what has to be in there.
+/// A program with a directory of its own, and the files that have to be in it.
 struct Alone {
     directory: PathBuf,
     random: fastrand::Rng,
@@ -44,7 +45,7 @@ impl Alone {
 
     fn work(&mut self, acts: u32) {
         for act in 0..acts {
-            // Few names, so that each is used again at once.
+            // Few names, so that each is soon used again.
             let (one, other) = (self.name(), self.name());
             let done = match self.random.u8(..6) {
                 0 | 1 => self.write(&one),
@@ -75,7 +76,7 @@ impl Alone {
         Ok(())
     }
 
-    /// By what is open, as a program does that has just made it.
+    /// Sets the mode through an open file, as a program does that has just created it.
     fn chmod(&mut self, name: &str) -> Result<()> {
         let mode = *self.random.choice(&[0o600, 0o640, 0o755]).expect("there are some");
         let Some((known, _)) = self.files.get_mut(name) else { return Ok(()) };

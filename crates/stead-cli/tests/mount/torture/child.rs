@@ -1,4 +1,4 @@
-//! Child processes: this very test program, started again to work on the mount.
+//! Child processes: this test program, started again to work on the mount.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::{killed, stress};
 
 const TASK: &str = "STEAD_TORTURE_TASK";
 
-/// What a child is to do, and where.
+/// What a child does, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     what: String,
@@ -21,7 +21,7 @@ impl Task {
         Task { what: what.into(), number, directory: directory.into() }
     }
 
-    /// Starts a process for it.
+    /// Starts a process for the task.
     pub(crate) fn start(&self) -> Child {
         let Task { what, number, directory } = self;
         Command::new(std::env::current_exe().unwrap())
@@ -42,14 +42,14 @@ impl Task {
     }
 }
 
-/// Tells the parent something, in one piece.
+/// Sends a line to the parent, in one piece.
 pub(crate) fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
-/// What a child has told.
+/// The lines that a child has sent.
 pub(crate) fn told(output: impl Read) -> impl Iterator<Item = String> {
     let lines = BufReader::new(output).lines().map_while(Result::ok);
     lines.filter_map(|line| line.strip_prefix('>').map(str::to_owned))

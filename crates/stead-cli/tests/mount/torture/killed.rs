@@ -1,8 +1,8 @@
-//! A mount that is killed again and again while programs write: what they synced is there on the next one.
+//! A mount that is killed again and again while programs write: what they synced is there on the next mount.
 //!
-//! Each thread of the child follows a script that depends on its seed alone, in a directory of its own, and tells each
-//! step that was synced. The parent kills the mount, follows the scripts as far as they were told, and compares: each
-//! directory is as its script left it, or one step further.
+//! Each thread of the child follows a script that depends on its seed alone, in a directory of its own, and reports
+//! each step that was synced. The parent kills the mount, follows the scripts up to the reported steps, and compares:
+//! each directory is as its script left it, or one step further.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -55,7 +55,7 @@ fn killed_again_and_again(workspace: &str) {
         });
         std::thread::sleep(Duration::from_millis(random.u64(60..500)));
         mount.kill();
-        // It can't go on without the mount; what it says on the way is no news.
+        // The child can't go on without the mount, so its failure says nothing.
         child.wait().unwrap();
         let synced = reader.join().unwrap();
         steps += synced.iter().sum::<u64>();
@@ -70,7 +70,7 @@ fn killed_again_and_again(workspace: &str) {
     assert!(steps > rounds, "the mounts were killed before anything was written");
 }
 
-/// The other process: follows a script in each thread until the mount is gone.
+/// The child process: follows a script in each thread until the mount is gone.
 pub(crate) fn child(task: &Task) {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -88,14 +88,14 @@ pub(crate) fn child(task: &Task) {
     });
 }
 
-/// How a file comes to its next content.
+/// How a file gets its next content.
 #[derive(Debug, Clone, Copy)]
 enum Manner {
-    /// Written anew where it is.
+    /// Truncated and written again.
     InPlace,
-    /// Written beside it, and given its name.
+    /// Written to a second file, which is renamed over it.
     Renamed,
-    /// Added to.
+    /// Appended.
     Appended,
 }
 
@@ -107,7 +107,7 @@ struct Step {
 }
 
 impl Step {
-    /// Does it, and returns when it is synced.
+    /// Does the step, and returns when it is synced.
     fn act(&self, directory: &Path) -> Result<()> {
         let path = directory.join(&self.name);
         let mut options = OpenOptions::new();
@@ -116,7 +116,7 @@ impl Step {
             Manner::Renamed => options.write(true).create(true).truncate(true).open(beside(&path))?,
             Manner::Appended => options.append(true).create(true).open(&path)?,
         };
-        // In pieces, so that there is something to tear.
+        // In pieces, so that a kill can leave a part.
         for piece in self.added.chunks(64 << 10) {
             file.write_all(piece)?;
         }
@@ -133,7 +133,7 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-/// A sequence of steps, and what they leave behind.
+/// A sequence of steps, and the files that they leave.
 struct Script {
     random: fastrand::Rng,
     files: Files,
@@ -144,7 +144,7 @@ impl Script {
         Script { random: fastrand::Rng::with_seed(round * 1_000 + thread), files: Files::new() }
     }
 
-    /// The next step, which is taken here as well.
+    /// The next step. Also applies it to `files`.
     fn next(&mut self) -> Step {
         let manner = match self.random.u8(..3) {
             0 => Manner::InPlace,
@@ -167,7 +167,7 @@ impl Script {
     }
 }
 
-/// Compares what is there with what the scripts of a round have left.
+/// Compares the files with those that the scripts of a round have left.
 fn check(directory: &Path, round: u64, synced: &[u64]) {
     for (thread, &steps) in (0..).zip(synced) {
         let mut script = Script::new(round, thread);
@@ -177,7 +177,7 @@ fn check(directory: &Path, round: u64, synced: &[u64]) {
         let before = script.files.clone();
         let step = script.next();
         let mut found = files(&directory.join(thread.to_string()));
-        // What was written beside a file, and had not come to its name yet.
+        // A second file that wasn't renamed yet.
         let halfway = found.remove(&format!("{}.new", step.name));
         if let (Some(content), Manner::Renamed) = (&halfway, step.manner) {
             assert!(content.is_empty() || *content == step.added, "a torn file beside {}", step.name);

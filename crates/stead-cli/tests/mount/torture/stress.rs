@@ -1,7 +1,7 @@
-//! Many processes that do at random what programs do, all on one tree.
+//! Many processes that randomly do what programs do, all on one tree.
 //!
-//! Each may be refused only for what another has done to the same names meanwhile. Afterwards the mount, with all that
-//! the kernel remembers, shows the same tree as the command line, and nothing that is stored is wrong.
+//! An operation may fail only because of what another process has done to the same names. Afterwards the mount, with
+//! everything that the kernel caches, shows the same tree as the command line, and `stead verify` finds no problem.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Result, Write};
@@ -165,7 +165,7 @@ impl Worker {
     fn append(&mut self) -> Result<()> {
         let (path, content) = (self.file(), self.content());
         let mut file = OpenOptions::new().append(true).create(true).open(path)?;
-        // Else the file only ever grows.
+        // Otherwise the file would only ever grow.
         if file.metadata()?.len() > 1 << 20 { file.set_len(0) } else { file.write_all(&content) }
     }
 
@@ -178,7 +178,7 @@ impl Worker {
         for entry in fs::read_dir(self.directory())? {
             let entry = entry?;
             entry.file_type()?;
-            // It may be gone by now.
+            // Fails if it is gone by now.
             let _ = entry.metadata();
         }
         Ok(())
@@ -189,13 +189,13 @@ impl Worker {
         File::open(self.file())?.read_to_end(&mut content).map(drop)
     }
 
-    /// A file that nobody else sees keeps what is written, through memory as well, and after its name is gone.
+    /// A file that no other process uses keeps what is written, through a mapping too, and after its name is gone.
     fn open_and_unlink(&mut self) -> Result<()> {
         let (path, mut content) = (self.path('u', 1), self.content());
         let path = path.with_file_name(format!("u{}-{}", self.number, self.done));
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
         file.write_all(&content)?;
-        // Another may have moved a directory on the way: then the file keeps its name.
+        // Fails if another process has moved a directory of the path: then the file keeps its name.
         let _ = fs::remove_file(&path);
         let more = self.content();
         file.write_all(&more)?;
@@ -212,7 +212,7 @@ impl Worker {
     }
 }
 
-/// Whether others can have caused it by what they do to the same names.
+/// Whether other processes can have caused the error by what they do to the same names.
 fn is_a_race(error: &std::io::Error) -> bool {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(
@@ -223,9 +223,9 @@ fn is_a_race(error: &std::io::Error) -> bool {
                 | Errno::NOTDIR
                 | Errno::ISDIR
                 | Errno::NOTEMPTY
-                // A directory into itself.
+                // A directory moved into itself.
                 | Errno::INVAL
-                // A symlink under the name that it leads to.
+                // A symlink that leads to its own name.
                 | Errno::LOOP
         )
     )

@@ -1,4 +1,4 @@
-//! Whole trees, to be compared.
+//! Whole trees, for comparison.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a mounted file system does in a model run: files that stay open while their names come and go.
+//! The steps of a model run that work as a mounted file system does: files stay open while their names change.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::store::{
 };
 use crate::testkit::suite::subject::change;
 
-/// How many files are open at once.
+/// The most files, and the most drafts, that are open at once.
 const MAX_OPEN: usize = 5;
 
-/// A file that is open for reading, in the Store and in the model.
+/// A file open for reading, in the Store and in the model.
 pub(super) struct OpenHandle {
     content: Box<dyn OpenContent>,
     bytes: Arc<Vec<u8>>,
@@ -22,11 +22,11 @@ pub(super) struct OpenHandle {
     is_stale: bool,
 }
 
-/// A file that is being written, in the Store and in the model.
+/// A draft in progress, in the Store and in the model.
 pub(super) struct DraftHandle {
     draft: Box<dyn Draft>,
     bytes: DraftBytes,
-    /// The node that it is a draft of: the Store's, the model's, and what the model's held.
+    /// What the draft is based on: the Store's node, the model's node, and the model's content at that time.
     base: Option<(NodeId, NodeId, Arc<Vec<u8>>)>,
     is_stale: bool,
 }
@@ -86,7 +86,8 @@ impl ModelRun {
                 Err(_) => path.clone(),
             };
             let ours = self.tree.file(&path).map(|(node, bytes)| (node, bytes.clone()));
-            // By node, a symlink is no part of the path; how deep it lies is not what is compared here.
+            // Addressed by node, a symlink isn't part of the path, so the depth in the error may differ. The depth
+            // isn't compared here.
             let is_link = matches!(ours, Err(StoreError::Link(_)));
             match (self.store.draft(DraftBase::File(&theirs)), ours) {
                 (Ok(draft), Ok((node, bytes))) => {
@@ -125,7 +126,7 @@ impl ModelRun {
                 let theirs = draft.read_at(offset, &mut read[0]).expect("a draft can be read");
                 let ours = bytes.read_at(offset, &mut read[1]).expect("the model's too");
                 let [theirs, ours] = [read[0][..theirs].to_vec(), read[1][..ours].to_vec()];
-                // A Store may show through what was written into the file in between.
+                // A Store may let later writes to the file show through in the draft, so a stale draft isn't compared.
                 if !*is_overtaken {
                     self.compare("what it read", theirs, ours);
                 }
@@ -139,14 +140,14 @@ impl ModelRun {
         self.compare("the draft's size", draft.size(), bytes.size());
     }
 
-    /// Puts a draft back at its node, as closing a file does, or somewhere else.
+    /// Commits a draft to its node, as closing a file does, or to another path.
     pub(super) fn commit_draft(&mut self) {
         let Some(index) = self.random_index(self.drafts.len()) else { return };
         let DraftHandle { mut draft, bytes, base: of, is_stale: is_overtaken } =
             self.drafts.swap_remove(index);
         let elsewhere = NodePath::from_root(self.generator().random_path());
         let (theirs, ours) = match of {
-            // What becomes of a draft whose file was written in between is decided above a Store.
+            // The Vfs, not the Store, decides what to do with a draft whose file was written in between.
             Some(_) if is_overtaken => return self.record_step(format!("draft {index} is dropped")),
             Some((theirs, ours, _)) if self.rng.u8(..4) > 0 => {
                 (NodePath::of_node(theirs), NodePath::of_node(ours))
@@ -178,7 +179,7 @@ impl ModelRun {
         self.drafts.clear();
     }
 
-    /// Marks what is open on a file that was written since.
+    /// Marks the handles whose file was written since they were opened.
     pub(super) fn mark_stale_handles(&mut self) {
         let was_written = |tree: &ModelTree, node: NodeId, held: &Arc<Vec<u8>>| match tree.body(node) {
             Some(ModelBody::File(bytes)) => !Arc::ptr_eq(bytes, held),

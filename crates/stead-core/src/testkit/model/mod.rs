@@ -1,6 +1,6 @@
-//! A plain model of what a Store holds and how it changes: maps in memory, and no cleverness.
+//! A plain model of a Store's content and changes, made of maps in memory.
 //!
-//! It is what a Store is compared with ([`model_run`]), and it is a Store itself ([`super::ModelStore`]).
+//! [`model_run`] compares a Store with it, and [`super::ModelStore`] makes it a Store itself.
 
 mod handles;
 mod rename_copy;
@@ -21,14 +21,14 @@ use crate::store::{
     Attr, LinkHit, NodeId, NodeKind, NodePath, StoreError, StorePath, StoreResult, VersionTag,
 };
 
-/// The root's own id. It differs from [`NodeId::ROOT`], so that nobody comes to rely on the two being one.
+/// The root's own id. It differs from [`NodeId::ROOT`], so that no code relies on the two being equal.
 const ROOT: NodeId = NodeId(1);
 
-/// What a new file may do, as the umask of a careful host leaves it.
+/// The mode of a new file, as with a umask of 022.
 const FILE_MODE: u32 = 0o644;
-/// What a new directory may do.
+/// The mode of a new directory.
 const DIRECTORY_MODE: u32 = 0o755;
-/// What a symlink may do: it has no say.
+/// The mode of a symlink, which has no effect.
 const SYMLINK_MODE: u32 = 0o777;
 
 /// A tree of files, directories and symlinks.
@@ -52,7 +52,7 @@ pub(crate) struct ModelNode {
     tag: VersionTag,
 }
 
-/// What a node holds.
+/// A node's content.
 #[derive(Debug, Clone)]
 pub(crate) enum ModelBody {
     File(Arc<Vec<u8>>),
@@ -70,16 +70,16 @@ impl ModelBody {
     }
 }
 
-/// Where a place leads.
+/// What a path leads to.
 enum ModelSlot {
-    /// To something.
+    /// An existing node.
     Occupied(NodeId),
-    /// To nothing: these names are missing, the first of them in the directory `below`.
+    /// Nothing: `names` are missing, the first of them in the directory `below`.
     Missing { below: NodeId, names: Vec<Vec<u8>> },
 }
 
 impl ModelTree {
-    /// An empty root.
+    /// A tree with an empty root.
     pub(crate) fn new() -> Self {
         let mut tree = ModelTree { nodes: BTreeMap::new(), next_node: ROOT.0, next_tag: 1 };
         tree.add(
@@ -92,7 +92,7 @@ impl ModelTree {
         tree
     }
 
-    /// What lies at a place; a symlink itself.
+    /// The node at a path. A symlink at the end isn't followed.
     pub(crate) fn find(&self, at: &NodePath) -> StoreResult<NodeId> {
         match self.slot(at)? {
             ModelSlot::Occupied(node) => Ok(node),
@@ -100,7 +100,7 @@ impl ModelTree {
         }
     }
 
-    /// The file at a place, and its bytes.
+    /// The file at a path, and its bytes.
     pub(crate) fn file(&self, at: &NodePath) -> StoreResult<(NodeId, &Arc<Vec<u8>>)> {
         let id = self.find(at)?;
         match &self.node(id).body {
@@ -110,7 +110,7 @@ impl ModelTree {
         }
     }
 
-    /// The directory at a place, and its names.
+    /// The directory at a path, and its entries.
     pub(crate) fn directory(&self, at: &NodePath) -> StoreResult<(NodeId, &BTreeMap<Vec<u8>, NodeId>)> {
         let id = self.find(at)?;
         match &self.node(id).body {
@@ -120,7 +120,7 @@ impl ModelTree {
         }
     }
 
-    /// The target of the symlink at a place.
+    /// The target of the symlink at a path.
     pub(crate) fn link(&self, at: &NodePath) -> StoreResult<&[u8]> {
         match &self.node(self.find(at)?).body {
             ModelBody::Symlink(target) => Ok(target),
@@ -130,7 +130,7 @@ impl ModelTree {
         }
     }
 
-    /// Attributes of a node.
+    /// The attributes of a node.
     pub(crate) fn attr(&self, id: NodeId) -> Attr {
         let node = self.node(id);
         let size = match &node.body {
@@ -150,12 +150,12 @@ impl ModelTree {
         }
     }
 
-    /// What a node holds, if there is such a node.
+    /// A node's content; `None` if the node doesn't exist.
     pub(crate) fn body(&self, id: NodeId) -> Option<&ModelBody> {
         self.nodes.get(&id).map(|node| &node.body)
     }
 
-    /// Everything below a node with its path from there, sorted component by component.
+    /// All nodes below `top` with their paths relative to it, sorted component by component.
     pub(crate) fn below(&self, top: NodeId) -> Vec<(StorePath, NodeId)> {
         let mut found = Vec::new();
         self.collect(top, &StorePath::empty(), &mut found);
@@ -172,7 +172,7 @@ impl ModelTree {
         }
     }
 
-    /// What does not fit together.
+    /// The inconsistencies in the tree.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let reached = self.below(ROOT);
@@ -213,7 +213,7 @@ impl ModelTree {
                     }
                 },
                 ModelBody::File(_) => return Err(StoreError::NotADirectory),
-                // A node that is a symlink itself is no directory to start from, whoever holds it.
+                // If the base node is a symlink, it isn't a directory to start from.
                 ModelBody::Symlink(_) if depth == 0 => return Err(StoreError::NotADirectory),
                 ModelBody::Symlink(target) => return Err(LinkHit::error_at(depth, target.clone())),
             }

@@ -1,4 +1,4 @@
-//! Renaming and copying in the model: the steps with two places.
+//! Renaming and copying in the model: the steps with two paths.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::store::{
     StoreError, StoreResult,
 };
 
-/// An error, and the place of the step that it is about.
+/// An error, and which of the step's two paths it is about.
 pub(super) struct StepError(pub(super) Side, pub(super) StoreError);
 
 impl From<StoreError> for StepError {
@@ -121,7 +121,8 @@ impl ModelTransaction {
                 self.check_replaceable(id, other).map_err(at_destination)?;
                 let source = self.tree.node(id).clone();
                 let keeps_mode = self.tree.node(other).body.kind() == source.body.kind();
-                // A content of its own: whoever holds the old one sees by that that it was replaced.
+                // A fresh allocation, even of equal bytes: `mark_stale_handles` compares pointers to see that the
+                // content was replaced.
                 self.tree.node_mut(other).body = match source.body {
                     ModelBody::File(bytes) => ModelBody::File(Arc::new(bytes.to_vec())),
                     body => body,
@@ -157,7 +158,7 @@ impl ModelTransaction {
         for (name, child) in children {
             self.copy_nodes(child, copy, name);
         }
-        // Last: a directory that is being filled is being modified.
+        // Last, because adding children to a directory sets its modification time.
         self.tree.node_mut(copy).modified = source.modified;
         copy
     }
@@ -169,7 +170,7 @@ impl ModelTransaction {
         self.add_entry(id, parent, name, ChangeKind::MovedTo);
     }
 
-    /// Whether `id` may take the place of `other`.
+    /// Checks that `id` may replace `other`.
     fn check_replaceable(&self, id: NodeId, other: NodeId) -> StoreResult<()> {
         let is_directory = |id| matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match (is_directory(id), is_directory(other)) {

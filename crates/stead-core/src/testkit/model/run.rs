@@ -1,4 +1,4 @@
-//! Runs a random script over a Store and the model, and compares the two after every step.
+//! Runs random steps on a Store and on the model, and compares the two after every step.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -20,15 +20,15 @@ use crate::store::{
 };
 use crate::testkit::suite::subject::change;
 
-/// Does `steps` random things to an empty Store and to the model, by path as tools do and by handle as a mounted file
-/// system does, and sees after each that both agree: on the answer, and on everything they hold.
+/// Applies `steps` random steps to an empty Store and to the model, by path as tools do and by handle as a mounted file
+/// system does. After each step, compares the results and the whole content of both.
 ///
-/// `check` is called after every step with what the model holds then, so that the caller can keep it and read the
-/// Store's older versions again later.
+/// `check` is called after every step with the model's content. The caller can save it, to read the Store's older
+/// revisions later and compare.
 ///
 /// # Panics
 ///
-/// If they disagree. The seed and the last steps are told; the same seed does the same again.
+/// If they disagree. The message has the seed, and the last steps are printed; the same seed repeats the same run.
 pub fn model_run(store: Arc<dyn Store>, seed: u64, steps: usize, mut check: impl FnMut(&TreeSnapshot)) {
     model_run_over(store, seed, steps, |now| {
         check(now);
@@ -36,8 +36,8 @@ pub fn model_run(store: Arc<dyn Store>, seed: u64, steps: usize, mut check: impl
     });
 }
 
-/// The same, over one Store after the other: whenever `check` returns a Store, the run goes on with that, which has to
-/// hold the same then, under the same nodes. What is open stays open.
+/// Like [`model_run`], but over several Stores in turn: whenever `check` returns a Store, the run continues on that
+/// one. It has to hold the same content under the same node ids. Open files and drafts stay open.
 ///
 /// # Panics
 ///
@@ -72,7 +72,7 @@ pub fn model_run_over(
     run.compare("what is wrong with it", verified.problems, Vec::new());
 }
 
-/// What was done last. It is told when something panics, a Store included.
+/// The last steps. They are printed on a panic, also if the Store panics.
 struct RecentSteps {
     seed: u64,
     steps: VecDeque<String>,
@@ -161,7 +161,7 @@ impl ModelRun {
         self.compare("the answer", comparable_result(theirs.map(&seen)), comparable_result(ours.map(&seen)));
     }
 
-    /// Asks for something at one place.
+    /// Compares stat, read and read_link at one path.
     fn compare_lookup(&mut self) {
         let at = self.generator().random_place();
         self.record_step(format!("stat, read and read_link {at:?}"));
@@ -276,13 +276,13 @@ pub(super) fn stat_model(tree: &ModelTree, place: &NodePath) -> Option<Attr> {
     tree.find(place).ok().map(|id| tree.attr(id))
 }
 
-/// What attributes every Store agrees on.
+/// The attributes that all Stores agree on.
 pub(super) fn comparable_attr(attr: Attr) -> (NodeKind, u64, u32) {
     let mode = if attr.kind == NodeKind::Symlink { 0 } else { attr.mode };
     (attr.kind, attr.size, mode)
 }
 
-/// A result to be compared: the value, or which error it is.
+/// A result in comparable form: the value, or the kind of error.
 pub(super) fn comparable_result<T>(result: StoreResult<T>) -> Result<T, String> {
     result.map_err(|error| match error {
         StoreError::Invalid(_) => "Invalid".to_owned(),
@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// One lost call is enough, wherever it is lost.
+    /// One lost call is enough to be detected, wherever it occurs.
     #[test]
     fn a_store_that_fails_once_is_found_out() {
         for call in [10, 60, 200] {

@@ -1,7 +1,7 @@
-//! What a model run does: random steps that mean the same to a Store and to the model.
+//! The random steps of a model run, which mean the same to a Store and to the model.
 //!
-//! Names are few, so that steps meet each other's work. A step that would be wrong in two ways at once is not made:
-//! which of the two a Store reports is its own affair.
+//! There are few names, so that steps often hit the same paths. A step that would fail for two reasons at once isn't
+//! generated: the Store may report either.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::store::{
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// A tag that nothing has.
+/// A tag that no node has.
 const UNKNOWN_TAG: VersionTag = VersionTag(0x5eed_5eed_5eed_5eed_5eed_5eed_5eed_5eed);
 
-/// Answers what lies at a place, in the Store or in the model.
+/// Returns the attributes at a path, in the Store or in the model.
 pub(super) type StatFn<'a> = &'a dyn Fn(&NodePath) -> Option<Attr>;
 
-/// A place, as a tool or as a mounted file system names it.
+/// A location, given as a tool (by path) or as a mounted file system (by node) gives it.
 #[derive(Debug, Clone)]
 pub(super) enum PlaceSpec {
     Path(StorePath),
@@ -34,7 +34,7 @@ pub(super) enum PlaceSpec {
 }
 
 impl PlaceSpec {
-    /// The place itself. Node ids differ between the Store and the model, so each is asked for its own.
+    /// The location in the Store or the model that `look` asks. Node ids differ between the two.
     pub(super) fn resolve(&self, look: StatFn<'_>) -> NodePath {
         let node = |path: &StorePath| look(&NodePath::from_root(path.clone())).map(|attr| attr.node);
         match self {
@@ -50,7 +50,7 @@ impl PlaceSpec {
     }
 }
 
-/// Bytes that are shown by their number.
+/// Bytes whose `Debug` output is only their length.
 #[derive(Clone)]
 pub(super) struct RandomBytes(pub(super) Arc<Vec<u8>>);
 
@@ -60,7 +60,7 @@ impl fmt::Debug for RandomBytes {
     }
 }
 
-/// The state that a step expects, whatever its tag is in the Store and in the model.
+/// The state that a step expects, independent of the tags in the Store and the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ExpectedState {
     Any,
@@ -98,7 +98,7 @@ pub(super) enum RandomStep {
 }
 
 impl RandomStep {
-    /// The step for whoever answers `look`.
+    /// The step for the Store or the model that `look` asks.
     pub(super) fn step(&self, look: StatFn<'_>) -> Step {
         let put = |at: &NodePath, parents: &Parents, mode: &Option<u32>, wanted: &ExpectedState| PutOptions {
             expect: wanted.precondition(at, look),
@@ -153,7 +153,7 @@ impl RandomStep {
         }
     }
 
-    /// Whether `created` means the same to everyone in this step's outcome.
+    /// Whether all Stores agree on what `created` means in this step's outcome.
     pub(super) fn can_create(&self) -> bool {
         matches!(
             self,
@@ -177,25 +177,25 @@ impl RandomStep {
     }
 }
 
-/// Which moment a step is made for.
+/// When a generated step will be applied.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum StepTiming {
-    /// The present: nodes and tags can be asked for.
+    /// Next: node ids and tags can be looked up.
     Now,
-    /// A later one, within a change of several steps: nodes and tags will have changed by then.
+    /// Later, within a change of several steps: node ids and tags will have changed by then.
     Later,
 }
 
-/// Makes random steps for a tree as it is.
+/// Generates random steps that fit a tree.
 pub(super) struct StepGenerator<'a> {
     pub(super) rng: &'a mut Rng,
     pub(super) tree: &'a ModelTree,
-    /// Which moment the tree is of.
+    /// When the step will be applied.
     pub(super) timing: StepTiming,
 }
 
 impl StepGenerator<'_> {
-    /// A step that is wrong in one way at the most.
+    /// A random step that fails for at most one reason.
     pub(super) fn next_step(&mut self) -> RandomStep {
         loop {
             let mut op = self.any_step();
@@ -296,12 +296,12 @@ impl StepGenerator<'_> {
         RandomStep::Edit { at, edit, wanted: ExpectedState::Any }
     }
 
-    /// A path of one to three names; every other time one that leads to something.
+    /// A path of one to three names; half of the time one that exists.
     pub(super) fn random_path(&mut self) -> StorePath {
         self.random_path_of(&[NodeKind::File, NodeKind::Directory, NodeKind::Symlink])
     }
 
-    /// A path of one to three names; every other time one that leads to something of one of these kinds.
+    /// A path of one to three names; half of the time one that exists and has one of these kinds.
     fn random_path_of(&mut self, kinds: &[NodeKind]) -> StorePath {
         let mut there = self.tree.below(super::ROOT);
         there.retain(|(_, id)| kinds.contains(&self.tree.attr(*id).kind));
@@ -312,13 +312,13 @@ impl StepGenerator<'_> {
             .fold(StorePath::empty(), |path, _| path.child(self.pick(&NAMES).as_bytes()))
     }
 
-    /// A place: by its path, or as a mounted file system would name it.
+    /// A random location, by path or by node.
     pub(super) fn random_place(&mut self) -> PlaceSpec {
         let path = self.random_path();
         self.place_of(path)
     }
 
-    /// The place of a file, more often than not.
+    /// A random location, often of a file.
     fn random_file_place(&mut self) -> PlaceSpec {
         let path = self.random_path_of(&[NodeKind::File]);
         self.place_of(path)
@@ -328,7 +328,7 @@ impl StepGenerator<'_> {
         let (parent, name) = path.parent_and_name().expect("no path here is empty");
         let parent = StorePath::from_checked(parent);
         let kind = |path: &StorePath| self.stat(&NodePath::from_root(path.clone())).map(|attr| attr.kind);
-        // Nothing is below a symlink itself: no kernel asks a mounted file system for a name in one.
+        // A kernel never asks a mounted file system for a name below a symlink.
         let can_hold = kind(&parent).is_some_and(|kind| kind != NodeKind::Symlink);
         let is_there = kind(&path).is_some();
         match self.rng.u8(..4) {
@@ -340,7 +340,7 @@ impl StepGenerator<'_> {
         }
     }
 
-    /// Small content mostly, and now and then content that takes several chunks.
+    /// Mostly small content, sometimes content of several chunks.
     pub(super) fn random_bytes(&mut self) -> RandomBytes {
         let size = match self.rng.u8(..50) {
             0 => 300 << 10,
@@ -367,20 +367,20 @@ impl StepGenerator<'_> {
         self.tree.clone().apply(vec![step], Timestamp::default(), RevisionNumber(0)).is_ok()
     }
 
-    /// Whether the port leaves open what becomes of this step.
+    /// Whether the Store contract leaves the result of this step open.
     fn is_ambiguous(&self, op: &RandomStep) -> bool {
         let look: StatFn<'_> = &|place| self.stat(place);
         let kind = |at: &PlaceSpec| look(&at.resolve(look)).map(|attr| attr.kind);
         match op {
-            // Whether a directory may be made where a symlink leads is decided above a Store.
+            // The Vfs, not the Store, decides whether mkdir follows a symlink.
             RandomStep::Mkdir { at, .. } => kind(at) == Some(NodeKind::Symlink),
-            // A symlink's own mode means nothing.
+            // A symlink's own mode has no effect.
             RandomStep::SetAttr { at, .. } => kind(at) == Some(NodeKind::Symlink),
             RandomStep::Rename { from, to, replace, parents, .. } => {
                 self.is_ambiguous_move(&from.resolve(look), &to.resolve(look), *replace, *parents)
             }
             RandomStep::Copy { from, to, replace, parents } => {
-                // What mode a file has that took the place of a symlink is open.
+                // The contract doesn't say which mode a file gets that replaces a symlink.
                 kind(from) == Some(NodeKind::File) && kind(to) == Some(NodeKind::Symlink)
                     || self.is_ambiguous_move(&from.resolve(look), &to.resolve(look), *replace, *parents)
             }

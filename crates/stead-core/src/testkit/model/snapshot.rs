@@ -1,4 +1,4 @@
-//! All that a Store holds at one moment, small enough to be kept for every version.
+//! The whole content of a Store at one time, small enough to save for every revision.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -7,27 +7,27 @@ use super::{ModelBody, ModelTree, ROOT};
 use crate::search::WalkOptions;
 use crate::store::{NodeKind, NodePath, Store};
 
-/// What lies at each path, by the path's bytes.
+/// What is at each path, by the path's bytes.
 pub type TreeSnapshot = BTreeMap<Vec<u8>, SnapshotEntry>;
 
-/// What a snapshot says of one path.
+/// What a snapshot records about one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotEntry {
-    /// What it is.
+    /// The kind of node.
     pub kind: NodeKind,
-    /// Its permission bits; 0 for a symlink, whose bits mean nothing.
+    /// The permission bits; 0 for a symlink, whose bits have no effect.
     pub mode: u32,
-    /// How long it is.
+    /// The size in bytes.
     pub size: u64,
-    /// BLAKE3 of a file's bytes or of a symlink's target; `None` for the rest.
+    /// BLAKE3 of a file's bytes or of a symlink's target; `None` for other kinds.
     pub content_hash: Option<blake3::Hash>,
 }
 
-/// All that a Store holds.
+/// The whole content of a Store.
 ///
 /// # Panics
 ///
-/// If the Store fails to say.
+/// If the Store returns an error.
 pub fn snapshot_of(store: &dyn Store) -> TreeSnapshot {
     let mut found = Vec::new();
     let visit = &mut |it| {
@@ -55,7 +55,7 @@ pub fn snapshot_of(store: &dyn Store) -> TreeSnapshot {
 }
 
 impl ModelTree {
-    /// All that the model holds.
+    /// The whole content of the model.
     pub(crate) fn snapshot(&self) -> TreeSnapshot {
         let thing = |(path, id): (crate::store::StorePath, _)| {
             let attr = self.attr(id);

@@ -1,4 +1,4 @@
-//! How the model changes: one step after another on a copy, which takes the tree's place if all of them succeed.
+//! How the model applies a change: step by step on a copy, which replaces the tree if all steps succeed.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::store::{
     PutOptions, RevisionNumber, Step, StepOutcome, StoreError, StoreResult, Subtree,
 };
 
-/// A complete draft of the model: its bytes.
+/// The bytes of a draft of the model.
 #[derive(Clone)]
 pub(crate) struct DraftBytes(pub(crate) Vec<u8>);
 
-/// What a change did to the model.
+/// The result of a change to the model.
 pub(crate) struct ModelApplied {
     pub(crate) outcomes: Vec<StepOutcome>,
     pub(crate) changes: Vec<FeedEntry>,
 }
 
 impl ModelTree {
-    /// Does all of the steps, or nothing.
+    /// Applies all of the steps, or none.
     pub(crate) fn apply(
         &mut self,
         steps: Vec<Step>,
@@ -39,7 +39,7 @@ impl ModelTree {
     }
 }
 
-/// A change under way.
+/// A change in progress.
 pub(super) struct ModelTransaction {
     pub(super) tree: ModelTree,
     pub(super) at: Timestamp,
@@ -47,7 +47,7 @@ pub(super) struct ModelTransaction {
     changes: Vec<FeedEntry>,
 }
 
-/// Whether content takes the place of what is there, or follows it.
+/// Whether content replaces the existing content, or is appended to it.
 #[derive(Clone, Copy, PartialEq)]
 enum PutMode {
     Replace,
@@ -226,7 +226,7 @@ impl ModelTransaction {
         self.log_change(ChangeKind::Written, id);
     }
 
-    /// Marks a node's content, or a directory's names, as changed now.
+    /// Sets the times and a fresh tag on a node whose content, or a directory whose entries, changed.
     pub(super) fn touch(&mut self, id: NodeId) {
         let (tag, now) = (self.tree.fresh_tag(), self.at);
         let node = self.tree.node_mut(id);
@@ -240,7 +240,7 @@ impl ModelTransaction {
         id
     }
 
-    /// Makes all of the names but the last into directories, and returns where the last goes.
+    /// Creates directories for all names but the last. Returns the parent and the last name.
     pub(super) fn make_parents(&mut self, below: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
         let last = names.pop().expect("a place that leads to nothing misses a name");
         let parent = names.into_iter().fold(below, |parent, name| {

@@ -1,4 +1,4 @@
-//! A change of several steps happens whole, or not at all.
+//! A change of several steps is applied completely, or not at all.
 
 use super::subject::*;
 use crate::store::{

@@ -1,4 +1,5 @@
-//! Changes whose caller must not learn whether they did anything: every Store with history makes a version of them.
+//! Blind changes, whose caller must not learn whether they did anything: a Store with history makes a revision for
+//! each.
 
 use super::subject::{Subject, at, change, mkdir, remove, remove_with, write};
 use crate::store::{Change, IfMissing, Precondition, Revision, RevisionQuery, Step, StorePath, Subtree};
@@ -13,7 +14,7 @@ fn told_of(t: &Subject, operation: &Operation) -> Vec<Revision> {
     t.store.revisions(&RevisionQuery { operations, ..RevisionQuery::all() }).unwrap().revisions
 }
 
-/// Steps that find nothing to do, once `box/made` is there.
+/// Steps that change nothing if `box/made` exists.
 fn idle() -> Vec<Vec<Step>> {
     let remove = remove_with(at("box/none"), Subtree::Any, Precondition::Any, IfMissing::Ignore);
     vec![Vec::new(), vec![mkdir("box/made")], vec![remove]]

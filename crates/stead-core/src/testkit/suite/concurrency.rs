@@ -1,4 +1,4 @@
-//! Many callers at once.
+//! Concurrent callers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use super::subject::*;
 use crate::store::{NodePath, Parents, Precondition, PutOptions, Replace, StoreError};
 
-/// Runs `act` in so many threads at once and waits for all of them.
+/// Runs `act` in this many threads at once and waits for all of them.
 fn run_threads(threads: usize, act: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for number in 0..threads {

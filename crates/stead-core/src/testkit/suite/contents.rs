@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! Contents and attributes are read back as they were written.
 
 use super::subject::*;
 use crate::clock::Timestamp;

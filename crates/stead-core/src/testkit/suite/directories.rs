@@ -1,4 +1,4 @@
-//! Making, listing and walking directories.
+//! Creating, listing and walking directories.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub fn a_directory_is_made_once(t: &Subject) {
     assert!(matches!(t.refused(mkdir_with(at("dir/file"), Parents::Required)), StoreError::AlreadyExists));
 }
 
-/// Whoever has listed a directory knows by its times whether it still holds the same names.
+/// A caller that has listed a directory can tell by its times whether the entries are still the same.
 pub fn the_times_of_a_directory_follow_its_names(t: &Subject) {
     t.apply_one(mkdir("dir"));
     t.apply_one(mkdir("other"));
@@ -53,7 +53,7 @@ pub fn the_times_of_a_directory_follow_its_names(t: &Subject) {
     ];
     for (what, act) in acts {
         let before = t.stat("dir");
-        // A host counts time in steps.
+        // Some hosts have coarse timestamps.
         std::thread::sleep(Duration::from_millis(20));
         act();
         let after = t.stat("dir");
@@ -100,7 +100,7 @@ pub fn a_listing_comes_in_pages(t: &Subject) {
     }
     assert_eq!(seen, t.names("dir"));
 
-    // A name need not be there to be started from.
+    // The name to continue after need not exist.
     let page = Page { after: Name::new(*b"03x"), limit: 1 };
     let listing = t.store.list(&at("dir"), &page).unwrap();
     assert_eq!(listing.entries[0].name.to_string(), "04");

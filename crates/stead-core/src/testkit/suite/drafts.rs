@@ -1,4 +1,4 @@
-//! Content in the making, and content that is open.
+//! Drafts, and content that is open for reading.
 
 use super::subject::*;
 use crate::store::{
@@ -246,7 +246,7 @@ pub fn a_draft_is_put_only_where_expected(t: &Subject) {
     assert_eq!(t.read("file"), b"draft");
 }
 
-/// A change that a Store refuses leaves the draft as it was: it can be read, written to and put again.
+/// A change that a Store refuses leaves its draft unchanged: it can be read, written and committed again.
 pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
     let tag = t.write("file", aperiodic_bytes(300_000)).tag;
     t.write("file", aperiodic_bytes(400_000));
@@ -259,7 +259,7 @@ pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
         expected[10..10 + size].copy_from_slice(&written);
         for attempt in 0..3 {
             let sealed = Content::Sealed(draft.seal().unwrap());
-            // Refused at its first step, or at a later one, when its content had its place already.
+            // The change fails at its first step, or at a later one after the content was already put in place.
             let put = |expect| PutOptions { expect, ..PutOptions::default() };
             if attempt == 0 {
                 t.refused(write_with(at("file"), sealed, put(Precondition::Tag(tag))));

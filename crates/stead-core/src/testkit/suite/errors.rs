@@ -1,4 +1,4 @@
-//! What is missing on the way, or of another kind than was needed.
+//! Errors for missing parents and for nodes of the wrong kind.
 
 use std::ops::ControlFlow;
 
@@ -114,7 +114,7 @@ pub fn nothing_is_not_found(t: &Subject) {
     }
 }
 
-/// Every call that reads, and what it says of a place.
+/// Every call that reads, with its result for a path.
 fn every_read(t: &Subject, place: &NodePath) -> Vec<(&'static str, StoreResult<()>)> {
     let go_on = ControlFlow::Continue(());
     let grep = grep("x", |_| ());

@@ -1,9 +1,9 @@
-//! What a Store with a feed tells of its changes.
+//! The feed of changes, for Stores that have one.
 
 use super::subject::*;
 use crate::store::{ChangeKind, FeedEntry, NodeId, Replace, RevisionNumber, StoreError, Subtree};
 
-/// Everything after a cursor, asked for piece by piece.
+/// All changes after a cursor, in pages of `limit`.
 fn changes_after(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<FeedEntry> {
     let mut all = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Deeds: what every Store with history tells of its changes.
+//! Revisions: what every Store with history reports about its changes.
 
 use super::subject::{
     Subject, append, at, change, chmod, copy, edit, mkdir, read_all, remove, rename, symlink, write,
@@ -10,7 +10,7 @@ use crate::store::{
     Revision, RevisionNumber, RevisionQuery, RevisionSet, Step, StorePath, Subtree,
 };
 
-/// Whether there is anything to test.
+/// Whether the Store has no history, so that there is nothing to test.
 fn has_no_history(t: &Subject) -> bool {
     let without = !t.store.info().history;
     if without {
@@ -20,12 +20,12 @@ fn has_no_history(t: &Subject) -> bool {
     without
 }
 
-/// Whether what a change displaces can't be read again, so that there is nothing to test.
+/// Whether displaced content can't be read again, so that there is nothing to test.
 fn retains_no_content(t: &Subject) -> bool {
     has_no_history(t) || !t.store.info().retains_content
 }
 
-/// What the test has done so far.
+/// A query for the revisions that this test has made.
 fn query_since_start(t: &Subject) -> RevisionQuery {
     RevisionQuery { after: t.first_revision, ..RevisionQuery::all() }
 }
@@ -34,7 +34,7 @@ fn all_revisions(t: &Subject) -> RevisionSet {
     t.store.revisions(&query_since_start(t)).unwrap()
 }
 
-/// Makes a change, and returns what it is said to have done.
+/// Applies a change, and returns the revision that the Store reports for it.
 #[track_caller]
 fn apply_and_get_revision(t: &Subject, steps: Vec<Step>) -> Revision {
     let change = change(steps);
@@ -73,7 +73,7 @@ fn read_content(t: &Subject, state: Option<&NodeState>) -> Vec<u8> {
 fn assert_contents(t: &Subject, line: &NodeChange, before: Option<&str>, after: Option<&str>) {
     for (state, wanted) in [(&line.before, before), (&line.after, after)] {
         match wanted {
-            // What is not kept is known by its size.
+            // For content that wasn't retained, only the size is known.
             Some(wanted) if is_content_unknown(t, state) => {
                 assert_eq!(state.as_ref().unwrap().size, wanted.len() as u64, "{line:?}");
             }
@@ -85,7 +85,7 @@ fn assert_contents(t: &Subject, line: &NodeChange, before: Option<&str>, after: 
     }
 }
 
-/// Whether a state's content was not kept, which is only told by a Store that keeps none.
+/// Whether a state's content is unknown, which is allowed only for a Store that doesn't retain content.
 fn is_content_unknown(t: &Subject, state: &Option<NodeState>) -> bool {
     !t.store.info().retains_content && state.as_ref().is_some_and(|state| state.content.is_none())
 }
@@ -99,7 +99,7 @@ fn change_named<'d>(deed: &'d Revision, name: &str) -> &'d NodeChange {
     line
 }
 
-/// Where a node is said to be now.
+/// The node's current path, as the Store reports it; `None` if it was removed.
 fn current_path(t: &Subject, node: NodeId) -> Option<String> {
     all_revisions(t).current.get(&node).map(|now| now.path.to_string())
 }
@@ -146,7 +146,7 @@ pub fn an_overwrite_tells_both_contents(t: &Subject) {
     assert_contents(t, only_change(&changed), Some("one"), Some("two and more"));
     let third = apply_and_get_revision(t, vec![write("a", "")]);
     assert_contents(t, only_change(&third), Some("two and more"), Some(""));
-    // The same, looked at later; and it is one node all along, whatever the Store calls it.
+    // Later queries return the same, with the same node id in every revision.
     let found = all_revisions(t).revisions;
     assert_eq!(found.len(), 3);
     assert_contents(t, only_change(&found[1]), Some("one"), Some("two and more"));
@@ -241,7 +241,7 @@ pub fn moves_are_told(t: &Subject) {
     assert_eq!(line.before.as_ref().unwrap().parent, t.node("d"));
     assert_eq!(line.after.as_ref().unwrap().name, b"b");
     assert_eq!(current_path(t, line.node).as_deref(), Some("b"));
-    // What was written under the old name belongs to it as well.
+    // Revisions from before the rename belong to the same node.
     t.write("b", "two");
     let found = all_revisions(t).revisions;
     assert!(found.iter().all(|deed| deed.changes.iter().any(|line| line.node == t.node("b"))));
@@ -367,7 +367,7 @@ pub fn a_copy_is_told_entry_by_entry(t: &Subject) {
     t.write("f", "three");
     let copied = apply_and_get_revision(t, vec![copy("d/a", "f", Replace::Overwrite)]);
     assert_contents(t, only_change(&copied), Some("three"), Some("one"));
-    // What gives way to something of another kind is another thing.
+    // Replacing a node by one of another kind removes the old node and creates a new one.
     t.link("l", "there");
     let copied = apply_and_get_revision(t, vec![copy("l", "f", Replace::Overwrite)]);
     assert_eq!(copied.changes.len(), 2, "{copied:?}");
@@ -441,7 +441,7 @@ pub fn the_past_is_put_back(t: &Subject) {
     let present = only_change(&found[1]).after.as_ref();
     t.apply(vec![put(removed, "b"), put(replaced, "a"), put(present, "c")]).unwrap();
     assert_eq!((t.read("a"), t.read("b"), t.read("c")), (b"one".into(), b"two".into(), b"three".into()));
-    // Putting it back is a deed like any other, and the past stays readable.
+    // Putting content back makes a revision like any other change, and the old content stays readable.
     let found = all_revisions(t).revisions;
     assert_contents(t, change_named(&found[0], "a"), Some("three"), Some("one"));
     assert_contents(t, only_change(&found[2]), Some("one"), Some("three"));
@@ -484,7 +484,7 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
         versions(RevisionQuery { since: Some(made[2].2), ..query_since_start(t) }),
         [made[3].0, made[2].0]
     );
-    // What came later is known, also where it is not asked for.
+    // A revision's content is right even if the query leaves out later revisions of the same file.
     let query = RevisionQuery { operations: Some(vec![made[0].1]), ..query_since_start(t) };
     assert_contents(t, only_change(&t.store.revisions(&query).unwrap().revisions[0]), None, Some("ann"));
     assert_eq!(t.store.revision_at(made[3].2).unwrap(), made[3].0);

@@ -1,4 +1,4 @@
-//! A Store never follows a symlink: it says where it met one, and where that leads.
+//! A Store never follows a symlink: it reports where on the path it found one, and its target.
 
 use std::ops::ControlFlow;
 

@@ -23,10 +23,10 @@ pub(crate) mod subject;
 
 pub use subject::{Fixture, Subject, run};
 
-/// Makes a module of tests: all that a Store promises, for the Stores that a closure makes.
+/// Makes a module with all tests of the suite, for the Stores that a closure creates.
 ///
 /// The closure is called once per test. It returns a [`Fixture`](crate::testkit::Fixture): a Store in an `Arc`, alone
-/// or in a pair with something that has to live as long as it does.
+/// or paired with a value that has to live as long as the Store.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -271,7 +271,7 @@ mod tests {
 
     store_suite!(model, || Arc::new(ModelStore::new()));
 
-    /// A promise that is written but not listed would never be run.
+    /// A test that is written but not listed would never run.
     #[test]
     fn every_promise_is_listed() {
         let listed = include_str!("mod.rs");

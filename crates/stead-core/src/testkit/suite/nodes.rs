@@ -1,4 +1,4 @@
-//! Places that start at a node: what a mounted file system's handles are.
+//! Paths that start at a node, as the handles of a mounted file system do.
 
 use std::ops::ControlFlow;
 

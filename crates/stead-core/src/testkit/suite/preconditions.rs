@@ -1,4 +1,4 @@
-//! Version tags, and changes that happen only in the state that the caller expects.
+//! Version tags, and changes that are applied only if their precondition holds.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::store::{
     Content, IfMissing, Precondition, PutOptions, Replace, Step, StoreError, Subtree, VersionTag,
 };
 
-/// A tag that nothing has.
+/// A tag that no node has.
 const UNKNOWN_TAG: VersionTag = VersionTag(0xdead_beef_dead_beef_dead_beef_dead_beef);
 
 fn expecting(expect: Precondition) -> PutOptions {
@@ -100,7 +100,7 @@ fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Precondition) -
     t.apply_one(put("made", Precondition::TagOrAbsent(next)));
     assert!(t.exists("made"));
 
-    // The short form of a tag is judged like the tag.
+    // The short form of a tag is compared like the tag.
     assert!(matches!(t.refused(put("file", Precondition::ShortTag(next.short()))), StoreError::Conflict));
     assert!(matches!(t.refused(put("none", Precondition::ShortTag(last.short()))), StoreError::Conflict));
     t.apply_one(put("file", Precondition::ShortTag(last.short())));

@@ -1,4 +1,4 @@
-//! Quota roots: counted with every change, whoever makes it, and never passed.
+//! Quotas: every change under a quota root counts, by any caller, and the limit is never exceeded.
 
 use super::subject::{Subject, at, change, mkdir, remove, rename, write};
 use crate::error::ErrorKind;
@@ -40,7 +40,7 @@ pub fn a_quota_may_be_reached_and_not_passed(t: &Subject) {
     let over = t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "1")])).unwrap_err();
     assert_eq!(over.kind(), ErrorKind::Quota);
     assert!(matches!(over, StoreError::OverQuota { used: 10, wanted: 11, allowed: 10, .. }), "{over:?}");
-    // Elsewhere there is room.
+    // The quota doesn't limit other directories.
     apply_under(t, &quota, vec![write("x", "1234567890123")]).unwrap();
     assert_usage(t, "w", 10, 1);
 }
@@ -111,7 +111,7 @@ pub fn what_is_moved_or_copied_counts_where_it_arrives(t: &Subject) {
 pub fn steps_count_together(t: &Subject) {
     let quota = [root("w", Some(10), None)];
     apply_under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
-    // There is room for the second only when the first has gone.
+    // The second step fits only because the first one removes a file.
     apply_under(t, &quota, vec![remove("w/a", Subtree::File), write("w/b", "0987654321")]).unwrap();
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("x", ""), write("w/c", "1")])).is_err());
     assert_usage(t, "w", 10, 1);
@@ -123,7 +123,7 @@ pub fn one_file_may_be_so_large(t: &Subject) {
     apply_under(t, &quota, vec![write("w/a", "12345")]).unwrap();
     let over = t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "123456")])).unwrap_err();
     assert_eq!(over.kind(), ErrorKind::Quota);
-    // What lies outside is not asked.
+    // The limit doesn't apply outside the quota root.
     apply_under(t, &quota, vec![write("b", "123456")]).unwrap();
     let into = rename("b", "w/b", Replace::Refuse);
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![into])).is_err());
@@ -163,7 +163,7 @@ pub fn what_was_there_comes_back_however_large(t: &Subject) {
         options: PutOptions::default(),
     };
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![longer])).is_err(), "this was never there");
-    // How much there may be in all is another matter.
+    // The limit on the total still applies.
     let quota = [root("w", Some(10), None)];
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![back("w/b")])).is_err());
 }

@@ -1,4 +1,4 @@
-//! Removing, and what a change on a whole directory has to spare.
+//! Removing, and protected names in a directory that is removed, moved or copied.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Searching content.
+//! Searching inside files.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! A Store under test, with the calls that the suite makes again and again.
+//! The Store under test, and helpers that the suite uses often.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use crate::store::{
 };
 use crate::testkit::model::{TreeSnapshot, snapshot_of};
 
-/// Something that has a Store for as long as a test takes.
+/// Provides a Store for the duration of a test.
 pub trait Fixture {
     /// The Store.
     fn store(&self) -> Arc<dyn Store>;
@@ -27,14 +27,14 @@ impl<S: Store + 'static> Fixture for Arc<S> {
     }
 }
 
-/// A Store, and what has to live as long as it does: a temporary directory, say.
+/// A Store, and a value that has to live as long as it, such as a temporary directory.
 impl<S: Store + 'static, T> Fixture for (Arc<S>, T) {
     fn store(&self) -> Arc<dyn Store> {
         self.0.clone()
     }
 }
 
-/// Runs one test of the suite on a fresh Store, and has the Store verify itself afterwards.
+/// Runs one test of the suite on a fresh Store, then lets the Store verify itself.
 pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
     let fixture = make();
     let store = fixture.store();
@@ -45,11 +45,12 @@ pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
     assert_eq!(verified.problems, Vec::<String>::new());
 }
 
-/// The Store under test. Paths are text here; a call that is not about a refusal panics when it is refused.
+/// The Store under test. Paths are given as text. Helpers panic if the Store refuses the call, except those that test
+/// refusals.
 #[derive(Debug)]
 pub struct Subject {
     pub(crate) store: Arc<dyn Store>,
-    /// What the fixture did is none of a test's business: its own deeds come after this version.
+    /// The revision before the test started. Earlier ones belong to the fixture, and tests ignore them.
     pub(crate) first_revision: RevisionNumber,
 }
 
@@ -58,7 +59,7 @@ impl Subject {
         self.store.apply(change(steps))
     }
 
-    /// What the only step did, or why it didn't.
+    /// Applies a single step and returns its outcome, or the Store's error.
     pub(crate) fn try_apply_one(&self, step: Step) -> StoreResult<StepOutcome> {
         let applied = self.apply(vec![step])?;
         assert_eq!(applied.outcomes.len(), 1, "one step has one outcome");
@@ -166,7 +167,7 @@ impl Subject {
         snapshot_of(&*self.store)
     }
 
-    /// Runs something that is to be refused, and sees that it left everything as it was.
+    /// Runs a call that has to be refused, and checks that it changed nothing.
     #[track_caller]
     pub(crate) fn assert_unchanged<T>(&self, act: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
         let before = self.snapshot();
@@ -176,14 +177,14 @@ impl Subject {
         result
     }
 
-    /// A step that is to be refused, and to leave everything as it was.
+    /// Applies a step that has to be refused and to change nothing; returns the error.
     #[track_caller]
     pub(crate) fn refused(&self, step: Step) -> crate::StoreError {
         self.assert_unchanged(|| self.try_apply_one(step)).expect_err("it was refused")
     }
 }
 
-/// The whole of an open content.
+/// Reads all of an open content.
 pub(crate) fn read_all(content: &dyn OpenContent) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 70_000];
@@ -196,7 +197,7 @@ pub(crate) fn read_all(content: &dyn OpenContent) -> Vec<u8> {
     }
 }
 
-/// Bytes that repeat nowhere near a chunk's or a page's length.
+/// Bytes without a period near the length of a chunk or a page.
 pub(crate) fn aperiodic_bytes(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ (at >> 13)) as u8).collect()
 }
@@ -209,7 +210,7 @@ pub(crate) fn change(steps: Vec<Step>) -> Change {
     Change::new(operation, steps)
 }
 
-/// The place that this text names from the root.
+/// The path from the root that this text names.
 pub(crate) fn at(path: &str) -> NodePath {
     NodePath::from_root(StorePath::from_checked(path))
 }
@@ -302,7 +303,7 @@ pub(crate) fn chmod(at: NodePath, mode: u32) -> Step {
     Step::SetAttr { at, mode: Some(mode), modified: None }
 }
 
-/// Asserts that a call was refused, and how.
+/// Asserts that a call was refused with an error that matches the pattern.
 macro_rules! assert_refused {
     ($result:expr, $expected:pat) => {
         match &$result {

@@ -1,4 +1,4 @@
-//! `append_file`: more at the end of a file.
+//! `append_file`: appends to the end of a file.
 
 use super::{
     CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, decode_content, format_bytes, write_options,

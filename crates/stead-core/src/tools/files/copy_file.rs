@@ -1,4 +1,4 @@
-//! `copy_file`: the same once more, elsewhere.
+//! `copy_file`: copies a file, a symlink or a directory.
 
 use super::{DESTINATION, OVERWRITE, SOURCE, TRANSFER_OUTPUT, overwrite_option, transfer_reply};
 use crate::scope::Access;

@@ -1,4 +1,4 @@
-//! `create_directory`: a directory, with missing parents.
+//! `create_directory`: creates a directory and its missing parents.
 
 use super::{OUT_CREATED, OUT_OPERATION, OUT_PATH, OUT_VERSION, PATH, change_reply};
 use crate::scope::Access;

@@ -1,4 +1,4 @@
-//! `delete_directory`: a directory goes, empty or with all that it holds.
+//! `delete_directory`: deletes a directory, empty or with everything in it.
 
 use super::{PATH, REMOVE_OUTPUT, remove_reply};
 use crate::scope::Access;

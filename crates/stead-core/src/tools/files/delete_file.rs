@@ -1,4 +1,4 @@
-//! `delete_file`: a file or a symlink goes.
+//! `delete_file`: deletes a file or a symlink.
 
 use super::{IF_MATCH, PATH, REMOVE_OUTPUT, remove_reply};
 use crate::scope::Access;

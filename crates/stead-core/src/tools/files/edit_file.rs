@@ -1,4 +1,4 @@
-//! `edit_file`: a text inside a file, replaced.
+//! `edit_file`: replaces text inside a file.
 
 use super::{IF_MATCH, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH, with_tag};
 use crate::edit::Occurrences;

@@ -1,4 +1,4 @@
-//! `glob`: paths by their names.
+//! `glob`: finds files and directories by name.
 
 use super::{OUT_TRUNCATED, append_more, append_unreadable, start_path, text_or};
 use crate::scope::Access;
@@ -8,7 +8,7 @@ use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::PathEntry;
 
-/// How many paths one call returns unless told otherwise.
+/// How many paths one call returns without `limit`.
 const DEFAULT_LIMIT: u64 = PAGE_LINES as u64;
 
 pub(in crate::tools) static TOOL: Tool = Tool {

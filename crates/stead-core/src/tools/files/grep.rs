@@ -1,4 +1,4 @@
-//! `grep`: files by their content.
+//! `grep`: searches inside files.
 
 use super::{OUT_TRUNCATED, append_more, append_unreadable, start_path, text_or};
 use crate::scope::Access;
@@ -8,7 +8,7 @@ use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::{FileMatch, GrepResult};
 
-/// How many hits one call returns unless told otherwise.
+/// How many hits one call returns without `max_results`.
 const DEFAULT_LIMIT: u64 = 200;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
@@ -107,7 +107,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         .fact("timed_out", result.timed_out))
 }
 
-/// The hits as lines, and whether they were too many for one call.
+/// The hits as lines, and whether some were cut because they exceed the bounds.
 fn format_hits(result: &GrepResult, output: GrepOutput, bounds: ReplyBounds) -> (String, bool) {
     let mut page = PagedText::new(bounds);
     for FileMatch { path, count, lines } in &result.files {

@@ -1,4 +1,4 @@
-//! `list_directory`: what is in a directory, page by page.
+//! `list_directory`: lists a directory, page by page.
 
 use std::fmt::Write;
 
@@ -10,9 +10,9 @@ use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::{DirEntry, ListPage};
 
-/// How many entries one call returns.
+/// The most entries that one call returns.
 const MAX_LIMIT: u64 = 5_000;
-/// How many it returns unless told otherwise.
+/// How many entries one call returns without `limit`.
 const DEFAULT_LIMIT: u64 = PAGE_LINES as u64;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
@@ -83,7 +83,7 @@ fn entry_line(entry: &DirEntry, details: bool) -> String {
     if let Some(modified) = modified {
         text.push('\t');
         let exact = modified.to_string();
-        // `2026-11-15T08:30:00.000Z` without its seconds.
+        // The first 16 characters are `2026-11-15T08:30`: date and time without seconds.
         text.push_str(if details { &exact } else { &exact[..16] });
     }
     if let (Some(tag), NodeKind::File, true) = (tag, kind, details) {

@@ -1,4 +1,4 @@
-//! The tools for files and directories.
+//! The tools for files and directories, and the fields and replies that they share.
 
 pub(super) mod append_file;
 pub(super) mod copy_file;
@@ -54,11 +54,11 @@ const OUT_CREATED: Field = Field::optional(
 const OUT_TRUNCATED: Field =
     Field::required("truncated", FieldType::Flag, "Whether there is more than was returned.");
 
-/// What a change of one file answers with.
+/// The output fields of a write to one file.
 const WRITE_OUTPUT: [Field; 5] = [OUT_PATH, OUT_CREATED, OUT_TAG, OUT_VERSION, OUT_OPERATION];
-/// What a removal answers with.
+/// The output fields of a removal.
 const REMOVE_OUTPUT: [Field; 3] = [OUT_PATH, OUT_VERSION, OUT_OPERATION];
-/// What a copy or a move answers with.
+/// The output fields of a copy or a move.
 const TRANSFER_OUTPUT: [Field; 5] = [
     Field::required("source", FieldType::Path, "Where it came from, symlinks resolved."),
     Field::required("destination", FieldType::Path, "Where it is now."),
@@ -76,13 +76,13 @@ fn remove_reply(removed: &RemoveResult, what: &str) -> Reply {
     let path = removed.path.to_string();
     let words = match removed.is_disclosed {
         true => format!("Deleted {path}."),
-        // The same words whatever was there, and true in each case.
+        // In a WRITE_ONLY Workspace, the same words whatever was there, and true in each case.
         false => format!("If {what} was at {path} that may be deleted, it is gone."),
     };
     change_reply(words, path, removed.revision, removed.operation)
 }
 
-/// The same answer with the file's version tag, if the caller may have it.
+/// The same reply with the file's version tag, if the caller may have it.
 fn with_tag(reply: Reply, tag: Option<VersionTag>) -> Reply {
     reply.optional_fact("version_tag", tag.map(String::from)).note(tag.map(|tag| Note::Tag(tag.short())))
 }
@@ -124,7 +124,7 @@ fn write_options(arguments: &Arguments) -> Result<WriteOptions, Failure> {
     }
 }
 
-/// The content to be written, as the caller encoded it. It is taken rather than copied.
+/// The decoded content to write. It is moved out of the arguments, not copied.
 fn decode_content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
     let text = arguments.take_text("content");
     match arguments.optional_text("encoding") {
@@ -142,7 +142,7 @@ const ENCODING_IN: Field = Field::optional(
     "How content is given; utf-8 if absent.",
 );
 
-/// A line for what could not be looked into.
+/// Appends a line for each of the first few paths that couldn't be read, and one that counts the rest.
 fn append_unreadable(lines: &mut String, unread: &[Unreadable]) {
     const SHOWN: usize = 5;
     for Unreadable { path, reason } in unread.iter().take(SHOWN) {
@@ -153,12 +153,12 @@ fn append_unreadable(lines: &mut String, unread: &[Unreadable]) {
     }
 }
 
-/// The end of a list that is cut, where there is a way to get more.
+/// Appends a last line to a list that is cut: `how` to get more.
 fn append_more(lines: &mut String, how: &str) {
     lines.push_str(&format!("[{}]\n", Note::More(how.to_owned())));
 }
 
-/// What a model reads where nothing was found.
+/// The text, or `nothing` if it is empty.
 fn text_or(text: String, nothing: &str) -> String {
     if text.is_empty() { nothing.to_owned() } else { text }
 }
@@ -167,7 +167,7 @@ fn format_bytes(count: u64) -> String {
     if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
 }
 
-/// The path to begin at, or everything.
+/// The path to start at; `/`, which covers all Workspaces, if absent.
 fn start_path(arguments: &Arguments) -> String {
     arguments.optional_text("path").map_or_else(|| VfsPath::root().to_string(), str::to_owned)
 }

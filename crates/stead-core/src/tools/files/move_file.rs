@@ -1,4 +1,4 @@
-//! `move_file`: another name, another place.
+//! `move_file`: moves or renames a file, a symlink or a directory.
 
 use super::{DESTINATION, IF_MATCH, OVERWRITE, SOURCE, TRANSFER_OUTPUT, overwrite_option, transfer_reply};
 use crate::scope::Access;

@@ -1,4 +1,4 @@
-//! `read_file`: lines of a text, a picture, or bytes.
+//! `read_file`: reads lines of a text, an image, or bytes.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -13,11 +13,11 @@ use crate::tools::{
 };
 use crate::vfs::{ByteRange, BytesRead, Continuation, LineRange, TextRead};
 
-/// The largest picture that is handed out.
+/// The largest image that is returned, in bytes.
 const MAX_IMAGE_BYTES: u64 = 8 << 20;
-/// How many bytes a page has when it is sent as base64.
+/// How many bytes of a file one page has when it is returned as base64.
 const PAGE_BASE64_BYTES: u64 = PAGE_BYTES as u64 / 4 * 3;
-/// What the text is read as, in an answer for a model.
+/// How to read a binary file, for the model.
 const BASE64_HINT: &str = "read it with encoding base64, byte_offset and byte_limit";
 
 pub(in crate::tools) static TOOL: Tool = Tool {
@@ -111,7 +111,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     }
 }
 
-/// Which lines are asked for: a page of them, or more where the limit says so.
+/// The requested lines: one page, or more if `limit` asks for more.
 pub(in crate::tools) fn line_range(arguments: &Arguments) -> LineRange {
     let limit = arguments.number("limit");
     let bounds = ReplyBounds::for_limit(limit, PAGE_LINES as u64);
@@ -122,7 +122,7 @@ pub(in crate::tools) fn line_range(arguments: &Arguments) -> LineRange {
     }
 }
 
-/// Lines of a text, and what is needed to go on.
+/// The reply with lines of a text, and with how to continue.
 pub(in crate::tools) fn lines_reply(read: TextRead) -> Reply {
     let more = continuation_note(&read);
     let is_whole_line = read.text.ends_with('\n') || more.is_some();
@@ -140,7 +140,7 @@ pub(in crate::tools) fn lines_reply(read: TextRead) -> Reply {
     reply.note(more).note((!is_whole_line).then_some(Note::NoNewline))
 }
 
-/// How to get what comes after some lines, if anything does.
+/// How to read on after these lines; `None` at the end of the text.
 pub(super) fn continuation_note(read: &TextRead) -> Option<Note> {
     match read.continuation {
         Continuation::End { .. } => None,
@@ -188,7 +188,7 @@ fn read_bytes(
         .note(tag))
 }
 
-/// Leaves a character that the range has cut in two to the next call.
+/// Drops an incomplete character at the end, if `more` follows: the next call returns it.
 fn drop_partial_char(bytes: &mut Vec<u8>, more: bool) {
     if let Err(error) = std::str::from_utf8(bytes)
         && error.error_len().is_none()
@@ -199,7 +199,7 @@ fn drop_partial_char(bytes: &mut Vec<u8>, more: bool) {
     }
 }
 
-/// A file that isn't text: an image, or a description of it with the way to read its bytes.
+/// The reply for a file that isn't text: an image, or a description with how to read its bytes.
 fn read_binary(desk: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> {
     let read = desk.vfs.read_range(path, ByteRange { offset: 0, length: MAX_IMAGE_BYTES })?;
     let mime = crate::vfs::media_type(&read.path);
@@ -212,7 +212,7 @@ fn read_binary(desk: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> {
     Ok(reply.optional_fact("mime", mime).note(tag))
 }
 
-/// A picture after a line of text: some hosts show nothing at all where there is no text.
+/// The reply for an image, after a line of text: some hosts show nothing at all if there is no text.
 fn image_reply(read: BytesRead, mime: &'static str) -> Reply {
     let words = format!("{}: {mime}, {}", read.path, format_bytes(read.size));
     let mut reply = with_file_facts(Reply::text(words), &read, false);
@@ -220,7 +220,7 @@ fn image_reply(read: BytesRead, mime: &'static str) -> Reply {
     reply
 }
 
-/// What a binary file is. Its bytes are of no use to a model that has not asked for them.
+/// The reply that describes a binary file. Its bytes are of no use to a model that didn't ask for them.
 fn binary_reply(read: BytesRead, mime: Option<&'static str>) -> Reply {
     let kind = mime.unwrap_or("unknown type");
     let words = format!("{} is binary: {kind}, {}; {BASE64_HINT}", read.path, format_bytes(read.size));

@@ -1,4 +1,4 @@
-//! `read_many`: several texts in one call.
+//! `read_many`: reads several text files in one call.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::tools::{
 };
 use crate::vfs::{Continuation, LineRange};
 
-/// How many files one call reads.
+/// The most files that one call reads.
 const MAX_FILES: usize = 100;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
@@ -60,7 +60,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     if desk.vfs.will_ask_approval() {
-        // A person is asked about all of them at once, before any is read. What else is wrong is told file by file.
+        // A person is asked about all files at once, before any is read. Other errors are reported file by file.
         let paths: Vec<_> = arguments.texts("paths").filter_map(|path| VfsPath::parse(path).ok()).collect();
         if let Err(ask @ Error::ApprovalRequired { .. }) = desk.vfs.request_approval(&paths, Access::Read) {
             return Err(ask.into());
@@ -71,7 +71,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let mut lines = ReplyBounds::for_limit(limit, PAGE_BYTES as u64).lines;
     let (mut blocks, mut files) = (Vec::new(), Vec::new());
     for path in arguments.texts("paths") {
-        // With no room left, a line still tells whether the file is there and can be read.
+        // With no room left, one line is still read: it shows whether the file exists and is readable.
         let range = LineRange { offset: 1, limit: lines.max(1) as u64, max_bytes: left.max(1) };
         match desk.vfs.read_lines(path, range) {
             Ok(read) => {
@@ -79,7 +79,8 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
                 let truncated =
                     !matches!(read.continuation, Continuation::End { .. }) || !has_room && read.size > 0;
                 let text = if has_room { read.text.as_str() } else { "" };
-                // A line that does not fit goes on at a byte: by lines it would begin at the same place again.
+                // A line that is too long continues at a byte offset: an offset in lines would start at its beginning
+                // again.
                 let (next, byte) = match read.continuation {
                     _ if !has_room => (Some(1), None),
                     Continuation::More { next } => (Some(next), None),
@@ -109,7 +110,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
                 }
                 files.push(file);
             }
-            // A symlink has led to where a person has to agree.
+            // A symlink led to a path that needs approval.
             Err(ask @ Error::ApprovalRequired { .. }) if desk.vfs.will_ask_approval() => {
                 return Err(ask.into());
             }
@@ -124,7 +125,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     Ok(Reply { blocks, ..Reply::default() }.fact("files", files))
 }
 
-/// A file's text, and how to go on where it is cut.
+/// A file's text and, if it is cut, how to continue.
 fn format_file(text: &str, more: Option<Note>) -> String {
     let mut told = match (text.is_empty(), &more) {
         (true, None) => "(empty file)".to_owned(),

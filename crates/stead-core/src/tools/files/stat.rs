@@ -1,4 +1,4 @@
-//! `stat`: what is known of a path.
+//! `stat`: returns a path's kind, size, times and version tag.
 
 use super::{OUT_PATH, PATH};
 use crate::scope::Access;

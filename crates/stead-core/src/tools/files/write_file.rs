@@ -1,4 +1,4 @@
-//! `write_file`: a whole file.
+//! `write_file`: creates or replaces a whole file.
 
 use super::{
     CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, decode_content, format_bytes, write_options,

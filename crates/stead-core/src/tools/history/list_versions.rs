@@ -1,4 +1,4 @@
-//! `list_versions`: what was done to a path, by whom and when.
+//! `list_versions`: lists the changes of a path, with who made them and when.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, Note, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::{LogEntry, LogQuery};
 
-/// How many changes one call returns unless told otherwise.
+/// How many changes one call returns without `limit`.
 const DEFAULT_LIMIT: u64 = 50;
-/// How many changes one call returns at the most.
+/// The most changes that one call returns.
 const MAX_LIMIT: u64 = 1_000;
-/// How many paths of one change are told.
+/// The most paths shown for one change.
 const MAX_PATHS_PER_CHANGE: usize = 20;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
@@ -57,7 +57,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     Ok(Reply::text(text).note(more).fact("count", shown).fact("truncated", truncated))
 }
 
-/// One change: a line for it, and one for each of its paths.
+/// One change: a line for the change itself, and one for each of its paths.
 fn format_entry(entry: &LogEntry) -> String {
     let operation = &entry.operation;
     let (agent, tool, at) = (&operation.identity.agent, &operation.tool, operation.at);

@@ -1,4 +1,4 @@
-//! The tools that look into history and take things back.
+//! The tools that read history, undo and restore, and what they share.
 
 pub(super) mod list_versions;
 pub(super) mod read_version;
@@ -22,12 +22,12 @@ use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Failure, Reply, ToolContext};
 use crate::vfs::{PathChange, PathConflict, RevertResult, Vfs};
 
-/// Moments of the past that have a name. Whoever keeps the Stores keeps them.
+/// Named revisions of the Stores. Implemented by the code that opens the Stores.
 pub trait Snapshots: fmt::Debug + Send + Sync {
-    /// The version that a text names, for a path: a snapshot, a version's number or a time.
+    /// The revision that `text` names for a path: a snapshot's name, a revision number or a time.
     fn resolve_revision(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure>;
 
-    /// Keeps the present version of a Workspace, or of everything, under a name.
+    /// Records the current revision of the Workspace at `path`, or of all Workspaces, as a snapshot named `label`.
     fn create_snapshot(
         &self,
         vfs: &Vfs,
@@ -36,14 +36,14 @@ pub trait Snapshots: fmt::Debug + Send + Sync {
     ) -> Result<CreatedSnapshot, Failure>;
 }
 
-/// A version that was given a name.
+/// A snapshot that was just created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatedSnapshot {
-    /// What to call it by: its label, or its number with a `#`.
+    /// The snapshot's label, or its number with a `#` if it has none.
     pub name: String,
-    /// The version.
+    /// The revision that it names.
     pub revision: RevisionNumber,
-    /// When it was made.
+    /// When the snapshot was made.
     pub at: Timestamp,
 }
 
@@ -57,13 +57,13 @@ impl ToolContext<'_> {
         })
     }
 
-    /// Judges what is about to be done at a path, before anything is looked up for it.
+    /// Authorizes the access at a path, before anything is looked up for it.
     fn authorize(&self, path: &str, access: Access) -> Result<(), Failure> {
         let path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
         Ok(self.vfs.authorize(Some(&path), access)?)
     }
 
-    /// The version that a text names: a number needs nobody to look it up.
+    /// The revision that `text` names. Without snapshots, a plain revision number still works.
     fn resolve_revision(&self, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
         match (self.snapshots, text.parse::<i64>()) {
             (None, Ok(number)) if number >= 0 => Ok(RevisionNumber(number)),
@@ -74,7 +74,7 @@ impl ToolContext<'_> {
 
 const DRY_RUN: Field = Field::optional("dry_run", FieldType::Flag, "Only say what would be done.");
 
-/// What taking back answers with.
+/// The output fields of undo and restore.
 const REVERT_OUTPUT: [Field; 7] = [
     Field::required("done", FieldType::Flag, "Whether it was really done."),
     Field::required(
@@ -100,10 +100,11 @@ const REVERT_OUTPUT: [Field; 7] = [
     Field::required("truncated", FieldType::Flag, "Whether the text leaves paths out."),
 ];
 
-/// How many paths one answer tells of.
+/// The most paths of each kind that one reply lists.
 const MAX_SHOWN: usize = 200;
 
-/// What was taken back, or would be, or could not be.
+/// The reply of an undo or a restore: what was done, what would be done, or which conflicts prevent it. `put_back`
+/// begins the sentence of a success.
 fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
     let RevertResult { operation, undone: operations, changes, conflicts, left_out, done } = undone;
     let mut lines = vec![match (done, conflicts.is_empty()) {
@@ -159,7 +160,7 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
     if *done || conflicts.is_empty() {
         return reply;
     }
-    // Nothing was done, and that is no success.
+    // Nothing was changed because of conflicts, so the reply is a failure.
     let words = reply.joined_text();
     Reply { failure: Some(Failure::new(ErrorKind::Conflict, words)), ..reply }
 }
@@ -177,7 +178,7 @@ fn change_line(change: &PathChange) -> String {
     }
 }
 
-/// Logical paths, as a caller gave them.
+/// Parses the paths that a caller passed.
 fn parse_paths<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<VfsPath>, Failure> {
     texts.map(|text| VfsPath::parse(text).map_err(|error| Failure::invalid(error.to_string()))).collect()
 }

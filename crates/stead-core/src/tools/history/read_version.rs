@@ -1,4 +1,4 @@
-//! `read_version`: a text as it was.
+//! `read_version`: reads a text file as of an earlier version.
 
 use crate::path::VfsPath;
 use crate::scope::Access;

@@ -1,4 +1,4 @@
-//! `restore`: things as they were.
+//! `restore`: puts a Workspace, or paths in it, back to an earlier version.
 
 use super::{DRY_RUN, REVERT_OUTPUT, parse_paths, revert_reply};
 use crate::scope::Access;

@@ -1,4 +1,4 @@
-//! `snapshot`: a name for now.
+//! `snapshot`: names the current version of a Workspace, or of all.
 
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};

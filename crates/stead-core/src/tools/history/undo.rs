@@ -1,4 +1,4 @@
-//! `undo`: the caller's own operations, taken back.
+//! `undo`: undoes the caller's own operations.
 
 use super::{DRY_RUN, REVERT_OUTPUT, revert_reply};
 use crate::scope::Access;

@@ -1,4 +1,4 @@
-//! What comes back: text once, facts beside it, never more than fits, and nothing that may not be seen.
+//! The content of replies: bulk text once, facts beside it, never more than fits, and nothing the caller may not see.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn what_is_no_text_is_a_picture_or_says_how_to_read_it() {
         json!({ "path": "/rw/a", "encoding": "base64", "byte_offset": 1, "byte_limit": 3 }),
     );
     assert_eq!((&*words, &facts["next_byte_offset"]), ("UE5H", &4.into()));
-    // A picture too large to be shown is described as well.
+    // An image that is too large to return is described instead.
     tools.vfs().write("/rw/large.png", vec![0; (8 << 20) + 1]).unwrap();
     assert!(matches!(&*read("/rw/large.png"), [Block::Text(text)] if text.contains("8388609 bytes")));
     done(&tools, "write_file", json!({ "path": "/rw/b", "content": "AP8=", "encoding": "base64" }));

@@ -1,9 +1,9 @@
-//! What a person is asked, and what holds once they have agreed.
+//! Which approval a call asks for, and what a given approval covers.
 
 use super::*;
 use crate::vfs::Overwrite;
 
-/// `/free` asks for nothing, `/prod` before changes, `/vault` before everything; each has a file `x`.
+/// `/free` needs no approval, `/prod` needs it before changes, `/vault` before everything. Each has a file `x`.
 fn world() -> Toolbox {
     let store = |text: &str| {
         let store = Arc::new(ModelStore::new());
@@ -59,7 +59,7 @@ fn a_question_names_every_path() {
         question(&tools, "append_file", json!({ "path": "/free/link", "content": "2" })),
         "May the agent use `append_file` on `/free/link`, `/prod/x`?"
     );
-    // One end that is refused is refused; nobody is bothered with the other.
+    // If one end is denied, the call is denied, and nobody is asked about the other end.
     let nowhere = carry("/vault/x", "/nowhere/y");
     let refused = ask(&tools, "copy_file", &nowhere, ApprovalAnswer::NotAsked).unwrap().failure.unwrap();
     assert_eq!(refused.kind, ErrorKind::Denied);
@@ -82,13 +82,13 @@ fn an_agreement_to_one_path_is_none_to_another() {
     vfs.symlink("/free/link", "/prod/x").unwrap();
     vfs.with_approval().write("/prod/x", "t").unwrap();
     let agreed = ask(&tools, "edit_file", &edit, ApprovalAnswer::NotAsked).unwrap_err().approve();
-    // While the person thinks about it, the symlink comes to lead elsewhere.
+    // While the person decides, the symlink is replaced by one with another target.
     vfs.symlink("/free/other", "/vault/x").unwrap();
     vfs.rename("/free/other", "/free/link", Overwrite::Replace).unwrap();
     let asked_again = ask(&tools, "edit_file", &edit, agreed.clone()).unwrap_err();
     assert_eq!(asked_again.text, "May the agent use `edit_file` on `/free/link`, `/vault/x`?");
     assert_eq!((text(&tools, "/vault/x"), text(&tools, "/prod/x")), ("vault".into(), "t".into()));
-    // Back where it was, it is what was agreed to.
+    // With its old target, the symlink is again what the person approved.
     vfs.symlink("/free/other", "/prod/x").unwrap();
     vfs.rename("/free/other", "/free/link", Overwrite::Replace).unwrap();
     assert_eq!(ask(&tools, "edit_file", &edit, agreed).unwrap().failure, None);
@@ -145,7 +145,7 @@ fn a_tool_that_asks_names_its_paths_before_any_store_is_touched() {
             ToolChoice { ask: [tool.name.to_owned()].into(), history: true, ..ToolChoice::default() };
         let tools = toolbox([Workspace::new(VfsPath::parse("/w").unwrap(), ReadWrite, mount)]);
         let tools = tools.with_choice(choice);
-        // What is taken back is known only to the Stores.
+        // Only the Stores know which paths an undo changes.
         if tool.name == "undo" {
             continue;
         }

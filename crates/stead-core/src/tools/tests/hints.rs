@@ -1,4 +1,4 @@
-//! What a tool's hints say is what it does.
+//! Each tool's hints match what the tool does.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::schemas::keeps_to;
 use super::*;
 use crate::vfs::WalkQuery;
 
-/// Calls of each tool that work at first, on a Workspace that holds `a`, `b` and `d/e`. Those with history are shown over
-/// a Store that has one, elsewhere.
+/// Calls of each tool that succeed at first, on a Workspace with `a`, `b` and `d/e`. The history tools are tested
+/// elsewhere, over a Store that has history.
 fn examples() -> Vec<(&'static str, Value)> {
     vec![
         ("append_file", json!({ "path": "/rw/a", "content": "more" })),
@@ -33,7 +33,7 @@ fn examples() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Every path, with its content or none.
+/// Every path, with its content if it is a file.
 type State = BTreeMap<String, Option<Vec<u8>>>;
 
 fn state(tools: &Toolbox) -> State {
@@ -55,7 +55,7 @@ fn each_tool_does_what_its_hints_say() {
         let (_, facts) = done(&tools, name, arguments.clone());
         keeps_to(&facts.into(), &tool(name).unwrap().output_schema().into(), name);
         let once = state(&tools);
-        // It may fail the second time; what counts is what that does.
+        // The second call may fail; only its effect counts.
         let _ = call(&tools, name, arguments.clone());
         let twice = state(&tools);
 
@@ -63,7 +63,7 @@ fn each_tool_does_what_its_hints_say() {
         let changed = once != before;
         let lost = before.iter().any(|(path, content)| match (content, once.get(path)) {
             (_, None) => true,
-            // An append leaves what is there.
+            // An append keeps the old content as a prefix.
             (Some(before), Some(Some(after))) => !after.starts_with(before),
             (content, Some(after)) => content != after,
         });
@@ -73,7 +73,7 @@ fn each_tool_does_what_its_hints_say() {
         assert!(!hints.open_world);
         shown.push((name, changed, lost, once != twice));
     }
-    // No hint is stricter than need be.
+    // No hint is stricter than necessary.
     for tool in TOOLS.iter().filter(|tool| tool.offered == OfferedWhen::Always) {
         let of_tool = || shown.iter().filter(|(name, ..)| *name == tool.name);
         assert!(of_tool().count() > 0, "{} has no example", tool.name);

@@ -1,4 +1,4 @@
-//! What the tools promise, shown over the model Store.
+//! Tests of the tools over the model Store.
 
 mod answers;
 mod asking;
@@ -28,7 +28,7 @@ fn toolbox(workspaces: impl IntoIterator<Item = Workspace>) -> Toolbox {
     Toolbox::new(workspaces.into_iter().fold(builder, |builder, one| builder.workspace(one)).build().unwrap())
 }
 
-/// One Workspace of each scope over one Store, which lies at `/rw`.
+/// One Workspace of each scope, all over the same Store: `/rw`, `/ro` and `/wo`.
 fn three() -> Toolbox {
     let store = Arc::new(ModelStore::new());
     toolbox([
@@ -45,12 +45,12 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Uses a tool that nobody is asked about.
+/// Calls a tool that needs no approval.
 fn call(tools: &Toolbox, name: &str, arguments: Value) -> Reply {
     tools.call(name, object(arguments), ApprovalAnswer::NotAsked).unwrap()
 }
 
-/// Uses a tool that has to work, and returns its words and facts.
+/// Calls a tool that has to succeed, and returns its text and facts.
 fn done(tools: &Toolbox, name: &str, arguments: Value) -> (String, Map<String, Value>) {
     let reply = call(tools, name, arguments);
     assert_eq!(reply.failure, None, "{name}");

@@ -1,8 +1,8 @@
-//! What a model reads: one text that no host cuts or drops, with what it can use next in the last line.
+//! The text for models: one block that no host cuts or drops, with notes about what to do next in the last line.
 
 use super::*;
 
-/// The answer as a model reads it.
+/// The reply as a model reads it.
 fn read(tools: &Toolbox, name: &str, arguments: Value) -> String {
     let blocks = call(tools, name, arguments).for_model();
     match blocks.as_slice() {
@@ -11,7 +11,7 @@ fn read(tools: &Toolbox, name: &str, arguments: Value) -> String {
     }
 }
 
-/// The last line of what a model reads, without the version tag, which is new with every write.
+/// The last line of what a model reads, without the version tag, which is different after every write.
 fn last_line(text: &str) -> &str {
     let line = text.lines().last().unwrap();
     line.split("version_tag ").next().unwrap()
@@ -30,7 +30,7 @@ fn an_answer_is_one_text_whose_last_line_says_how_to_go_on() {
     assert_eq!(last_line(&first), "[more: offset 801; ");
     let rest = read(&tools, "read_file", json!({ "path": "/rw/long", "offset": 801 }));
     assert_eq!((rest.lines().count(), last_line(&rest)), (201, "["));
-    // Where the tag is of no use it is not there, so the text is the file's, to the byte.
+    // In a READ_ONLY Workspace there is no tag, so the text equals the file byte for byte.
     assert_eq!(read(&tools, "read_file", json!({ "path": "/ro/long", "offset": 801 })), "line\n".repeat(200));
     tools.vfs().write("/rw/open", "no newline").unwrap();
     assert_eq!(last_line(&read(&tools, "read_file", json!({ "path": "/rw/open" }))), "[no newline at end; ");
@@ -192,7 +192,7 @@ fn all_pages_of_a_directory_are_all_of_it() {
 fn what_stands_for_nothing_is_not_given() {
     let tools = three();
     tools.vfs().write("/rw/a", "one\ntwo\n").unwrap();
-    // A host that requires every parameter: each optional one is filled with what is nothing of its kind, or with null.
+    // Some hosts require every parameter: each optional one gets the empty value of its type, or null.
     for (name, arguments) in [
         ("read_file", json!({ "path": "/rw/a" })),
         ("read_many", json!({ "paths": ["/rw/a"] })),

@@ -1,4 +1,4 @@
-//! Which tools there are for whom, and what happens to calls of others.
+//! Which tools are offered, and what happens to calls of other tools.
 
 use super::*;
 
@@ -223,7 +223,7 @@ fn a_person_is_asked_first_where_that_is_set() {
     done(&tools, "write_file", json!({ "path": "/free/x", "content": "1" }));
     let ask = |name: &str, arguments: Value, answer| tools.call(name, object(arguments), answer);
 
-    // A tool.
+    // A tool can require approval.
     let delete = json!({ "path": "/free/x" });
     let question = ask("delete_file", delete.clone(), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `delete_file` on `/free/x`?");
@@ -234,7 +234,7 @@ fn a_person_is_asked_first_where_that_is_set() {
     assert!(tools.vfs().exists("/free/x").unwrap());
     assert_eq!(ask("delete_file", delete, question.approve()).unwrap().failure, None);
 
-    // A Workspace, also where a symlink leads there.
+    // A Workspace can require approval, also if the path leads there through a symlink.
     let write = json!({ "path": "/asks/x", "content": "1" });
     let question = ask("write_file", write.clone(), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `write_file` on `/asks/x`?");
@@ -246,7 +246,7 @@ fn a_person_is_asked_first_where_that_is_set() {
     ask("copy_file", json!({ "source": "/asks/x", "destination": "/asks/y" }), ApprovalAnswer::NotAsked)
         .unwrap_err();
 
-    // Reading, too; and a search from above passes it by.
+    // A Workspace can require approval for reading too; a search from above skips it.
     tools.vfs().with_approval().write("/secret/x", "needle").unwrap();
     ask("read_file", json!({ "path": "/secret/x" }), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(done(&tools, "grep", json!({ "pattern": "needle" })).0, "Nothing matches.\n");

@@ -1,8 +1,9 @@
-//! The schemas are such that every provider's tool calling takes them, and answers keep to them.
+//! The schemas use only what every provider's tool calling accepts, and replies match them.
 
 use super::*;
 
-/// What may stand in a schema: the common part of what OpenAI's strict mode, Anthropic's and Gemini's tool calling read.
+/// The keywords allowed in a schema: those that OpenAI's strict mode, Anthropic's and Gemini's tool calling all
+/// support.
 const KEYWORDS: [&str; 9] = [
     "type",
     "description",
@@ -55,7 +56,7 @@ fn schemas_hold_only_what_every_provider_takes() {
     }
 }
 
-/// Whether a value is what a schema says.
+/// Asserts that a value matches a schema.
 pub(super) fn keeps_to(value: &Value, schema: &Value, at: &str) {
     match schema["type"].as_str().unwrap() {
         "object" => {

@@ -1,4 +1,4 @@
-//! What differs between two versions, and who wrote which line.
+//! Diff between two revisions, and blame of a file, in logical paths.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::vfs::history::{StoreGroup, read_content};
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
 
-/// How two versions are compared.
+/// How two revisions are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiffOptions {
     /// Whether contents are compared by line.
@@ -36,19 +36,19 @@ impl Default for DiffOptions {
 /// One path that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The path in the newer version; in the older one, where it is gone.
+    /// The path in the revision compared to; in the revision compared from, if the node was removed.
     pub path: VfsPath,
-    /// The path in the older version, where it was another.
+    /// The path in the revision compared from, if the node was moved.
     pub from: Option<VfsPath>,
     /// How it differs.
     pub difference: DifferenceKind,
-    /// What it is.
+    /// The node's kind.
     pub kind: NodeKind,
-    /// The modes, where they differ.
+    /// The modes before and after, if they differ.
     pub modes: Option<(u32, u32)>,
-    /// The sizes before and after.
+    /// The sizes in bytes before and after; 0 where the node doesn't exist.
     pub sizes: (u64, u64),
-    /// The difference of the contents, where it was asked for and there is one.
+    /// The difference of the contents, if it was asked for and there is one.
     pub content: Option<ContentDiff>,
 }
 
@@ -57,16 +57,16 @@ pub struct Difference {
 pub enum DifferenceKind {
     /// It is new.
     Added,
-    /// Its content or its attributes are others.
+    /// Its content or its mode differs.
     Changed,
-    /// It has another path, and perhaps another content.
+    /// It has another path, and perhaps other content.
     Moved,
-    /// It is gone.
+    /// It was removed.
     Removed,
 }
 
 impl DifferenceKind {
-    /// In a word.
+    /// The kind as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             DifferenceKind::Added => "added",
@@ -82,15 +82,16 @@ impl DifferenceKind {
 pub struct BlameLine {
     /// The line, with its ending.
     pub line: Vec<u8>,
-    /// The version that wrote it; `None` for what was there before the history began.
+    /// The revision that wrote the line. `None` if it is unknown, older than the history, or outside what the caller
+    /// may see.
     pub revision: Option<RevisionNumber>,
-    /// The operation that did.
+    /// The operation that wrote the line; `None` as for `revision`.
     pub operation: Option<Operation>,
 }
 
 impl Vfs {
-    /// What differs below a path between two versions, in the Workspace that the path lies in and those nested below it.
-    /// Nested ones whose history may not be looked into are left out.
+    /// What differs below a path from one revision to another, in the Workspace that the path lies in and in those
+    /// nested below it. Nested Workspaces whose history the caller may not read are left out.
     pub fn diff(
         &self,
         prefix: impl IntoPath,
@@ -127,7 +128,7 @@ impl Call<'_> {
         Ok(differences)
     }
 
-    /// What differs in one Workspace at a place in its Store or below, without what lies in Workspaces nested in it.
+    /// Compares what one Workspace shows at and below a path in its Store, without the Workspaces nested in it.
     fn diff_workspace(
         &self,
         workspace: &Workspace,
@@ -139,7 +140,8 @@ impl Call<'_> {
         let (older, newer) = (from.min(to), from.max(to));
         check_retained(&**store, older)?;
         let deeds = store.changes_between(older, newer, std::slice::from_ref(top))?;
-        // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
+        // Revisions come newest first, so a node's first change has its newest state and its last change has its
+        // oldest.
         let mut nodes: HashMap<NodeId, (Option<&NodeState>, Option<&NodeState>)> = HashMap::new();
         for line in deeds.revisions.iter().flat_map(|deed| &deed.changes) {
             let ends = nodes.entry(line.node).or_insert((None, line.after.as_ref()));
@@ -149,7 +151,7 @@ impl Call<'_> {
         let mut differences = Vec::new();
         for (old, new) in nodes.into_values() {
             let (old, new) = if from <= to { (old, new) } else { (new, old) };
-            // What lay in a Workspace inside this one was not here.
+            // A state that lay in a nested Workspace isn't part of this one.
             let inside = |state: &&NodeState| {
                 state.path.is_at_or_below(top) && self.logical_path(&ground, &state.path).is_some()
             };
@@ -209,7 +211,7 @@ impl Call<'_> {
         if before == after {
             return Ok(None);
         }
-        // What is not known can't be compared, and what is too large would be of no use by line.
+        // Unknown content can't be compared, and a line diff of large content would be of no use.
         let unknown = [(old, &before), (new, &after)]
             .iter()
             .any(|(state, content)| state.is_some() && content.is_none());
@@ -217,7 +219,7 @@ impl Call<'_> {
         if unknown || large {
             return Ok(Some(ContentDiff::Binary));
         }
-        // The lines of both are held beside them.
+        // The lines of both contents are held next to the contents themselves.
         let sizes = [&before, &after].into_iter().flatten().map(ContentRef::size);
         let _memory = self.reserve(sizes.sum::<u64>() * 4)?;
         let bytes = |past: &Option<ContentRef>| match past {
@@ -238,9 +240,9 @@ impl Call<'_> {
         let query = RevisionQuery { at: Some(spot.node_path.clone()), ..RevisionQuery::all() };
         let deeds = store.revisions(&query).map_err(failed)?;
         let ground = StoreGroup { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
-        // Who wrote something where the caller may not look is not told.
+        // The author of content that the file got outside the caller's Workspace isn't revealed.
         let is_here = |state: &NodeState| self.logical_path(&ground, &state.path).is_some();
-        // All states of the file are compared with each other.
+        // All states of the file are in memory at once.
         let states =
             deeds.revisions.iter().flat_map(|deed| &deed.changes).filter_map(|line| line.after.as_ref());
         let size = states.filter_map(|state| state.content.as_ref()).map(ContentRef::size).sum();
@@ -265,7 +267,7 @@ impl Call<'_> {
             }
         }
         if contents.is_empty() {
-            // Nobody is known to have written it.
+            // No revision knows the file, so nobody is known to have written it.
             contents.push(store.read(&spot.node_path, super::MAX_CONTENT_SIZE).map_err(failed)?.bytes);
             writers.push(None);
         }

@@ -1,4 +1,4 @@
-//! Carrying out an undo or a restore: one plan per Store, all of them checked before the first change is made.
+//! Plans and applies an undo or a restore: one plan per Store, all of them checked before the first change is applied.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -19,39 +19,39 @@ use crate::vfs::history::restore::revisions_since;
 use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, RevertResult, UndoOptions};
 use crate::vfs::history::{StoreGroup, read_content};
 
-/// How often a plan is made anew because something changed while it was made.
+/// How often a plan is made again because something changed in the meantime.
 const MAX_ATTEMPTS: usize = 8;
-/// How many operations are asked for by their names; beyond, by the versions that they lie between.
+/// How many operations a query names by id. With more, it names the range of revisions instead.
 const MAX_OPERATIONS_BY_ID: usize = 1_000;
 
-/// What is to be undone or restored on one Store.
+/// What an undo or a restore reverts on one Store.
 pub(super) struct StoreRevert<'a> {
     pub(super) group: StoreGroup<'a>,
     pub(super) revisions: RevisionSet,
     pub(super) mode: RevertMode,
     pub(super) source: RevertSource,
-    /// The operations that were about something which the caller may not restore.
+    /// The operations that touched something which the caller may not restore.
     pub(super) withheld: BTreeSet<OperationId>,
 }
 
-/// What was asked for, to ask again if something has changed meanwhile.
+/// How the revisions were found, to query them again if something has changed.
 pub(super) enum RevertSource {
-    /// These very deeds.
+    /// They are exactly these revisions.
     Revisions,
-    /// All that has happened since a version at these places or below.
+    /// They are all revisions since this one that changed something at or below these paths.
     Since(RevisionNumber, Vec<StorePath>),
 }
 
-/// A part, and what has to be done for it.
+/// A `StoreRevert` and the steps for it.
 pub(super) struct PlannedRevert<'a> {
     revert: StoreRevert<'a>,
     pub(super) steps: RevertSteps,
     changes: Vec<PathChange>,
-    /// The nodes that the caller may not change.
+    /// The nodes that the caller may not change, and why.
     refused: BTreeMap<NodeId, String>,
 }
 
-/// What the whole comes to, beside what each part does.
+/// What an undo or a restore reports, beside what it does on each Store.
 pub(super) struct RevertSummary {
     /// The operations that are undone; `None` for a restore.
     undone: Option<Vec<Operation>>,
@@ -71,7 +71,7 @@ impl RevertSummary {
 }
 
 impl StoreRevert<'_> {
-    /// Asks for the same once more: what has become by now of what was done.
+    /// Queries the same revisions again, with the current state of their nodes.
     fn reload(&mut self) -> Result<()> {
         let deeds = match &self.source {
             RevertSource::Since(version, below) => revisions_since(&self.group, *version, below),
@@ -81,14 +81,14 @@ impl StoreRevert<'_> {
             Err(cause) if is_race(&cause) => return Err(self.group.store_error(StoreError::Conflict)),
             deeds => deeds.map_err(|cause| self.group.store_error(cause))?,
         };
-        // Where someone else was quicker, it is not to be undone twice.
+        // Another caller has undone one of them in the meantime; it must not be undone twice.
         if self.mode == RevertMode::Merge && self.revisions.revisions.iter().any(|deed| deed.undone) {
             return Err(self.group.store_error(StoreError::Conflict));
         }
         Ok(())
     }
 
-    /// These very deeds, asked for with few others.
+    /// Queries exactly these revisions again, with as few others as possible.
     fn reload_revisions(&self) -> StoreResult<RevisionSet> {
         let known: HashSet<RevisionNumber> =
             self.revisions.revisions.iter().map(|deed| deed.number).collect();
@@ -106,7 +106,7 @@ impl StoreRevert<'_> {
         Ok(deeds)
     }
 
-    /// The newest paths that a node had, in the Store: where it is now, then where it was.
+    /// The paths of a node in the Store, newest first: the current one, then the former ones.
     fn paths_of(&self, node: NodeId) -> impl Iterator<Item = &StorePath> {
         let now = self.revisions.current.get(&node).map(|now| &now.path);
         let lines = self
@@ -121,7 +121,7 @@ impl StoreRevert<'_> {
 }
 
 impl PlannedRevert<'_> {
-    /// The operations of which something stays as it is.
+    /// The operations of which something can't be undone.
     pub(super) fn incomplete_operations(&self) -> Vec<OperationId> {
         let stays = |node: &NodeId| {
             self.refused.contains_key(node) || self.steps.conflicts.iter().any(|one| one.node == *node)
@@ -137,7 +137,7 @@ impl PlannedRevert<'_> {
 }
 
 impl Call<'_> {
-    /// Carries out plans if nothing stands against them: one change per Store.
+    /// Applies the plans with one change per Store, unless it is a dry run or conflicts forbid it.
     pub(super) fn execute_reverts(
         &self,
         planned: Vec<PlannedRevert<'_>>,
@@ -167,7 +167,8 @@ impl Call<'_> {
             return Ok(result);
         }
         if self.vfs.approval.is_strict() && result.changes.is_empty() {
-            // That it was undone is written down also where nothing has to be changed for it.
+            // The Stores record the undo even if no file changes. So in strict mode a person has to have approved the
+            // Workspaces themselves.
             for workspace in planned.iter().flat_map(|part| &part.revert.group.workspaces) {
                 self.authorize(workspace.prefix(), Access::Restore)?;
             }
@@ -181,7 +182,7 @@ impl Call<'_> {
         if options.dry_run || refused {
             return Ok(result);
         }
-        // An operation of which something stays as it is has not been undone.
+        // An operation of which something stays as it is doesn't count as undone.
         let stays: HashSet<OperationId> =
             planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
         let complete = result.undone.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
@@ -198,15 +199,15 @@ impl Call<'_> {
         Ok(result)
     }
 
-    /// Makes one change per Store; whether a file was changed. Each Store remembers for itself what was undone there,
-    /// so where a later one fails, the same call finishes the rest.
+    /// Applies one change per Store and returns whether a file was changed. Each Store records by itself what was
+    /// undone there, so if a later Store fails, repeating the call finishes the rest.
     fn apply_plans(
         &self,
         planned: Vec<PlannedRevert<'_>>,
         records: &[CompanionRecord],
         options: UndoOptions,
     ) -> Result<bool> {
-        // Also where nothing is left to do, it is written down that it was undone.
+        // A change without steps is needed too, to record what was undone.
         let wanted = |part: &PlannedRevert<'_>| !part.steps.steps.is_empty() || !records.is_empty();
         let last = planned.iter().rposition(wanted);
         let (mut changed, mut done) = (false, None);
@@ -230,7 +231,7 @@ impl Call<'_> {
         Ok(changed)
     }
 
-    /// Plans a part, and again where what the plan looked at has changed meanwhile.
+    /// Plans the revert of one Store, and plans it again if what the plan looked at has changed.
     pub(super) fn plan_with_retries<'a>(&self, mut part: StoreRevert<'a>) -> Result<PlannedRevert<'a>> {
         for _ in 0..MAX_ATTEMPTS {
             check_not_stopped(self.cancellation_monitor().as_ref())
@@ -247,8 +248,8 @@ impl Call<'_> {
         Err(part.group.store_error(StoreError::Conflict))
     }
 
-    /// What lies where the caller may not restore is gone, as far as a plan goes: whatever others do to it there, the answer
-    /// is the same.
+    /// Treats nodes outside the Workspaces that the caller may restore as gone, so that the answer doesn't depend on
+    /// what other agents do to them there.
     fn drop_invisible_nodes(&self, part: &mut StoreRevert<'_>) {
         let StoreRevert { group: ground, revisions: deeds, mode: how, withheld, .. } = part;
         let is_seen = |path: &StorePath| self.logical_path(ground, path).is_some();
@@ -256,7 +257,7 @@ impl Call<'_> {
         if *how == RevertMode::Exact {
             return;
         }
-        // Whether an operation did something there, and how much, makes no difference either: it is all one conflict.
+        // Nor may it depend on what an operation did there, or how much: that is one conflict for the whole Store.
         for deed in &mut deeds.revisions {
             let states = |line: &NodeChange| {
                 [&line.before, &line.after].map(|state| Some(is_seen(&state.as_ref()?.path)))
@@ -269,7 +270,8 @@ impl Call<'_> {
         }
     }
 
-    /// What has to be done, in steps and in logical paths. What the caller may not change is taken out of the plan.
+    /// The steps of a revert, their changes in logical paths, and the nodes that the plan leaves out because the caller
+    /// may not change them.
     fn plan_once(
         &self,
         part: &StoreRevert<'_>,
@@ -277,7 +279,8 @@ impl Call<'_> {
         let StoreRevert { group: ground, revisions: deeds, mode: how, .. } = part;
         let store = &**ground.store;
         let failed = |cause| ground.store_error(cause);
-        // A merge has three sides and a result. What follows is mostly no larger.
+        // A merge holds three sides and a result, so four times the size of the first content is reserved, once. Later
+        // contents are mostly no larger.
         let mut memory = None;
         let mut read = |past: &ContentRef| {
             check_not_stopped(self.cancellation_monitor().as_ref())?;
@@ -294,7 +297,7 @@ impl Call<'_> {
                 arrangement.operations_by_node.remove(node);
             }
             arrangement.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
-            // A Workspace may begin at a path where nothing is yet.
+            // The directory that a Workspace shows may not exist yet.
             let is_there = |path: &&StorePath| {
                 let there = store.stat(&NodePath::from_root((*path).clone()));
                 there.is_ok_and(|attr| attr.kind == NodeKind::Directory)
@@ -311,8 +314,9 @@ impl Call<'_> {
         }
     }
 
-    /// The nodes that the caller may not change, by what the operations themselves did: so the answer tells nothing of what
-    /// has become of a file where the caller may not look.
+    /// The nodes that the caller may not change, judged by the paths that the operations touched and by the current
+    /// path if the caller may see it. So the answer doesn't reveal what has become of a file where the caller may not
+    /// look.
     fn unauthorized_nodes(
         &self,
         part: &StoreRevert<'_>,
@@ -324,7 +328,7 @@ impl Call<'_> {
                 refused.entry(node).or_insert(why);
             }
         };
-        // Deeds come newest first: the last state that is put here is the one that a restore goes back to.
+        // Revisions come newest first, so the last state inserted is the one that a restore goes back to.
         let mut goes_back = BTreeMap::new();
         for line in part.revisions.revisions.iter().flat_map(|deed| &deed.changes) {
             match part.mode {
@@ -349,7 +353,7 @@ impl Call<'_> {
         asks.map_or(Ok(refused), Err)
     }
 
-    /// The changes in logical paths, and the nodes whose change the caller may not make.
+    /// The changes in logical paths, and the nodes that the caller may not change, with the reason.
     fn authorize_changes(
         &self,
         ground: &StoreGroup<'_>,
@@ -373,8 +377,8 @@ impl Call<'_> {
         Ok((changes, refused))
     }
 
-    /// The logical path of a place in a Store, if the caller may restore it; else why not. That a person has to be asked
-    /// first is no refusal: it is put into `asks`, so that they are asked about everything at once.
+    /// The logical path of a path in a Store, if the caller may restore it; otherwise the reason. If a person has to
+    /// approve it first, that isn't a refusal: the error goes into `asks`, so that one request covers all paths.
     fn authorize_restore(
         &self,
         ground: &StoreGroup<'_>,
@@ -394,8 +398,8 @@ impl Call<'_> {
         }
     }
 
-    /// What the caller may not change, by paths that it may see. A node that never had such a path is not spoken of by a
-    /// restore; an undo, which is about the caller's own operations, names the Workspace instead.
+    /// The refused nodes, by paths that the caller may see. A restore omits a node that never had such a path. An undo,
+    /// which is about the caller's own operations, names the Workspace instead.
     fn refused_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let refused = planned.refused.iter();
         let named = refused.filter_map(|(&node, why)| self.path_conflict(&planned.revert, node, None, why));
@@ -403,7 +407,7 @@ impl Call<'_> {
         one_per_path(withheld.into_iter().chain(named))
     }
 
-    /// What stays as it is because something else changed, by paths that the caller may see.
+    /// The nodes in conflict with later changes, by paths that the caller may see.
     fn conflicting_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let named = planned.steps.conflicts.iter().filter_map(|NodeConflict { node, path, why }| {
             let path = StorePath::from_checked(path.clone());
@@ -429,7 +433,7 @@ impl Call<'_> {
         Some(PathConflict { path, why: why.to_owned() })
     }
 
-    /// Makes the change; where something has changed since it was planned, it is planned again.
+    /// Applies a plan as one change. If something has changed since it was planned, plans it again.
     fn apply_plan(
         &self,
         planned: PlannedRevert<'_>,
@@ -454,7 +458,7 @@ impl Call<'_> {
                 return Ok(());
             }
             let again = self.plan_with_retries(part)?;
-            // Nothing of it can be undone any more: someone has put something into the directory that was to go.
+            // Nothing can be undone any more: the directory to be removed has got other entries.
             let is_held =
                 again.steps.effective_operations.is_empty() && !again.steps.kept_directories.is_empty();
             if is_held || !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
@@ -466,7 +470,7 @@ impl Call<'_> {
     }
 }
 
-/// Says of an undo that some of what it is about is out of the caller's sight.
+/// The conflict for the part of an undo that lies outside what the caller may restore.
 fn withheld(part: &StoreRevert<'_>) -> PathConflict {
     let why = "a part of it is not in a Workspace that you may restore".to_owned();
     PathConflict { path: part.group.workspaces[0].prefix().clone(), why }
@@ -478,7 +482,7 @@ fn one_per_path(conflicts: impl Iterator<Item = PathConflict>) -> Vec<PathConfli
     by_path.into_iter().map(|(path, why)| PathConflict { path, why }).collect()
 }
 
-/// Whether a Store fails because something is not as it was a moment ago.
+/// Whether a Store failed because something changed between planning and applying.
 fn is_race(cause: &StoreError) -> bool {
     matches!(
         cause,
@@ -491,7 +495,7 @@ fn is_race(cause: &StoreError) -> bool {
     )
 }
 
-/// A Store as a plan looks at it.
+/// The view of the live Store that planning uses.
 struct LiveStoreView<'s>(&'s dyn Store);
 
 impl StoreView for LiveStoreView<'_> {
@@ -499,8 +503,8 @@ impl StoreView for LiveStoreView<'_> {
         match self.0.stat(&NodePath::from_root(path.clone())) {
             Ok(attr) => Ok(Some(attr)),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
-            // In a directory that the host has closed. The plan may open it, and then its steps meet what is there: none
-            // of them goes over it.
+            // The directory is locked on the host. The plan may unlock it, and then its steps fail if something is
+            // there: none of them overwrites it.
             Err(StoreError::HostDenied) => Ok(None),
             Err(cause) => Err(cause),
         }
@@ -508,7 +512,7 @@ impl StoreView for LiveStoreView<'_> {
 
     fn child_names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
         let listing = match self.0.list(&NodePath::from_root(path.clone()), &Page::ALL) {
-            // The same: only an empty directory is removed.
+            // Locked as well. The step that removes the directory fails if it isn't empty.
             Err(StoreError::HostDenied) => return Ok(Vec::new()),
             listing => listing?,
         };

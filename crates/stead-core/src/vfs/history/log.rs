@@ -1,4 +1,4 @@
-//! Who did what, in logical paths.
+//! The log: who did what, in logical paths.
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
@@ -11,21 +11,21 @@ use crate::vfs::call::Call;
 use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{StoreGroup, require_groups};
 
-/// How many times as many deeds are asked for where too few of them may be told.
+/// The factor by which a query grows if the caller may see too few of the revisions that it returned.
 const MORE: usize = 4;
 
-/// Which operations are wanted.
+/// Which changes the log returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Only what was done to this, or below it.
+    /// Only changes to what is at this path now, or below it.
     pub path: Option<VfsPath>,
-    /// Only by this agent.
+    /// Only changes by this agent.
     pub agent: Option<String>,
-    /// Only this operation.
+    /// Only changes of this operation.
     pub operation: Option<OperationId>,
-    /// Only since then.
+    /// Only changes of operations that began at this time or later.
     pub since: Option<Timestamp>,
-    /// At most so many, the newest ones.
+    /// The maximum number of entries. The newest ones are returned.
     pub limit: usize,
 }
 
@@ -40,48 +40,48 @@ impl Default for LogQuery {
 pub struct LogEntry {
     /// The operation.
     pub operation: Operation,
-    /// The version that the change made.
+    /// The revision that the change made.
     pub revision: RevisionNumber,
-    /// What it did.
+    /// What the change did to each path, sorted by path.
     pub changes: Vec<LogChange>,
-    /// The operations that it took back.
+    /// The operations that the change undid.
     pub undoes: Vec<OperationId>,
-    /// Whether it has been taken back itself.
+    /// Whether its operation has been undone.
     pub undone: bool,
 }
 
-/// What was done to one path.
+/// What a change did to one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogChange {
-    /// The path, then.
+    /// The path after the change; before it, if the node was removed.
     pub path: VfsPath,
-    /// The path before, where it was another.
+    /// The path before the change, if the node was moved.
     pub from: Option<VfsPath>,
-    /// What was done.
+    /// What the change did.
     pub action: LogAction,
-    /// What it was done to.
+    /// The node's kind.
     pub kind: NodeKind,
-    /// The size afterwards, or before where it is gone.
+    /// The size after the change in bytes; before it, if the node was removed.
     pub size: u64,
 }
 
-/// What can be done to a path.
+/// What a change can do to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogAction {
-    /// It was made.
+    /// It was created.
     Created,
-    /// It was written.
+    /// Its content was written.
     Written,
-    /// It got another name.
+    /// It was renamed.
     Moved,
-    /// It got other attributes.
+    /// Its attributes were set.
     Attributes,
     /// It was removed.
     Removed,
 }
 
 impl LogAction {
-    /// In a word.
+    /// The action as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             LogAction::Created => "created",
@@ -114,7 +114,7 @@ fn directory_and_name(state: &NodeState) -> (crate::store::NodeId, &[u8]) {
 }
 
 impl Vfs {
-    /// What was done, newest first.
+    /// The changes that the query asks for, newest first.
     pub fn log(&self, query: &LogQuery) -> Result<Vec<LogEntry>> {
         match &query.path {
             Some(path) => self.call("log", [Ok(path.clone())], |call, _| call.log(query)),
@@ -140,7 +140,7 @@ impl Call<'_> {
             }
             None => {
                 for mut ground in require_groups(self.store_groups(Access::History), Access::History)? {
-                    // Like a search from above, it passes by what a person would have to be asked about.
+                    // As in a search from above, Workspaces that a person would have to approve are skipped.
                     ground.workspaces.retain(|workspace| !self.vfs.approval.skips(workspace));
                     if ground.workspaces.is_empty() {
                         continue;
@@ -154,7 +154,7 @@ impl Call<'_> {
         Ok(entries)
     }
 
-    /// What was done to one Store.
+    /// The log of one Store.
     fn log_of_group(
         &self,
         ground: &StoreGroup<'_>,
@@ -181,12 +181,13 @@ impl Call<'_> {
             if is_all || entries.len() >= query.limit {
                 return Ok(entries);
             }
-            // Some are out of sight. As many are told as there are to be told: fewer would tell of those that are not.
+            // The caller may not see some of the revisions. The query grows until the limit is reached: a shorter list
+            // would reveal that hidden revisions exist.
             wanted.limit = wanted.limit.saturating_mul(MORE);
         }
     }
 
-    /// What may be told of these deeds.
+    /// Turns revisions into log entries, without what the caller may not see.
     fn log_entries(&self, ground: &StoreGroup<'_>, deeds: Vec<Revision>) -> Vec<LogEntry> {
         let mut entries = Vec::new();
         for deed in deeds {

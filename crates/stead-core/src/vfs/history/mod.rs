@@ -1,7 +1,7 @@
-//! Looking back, and taking back, at the door.
+//! History at the door: log, diff, blame, undo and restore.
 //!
-//! Every Store tells its own deeds; here they become one history of the Workspaces, in logical paths, judged by scope:
-//! looking needs [`Access::History`], taking back [`Access::Restore`].
+//! Each Store returns its own revisions. Here they become one history of the Workspaces, in logical paths and
+//! authorized by scope: reading needs [`Access::History`], undo and restore need [`Access::Restore`].
 
 mod compare;
 mod execute;
@@ -27,10 +27,10 @@ use crate::vfs::resolve::Resolution;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
-/// The largest content that is merged, compared or blamed.
+/// The largest content that is merged, compared or blamed, in bytes.
 const MAX_CONTENT_SIZE: u64 = 256 << 20;
 
-/// A Store, and the Workspaces that stand on it.
+/// A Store, and the Workspaces over it.
 #[derive(Clone)]
 struct StoreGroup<'a> {
     store: &'a Arc<dyn Store>,
@@ -38,14 +38,14 @@ struct StoreGroup<'a> {
 }
 
 impl StoreGroup<'_> {
-    /// The Store's answer, about the first of its Workspaces.
+    /// An error of the Store, with the prefix of the first Workspace as its path.
     fn store_error(&self, cause: StoreError) -> Error {
         Error::Store { path: self.workspaces[0].prefix().clone(), visibility: Visibility::Visible, cause }
     }
 }
 
 impl Call<'_> {
-    /// The Stores with history that some Workspace gives this access to.
+    /// The Stores with history, each with the Workspaces that allow this access.
     fn store_groups(&self, access: Access) -> Vec<StoreGroup<'_>> {
         let mut grounds: Vec<StoreGroup<'_>> = Vec::new();
         for workspace in self.vfs.workspaces().filter(|workspace| workspace.scope().allows(access)) {
@@ -61,8 +61,8 @@ impl Call<'_> {
         grounds
     }
 
-    /// The places that something is about which is done at a path and below it: the Workspace that the path lies in, and
-    /// those nested below. Nested ones that don't allow it come with the reason instead.
+    /// The Workspaces that a call on a path and everything below it affects: the one that the path lies in, and those
+    /// nested below. Nested Workspaces that refuse the access are returned with the reason instead.
     fn history_targets(&self, path: &VfsPath, access: Access) -> Result<HistoryTargets<'_>> {
         let mut places = HistoryTargets { main: None, targets: Vec::new(), refused: Vec::new() };
         if let Resolution::Path(spot) = self.route_and_authorize(path, access)? {
@@ -74,7 +74,7 @@ impl Call<'_> {
             let judged = self.authorize(workspace.prefix(), access).and_then(|_| check_history(workspace));
             match judged {
                 Ok(()) => places.targets.push((workspace, workspace.mount().path().clone())),
-                // A person is asked about everything at once.
+                // One approval covers everything.
                 Err(ask @ Error::ApprovalRequired { .. }) => return Err(ask),
                 Err(error) => places.refused.push((workspace.prefix().clone(), error)),
             }
@@ -82,7 +82,8 @@ impl Call<'_> {
         if places.targets.is_empty() { Err(no_history_error(access)) } else { Ok(places) }
     }
 
-    /// The logical path of a path in a Store, if one of the Workspaces leads there.
+    /// The logical path of a path in a Store, if one of the Workspaces shows it. If several do, the one with the
+    /// deepest mount.
     fn logical_path(&self, ground: &StoreGroup<'_>, path: &StorePath) -> Option<VfsPath> {
         let mut found: Option<(usize, VfsPath)> = None;
         for workspace in &ground.workspaces {
@@ -101,24 +102,25 @@ impl Call<'_> {
         found.map(|(_, path)| path)
     }
 
-    /// Whether a path is this Workspace's, rather than one's nested in it.
+    /// Whether a path belongs to this Workspace itself, not to one nested in it.
     fn routes_to(&self, path: &VfsPath, workspace: &Workspace) -> bool {
         self.shared().router.route(path).is_some_and(|route| route.workspace.prefix() == workspace.prefix())
     }
 }
 
-/// Workspaces, and which part of each.
+/// The Workspaces that a call affects, and which part of each.
 struct HistoryTargets<'a> {
-    /// The Workspace that the path lies in, if it lies in one.
+    /// The Workspace that the path lies in, if any.
     main: Option<&'a Workspace>,
     targets: Vec<(&'a Workspace, StorePath)>,
-    /// The Workspaces that don't allow it, and why.
+    /// The Workspaces that refuse the access, and why.
     refused: Vec<(VfsPath, Error)>,
 }
 
 impl HistoryTargets<'_> {
-    /// Takes out the Workspaces in which the number of a version means another moment. It is counted as the Store counts
-    /// that the path lies in; above several, as the first one does that lasts longer than the process.
+    /// Removes the Workspaces whose Store numbers its revisions differently, and adds them to `refused`. The numbers of
+    /// the Store that the path lies in count. For a path above several Workspaces, those of the first persistent Store
+    /// do.
     fn retain_one_sequence(&mut self) {
         let lasting = |(workspace, _): &&(&Workspace, StorePath)| {
             self.main.is_some() || workspace.mount().store().info().is_persistent()
@@ -137,7 +139,7 @@ impl HistoryTargets<'_> {
     }
 }
 
-/// Refuses a Workspace whose Store keeps no history.
+/// Fails if the Workspace's Store has no history.
 fn check_history(workspace: &Workspace) -> Result<()> {
     if workspace.mount().store().info().history {
         return Ok(());
@@ -146,7 +148,7 @@ fn check_history(workspace: &Workspace) -> Result<()> {
     Err(Error::Store { path: workspace.prefix().clone(), visibility: Visibility::Visible, cause })
 }
 
-/// Kept content, whole.
+/// Reads the whole content that a reference names.
 fn read_content(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
     if past.size() > MAX_CONTENT_SIZE {
         return Err(StoreError::TooLarge { size: past.size(), limit: MAX_CONTENT_SIZE });
@@ -163,12 +165,12 @@ fn read_content(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// There is no such thing in the history.
+/// The error for something that the history doesn't contain.
 fn not_in_history(what: impl std::fmt::Display) -> Error {
     Error::NotInHistory(what.to_string())
 }
 
-/// The answer where no Workspace of the stead keeps a history that may be used so.
+/// The error if no Workspace has a history that allows this access.
 fn no_history_error(access: Access) -> Error {
     let what = match access {
         Access::Restore => {
@@ -179,7 +181,7 @@ fn no_history_error(access: Access) -> Error {
     Error::Invalid(what.to_owned())
 }
 
-/// Makes sure that there is a ground to stand on.
+/// Fails if no Store allows this access to its history.
 fn require_groups<T>(grounds: Vec<T>, access: Access) -> Result<Vec<T>> {
     if grounds.is_empty() { Err(no_history_error(access)) } else { Ok(grounds) }
 }

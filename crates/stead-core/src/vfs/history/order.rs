@@ -1,7 +1,7 @@
-//! What is newer, where several Stores tell of their versions.
+//! Merges the histories of several Stores into one order.
 //!
-//! Within one count of versions the number tells. Between two counts only the time can, which is as right as the clocks
-//! were; it never changes the order within a count.
+//! Stores that share a sequence are ordered by revision number. Between two sequences only the time can decide, which
+//! is as accurate as the clocks were. Time never changes the order within a sequence.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::store::{RevisionNumber, Store};
 use crate::vfs::as_of::share_sequence;
 
-/// Makes one list, newest first, of what several Stores told. `key` tells the version and the time of an item.
+/// Merges the items of several Stores into one list, newest first. `key` returns the revision and the time of an item.
 pub(super) fn newest_first<T>(
     told: Vec<(&dyn Store, Vec<T>)>,
     key: impl Fn(&T) -> (RevisionNumber, Timestamp),
@@ -31,7 +31,7 @@ pub(super) fn newest_first<T>(
     loop {
         let heads =
             queues.iter().enumerate().filter_map(|(index, queue)| Some((index, key(queue.front()?).1)));
-        // Of two that began at once, the one of the first Store comes first.
+        // At equal times, the item of the Store listed first comes first.
         let Some((index, _)) = heads.max_by_key(|(index, at)| (*at, Reverse(*index))) else { return merged };
         merged.extend(queues[index].pop_front());
     }

@@ -1,4 +1,4 @@
-//! Restore: files put back to what they were at a version.
+//! Restore: puts files back to their state at a revision.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,21 +17,22 @@ use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
 
-/// What is put back as it was.
+/// What a restore covers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreOptions {
-    /// Only these, and what lies below them; everything where it is empty.
+    /// Only these paths and what lies below them; empty means everything.
     pub paths: Vec<VfsPath>,
-    /// Only says what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
 }
 
 impl Vfs {
-    /// Puts what lies at a path and below it, or only some paths there, back to what it was at a version.
+    /// Restores everything at and below a path to its state at a revision, or only the paths that `what` lists. Those
+    /// must lie below the path or in the same Workspace.
     ///
     /// The path may be a Workspace, something in one, or a level above several, such as `/`. Workspaces nested below it
-    /// are restored along with it, each under its own scope. What the caller may not change stays as it is and is listed
-    /// in [`Undone::left_out`].
+    /// are restored too, each under its own scope. What the caller may not change stays as it is and is listed in
+    /// [`RevertResult::left_out`].
     pub fn restore(
         &self,
         prefix: impl IntoPath,
@@ -107,7 +108,7 @@ impl Call<'_> {
     }
 }
 
-/// What has happened since a version at these places or below.
+/// The revisions after a given one, at or below these paths and without scratch files.
 pub(super) fn revisions_since(
     ground: &StoreGroup<'_>,
     version: RevisionNumber,
@@ -119,16 +120,18 @@ pub(super) fn revisions_since(
     Ok(deeds)
 }
 
-/// Refuses a version that is no longer kept. A Store that can't be looked at as of a version tells what it has.
+/// Fails if the Store no longer retains a revision. Any other error of [`Store::as_of`] passes: the revisions that the
+/// Store has are used.
 pub(super) fn check_retained(store: &dyn Store, version: RevisionNumber) -> StoreResult<()> {
     match store.as_of(version) {
         Err(cause @ StoreError::Expired(_)) => Err(cause),
-        // A fork was not there before it was made, and then what it tells is all that it did.
+        // For example a revision from before a fork was made: then the fork's revisions are all that it did.
         _ => Ok(()),
     }
 }
 
-/// Leaves only what is at one of these paths or below, now or then, and the directories that it needs to come back.
+/// Keeps only changes to nodes that are or were at or below one of these paths, and to missing directories that those
+/// nodes need.
 fn retain_below(deeds: &mut RevisionSet, below: &[StorePath]) {
     let inside = |path: &StorePath| below.iter().any(|top| path.is_at_or_below(top));
     let leads = |state: &NodeState| {
@@ -151,7 +154,7 @@ fn retain_below(deeds: &mut RevisionSet, below: &[StorePath]) {
     }
 }
 
-/// What has no history stays as it is.
+/// Removes changes to scratch files, which have no history and stay as they are.
 fn remove_scratch(deeds: &mut RevisionSet, workspaces: &[&Workspace]) {
     let is_scratch = |state: &NodeState| {
         workspaces.iter().any(|workspace| {

@@ -1,4 +1,4 @@
-//! Undo: which operations are undone, and what they did on each Store.
+//! Undo: chooses the operations to undo, and collects what they did on each Store.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,89 +15,89 @@ use crate::vfs::history::execute::{PlannedRevert, RevertSource, RevertSummary, S
 use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{StoreGroup, not_in_history, require_groups};
 
-/// How often operations are chosen anew because someone else undid some of them meanwhile.
+/// How often operations are chosen again because another caller undid some of them in the meantime.
 const MAX_ATTEMPTS: usize = 8;
-/// How often operations are chosen anew because some of those chosen have no effect any more.
+/// How often operations are chosen again because some of them have no effect any more.
 const MAX_PASSES: usize = 64;
 
-/// Which operations are taken back: the caller's own.
+/// Which operations of the caller are undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoTarget {
-    /// So many, the newest ones that have an effect and have not been undone yet.
+    /// The newest ones, this many, that have an effect and haven't been undone yet.
     Last(usize),
-    /// All since then.
+    /// All that began at this time or later.
     Since(Timestamp),
     /// This one, which may be an undo itself.
     Operation(OperationId),
 }
 
-/// What happens where others have changed the same thing since.
+/// What happens if later changes conflict with the undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnConflict {
     /// Nothing is changed at all.
     #[default]
     Refuse,
-    /// What is in conflict stays as it is; the rest is taken back.
+    /// The conflicting paths stay as they are; the rest is undone.
     Skip,
 }
 
-/// How operations are taken back.
+/// How operations are undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UndoOptions {
-    /// Only says what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
-    /// What happens to conflicts.
+    /// What happens if there are conflicts.
     pub on_conflict: OnConflict,
 }
 
 /// What an undo or a restore did, or would do.
 #[derive(Debug, Clone)]
 pub struct RevertResult {
-    /// The operation that did it; `None` where nothing was changed.
+    /// The operation that did it; `None` if nothing was changed.
     pub operation: Option<OperationId>,
-    /// The operations that were undone, newest first. Operations that have no effect any more are not among them.
+    /// The operations that were undone, newest first, without those that have no effect any more.
     pub undone: Vec<Operation>,
-    /// What became of which path.
+    /// What it does to each path.
     pub changes: Vec<PathChange>,
-    /// What stayed as it is because it was changed since, or because the caller may not undo it.
+    /// Paths that stay as they are because they were changed since, or because the caller may not undo the change.
     pub conflicts: Vec<PathConflict>,
-    /// What a restore left as it is because the caller may not change it.
+    /// Paths that a restore leaves as they are because the caller may not change them.
     pub left_out: Vec<PathConflict>,
-    /// Whether it was really done.
+    /// Whether the changes were applied.
     pub done: bool,
 }
 
-/// What became of a path.
+/// What an undo or a restore does to one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathChange {
-    /// The path.
+    /// The path after the change; before it, if the node is removed.
     pub path: VfsPath,
-    /// Where it was, if it was moved.
+    /// The path before, if the node is moved.
     pub from: Option<VfsPath>,
-    /// What became of it.
+    /// What is done.
     pub action: RevertAction,
 }
 
-/// Why a path stayed as it is.
+/// A path that stays as it is, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathConflict {
     /// The path.
     pub path: VfsPath,
-    /// Why, in a sentence.
+    /// The reason, as a sentence.
     pub why: String,
 }
 
 impl Vfs {
-    /// Undoes operations of this identity's agent. What others have changed since stays.
+    /// Undoes operations of this identity's agent. Later changes stay.
     ///
-    /// An operation whose undo would change nothing, because what it did is gone already, is not marked as undone.
+    /// An operation whose undo would change nothing, because what it did is gone already, isn't marked as undone.
     pub fn undo(&self, what: UndoTarget, options: UndoOptions) -> Result<RevertResult> {
         self.call("undo", [], |call, []| call.undo(what, options))
     }
 }
 
-/// Makes a conflict of each directory that stays because something else is in it, where nothing else of its operation
-/// can be undone: such an operation has an effect, and must not be passed over.
+/// Turns a directory that stays because it holds something else into a conflict, if nothing else of its operation can
+/// be undone. Such an operation still has an effect, so it must not be skipped.
 fn report_kept_directories(chosen: &[Operation], planned: &mut [PlannedRevert<'_>]) {
     let effective: HashSet<OperationId> = planned
         .iter()
@@ -142,15 +142,15 @@ impl Call<'_> {
                 chosen.retain(|operation| wanted.contains(&operation.id));
                 return self.execute_reverts(planned, RevertSummary::undo(chosen), options);
             }
-            // The last operations are the last ones that have an effect: nobody is stuck at one that has none.
+            // `Last` counts only operations with an effect, so that repeated calls don't get stuck at one without.
             idle.extend(without_effect);
         }
         Err(grounds[0].store_error(StoreError::Conflict))
     }
 
-    /// The operations that are to be undone, and what they did on each Store.
+    /// The operations to undo, and what they did on each Store.
     ///
-    /// Operations are chosen without what they did, which may be much.
+    /// The operations are chosen before their node changes are loaded, since there may be many.
     fn choose_revisions(
         &self,
         grounds: &[StoreGroup<'_>],
@@ -166,7 +166,7 @@ impl Call<'_> {
             let did = ids(&all);
             all.iter_mut().for_each(|deeds| deeds.revisions.retain(|deed| !deed.undone));
             if ids(&all) != did {
-                // Someone else has taken something back since it was chosen.
+                // Another caller has undone one of them since it was chosen.
                 continue;
             }
             let nothing: Vec<_> = chosen.iter().map(|one| one.id).filter(|id| !did.contains(id)).collect();
@@ -174,13 +174,13 @@ impl Call<'_> {
                 chosen.retain(|operation| did.contains(&operation.id));
                 return Ok((chosen, all));
             }
-            // What came to nothing is none of the last ones.
+            // `Last` doesn't count operations that changed nothing in the end.
             idle.extend(nothing);
         }
         Err(grounds[0].store_error(StoreError::Conflict))
     }
 
-    /// The operations that are to be undone, newest first; those that are known to be `idle` are passed over.
+    /// The operations to undo, newest first, without those in `idle`, which are known to have no effect.
     fn choose_operations(
         &self,
         grounds: &[StoreGroup<'_>],
@@ -208,7 +208,7 @@ impl Call<'_> {
         Ok(operations)
     }
 
-    /// An operation of the caller's that has not been undone on every Store.
+    /// The caller's operation with this id. Fails if there is none, or if it has been undone on every Store.
     fn own_operation(&self, grounds: &[StoreGroup<'_>], id: OperationId) -> Result<Operation> {
         let agent = Some(self.shared().identity.agent.clone());
         let query = RevisionQuery { agent, operations: Some(vec![id]), limit: 1, ..RevisionQuery::all() };
@@ -228,7 +228,7 @@ impl Call<'_> {
         }))
     }
 
-    /// What these operations did, on one Store after the other.
+    /// The revisions of these operations, one set per Store.
     fn revisions_of(&self, grounds: &[StoreGroup<'_>], operations: &[Operation]) -> Result<Vec<RevisionSet>> {
         let ids = operations.iter().map(|operation| operation.id).collect();
         let agent = Some(self.shared().identity.agent.clone());

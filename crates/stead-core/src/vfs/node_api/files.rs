@@ -1,4 +1,4 @@
-//! Opening files.
+//! Opening and creating files through the node API.
 
 use crate::error::{Error, Result, Visibility};
 use crate::name::Name;
@@ -13,7 +13,7 @@ use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{OpenFile, OpenOptions};
 
 impl NodeApi {
-    /// Opens a file that was found before.
+    /// Opens a file that a lookup has found. If another node is at the path by now, this is a conflict.
     pub fn open(&self, path: &VfsPath, node: NodeId, options: OpenOptions) -> Result<OpenFile> {
         let (file, _) = self.vfs.subcall("open", [Ok(path.clone())], |call, [path]| {
             let spot = call.authorize_open(path, options)?;
@@ -26,7 +26,7 @@ impl NodeApi {
         Ok(file)
     }
 
-    /// Opens a file once more that has no name any more: the same file, for what is asked now.
+    /// Opens an already open file again, with other options, after its name was removed.
     pub fn reopen(&self, file: &OpenFile, options: OpenOptions) -> Result<OpenFile> {
         let (again, _) = self.vfs.subcall("open", [Ok(file.path().clone())], |call, [path]| {
             let spot = call.authorize_open(path, options)?;
@@ -38,7 +38,8 @@ impl NodeApi {
         Ok(again)
     }
 
-    /// Makes a file and opens it; one that is there is opened, unless it has to be new. Says whether it is.
+    /// Creates a file and opens it. With [`Precondition::Any`], an existing file is opened instead; with
+    /// [`Precondition::Absent`], it is an error.
     pub fn create(
         &self,
         seat: &DirectoryRef,
@@ -72,8 +73,8 @@ impl NodeApi {
                 let change = |put| call.change_at(&spot, vec![write(put)], expected_nodes(&[(&spot, seat)]));
                 let over = PutOptions { expect: Precondition::Any, mode: None, ..put.clone() };
                 let (made, rights) = match change(put) {
-                    // Where the caller may not look, opening a file that is there makes as many versions as making one does, in the
-                    // same operation.
+                    // In a WRITE_ONLY Workspace, opening an existing file makes as many revisions as creating one, in
+                    // the same operation: the caller must not learn which of the two happened.
                     Err(Error::Store { cause: StoreError::AlreadyExists, .. })
                         if expect == Precondition::Any && spot.visibility() == Visibility::Hidden =>
                     {
@@ -99,7 +100,7 @@ impl NodeApi {
                     {
                         (None, HostRights::Write)
                     }
-                    // The program that makes a file may read and write it, whatever mode it gives the file.
+                    // The program that creates a file may read and write it, whatever mode it gives the file.
                     made => (Some(made?.node), HostRights::Write),
                 };
                 let file = call.open_resolved(&spot, None, rights, options)?;
@@ -119,7 +120,7 @@ impl NodeApi {
 }
 
 impl<'v> Call<'v> {
-    /// Judges a path for all that it is opened for.
+    /// Authorizes every access that the file is opened for.
     fn authorize_open(&self, path: &VfsPath, options: OpenOptions) -> Result<ResolvedPath<'v>> {
         let spot = self.authorize(path, if options.read { Access::Read } else { Access::Write })?;
         if options.read && options.write {

@@ -1,4 +1,4 @@
-//! What a directory holds, a page at a time.
+//! Listing a directory through the node API, page by page.
 
 use crate::error::Result;
 use crate::name::Name;
@@ -8,18 +8,19 @@ use crate::vfs::call::Call;
 use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, symlink_as_conflict};
 use crate::vfs::resolve::Resolution;
 
-/// A page of a directory.
+/// One page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryPage {
-    /// The names, sorted, and what has them. What leads to Workspaces and what no Store holds comes first, on the first page.
+    /// The entries. The first page begins with the names that lead to Workspaces and the special files; the entries of
+    /// the Store follow, sorted by name.
     pub entries: Vec<(Name, Lookup)>,
-    /// Where to go on, if there is more.
+    /// Where the next page starts; `None` if this is the last page.
     pub next: Option<Name>,
 }
 
 impl NodeApi {
-    /// Someone is about to list a directory. That is written down, and tells what it is now: as long as its times stay
-    /// the same, it holds the same names.
+    /// Audits that a directory is about to be listed, and looks it up. As long as its times stay the same, it holds the
+    /// same names.
     pub fn begin_list(&self, seat: &DirectoryRef) -> Result<Lookup> {
         self.vfs.call("list", [Ok(seat.path.clone())], |call, [path]| {
             call.route_and_authorize(path, Access::Read)?;
@@ -29,7 +30,7 @@ impl NodeApi {
         })
     }
 
-    /// The first page of a directory.
+    /// The first page of a directory. Not audited: see [`NodeApi::begin_list`].
     pub fn list(&self, seat: &DirectoryRef, limit: usize) -> Result<DirectoryPage> {
         self.vfs.unaudited_call("list", [Ok(seat.path.clone())], |call, _| {
             let mut listed = self.page(call, seat, None, limit)?;
@@ -39,7 +40,7 @@ impl NodeApi {
                 levels.push((name.clone(), self.lookup(seat, &name)?));
             }
             for name in self.special_files.names_in(seat.node) {
-                // What a Store holds under the name goes before.
+                // A node of the Store with the same name takes precedence.
                 let looked = self.lookup(seat, &name).ok();
                 levels.extend(
                     looked
@@ -52,7 +53,7 @@ impl NodeApi {
         })
     }
 
-    /// The next page.
+    /// The page after the name `after`.
     pub fn list_next(&self, seat: &DirectoryRef, after: &Name, limit: usize) -> Result<DirectoryPage> {
         let path = [Ok(seat.path.clone())];
         self.vfs.unaudited_call("list", path, |call, _| self.page(call, seat, Some(after.clone()), limit))
@@ -81,7 +82,8 @@ impl NodeApi {
         let levels = call.shared().router.child_names(&seat.path);
         let mut entries = Vec::with_capacity(listing.entries.len());
         for entry in listing.entries {
-            // A name that no path can hold can't be asked for either; one that leads to a Workspace is told as that.
+            // A name that isn't valid in a path can't be looked up either, and a name that leads to a Workspace has its
+            // own entry.
             let Ok(path) = child_path(seat, &entry.name) else { continue };
             if entry.name.as_path_component().is_some_and(|name| levels.contains(name)) {
                 continue;

@@ -1,4 +1,4 @@
-//! What a name is.
+//! Looking up what has a name or a path. Lookups aren't audited.
 
 use crate::error::{Error, Result, Visibility};
 use crate::name::Name;
@@ -11,21 +11,21 @@ use crate::vfs::open_file::CommitMark;
 use crate::vfs::resolve::{Resolution, ResolvedPath};
 use crate::workspace::Workspace;
 
-/// What was found.
+/// The result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
-    /// The path.
+    /// The logical path.
     pub path: VfsPath,
-    /// The Workspace that it is in, by its number; `None` above all of them.
+    /// The index of the Workspace that the path lies in; `None` for a directory above all Workspaces.
     pub workspace: Option<usize>,
-    /// Whether it is there because of the Workspaces: one's own directory, or one that leads to one.
+    /// Whether the directory is shown because of the Workspaces: it is the top of one, or one lies below it.
     pub is_synthetic: bool,
-    /// Whether it lies where nothing may be looked at. Its node must not be told then: it tells what is new from what was
-    /// there before.
+    /// Whether the caller may not look at it. Then its node id must not be shown: it would reveal whether the node is
+    /// new or existed before.
     pub is_hidden: bool,
-    /// The node, unless nothing of a Store is there.
+    /// The node; `None` if no Store holds the directory.
     pub node: Option<NodeId>,
-    /// Its attributes, with what was written through this door and is no change yet.
+    /// The attributes, including what was written through this API and isn't a change yet.
     pub attr: Attr,
 }
 
@@ -34,9 +34,9 @@ fn not_found(path: &VfsPath) -> Error {
 }
 
 impl NodeApi {
-    /// What has that name.
+    /// Looks up a name in a directory.
     pub fn lookup(&self, seat: &DirectoryRef, name: &Name) -> Result<Lookup> {
-        // Nothing can have a name that no path can hold.
+        // Nothing can have a name that isn't valid in a path.
         let missing = |_| Error::Store {
             path: seat.path.clone(),
             visibility: Visibility::Visible,
@@ -55,12 +55,12 @@ impl NodeApi {
         })
     }
 
-    /// What is at a path.
+    /// Looks up a path.
     pub fn lookup_path(&self, path: &VfsPath) -> Result<Lookup> {
         self.vfs.unaudited_call("look", [Ok(path.clone())], |call, [path]| self.lookup_in_call(call, path))
     }
 
-    /// Where the symlink at a path leads, as it was written.
+    /// The target of the symlink at a path, as written.
     pub fn link_target(&self, path: &VfsPath) -> Result<Vec<u8>> {
         self.vfs.unaudited_call("read_link", [Ok(path.clone())], |call, [path]| {
             let spot = call.authorize(path, Access::Read)?;
@@ -78,7 +78,7 @@ impl NodeApi {
         };
         let leads = route.relative_path.is_empty() || router.nested(path).next().is_some();
         if route.workspace.barrier().is_some() {
-            // Its own name is shown, and what leads to Workspaces inside it.
+            // Only the Workspace's own directory and the directories that lead to Workspaces inside it are shown.
             return if leads {
                 Ok(self.synthetic_lookup(path, None))
             } else {
@@ -93,7 +93,7 @@ impl NodeApi {
             Ok(looked) => {
                 Ok(Lookup { is_synthetic: looked.attr.kind == NodeKind::Directory && leads, ..looked })
             }
-            // A Workspace is shown also where its Store has nothing yet, or can't be looked into.
+            // The top of a Workspace is shown even if its Store has nothing there yet, or can't be read.
             Err(_) if route.relative_path.is_empty() => {
                 Ok(self.synthetic_lookup(path, Some(route.workspace)))
             }
@@ -116,7 +116,7 @@ impl NodeApi {
         Ok(self.visible_lookup(&spot, attr, since))
     }
 
-    /// What is at a spot that the caller may look at, read after that moment.
+    /// The lookup of a node that the caller may see. `attr` was read after `since`.
     pub(super) fn visible_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr, since: CommitMark) -> Lookup {
         let attr = self.vfs.shared.open_nodes.overlay_attr(spot.workspace.mount().store(), attr, since);
         Lookup {
@@ -129,13 +129,13 @@ impl NodeApi {
         }
     }
 
-    /// In a WRITE_ONLY Workspace only the kind is told, and only of what was made here.
+    /// In a WRITE_ONLY Workspace, only the kind of a node is shown, and only if the node was created through this API.
     fn lookup_write_only(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Lookup> {
         let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Visible, cause };
         let mount = workspace.mount();
         let attr = mount.store().stat(&mount.node_path(below)).map_err(|cause| match cause {
             cause @ (StoreError::Unavailable { .. } | StoreError::Corrupt(_)) => failed(cause),
-            // Whatever else is there or not, nothing was made here.
+            // Whether something else is there makes no difference: it wasn't created through this API.
             _ => failed(StoreError::NotFound),
         })?;
         let number = self.workspace_index(workspace);
@@ -145,7 +145,8 @@ impl NodeApi {
         Ok(self.hidden_lookup(path, number, attr))
     }
 
-    /// What was made where the caller may not look.
+    /// The lookup of a node that was just created or changed. In a WRITE_ONLY Workspace, this makes the node visible to
+    /// later lookups.
     pub(super) fn created_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr) -> Lookup {
         if spot.visibility() == Visibility::Visible {
             return self.visible_lookup(spot, attr, self.vfs.shared.open_nodes.commit_mark());
@@ -169,7 +170,7 @@ impl NodeApi {
         Lookup { path: path.clone(), workspace, is_synthetic: true, is_hidden: false, node: None, attr }
     }
 
-    /// Attributes that tell nothing but the kind.
+    /// Attributes that show only the kind.
     fn placeholder_attr(&self, kind: NodeKind) -> Attr {
         let (node, modified, tag) = (NodeId::ROOT, self.mounted_at, VersionTag(0));
         Attr { node, kind, size: 0, mode: 0o755, created: None, modified, changed: modified, tag }

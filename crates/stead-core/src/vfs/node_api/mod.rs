@@ -1,13 +1,13 @@
-//! The door as a mounted file system uses it.
+//! The node API: the door as a mounted file system uses it.
 //!
-//! A program finds things one name at a time, and means what it has found whatever happens to the names. So a call
-//! here is about a name in a directory that was found before ([`Seat`]), or about a node at the path that it had. The
-//! path is what is routed, judged and written down; the node says what is meant. Where another is there by now, the
-//! answer is Conflict, and whoever asked has to look again.
+//! A program looks things up one name at a time, and refers to the node it has found even if names change. So a call
+//! here takes a name in a directory that was looked up before ([`DirectoryRef`]), or a node with the path that it had.
+//! The path is routed, authorized and audited; the node says which one is meant. If another node is at the path by now,
+//! the call fails with a conflict, and the caller has to look it up again.
 //!
-//! Symlinks are not followed: the host does that, and asks for every name on the way. Parents that are missing are not
-//! made, nobody is asked, and a write over a version that was not read is a write. A lookup is not written down; an
-//! open file is, from its opening to its end, and so is every change of a name.
+//! Symlinks aren't followed: the kernel does that, and looks up every name on the way. Missing parents aren't created,
+//! no approval is requested, and the lost-update guard is off. Lookups aren't audited. An open file is, from its
+//! opening to its closing, and so is every change of a name.
 
 mod files;
 mod list;
@@ -36,28 +36,28 @@ use crate::vfs::quota::DraftCounting;
 use crate::vfs::resolve::ResolvedPath;
 use crate::workspace::Workspace;
 
-/// A directory that was found before.
+/// A directory that was looked up before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryRef {
-    /// The path that it had.
+    /// The path that the directory had.
     pub path: VfsPath,
-    /// The node that it is; `None` for a level that is there only because of the Workspaces.
+    /// The directory's node; `None` if it is shown only because of the Workspaces.
     pub node: Option<NodeId>,
 }
 
-/// The door of a mounted file system.
+/// A [`Vfs`] for a mounted file system.
 #[derive(Debug)]
 pub struct NodeApi {
     vfs: Vfs,
     workspaces: Vec<Workspace>,
-    /// What was made through it where it may not look: the Workspace and the node.
+    /// The nodes that were created through this API in WRITE_ONLY Workspaces, each with the index of its Workspace.
     created_hidden: Mutex<HashSet<(usize, NodeId)>>,
     special_files: special_files::SpecialFiles,
     mounted_at: Timestamp,
 }
 
 impl NodeApi {
-    /// The door of a file system that is mounted now.
+    /// The node API of a file system that is mounted now.
     pub fn new(vfs: &Vfs) -> Self {
         let (workspaces, mounted_at) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
         NodeApi {
@@ -69,36 +69,36 @@ impl NodeApi {
         }
     }
 
-    /// The Workspaces, by the numbers that [`Looked`] names.
+    /// The Workspaces, in the order of the indexes that [`Lookup::workspace`] holds.
     pub fn workspaces(&self) -> &[Workspace] {
         &self.workspaces
     }
 
-    /// The Store behind a Workspace.
+    /// The Store of a Workspace, by the Workspace's index.
     pub fn store(&self, workspace: usize) -> &Arc<dyn Store> {
         self.workspaces[workspace].mount().store()
     }
 
-    /// Where a Workspace begins in its Store.
+    /// The path in its Store that a Workspace shows.
     pub fn mount_path(&self, workspace: usize) -> &StorePath {
         self.workspaces[workspace].mount().path()
     }
 
-    /// Has whoever reads a node see what another has changed.
+    /// Makes open files of a node show changes that weren't made through them.
     pub fn refresh(&self, workspace: usize, node: NodeId) {
         let limit = self.vfs.shared.limits.max_file_size;
         self.vfs.shared.open_nodes.refresh(self.store(workspace), node, limit);
     }
 
-    /// Remembers from now on which versions are made through this door, for [`Mounted::others`].
+    /// Starts to record which revisions are made through this API, for [`NodeApi::foreign_changes`].
     pub fn track_own_revisions(&self) {
         self.vfs.shared.own_revisions.start_tracking();
     }
 
-    /// What others have changed, of all that a Store's feed tells. It has to be asked in the feed's order.
+    /// The changes in a Store's feed that weren't made through this API. The pages of the feed must be passed in order.
     pub fn foreign_changes(&self, store: &dyn Store, feed: Feed) -> Vec<FeedEntry> {
         let own = &self.vfs.shared.own_revisions;
-        // The feed may tell of a change before whoever makes it knows.
+        // The feed may report a change before the call that makes it has recorded its revision.
         own.wait_for_pending();
         let mut changes = feed.changes;
         changes.retain(|changed| !own.contains(store, changed.revision));
@@ -106,7 +106,8 @@ impl NodeApi {
         changes
     }
 
-    /// The allowance that a path counts against and how much of it is used: the one of which least is left.
+    /// The quota with the fewest bytes left among those that a path counts against, and its usage; `None` if there is
+    /// none.
     pub fn tightest_quota(&self, path: &VfsPath) -> Result<Option<(QuotaLimits, Usage)>> {
         self.vfs.unaudited_call("statfs", [Ok(path.clone())], |call, [path]| {
             let Some(route) = call.shared().router.route(path) else { return Ok(None) };
@@ -127,7 +128,7 @@ impl NodeApi {
                 for root in quota.roots() {
                     usage = usage.plus(store.usage(root).map_err(failed)?);
                 }
-                // Where something counts that may not be looked at, the limit alone is told.
+                // If something counts that the caller may not look at, only the limit is disclosed.
                 if withheld.contains(&quota.limits) {
                     usage = Usage::default();
                 }
@@ -159,7 +160,7 @@ fn child_path(seat: &DirectoryRef, name: &Name) -> ParsedPath {
 }
 
 impl Call<'_> {
-    /// A Store's answer about a path.
+    /// An error of a Store about a path.
     fn store_error(&self, path: &VfsPath, workspace: &Workspace, cause: StoreError) -> Error {
         Error::Store {
             path: path.clone(),
@@ -168,7 +169,8 @@ impl Call<'_> {
         }
     }
 
-    /// Makes sure that a directory is still where the caller takes it to be. What was found by its path is in it then.
+    /// Checks that a directory is still at its path. If it is, what was looked up by that path before is in this
+    /// directory.
     fn check_directory(&self, seat: &DirectoryRef) -> Result<()> {
         let Some(route) = self.shared().router.route(&seat.path) else { return Ok(()) };
         let Some(node) = seat.node.filter(|_| !route.relative_path.is_empty()) else { return Ok(()) };
@@ -182,13 +184,13 @@ impl Call<'_> {
         }
     }
 
-    /// Whether missing parents of a spot are made: only those that are shown although they are not there.
+    /// Whether missing parents are created: only if the directory is shown although no Store holds it.
     fn parents_policy(&self, seat: &DirectoryRef) -> Parents {
         if seat.node.is_none() { Parents::Create } else { Parents::Required }
     }
 }
 
-/// The directories that a change is meant for.
+/// The directories of a change, as its precondition (`Change::expect_nodes`).
 fn expected_nodes(spots: &[(&ResolvedPath<'_>, &DirectoryRef)]) -> Vec<(StorePath, NodeId)> {
     let held = |(spot, seat): &(&ResolvedPath<'_>, &DirectoryRef)| {
         let (parent, _) = spot.node_path.path.parent_and_name()?;
@@ -197,7 +199,7 @@ fn expected_nodes(spots: &[(&ResolvedPath<'_>, &DirectoryRef)]) -> Vec<(StorePat
     spots.iter().filter_map(held).collect()
 }
 
-/// A symlink where a directory was: it is another one by now.
+/// Turns a symlink on the path into a conflict: the directory that the caller refers to has been replaced.
 fn symlink_as_conflict(cause: StoreError) -> StoreError {
     if let StoreError::Link(_) = cause { StoreError::Conflict } else { cause }
 }

@@ -1,4 +1,4 @@
-//! Changes of names and attributes.
+//! Changing names and attributes through the node API.
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
@@ -14,7 +14,7 @@ use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, expected_n
 use crate::vfs::resolve::ResolvedPath;
 
 impl NodeApi {
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn mkdir(&self, seat: &DirectoryRef, name: &Name, mode: u32) -> Result<Lookup> {
         self.vfs.call("mkdir", [child_path(seat, name)], |call, [path]| {
             let spot = call.authorize(path, Access::Write)?;
@@ -25,7 +25,7 @@ impl NodeApi {
                 mode: Some(mode),
             };
             match call.change_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
-                // Where the caller may not look, a directory that is there is as good as a new one.
+                // In a WRITE_ONLY Workspace, an existing directory has to look like a new one.
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. })
                     if spot.visibility() == Visibility::Hidden =>
                 {
@@ -43,7 +43,7 @@ impl NodeApi {
         })
     }
 
-    /// Makes a symlink.
+    /// Creates a symlink.
     pub fn symlink(&self, seat: &DirectoryRef, name: &Name, target: &[u8]) -> Result<Lookup> {
         self.vfs.call("symlink", [child_path(seat, name)], |call, [path]| {
             if target.is_empty() || target.contains(&0) || target.len() > crate::path::MAX_PATH {
@@ -85,7 +85,8 @@ impl NodeApi {
                 displaced: spot.displaced_content(),
             };
             match call.apply_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
-                // Where the caller may not look, what has to stay is as good as gone: it is not shown any more.
+                // In a WRITE_ONLY Workspace, a failure must not reveal whether a node is there. One that stays is
+                // hidden from now on, and a revision is made, as for a removal.
                 Err(error) if error.reveals_existence() => {
                     if let Ok(attr) = spot.store().stat(&spot.node_path) {
                         self.created_hidden.lock().remove(&(self.workspace_index(spot.workspace), attr.node));
@@ -97,7 +98,7 @@ impl NodeApi {
         })
     }
 
-    /// Gives something another name in the same Workspace.
+    /// Renames a node within one Workspace.
     pub fn rename(
         &self,
         (from_seat, from): (&DirectoryRef, &Name),
@@ -122,7 +123,7 @@ impl NodeApi {
             }
             if replace == Replace::Exchange {
                 if to.visibility() == Visibility::Hidden {
-                    // Something has to be there for it, so whether it succeeds tells whether that is so.
+                    // An exchange needs a node at `to`, so its success would reveal that there is one.
                     call.check_own_file(&to)?;
                 }
                 call.check_path_limits(&to, &from)?;
@@ -145,8 +146,8 @@ impl NodeApi {
         })
     }
 
-    /// Sets permission bits and the time of the last modification of what is at a path. Says also in which state it was
-    /// before: its content is the same.
+    /// Sets permission bits and the time of the last modification of a node. Also returns the tag that the node had
+    /// before: its content is still the same.
     pub fn set_attributes(
         &self,
         (path, node): (&VfsPath, NodeId),
@@ -156,7 +157,7 @@ impl NodeApi {
         self.vfs.call("set_attributes", [Ok(path.clone())], |call, [path]| {
             let spot = call.authorize(path, Access::Write)?;
             if let Some(looked) = self.set_special_attributes(path, node, mode, modified) {
-                // It has no content.
+                // A special file has no content.
                 let tag = looked.attr.tag;
                 return Ok((looked, tag));
             }
@@ -173,7 +174,7 @@ impl NodeApi {
 }
 
 impl Call<'_> {
-    /// Makes a change of one step at a spot, and returns what is there now.
+    /// Applies a change at a path and returns the attributes of what is there now.
     pub(super) fn change_at(
         &self,
         spot: &ResolvedPath<'_>,
@@ -199,7 +200,7 @@ impl Call<'_> {
         Ok(applied.outcomes.first().and_then(|outcome| outcome.attr))
     }
 
-    /// Makes sure that the node is at the spot that the caller means.
+    /// Checks that `node` is at the path, and returns its attributes.
     pub(super) fn check_node(&self, spot: &ResolvedPath<'_>, node: NodeId) -> Result<Attr> {
         match spot.store().stat(&spot.node_path) {
             Ok(attr) if attr.node == node => Ok(attr),
@@ -208,7 +209,8 @@ impl Call<'_> {
         }
     }
 
-    /// Only a directory may take a name that leads to something protected. Says what has to be true of it then.
+    /// Checks that `from` may take the name `to`: if protected names can lie below `to`, only a directory may. Returns
+    /// the precondition on `from`.
     fn check_destination(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<Precondition> {
         let Err(refused) = to.check_not_protected_ancestor() else { return Ok(Precondition::Any) };
         let attr = from
@@ -218,8 +220,8 @@ impl Call<'_> {
         if attr.kind == NodeKind::Directory { Ok(Precondition::Tag(attr.tag)) } else { Err(refused) }
     }
 
-    /// A rename looks after what is protected on one way; of an exchange the other way has to be looked at, too. So a
-    /// directory changes places with another only where nothing is protected.
+    /// Checks that two nodes may be exchanged. The step guards the protected names of a rename in one direction, and an
+    /// exchange moves nodes in both. So a directory may be exchanged only in a Workspace that protects nothing.
     fn check_exchange(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
         for spot in [from, to] {
             let attr = spot

@@ -1,7 +1,7 @@
-//! Named pipes and sockets. The kernel does all that they do, and needs no more than a name for it: so they are names in
-//! the memory of a mount, which last as long as the mount, and no Store holds them.
+//! Named pipes and sockets of a mount. The kernel does all the work and needs only a name, so they are kept in memory
+//! for as long as the mount lasts, and no Store holds them.
 //!
-//! A directory that they are in is known by its node, so they go with it wherever it is moved.
+//! Their directory is identified by its node, so they move along with it.
 
 use std::collections::HashMap;
 
@@ -20,22 +20,22 @@ use crate::vfs::call::Call;
 use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, expected_nodes};
 use crate::vfs::resolve::ResolvedPath;
 
-/// How many a mount may have.
+/// How many special files a mount may have.
 const MAX_SPECIAL_FILES: usize = 1 << 16;
 
-/// Those that a mount has.
+/// The special files of a mount.
 #[derive(Debug, Default)]
 pub(super) struct SpecialFiles(Mutex<SpecialFileTable>);
 
 #[derive(Debug, Default)]
 struct SpecialFileTable {
     by_node: HashMap<NodeId, SpecialFile>,
-    /// The directory's Store and node, and the name in it.
+    /// The special files by directory and name.
     by_name: HashMap<SpecialFileKey, NodeId>,
     last_id: u64,
 }
 
-/// A name in a directory of a Store.
+/// The Store, the directory's node, and the name in it.
 type SpecialFileKey = (usize, NodeId, Name);
 
 #[derive(Debug, Clone)]
@@ -62,8 +62,8 @@ impl SpecialFile {
     }
 }
 
-/// The name that a spot has in the directory with that node. The node of a directory that was shown before it was made is
-/// not known; then it is looked up.
+/// The key of the name at a path. `parent` is the directory's node; `None`, for a directory that may not have existed
+/// when it was looked up, is resolved through the Store.
 fn key_of(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFileKey> {
     let name = Name::new(spot.path.name()?.as_bytes())?;
     let parent = match parent {
@@ -73,13 +73,13 @@ fn key_of(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFile
     Some((store_key(spot), parent, name))
 }
 
-/// The directory that a spot is in.
+/// The path of the directory that holds a path.
 fn parent_path(spot: &ResolvedPath<'_>) -> Option<NodePath> {
     let (parent, _) = spot.node_path.path.parent_and_name()?;
     Some(NodePath::from_root(StorePath::from_checked(parent)))
 }
 
-/// Tells the Stores of a door from each other.
+/// A key that tells the Stores of one `Vfs` apart.
 fn store_key(spot: &ResolvedPath<'_>) -> usize {
     std::ptr::from_ref(spot.store()).cast::<()>() as usize
 }
@@ -95,7 +95,7 @@ impl SpecialFiles {
         Some((node, table.by_node.get(&node)?.clone()))
     }
 
-    /// Makes sure that none has the name of a spot.
+    /// Fails if a special file has the name.
     pub(super) fn check_free(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Result<()> {
         match self.find(parent, spot) {
             Some(_) => Err(spot.store_error(StoreError::AlreadyExists)),
@@ -103,14 +103,14 @@ impl SpecialFiles {
         }
     }
 
-    /// Something else has the name of a spot now.
+    /// Removes the special file with this name, if there is one: another node has the name now.
     pub(super) fn release_name(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) {
         if let Some((node, _)) = self.find(parent, spot) {
             self.remove(node);
         }
     }
 
-    /// The names of those in a directory; perhaps others, where its node is not known.
+    /// The names of the special files in a directory. If its node isn't known, those of all directories.
     pub(super) fn names_in(&self, directory: Option<NodeId>) -> Vec<Name> {
         let table = self.0.lock();
         let is_inside = |parent| directory.is_none_or(|directory| directory == parent);
@@ -128,7 +128,7 @@ impl SpecialFiles {
             return None;
         }
         table.last_id += 1;
-        // From the other end than those that Stores give out.
+        // Counts down from the top, so that the ids don't collide with those of Stores.
         let node = NodeId(u64::MAX - table.last_id);
         table.by_name.insert(made.key.clone(), node);
         table.by_node.insert(node, made);
@@ -155,7 +155,7 @@ impl SpecialFiles {
 }
 
 impl NodeApi {
-    /// Makes a named pipe or a socket.
+    /// Creates a named pipe or a socket.
     pub fn make_special(
         &self,
         seat: &DirectoryRef,
@@ -198,7 +198,7 @@ impl NodeApi {
         })
     }
 
-    /// What a node is that no Store holds, at the path that it has.
+    /// Looks up a special file by its node. `path` is the path that it has now.
     pub fn lookup_special(&self, path: &VfsPath, node: NodeId) -> Option<Lookup> {
         let made = self.special_files.0.lock().by_node.get(&node)?.clone();
         let workspace = self.vfs.shared.router.route(path).map(|route| self.workspace_index(route.workspace));
@@ -207,7 +207,7 @@ impl NodeApi {
         Some(Lookup { path: path.clone(), workspace, is_synthetic: false, is_hidden: false, node, attr })
     }
 
-    /// What has a name in a directory that no Store holds.
+    /// Looks up a special file by its directory and path.
     pub(super) fn find_special(
         &self,
         call: &Call<'_>,
@@ -219,7 +219,7 @@ impl NodeApi {
         self.lookup_special(path, node)
     }
 
-    /// Sets attributes of what no Store holds.
+    /// Sets attributes of a special file; `None` if the node isn't one.
     pub(super) fn set_special_attributes(
         &self,
         path: &VfsPath,
@@ -237,7 +237,8 @@ impl NodeApi {
         self.lookup_special(path, node)
     }
 
-    /// Removes what no Store holds, if that is at a spot. Says whether it was. A directory that holds one is not empty.
+    /// Removes the special file at a path, and returns whether there was one. Fails if a directory is to be removed
+    /// that holds special files: it isn't empty.
     pub(super) fn remove_special(
         &self,
         call: &Call<'_>,
@@ -267,7 +268,7 @@ impl NodeApi {
         Ok(true)
     }
 
-    /// Gives another name to what no Store holds, if that is what is to be renamed. Says whether it is.
+    /// Renames a special file, and returns whether `from` is one.
     pub(super) fn rename_special(
         &self,
         call: &Call<'_>,
@@ -278,7 +279,7 @@ impl NodeApi {
         if self.special_files.0.lock().by_node.is_empty() {
             return Ok(false);
         }
-        // A directory that holds one is not empty, so that no other takes its place.
+        // A directory that holds special files isn't empty, so it can't be replaced.
         if replace == Replace::Overwrite
             && from.path != to.path
             && let Ok(attr) = to.store().stat(&to.node_path)
@@ -329,7 +330,8 @@ impl NodeApi {
 }
 
 impl Call<'_> {
-    /// The directory of a spot, made where it was shown only because of the Workspaces.
+    /// The node of the directory that holds a path. Creates the directory if it was shown only because of the
+    /// Workspaces.
     fn ensure_parent(&self, spot: &ResolvedPath<'_>) -> Result<NodeId> {
         let place = parent_path(spot).ok_or_else(|| spot.store_error(StoreError::NotFound))?;
         if let Err(StoreError::NotFound) = spot.store().stat(&place) {

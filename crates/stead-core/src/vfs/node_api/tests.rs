@@ -1,4 +1,4 @@
-//! What a mounted file system gets to see and to do.
+//! What a mounted file system sees and may do through the node API.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-/// A Workspace of each scope on one Store, one that lies in another, and a second Store.
+/// A Workspace of each scope on one Store, and one nested in another on a second Store.
 fn subject() -> Subject {
     let notes = Arc::new(MemoryAuditLog::new());
     let store = Arc::new(ModelStore::recording(Arc::clone(&notes)));
@@ -120,7 +120,7 @@ fn an_open_file_is_one_record_and_one_change() {
     for piece in 0..10 {
         file.write_at(piece * 5, b"12345").unwrap();
     }
-    // Whoever looks here sees what is written, and whoever comes by path does not yet.
+    // A lookup through the node API shows what was written; a call by path doesn't yet.
     assert_eq!(t.door.lookup(&rw, &name("f")).unwrap().attr.size, 50);
     assert_eq!(t.vfs.stat("/rw/f").unwrap().size, 0);
     t.notes.take();
@@ -183,7 +183,7 @@ fn a_write_only_workspace_shows_the_kind_of_what_was_made_here() {
     assert_eq!((looked.attr.kind, looked.attr.size, looked.attr.mode), (NodeKind::File, 0, 0o200));
     let node = looked.node.unwrap();
     assert_eq!(kind(t.door.open(&looked.path, node, OpenOptions::read())), ErrorKind::Denied);
-    // Something that is there already is written like something new.
+    // Writing to an existing file looks like writing to a new one.
     let (old, _) = t.door.create(&wo, &name("old"), 0o644, Precondition::Any, options).unwrap();
     old.append(b" and two").unwrap();
     old.close().unwrap();
@@ -201,7 +201,7 @@ fn workspaces_in_workspaces_are_levels() {
     assert_eq!(t.names("/"), ["ro", "rw", "wo"]);
     let deep = t.door.lookup(&t.seat("/rw"), &name("deep")).unwrap();
     assert!(deep.is_synthetic && deep.node.is_none());
-    // It is made where something is put into it.
+    // The directory is created when something is put into it.
     let seat = DirectoryRef { path: deep.path, node: None };
     t.door.mkdir(&seat, &name("own"), 0o755).unwrap();
     assert_eq!(t.names("/rw/deep"), ["far", "own"]);

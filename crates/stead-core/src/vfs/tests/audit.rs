@@ -1,4 +1,4 @@
-//! Every call leaves one record, however it ends, and none is made that can't be written down.
+//! Every call leaves one record, whatever its outcome, and no call is made that can't be recorded.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -7,7 +7,7 @@ use super::*;
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
 use crate::testkit::MemoryAuditLog;
 
-/// A door with one Workspace of each scope, whose Store writes down its own changes, or does not.
+/// A `Vfs` with one Workspace of each scope. `along` says whether its Store records its own changes.
 fn audited(along: bool) -> (Vfs, Arc<MemoryAuditLog>) {
     let notes = Arc::new(MemoryAuditLog::new());
     let store = || match along {
@@ -38,7 +38,7 @@ fn shown(record: &AuditRecord) -> String {
     format!("{} {} {}{code}{bytes}", record.call, paths.join(","), record.outcome.as_str())
 }
 
-/// The records since the last look; those that only say that something has begun apart.
+/// The records since the last call, without the Begun ones.
 fn ended(notes: &MemoryAuditLog) -> Vec<String> {
     let records = notes.take();
     for record in &records {
@@ -49,7 +49,7 @@ fn ended(notes: &MemoryAuditLog) -> Vec<String> {
 
 type Act = fn(&Vfs) -> Result<()>;
 
-/// Every public call of the door and of a batch: what it is called, an example, and its record.
+/// Every public call of `Vfs` and `Batch`: its name, an example, and its record.
 const CALLS: &[(&str, Act, &str)] = &[
     ("stat", |vfs| vfs.stat("/rw/a").map(drop), "stat /rw/a ok"),
     ("stat_link", |vfs| vfs.stat_link("/rw/link").map(drop), "stat /rw/link ok"),
@@ -153,7 +153,7 @@ const CALLS: &[(&str, Act, &str)] = &[
     ),
 ];
 
-/// Calls that need a history, on a Store that has none: they are written down as well.
+/// Calls that need history, on a Store that has none: they are recorded as well.
 const LOOKING_BACK: &[(&str, Act, &str)] = &[
     ("log", |vfs| vfs.log(&LogQuery::default()).map(drop), "log  failed:invalid"),
     (
@@ -172,7 +172,7 @@ const LOOKING_BACK: &[(&str, Act, &str)] = &[
 ];
 
 impl Vfs {
-    /// A file's state, without a call.
+    /// A file's version tag, read without a call.
     fn as_seen(&self, at: &str) -> crate::store::VersionTag {
         let path = path(at);
         let route = self.router().route(&path).unwrap();
@@ -215,7 +215,7 @@ fn no_public_call_is_left_out_of_that_test() {
         include_str!("../history/restore.rs"),
         include_str!("../history/undo.rs"),
     ];
-    // What answers without looking anywhere.
+    // These answer without calling a Store.
     let harmless = [
         "builder",
         "identity",
@@ -262,7 +262,7 @@ fn what_is_refused_or_fails_is_written_down_as_well() {
         act(&vfs).unwrap_err();
         assert_eq!(ended(&notes), [expected]);
     }
-    // A step that is refused is written down by itself; what was added before it goes with the rest.
+    // A refused step is recorded at once; the steps added before it are recorded with the batch.
     let mut batch = vfs.batch();
     batch.write("/rw/x", "1", &options).unwrap();
     batch.write("/ro/x", "1", &options).unwrap_err();
@@ -315,7 +315,7 @@ fn a_store_that_writes_nothing_down_is_spoken_for_before_and_after() {
     let expected = [
         "write /rw/new begun 1",
         "write /rw/new ok 1",
-        // Once more where a symlink has led elsewhere: that it changes something there has to be known before it does.
+        // Announced again where a symlink led elsewhere: the record has to name the path before it is changed.
         "write /rw/link begun 1",
         "write /rw/link,/rw/a begun 1",
         "write /rw/link,/rw/a ok 1",
@@ -369,7 +369,7 @@ fn another_log_is_not_taken_for_this_one() {
     assert_eq!(notes.take().len(), 2);
 }
 
-/// Looks, writes, looks for what is not there, and ends as it is told.
+/// Reads, writes, looks for a missing file, and returns `ends`.
 fn many(vfs: &Vfs, ends: Result<()>) -> Result<()> {
     vfs.stat("/rw/a")?;
     vfs.read("/rw/a")?;
@@ -404,7 +404,7 @@ fn an_act_of_many_calls_is_one_record_and_one_for_each_change() {
         (Some(ErrorKind::Invalid), vec!["import  failed:invalid".into()])
     );
 
-    // A Store that writes nothing down is spoken for once, however many changes there are.
+    // For a Store that doesn't record its own changes, one record announces all of them.
     let (vfs, notes) = audited(false);
     vfs.compound("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
     let told: Vec<_> = notes.take().iter().map(shown).collect();

@@ -85,7 +85,7 @@ fn a_move_across_stores_that_fails_anywhere_loses_nothing() {
                 let case = format!("fault {which} at call {call} of {faulty_end}");
                 match &moved {
                     Ok(_) => assert!(whole(&to) && !from.exists("/d").unwrap(), "{case}"),
-                    // Whatever else was left behind: all of it is still there, at one end at least.
+                    // Whatever else was left behind: at least one end has everything.
                     Err(_) => assert!(whole(&from) || whole(&to), "{case}"),
                 }
                 let calls = if faulty_end == "/a" { line_a.calls() } else { line_b.calls() };
@@ -101,7 +101,7 @@ fn a_move_across_stores_that_fails_anywhere_loses_nothing() {
 #[test]
 fn a_source_that_changes_while_it_is_moved_is_a_conflict() {
     let (vfs, a, b) = two();
-    // The destination's Store changes the source while it takes the copy in.
+    // The destination's Store changes the source while it receives the copy.
     let meddler = door([workspace("/", ReadWrite, &a)]);
     let meddling = Arc::new(InterferingStore {
         store: b.clone(),

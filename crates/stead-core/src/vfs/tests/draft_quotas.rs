@@ -1,4 +1,4 @@
-//! Quotas bound what is written through open files, before that is a change.
+//! Quotas limit what is written through open files, before it is committed.
 
 use super::*;
 use crate::store::{QuotaLimits, Usage};
@@ -57,7 +57,7 @@ fn open_files_share_one_quota() {
     assert_eq!(kind(two.append(b"12345")), ErrorKind::Quota);
     two.append(b"1234").unwrap();
     assert_eq!(used(&vfs).bytes, 10, "`df` counts what is no change yet");
-    // A tool's write does not take what an open file was promised.
+    // A tool's write can't use what an open file has reserved.
     assert_eq!(kind(vfs.write("/w/three", "1")), ErrorKind::Quota);
     vfs.write("/w/three", "").unwrap();
     one.close().unwrap();
@@ -77,7 +77,7 @@ fn what_is_cut_closed_or_given_up_is_free_again() {
     two.append(b"123456").unwrap();
     one.sync().unwrap();
     assert_eq!(used(&vfs).bytes, 10, "a change counts once");
-    // A file that nobody can open any more takes its room until it is closed.
+    // A removed file uses its quota until it is closed.
     vfs.remove_file("/w/two", RemoveOptions::default()).unwrap();
     assert_eq!(kind(one.append(b"1")), ErrorKind::Quota);
     drop(two);

@@ -4,7 +4,7 @@ use super::*;
 use crate::store::StoreError;
 
 fn fork(vfs: &Vfs, prefix: &str) -> Error {
-    // The model keeps no forks: what gets as far as the Store is refused there.
+    // The model Store has no forks: it refuses every call that reaches it.
     vfs.fork(prefix, "draft".parse().unwrap(), "tester").unwrap_err()
 }
 

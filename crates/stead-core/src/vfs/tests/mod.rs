@@ -1,4 +1,4 @@
-//! What the door promises, shown over the model Store: no disk, no database.
+//! What a `Vfs` promises, tested over the model Store: no disk, no database.
 
 mod audit;
 mod copying;
@@ -40,7 +40,7 @@ fn door(workspaces: impl IntoIterator<Item = Workspace>) -> Vfs {
     workspaces.into_iter().fold(builder, VfsBuilder::workspace).build().unwrap()
 }
 
-/// A READ_WRITE door on a fresh Store at `/`.
+/// A `Vfs` with a READ_WRITE Workspace at `/`, on a new Store.
 fn open_door() -> (Vfs, Arc<ModelStore>) {
     let store = Arc::new(ModelStore::new());
     (door([workspace("/", ReadWrite, &store)]), store)
@@ -69,7 +69,7 @@ fn names(vfs: &Vfs, path: &str) -> String {
     directory.entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// Plants a symlink directly in a Store.
+/// Makes a symlink directly in a Store.
 fn store_link(store: &Arc<ModelStore>, at: &str, target: &str) {
     door([workspace("/", ReadWrite, store)]).symlink(at, target).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Files that stay open.
+//! Open files: drafts, commits, other writers, and truncation under a kernel's reads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -81,7 +81,7 @@ fn what_is_written_is_a_change_when_the_last_two_are_dropped_at_once() {
         let [one, other] = [(); 2].map(|()| vfs.open("/a", OpenOptions::read_write()).unwrap());
         one.write_at(0, b"1").unwrap();
         other.write_at(1, b"2").unwrap();
-        // Both spin, so that they go on within nanoseconds of each other.
+        // Both threads spin, so that they drop their files within nanoseconds of each other.
         let ready = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for file in [one, other] {
@@ -144,7 +144,8 @@ fn what_is_put_into_what_another_has_made_stays_within_the_size_limit() {
     assert_eq!(text(&theirs, "/a"), "134", "what was written waits for another attempt");
 }
 
-/// Whatever call of a Store fails when this is appended to a file beside another door's append, both are there in the end.
+/// Appends to an open file while another `Vfs` appends, with every Store call failing in turn: in the end, both appends
+/// are there.
 fn goes_in_at_the_next_attempt(appended: &str) {
     let whole = format!("12xyz{appended}");
     let attempt = |fault: Fault| {

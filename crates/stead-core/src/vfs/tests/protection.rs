@@ -79,7 +79,7 @@ fn a_tree_cannot_bring_a_stand_in_along() {
         assert_eq!(kind(both.copy(from, to, Overwrite::Refuse)), ErrorKind::Denied, "copy {from} {to}");
         assert_eq!(kind(both.rename(from, to, Overwrite::Refuse)), ErrorKind::Denied, "move {from} {to}");
     }
-    // What is there may go.
+    // A directory that contains such a file may be removed.
     let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
     both.remove_directory("/file", recursive).unwrap();
 }
@@ -129,7 +129,7 @@ fn names_that_differ_in_case_are_protected_too() {
     assert!(matches!(vfs.write("/.git/worktrees/w/modules/m/config", "x"), Err(Error::Protected { .. })));
 }
 
-/// Makes something of a repository, as an agent would.
+/// Makes one part of a repository, as an agent would.
 fn make(vfs: &Vfs, directory: &str, name: &str) -> Result<()> {
     let path = format!("{directory}/{name}");
     match name {
@@ -152,7 +152,7 @@ fn a_directory_is_not_made_a_repository_that_git_obeys() {
         assert_eq!(refused.kind(), ErrorKind::Denied);
         assert!(!vfs.exists(format!("{directory}/{last}").as_str()).unwrap());
     }
-    // Nor by a name that comes from elsewhere.
+    // Nor by moving or copying something to such a name.
     vfs.write("/y", "x").unwrap();
     vfs.mkdir("/z", Parents::Create).unwrap();
     for (from, to) in [("/y", "/x0/HEAD"), ("/z", "/x1/objects"), ("/y", "/x3/config"), ("/z", "/x3/hooks")] {
@@ -246,7 +246,7 @@ fn a_bare_repository_can_be_worked_in_but_for_what_git_obeys() {
     }
     let gone = vfs.remove_file("/r.git/config", RemoveOptions::default());
     assert!(matches!(gone, Err(Error::GitRepository { .. })));
-    // Taken apart and put together again, it would obey another configuration.
+    // Taken apart and put together again, the repository would obey another configuration.
     vfs.remove_file("/r.git/HEAD", RemoveOptions::default()).unwrap();
     vfs.write("/r.git/config", "y").unwrap();
     assert!(matches!(vfs.write("/r.git/HEAD", "y"), Err(Error::GitRepository { .. })));

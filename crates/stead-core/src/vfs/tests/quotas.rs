@@ -1,7 +1,9 @@
+//! Quotas of a stead and of its Workspaces.
+
 use super::*;
 use crate::store::QuotaLimits;
 
-/// A door with two places in one Store and one in another, 10 bytes in all of them together.
+/// A `Vfs` with two Workspaces in one Store and one in another, and 10 bytes for all of them together.
 fn with_ten_bytes() -> Vfs {
     let (store, other) = (Arc::new(ModelStore::new()), Arc::new(ModelStore::new()));
     let open = door([workspace("/", ReadWrite, &store)]);

@@ -1,4 +1,4 @@
-//! Looking at files, and searching.
+//! Reading files, and searching.
 
 use super::*;
 

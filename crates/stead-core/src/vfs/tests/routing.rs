@@ -1,4 +1,4 @@
-//! Which Workspace a path belongs to, and what listings and searches make of several.
+//! Which Workspace a path belongs to, and how listings and searches combine several Workspaces.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! Access Scopes, judged before any Store is called.
+//! Access Scopes are checked before any Store is called.
 
 use super::*;
 
 type Call = (&'static str, fn(&Vfs, &str) -> Result<(), Error>);
 
-/// Every operation that acts on one path, and what it needs.
+/// Every call that reads at one path.
 fn reads() -> Vec<Call> {
     vec![
         ("read", |vfs, at| vfs.read(at).map(drop)),
@@ -50,14 +50,14 @@ fn writes() -> Vec<Call> {
     ]
 }
 
-/// A door whose one interesting Workspace stands on a Store that panics when touched.
+/// A `Vfs` whose Workspace `/guarded` is on a Store that panics when it is called.
 fn guarded(scope: AccessScope) -> Vfs {
     let free = store_with(&[("/a", "a")]);
     let untouchable = Workspace::new(path("/guarded"), scope, Mount::new(Arc::new(PanickingStore)));
     door([untouchable, workspace("/free", ReadWrite, &free)])
 }
 
-/// Whether the call got as far as the Store.
+/// Whether the call reached the Store.
 fn touches(vfs: &Vfs, call: Call) -> bool {
     let called = std::panic::catch_unwind(AssertUnwindSafe(|| call.1(vfs, "/guarded/a")));
     match called {
@@ -80,8 +80,7 @@ fn a_refusal_happens_before_the_store_is_called() {
             assert_eq!(touches(&vfs, call), may_read, "{} in {scope}", call.0);
         }
         for call in writes() {
-            // What is only added to a batch has been judged, and reaches no Store before it is applied, except to
-            // look for symlinks on the way.
+            // Adding to a batch authorizes the step, and calls the Store only to look for symlinks on the way.
             assert_eq!(touches(&vfs, call), may_write, "{} in {scope}", call.0);
         }
         let move_out: Call = ("move out", |vfs, at| vfs.rename(at, "/free/b", Overwrite::Refuse).map(drop));
@@ -134,7 +133,7 @@ fn outside_is_denied_alike_whether_or_not_something_is_there() {
 fn write_only_reveals_nothing() {
     let store = store_with(&[("/log", "secret secret\n")]);
     let vfs = door([workspace("/in", WriteOnly, &store)]);
-    // The model Store does not record who wrote what: there the answer is one and the same, whatever is there.
+    // The model Store doesn't record who wrote what, so the answer is always the same, whatever is there.
     let say = |at: &str, old: &str| {
         let refused = vfs.edit(at, old, "x", Occurrences::All).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Denied);
@@ -173,7 +172,7 @@ fn nobody_is_advised_to_read_what_may_only_be_written() {
         let told = refusal.to_string();
         assert!(!told.contains("read ") && !told.contains("list "), "{told}");
     }
-    // One that has written before, and may not look, is not asked to look before it writes again.
+    // A caller that has written before, and may not read, isn't told to read before it writes again.
     vfs.write("/in/log", "mine").unwrap();
     other.write("/log", "yours").unwrap();
     vfs.write("/in/log", "mine again").unwrap();

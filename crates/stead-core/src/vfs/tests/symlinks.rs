@@ -1,4 +1,4 @@
-//! Symlinks: resolved by the door, judged where they lead.
+//! Symlinks: followed by the `Vfs`, and authorized at their target.
 
 use super::*;
 
@@ -16,16 +16,16 @@ fn links_are_followed_within_and_across_workspaces_and_judged_where_they_lead() 
     assert_eq!(text(&vfs, "/rw/far"), "ro a");
     assert_eq!(text(&vfs, "/rw/abs/x"), "ro x");
     assert_eq!(vfs.read("/rw/abs/x").unwrap().path, path("/ro/d/x"));
-    // Written in READ_WRITE, but it leads into READ_ONLY.
+    // The symlink is in READ_WRITE, but its target is in READ_ONLY.
     assert_eq!(kind(vfs.write("/rw/far", "no")), ErrorKind::Denied);
     assert_eq!(kind(vfs.write("/rw/abs/y", "no")), ErrorKind::Denied);
     assert_eq!(kind(vfs.edit("/rw/abs/x", "ro", "no", Occurrences::One)), ErrorKind::Denied);
-    // The other way round a refusal comes first: to find out where a path in READ_ONLY leads, its Store would have
-    // to be called for a write.
+    // The other way round, the call is refused first: to find the target of a symlink in READ_ONLY, its Store would
+    // have to be called for a write.
     assert_eq!(text(&vfs, "/ro/out"), "rw b");
     assert_eq!(kind(vfs.write("/ro/out", "no")), ErrorKind::Denied);
     assert_eq!(text(&vfs, "/rw/b"), "rw b");
-    // A removal takes the symlink, not what it leads to.
+    // A removal removes the symlink, not its target.
     vfs.remove_file("/rw/near", RemoveOptions::default()).unwrap();
     assert_eq!(text(&vfs, "/rw/b"), "rw b");
     assert_eq!(kind(vfs.read("/rw/chain")), ErrorKind::NotFound);

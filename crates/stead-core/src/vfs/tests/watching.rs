@@ -1,4 +1,4 @@
-//! Calls that somebody waits for, and files that somebody follows.
+//! Calls with a monitor, and files that are followed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::monitor::{CallMonitor, StopReason};
 use crate::testkit::MemoryAuditLog;
 
-/// Lets a call go on for so many steps.
+/// A monitor that stops a call after so many checks.
 #[derive(Debug)]
 struct Patience {
     steps: AtomicU64,
@@ -45,7 +45,7 @@ fn a_copy_tells_how_far_it_has_come() {
     assert_eq!(*told, [0, 1, 2, 3, 4].map(|done| (done, Some(4))));
 }
 
-/// However far it has come: either it is there, or nothing of it is.
+/// Wherever it is stopped, either all of it is there or none.
 #[test]
 fn a_call_that_is_stopped_leaves_everything_as_it_was() {
     let mut stopped = 0;

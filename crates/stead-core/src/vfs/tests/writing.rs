@@ -1,4 +1,4 @@
-//! Changing files.
+//! Changing files: preconditions, the lost-update guard, edits, limits, removals and batches.
 
 use super::*;
 use crate::store::TagRef;
@@ -38,7 +38,8 @@ fn a_write_over_a_version_that_was_not_read_is_refused() {
     one.read("/a").unwrap();
     one.write("/a", "3").unwrap();
     one.write("/a", "4").unwrap();
-    // Its own edits don't stand in its way; an edit on top of another's change does not hide that change.
+    // The caller's own edits don't count as lost updates; an edit on top of another writer's change doesn't hide that
+    // change.
     one.edit("/a", "4", "5", Occurrences::One).unwrap();
     one.append("/a", "!").unwrap();
     one.write("/a", "6").unwrap();
@@ -46,7 +47,7 @@ fn a_write_over_a_version_that_was_not_read_is_refused() {
     one.write("/a", "67").unwrap();
     other.edit("/a", "7", "8", Occurrences::One).unwrap();
     assert_eq!(kind(other.write("/a", "x")), ErrorKind::Conflict);
-    // What it put there by other means is its own, too.
+    // Content that the caller put there by a move, an open file or a batch is its own, too.
     one.read("/a").unwrap();
     one.write("/b", "moved").unwrap();
     one.rename("/b", "/a", Overwrite::Replace).unwrap();
@@ -61,7 +62,7 @@ fn a_write_over_a_version_that_was_not_read_is_refused() {
     one.write("/a", "last").unwrap();
     one.set_attributes("/a", Some(0o600), None).unwrap();
     one.write("/a", "very last").unwrap();
-    // What it never read may be overwritten, and so may what is gone.
+    // A file that the caller never read may be overwritten, and so may one that was removed.
     one.remove_file("/a", RemoveOptions::default()).unwrap();
     other.write("/a", "again").unwrap();
     let builder = Vfs::builder(Identity::agent("careless")).lost_updates(LostUpdates::Allow);

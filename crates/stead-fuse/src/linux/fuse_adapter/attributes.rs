@@ -1,4 +1,4 @@
-//! Sizes, modes and times that a program sets.
+//! Setting sizes, modes and times.
 
 use fuser::{Errno, FileHandle, INodeNo, Request, TimeOrNow};
 use stead_core::Timestamp;
@@ -20,7 +20,8 @@ impl FuseAdapter {
         let (uid, gid) = self.options.owner;
         let is_other =
             wanted.uid.is_some_and(|wanted| wanted != uid) || wanted.gid.is_some_and(|wanted| wanted != gid);
-        // Everything belongs to one user. Root's programs that restore owners, such as tar, go on without them.
+        // Everything belongs to one user. Unless `strict_owner` is set, root's `chown` is accepted and ignored, so that
+        // programs that restore owners, such as tar, go on without them.
         if is_other && (self.options.strict_owner || request.uid() != 0) {
             return Err(Errno::EPERM);
         }
@@ -48,8 +49,8 @@ impl FuseAdapter {
         if let Some(open) = handle.and_then(|handle| self.handles.file(handle.0)) {
             return open.file.cut_under_readers(size).map_err(|error| errno(&error));
         }
-        // The kernel cuts what was opened to be written anew without saying by whom. That is no change of its own:
-        // whoever has it open is about to make one.
+        // When a file is opened with O_TRUNC, the kernel truncates it without saying for which handle. That isn't a
+        // change of its own: the program that has opened the file is about to make one.
         if self
             .handles
             .files_of(ino.0)
@@ -71,7 +72,7 @@ impl FuseAdapter {
         let _names = self.names_lock.read();
         let mode = mode.map(|mode| mode & 0o7777);
         let Some(seat) = self.inodes.directory_ref(ino.0) else {
-            // It has no name any more: those see it who have it open.
+            // It has no name any more: only programs that have it open see the change.
             let open = self.handles.any_file_of(ino.0).ok_or(Errno::ESTALE)?;
             open.file.set_unlinked_attributes(mode, modified);
             return Ok(());
@@ -82,14 +83,14 @@ impl FuseAdapter {
             .set_attributes((&seat.path, node), mode, modified)
             .map_err(|error| errno(&error))?;
         if looked.attr.kind == NodeKind::File {
-            // The content is what it was.
+            // The content stays the same, so the kernel's pages stay valid.
             self.inodes.advance_cached_tag(ino.0, Some(before), looked.attr.tag);
         }
         Ok(())
     }
 }
 
-/// Attributes that a program wants to be different.
+/// The attributes that a program wants to change.
 pub(crate) struct AttrChange {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,

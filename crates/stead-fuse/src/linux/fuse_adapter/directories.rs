@@ -1,4 +1,4 @@
-//! Listings.
+//! Directory listings.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,24 +16,24 @@ use crate::linux::errno::{errno, store_errno};
 use crate::linux::handles::{DirectoryBuffer, OpenedDirectory};
 use crate::linux::inodes::DirectoryState;
 
-/// How many entries are read of a directory at once.
+/// How many entries of a directory are read from the Store at once.
 const PAGE_SIZE: usize = 4096;
-/// How long the kernel may answer from the names that it has. It asks for each name again that it was told longer ago,
-/// and a listing tells it all of them at once.
+/// How long the kernel may serve a listing from its cache. The entries themselves expire and would then be looked up
+/// one by one; a new listing renews all of them at once.
 const LISTING_TTL: Duration = Duration::from_secs(30);
 
-/// What a listing tells of one name.
+/// One entry of a listing.
 pub(crate) struct ListedEntry<'a> {
     pub(crate) name: &'a OsStr,
-    /// Where the next one is.
+    /// The offset of the next entry.
     pub(crate) next: u64,
     source: EntrySource<'a>,
 }
 
 enum EntrySource<'a> {
-    /// The directory itself, or the one above: this number.
+    /// `.` or `..`, with its inode number.
     Dot(u64),
-    /// What has the name, as it was read, and whether that may be old by now.
+    /// What was found at the name, and whether that may be out of date by now.
     Named { name: &'a Name, looked: &'a Lookup, is_old: bool },
 }
 
@@ -55,8 +55,8 @@ impl FuseAdapter {
         Ok((self.handles.add_directory(OpenedDirectory::default()), reply))
     }
 
-    /// What a directory is, where the kernel may keep its names. Where the kernel can't be told what others change, it
-    /// would have to ask for each of them again soon, and one listing tells all.
+    /// The state of a directory, if the kernel may cache its listing. Without a feed, the cached entries would expire
+    /// soon and be looked up one by one, while a new listing renews all of them at once.
     fn cacheable_state(&self, directory: &Lookup) -> Option<DirectoryState> {
         let Attr { modified, changed, .. } = directory.attr;
         let node = directory.node.filter(|_| self.ttl(directory) > TTL_WITHOUT_FEED)?;
@@ -78,7 +78,7 @@ impl FuseAdapter {
         })
     }
 
-    /// Hands out the entries of a directory from an offset on, until `give` wants no more.
+    /// Passes the entries of a directory, from an offset on, to `give` until it returns true.
     pub(crate) fn read_directory(
         &self,
         ino: INodeNo,
@@ -88,12 +88,12 @@ impl FuseAdapter {
     ) -> FuseResult<()> {
         let directory = self.handles.directory(handle.0).ok_or(Errno::EBADF)?;
         let mut read = directory.buffer.lock();
-        // Read only now, while the kernel lets nobody change it: it may keep the names until somebody does. Whoever
-        // begins again sees what is there then.
+        // The first page is read here rather than in `opendir`, because the kernel lets no program change the directory
+        // now: it may cache the names until one does. A program that begins again gets the entries that exist then.
         if offset == 0 {
             *read = self.first_page(ino)?;
         }
-        // The kernel heeds what changes from here on: it takes the answer for no newer than its question.
+        // Changes from here on are handled by the kernel itself: it takes the reply for no newer than its request.
         let old = read.change_count != self.change_count.load(Ordering::SeqCst)
             || read.read_at.is_none_or(|since| since.elapsed() >= TTL_WITHOUT_FEED);
         for at in offset.. {
@@ -130,7 +130,7 @@ impl FuseAdapter {
         Ok(())
     }
 
-    /// The number and the kind of an entry. The kernel learns no more, so it remembers nothing.
+    /// The inode number and kind of an entry. The kernel learns nothing else about it, so no lookup is counted.
     pub(crate) fn entry_ino_and_kind(&self, directory: INodeNo, entry: &ListedEntry<'_>) -> (u64, NodeKind) {
         match entry.source {
             EntrySource::Dot(number) => (number, NodeKind::Directory),
@@ -140,21 +140,22 @@ impl FuseAdapter {
         }
     }
 
-    /// All that is to be known of an entry: the kernel remembers it. Nothing, if it is gone meanwhile.
+    /// The full reply about an entry, which counts as a lookup; `None` if the entry is gone by now.
     pub(crate) fn listed_entry_reply(
         &self,
         directory: INodeNo,
         entry: &ListedEntry<'_>,
     ) -> Option<EntryReply> {
         match entry.source {
-            // The kernel takes these two for names alone, and reads no more than the kind.
+            // The kernel ignores the attributes of these two, except for the kind.
             EntrySource::Dot(number) => {
                 Some(EntryReply { ttl: Duration::ZERO, attr: self.dot_attr(number), stale_for: None })
             }
             EntrySource::Named { name, looked, is_old: false } => {
                 Some(self.record_entry(directory.0, name, looked))
             }
-            // The kernel would take an older size for the newest, and a name that is gone for one that is there.
+            // An entry that is out of date is looked up again: the kernel would take an old size for the current one,
+            // and a removed name for an existing one.
             EntrySource::Named { name, is_old: true, .. } => {
                 let _names = self.names_lock.read();
                 let looked = self.node_api.lookup(&self.directory_ref(directory).ok()?, name).ok()?;
@@ -163,7 +164,7 @@ impl FuseAdapter {
         }
     }
 
-    /// What `.` and `..` are: directories.
+    /// The attributes of `.` and `..`, of which the kernel uses only the kind.
     fn dot_attr(&self, ino: u64) -> FileAttr {
         let (node, modified, tag) = (NodeId::ROOT, Timestamp(0), VersionTag(0));
         let (kind, size, mode, created) = (NodeKind::Directory, 0, 0o755, None);
@@ -171,14 +172,14 @@ impl FuseAdapter {
         file_attr(ino, &attr, LINK_COUNT, self.options.owner)
     }
 
-    /// The kernel was told of an entry, and had no room for it.
+    /// Undoes the lookup of an entry that didn't fit into the reply.
     pub(crate) fn undo_lookup(&self, entry: &ListedEntry<'_>, told: &EntryReply) {
         if let EntrySource::Named { .. } = entry.source {
             self.inodes.forget(told.attr.ino.0, 1);
         }
     }
 
-    /// What was done to a directory is on the disk.
+    /// Syncs the changes in a directory to disk, with everything else in its Store.
     pub(crate) fn fsync_directory(&self, ino: INodeNo) -> FuseResult<()> {
         let Some(workspace) = self.workspace_of(ino) else { return Ok(()) };
         self.node_api.store(workspace).sync().map_err(|cause| store_errno(&cause))

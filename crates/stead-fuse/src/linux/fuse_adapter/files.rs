@@ -1,4 +1,4 @@
-//! Open files: what is read, written and put down.
+//! Opening, writing, committing and closing files.
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,33 +13,34 @@ use crate::linux::errno::errno;
 use crate::linux::handles::{OpenedFile, UsingThreads};
 use crate::linux::page_cache::DirectWriteGuard;
 
-// As in <fcntl.h>, which are the kernel's own for all programs.
+// The values in <fcntl.h>, and KEEP_SIZE from <linux/falloc.h>.
 const O_WRONLY: i32 = 1;
 const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
 const O_EXCL: i32 = 0o200;
 const KEEP_SIZE: i32 = 1;
 
-/// How a file is opened that must not be there yet.
+/// The flags for a file that must not exist yet.
 pub(crate) const CREATE_NEW: i32 = O_EXCL | O_WRONLY;
 
 /// A file that was opened.
 pub(crate) struct OpenReply {
     pub(crate) handle: FileHandle,
     pub(crate) flags: FopenFlags,
-    /// What the kernel has to drop before it is told, if anything.
+    /// The inodes whose content the kernel has to drop before it gets the reply, each with its present version.
     pub(crate) stale_inodes: Vec<(INodeNo, VersionTag)>,
 }
 
-/// What was written, and what the kernel has to drop of its pages before it is told.
+/// What the kernel has to drop from its page cache because of a write, and when.
 pub(crate) enum WriteReply {
-    /// Nothing.
+    /// Nothing: reply at once.
     Done,
-    /// All from an offset on: they lack what was written past them.
+    /// Pages from an offset on, before the reply: they lack the direct write.
     DirectWrite { ino: INodeNo, from: u64, guard: DirectWriteGuard },
-    /// All from an offset on, and nobody has to wait for that: what they hold of it lies behind the end of the file.
+    /// Pages from an offset on, after the reply: their stale bytes lie behind the end of the file.
     Behind { ino: INodeNo, from: u64 },
-    /// All from an offset on: what was written may have been copied into a page that was dropped since.
+    /// Pages from an offset on, before the reply: they may lack what was written, because they were invalidated after
+    /// the kernel had copied it into them, or they may hold bytes that were truncated.
     StalePages { ino: INodeNo, from: u64 },
 }
 
@@ -47,7 +48,7 @@ impl FuseAdapter {
     pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> FuseResult<OpenReply> {
         let (_names, _changing) = (self.names_lock.read(), self.begin_change());
         let options = open_options(flags);
-        // By `/proc/self/fd/N`, say.
+        // The file was removed but is still open, and is opened again, for example through `/proc/self/fd/N`.
         if let Some(open) = self.handles.any_file_of(ino.0).filter(|_| self.inodes.is_removed(ino.0)) {
             if !self.retries.comes_back(request.pid(), ino.0) {
                 return Err(Errno::ESTALE);
@@ -56,26 +57,26 @@ impl FuseAdapter {
             return Ok(self.add_file(request, ino, file, flags));
         }
         let (seat, node) = (self.directory_ref(ino)?, self.file_node(ino)?);
-        // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:
-        // then a program that may create the file does, instead of being told that what it creates is missing.
+        // The kernel knew the name, and another process has removed it since. On ESTALE, the kernel looks the name up
+        // again: then a program that may create the file does, instead of getting an error that the file doesn't exist.
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
         let opened = self.node_api.open(&seat.path, node, options);
         let file = opened.map_err(|error| if gone(&error) { Errno::ESTALE } else { errno(&error) })?;
         Ok(self.add_file(request, ino, file, flags))
     }
 
-    /// Hands out a file that was opened.
+    /// Adds a file that was opened to the handles, and chooses between buffered and direct I/O.
     fn add_file(&self, request: &Request, ino: INodeNo, file: OpenFile, flags: OpenFlags) -> OpenReply {
         let is_blind = self.is_write_only(ino);
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
         let appends = flags.0 & O_APPEND != 0;
         let stale = if is_blind { None } else { self.note_opened(ino, file.tag()) };
-        // The kernel cuts what it has in pages where those end. What goes past them comes in one piece, so that another's
-        // line can't get into the middle of it.
+        // The kernel splits buffered writes at page boundaries. A direct write arrives in one piece, so that another
+        // program's append can't get into the middle of it.
         let comes_in_one_piece = writes && appends;
-        // It cuts what it reads where it takes the end to be, and forgets what it was told of that while anything changes. And
-        // a program that waits for a page takes that page, also one that was dropped when the file grew past the pages, and
-        // shows zeros up to the new end.
+        // A buffered read ends where the kernel believes that the file ends, and the kernel ignores a new size that it
+        // gets while something changes. Also, a program that waits for a page gets that page even if it was dropped
+        // because a direct write made the file longer, and sees zeros up to the new end.
         let ends_elsewhere = !writes && (stale.is_some() || self.inodes.was_changed_elsewhere(ino.0));
         let is_mappable =
             flags.acc_mode() == OpenAccMode::O_WRONLY || self.direct_io_mmap.load(Ordering::Relaxed);
@@ -83,10 +84,11 @@ impl FuseAdapter {
         if is_direct && writes {
             self.inodes.written_directly(ino.0);
         }
-        // The kernel drops nothing by itself: what it drops while a program writes has to be known here.
+        // The kernel must not drop pages by itself when a file is opened: `PageCache` has to know of each invalidation
+        // while a program writes.
         let mut reply = FopenFlags::FOPEN_KEEP_CACHE;
         reply.set(FopenFlags::FOPEN_DIRECT_IO, is_direct);
-        // There is nothing to put down when it is closed, so the kernel need not wait for that.
+        // There is nothing to commit when it is closed, so the kernel need not ask for that.
         reply.set(FopenFlags::FOPEN_NOFLUSH, !writes);
         let (users, pages) = (UsingThreads::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
         let is_unfinished = AtomicBool::new(false);
@@ -136,12 +138,13 @@ impl FuseAdapter {
         open.is_unfinished.store(true, Ordering::SeqCst);
         let ino = INodeNo(open.ino);
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            // From memory, by any file that is open: it goes where it came from.
+            // Writeback of a memory mapping, through any open handle. It goes to its own offset, even if that handle
+            // appends.
             let count = open.file.write_some_at(offset, data).map_err(|error| errno(&error))?;
             return Ok((reply_count(count), WriteReply::Done));
         }
-        // The kernel has heard of every cut: it lets nobody write before. What it read of the content from before a cut after
-        // it had heard of it has to go.
+        // The kernel sends a write only after it knows of every truncation. If it read truncated bytes since, it may
+        // have done so after it knew, and has to drop them.
         let stale = open.file.forget_cut_off();
         let until = open.is_direct.then(|| open.pages.begin_direct_write());
         if until.is_some() {
@@ -155,8 +158,8 @@ impl FuseAdapter {
         let (at, count) = written.map_err(|error| errno(&error))?;
         let (from, length) = (at.min(offset), count as u64);
         let touched = from..offset.max(from) + length;
-        // Where the file is written on from where it was cut, the kernel has the new bytes in its pages, and what is wrong in
-        // them lies behind the end.
+        // If the write continues from where the file was truncated, the kernel's pages have the new bytes, and their
+        // stale bytes lie behind the end of the file.
         let is_behind = stale.is_some_and(|cut| touched.start <= cut);
         let from = stale.map_or(from, |cut| cut.min(from));
         let written = match until {
@@ -171,13 +174,14 @@ impl FuseAdapter {
         Ok((reply_count(count), written))
     }
 
-    /// The kernel has heard of every cut of a file. Says from where on it has to drop what it may have read since.
+    /// Forgets the bytes that were truncated from a file, because the kernel knows of every truncation by now. Returns
+    /// the offset from which the kernel has to drop its pages, if it has read such bytes.
     pub(crate) fn forget_cut_off(&self, ino: INodeNo) -> Option<u64> {
         self.handles.any_file_of(ino.0)?.file.forget_cut_off()
     }
 
-    /// Makes what was written a change, and says whether there was something. The kernel has the content of that already,
-    /// unless it holds what another wrote as well.
+    /// Commits what was written as a change. Returns whether there was anything to commit. The kernel has the new
+    /// content already, unless that includes the writes of others.
     pub(super) fn commit(&self, ino: u64, file: &OpenFile, lasts: SyncPolicy) -> FuseResult<bool> {
         let _changing = self.begin_change();
         let mut changed = false;
@@ -189,27 +193,27 @@ impl FuseAdapter {
         Ok(changed)
     }
 
-    /// Makes what was written a change because the program that wrote through this file says that it has finished.
+    /// Commits what was written, because the program that wrote through this handle has closed or synced it.
     fn finish(&self, open: &OpenedFile, lasts: SyncPolicy) -> FuseResult<bool> {
         open.is_unfinished.store(false, Ordering::SeqCst);
         let put = self.commit(open.ino, &open.file, lasts);
         put.inspect_err(|_| open.is_unfinished.store(true, Ordering::SeqCst))
     }
 
-    /// What the kernel has to drop of a file after a change.
+    /// The inode whose content the kernel has to drop after a change, if any.
     fn stale_inodes(&self, ino: u64, file: &OpenFile) -> Vec<(INodeNo, VersionTag)> {
         let now = Some(file.tag()).filter(|now| self.inodes.is_stale(ino, *now));
         now.map(|now| (INodeNo(ino), now)).into_iter().collect()
     }
 
-    /// Nobody has it open any more. Says what the kernel has to drop.
+    /// Ends a handle that no program has open any more. Returns what the kernel has to drop.
     pub(crate) fn release(&self, handle: FileHandle) -> Vec<(INodeNo, VersionTag)> {
         let Some(open) = self.handles.remove_file(handle.0) else { return Vec::new() };
-        // The kernel releases a file some time after its last close. What another program has written by then is not
-        // finished: it becomes a change when that program closes the file.
+        // The kernel releases a handle some time after its last close. What another program has written through its own
+        // handle by then isn't finished: it is committed when that program closes the file.
         let is_unfinished = open.is_unfinished.load(Ordering::SeqCst);
         if is_unfinished || !self.handles.files_of(open.ino).iter().any(|other| other.is_writable) {
-            // What a mapping wrote after the last close comes to its change here.
+            // This also commits what a memory mapping wrote after the last close.
             if let Ok(true) = self.commit(open.ino, &open.file, SyncPolicy::Deferred) {
                 return self.stale_inodes(open.ino, &open.file);
             }
@@ -217,7 +221,7 @@ impl FuseAdapter {
         Vec::new()
     }
 
-    /// Someone has closed it: what was written is a change when that returns. Says what the kernel has to drop.
+    /// Commits what was written, because a program has closed the file. Returns what the kernel has to drop.
     pub(crate) fn flush(
         &self,
         request: &Request,
@@ -227,8 +231,8 @@ impl FuseAdapter {
         if !open.file.has_uncommitted_writes() || !open.using_threads.includes_process_of(request.pid()) {
             return Ok(Vec::new());
         }
-        // A shell opens a file anew, passes it on and closes its own before anything is written. A file that stays
-        // empty is a change when nobody has it open any more.
+        // A shell opens a file with O_TRUNC, passes it to a child and closes its own descriptor before anything is
+        // written. So a file that is still empty is committed only when no program has it open any more.
         if open.file.size() == 0 {
             return Ok(Vec::new());
         }
@@ -236,7 +240,7 @@ impl FuseAdapter {
         Ok(self.stale_inodes(open.ino, &open.file))
     }
 
-    /// What was written is on the disk, and so is all that was done before. Says what the kernel has to drop.
+    /// Commits what was written and syncs it to disk, with all earlier changes. Returns what the kernel has to drop.
     pub(crate) fn fsync(&self, handle: FileHandle) -> FuseResult<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         if !self.finish(&open, SyncPolicy::Now)? {
@@ -245,7 +249,7 @@ impl FuseAdapter {
         Ok(self.stale_inodes(open.ino, &open.file))
     }
 
-    /// Makes all that was written a change, and closes everything: the mount is about to end.
+    /// Commits everything that was written, and closes all files: the mount is about to end.
     pub(crate) fn close_all(&self) {
         for open in self.handles.take_files() {
             let _ = open.file.sync();
@@ -262,7 +266,7 @@ impl FuseAdapter {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
         match mode {
-            // Room is not set aside; only the size is what it is asked to be.
+            // Space is not reserved. Only the size grows, if that is requested.
             KEEP_SIZE => Ok(()),
             0 if end <= open.file.size() => Ok(()),
             0 => {
@@ -284,7 +288,7 @@ fn open_options(flags: OpenFlags) -> OpenOptions {
     OpenOptions { truncate: truncates, ..options }
 }
 
-/// How much was written, as the kernel is told.
+/// The number of bytes written, in the kernel's type.
 fn reply_count(count: usize) -> u32 {
     u32::try_from(count).expect("the kernel writes less at once")
 }

@@ -1,11 +1,11 @@
-//! A stead that is mounted: what the kernel asks, and what keeps what it knows true.
+//! The kernel's requests as calls of the door, and what keeps the kernel's caches valid.
 //!
 //! ```text
-//! attributes    sizes, modes and times that a program sets
+//! attributes    setting sizes, modes and times
 //! directories   listings
-//! files         open files: what is read, written and put down
-//! names         names that come, go and move; where symlinks lead
-//! space         how much room there is
+//! files         opening, writing and closing files
+//! names         creating, removing and renaming; reading symlinks
+//! space         the space that `df` shows
 //! ```
 
 mod attributes;
@@ -41,11 +41,11 @@ use crate::linux::inodes::{Inodes, ROOT_INO};
 use crate::linux::page_cache::ConcurrentWrites;
 use crate::linux::worker_thread::WorkerThread;
 
-/// How long the kernel may believe what it was told: for good, where nothing changes any more.
+/// How long the kernel may cache a reply if the mount is immutable.
 const TTL_IMMUTABLE: Duration = Duration::from_secs(1 << 30);
-/// Where it is told of what others change.
+/// How long the kernel may cache a reply about a Store with a feed, whose changes invalidate the kernel's cache.
 const TTL_WITH_FEED: Duration = Duration::from_secs(60);
-/// Where it can't be told.
+/// How long the kernel may cache a reply about a Store without a feed.
 const TTL_WITHOUT_FEED: Duration = Duration::from_secs(1);
 
 pub(super) type FuseResult<T> = Result<T, Errno>;
@@ -60,37 +60,38 @@ pub(super) struct FuseAdapter {
     retries: Retries,
     pub(super) notifier: OnceLock<Notifier>,
     pub(super) invalidation_worker: WorkerThread,
-    /// Answers writes that went past the kernel's pages.
+    /// Answers direct writes, after the kernel has dropped its pages.
     pub(super) write_reply_worker: WorkerThread,
-    /// Held by whoever takes a name away, and shared by whoever goes by one: a path is where it was when it was asked for.
+    /// Write-locked while a name is removed or moved, and read-locked while a request uses a path, so that the path
+    /// stays valid during the request.
     names_lock: RwLock<()>,
-    /// How often something has changed, through this mount or as it was told.
+    /// Counts the changes made through this mount or reported by a feed.
     change_count: AtomicU64,
-    /// Whether the kernel maps files that are read and written past its pages.
+    /// Whether the kernel can map files that are open for direct I/O.
     pub(super) direct_io_mmap: AtomicBool,
-    /// How long the kernel may believe what it was told, for each Workspace.
+    /// How long the kernel may cache a reply, for each Workspace.
     ttls: Vec<Duration>,
     options: MountOptions,
     mount_point: PathBuf,
 }
 
-/// What the kernel is told of something.
+/// A reply about one node.
 pub(super) struct EntryReply {
     pub(super) ttl: Duration,
     pub(super) attr: FileAttr,
-    /// The state that is told, where the kernel may have content of another and has to drop that first: it would show it
-    /// in a size that is not its.
+    /// The version tag of the attributes, if the kernel may have content of another version. It has to drop that
+    /// content before it gets the reply: otherwise it would show the old content with the new size.
     pub(super) stale_for: Option<VersionTag>,
 }
 
 impl EntryReply {
-    /// What the kernel has to drop, if anything.
+    /// The inode whose content the kernel has to drop before it gets the reply, if any.
     pub(super) fn stale_inodes(&self) -> Vec<(INodeNo, VersionTag)> {
         self.stale_for.map(|now| (self.attr.ino, now)).into_iter().collect()
     }
 }
 
-/// Something is being changed. Counted when that is over, and before the kernel hears of it.
+/// Counts a change when it is dropped: after the change is made, and before the kernel gets the reply.
 struct ChangeCountGuard<'a>(&'a AtomicU64);
 
 impl Drop for ChangeCountGuard<'_> {
@@ -126,17 +127,18 @@ impl FuseAdapter {
         })
     }
 
-    /// To be held while something is changed.
+    /// Hold the guard while something is changed.
     fn begin_change(&self) -> ChangeCountGuard<'_> {
         ChangeCountGuard(&self.change_count)
     }
 
-    /// Another has changed something: what was read before may be old.
+    /// Counts a change by others: what was read before may be out of date.
     pub(super) fn note_foreign_change(&self) {
         drop(self.begin_change());
     }
 
-    /// To be held while names are taken away, and never while the kernel is told: it waits for answers that go by names.
+    /// Locks the names, to remove or move one. Don't hold the lock while notifying the kernel, which may wait for
+    /// replies that need the lock.
     pub(super) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
         self.names_lock.write()
     }
@@ -146,14 +148,14 @@ impl FuseAdapter {
     }
 
     fn directory_ref(&self, ino: INodeNo) -> FuseResult<DirectoryRef> {
-        // On the first the kernel looks for it again, and asks again.
+        // On ESTALE, the kernel looks the node up again and retries.
         let missing = || if self.inodes.should_look_up_again(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
         let seat = self.inodes.directory_ref(ino.0).ok_or_else(missing)?;
         if seat.node.is_some() || ino.0 == ROOT_INO {
             return Ok(seat);
         }
-        // A directory that is shown because of the Workspaces may have been made since: from then on it is known by its
-        // node, which is what others' changes in it are told by.
+        // A synthetic directory may have been created in the Store since. From then on it needs its node, because a
+        // feed reports the changes in it by that node.
         let node = self.node_api.lookup_path(&seat.path).ok().and_then(|looked| looked.node);
         if let Some(node) = node {
             self.inodes.set_node(ino.0, node);
@@ -169,15 +171,15 @@ impl FuseAdapter {
         }
     }
 
-    /// Something was found under a name, and the kernel is told.
+    /// Records a node that was found at a name, and returns the reply that makes it known to the kernel.
     fn record_entry(&self, parent: u64, name: &Name, looked: &Lookup) -> EntryReply {
         let ino = self.inodes.record_found(parent, name, looked, true);
         self.entry_reply(ino, looked)
     }
 
-    /// Makes the kernel drop what it has of a file's content: it is of another state than this one.
+    /// Makes the kernel drop its cached content of a file, whose version is now `now`.
     ///
-    /// It waits for reads that are under way, so this must not be asked by who has to answer those.
+    /// It waits for reads in progress, so a thread that has to answer those must not call it.
     pub(super) fn invalidate_content(&self, ino: INodeNo, now: VersionTag) {
         if let Some((workspace, node)) = self.inodes.node(ino.0) {
             self.node_api.refresh(workspace, node);
@@ -186,18 +188,19 @@ impl FuseAdapter {
         self.inodes.note_changed_elsewhere(ino.0, now);
     }
 
-    /// Makes the kernel drop what it has of a file's content from an offset on. It waits, as [`Mounting::drop_content`].
+    /// Makes the kernel drop its cached content of a file from an offset on. It waits like
+    /// [`FuseAdapter::invalidate_content`].
     pub(super) fn invalidate_pages(&self, ino: INodeNo, from: u64, writes: ConcurrentWrites) {
         let pages = self.inodes.pages(ino.0);
         let _dropping = pages.as_ref().map(|pages| pages.begin_invalidation(writes));
         if let Some(notifier) = self.notifier.get() {
-            // Where it refuses, it knows the file no longer.
+            // It fails if the kernel doesn't know the file any more.
             let _ = notifier.inval_inode(ino, from.cast_signed(), 0);
         }
     }
 
-    /// A file is open, and in this state. Which state the kernel has to be told of before it goes on, if it has content of
-    /// another.
+    /// Records that a file was opened in this version. Returns the version if the kernel may have content of another
+    /// one, which it has to drop before it gets the reply.
     fn note_opened(&self, ino: INodeNo, tag: VersionTag) -> Option<VersionTag> {
         let has_pages = self.inodes.pages(ino.0).is_some_and(|pages| pages.has_pages());
         if has_pages {
@@ -206,7 +209,7 @@ impl FuseAdapter {
         if !self.inodes.set_cached_tag(ino.0, tag)
             && let Some(notifier) = self.notifier.get()
         {
-            // The size that the kernel knows may be of another state.
+            // The size that the kernel knows may be that of another version.
             let _ = notifier.inval_inode(ino, -1, 0);
         }
         None
@@ -216,7 +219,7 @@ impl FuseAdapter {
         let _names = self.names_lock.read();
         let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
         let looked = self.node_api.lookup(&seat, &name).map_err(|error| match error {
-            // Where there is no Workspace there is nothing.
+            // Outside the Workspaces nothing exists.
             stead_core::Error::OutsideWorkspaces { .. } => Errno::ENOENT,
             error => errno(&error),
         })?;
@@ -239,13 +242,13 @@ impl FuseAdapter {
         drop(names);
         match found {
             Ok(looked) => Ok(self.entry_reply(ino.0, &looked)),
-            // Its name is gone, and someone has it open.
+            // It has no name any more, but may still be open.
             Err(error) => {
                 let open = handle.and_then(|handle| self.handles.file(handle.0));
                 let open = open.or_else(|| self.handles.any_file_of(ino.0)).ok_or(error)?;
                 let mut attr = open.file.attr();
                 if self.is_write_only(ino) {
-                    // As it would be told of a file that has its name.
+                    // The same attributes as for a file with a name in a WRITE_ONLY Workspace.
                     let modified = Timestamp(0);
                     attr = Attr { size: 0, mode: 0o200, created: None, modified, changed: modified, ..attr };
                 }
@@ -255,7 +258,7 @@ impl FuseAdapter {
         }
     }
 
-    /// What is told of something once the kernel has dropped what it had: with all that was written by then.
+    /// The reply to send once the kernel has dropped its stale content: with the attributes as they are by then.
     pub(super) fn refreshed_reply(&self, told: EntryReply) -> EntryReply {
         if told.stale_for.is_none() {
             return told;
@@ -267,7 +270,7 @@ impl FuseAdapter {
         self.inodes.node(ino.0).map(|(_, node)| node).ok_or(Errno::EISDIR)
     }
 
-    /// Whether a file lies where nothing may be looked at: then the kernel keeps nothing of it.
+    /// Whether a file is in a WRITE_ONLY Workspace: then the kernel caches nothing of it.
     fn is_write_only(&self, ino: INodeNo) -> bool {
         let scope = |workspace: usize| self.node_api.workspaces()[workspace].scope();
         self.inodes.node(ino.0).is_some_and(|(workspace, _)| scope(workspace) == AccessScope::WriteOnly)

@@ -1,4 +1,4 @@
-//! Names that come, go and move, and where symlinks lead.
+//! Creating, removing and renaming, and reading symlinks.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use super::{EntryReply, FuseAdapter, FuseResult, parse_name};
 use crate::linux::errno::errno;
 use crate::linux::{host_programs, symlinks};
 
-/// How often a name is given to something else that a program of the host keeps replacing.
+/// How often a rename is tried if a host program keeps replacing the file that it overwrites.
 const RENAME_ATTEMPTS: usize = 16;
 
 impl FuseAdapter {
@@ -21,7 +21,7 @@ impl FuseAdapter {
         let seat = self.directory_ref(ino)?;
         let target = self.node_api.link_target(&seat.path).map_err(|error| errno(&error))?;
         let Some(shown) = symlinks::kernel_target(&self.router, &seat.path, &target) else {
-            // Where the kernel goes then is outside of the mount, and bounded by what the program may do there itself.
+            // The kernel then leaves the mount, and outside, the program's own permissions apply.
             return if host_programs::is_program(&target) { Ok(target) } else { Err(Errno::EACCES) };
         };
         if symlinks::leading_parents(&shown) > self.inodes.max_climb(ino.0) {
@@ -86,7 +86,8 @@ impl FuseAdapter {
         let (from_seat, from_name) = (self.directory_ref(from.0)?, self::parse_name(from.1)?);
         let (to_seat, to_name) = (self.directory_ref(to.0)?, self::parse_name(to.1)?);
         let rename = || self.node_api.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
-        // A program of the host may replace what has the name at the same moment: that goes as well.
+        // A host program may replace the file at the new name at the same time: then the rename overwrites the new
+        // file.
         let is_again = |renamed: &Result<(), Error>| {
             matches!(renamed, Err(error) if error.kind() == ErrorKind::Conflict)
                 && replace == Replace::Overwrite

@@ -1,4 +1,4 @@
-//! How much room there is.
+//! The space that `df` shows.
 
 use fuser::INodeNo;
 
@@ -36,7 +36,7 @@ impl FuseAdapter {
     }
 }
 
-/// How much room there is, in blocks and files.
+/// Total and free space, in blocks of 4096 bytes and in files.
 pub(crate) struct Space {
     pub(crate) blocks: u64,
     pub(crate) free: u64,

@@ -1,4 +1,4 @@
-//! Tools and a prompt that ask before they answer, in rounds: each call ends with questions until all are answered.
+//! Tools and a prompt that need input, in rounds: each call ends with questions until all of them are answered.
 
 use std::sync::LazyLock;
 
@@ -9,22 +9,22 @@ use serde_json::{Value, json};
 
 use super::from_json;
 
-/// What a client can't make up: the name of a round is sealed with it.
+/// The key that authenticates `requestState`, so that a client can't invent one.
 static STATE_KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
     let mut key = [0; 32];
     getrandom::fill(&mut key).expect("the host has randomness");
     key
 });
 
-/// What one tool asks, round by round.
+/// The questions of one tool or prompt, round by round.
 pub(super) struct InputRounds {
     name: String,
     rounds: Vec<InputRequests>,
-    /// Whether the client is handed a state to bring back.
+    /// Whether the client gets a `requestState` to send back.
     has_state: bool,
 }
 
-/// What a tool or prompt asks, if it asks.
+/// The rounds of a tool or prompt; `None` if it needs no input.
 pub(super) fn rounds_of(name: &str) -> Option<InputRounds> {
     let user_name = json!({ "user_name": elicitation("What is your name?", "name", "string") });
     let confirm = json!({ "confirm": elicitation("Please confirm", "ok", "boolean") });
@@ -85,7 +85,7 @@ fn sampling(prompt: &str) -> Value {
 }
 
 impl InputRounds {
-    /// What is asked next, or nothing if everything is answered.
+    /// The next questions, or `None` if all are answered.
     pub(super) fn next_request(
         &self,
         answers: Option<&InputResponses>,
@@ -112,7 +112,7 @@ impl InputRounds {
         Ok(Some(result))
     }
 
-    /// The questions of a round that the client has an answer to.
+    /// The questions of a round that the client is able to answer.
     fn supported_requests(&self, round: usize, client: &ClientCapabilities) -> InputRequests {
         let can = |request: &InputRequest| match request {
             InputRequest::CreateMessage(_) => client.sampling.is_some(),

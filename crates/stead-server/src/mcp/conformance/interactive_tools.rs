@@ -1,5 +1,5 @@
-//! Tools of the suite that talk to the client while they run: they log, tell how far they have come, and ask in the way
-//! of the era up to 2025-11-25.
+//! Tools of the suite that talk to the client while they run: they log, report progress, and ask in the way of the
+//! protocol versions up to 2025-11-25.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::{complete_result, from_json, static_tools};
 
-/// Between two messages, so that they arrive one by one.
+/// The pause between two messages, so that they arrive one by one.
 const MESSAGE_PAUSE: Duration = Duration::from_millis(50);
 
-/// From which level on a client hears of the log.
+/// The lowest log level that a client receives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
 pub(super) struct LogThreshold(u8);
 
@@ -28,7 +28,7 @@ impl From<LoggingLevel> for LogThreshold {
     }
 }
 
-/// Uses one of these tools.
+/// Calls one of these tools.
 pub(super) async fn call(
     request: &CallToolRequestParams,
     context: &RequestContext<RoleServer>,
@@ -63,7 +63,7 @@ async fn log(
 ) -> Result<String, ServiceError> {
     let is_modern =
         context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    // In the newer era a request says for itself what it wants to hear; if it says nothing, it hears nothing.
+    // From 2026-07-28 on each request names the level that it wants. Without a level it gets no log messages.
     let from = if is_modern { context.meta.log_level().map(LogThreshold::from) } else { Some(*level.lock()) };
     for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
         if from.is_some_and(|from| LogThreshold::from(LoggingLevel::Info) >= from) {

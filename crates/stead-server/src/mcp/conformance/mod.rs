@@ -1,9 +1,9 @@
-//! What the official conformance suite wants a server to have: tools, prompts and resources of its own.
+//! The tools, prompts and resources that the official MCP conformance suite expects of a server.
 //!
-//! They stand before the handler that every build has, and everything else goes on to that one: so it is the real
-//! server, its transports and its dispatcher that the suite tests. No normal build has any of this.
+//! They are checked before the handler that every build has; everything else goes to that handler. So the suite tests
+//! the real server, its transports and its dispatcher. Only builds with the feature `conformance` contain this.
 
-// The suite still tests what newer revisions of the protocol have deprecated.
+// The suite still tests what newer protocol versions have deprecated.
 #![allow(deprecated)]
 
 mod input_rounds;
@@ -31,17 +31,17 @@ use super::handler::McpHandler;
 use crate::live_stead::LiveStead;
 use interactive_tools::LogThreshold;
 
-/// The handler that every build has, and the suite's fixtures before it.
+/// The handler that every build has, with the suite's fixtures in front of it.
 #[derive(Debug, Clone)]
 pub(crate) struct ConformanceHandler {
     live_stead: Arc<LiveStead>,
     handler: McpHandler,
-    /// What a client of the older era wants to hear of the log.
+    /// The log level that a client up to 2025-11-25 has set.
     log_threshold: Arc<Mutex<LogThreshold>>,
 }
 
 impl ConformanceHandler {
-    /// Answers for this identity, as the handler does.
+    /// A handler for this identity.
     pub(crate) fn new(live_stead: Arc<LiveStead>) -> Self {
         ConformanceHandler {
             handler: McpHandler::new(Arc::clone(&live_stead)),
@@ -86,12 +86,12 @@ impl ConformanceHandler {
     }
 }
 
-/// Fixtures are written as the JSON that the suite's own documentation shows.
+/// Parses a fixture, written as the JSON that the suite's documentation shows.
 fn from_json<T: DeserializeOwned>(json: Value) -> T {
     serde_json::from_value(json).expect("a fixture is what the protocol has")
 }
 
-/// The same, for a result that nothing is asked after.
+/// Parses a fixture that is a final result: no input is required after it.
 fn complete_result<T: DeserializeOwned>(mut json: Value) -> T {
     json["resultType"] = "complete".into();
     from_json(json)
@@ -205,7 +205,7 @@ impl ServerHandler for ConformanceHandler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        // It never changes, so there is nothing to remember.
+        // The fixture never changes, so no subscription is stored.
         if prompts_and_resources::read_resource(&request.uri).is_some() {
             return Ok(());
         }

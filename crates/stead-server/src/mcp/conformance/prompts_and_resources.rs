@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::static_tools::PNG;
 use super::{complete_result, from_json};
 
-/// The prompts, with their arguments: each is required.
+/// The prompts, with their arguments. All arguments are required.
 const PROMPTS: [(&str, &[&str]); 5] = [
     ("test_simple_prompt", &[]),
     ("test_prompt_with_arguments", &["arg1", "arg2"]),
@@ -33,7 +33,7 @@ pub(super) fn prompts() -> impl Iterator<Item = Prompt> {
     })
 }
 
-/// A prompt.
+/// The result of a prompt; `None` if it isn't one of the suite's.
 pub(super) fn prompt(name: &str, arguments: &JsonObject) -> Option<GetPromptResult> {
     let argument = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
     let text = |text: &str| json!({ "type": "text", "text": text });
@@ -71,7 +71,7 @@ pub(super) fn resources() -> impl Iterator<Item = Resource> {
     })
 }
 
-/// The resources that a template stands for.
+/// The template of the suite's resources.
 pub(super) fn resource_template() -> ResourceTemplate {
     from_json(json!({
         "uriTemplate": "test://template/{id}/data",
@@ -81,7 +81,7 @@ pub(super) fn resource_template() -> ResourceTemplate {
     }))
 }
 
-/// What a resource holds.
+/// The contents of a resource; `None` if it isn't one of the suite's.
 pub(super) fn read_resource(uri: &str) -> Option<ReadResourceResult> {
     let contents = match uri {
         "test://static-text" | "test://watched-resource" => json!({

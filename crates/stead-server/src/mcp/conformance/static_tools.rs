@@ -1,17 +1,17 @@
-//! The suite's tools, and what those of them answer that always answer the same.
+//! The suite's tools, and the results of those that always return the same.
 
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
 use super::from_json;
 
-/// One red pixel.
+/// A picture: one red pixel.
 pub(super) const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
-/// No sound at all.
+/// A sound without any samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/// The tools, with the arguments that they take: each is a text, and required.
+/// The tools, with their arguments. All arguments are strings, and required.
 const TOOLS: [(&str, &[&str]); 24] = [
     ("test_simple_text", &[]),
     ("test_image_content", &[]),
@@ -52,12 +52,12 @@ pub(super) fn tools() -> impl Iterator<Item = Tool> {
     })
 }
 
-/// A result that is one text.
+/// A result that consists of one text.
 pub(super) fn text_result(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
-/// What a tool answers, if it is always the same.
+/// The result of a tool that always returns the same; `None` for other tools.
 pub(super) fn static_result(tool: &str) -> Option<Value> {
     let image = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
     Some(match tool {

@@ -1,4 +1,4 @@
-//! What the ledger says of an action, before it happens.
+//! Finds out, before an action happens, which ledger events it causes.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use super::displaced::entries_below;
 use super::ledger_event::{Fingerprint, LedgerEvent, LedgerEventDetail, LedgerEventKind, ReplacedBytes};
 
 impl PhysicalChange<'_> {
-    /// The rows of an action. The first one is of what it displaces, if it displaces something.
+    /// The events of an action. If the action displaces something that is kept, the first event is of that.
     pub(super) fn ledger_events(&self, how: &UndoRecord) -> StoreResult<Vec<LedgerEvent>> {
         let (room, book, keeping) = (self.staging.staging_dir_fd(), &self.ledger, &self.staging.history);
         let said = |what, path: &[u8], before: Option<Fingerprint>, after: Option<Fingerprint>, stashed| {
@@ -49,7 +49,8 @@ impl PhysicalChange<'_> {
             UndoRecord::Removed { at, .. } => {
                 let before = Fingerprint::of(&self.stat_now(at)?);
                 let stashed = book.keeps_displaced(keeping, before.size);
-                // What is kept tells what was in it; otherwise the ledger does, each thing before its directory.
+                // If the directory is kept, it shows what was in it. Otherwise each entry has its own row, before its
+                // directory's.
                 let mut gone = if stashed { Vec::new() } else { self.entries_below(at, &before)? };
                 gone.sort_by(|one, other| other.0.cmp(&one.0));
                 let gone = gone.into_iter().chain([(at.clone(), before)]);
@@ -100,7 +101,7 @@ impl PhysicalChange<'_> {
         })
     }
 
-    /// A row with two names.
+    /// An event that has two paths: a move or an exchange.
     fn event_with_two_paths(
         &self,
         what: LedgerEventKind,
@@ -118,7 +119,7 @@ impl PhysicalChange<'_> {
         })
     }
 
-    /// All that can be seen below a path.
+    /// Everything visible below a path, if it is a directory's.
     fn entries_below(&self, path: &[u8], face: &Fingerprint) -> StoreResult<Vec<(Vec<u8>, Fingerprint)>> {
         let mut found = Vec::new();
         if face.kind == NodeKind::Directory {
@@ -131,7 +132,7 @@ impl PhysicalChange<'_> {
         Ok(found)
     }
 
-    /// What is at a path now.
+    /// The attributes of what is at a path now.
     fn stat_now(&self, path: &[u8]) -> StoreResult<HostStat> {
         let (parent, name) = split(path);
         let dir = root::enter(&self.store.root.dir, parent, OpenMode::Traverse)?;

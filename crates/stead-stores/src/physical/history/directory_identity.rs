@@ -1,4 +1,5 @@
-//! Which directory it is: itself, and where it stands. One that was made anew in its place goes on with its history.
+//! The identity of a host directory: which inode it is, and where it lies. A directory that was removed and recreated
+//! at the same location continues the earlier one's history.
 
 use std::path::{Path, PathBuf};
 
@@ -11,26 +12,26 @@ use super::super::root::{Dir, Root};
 use crate::Database;
 use crate::virtual_store::ledger::{Ledger, LedgerDirectory};
 
-/// What the directories of a staging area are called that displaced things lie in.
+/// The names that the directories with displaced content have in a staging area.
 pub(in super::super) const DISPLACED_DIR_NAMES: [&str; 2] = ["displaced", "displaced-2"];
 
-/// Where a directory of the host is at home.
+/// Identifies a host directory, to find its ledger and its displaced content.
 #[derive(Debug)]
 pub(in super::super) struct DirectoryIdentity {
-    /// Itself, by device and inode.
+    /// A hash of device and inode.
     id: String,
-    /// Where it stands.
+    /// A hash of the path, relative to the state directory's parent where possible.
     location: String,
     /// Stead's state directory.
     state: PathBuf,
-    /// Directories that other Stores stand on.
+    /// The directories of other Stores.
     other_stores: Vec<PathBuf>,
-    /// Where there may be workshops.
+    /// The directories that may contain staging areas.
     staging_candidates: Vec<Dir>,
 }
 
 impl DirectoryIdentity {
-    /// The home of the directory at `path`; all paths are absolute and resolved.
+    /// The identity of the directory at `path`. All paths have to be absolute and resolved.
     pub(in super::super) fn new(root: &Root, path: &Path, state: &Path, others: &[PathBuf]) -> Self {
         let shop = |dir: Dir| dir.enter(b"physical", OpenMode::Traverse).ok();
         let in_state = Dir::open_ambient(state, Confinement::Automatic).ok().and_then(shop);
@@ -46,7 +47,7 @@ impl DirectoryIdentity {
         &self.state
     }
 
-    /// The books of the directory.
+    /// The directory's ledger; `None` if it has none and `need` doesn't ask to create one.
     pub(super) fn open_ledger(
         &self,
         database: &Database,
@@ -61,7 +62,7 @@ impl DirectoryIdentity {
         database.ledger(&directory, need == LedgerOpenMode::CreateIfMissing)
     }
 
-    /// Where things lie that were displaced in these directories, other than `own`.
+    /// The existing directories with displaced content of the directories with these ids, other than `own`.
     pub(super) fn earlier_displaced_dirs(&self, directories: &[String], own: &[&Dir]) -> Vec<Dir> {
         let who = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
         let own: Vec<_> = own.iter().map(|own| who(own)).collect();
@@ -74,13 +75,13 @@ impl DirectoryIdentity {
     }
 }
 
-/// What a directory is called: always the same, for as long as it is there.
+/// The id of a directory: the same for as long as the directory exists.
 pub(in super::super) fn directory_id(stat: &HostStat) -> String {
     short_hash(&[stat.dev.to_le_bytes(), stat.ino.to_le_bytes()].concat())
 }
 
-/// What the place of a directory is called. What lies beside the state directory, or around it, may be moved or copied
-/// along with it.
+/// The key of a directory's location. If one of the directory and the state directory's parent contains the other, the
+/// key is relative, so that both can be moved or copied together.
 fn location_key(path: &Path, state: &Path) -> String {
     let beside = state.parent().unwrap_or(state);
     let text = match (path.strip_prefix(beside), beside.strip_prefix(path)) {

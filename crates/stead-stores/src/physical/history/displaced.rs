@@ -1,4 +1,4 @@
-//! Where displaced things lie.
+//! Moves displaced content to the directories where it is kept, and fingerprints trees.
 
 use std::os::fd::AsFd;
 
@@ -19,7 +19,7 @@ use crate::sync;
 use crate::virtual_store::ledger::Ledger;
 
 impl PhysicalHistory {
-    /// Moves something from a room to where it is kept, and says how large it is.
+    /// Moves an entry from the staging directory to the displaced content, and returns how much space it takes.
     pub(super) fn keep_displaced(
         &self,
         shop: &StagingArea,
@@ -31,7 +31,7 @@ impl PhysicalHistory {
         self.drop_large_files(row, books)
     }
 
-    /// Moves something from a room to where it is kept.
+    /// Moves an entry from a staging directory to the displaced content.
     pub(super) fn move_displaced(
         &self,
         room: &Dir,
@@ -54,7 +54,8 @@ impl PhysicalHistory {
         }
     }
 
-    /// Lets go of files in a kept tree that are too large to be kept, and says how large the rest is.
+    /// Removes files that are too large to be kept from a displaced tree, and returns how much space the rest takes.
+    /// Each of these files gets a ledger row.
     pub(super) fn drop_large_files(&self, (version, seq): (i64, i64), books: &Ledger) -> StoreResult<u64> {
         let name = displaced_name(version, seq);
         let past = self.displaced_dir_of((version, seq))?;
@@ -69,7 +70,7 @@ impl PhysicalHistory {
         if !large.is_empty() {
             let told = books.rows_of(version)?;
             let at = told.iter().find(|told| told.row.seq == seq).map(|told| told.row.path.clone());
-            // What was removed with the tree was removed just before it.
+            // In the ledger, what was removed with the tree is removed just before it.
             let first = told.iter().map(|told| told.row.seq).min().unwrap_or(0).min(0);
             for ((path, face), seq) in large.iter().zip((i64::MIN..first).rev()) {
                 let (parent, last) = split(path);
@@ -93,12 +94,15 @@ impl PhysicalHistory {
     }
 }
 
-/// What tells whether something, or anything below it, has been changed since.
+/// A fingerprint of an entry and everything below it, to find out whether any of it was changed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct TreeFingerprint {
-    /// Of names, inodes, sizes and times. Directories change with what is in them.
+    /// A hash of names, kinds and inodes, and of the sizes and times of everything but directories, whose times change
+    /// with their entries.
     hash: u64,
+    /// The total size of everything but directories.
     entries: usize,
+    /// The newest modification time of everything but directories.
     bytes: u64,
     newest: Timestamp,
     /// When it was taken.
@@ -125,15 +129,16 @@ impl TreeFingerprint {
         })
     }
 
-    /// Whether what has this print now has not been changed by others since the earlier one was taken. A power cut may
-    /// have taken some of it: then it is less, and no newer.
+    /// Whether no other program has changed the tree since `earlier` was taken. A power cut may have lost some of it:
+    /// that shows as fewer entries and bytes, and nothing newer.
     pub(in super::super) fn is_unchanged_since(&self, earlier: &TreeFingerprint) -> bool {
         self.hash == earlier.hash
             || self.entries <= earlier.entries && self.bytes <= earlier.bytes && self.newest <= earlier.at
     }
 }
 
-/// Something in one of Stead's own directories and all below it, parents first, with paths counted from it.
+/// An entry in one of Stead's own directories, and everything below it, parents first, with paths relative to the
+/// entry.
 pub(super) fn entries_below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Fingerprint)>> {
     let top = host::stat_at(dir.as_fd(), name).map_err(errno_to_store_error)?;
     let mut found = vec![(Vec::new(), Fingerprint::of(&top))];
@@ -152,7 +157,7 @@ pub(super) fn entries_below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>,
             found.push((path, Fingerprint::of(&stat)));
         }
     }
-    // A parent sorts before what is in it.
+    // A parent sorts before its entries.
     found[1..].sort_by(|one, other| one.0.cmp(&other.0));
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! What the ledger says of a name before and after an action.
+//! What a ledger row says: which name, what happened to it, and what was there before and after.
 
 use serde::{Deserialize, Serialize};
 use stead_core::Timestamp;
@@ -8,8 +8,8 @@ use super::super::host::HostStat;
 use super::super::patch::FilePatch;
 use crate::virtual_store::ledger::{LedgerRow, StoredLedgerRow};
 
-/// What something looked like. Two looks at a file with the same face found the same content: Stead sets the time of
-/// modification to the nanosecond.
+/// What an entry of the directory looked like. A file with the same inode, size and modification time has the same
+/// content, because Stead sets modification times to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Fingerprint {
     pub(super) kind: NodeKind,
@@ -34,7 +34,7 @@ impl Fingerprint {
         }
     }
 
-    /// What something looked like that was found below a directory of the Store.
+    /// The fingerprint of an entry that a walk through the Store found.
     pub(super) fn of_attr(attr: &Attr) -> Self {
         let size = match attr.kind {
             NodeKind::File | NodeKind::Symlink => attr.size,
@@ -44,13 +44,13 @@ impl Fingerprint {
         Fingerprint { kind, ino, size, mode, modified }
     }
 
-    /// Whether it is the same thing with the same content.
+    /// Whether it is the same node with the same content. The mode may differ.
     pub(super) fn has_same_content(&self, other: &Fingerprint) -> bool {
         (self.kind, self.ino, self.size, self.modified) == (other.kind, other.ino, other.size, other.modified)
     }
 }
 
-/// What happened to a name.
+/// What happened to a name. The numbers are those in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LedgerEventKind {
     Placed = 1,
@@ -62,7 +62,7 @@ pub(super) enum LedgerEventKind {
     AttributesSet = 7,
 }
 
-/// The rest of a row, as JSON.
+/// The part of a row that is stored as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LedgerEventDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,12 +71,13 @@ pub(super) struct LedgerEventDetail {
     pub(super) after: Option<Fingerprint>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) patch: Option<ReplacedBytes>,
-    /// The node of something that was gone and came back with it.
+    /// The removed node that this event revived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) revived_node: Option<u64>,
 }
 
-/// What a write into a file replaced: how long it was, and where the stashed bytes belong, one after the other.
+/// What a patch of a file replaced: the file's length before it, and the start and length of each piece. The displaced
+/// file holds the pieces one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReplacedBytes {
     pub(super) length: u64,
@@ -89,7 +90,7 @@ impl From<&FilePatch> for ReplacedBytes {
     }
 }
 
-/// A row as the ledger takes it, without its number.
+/// A ledger row without its `seq`.
 #[derive(Debug, Clone)]
 pub(super) struct LedgerEvent {
     pub(super) kind: LedgerEventKind,
@@ -112,7 +113,7 @@ impl LedgerEvent {
         }
     }
 
-    /// Understands a row that was written earlier.
+    /// Parses a stored row; `Corrupt` if that fails.
     pub(super) fn from_row(told: &StoredLedgerRow) -> StoreResult<Self> {
         let LedgerRow {
             kind: what,

@@ -1,4 +1,4 @@
-//! The entries of a ledger, one after the other.
+//! Reads the rows of a ledger one after the other, page by page.
 
 use stead_core::store::StoreResult;
 

@@ -1,4 +1,5 @@
-//! What a change tells the ledger: each action before it happens, and how it ended.
+//! The ledger's side of a change: each action is recorded before it happens, and at the end whether the change was
+//! made.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::AsFd;
@@ -21,36 +22,41 @@ use crate::virtual_store::ledger::{
     Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta,
 };
 
-/// The part of a change that concerns the ledger.
+/// What a change writes to the ledger. A change of one action writes before the action; a change of several actions
+/// writes once, after them and before it is done.
 pub(in super::super) struct LedgerTransaction {
     pub(super) ledger: Arc<Ledger>,
     operation: Operation,
     pub(super) quotas: Vec<QuotaRoot>,
     records: Vec<CompanionRecord>,
     sync_policy: SyncPolicy,
-    /// The path that it is about, where it makes a version also if it changes nothing.
+    /// The path of a change whose caller must not learn whether it changed anything; see `Change::blind_at`. Such a
+    /// change makes a revision even if it changes nothing.
     blind_at: Option<StorePath>,
-    /// Whether the records have been written.
+    /// Whether the companion records are written.
     records_written: bool,
-    /// Whether what the present step displaces is kept.
+    /// Whether the current step keeps the content that it displaces.
     displaced_policy: DisplacedContent,
-    /// The steps that put back what was kept, and whether the present one does.
+    /// The steps that restore kept content.
     restoring_steps: HashSet<usize>,
+    /// Whether the current step is one of them.
     is_restoring: bool,
-    /// What comes back, by step, and with the present one.
+    /// The removed nodes that are revived, by step.
     revived_by_step: BTreeMap<usize, NodeId>,
+    /// The node that the current step revives.
     revived_node: Option<NodeId>,
     revision: Option<i64>,
     next_seq: i64,
-    /// What the entry will say, as far as it is not written yet.
+    /// What is not written to the ledger yet.
     unwritten: UnwrittenEvents,
-    /// What has been counted for what is written.
+    /// The usage deltas of what is written.
     written_deltas: Vec<UsageDelta>,
-    /// The displaced things, by their names in the room, with their rows and whether they are kept.
+    /// The displaced entries, by their names in the staging directory: the `seq` of the row, and whether the entry is
+    /// kept.
     displaced_rows: HashMap<String, (i64, bool)>,
-    /// Counters that begin with this change.
+    /// Usage counters that start with this change, and their first values.
     pub(super) new_counters: Vec<(Vec<u8>, Usage)>,
-    /// The paths that something is counted below, once that was looked up.
+    /// The paths that have a usage counter; `None` until `counted_roots` is called.
     counted_roots: Option<Vec<Vec<u8>>>,
 }
 
@@ -61,12 +67,12 @@ struct UnwrittenEvents {
     usage_changes: Vec<UsageChange>,
 }
 
-/// How far the unwritten part had come.
+/// A position in the unwritten events, to truncate them to: the numbers of rows, intents and usage changes.
 #[derive(Clone, Copy)]
 pub(in super::super) struct UnwrittenPosition(usize, usize, usize);
 
 impl LedgerTransaction {
-    /// Opens the book of a change.
+    /// Starts the ledger's side of a change. Creates the ledger if there is none, but writes nothing of the change yet.
     pub(in super::super) fn begin(shop: &StagingArea, change: &Change) -> StoreResult<Self> {
         Ok(LedgerTransaction {
             ledger: shop.history.ledger_or_begin()?,
@@ -91,8 +97,8 @@ impl LedgerTransaction {
         })
     }
 
-    /// The paths that something is counted below. A change that begins a counter holds the tree alone, so these stay the same
-    /// for as long as the names are held.
+    /// The paths that have a usage counter. A change that starts a counter locks the whole tree, so the result holds
+    /// for as long as this change has its names locked.
     pub(super) fn counted_roots(&mut self) -> StoreResult<&[Vec<u8>]> {
         if self.counted_roots.is_none() {
             let counters = self.ledger.counters()?.into_iter().map(|(path, _)| path);
@@ -105,19 +111,19 @@ impl LedgerTransaction {
         Ok(self.counted_roots.as_deref().unwrap_or_default())
     }
 
-    /// Adds to what is counted.
+    /// Adds usage changes to the unwritten ones.
     pub(super) fn add_usage_changes(&mut self, leaves: Vec<UsageChange>) {
         self.unwritten.usage_changes.extend(leaves);
     }
 
-    /// Begins a step, and says whether what it displaces is kept.
+    /// Starts a step; `keep` says whether what it displaces is kept.
     pub(in super::super) fn begin_step(&mut self, index: usize, keep: DisplacedContent) {
         self.displaced_policy = keep;
         self.is_restoring = self.restoring_steps.contains(&index);
         self.revived_node = self.revived_by_step.get(&index).copied();
     }
 
-    /// Adds an action, as the ledger will have it. The first row is of what it displaces.
+    /// Adds an action and its events to the unwritten ones. The first event is of what the action displaces.
     fn add_action(&mut self, how: &UndoRecord, journal: Option<u64>, said: &[LedgerEvent]) {
         let outline = journal.map(|_| how.ledger_summary());
         let undo = serde_json::to_string(outline.as_ref().unwrap_or(how));
@@ -136,29 +142,29 @@ impl LedgerTransaction {
         }
     }
 
-    /// The version that the change makes, once the ledger has been told of it.
+    /// The revision that the change makes, once that is in the ledger.
     pub(in super::super) fn revision(&self) -> Option<i64> {
         self.revision
     }
 
-    /// Whether the present step puts back what was kept.
+    /// Whether the current step restores kept content.
     pub(super) fn is_restoring(&self) -> bool {
         self.is_restoring
     }
 
-    /// The node that comes back with the present step.
+    /// The node that the current step revives.
     pub(super) fn revived_node(&self) -> Option<NodeId> {
         self.revived_node
     }
 
-    /// Whether something of that size is kept if the present step displaces it.
+    /// Whether content of this size is kept if the current step displaces it.
     pub(super) fn keeps_displaced(&self, keeping: &PhysicalHistory, size: u64) -> bool {
         self.displaced_policy == DisplacedContent::Keep
             && keeping.keeps_displaced()
             && size <= keeping.max_file_bytes()
     }
 
-    /// Writes what is not written yet.
+    /// Writes what is unwritten to the ledger, in one transaction. Fails if the change exceeds a quota.
     fn write(&mut self, shop: &StagingArea) -> StoreResult<()> {
         let UnwrittenEvents { rows, intents, usage_changes: leaves } = &mut self.unwritten;
         let records = if self.records_written { Vec::new() } else { self.records.clone() };
@@ -190,7 +196,8 @@ impl LedgerTransaction {
         Ok(())
     }
 
-    /// Takes back what was written. Should the change try again, that is another version: others may have come between.
+    /// Rolls back what was written. If the change tries again, it gets another revision: other changes may have been
+    /// made in between.
     fn roll_back(&mut self, reason: &StoreError) -> StoreResult<()> {
         let Some(version) = self.revision.take() else { return Ok(()) };
         let records = if self.records_written { self.records.clone() } else { Vec::new() };
@@ -210,7 +217,8 @@ impl LedgerTransaction {
 }
 
 impl PhysicalChange<'_> {
-    /// Has the ledger know of an action before it happens.
+    /// Records an action in the ledger before it happens. Returns the position for `withdraw_action`, in case the
+    /// action fails.
     pub(in super::super) fn log_action(&mut self, how: &UndoRecord) -> StoreResult<UnwrittenPosition> {
         let UnwrittenEvents { rows, intents, usage_changes: leaves } = &self.ledger.unwritten;
         let mark = UnwrittenPosition(rows.len(), intents.len(), leaves.len());
@@ -218,7 +226,8 @@ impl PhysicalChange<'_> {
         self.count_action(&said)?;
         let journal = self.intent_log_epoch();
         self.ledger.add_action(how, journal, &said);
-        // Of several actions the journal is the intent; the ledger is told before the journal's last word.
+        // For a change of several actions, recovery uses the intent log. The ledger is written once, before the log's
+        // `done` record.
         if self.is_multi_action() {
             return Ok(mark);
         }
@@ -226,7 +235,7 @@ impl PhysicalChange<'_> {
         Ok(mark)
     }
 
-    /// Takes an entry back whose action did not happen, for this reason; the change may go on.
+    /// Removes an action from the ledger that did not happen, for this reason. The change may go on.
     pub(in super::super) fn withdraw_action(
         &mut self,
         mark: UnwrittenPosition,
@@ -243,17 +252,18 @@ impl PhysicalChange<'_> {
         Ok(())
     }
 
-    /// Writes what is left to write, before the change is done.
+    /// Writes what is left to the ledger, before the change is done.
     pub(in super::super) fn write_ledger(&mut self) -> StoreResult<()> {
         self.ledger.write(self.staging)
     }
 
-    /// Takes back what the ledger was told of a change that failed.
+    /// Rolls back what the ledger has of a change that failed for this reason.
     pub(in super::super) fn roll_back_ledger(&mut self, reason: &StoreError) -> StoreResult<()> {
         self.ledger.roll_back(reason)
     }
 
-    /// Keeps what the change has displaced, or throws it away, and says which version it made.
+    /// Keeps or discards what the change displaced, by names in the staging directory. Returns the change's revision,
+    /// or `None` if it made none.
     pub(in super::super) fn keep_or_discard_displaced(&mut self, trash: Vec<String>) -> Option<i64> {
         let durability = self.durability();
         let (book, keeping) = (&mut self.ledger, &self.staging.history);
@@ -276,7 +286,7 @@ impl PhysicalChange<'_> {
                 _ => self.staging.discard(&stash),
             }
         }
-        // Where the host can't exchange names, what was there is gone.
+        // Where the host can't exchange names, what the change replaced is gone.
         lost.extend(book.displaced_rows.values().filter(|(_, kept)| *kept).map(|(seq, _)| (version, *seq)));
         if !lost.is_empty() {
             let _ = book.ledger.mark_content_dropped(lost);
@@ -286,7 +296,7 @@ impl PhysicalChange<'_> {
             .flatten();
         book.ledger.finish_change(version, displaced);
         if self.staging.revision_notes.note_done(version).is_err() {
-            // Then the ledger is told at once; where that fails too, with the next change.
+            // Then the ledger is written at once. If that fails too, the next change writes it.
             let _ = book.ledger.write_finished();
         }
         keeping.prune_if_needed(kept, &book.ledger);
@@ -294,7 +304,7 @@ impl PhysicalChange<'_> {
     }
 }
 
-/// Which steps of a change write what was kept.
+/// The steps of a change that write kept content.
 fn restoring_steps(change: &Change) -> HashSet<usize> {
     let past = |step: &Step| matches!(step, Step::Write { content: Content::Stored(_), .. });
     change.steps.iter().enumerate().filter(|(_, step)| past(step)).map(|(index, _)| index).collect()

@@ -1,11 +1,11 @@
-//! What changes do is written down, and what they displace is kept, unless the Store keeps nothing.
+//! The history of a Physical Store: a ledger of what changes did, and the content that they displaced.
 //!
-//! A change tells its `book` of each action before it happens; the entry is in the ledger's database before the action
-//! is on the disk (`enter`). What was displaced moves from the room to `past/` when the change is done, or when someone
-//! finds the room after a crash (`reconcile`). `replay` reads the entries from the newest to the oldest over what is on
-//! the disk now, and so knows what was there before and after each; `past` opens that content. `count` keeps the
-//! counters of quotas, and `prune` lets go of what is too old or too much. `shadow` is about snapshots, which also hold what
-//! other programs have made of the directory.
+//! A change records each action in the ledger before the action happens (`ledger_transaction`, `action_events`). What
+//! the action displaces lies in the staging directory at first. It moves to `past/` when the change is done, or when
+//! recovery finds it there after a crash (`displaced`, `reconcile`). `replay` reads the ledger from the newest row to
+//! the oldest, starting from what is on disk now, and so knows the state before and after each revision; `old_content`
+//! opens the content of those states. `usage` has the counters of quotas, and `prune` removes displaced content that is
+//! too old or too much. `capture` is for snapshots, which also capture what other programs have done to the directory.
 
 mod action_events;
 mod capture;
@@ -42,29 +42,30 @@ pub(super) use displaced::TreeFingerprint;
 pub(super) use ledger_transaction::LedgerTransaction;
 pub(super) use reconcile::DeadProcessState;
 
-/// What a Store needs to keep things.
+/// The history of one Physical Store: its ledger, and the content that its changes displaced.
 #[derive(Debug)]
 pub(super) struct PhysicalHistory {
-    /// Where the ledger is, and what its entries survive.
+    /// The database that the ledger is in, and how durable its entries are.
     ledger_source: (LedgerSource, Durability),
     identity: DirectoryIdentity,
-    /// How much is kept, and for how long; `None` where nothing is.
+    /// How much displaced content is kept, and for how long; `None` if none is kept.
     retention: Option<DisplacedRetention>,
-    /// Where displaced things lie, once there is a staging area.
+    /// The directories with displaced content, once there is a staging area.
     displaced_dirs: OnceLock<DisplacedDirs>,
     ledger: Mutex<Option<Arc<Ledger>>>,
-    /// Where things lie that were displaced in directories which had the place before, once the books are open.
+    /// The directories with content that was displaced from earlier directories at this location. Set when the ledger
+    /// is opened.
     earlier_displaced_dirs: OnceLock<Vec<Dir>>,
-    /// How many bytes were kept since it was last looked whether that is too much.
+    /// Bytes of displaced content added since the last prune.
     bytes_since_prune: AtomicU64,
 }
 
-/// Where displaced things lie, as `<version>-<seq>`.
+/// The directories with displaced content. In them, what a row displaced has the name `<revision>-<seq>`.
 #[derive(Debug)]
 pub(super) struct DisplacedDirs {
     pub(super) primary: Dir,
-    /// For what finds no room in `past` on a full disk: a directory whose first block is there already. `None` where only
-    /// reading is possible and there is none.
+    /// Used when a full disk has no block for one more name in `primary`: this directory's first block is allocated
+    /// already. `None` if the Store can only be read and the directory doesn't exist.
     pub(super) overflow: Option<Dir>,
 }
 
@@ -89,28 +90,29 @@ impl PhysicalHistory {
         }
     }
 
-    /// Says where displaced things lie, now that there is a staging area.
+    /// Sets the directories with displaced content, once there is a staging area.
     pub(super) fn set_displaced_dirs(&self, pasts: DisplacedDirs) {
-        // Where it could be read before, it is the same.
+        // If they are set already, for reading, they are the same.
         let _ = self.displaced_dirs.set(pasts);
     }
 
-    /// Whether displaced content is kept at all.
+    /// Whether any displaced content is kept.
     pub(super) fn keeps_displaced(&self) -> bool {
         self.retention.is_some()
     }
 
-    /// How large a file may be whose content is kept, or held by a snapshot: also where nothing else is kept.
+    /// The largest file whose content is kept when it is displaced, or captured by a snapshot. Captures have this limit
+    /// even if no displaced content is kept.
     fn max_file_bytes(&self) -> u64 {
         self.retention.unwrap_or_default().file_bytes
     }
 
-    /// The books, if there are any yet.
+    /// The ledger, if there is one yet.
     pub(super) fn ledger(&self) -> StoreResult<Option<Arc<Ledger>>> {
         self.open_ledger(LedgerOpenMode::IfExists)
     }
 
-    /// The books, which are begun if there are none.
+    /// The ledger, which is created if there is none.
     pub(super) fn ledger_or_begin(&self) -> StoreResult<Arc<Ledger>> {
         Ok(self
             .open_ledger(LedgerOpenMode::CreateIfMissing)?
@@ -133,7 +135,7 @@ impl PhysicalHistory {
         Ok(books.clone())
     }
 
-    /// What snapshots hold of the directory, if there is a shadow.
+    /// The volume that holds what snapshots captured of the directory, if there is one.
     fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>> {
         match self.ledger()? {
             Some(books) => books.capture_volume(),
@@ -141,30 +143,30 @@ impl PhysicalHistory {
         }
     }
 
-    /// Writes what is left to be written, at the end.
+    /// Writes the outcomes that the ledger has not written yet. For the end of the process.
     pub(super) fn close(&self) -> StoreResult<()> {
         self.ledger.lock().as_ref().map_or(Ok(()), |books| books.write_finished())
     }
 
-    /// Where the things lie that were displaced in this directory.
+    /// The directories with content that was displaced from this directory.
     fn own_displaced_dirs(&self) -> impl Iterator<Item = &Dir> {
         let own = self.displaced_dirs.get();
         own.into_iter().flat_map(|own| [Some(&own.primary), own.overflow.as_ref()].into_iter().flatten())
     }
 
-    /// Where the things lie that were displaced, of this directory and of those that had its place before.
+    /// The directories with displaced content: this directory's own, and those of earlier directories at its location.
     fn displaced_dirs(&self) -> impl Iterator<Item = &Dir> {
         self.own_displaced_dirs().chain(self.earlier_displaced_dirs.get().into_iter().flatten())
     }
 
-    /// Where what a row displaced lies; not found where it is not kept.
+    /// The directory that holds what a row displaced; `NotFound` if it isn't kept.
     fn displaced_dir_of(&self, (version, seq): (i64, i64)) -> StoreResult<&Dir> {
         let name = displaced_name(version, seq);
         let has = |past: &&Dir| host::stat_at(past.as_fd(), name.as_bytes()).is_ok();
         self.displaced_dirs().find(has).ok_or(StoreError::NotFound)
     }
 
-    /// What a row displaced, if it is there.
+    /// The attributes of what a row displaced, or of the path `below` it; `None` if it isn't there.
     fn stat_displaced(&self, row: (i64, i64), below: &[u8]) -> Option<HostStat> {
         let name = displaced_name(row.0, row.1);
         let path = super::mask::join(name.as_bytes(), below);
@@ -177,18 +179,18 @@ impl PhysicalHistory {
     }
 }
 
-/// The name in `past/` of what a row displaced.
+/// The name that what a row displaced has in a directory with displaced content.
 fn displaced_name(version: i64, seq: i64) -> String {
     format!("{version}-{seq}")
 }
 
 impl PhysicalStore {
-    /// The books, if there are any yet.
+    /// The ledger, if there is one yet.
     pub(super) fn ledger(&self) -> StoreResult<Option<Arc<Ledger>>> {
         self.history.ledger()
     }
 
-    /// The log that the ledger writes into; none before there is a ledger.
+    /// The audit log that the ledger writes to; `None` before there is a ledger.
     pub(super) fn audit_log(&self) -> Option<AuditLogId> {
         self.ledger().ok().flatten().and_then(|books| books.audit_log())
     }

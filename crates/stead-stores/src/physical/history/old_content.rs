@@ -1,4 +1,5 @@
-//! Content as it was: a file that is kept, or one that is still there, under what was written into it since.
+//! Opens content as it was: from a displaced file, or from a file that is still in the tree, with the bytes that later
+//! patches replaced put back over it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -23,71 +24,72 @@ use super::ledger_rows::LedgerRows;
 use super::{PhysicalHistory, displaced_name};
 use crate::virtual_store::capture::{CaptureVolume, ContentHasher};
 
-/// How many entries are looked through for content that was displaced after someone was told of it.
+/// How many ledger rows are searched for content that was displaced after a caller got its `ContentRef`.
 const MAX_ROWS_SEARCHED: usize = 4_096;
 const PIECE_SIZE: usize = 1 << 20;
 
-/// Whom content is opened for.
+/// On whose behalf content is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenedFor {
-    /// Somebody who wants to see it: what the host did not let this user read then stays unread.
+    /// A caller who wants to read it. Content that the host didn't let this user read stays unreadable.
     Caller,
-    /// Stead itself, to put it back or to compare it: it owns what it keeps.
+    /// Stead itself, to restore or compare it. As the owner of the files it can lift their modes.
     Stead,
 }
 
-/// Where content is that a Store has told of.
+/// Where the content of a `ContentRef` is.
 enum ContentLocation<'p> {
-    /// On the disk, there or displaced.
+    /// On disk, in the tree or displaced.
     OnDisk(&'p PhysicalContentRef),
-    /// In the shadow.
+    /// In the volume with what snapshots captured.
     Captured(CaptureVolume),
 }
 
-/// What [`Past`] holds for this kind of Store.
+/// What a `ContentRef` of a Physical Store holds.
 pub(in super::super) struct PhysicalContentRef {
     root: Root,
     history: Arc<PhysicalHistory>,
     source: ContentSource,
-    /// What its hash was when someone first asked for it.
+    /// The content's hash, if it was computed before.
     hash: Option<[u8; 32]>,
 }
 
-/// Where content is found.
+/// Where content is found: in a base, with pieces of other files over it.
 #[derive(Debug, Clone)]
 pub(super) struct ContentSource {
     base: BaseContent,
-    /// How much of the base shows.
+    /// How many bytes of the base are visible.
     base_visible: u64,
     length: u64,
-    /// Start, and then end, of what lies over the base: the row whose stash has it, and where in there.
+    /// The pieces over the base, by start: end, the row whose displaced file has the bytes, and the offset in that
+    /// file.
     overlays: BTreeMap<u64, (u64, (i64, i64), u64)>,
-    /// Whether it is the base and nothing else.
+    /// Whether the content is the base and nothing else.
     is_plain: bool,
 }
 
 /// A file, or a symlink's target.
 #[derive(Debug, Clone)]
 enum BaseContent {
-    /// In the tree itself.
+    /// In the tree. If the file doesn't have this fingerprint any more, it was displaced.
     InTree { path: Vec<u8>, face: Fingerprint },
-    /// What a row displaced, or something below it.
+    /// What a row displaced, or the path `below` it.
     Displaced { row: (i64, i64), below: Vec<u8> },
 }
 
-/// A base that is open.
+/// An open base.
 enum OpenBase {
     File(File),
     SymlinkTarget(Vec<u8>),
 }
 
 impl ContentSource {
-    /// What is at a path now.
+    /// The content at a path now.
     pub(super) fn in_tree(path: Vec<u8>, face: Fingerprint) -> Self {
         ContentSource::new(BaseContent::InTree { path, face }, face.size)
     }
 
-    /// What a row displaced, or something below it.
+    /// What a row displaced, or the path `below` it.
     pub(super) fn displaced(row: (i64, i64), below: Vec<u8>, face: &Fingerprint) -> Self {
         ContentSource::new(BaseContent::Displaced { row, below }, face.size)
     }
@@ -96,7 +98,7 @@ impl ContentSource {
         ContentSource { base, base_visible: length, length, overlays: BTreeMap::new(), is_plain: true }
     }
 
-    /// The same before something was written into it.
+    /// The same content before a patch. The displaced file of `row` has the replaced bytes.
     pub(super) fn before_patch(mut self, row: (i64, i64), replaced: &ReplacedBytes) -> Self {
         self.is_plain = false;
         self.length = replaced.length;
@@ -111,7 +113,7 @@ impl ContentSource {
         self
     }
 
-    /// Takes a stretch away from what lies over the base.
+    /// Removes a range from the overlays, cutting those that reach beyond it.
     fn clear_overlays(&mut self, start: u64, end: u64) {
         let touching: Vec<_> = self
             .overlays
@@ -131,7 +133,7 @@ impl ContentSource {
         }
     }
 
-    /// The row whose stash is the content, if it is as simple as that.
+    /// The row whose displaced file is this very content, if there is one.
     fn displaced_row(&self) -> Option<(i64, i64)> {
         match &self.base {
             BaseContent::Displaced { row, below } if below.is_empty() && self.is_plain => Some(*row),
@@ -158,8 +160,8 @@ impl ContentSource {
         })
     }
 
-    /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
-    /// leaves a trace.
+    /// On whose behalf the content is opened to be compared. A file in the tree is read as the caller: reading it as
+    /// Stead could mean lifting its mode, which sets its change time.
     fn opened_for_comparison(&self) -> OpenedFor {
         match self.base {
             BaseContent::Displaced { .. } => OpenedFor::Stead,
@@ -167,7 +169,7 @@ impl ContentSource {
         }
     }
 
-    /// What tells it from other content by where its bytes are.
+    /// Identifies the content by where its bytes are, if it can't be hashed.
     fn location_hash(&self) -> [u8; 32] {
         let base = match &self.base {
             BaseContent::InTree { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
@@ -177,7 +179,7 @@ impl ContentSource {
             .as_bytes()
     }
 
-    /// The attributes of the file that it is, where it is still there.
+    /// The attributes of the file in the tree that is the base, if it is still there.
     fn stat_in_tree(&self, root: &Root) -> Option<HostStat> {
         let BaseContent::InTree { path, .. } = &self.base else { return None };
         let (parent, name) = split(path);
@@ -202,7 +204,7 @@ impl ContentSource {
         }
     }
 
-    /// The content as the port names it, to be compared with what a snapshot holds.
+    /// The content as a `ContentRef` that can be compared with a snapshot's: both have hashes of `ContentHasher`.
     pub(super) fn content_ref_beside_capture(&self, store: &PhysicalStore, size: u64) -> Option<ContentRef> {
         let kept = || self.to_physical_ref(store, None);
         if size == 0 {
@@ -218,7 +220,7 @@ impl ContentSource {
         }))
     }
 
-    /// The content as the port names it. The hash is remembered where it was asked for before.
+    /// The content as a `ContentRef`. If its `hash` is not known yet, it is computed when it is first needed.
     pub(super) fn content_ref(
         &self,
         store: &PhysicalStore,
@@ -251,7 +253,7 @@ impl PhysicalContentRef {
         if let Some((version, seq)) = self.source.displaced_row()
             && let Some(books) = self.history.ledger()?
         {
-            // For the next time, and for whoever verifies.
+            // For the next call, and for `stead verify`. If this fails, the hash is computed again.
             let _ = books.set_content_hash(version, seq, hash);
         }
         Ok(hash)
@@ -265,7 +267,7 @@ impl BaseContent {
         keeping: &PhysicalHistory,
         reader: OpenedFor,
     ) -> StoreResult<(OpenBase, NodeKind, u64)> {
-        // What is below a directory that was closed is within reach for as long as it is opened.
+        // Keeps directories on the way, whose modes were lifted, accessible until the content is open.
         let mut reached = None;
         let (dir, name) = match self {
             BaseContent::InTree { path, face } => {
@@ -286,7 +288,7 @@ impl BaseContent {
                 });
                 match found {
                     Ok((dir, stat)) if Fingerprint::of(&stat).has_same_content(face) => (dir, name.to_vec()),
-                    // It has been displaced since.
+                    // It was displaced since.
                     _ => {
                         let base = keeping.find_displaced(face)?.ok_or(StoreError::NotFound)?;
                         return base.open(root, keeping, reader);
@@ -329,7 +331,7 @@ impl BaseContent {
 }
 
 impl PhysicalHistory {
-    /// Where something is kept that had this face.
+    /// Finds displaced content that had this fingerprint, among the newest rows of the ledger.
     fn find_displaced(&self, face: &Fingerprint) -> StoreResult<Option<BaseContent>> {
         let Some(books) = self.ledger()? else { return Ok(None) };
         let mut rows = LedgerRows::new(&books);
@@ -346,7 +348,7 @@ impl PhysicalHistory {
     }
 }
 
-/// Content as it was, open.
+/// An open `ContentSource`.
 struct OpenContentSource {
     history: Arc<PhysicalHistory>,
     base: OpenBase,
@@ -354,12 +356,12 @@ struct OpenContentSource {
     base_visible: u64,
     length: u64,
     overlays: BTreeMap<u64, (u64, (i64, i64), u64)>,
-    /// What its hash has to be, where that is known.
+    /// The hash that the content must have, if it is known.
     expected_hash: Option<[u8; 32]>,
 }
 
 impl OpenContentSource {
-    /// Refuses content that is not what it was, where its hash is known.
+    /// Fails with `Corrupt` if the content's hash is known and isn't this one. `hash` is called only if it is known.
     fn check_hash(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
         match self.expected_hash {
             Some(known) if hash()? != known => Err(StoreError::Corrupt(
@@ -370,7 +372,7 @@ impl OpenContentSource {
         }
     }
 
-    /// The stash of a row, open for reading.
+    /// Opens the displaced file of a row for reading.
     fn open_displaced(&self, row: (i64, i64)) -> StoreResult<File> {
         let name = displaced_name(row.0, row.1);
         Ok(self
@@ -381,7 +383,7 @@ impl OpenContentSource {
             .into())
     }
 
-    /// Hands all of it over, piece by piece.
+    /// Passes all of the content to `take`, piece by piece.
     fn each_piece(&self, mut take: impl FnMut(&[u8])) -> StoreResult<()> {
         let mut buffer = vec![0; PIECE_SIZE.min(usize::try_from(self.length).unwrap_or(PIECE_SIZE).max(1))];
         let mut done = 0;
@@ -396,7 +398,7 @@ impl OpenContentSource {
         }
     }
 
-    /// Copies it into a file, inside the kernel where that can be done.
+    /// Copies the content into a file, inside the kernel if possible, and checks its hash.
     fn copy_to(&self, to: &File) -> StoreResult<()> {
         match &self.base {
             OpenBase::File(file) => {
@@ -490,7 +492,7 @@ impl PhysicalStore {
         }
     }
 
-    /// Where content is that this Store has told of.
+    /// Where the content is that this Store handed out as `past`; `Invalid` if another Store did.
     fn locate_content<'p>(&self, past: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
         let foreign = || StoreError::Invalid("the content was kept by another Store".into());
         match past.inner::<PhysicalContentRef>() {
@@ -500,13 +502,13 @@ impl PhysicalStore {
         }
     }
 
-    /// Copies kept content that a change puts back, before the change itself displaces anything.
+    /// Replaces stored content in steps by staged copies of it, before the change displaces anything.
     pub(in super::super) fn stage_restored_content(
         &self,
         shop: &Arc<StagingArea>,
         mut steps: Vec<Step>,
     ) -> StoreResult<Vec<Step>> {
-        // Of a file whose mode was in the way the time of the last change is another one now.
+        // Old and new tags of files whose mode was lifted to read them: that set their change time.
         let mut retagged = HashMap::new();
         for step in &mut steps {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step

@@ -1,4 +1,4 @@
-//! What is kept is let go when it is too old, or too much.
+//! Removes displaced content that is too old or too much; also checks displaced content, and removes all history.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -18,22 +18,24 @@ use super::old_content::ContentSource;
 use super::{PhysicalHistory, displaced_name};
 use crate::virtual_store::ledger::Ledger;
 
-/// Hosts give out space in blocks: many small files are much, too.
+/// Hosts allocate space in blocks, so many small files take much space, too.
 const BLOCK_SIZE: u64 = 4_096;
 
 impl PhysicalStore {
-    /// Lets go of what was displaced longer ago than it is to be kept, and of the oldest where there is too much.
-    /// That it was there, and who changed it, stays known.
+    /// Removes content that was displaced longer ago than it is to be kept, and the oldest if there is too much. The
+    /// ledger still has what changed, and who changed it.
     pub fn prune(&self, now: Timestamp) -> StoreResult<Pruned> {
         let Some(books) = self.ledger()? else { return Ok(Pruned::default()) };
-        // A full disk is no hindrance; one that can't be written keeps what it has, and the ledger goes on telling so.
+        // Pruning works on a full disk. On a disk that can't be written nothing can be removed, so the ledger must not
+        // mark it as dropped.
         if let Err(error @ StoreError::HostDenied) = self.staging() {
             return Err(error);
         }
         self.history.prune(now, &books)
     }
 
-    /// Checks that all is there that the ledger says is kept, and that it is what it was.
+    /// Checks that everything that the ledger says is kept exists, and matches its hash if that is known. Adds what it
+    /// finds to `verified`.
     pub(in super::super) fn verify_displaced(
         &self,
         verified: &mut VerifyReport,
@@ -42,7 +44,7 @@ impl PhysicalStore {
         let keeping = &self.history;
         let Some(books) = keeping.ledger()? else { return Ok(()) };
         books.write_finished()?;
-        // What is under way has its place in a room for now.
+        // What unfinished changes displaced is still in a staging directory.
         let pending: HashSet<_> = books.pending_intents()?.iter().map(|pending| pending.revision).collect();
         let mut rows = LedgerRows::new(&books);
         while let Some(told) = rows.next()? {
@@ -67,7 +69,7 @@ impl PhysicalStore {
         Ok(())
     }
 
-    /// Forgets all deeds, and lets go of all that is kept.
+    /// Removes the ledger and all displaced content.
     pub(in super::super) fn forget_history(&self) -> StoreResult<()> {
         let keeping = &self.history;
         if let Some(books) = keeping.ledger()? {
@@ -84,14 +86,14 @@ impl PhysicalStore {
 }
 
 impl PhysicalHistory {
-    /// Prunes once as much has been kept as could be too much.
+    /// Prunes once the content added since the last time is an eighth of the limit.
     pub(super) fn prune_if_needed(&self, kept: u64, books: &Ledger) {
         let much = self.retention.unwrap_or_default().bytes / 8;
         if kept == 0 || self.bytes_since_prune.fetch_add(kept, Ordering::Relaxed) + kept < much {
             return;
         }
         self.bytes_since_prune.store(0, Ordering::Relaxed);
-        // The change is made; whoever comes next tries again.
+        // The change itself is done, so an error isn't reported: a later change prunes again.
         let _ = self.prune(SystemClock.now(), books);
     }
 
@@ -108,7 +110,7 @@ impl PhysicalHistory {
             let found =
                 self.displaced_dir_of(row).and_then(|past| entries_below(past, &name)).unwrap_or_default();
             sum = sum.saturating_add(found.iter().map(|(_, face)| footprint(face)).sum());
-            // Newest first, so once there is too much, everything that follows is.
+            // Rows come newest first: once there is too much, all rows that follow are too much.
             if at < oldest || sum > most {
                 gone.push(row);
             } else {
@@ -116,7 +118,7 @@ impl PhysicalHistory {
             }
             known.insert(name.into());
         }
-        // The entry first: content without an entry is let go below, an entry without content would be a lie.
+        // The ledger first: content without a row is removed below, but a row without content would be wrong.
         if !gone.is_empty() {
             books.mark_content_dropped(gone.clone())?;
         }
@@ -127,7 +129,7 @@ impl PhysicalHistory {
         }
         for past in self.own_displaced_dirs() {
             for name in displaced_names(past)? {
-                // What came since belongs to changes that were not looked at.
+                // Newer content belongs to changes that were not read above.
                 let version =
                     std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
                 if !known.contains(&*name) && version.is_some_and(|version: i64| version < newest) {
@@ -139,7 +141,7 @@ impl PhysicalHistory {
     }
 }
 
-/// Removes something that no entry tells of.
+/// Removes displaced content that has no row in the ledger.
 fn remove_orphan(books: &Ledger, past: &Dir, name: &[u8]) -> StoreResult<()> {
     let text = std::str::from_utf8(name).unwrap_or_default();
     let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
@@ -155,7 +157,7 @@ fn displaced_names(past: &Dir) -> StoreResult<Vec<Box<[u8]>>> {
     Ok(tree::names(&view).map_err(errno_to_store_error)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// How much space something takes.
+/// How much disk space an entry takes.
 pub(super) fn footprint(face: &Fingerprint) -> u64 {
     face.size.max(1).next_multiple_of(BLOCK_SIZE)
 }

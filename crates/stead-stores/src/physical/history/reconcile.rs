@@ -1,5 +1,5 @@
-//! After a crash: what the ledger was told of actions that may or may not have happened is compared with what the dead
-//! rooms hold.
+//! Recovery of the ledger after a crash. Compares intents whose outcome the ledger doesn't have with what the staging
+//! directories of dead processes hold.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::fd::AsFd;
@@ -15,18 +15,19 @@ use super::PhysicalHistory;
 use crate::sync;
 use crate::virtual_store::ledger::PendingIntent;
 
-/// What is left of a process that died.
+/// What a dead process left.
 pub(in super::super) struct DeadProcessState<'a> {
     pub(in super::super) name: &'a str,
     pub(in super::super) dir: &'a Dir,
     pub(in super::super) outcomes: &'a IntentLogOutcomes,
-    /// What it has noted of its versions.
+    /// The revisions that it noted as performed or done.
     pub(in super::super) noted_revisions: &'a NotedRevisions,
 }
 
 impl PhysicalHistory {
-    /// Ends the intents of dead rooms: what happened becomes a deed, and what it displaced is kept; the rest is
-    /// forgotten. Rooms that are gone were left in order.
+    /// Resolves the pending intents of dead processes. Changes that happened stay in the ledger, and what they
+    /// displaced is kept. The other changes are removed from the ledger. A process whose staging directory is gone
+    /// ended properly, so its changes happened.
     pub(in super::super) fn reconcile(
         &self,
         root: &Root,
@@ -64,7 +65,7 @@ impl PhysicalHistory {
                 let wanted = rows.iter().any(|told| told.row.seq == row.1 && told.row.displaced_kept);
                 let Some(stash) = action.displaced_name().filter(|_| wanted) else { continue };
                 if let Some(room) = room {
-                    // It may be there already.
+                    // It may have been moved already.
                     let _ = self.move_displaced(room.dir, stash, row);
                 }
                 if self.stat_displaced(row, b"").is_none() {
@@ -84,8 +85,8 @@ impl PhysicalHistory {
         books.reconcile(made, undone)
     }
 
-    /// Whether what a change intended has happened. What one action has left in part is completed or taken back; what several
-    /// have left is the journal's ([`super::super::journal::repair`]).
+    /// Whether a change happened. A change of one action that happened in part is completed or undone here. A change of
+    /// several actions is undone from its intent log afterwards (`intent_log::undo_unfinished`).
     fn has_happened(
         &self,
         root: &Root,
@@ -94,7 +95,8 @@ impl PhysicalHistory {
         intents: &[PendingIntent],
         actions: &[UndoRecord],
     ) -> StoreResult<bool> {
-        // The journal is cleared only after the change was made, or after the ledger has forgotten it.
+        // The intent log is cleared only after the change is done, or after the ledger has removed it. So without an
+        // outcome it is done.
         if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.intent_log_epoch) {
             return Ok(room.outcomes.get(&epoch).copied().unwrap_or(true));
         }

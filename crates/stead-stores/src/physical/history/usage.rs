@@ -1,4 +1,4 @@
-//! What lies below quota roots, counted with every change: begun with a scan, and carried on by differences.
+//! Usage counters of quota roots. A counter starts with a scan of the disk; each change then adds its differences.
 
 use std::ops::ControlFlow;
 
@@ -14,18 +14,18 @@ use super::super::mask::{is_at_or_below, join};
 use super::ledger_event::{Fingerprint, LedgerEvent, LedgerEventKind};
 use crate::virtual_store::ledger::UsageDelta;
 
-/// How old a counter may be before it is compared with what is there: other programs don't count.
+/// The age in seconds at which a counter is compared with the disk: what other programs do isn't counted.
 const RECOUNT_AFTER_SECONDS: i64 = 600;
 
-/// One file that comes or goes, or changes its size.
+/// The usage that one file adds or removes. A file that changes its size is removed and added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UsageChange {
     path: Vec<u8>,
     bytes: i64,
     files: i64,
-    /// How large it is, if it is new there.
+    /// The file's size, if it has to be checked against the limit for a single file.
     new_size: Option<u64>,
-    /// Where it came from, if it was somewhere.
+    /// The path that it was moved from, if it was moved.
     moved_from: Option<Vec<u8>>,
 }
 
@@ -50,13 +50,13 @@ impl UsageChange {
         Some(UsageChange { moved_from: Some(from), ..UsageChange::added(to, face)? })
     }
 
-    /// The same, where it was there before, so that its size is not judged.
+    /// The same for a file that was there before, whose size isn't checked.
     fn as_revived(self) -> Self {
         UsageChange { new_size: None, ..self }
     }
 }
 
-/// What something counts; `None` for a directory.
+/// The bytes that an entry counts for; `None` for a directory.
 fn counted_bytes(face: &Fingerprint) -> Option<u64> {
     match face.kind {
         NodeKind::Directory => None,
@@ -70,7 +70,7 @@ fn is_below(path: &[u8], root: &[u8]) -> bool {
     path != root && is_at_or_below(path, root)
 }
 
-/// What the leaves come to at each root.
+/// The sum of the usage changes below each root, without roots where it is zero.
 pub(super) fn usage_deltas(roots: &[Vec<u8>], leaves: &[UsageChange]) -> Vec<UsageDelta> {
     let sum = |root: &Vec<u8>| {
         let here = leaves.iter().filter(|leaf| is_below(&leaf.path, root));
@@ -81,7 +81,7 @@ pub(super) fn usage_deltas(roots: &[Vec<u8>], leaves: &[UsageChange]) -> Vec<Usa
     roots.iter().map(sum).filter(|delta| (delta.bytes, delta.files) != (0, 0)).collect()
 }
 
-/// Judges the sizes of single files.
+/// Checks the sizes of single files against the quotas. Files that move within a quota's roots aren't checked.
 pub(super) fn check_file_sizes(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> StoreResult<()> {
     for quota in quotas {
         let inside = |path: &[u8]| quota.roots().any(|place| is_below(path, place.as_bytes()));
@@ -95,8 +95,8 @@ pub(super) fn check_file_sizes(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> 
 }
 
 impl PhysicalChange<'_> {
-    /// Begins the counters that a change needs. What is not counted yet is scanned, and nobody changes anything
-    /// meanwhile.
+    /// Starts the usage counters that the change's quotas need. What isn't counted yet is scanned, with the tree locked
+    /// so that no other change is made meanwhile.
     pub(in super::super) fn begin_usage_counters(&mut self) -> StoreResult<()> {
         let book = &self.ledger;
         if book.quotas.is_empty() {
@@ -124,7 +124,7 @@ impl PhysicalChange<'_> {
         Ok(())
     }
 
-    /// Counts what an action will do, where someone asks.
+    /// Counts what an action will do, if anything is counted.
     pub(super) fn count_action(&mut self, said: &[LedgerEvent]) -> StoreResult<()> {
         if self.ledger.counted_roots()?.is_empty() {
             return Ok(());
@@ -146,7 +146,7 @@ impl PhysicalChange<'_> {
                         leaves.extend(UsageChange::removed(join(&said.path, below), face));
                     })?
                 }
-                // Each thing below it has a row of its own.
+                // Each entry below it has its own row.
                 LedgerEventKind::Removed => {
                     leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)))
                 }
@@ -175,7 +175,7 @@ impl PhysicalChange<'_> {
         Ok(())
     }
 
-    /// What is at a path, and all below it that can be seen.
+    /// Calls `each` for the entry at a path, or for everything visible below it if it is a directory.
     fn each_entry_below(
         &self,
         path: &[u8],
@@ -197,9 +197,10 @@ impl PhysicalChange<'_> {
 }
 
 impl PhysicalStore {
-    /// How much lies below a path: by its counter if there is one, which is compared with the disk now and then.
+    /// The usage below a path. Comes from the counter if there is one; a counter that is old or stale is compared with
+    /// the disk first.
     pub(in super::super) fn counted_usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        // Where nothing can be written, nothing is counted.
+        // Without a ledger, as where nothing can be written, there are no counters.
         let Some(books) = self.ledger().ok().flatten() else { return usage_below(self, at) };
         let counters = books.counters()?;
         let Some((_, counter)) = counters.iter().find(|(path, _)| **path == *at.as_bytes()) else {
@@ -215,7 +216,7 @@ impl PhysicalStore {
     }
 }
 
-/// How much lies below a path, counted on the disk; nothing where there is no directory.
+/// Scans the disk for the usage below a path; zero if there is no directory.
 fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
     let mut usage = Usage::default();
     let count = &mut |found: WalkEntry| {

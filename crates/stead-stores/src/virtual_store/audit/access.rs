@@ -1,4 +1,4 @@
-//! Looking at the audit, without being part of it.
+//! The audit for readers: queries, checks and archives it, and never adds a record of its own.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::query::{self, AuditCursor, AuditFollower, AuditPage, AuditQuery};
 use super::recover::recover;
 use super::verify::{self, AuditVerified};
 
-/// The audit of a database, to be asked, checked and archived.
+/// The audit of a database, to be queried, checked and archived.
 #[derive(Debug)]
 pub struct AuditAccess {
     database: Arc<DatabaseInner>,
@@ -26,8 +26,9 @@ pub struct AuditAccess {
 }
 
 impl AuditAccess {
-    /// The audit of a database, with what lies beside it in `directory`. What killed processes have left there is put
-    /// into the database first, unless a table is gone that it belongs into: that is for [`AuditAccess::verify`] to tell.
+    /// Opens the audit of a database, with its files in `directory`. Records that killed processes left there are moved
+    /// into the database first, unless a table for them is missing, which [`AuditAccess::verify`] reports. With a
+    /// read-only database, or without a key, they stay where they are.
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
         let (shared, place) = (Arc::clone(&database.0), AuditDirectory::at(directory));
         let whole = verify::missing_tables(&*shared.reader()?)?.is_empty();
@@ -38,17 +39,17 @@ impl AuditAccess {
         Ok(AuditAccess { database: shared, directory: place, problems: wrong })
     }
 
-    /// What was wrong with what killed processes had left, a sentence each.
+    /// The problems with what killed processes had left, one sentence each.
     pub fn problems_at_open(&self) -> &[String] {
         &self.problems
     }
 
-    /// The public half of the key that signs here, in hexadecimal; `None` where nothing was signed yet.
+    /// The public key that signs here, in hexadecimal; `None` if nothing was signed yet.
     pub fn key(&self) -> StoreResult<Option<String>> {
         Ok(self.directory.existing_key()?.map(|key| hex::text(&key.public())))
     }
 
-    /// The newest records that a query asks for, or, with the cursor of a page, those before it.
+    /// Returns the newest records that match a query or, with the cursor of a page, those before that page's end.
     pub fn page(
         &self,
         query: &AuditQuery,
@@ -58,7 +59,7 @@ impl AuditAccess {
         query::page(&self.database, query, cursor, limit)
     }
 
-    /// All records that a query asks for, oldest first.
+    /// Visits all records that match a query, oldest first.
     pub fn each(
         &self,
         query: &AuditQuery,
@@ -67,13 +68,13 @@ impl AuditAccess {
         query::each_entry(&self.database, query, visit)
     }
 
-    /// Records as they come in, after the one with this id, or from now on.
+    /// Returns records as they are added, after the record with this id; from now on if `after` is `None`.
     pub fn follow(&self, query: AuditQuery, after: Option<i64>) -> StoreResult<AuditFollower<'_>> {
         AuditFollower::new(&self.database, query, after)
     }
 
-    /// Checks every chain against its hashes and its signed heads, and says which record is not as it was; and that the
-    /// archives are there, and as they were.
+    /// Checks every chain against its hashes and signed heads, the archives, and the revisions against their records.
+    /// The report names the records that were changed or are missing.
     pub fn verify(
         &self,
         archives: &ArchiveLookup,
@@ -82,8 +83,8 @@ impl AuditAccess {
         verify::verify(&self.database, &self.directory, archives, progress)
     }
 
-    /// Moves records of calls before a moment into a file that is made in `directory`, as far as they are signed
-    /// with this log's own key.
+    /// Moves records of calls before `before` into a new file in `directory`, as far as this audit's own key has signed
+    /// them.
     pub fn archive(&self, before: Timestamp, directory: &Path) -> StoreResult<Archived> {
         match self.directory.existing_key()? {
             Some(key) => archive::archive(&self.database, &self.directory, &key, before, directory),

@@ -1,5 +1,5 @@
-//! What a backup brings into the database: chains that no head outside tells of. Whoever restores a backup answers for
-//! it, so they are signed as they are.
+//! Chains that a restored backup brought into the database, and of which nothing outside it knows. The operator who
+//! restores a backup vouches for it, so these chains are signed as they are.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::chain::Chain;
 use super::directory::{AuditDirectory, HeadsLine};
 use super::head::AuditKey;
 
-/// Signs the chains of the database that nothing outside tells of.
+/// Signs the chains in the database that no head or running instance outside it belongs to.
 pub(super) fn sign_restored_chains(
     shared: &Arc<DatabaseInner>,
     place: &AuditDirectory,
     key: &AuditKey,
 ) -> StoreResult<()> {
-    // In this order: an instance that ends meanwhile is among one of them.
+    // In this order: an instance that ends in between is found in one of the two.
     let mut outside: HashSet<Uuid> = place.running_instances()?;
     outside.extend(place.ended_heads()?.into_iter().map(|head| head.instance));
     let mut brought = instance_ids(&*shared.reader()?)?;

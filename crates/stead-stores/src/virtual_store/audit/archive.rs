@@ -1,7 +1,8 @@
 //! Old records, moved into a file: JSON Lines that can be checked without the database.
 //!
-//! First a line for each chain that has a part in it: where the part begins, the hash before it, and the signed head at
-//! its end. Then the records, each with its hash, in the order in which they were put down.
+//! The file begins with one line for each chain that has a segment in it: the position of the segment's first record,
+//! the hash before it, and the signed head at its end. The records follow, each with its hash, in the order of their
+//! ids.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -29,26 +30,26 @@ use super::spool::unwritable_error;
 use super::verify::{AuditVerified, ChainCheck, describe_record};
 use crate::sync::{self, SyncPoint};
 
-/// How many records are cleared away in one transaction: others write in between.
+/// How many records one transaction deletes. Other callers write between two of these transactions.
 const RECORDS_PER_TRANSACTION: usize = 2_000;
 
-/// What was moved.
+/// What was archived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Archived {
-    /// How many records.
+    /// How many records the file holds.
     pub records: u64,
-    /// The file's name in the directory; `None` where there was nothing to move.
+    /// The file's name in the directory; `None` if there was nothing to archive.
     pub file: Option<String>,
 }
 
-/// A part of a chain.
+/// A contiguous part of one chain.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ChainSegment {
     first: i64,
     /// The hash before the first record.
     #[serde(with = "hex")]
     before: RecordHash,
-    /// The last record, signed.
+    /// The last record of the segment, signed.
     head: SignedHead,
 }
 
@@ -110,7 +111,7 @@ pub(super) fn archive(
             records,
             hash: whole.to_vec(),
         };
-        // Synced: the records must not go while the word of where they are may still be lost.
+        // Synced: the records must not be deleted while a power cut could still lose the row that says where they are.
         shared.write_reserved(CommitSync::Always, move |writing| {
             archive.insert(writing.conn)?;
             for (row, segment) in &segments {
@@ -144,15 +145,16 @@ pub(super) fn archive(
     Ok(Archived { records, file: (!segments.is_empty()).then_some(name) })
 }
 
-/// The last position of each instance that lies in an archive.
+/// The last archived position of each instance, by the instance's row id.
 fn archived_positions(conn: &Connection) -> Result<HashMap<i64, i64>> {
     let mut statement = conn.prepare("SELECT instance, max(last) FROM audit_segment GROUP BY instance")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// What can be moved: of each chain of our own, up to the last head that was signed before that moment. By then every
-/// record that it covers was there.
+/// What can be archived of each chain: the records after the last archived one, up to the last head that was signed
+/// before `before`. Every record that such a head covers was in the database when it was signed. Chains whose head
+/// another key signed are left out.
 fn archivable_segments(
     conn: &Connection,
     key: &AuditKey,
@@ -192,7 +194,8 @@ fn broken_chain_error() -> DatabaseError {
     corrupt("the audit is not as it was written; run `stead audit verify`")
 }
 
-/// Writes the file; returns how many records are in it, the ids of all that may go, and the hash of the file.
+/// Writes the archive, and returns how many records it holds, the ids of all records that may be deleted, and the hash
+/// of the file. A record that isn't as its chain says is an error.
 fn write_archive(
     conn: &Connection,
     segments: &[(i64, ChainSegment)],
@@ -234,7 +237,7 @@ fn write_archive(
     Ok((count, ids, *hasher.finalize().as_bytes()))
 }
 
-/// What an interrupted archiving has left in the database.
+/// The ids of records that are in an archive and that an interrupted archiving has not deleted.
 fn leftovers(conn: &Connection, done: &HashMap<i64, i64>) -> StoreResult<Vec<i64>> {
     let mut ids = Vec::new();
     each_record(conn, |id, row, seq, _, _| {
@@ -246,7 +249,7 @@ fn leftovers(conn: &Connection, done: &HashMap<i64, i64>) -> StoreResult<Vec<i64
     Ok(ids)
 }
 
-/// Every record, in order: id, instance, position, hash, body.
+/// Visits every record in the order of ids: id, instance, position, hash, body.
 fn each_record(
     conn: &Connection,
     mut visit: impl FnMut(i64, i64, i64, RecordHash, &str) -> StoreResult<()>,
@@ -265,7 +268,7 @@ fn each_record(
     Ok(each()?)
 }
 
-/// A file that is hashed as it is written.
+/// A file that is hashed while it is written.
 struct HashingFile {
     file: File,
     hasher: blake3::Hasher,
@@ -295,22 +298,22 @@ impl ChainSegment {
     }
 }
 
-/// Checks a file of archived records, by itself. Returns what was found, and the public keys that signed it, in
-/// hexadecimal.
+/// Checks a file of archived records without the database. Returns what it found, and the public keys that signed the
+/// file's segments, in hexadecimal.
 pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
     let CheckedArchive { verified, keys, .. } = check_archive(file, None)?;
     Ok((verified, keys))
 }
 
-/// What was found in a file of archived records.
+/// What a check of an archive found.
 pub(super) struct CheckedArchive {
     pub(super) verified: AuditVerified,
     pub(super) keys: Vec<String>,
-    /// The parts of chains that are in it: from where to which head.
+    /// The segments in the file: the position of the first record, and the head at the end.
     pub(super) segments: Vec<(i64, SignedHead)>,
 }
 
-/// Checks a file of archived records, and the versions that they tell of.
+/// Checks a file of archived records and, with `versions`, compares the revisions in the database with them.
 pub(super) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -> io::Result<CheckedArchive> {
     let mut parts = Vec::new();
     let mut verified = AuditVerified::default();

@@ -1,4 +1,4 @@
-//! What the database remembers of its archives, and what it need not remember once something is in one.
+//! What the database remembers of its archives, and the removal of rows that only archived records needed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,15 +19,15 @@ use super::head::SignedHead;
 use super::revision_check::RevisionCheck;
 use super::verify::AuditVerified;
 
-/// A file of archived records, as the database remembers it.
+/// A row of `audit_archive`: a file of archived records.
 #[derive(Debug, Clone)]
 pub(super) struct ArchiveRow {
     pub(super) file: String,
-    /// Where it was written; empty where that is the log's own directory for them.
+    /// The directory that the file was written to; empty if that was the audit's own archive directory.
     pub(super) directory: String,
     pub(super) at: String,
     pub(super) records: u64,
-    /// BLAKE3 of all of it; empty where it is not known.
+    /// The BLAKE3 hash of the file; empty if it isn't known.
     pub(super) hash: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl ArchiveRow {
         Ok(())
     }
 
-    /// All that there are.
+    /// Returns all rows, sorted by file name.
     pub(super) fn all(conn: &Connection) -> Result<Vec<ArchiveRow>> {
         let mut statement =
             conn.prepare("SELECT file, directory, at, records, hash FROM audit_archive ORDER BY file")?;
@@ -59,12 +59,12 @@ impl ArchiveRow {
     }
 }
 
-/// Where archives are looked for.
+/// Where a check looks for archives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiveLookup {
-    /// Where they were written, and in these directories.
+    /// In the directory that each archive was written to, and in these directories.
     In(Vec<PathBuf>),
-    /// Nowhere: they are kept elsewhere, and are checked there.
+    /// Nowhere: the archives are stored elsewhere, and are checked there.
     Skip,
 }
 
@@ -74,7 +74,7 @@ impl Default for ArchiveLookup {
     }
 }
 
-/// A part of a chain that the database says is in an archive.
+/// A row of `audit_segment`: a part of a chain that the database says is in an archive.
 #[derive(Debug, Clone)]
 pub(super) struct ArchivedSegment {
     pub(super) instance: Uuid,
@@ -83,7 +83,7 @@ pub(super) struct ArchivedSegment {
     pub(super) file: String,
 }
 
-/// Checks that every archive is there, whole, and holds what the database says it does.
+/// Checks that every archive exists, is unchanged, and holds the segments that the database says it holds.
 pub(super) fn verify_archives(
     archives: &[ArchiveRow],
     parts: &[ArchivedSegment],
@@ -125,7 +125,7 @@ pub(super) fn verify_archives(
             };
             parts.iter().any(same)
         };
-        // One that is missing was told above.
+        // A missing archive was reported above.
         if !named || held.get(&**file).is_some_and(|parts| !holds(parts)) {
             verified.add_problem(format!(
                 "records {first} to {last} of instance {instance} are said to be in the archive {file}, and are not"
@@ -134,7 +134,7 @@ pub(super) fn verify_archives(
     }
 }
 
-/// Checks an archive by itself, and that it is the one that was written.
+/// Checks an archive by itself, and that its hash is the one that the database remembers.
 fn check_one(
     path: &Path,
     archive: &ArchiveRow,
@@ -150,15 +150,15 @@ fn check_one(
     Ok(checked)
 }
 
-/// Forgets instances that have ended and lie in archives with all of their records: their rows, and the heads that are
-/// kept outside.
+/// Removes the rows and the heads of instances that have ended and whose records are all in archives. The heads are
+/// those in the file beside the database.
 ///
-/// The archives say the same, signed, and the database goes on to remember those.
+/// The archives hold signed heads of these instances, and the database continues to remember the archives.
 pub(super) fn forget_archived_instances(
     shared: &Arc<DatabaseInner>,
     place: &AuditDirectory,
 ) -> StoreResult<()> {
-    // In this order: what does not run when it is looked for has ended, and the database says where.
+    // In this order: an instance that isn't running now has ended, and the rows read afterwards hold its last position.
     let running = place.running_instances()?;
     let mut ended: HashMap<Uuid, i64> = HashMap::new();
     for head in place.ended_heads()? {
@@ -171,7 +171,7 @@ pub(super) fn forget_archived_instances(
         return Ok(());
     }
     let rows: Vec<i64> = gone.iter().map(|(row, _)| *row).collect();
-    // First outside: a head without its row would look as if records were missing.
+    // The heads outside first: a head without its row would look as if records were missing.
     place.forget_heads(&gone.into_iter().map(|(_, uuid)| uuid).collect())?;
     shared.write(CommitSync::Always, move |writing| {
         for row in rows {
@@ -190,7 +190,8 @@ pub(super) fn forget_archived_instances(
     })
 }
 
-/// The instances that have ended, and of which no record is left outside of archives.
+/// The instances (row id, UUID) whose records are all in archives. If an instance has a last head, its archived
+/// segments must reach exactly that position.
 fn fully_archived(conn: &Connection, ended: &HashMap<Uuid, i64>) -> Result<Vec<(i64, Uuid)>> {
     let mut statement = conn.prepare(
         "SELECT i.id, i.uuid, max(s.last) FROM audit_instance i JOIN audit_segment s ON s.instance = i.id

@@ -1,8 +1,7 @@
-//! What a stretch of records may tell of, in few bytes: so that whoever asks for something need not look at all of them.
+//! What a range of records may contain, in few bytes, so that a query can skip ranges without a match.
 //!
-//! A sieve is a Bloom filter. It lets through all that is there, and little else; what it keeps back is not there. It is
-//! made of records that are in the database for good, so making one holds nobody up, and adding a record touches nothing
-//! but the end of one table.
+//! A Bloom filter never misses a term that is in its records, and lets few others through. It is made only of records
+//! that are committed, so making one delays no writer, and adding a record touches only the end of one table.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,18 +15,18 @@ use super::super::database::DatabaseInner;
 use super::super::error::Result;
 use super::super::group_commit::CommitSync;
 
-/// How many records are behind one sieve.
+/// How many records one filter covers.
 pub(super) const RECORDS_PER_FILTER: usize = 1_024;
-/// How many bits there are for each thing that is there, and how many of them it sets: one in a hundred that are not
-/// there come through.
+/// How many bits a filter has for each term, and how many of them a term sets: about one in a hundred terms that aren't
+/// there passes the filter.
 const BITS_PER_TERM: usize = 10;
 const HASHES_PER_TERM: u64 = 7;
 
-/// Something that a record may tell, as a number.
+/// The hash of one field value of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FilterTerm(u64);
 
-/// Which part of a record tells it.
+/// The field of a record that a term comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum TermField {
@@ -45,7 +44,7 @@ impl FilterTerm {
     }
 }
 
-/// FNV-1a: it is part of the format, and needs to be quick more than anything else.
+/// FNV-1a. It is part of the database's format, and was chosen for its speed.
 fn fnv_start(part: TermField) -> u64 {
     fnv_mix(0xcbf2_9ce4_8422_2325, part as u8)
 }
@@ -54,14 +53,14 @@ fn fnv_mix(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
-/// Spreads what FNV leaves in the low bits.
+/// Spreads the hash over all bits, which FNV alone does not.
 fn finish_hash(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
 }
 
-/// What a sieve knows of a record.
+/// The fields of a record that filters cover.
 #[derive(Debug, Deserialize)]
 struct FilteredFields<'a> {
     #[serde(borrow)]
@@ -80,7 +79,7 @@ struct FilteredFields<'a> {
     operation: Option<Cow<'a, str>>,
 }
 
-/// Hands over all that a record tells, and returns when its call began; `None` where the text is no record.
+/// Passes every term of a record to `tell`, and returns when its call began; `None` if the text isn't a valid record.
 pub(super) fn each_term(body: &str, mut tell: impl FnMut(FilterTerm)) -> Option<Timestamp> {
     let told: FilteredFields<'_> = serde_json::from_str(body).ok()?;
     tell(FilterTerm::new(TermField::Agent, &told.agent));
@@ -92,7 +91,7 @@ pub(super) fn each_term(body: &str, mut tell: impl FnMut(FilterTerm)) -> Option<
         }
     }
     for path in &told.paths {
-        // The path, and every directory that it is in.
+        // The path, and every directory above it but the root.
         let mut hash = fnv_start(TermField::Path);
         for (at, byte) in path.bytes().enumerate() {
             if byte == b'/' && at > 0 {
@@ -105,18 +104,18 @@ pub(super) fn each_term(body: &str, mut tell: impl FnMut(FilterTerm)) -> Option<
     told.at.parse().ok()
 }
 
-/// The records from `first` to `last`, as far as a sieve tells.
+/// A filter over the records with ids from `first` to `last`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BloomFilter {
     pub(super) first: i64,
     pub(super) last: i64,
-    /// Microseconds from 1970 until the oldest of the calls began.
+    /// When the oldest call among them began, in microseconds since 1970.
     pub(super) oldest: i64,
     bits: Vec<u8>,
 }
 
 impl BloomFilter {
-    /// The sieve of some records, which are not none: each with its id and its text.
+    /// Makes the filter of some records (id and text); `None` if there are none.
     fn of_records<'a>(records: impl IntoIterator<Item = (i64, &'a str)>) -> Option<BloomFilter> {
         let mut found = HashSet::new();
         let (mut first, mut last, mut oldest, mut whole) = (None, 0, i64::MAX, true);
@@ -132,7 +131,7 @@ impl BloomFilter {
             }
         }
         if !whole {
-            // Something is no record: whoever asks is to come upon it.
+            // A text isn't a valid record. The filter lets every query through, so that the query finds the damage.
             return Some(BloomFilter { first: first?, last, oldest: i64::MIN, bits: vec![u8::MAX; 8] });
         }
         let words = (found.len() * BITS_PER_TERM).div_ceil(64).max(1);
@@ -145,7 +144,7 @@ impl BloomFilter {
         Some(sieve)
     }
 
-    /// Whether a record there may tell this.
+    /// Whether one of the records may contain this term.
     pub(super) fn may_contain(&self, term: FilterTerm) -> bool {
         !self.bits.is_empty()
             && self.bit_positions(term).all(|bit| self.bits[bit / 8] & (1 << (bit % 8)) != 0)
@@ -164,19 +163,20 @@ impl BloomFilter {
     }
 }
 
-/// A moment as sieves have it.
+/// A time as filters store it: microseconds since 1970.
 pub(super) fn micros(at: Timestamp) -> i64 {
     at.0.div_euclid(1_000)
 }
 
-/// Makes the next sieve, if there are records enough that none covers; says whether it did.
+/// Makes the next filter if enough records are without one, and returns whether it did.
 ///
-/// They are read before anything is written: no record ever comes in before one that is there.
+/// The records are read before the write transaction. That is safe, because no record is ever inserted before an
+/// existing one.
 pub(super) fn make_next_filter(shared: &Arc<DatabaseInner>) -> StoreResult<bool> {
     let next = next_filter(&*shared.reader()?)?;
     let Some(BloomFilter { first, last, oldest, bits }) = next else { return Ok(false) };
     shared.write(CommitSync::Deferred, move |writing| {
-        // Another process may have made the very same one meanwhile.
+        // Another process may have made the same filter meanwhile.
         writing
             .conn
             .prepare_cached(
@@ -233,7 +233,7 @@ mod tests {
         let through = |text: String| sieve.may_contain(FilterTerm::new(TermField::Path, &text));
         let wrongly = (0..10_000).filter(|number| through(format!("/y/{number}"))).count();
         assert!(wrongly < 200, "{wrongly}");
-        // The same text elsewhere in a record is something else.
+        // The same text in another field is another term.
         assert!(!sieve.may_contain(FilterTerm::new(TermField::Agent, "ok")));
     }
 

@@ -1,6 +1,6 @@
-//! A record as text: JSON with its fields in a fixed order, so that its hash says all of it.
+//! A record as text: JSON with its fields in a fixed order, so that its hash covers all of it.
 //!
-//! It is written by hand: every call waits for it, and a serializer takes several times as long.
+//! The text is written by hand, because every call waits for it and a serializer takes several times as long.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,16 +15,16 @@ use uuid::Uuid;
 
 use super::change_digest::ChangeDigest;
 
-/// A record's own part of the text. Instance and position come before it, when it is put into a chain.
+/// A record's text without instance and position, which are added when it is appended to a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct RecordBody(pub(super) String);
 
-/// How many digits of a second are kept. A fixed number: so texts sort as times do.
+/// How many digits of a second are written. The fixed number makes texts sort as their times do.
 const FRACTION_DIGITS: usize = 6;
-/// What comes before them: `2026-11-15T08:30:00.`
+/// The length of what comes before the digits: `2026-11-15T08:30:00.`
 const SECONDS_LENGTH: usize = 20;
 
-/// A moment as records have it.
+/// A time as records have it.
 pub(super) fn time_text(at: Timestamp) -> impl fmt::Display {
     struct Text(Timestamp);
     impl fmt::Display for Text {
@@ -40,7 +40,7 @@ impl RecordBody {
         RecordBody::of_change(record, record.revision, record.duration, None)
     }
 
-    /// A record of what made this version, took so long, and did this.
+    /// The record of a call that made this revision and took this long. `did` is the digest of what the revision did.
     pub(in super::super) fn of_change(
         record: &AuditRecord,
         version: Option<RevisionNumber>,
@@ -89,7 +89,7 @@ impl RecordBody {
         RecordBody(text.0)
     }
 
-    /// Puts the whole text of the record at this place in a chain into `text`, in place of what is there.
+    /// Replaces `text` by the complete text of the record at this position of a chain.
     pub(super) fn write_at(&self, instance: &Uuid, seq: i64, text: &mut String) {
         text.clear();
         text.push_str("{\"instance\":\"");
@@ -97,12 +97,12 @@ impl RecordBody {
         text.push_str("\",\"seq\":");
         append_number(text, seq);
         text.push(',');
-        // Everything but the brace that opens it.
+        // Everything but the opening brace.
         text.push_str(self.0.get(1..).unwrap_or_default());
     }
 }
 
-/// A text that grows member by member.
+/// A JSON text that grows member by member.
 struct JsonText(String);
 
 impl JsonText {
@@ -134,7 +134,7 @@ impl JsonText {
         }
     }
 
-    /// A text in quotes, as JSON has it.
+    /// Appends a text in quotes, escaped for JSON.
     fn quoted(&mut self, value: &str) {
         let needs_escape = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
         if value.bytes().any(needs_escape) {
@@ -146,7 +146,7 @@ impl JsonText {
         }
     }
 
-    /// [`time_text`], where all but the fraction is as it was the last time.
+    /// Like [`time_text`], but reuses the text of the last second.
     fn time(&mut self, at: Timestamp) {
         thread_local! {
             static LAST: Cell<Option<(i64, [u8; SECONDS_LENGTH])>> = const { Cell::new(None) };
@@ -159,12 +159,12 @@ impl JsonText {
         });
         let micros = 1_000_000 + i64::from(at.subsec_nanos() / 1_000);
         match text.as_ref().and_then(|text| std::str::from_utf8(text).ok()) {
-            // In years of four digits.
+            // True for years of four digits.
             Some(text) if text.ends_with('.') => {
                 self.0.push_str(text);
                 let start = self.0.len();
                 append_number(&mut self.0, micros);
-                // Only the leading one goes, which has kept the zeros after it.
+                // Only the leading 1 is removed; it has kept the zeros after it.
                 self.0.remove(start);
                 self.0.push('Z');
             }
@@ -173,7 +173,7 @@ impl JsonText {
     }
 }
 
-/// Appends a number in digits.
+/// Appends a number in decimal digits.
 fn append_number(text: &mut String, value: i64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -192,12 +192,13 @@ fn append_number(text: &mut String, value: i64) {
     text.push_str(std::str::from_utf8(&digits[at..]).expect("digits are text"));
 }
 
-/// What stands before and in the outcome of what has only begun. Quotes in texts are escaped, so it stands nowhere else.
+/// The key of an outcome, and the member of a call that has only begun. Quotes in texts are escaped, so neither can
+/// match anywhere else.
 const OUTCOME_KEY: &str = "\"outcome\":\"";
 const BEGUN_OUTCOME: &str = "\"outcome\":\"begun\"";
 
-/// Leaves out what has begun and is over by now: one record tells all of it. They are the same call if they are alike in
-/// all that was known when it began.
+/// Drops the records of calls that have begun and whose final record is here as well: one record says everything. Two
+/// records belong to the same call if they are equal in all fields before the outcome.
 pub(super) fn drop_superseded_begun(entries: Vec<(i64, RecordBody)>) -> Vec<(i64, RecordBody)> {
     let begun = |facts: &RecordBody| facts.0.contains(BEGUN_OUTCOME);
     if !entries.iter().any(|(_, facts)| begun(facts)) {
@@ -219,79 +220,79 @@ pub(super) fn drop_superseded_begun(entries: Vec<(i64, RecordBody)>) -> Vec<(i64
     left
 }
 
-/// A record as it lies in the database.
+/// A record in the database.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct AuditEntry {
-    /// Its text, as its hash covers it.
+    /// Its text, which its hash covers.
     #[serde(skip)]
     pub body: Arc<str>,
-    /// Orders all records of a database, of whatever instance; later ones are greater.
+    /// Its id, which orders all records of a database, of every instance; later records have greater ids.
     #[serde(skip)]
     pub id: i64,
-    /// The running instance that made it.
+    /// The running instance that wrote it.
     pub instance: Uuid,
     /// Its position in that instance's chain, from 1.
     pub seq: i64,
     /// When the call began, as RFC 3339.
     pub at: String,
-    /// The stead it was done in, where that has a name.
+    /// The stead in which the call was made, if that has a name.
     #[serde(default)]
     pub stead: Option<String>,
     /// The agent.
     pub agent: String,
-    /// The thread, where there is one.
+    /// The thread, if there is one.
     #[serde(default)]
     pub thread: Option<String>,
-    /// The organization, where there is one.
+    /// The organization, if there is one.
     #[serde(default)]
     pub organization: Option<String>,
-    /// The team, where there is one.
+    /// The team, if there is one.
     #[serde(default)]
     pub team: Option<String>,
-    /// The tool, or the call.
+    /// The name of the tool or call.
     pub call: String,
     /// The paths that were asked for.
     pub paths: Vec<String>,
-    /// The scope of the Workspace of the first.
+    /// The Access Scope of the first path's Workspace.
     #[serde(default)]
     pub scope: Option<String>,
-    /// How it went: `ok`, `denied`, `failed`, `begun`.
+    /// The outcome: `ok`, `denied`, `failed` or `begun`.
     pub outcome: String,
-    /// The code of the error, where there was one.
+    /// The error code, if the call failed or was denied.
     #[serde(default)]
     pub code: Option<String>,
-    /// Whether it only asked what would be done.
+    /// Whether the call only asked what it would do.
     #[serde(default)]
     pub dry_run: bool,
-    /// How many bytes were read or written, where that is known.
+    /// How many bytes were read or written, if that is known.
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// How many files it was about, where it was about many.
+    /// How many files the call covered, if there were many.
     #[serde(default)]
     pub files: Option<u64>,
     /// How long it took, in microseconds.
     pub took_us: u64,
-    /// The operation that it belongs to.
+    /// The operation that the call belongs to.
     #[serde(default)]
     pub operation: Option<OperationId>,
-    /// The version that a change made.
+    /// The revision that a change made.
     #[serde(default)]
     pub version: Option<i64>,
-    /// A digest of what that version did, in hexadecimal.
+    /// A digest of what that revision did, in hexadecimal.
     #[serde(default)]
     pub did: Option<String>,
-    /// How many versions before that one have no record.
+    /// How many revisions before it have no record.
     #[serde(default)]
     pub unrecorded: i64,
 }
 
-/// The text is no record.
+/// The text isn't a valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the text is no record of the audit")]
 pub struct InvalidAuditEntry;
 
 impl AuditEntry {
-    /// Reads a record's text.
+    /// Parses a record's text.
     pub fn parse(id: i64, body: &str) -> Result<Self, InvalidAuditEntry> {
         let entry: AuditEntry = serde_json::from_str(body).map_err(|_| InvalidAuditEntry)?;
         Ok(AuditEntry { id, body: body.into(), ..entry })
@@ -387,7 +388,7 @@ mod tests {
         ];
         let left: Vec<_> =
             drop_superseded_begun(entries.clone()).into_iter().map(|(number, _)| number).collect();
-        // One of two that began at once has ended, and one of another file has not.
+        // One of two calls that began at once has ended, and a call on another file has not.
         assert_eq!(left, [0, 1, 3, 4]);
         assert_eq!(drop_superseded_begun(entries[3..].to_vec()), entries[3..]);
     }

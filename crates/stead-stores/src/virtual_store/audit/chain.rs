@@ -7,35 +7,35 @@ use uuid::Uuid;
 use super::super::error::{Result, corrupt};
 use super::body::RecordBody;
 
-/// A hash, as it is stored.
+/// A BLAKE3 hash, as stored.
 pub(super) type RecordHash = [u8; 32];
-/// What the first record of a chain follows.
+/// The hash that the first record of a chain follows.
 pub(super) const CHAIN_START: RecordHash = [0; 32];
 
-/// The hash of a record that follows another.
+/// The hash of a record whose predecessor has the hash `before`.
 pub(super) fn record_hash(before: &RecordHash, body: &str) -> RecordHash {
     *blake3::Hasher::new().update(before).update(body.as_bytes()).finalize().as_bytes()
 }
 
-/// How far an instance's chain has come.
+/// The state of an instance's chain: its last position and hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Chain {
     pub(super) uuid: Uuid,
-    /// Its row, from the first record on.
+    /// Its row in `audit_instance`; `None` before the first record.
     pub(super) row_id: Option<i64>,
     pub(super) seq: i64,
     pub(super) hash: RecordHash,
-    /// How many records of its spool are in.
+    /// How many entries of the instance's spool are in the chain.
     pub(in super::super) spooled: i64,
 }
 
 impl Chain {
-    /// One without a record.
+    /// A chain without records.
     pub(super) fn new(uuid: Uuid) -> Self {
         Chain { uuid, row_id: None, seq: 0, hash: CHAIN_START, spooled: 0 }
     }
 
-    /// As it lies in the database.
+    /// Loads the chain as the database holds it; an empty chain if the database has no row for it.
     pub(super) fn load(conn: &Connection, uuid: Uuid) -> Result<Self> {
         let found = conn
             .prepare_cached("SELECT id, seq, hash, spooled FROM audit_instance WHERE uuid = ?1")?
@@ -44,7 +44,8 @@ impl Chain {
             })
             .optional()?;
         let Some((row, saved, hash, spooled)) = found else { return Ok(Chain::new(uuid)) };
-        // A change adds to the chain without touching the row. The newest is near the end: whoever asks does so soon.
+        // A change adds a record without updating the instance's row. There is no index by instance: the search goes
+        // back from the newest record, and is short because a chain is usually loaded soon after its last record.
         let newest = conn
             .prepare_cached("SELECT seq, hash FROM audit WHERE instance = ?1 ORDER BY id DESC LIMIT 1")?
             .query_row([row], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -54,14 +55,15 @@ impl Chain {
         Ok(Chain { uuid, row_id: Some(row), seq, hash, spooled })
     }
 
-    /// Makes the row say how far it has come: with its spool, and when it is signed.
+    /// Updates the instance's row. This happens only with spooled records and when the chain is signed, not with every
+    /// change.
     pub(in super::super) fn save(&self, conn: &Connection) -> Result<()> {
         conn.prepare_cached("UPDATE audit_instance SET seq = ?2, hash = ?3, spooled = ?4 WHERE id = ?1")?
             .execute(params![self.row_id, self.seq, self.hash, self.spooled])?;
         Ok(())
     }
 
-    /// Its row, made if there is none.
+    /// Returns the id of its row, which is inserted if there is none.
     pub(super) fn ensure_row(&mut self, conn: &Connection) -> Result<i64> {
         if let Some(row) = self.row_id {
             return Ok(row);
@@ -74,17 +76,17 @@ impl Chain {
     }
 }
 
-/// Adding to chains, in one write transaction.
+/// Appends records to chains in one write transaction.
 #[derive(Debug, Default)]
 pub(in super::super) struct ChainAppender {
-    /// The newest record of the database, once it was asked for.
+    /// The id of the newest record in the database, once it was looked up.
     newest_id: Option<i64>,
-    /// Where a record's text is put together.
+    /// A buffer in which a record's text is put together.
     body: String,
 }
 
 impl ChainAppender {
-    /// Puts a record at the end of a chain.
+    /// Appends a record to a chain, and advances the chain in memory.
     pub(in super::super) fn append(
         &mut self,
         conn: &Connection,
@@ -99,7 +101,8 @@ impl ChainAppender {
                 .optional()?
                 .unwrap_or(0),
         };
-        // By time, so that what is asked for by time lies together; and always after all that is there.
+        // The id is the time in microseconds, so that records of one time lie together; and always greater than every
+        // other id.
         let id = (newest + 1).max(SystemClock.now().0 / 1_000);
         let row = chain.ensure_row(conn)?;
         let seq = chain.seq + 1;
@@ -112,7 +115,7 @@ impl ChainAppender {
         Ok(())
     }
 
-    /// What was added is void: it is asked for anew what the newest is.
+    /// Has the newest id looked up again, after a savepoint with appended records was rolled back.
     pub(in super::super) fn forget_newest(&mut self) {
         self.newest_id = None;
     }

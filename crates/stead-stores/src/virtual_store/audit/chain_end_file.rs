@@ -1,10 +1,11 @@
-//! How far a chain has come, kept outside the database in a mapped file: it survives the end of the process, and whoever
-//! puts things in order afterwards compares the database with it.
+//! The end of an instance's chain, kept outside the database in a mapped file. The file survives the end of the
+//! process, and recovery compares the database with it.
 //!
-//! The file has two slots. Just before a commit the chain's new end is written into the first one, just after it into the
-//! second one. So the database holds what both slots say; or, if the process was killed during a commit, what either of
-//! them says. Beside them stand how many records were put into the spool, the key that signs, and the boot of the
-//! machine: after another boot the file may be older or newer than the database, and only signed heads count.
+//! The file has two slots. The chain's new end is written into the first slot just before a commit, and into the second
+//! one just after it. So the database holds what both slots say or, if the process was killed during a commit, what one
+//! of them says. The file also holds the number of records that were put into the spool, the public key that signs, and
+//! the boot id of the machine. After another boot the file may be older or newer than the database, and only signed
+//! heads count.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -25,24 +26,24 @@ const SLOT_OFFSETS: [usize; 2] = [128, 256];
 const SLOT_LENGTH: usize = 8 + 8 + 32;
 const COUNT_OFFSET: usize = 512;
 
-/// Where a chain ends.
+/// The last record of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainEnd {
     pub(super) seq: i64,
     pub(super) hash: RecordHash,
-    /// How many records of the spool are in the chain.
+    /// How many entries of the spool are in the chain.
     pub(super) spooled: i64,
 }
 
 impl ChainEnd {
-    /// Where a chain begins.
+    /// The end of an empty chain.
     pub(super) const START: ChainEnd = ChainEnd { seq: 0, hash: CHAIN_START, spooled: 0 };
 
     pub(super) fn of(chain: &Chain) -> Self {
         ChainEnd { seq: chain.seq, hash: chain.hash, spooled: chain.spooled }
     }
 
-    /// Whether both name the same record.
+    /// Whether both name the same record. The spool counts may differ.
     pub(super) fn is_same_record(&self, other: &ChainEnd) -> bool {
         (self.seq, self.hash) == (other.seq, other.hash)
     }
@@ -62,19 +63,19 @@ impl ChainEnd {
     }
 }
 
-/// The end of the chain of an instance that runs.
+/// The two slots of a running instance's file.
 #[derive(Debug)]
 pub(in super::super) struct ChainEndFile(MappedFile);
 
-/// How many records were put into the spool of an instance that runs.
+/// The counter of spooled records in the same file.
 #[derive(Debug)]
 pub(super) struct SpooledCount(MappedFile);
 
-/// Makes the file of an instance that begins, in its own directory.
+/// Makes the file of an instance that starts, and syncs it. `key` is the public key that signs.
 pub(super) fn create_file(directory: &Path, key: &[u8; 32]) -> io::Result<(ChainEndFile, SpooledCount)> {
     let path = directory.join(FILE_NAME);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    // Two views of one file: each side writes its own bytes.
+    // Two mappings of one file. Each side writes only its own bytes.
     let (tail, put) =
         (ChainEndFile(MappedFile::new(&file, FILE_SIZE)?), SpooledCount(MappedFile::new(&file, FILE_SIZE)?));
     let mut first = [0; SLOT_OFFSETS[1] + SLOT_LENGTH + 4];
@@ -89,18 +90,18 @@ pub(super) fn create_file(directory: &Path, key: &[u8; 32]) -> io::Result<(Chain
 }
 
 impl ChainEndFile {
-    /// The file of an instance that runs no longer, for whoever puts it in order.
+    /// Opens the file of an instance that no longer runs, so that recovery can update it.
     pub(super) fn reopen(directory: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(directory.join(FILE_NAME))?;
         Ok(ChainEndFile(MappedFile::new(&file, FILE_SIZE)?))
     }
 
-    /// The chain is about to end there: a transaction commits next.
+    /// Writes the first slot: a transaction that ends the chain here commits next.
     pub(in super::super) fn announce(&mut self, chain: &Chain) {
         write_slot(&mut self.0, SLOT_OFFSETS[0], &ChainEnd::of(chain));
     }
 
-    /// The chain ends there.
+    /// Writes the second slot: the transaction has committed.
     pub(in super::super) fn confirm(&mut self, chain: &Chain) {
         write_slot(&mut self.0, SLOT_OFFSETS[1], &ChainEnd::of(chain));
     }
@@ -113,28 +114,28 @@ fn write_slot(bytes: &mut [u8], slot: usize, end: &ChainEnd) {
 }
 
 impl SpooledCount {
-    /// So many records were put into the spool by now.
+    /// Publishes how many records were put into the spool.
     pub(super) fn set(&mut self, count: i64) {
         self.0[COUNT_OFFSET..COUNT_OFFSET + 8].copy_from_slice(&count.to_le_bytes());
     }
 }
 
-/// What the file of an instance says.
+/// What an instance's file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChainEndState {
-    /// Whether the machine has not been started again since: then it is exact.
+    /// Whether the machine is still in the boot in which the file was written. Only then the file is exact.
     pub(super) same_boot: bool,
-    /// The public half of the key that signs.
+    /// The public key that signs.
     pub(super) key: [u8; 32],
     /// The end that was committed.
     pub(super) confirmed: ChainEnd,
-    /// The end that was about to be committed; the same one, between two commits.
+    /// The end that was about to be committed; equal to `confirmed` between two commits.
     pub(super) announced: ChainEnd,
     /// How many records were put into the spool.
     pub(super) spooled_count: i64,
 }
 
-/// Reads the file of an instance; `None` where there is none, or it holds nothing that can be read.
+/// Reads an instance's file; `None` if there is none, or if it isn't a valid one.
 pub(super) fn read_state(directory: &Path) -> io::Result<Option<ChainEndState>> {
     match fs::read(directory.join(FILE_NAME)) {
         Ok(bytes) => Ok(parse(&bytes, boot::id())),
@@ -150,7 +151,7 @@ fn parse(bytes: &[u8], boot: Option<[u8; BOOT_LENGTH]>) -> Option<ChainEndState>
         let sum: &[u8; 4] = bytes[at + SLOT_LENGTH..].first_chunk()?;
         (crc32fast::hash(slot).to_le_bytes() == *sum).then(|| ChainEnd::from_bytes(slot))
     };
-    // A slot that a kill has torn does not count: the other one does.
+    // A slot that is torn because the process was killed does not count; the other one does.
     let (first, second) = (slot(SLOT_OFFSETS[0]), slot(SLOT_OFFSETS[1]));
     let (one, other) = (first.or(second)?, second.or(first)?);
     let (confirmed, announced) = if one.seq < other.seq { (one, other) } else { (other, one) };

@@ -1,4 +1,4 @@
-//! What a version did, as the record of its change binds it: a digest of the rows that the log and blame are told from.
+//! A digest of the rows that a revision wrote, from which log and blame are read. The record of the change holds it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,23 +10,24 @@ use rusqlite::{Connection, Row};
 use super::super::error::Result;
 use super::super::schema::UNRECORDED;
 
-/// What stands in the record of a change besides who made it.
+/// What the record of a change holds besides the operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct ChangeDigest {
-    /// The digest of its rows, in hexadecimal.
+    /// The digest of the revision's rows, in hexadecimal.
     pub(super) digest: String,
-    /// How many versions before it have no record, since the audit was off.
+    /// How many revisions before it have no record, because the audit was off.
     pub(super) unrecorded: i64,
 }
 
-/// The rows of a version, in the order in which they were made: of a Virtual Store, and of a Physical Store. What is left out
-/// of a kept tree later has numbers below zero there. The last is of a version that changed nothing.
+/// The rows of one revision in the order in which they were written: the changes of a Virtual Store, the ledger events
+/// of a Physical Store, and the row of a revision that changed nothing. Ledger events with a negative `seq` are
+/// not hashed: they were added later, for files that were too large to be kept as displaced content.
 const ROWS_OF_REVISION: [&str; 3] = [
     "SELECT revision, kind, node, parent, name FROM node_change WHERE volume = ?1 AND revision = ?2 ORDER BY seq",
     "SELECT revision, kind, path, other_path FROM ledger_event WHERE volume = ?1 AND revision = ?2 AND seq >= 0 ORDER BY seq",
     "SELECT revision, path FROM empty_revision WHERE volume = ?1 AND revision = ?2",
 ];
-/// The same of all versions, in the order of the tables' keys. A version has rows in one volume.
+/// The same for all revisions, in the order of the tables' keys. A revision has rows in one volume only.
 const ROWS_OF_ALL_REVISIONS: [&str; 3] = [
     "SELECT revision, kind, node, parent, name FROM node_change ORDER BY volume, revision, seq",
     "SELECT revision, kind, path, other_path FROM ledger_event WHERE seq >= 0 ORDER BY volume, revision, seq",
@@ -34,7 +35,7 @@ const ROWS_OF_ALL_REVISIONS: [&str; 3] = [
 ];
 
 impl ChangeDigest {
-    /// What a version of a volume did, at the end of its transaction.
+    /// Reads what a revision of a volume did, at the end of its transaction.
     pub(in super::super) fn of(conn: &Connection, volume: i64, version: i64) -> Result<Self> {
         let mut hasher = Hasher::new();
         for sql in ROWS_OF_REVISION {
@@ -51,7 +52,7 @@ impl ChangeDigest {
     }
 }
 
-/// The digests of all versions that have rows.
+/// The digests of all revisions that have rows, by revision.
 pub(super) fn all_digests(conn: &Connection) -> Result<HashMap<i64, String>> {
     let mut hashers: HashMap<i64, Hasher> = HashMap::new();
     for sql in ROWS_OF_ALL_REVISIONS {
@@ -64,7 +65,7 @@ pub(super) fn all_digests(conn: &Connection) -> Result<HashMap<i64, String>> {
     Ok(hashers.into_iter().map(|(version, hasher)| (version, hex_digest(&hasher))).collect())
 }
 
-/// Adds the columns of a row after its version, each with its kind and length.
+/// Hashes every column of a row but the first (the revision), each with its type and length.
 fn hash_row(hasher: &mut Hasher, row: &Row<'_>) -> Result<()> {
     for column in 1..row.as_ref().column_count() {
         match row.get_ref(column)? {
@@ -79,7 +80,7 @@ fn hash_row(hasher: &mut Hasher, row: &Row<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Half of the hash is enough: whoever looks for a second set of rows with the same one needs 2^64 tries and more.
+/// Uses half of the hash: finding other rows with the same digest still takes at least 2^64 attempts.
 fn hex_digest(hasher: &Hasher) -> String {
     let mut text = String::with_capacity(32);
     for byte in &hasher.finalize().as_bytes()[..16] {

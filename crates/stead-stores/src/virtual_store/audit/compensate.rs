@@ -1,5 +1,5 @@
-//! The compensating record of a change that is on record and was not made: its process died in between, and recovery took the
-//! change back.
+//! The compensating record of a change that was recorded and then not made: its process died in between, and recovery
+//! undid the change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use stead_core::{AuditOutcome, AuditRecord, ErrorKind, Identity, VfsPath};
 use super::super::error::Result;
 use super::body::{AuditEntry, RecordBody};
 
-/// How much earlier than its version's time a record may have been put into the database, in microseconds: a day, for clocks
-/// that were set.
+/// How much earlier than its revision's time a record may have been added to the database, in microseconds. A day, to
+/// allow for clocks that were set.
 const EARLIER: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// The compensating record for the change that was to make this version: alike in who, what and where, `failed unavailable`,
-/// and without a version. `None` where no record tells of the change, since the audit was off.
+/// Returns the compensating record for the change that was to make this revision. It has the same identity, call and
+/// paths, the outcome `failed unavailable`, and no revision. `None` if the change has no record, because the audit was
+/// off.
 pub(in super::super) fn compensating(conn: &Connection, version: i64) -> Result<Option<RecordBody>> {
     let at: Option<i64> = conn
         .prepare_cached("SELECT at FROM revision WHERE id = ?1")?
         .query_row([version], |row| row.get(0))
         .optional()?;
-    // Quotes in texts are escaped, so neither stands anywhere else in a record.
+    // Quotes in texts are escaped, so neither pattern can match anywhere else in a record.
     let (inside, last) = (format!(",\"version\":{version},"), format!(",\"version\":{version}}}"));
     let found = conn
         .prepare_cached(

@@ -1,16 +1,16 @@
-//! What lies beside the database: the key, the heads, and a directory for each instance that runs.
+//! The audit's files beside the database: the key, the heads, and a directory for each running instance.
 //!
 //! ```text
-//! key                      the secret key, only its owner's
-//! heads                    the last heads of each instance that has ended, what was found missing when one was put in
-//!                          order, and the archives; one JSON document a line
-//! heads.lock               locked by whoever changes them
-//! archive/                 where archives go, unless another place is named
-//! running.lock             locked by whoever makes or removes one of these directories:
+//! key                      the secret key, readable only by its owner
+//! heads                    the last heads of each instance that has ended, what recovery found missing, and the
+//!                          archives; one JSON document per line
+//! heads.lock               locked while `heads` changes
+//! archive/                 where archives go, unless another directory is given
+//! running.lock             locked while one of these directories is made or removed:
 //! running/UUID/lock        locked as long as the instance runs
 //! running/UUID/spool-0, -1 records on their way into the database
-//! running/UUID/head        the newest head of the instance
-//! running/UUID/tail        where its chain ends, and how many records its spool was given
+//! running/UUID/head        the newest signed head of the instance
+//! running/UUID/tail        the end of its chain, and how many records were put into its spool
 //! ```
 
 use std::collections::HashSet;
@@ -28,22 +28,22 @@ use super::head::{AuditKey, SignedHead, hex};
 use super::spool::{FILE_NAMES, unwritable_error};
 use crate::sync::{self, SyncPoint};
 
-/// Locked by whoever changes the heads of instances that have ended.
+/// Locked while the file `heads` changes.
 const HEADS_LOCK: &str = "heads.lock";
 
-/// Locked by whoever makes or removes the directory of an instance.
+/// Locked while an instance's directory is made or removed.
 const RUNNING_LOCK: &str = "running.lock";
 
-/// What the name of an instance's directory begins with while it is removed.
+/// The prefix of the name of an instance's directory while it is being removed.
 const ENDED_PREFIX: &str = ".ended-";
 
-/// The log's own directory.
+/// The audit's own directory.
 #[derive(Debug, Clone)]
 pub(super) struct AuditDirectory {
     directory: PathBuf,
 }
 
-/// The directory of an instance, locked.
+/// The directory of an instance, whose lock is held.
 #[derive(Debug)]
 pub(super) struct InstanceDirectory {
     pub(super) uuid: Uuid,
@@ -51,7 +51,7 @@ pub(super) struct InstanceDirectory {
     _lock: File,
 }
 
-/// What was wrong with what an instance had left, and can't be seen any more.
+/// A problem with what an instance left, which can't be seen any more after recovery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AuditFinding {
     pub(super) instance: Uuid,
@@ -59,7 +59,7 @@ pub(super) struct AuditFinding {
     pub(super) finding: String,
 }
 
-/// An archive, as it is remembered outside the database.
+/// An archive, as the file `heads` remembers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RememberedArchive {
     pub(super) archive: String,
@@ -69,7 +69,7 @@ pub(super) struct RememberedArchive {
     pub(super) hash: [u8; 32],
 }
 
-/// A line of `heads`.
+/// A line of the file `heads`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum HeadsLine {
@@ -79,7 +79,7 @@ pub(super) enum HeadsLine {
 }
 
 impl AuditDirectory {
-    /// The log in this directory, which is made if it is missing.
+    /// The audit in this directory, which is made if it is missing.
     pub(super) fn make(directory: &Path) -> StoreResult<Self> {
         let running = directory.join("running");
         let made = sync::make_private_dir(SyncPoint::AuditDirectory, &running);
@@ -87,7 +87,7 @@ impl AuditDirectory {
         Ok(AuditDirectory { directory: directory.to_owned() })
     }
 
-    /// The log in this directory, to be looked at: it may not be there.
+    /// The audit in this directory, to be read. The directory may be missing.
     pub(super) fn at(directory: &Path) -> Self {
         AuditDirectory { directory: directory.to_owned() }
     }
@@ -96,7 +96,7 @@ impl AuditDirectory {
         self.directory.join("running")
     }
 
-    /// The key, made if there is none.
+    /// Returns the key, which is made if there is none.
     pub(super) fn key(&self) -> StoreResult<AuditKey> {
         if let Some(key) = self.existing_key()? {
             return Ok(key);
@@ -106,7 +106,7 @@ impl AuditDirectory {
             .map_err(|_| StoreError::unavailable("the host has no random numbers to make a key of"))?;
         let made = self.write_key(&secret);
         made.map_err(|error| unwritable_error(&error))?;
-        // Whoever was first has made it: all sign with one key.
+        // Of several processes, the first one has made the key, and all sign with that one.
         self.existing_key()?.ok_or_else(|| StoreError::unavailable("the key of the audit has gone again"))
     }
 
@@ -123,7 +123,7 @@ impl AuditDirectory {
         }
     }
 
-    /// The key, if there is one.
+    /// Returns the key, if there is one.
     pub(super) fn existing_key(&self) -> StoreResult<Option<AuditKey>> {
         let text = match fs::read_to_string(self.directory.join("key")) {
             Ok(text) => text,
@@ -135,7 +135,7 @@ impl AuditDirectory {
         Ok(Some(AuditKey::from_bytes(&secret)))
     }
 
-    /// A directory for an instance that begins, with what tells in it where its chain ends.
+    /// Makes and locks the directory of an instance that starts, with the file that holds the end of its chain.
     pub(super) fn begin_instance(
         &self,
         key: &AuditKey,
@@ -148,8 +148,8 @@ impl AuditDirectory {
             let lock = File::create_new(directory.join("lock"))?;
             lock.lock()?;
             let (tail, count) = chain_end_file::create_file(&directory, &key.public())?;
-            // Before the database tells of the instance: one that only the database knew would look as if its trace outside
-            // had been removed.
+            // Before the database has a row of the instance: an instance that only the database knows would look as if
+            // its files had been removed.
             sync::sync_directory(SyncPoint::AuditInstance, &directory)?;
             sync::sync_directory(SyncPoint::AuditInstanceName, &self.running_dir())?;
             Ok((InstanceDirectory { uuid, directory, _lock: lock }, tail, count))
@@ -157,7 +157,8 @@ impl AuditDirectory {
         begin().map_err(|error| unwritable_error(&error))
     }
 
-    /// The instances that run no longer and have not been put in order, locked. Others may be after them, too.
+    /// Returns the instances that no longer run and that no process has recovered yet, locked. Other processes may look
+    /// for them at the same time. What an interrupted creation or removal left is removed.
     pub(super) fn abandoned_instances(&self) -> StoreResult<Vec<InstanceDirectory>> {
         let abandoned = || -> io::Result<Vec<InstanceDirectory>> {
             if !self.running_dir().exists() {
@@ -173,10 +174,11 @@ impl AuditDirectory {
                         Err(TryLockError::WouldBlock) => {}
                         Err(TryLockError::Error(error)) => return Err(error),
                     },
-                    // Nobody is making or removing it now: whoever did was killed at it. It holds nothing.
+                    // Under `running.lock`, no process makes or removes it now. The one that did was killed, and the
+                    // directory holds nothing.
                     (_, Err(error)) if error.kind() == ErrorKind::NotFound => fs::remove_dir_all(directory)?,
                     (_, Err(error)) => return Err(error),
-                    // Whoever removed it was killed at it.
+                    // The process that removed it was killed.
                     (None, Ok(_)) if is_ended(&directory) => fs::remove_dir_all(directory)?,
                     (None, Ok(_)) => {}
                 }
@@ -194,7 +196,7 @@ impl AuditDirectory {
         }
     }
 
-    /// Ends an instance: its last heads are kept, and what was found, and its directory goes.
+    /// Ends an instance: appends its last heads and the findings to `heads`, and removes its directory.
     pub(super) fn end_instance(
         &self,
         running: InstanceDirectory,
@@ -205,7 +207,7 @@ impl AuditDirectory {
         self.append_lines(&heads.chain(found.iter().cloned().map(HeadsLine::Finding)).collect::<Vec<_>>())?;
         let end = || -> io::Result<()> {
             let _changing = self.lock(RUNNING_LOCK)?;
-            // At once: what is half removed must not look like what someone has taken away.
+            // Renamed first: a half-removed directory must not look like one from which someone removed files.
             let over = self.running_dir().join(format!("{ENDED_PREFIX}{}", running.uuid));
             fs::rename(&running.directory, &over)?;
             fs::remove_dir_all(over)
@@ -213,12 +215,12 @@ impl AuditDirectory {
         end().map_err(|error| unwritable_error(&error))
     }
 
-    /// Keeps lines outside of the database.
+    /// Appends lines to the file `heads`, and syncs it.
     pub(super) fn append_lines(&self, lines: &[HeadsLine]) -> StoreResult<()> {
         if lines.is_empty() {
             return Ok(());
         }
-        // The newline before them ends a line that a power cut may have torn.
+        // The newline before each line ends a line that a power cut may have torn.
         let text: String = lines.iter().map(|line| format!("\n{}\n", json_line(line))).collect();
         let keep = || -> io::Result<()> {
             let _changing = self.lock(HEADS_LOCK)?;
@@ -238,7 +240,7 @@ impl AuditDirectory {
         Ok(lock)
     }
 
-    /// Forgets the heads of instances that have ended.
+    /// Removes the heads of these instances from the file `heads`.
     pub(super) fn forget_heads(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
         let _changing = self.lock(HEADS_LOCK).map_err(|error| unwritable_error(&error))?;
         let kept =
@@ -261,7 +263,7 @@ impl AuditDirectory {
         write().map_err(|error| unwritable_error(&error))
     }
 
-    /// How the database remembers a directory of archives: nothing, where it is the log's own.
+    /// The directory of an archive as the database stores it: empty for the audit's own archive directory.
     pub(super) fn archive_directory_key(&self, directory: &Path) -> StoreResult<String> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| unwritable_error(&error));
         let directory = absolute(directory)?;
@@ -269,12 +271,12 @@ impl AuditDirectory {
         Ok(if own { String::new() } else { directory.to_string_lossy().into_owned() })
     }
 
-    /// The directory of archives that the database remembers like this.
+    /// The directory that the database stores as `remembered`.
     pub(super) fn archive_directory(&self, remembered: &str) -> PathBuf {
         if remembered.is_empty() { self.directory.join("archive") } else { remembered.into() }
     }
 
-    /// The instances that run, or have not been put in order.
+    /// The instances that run or have not been recovered.
     pub(super) fn running_instances(&self) -> StoreResult<HashSet<Uuid>> {
         let directories = self.instance_dirs().map_err(|error| unwritable_error(&error))?;
         Ok(directories.iter().filter_map(|directory| uuid_of(directory)).collect())
@@ -289,7 +291,7 @@ impl AuditDirectory {
         Ok(self.lines()?.into_iter().filter_map(head).collect())
     }
 
-    /// All that is kept of instances that have ended, and of archives.
+    /// All valid lines of the file `heads`.
     pub(super) fn lines(&self) -> StoreResult<Vec<HeadsLine>> {
         let text = match fs::read_to_string(self.directory.join("heads")) {
             Ok(text) => text,
@@ -299,7 +301,7 @@ impl AuditDirectory {
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// The newest heads of instances that run, or did.
+    /// The newest heads of the instances that run or have not been recovered.
     pub(super) fn running_heads(&self) -> StoreResult<Vec<SignedHead>> {
         let directories = self.instance_dirs().map_err(|error| unwritable_error(&error))?;
         let heads = directories.into_iter().filter_map(|directory| {
@@ -309,7 +311,7 @@ impl AuditDirectory {
         Ok(heads.collect())
     }
 
-    /// Where the chains of instances that run, or did, end.
+    /// The chain ends of the instances that run or have not been recovered.
     pub(super) fn running_chain_ends(&self) -> StoreResult<Vec<(Uuid, ChainEndState)>> {
         let directories = self.instance_dirs().map_err(|error| unwritable_error(&error))?;
         let marks =
@@ -319,17 +321,17 @@ impl AuditDirectory {
 }
 
 impl InstanceDirectory {
-    /// The newest head that it has kept outside of the database.
+    /// The newest head that the instance has written outside the database.
     pub(super) fn head(&self) -> Option<SignedHead> {
         read_head(&self.directory)
     }
 
-    /// Whether it has a spool.
+    /// Whether the instance has a spool file.
     pub(super) fn has_spool(&self) -> bool {
         self.directory.join(FILE_NAMES[0]).exists()
     }
 
-    /// Keeps the newest head outside of the database.
+    /// Replaces the instance's newest head outside the database.
     pub(super) fn write_head(&self, head: &SignedHead) -> StoreResult<()> {
         let keep = || -> io::Result<()> {
             let (new, kept) = (self.directory.join("head-new"), self.directory.join("head"));

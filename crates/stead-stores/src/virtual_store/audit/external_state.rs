@@ -1,4 +1,4 @@
-//! What is known of the audit without looking into its database.
+//! What the files beside the database say about the audit, read without the database.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use uuid::Uuid;
 use super::directory::{AuditDirectory, HeadsLine, RememberedArchive};
 use super::head::SignedHead;
 
-/// What lies outside the database.
+/// What the files beside the database say.
 pub(super) struct ExternalState {
     pub(super) key: Option<[u8; 32]>,
     pub(super) ended_heads: Vec<SignedHead>,
     pub(super) running_heads: Vec<SignedHead>,
-    /// The instances that run, and how far the chain of each has certainly come.
+    /// The running instances, and the position that the chain of each has reached at least.
     pub(super) least_positions: HashMap<Uuid, i64>,
-    /// The instances that run, or were killed, and sign with a key that is not there.
+    /// The instances that run or were killed, and whose key isn't the one in the audit's directory.
     pub(super) instances_without_key: Vec<Uuid>,
     pub(super) findings: Vec<String>,
     pub(super) archives: Vec<RememberedArchive>,
@@ -23,7 +23,7 @@ pub(super) struct ExternalState {
 
 impl ExternalState {
     pub(super) fn read(place: &AuditDirectory) -> StoreResult<Self> {
-        // In this order: an instance that ends meanwhile is among one of them.
+        // In this order: an instance that ends in between is found in one of the two.
         let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
         let mut at_least: HashMap<Uuid, i64> = at_least.collect();
         let marks = place.running_chain_ends()?;
@@ -54,7 +54,7 @@ impl ExternalState {
         })
     }
 
-    /// Whether something tells of an instance.
+    /// Whether an instance is running, or has a head of its end.
     pub(super) fn knows_instance(&self, uuid: &Uuid) -> bool {
         self.least_positions.contains_key(uuid) || self.ended_heads.iter().any(|head| head.instance == *uuid)
     }

@@ -1,5 +1,5 @@
-//! The newest record of a chain, signed: with a key outside the database, so that whoever can write only the database
-//! can't cut the end off a chain, or make another, unseen.
+//! The newest record of a chain, signed with a key outside the database. Someone who can write only the database can't
+//! remove the end of a chain, or replace the chain, without being noticed.
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use rusqlite::{Connection, Row, params};
@@ -11,10 +11,10 @@ use super::super::error::Result;
 use super::body::time_text;
 use super::chain::{Chain, RecordHash};
 
-/// What a signature begins with, so that it can stand for nothing else.
+/// The prefix of every signed statement, so that a signature can't be used for anything else.
 const SIGNATURE_CONTEXT: &[u8] = b"stead audit head 1\0";
 
-/// A signed statement: at that time, that was the newest record of that chain.
+/// A signed statement: at the time `at`, this was the newest record of this chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SignedHead {
     pub(super) instance: Uuid,
@@ -22,14 +22,14 @@ pub(super) struct SignedHead {
     #[serde(with = "hex")]
     pub(super) hash: RecordHash,
     pub(super) at: String,
-    /// The key that checks the signature.
+    /// The public key that checks the signature.
     #[serde(with = "hex")]
     pub(super) key: [u8; 32],
     #[serde(with = "hex")]
     pub(super) signature: [u8; 64],
 }
 
-/// The key that signs.
+/// The secret key that signs.
 #[derive(Clone)]
 pub(super) struct AuditKey(SigningKey);
 
@@ -44,7 +44,7 @@ impl AuditKey {
         AuditKey(SigningKey::from_bytes(bytes))
     }
 
-    /// The public half.
+    /// The public key.
     pub(super) fn public(&self) -> [u8; 32] {
         self.0.verifying_key().to_bytes()
     }
@@ -69,7 +69,7 @@ impl SignedHead {
         [SIGNATURE_CONTEXT, self.instance.as_bytes(), &seq, &self.hash, self.at.as_bytes()].concat()
     }
 
-    /// Whether its key has signed it. Whether that is the right key is another question.
+    /// Whether the signature is that of `key`. The caller checks whether that is the right key.
     pub(super) fn is_signed(&self) -> bool {
         let Ok(key) = VerifyingKey::from_bytes(&self.key) else { return false };
         key.verify_strict(&self.statement(), &Signature::from_bytes(&self.signature)).is_ok()
@@ -91,7 +91,8 @@ impl SignedHead {
         Ok(())
     }
 
-    /// Reads a row of `seq, hash, at, key, signature`. What can't be one comes out as one that nobody has signed.
+    /// Reads a row of `seq, hash, at, key, signature`. Columns that don't fit become zeros, so that `is_signed` is
+    /// false.
     pub(super) fn from_row(instance: Uuid, row: &Row<'_>) -> rusqlite::Result<SignedHead> {
         let (hash, key, signature): (Vec<u8>, String, Vec<u8>) = (row.get(1)?, row.get(3)?, row.get(4)?);
         Ok(SignedHead {
@@ -105,7 +106,7 @@ impl SignedHead {
     }
 }
 
-/// Bytes as text, two digits each.
+/// Bytes as lower-case hexadecimal text.
 pub(super) mod hex {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -1,4 +1,4 @@
-//! The log of a running instance.
+//! The audit of a running instance: takes records, moves them into the database, and signs the chain.
 
 use std::fmt;
 use std::path::Path;
@@ -20,17 +20,18 @@ use super::head::{AuditKey, SignedHead};
 use super::recover::recover;
 use super::spool::{DrainResult, Spool, WakeReason};
 
-/// How long a record waits for others before all of them go into the database.
+/// How long a record waits for others before they are moved into the database together.
 const BATCH_DELAY: Duration = Duration::from_millis(100);
-/// How long a chain may grow before its newest record is signed.
+/// How long the newest record of a chain may stay unsigned.
 const MAX_UNSIGNED_TIME: Duration = Duration::from_secs(1);
-/// How many sieves are made at once at the most, where many are missing.
+/// How many filters are made at once at most, if many are missing.
 const MAX_FILTERS_AT_ONCE: usize = 8;
 
-/// The audit of everything that goes through doors with this log, kept in a database.
+/// The audit, kept in a database, of every call that is made with it.
 ///
-/// Virtual Stores of the same database write the records of their changes in the changes' own transactions from now on.
-/// When the last reference to it goes, what waits is put into the database, and the chain's end is signed.
+/// While it is open, Virtual Stores of the same database commit the records of their changes with the changes. When the
+/// last reference to it is dropped, the spooled records are moved into the database, and the end of the chain is
+/// signed.
 pub struct Audit {
     inner: Arc<AuditInner>,
     worker: Option<JoinHandle<()>>,
@@ -52,23 +53,23 @@ impl fmt::Debug for Audit {
 }
 
 impl Audit {
-    /// Opens the log of a database. `directory` is where the key lies, and what is on its way into the database; it is
-    /// made if it is missing.
+    /// Opens the audit of a database. `directory` holds the key and the spool, and is made if it is missing.
     ///
-    /// What a process that was killed has left there is put in order first.
+    /// What a killed process left there is recovered first. An opened database has one audit at a time: opening a
+    /// second one is [`StoreError::Invalid`].
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         Audit::open_as(Audit::fresh_id(), database, directory)
     }
 
-    /// An id that no log has.
+    /// An id that no other audit has.
     pub fn fresh_id() -> AuditLogId {
         AuditLogId(fastrand::u64(1..))
     }
 
-    /// The same for who had to know the log's id before.
+    /// Like [`Audit::open`], for a caller that has to know the id before.
     pub fn open_as(id: AuditLogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         match (Audit::open_once(id, database, directory), &database.0.reserve) {
-            // A directory and a lock need a little room, too.
+            // A directory and a lock file need a little disk space, too.
             (Err(StoreError::NoSpace), Some(reserve)) if reserve.release_to_host() => {
                 let opened = Audit::open_once(id, database, directory);
                 reserve.reclaim();
@@ -112,14 +113,15 @@ impl Audit {
         Ok(Arc::new(Audit { inner, worker: Some(worker) }))
     }
 
-    /// What was wrong with what killed processes had left when the log was opened, a sentence each.
+    /// The problems that recovery found with what killed processes had left, one sentence each.
     pub fn problems_at_open(&self) -> &[String] {
         &self.inner.problems
     }
 
-    /// Signs the chains that a backup has brought into the database and that nothing outside of it tells of.
+    /// Signs the chains that a restored backup brought into the database and of which nothing outside it knows.
     ///
-    /// Only for someone who has just restored a backup: from now on these chains are held to what they are now.
+    /// Call it only right after a backup was restored: from now on, checks compare these chains with their present
+    /// state.
     pub fn sign_restored_chains(&self) -> StoreResult<()> {
         sign_restored_chains(&self.inner.database, &self.inner.directory, &self.inner.key)
     }
@@ -146,26 +148,26 @@ impl Drop for Audit {
     fn drop(&mut self) {
         self.inner.spool.close();
         if let Some(worker) = self.worker.take() {
-            // A panic there has been told on stderr, and the spool is still there for the next one who opens the log.
+            // The panic was printed to stderr, and the next process that opens the audit recovers the spool.
             let _ = worker.join();
         }
         self.inner.database.end_audit_log();
     }
 }
 
-/// The one who brings records into the database and signs them, on a thread of its own.
+/// Moves records into the database and signs them, on its own thread.
 struct AuditWorker {
     inner: Arc<AuditInner>,
     instance: InstanceDirectory,
     last_head: Option<SignedHead>,
-    /// Up to where there were no records left without a sieve, when that was last looked at.
+    /// The chain's position when no filter was left to make; `None` if there may be more to make.
     filtered_up_to: Option<i64>,
 }
 
 impl AuditWorker {
     fn run(mut self) {
         let mut sealed = Instant::now();
-        // What fails here is tried again: until then the records are in the spool, which outlives the process.
+        // What fails here is retried. Until then the records are in the spool, which survives the process.
         loop {
             let woken = self.inner.spool.wait(BATCH_DELAY, MAX_UNSIGNED_TIME);
             if woken == WakeReason::Closing {
@@ -183,7 +185,7 @@ impl AuditWorker {
         let Ok(()) = self.drain_all() else { return };
         self.make_filters();
         if self.sign_head().is_ok() {
-            // Where this fails, whoever opens the log next ends the instance once more.
+            // If this fails, the next process that opens the audit ends the instance again.
             let _ = self.inner.directory.end_instance(self.instance, self.last_head.as_slice(), &[]);
         }
     }
@@ -193,7 +195,7 @@ impl AuditWorker {
         Ok(())
     }
 
-    /// Puts the records of one file into the database, without waiting for the disk; says whether there were any.
+    /// Moves the records of one spool file into the database, without a sync; returns whether there were any.
     fn drain(&self) -> StoreResult<bool> {
         let Some(bin) = self.inner.spool.take_oldest() else { return Ok(false) };
         let entries = drop_superseded_begun(bin.entries());
@@ -206,8 +208,9 @@ impl AuditWorker {
         drained.map(|()| true)
     }
 
-    /// Makes sieves, where there are records enough for one. Those of other instances count, too, so it is looked at now
-    /// and then; what fails is tried again, and until then records are looked at one by one.
+    /// Makes filters, if there are enough records for one. Records of other instances count, too, so it looks again
+    /// after every `RECORDS_PER_FILTER` own records. What fails is retried later. Until then, queries read those
+    /// records one by one.
     fn make_filters(&mut self) {
         let Some(chain) = self.inner.database.chain() else { return };
         if self
@@ -221,10 +224,10 @@ impl AuditWorker {
         self.filtered_up_to = (!all).then_some(chain.seq);
     }
 
-    /// Signs the newest record, if it is not signed yet.
+    /// Signs the newest record, if it isn't signed yet.
     ///
-    /// The head goes into the database in a transaction that is synced, so all that it speaks of is on the disk before
-    /// it is kept outside: no power cut can make it speak of records that are gone.
+    /// The transaction that stores the head is synced, so every record that the head covers is on the disk before the
+    /// head is written outside the database. So no power cut can leave a head of records that are gone.
     fn sign_head(&mut self) -> StoreResult<()> {
         let signed = self.last_head.as_ref().map_or(0, |head| head.seq);
         if self.inner.database.chain().is_none_or(|chain| chain.seq == signed) {

@@ -1,4 +1,4 @@
-//! A file of fixed size in memory: what is put there outlives the process without a system call.
+//! A file of fixed size, mapped into memory: what is written there survives the process without a system call.
 
 #![allow(unsafe_code, reason = "the one place of this crate where a file is mapped")]
 
@@ -9,27 +9,28 @@ use std::ops::{Deref, DerefMut};
 use memmap2::MmapMut;
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// A file that is ours alone, as bytes.
+/// A mapped file that only this instance uses, as bytes.
 #[derive(Debug)]
 pub(super) struct MappedFile(MmapMut);
 
 impl MappedFile {
-    /// Maps a file of this instance's own, which nobody cuts, at this size. Where it is mapped twice, each map has bytes of its
-    /// own to write. All of it is set aside on the disk: a full disk fails
-    /// here, and not where it could no longer be told.
+    /// Maps a file with this size. Only this instance may use the file, and nothing may truncate it. If it is mapped
+    /// twice, each mapping must write its own bytes.
+    ///
+    /// All blocks are allocated now, so that a full disk is an error here, and not a fatal signal at a later write.
     pub(super) fn new(file: &File, size: usize) -> io::Result<Self> {
         match fallocate(file, FallocateFlags::empty(), 0, size as u64) {
             Ok(()) => {}
-            // Where nothing can be set aside, zeros that were written have a place, too.
+            // On a file system without `fallocate`, writing zeros allocates the blocks.
             Err(rustix::io::Errno::OPNOTSUPP) => {
                 use std::os::unix::fs::FileExt;
                 file.write_all_at(&vec![0; size], 0)?;
             }
             Err(error) => return Err(error.into()),
         }
-        // SAFETY: the file lies in the log's own directory, which only its owner may enter, and its lock is held; no one
-        // else maps, writes or truncates it while this map is there, and two maps of this instance are never used for the
-        // same bytes. It has `size` bytes, set aside above.
+        // SAFETY: the file lies in the audit's own directory, which only its owner may enter, and the instance's lock
+        // is held. No one else maps, writes or truncates it while this mapping exists, and two mappings of this
+        // instance never use the same bytes. The file has `size` bytes, allocated above.
         let map = unsafe { memmap2::MmapOptions::new().len(size).map_mut(file) }?;
         Ok(MappedFile(map))
     }

@@ -1,14 +1,20 @@
-//! The audit in the database: who did what, one chain of records per running instance.
+//! The audit in the database: who did what, as one hash chain of records per running instance.
 //!
-//! Records of changes come in with the change's own transaction; all others go through a spool in the state directory
-//! (`spool`, `map`), from where a thread puts them into the database in batches (`log`). Each is chained to the one
-//! before it (`chain`), and now and then the newest is signed with a key that is not in the database (`head`); how far
-//! the chain has come is always known outside as well (`tail`). What lies beside the database is `place`'s; what a killed
-//! process left there, the next one compares with the database and puts in order (`recover`). What a backup brings in is
-//! signed when it is restored (`adopt`). A check (`verify`) holds the versions to their records, too (`versions`).
-//! Records are found in the order of time, past what sieves keep back (`query`, `sieve`), and old ones go into files
-//! (`archive`) that are not forgotten (`archives`). A change that is on record and was not made has a second record, which says so
-//! (`compensate`).
+//! The record of a change is committed in the change's own transaction or, for a Store outside the database, in a
+//! transaction before the change. Every other record is written to a spool in the state directory (`spool`,
+//! `mapped_file`), and a worker thread moves spooled records into the database in batches (`log`). Each record is
+//! chained to the one before it (`chain`). About once a second the newest record of a chain is signed with a key that
+//! isn't in the database (`head`), and a file outside the database always holds the chain's end (`chain_end_file`).
+//!
+//! - `body`: a record as JSON text. `change_digest`: what a revision did, as a digest in its record.
+//! - `directory`: the files beside the database. `external_state`: what they say, read without the database.
+//! - `recover`: moves into the database what a killed process left in those files.
+//! - `adopt`: signs chains that came with a restored backup.
+//! - `verify`: checks the chains. `revision_check`: compares revisions with their records.
+//! - `query`, `bloom_filter`: find records by time, and skip ranges that can't match.
+//! - `archive`, `archive_index`: move old records into files, and remember those files.
+//! - `compensate`: the second record of a change that was recorded and then not made.
+//! - `access`: reads, checks and archives the audit without adding to it.
 
 mod access;
 mod adopt;

@@ -1,7 +1,8 @@
-//! Asking the audit: stretch by stretch, in the order in which records were put down, past what sieves keep back.
+//! Queries over the audit: the records are searched range by range in the order of their ids, and Bloom filters skip
+//! ranges without a match.
 //!
-//! Pages are in the order of time. A record is never put down before its call began, so whoever goes back from the newest
-//! knows when no later one can be found any more.
+//! Pages are sorted by time. A record's id is never before the time at which its call began, so a search that goes back
+//! from the newest record knows when no later call can follow.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,43 +20,43 @@ use super::super::error::{Result, corrupt};
 use super::bloom_filter::{BloomFilter, FilterTerm, TermField, micros};
 use super::body::{AuditEntry, time_text};
 
-/// How often someone who follows looks whether there is more.
+/// How often a follower looks for new records.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Which records are wanted. All conditions hold together.
+/// Which records are wanted. A record must meet all conditions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditQuery {
-    /// Only of this agent.
+    /// Only records of this agent.
     pub agent: Option<String>,
-    /// Only of this thread.
+    /// Only records of this thread.
     pub thread: Option<String>,
-    /// Only with a path that is this one, or below it.
+    /// Only records with this path or one below it.
     pub path: Option<VfsPath>,
-    /// Only of this tool or call.
+    /// Only records of this tool or call.
     pub call: Option<String>,
-    /// Only of this operation.
+    /// Only records of this operation.
     pub operation: Option<OperationId>,
-    /// Only with this outcome: `ok`, `denied`, `failed`, `begun`.
+    /// Only records with this outcome: `ok`, `denied`, `failed` or `begun`.
     pub outcome: Option<String>,
-    /// Only of calls that began at this moment or later.
+    /// Only records of calls that began at this time or later.
     pub since: Option<Timestamp>,
-    /// Only of calls that began before this moment.
+    /// Only records of calls that began before this time.
     pub until: Option<Timestamp>,
 }
 
-/// Some records.
+/// One page of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditPage {
-    /// The records, newest first: by when their calls began.
+    /// The records, sorted by when their calls began, newest first.
     pub entries: Vec<AuditEntry>,
-    /// Where to go on; `None` after the last one.
+    /// Where the next page begins; `None` after the last page.
     pub cursor: Option<AuditCursor>,
 }
 
-/// Where a page of records ends.
+/// The end of a page of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditCursor {
-    /// Microseconds from 1970 until the call of its last record began.
+    /// When the call of the page's last record began, in microseconds since 1970.
     at: i64,
     /// The id of that record.
     id: i64,
@@ -67,7 +68,7 @@ impl fmt::Display for AuditCursor {
     }
 }
 
-/// The text is no cursor of a page.
+/// The text isn't a valid cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a cursor that a listing has ended with")]
 pub struct InvalidAuditCursor;
@@ -82,23 +83,23 @@ impl FromStr for AuditCursor {
     }
 }
 
-/// From where records are told, and in which direction.
+/// Where a search starts, and in which direction it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanFrom {
-    /// The newest ones before this place, newest first.
+    /// The newest records before this cursor, newest first; before none, the newest of all.
     Before(Option<AuditCursor>),
-    /// The oldest ones after this id, oldest first.
+    /// The oldest records after this id, oldest first.
     After(i64),
 }
 
-/// What a statement asks for. The first two values are the ids that records lie between.
+/// The conditions of a statement. The first two values are the ids between which records lie.
 struct Conditions {
     sql: Vec<String>,
     values: Vec<Value>,
 }
 
 impl Conditions {
-    /// Only what comes after the end of a page.
+    /// Only records that come after the end of a page.
     fn after_page(&mut self, cursor: AuditCursor) {
         let at = time_text(Timestamp(cursor.at.saturating_mul(1_000))).to_string();
         self.values.extend([Value::from(at), Value::from(cursor.id)]);
@@ -106,7 +107,7 @@ impl Conditions {
         self.sql.push(format!("(at < ?{at} OR (at = ?{at} AND id < ?{id}))"));
     }
 
-    /// Adds a condition with one value, for which `?` stands.
+    /// Adds a condition with one value, which replaces `?`.
     fn add(&mut self, sql: &str, value: impl Into<Value>) {
         self.values.push(value.into());
         self.sql.push(sql.replace('?', &format!("?{}", self.values.len())));
@@ -114,7 +115,8 @@ impl Conditions {
 }
 
 impl AuditQuery {
-    /// What a record has to tell, and what sieves know of: none of it can be missing.
+    /// The terms that a matching record contains, as far as filters cover them. A filter that lacks one rules out its
+    /// range.
     fn terms(&self) -> Vec<FilterTerm> {
         let operation = self.operation.map(|operation| operation.to_string());
         let path = self.path.as_ref().filter(|path| !path.is_root()).map(ToString::to_string);
@@ -131,7 +133,7 @@ impl AuditQuery {
         told.collect()
     }
 
-    /// What holds for a row.
+    /// The SQL conditions for a row.
     fn conditions(&self) -> Conditions {
         let sql = vec!["id > ?1".to_owned(), "id < ?2".to_owned()];
         let mut all = Conditions { sql, values: vec![Value::Null, Value::Null] };
@@ -155,7 +157,7 @@ impl AuditQuery {
             }
         }
         if let Some(path) = self.path.as_ref().filter(|path| !path.is_root()) {
-            // As many characters as SQLite counts.
+            // In characters, as SQLite's `substr` counts.
             let length = path.as_str().chars().count() + 1;
             let below = |column| format!("substr({column} || '/', 1, {length}) = ?");
             all.add(&format!("({} OR {})", below("path"), below("path2")), format!("{path}/"));
@@ -163,7 +165,7 @@ impl AuditQuery {
         all
     }
 
-    /// The ids of at most so many records.
+    /// Returns the ids of at most `limit` matching records.
     fn ids(&self, conn: &Connection, from: ScanFrom, limit: usize) -> Result<Vec<i64>> {
         let mut search = RecordSearch::new(self, conn, from, limit)?;
         let terms = self.terms();
@@ -206,18 +208,18 @@ impl AuditQuery {
     }
 }
 
-/// A search through the records, stretch by stretch.
+/// A search through the records, range by range.
 struct RecordSearch<'c> {
     statement: Statement<'c>,
     values: Vec<Value>,
     from: ScanFrom,
-    /// What has not been looked at yet lies between these ids, neither of them included.
+    /// The ids that have not been searched yet lie between these two, both excluded.
     low: i64,
     high: i64,
     limit: usize,
-    /// What was found: the last `limit` of it by time, where it is looked for backwards, and the first by id otherwise.
+    /// The records found. Backwards, these are the latest `limit` by time, and forwards the first `limit` by id.
     found: BinaryHeap<Reverse<AuditCursor>>,
-    /// Whether there is no use in looking further.
+    /// Whether the search has enough.
     is_done: bool,
 }
 
@@ -233,7 +235,7 @@ impl<'c> RecordSearch<'c> {
             ScanFrom::After(_) => "ASC",
         };
         let sql = format!("SELECT id, at FROM audit WHERE {} ORDER BY id {order}", sql.join(" AND "));
-        // It is put down after it has begun.
+        // A record's id is never before the time at which its call began.
         let since = query.since.map_or(i64::MIN, |since| micros(since).saturating_sub(1));
         let (low, high) = match from {
             ScanFrom::Before(_) => (since, i64::MAX),
@@ -256,9 +258,9 @@ impl<'c> RecordSearch<'c> {
         self.is_done
     }
 
-    /// The ids of what was found, in the order that is wanted.
+    /// The ids of the records found, in the order that was asked for.
     fn ids(self) -> Vec<i64> {
-        // Ascending by what is reversed: the newest come first.
+        // Sorted ascending by `Reverse`, so the newest come first.
         let mut found: Vec<_> =
             self.found.into_sorted_vec().into_iter().map(|Reverse(found)| found.id).collect();
         if let ScanFrom::After(_) = self.from {
@@ -267,7 +269,7 @@ impl<'c> RecordSearch<'c> {
         found
     }
 
-    /// Whether whatever has at most this id is older than all that was found, which is enough.
+    /// Whether enough was found, and all of it is later than any record with an id up to this one.
     fn is_enough_before(&self, id: i64) -> bool {
         self.found.len() >= self.limit
             && self
@@ -276,7 +278,7 @@ impl<'c> RecordSearch<'c> {
                 .is_some_and(|Reverse(oldest)| matches!(self.from, ScanFrom::Before(_)) && id < oldest.at)
     }
 
-    /// Looks at what lies before a sieve, and at what is behind it if that is wanted.
+    /// Searches the records between the last filter and this one, and those of this filter if they are wanted.
     fn pass_filter(&mut self, sieve: &BloomFilter, wanted: bool) -> Result<()> {
         match self.from {
             ScanFrom::Before(_) => {
@@ -304,12 +306,12 @@ impl<'c> RecordSearch<'c> {
         Ok(())
     }
 
-    /// Looks at all that is left.
+    /// Searches everything that is left.
     fn search_rest(&mut self) -> Result<()> {
         self.search_range(self.low, self.high)
     }
 
-    /// Looks at what lies between two ids.
+    /// Searches the records between two ids, both excluded.
     fn search_range(&mut self, low: i64, high: i64) -> Result<()> {
         if self.is_finished() || low >= high {
             return Ok(());
@@ -342,7 +344,7 @@ impl<'c> RecordSearch<'c> {
     }
 }
 
-/// The newest records that a query asks for, or those before a cursor.
+/// Returns the newest records that match a query, or those before a cursor.
 pub(super) fn page(
     shared: &DatabaseInner,
     query: &AuditQuery,
@@ -359,7 +361,7 @@ pub(super) fn page(
     Ok(AuditPage { entries, cursor })
 }
 
-/// Records, oldest first, a stretch at a time: for everything that there is.
+/// Visits all records that match a query, oldest first, a thousand at a time.
 pub(super) fn each_entry(
     shared: &DatabaseInner,
     query: &AuditQuery,
@@ -367,7 +369,7 @@ pub(super) fn each_entry(
 ) -> StoreResult<()> {
     let mut last = i64::MIN;
     loop {
-        // A connection for each stretch: no reader keeps the log of the database from being written back for long.
+        // A connection for each range, so that no reader delays the checkpoint of the write-ahead log for long.
         let entries = query.entries(&*shared.reader()?, ScanFrom::After(last), 1_000)?;
         let Some(end) = entries.last() else { return Ok(()) };
         last = end.id;
@@ -379,7 +381,7 @@ pub(super) fn each_entry(
     }
 }
 
-/// Tells records as they come in.
+/// Returns records as they are added.
 #[derive(Debug)]
 pub struct AuditFollower<'a> {
     database: &'a DatabaseInner,
@@ -388,7 +390,7 @@ pub struct AuditFollower<'a> {
 }
 
 impl<'a> AuditFollower<'a> {
-    /// From the record after `last` on; from now on, where there is none.
+    /// Starts after the record `last`; `None` starts from now.
     pub(super) fn new(shared: &'a DatabaseInner, query: AuditQuery, last: Option<i64>) -> StoreResult<Self> {
         let last = match last {
             Some(last) => last,
@@ -397,11 +399,11 @@ impl<'a> AuditFollower<'a> {
         Ok(AuditFollower { database: shared, query, last_id: last })
     }
 
-    /// Waits until there are some, and returns them, oldest first.
+    /// Waits until there are matching records, and returns them, oldest first.
     pub fn wait_for_entries(&mut self) -> StoreResult<Vec<AuditEntry>> {
         loop {
             let reader = self.database.reader()?;
-            // Ids only grow, so the newest one tells whether anything has come, whatever it is.
+            // Ids only grow, so the newest one says whether any record was added.
             let newest = newest_id(&reader)?;
             if newest > self.last_id {
                 let entries = self.query.entries(&reader, ScanFrom::After(self.last_id), 1_000)?;

@@ -1,7 +1,7 @@
-//! What a process that was killed has left behind: its records are put into the database, and its chain is signed.
+//! Recovers what a killed process left: moves its spooled records into the database, and signs its chain.
 //!
-//! First the database is compared with what lies outside of it. The chain goes on from the end that is known there, so a
-//! record that has gone from the database stays missing, and is told whenever the audit is checked.
+//! The database is first compared with the files outside it. The chain continues from the end that those files say, so
+//! a record that has disappeared from the database stays missing, and every later check reports it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::directory::{AuditDirectory, AuditFinding, InstanceDirectory};
 use super::head::{AuditKey, SignedHead};
 use super::spool::{read_abandoned, unwritable_error};
 
-/// Puts in order what instances that run no longer have left; returns what is wrong with it, a sentence each.
+/// Recovers the instances that no longer run; returns the problems, one sentence each.
 pub(super) fn recover(
     shared: &Arc<DatabaseInner>,
     place: &AuditDirectory,
@@ -36,12 +36,13 @@ pub(super) fn recover(
         let marks =
             chain_end_file::read_state(&running.directory).map_err(|error| unwritable_error(&error))?;
         if ended.contains(&running.uuid) && marks.is_none_or(|marks| !marks.same_boot) {
-            // It came to its end, which is signed. A power cut may have kept a part of its directory from being removed.
+            // It had ended, and its end is signed. A power cut may have undone a part of the removal of its directory.
             place.end_instance(running, &[], &[])?;
             continue;
         }
         match recover_one(shared, place, key, running) {
-            // It stays where it is, for when there is room. Others have to work on a full disk meanwhile.
+            // It stays where it is until there is disk space. Other callers must be able to work on a full disk
+            // meanwhile.
             Err(StoreError::NoSpace) => return Ok(wrong),
             recovered => wrong.extend(recovered?),
         }
@@ -49,7 +50,7 @@ pub(super) fn recover(
     Ok(wrong)
 }
 
-/// What an instance has left outside the database.
+/// What an instance left outside the database.
 struct AbandonedInstance {
     chain_end_state: Option<ChainEndState>,
     head: Option<SignedHead>,
@@ -72,7 +73,7 @@ fn recover_one(
     };
     let (uuid, key) = (running.uuid, key.clone());
     let mut heads: Vec<SignedHead> = left.head.iter().cloned().collect();
-    // What is put into the database here is told there like everything else: this process may be killed, too.
+    // The chain's end is kept up to date here as well: this process may be killed, too.
     let exact = left.chain_end_state.as_ref().is_some_and(|marks| marks.same_boot);
     let tail = exact.then(|| ChainEndFile::reopen(&running.directory)).transpose();
     let mut tail = tail.map_err(|error| unwritable_error(&error))?;
@@ -86,7 +87,7 @@ fn recover_one(
         let mut wrong = found.clone();
         wrong.extend(chain_end_difference(writing.conn, &chain, uuid, in_database, end)?);
         (chain.seq, chain.hash, chain.spooled) = (end.seq, end.hash, end.spooled);
-        // A drained file is emptied after its records are in: what is in already is not put in again.
+        // A spool file is emptied after its records were committed, so records that are in the database are skipped.
         let spool = left.spool.into_iter().filter(|(number, _)| *number >= end.spooled).collect();
         for (number, facts) in drop_superseded_begun(spool) {
             writing.appender.append(writing.conn, &mut chain, &facts)?;
@@ -116,11 +117,12 @@ fn recover_one(
 }
 
 impl AbandonedInstance {
-    /// Where the chain ends, whatever the database says.
+    /// Where the chain ends according to the files outside; the database decides only between the slots of an
+    /// interrupted commit, and where those files say nothing.
     fn chain_end(&self, in_database: ChainEnd) -> ChainEnd {
         match (&self.chain_end_state, &self.head) {
             (Some(marks), _) if marks.same_boot => {
-                // It was killed during a commit, and the commit was made.
+                // The process was killed during a commit, and the commit was made.
                 if in_database.is_same_record(&marks.announced) { marks.announced } else { marks.confirmed }
             }
             (_, Some(head)) if in_database.seq <= head.seq => {
@@ -130,7 +132,7 @@ impl AbandonedInstance {
         }
     }
 
-    /// What is gone from beside the database.
+    /// Reports files and spooled records that are missing beside the database.
     fn missing_files(&self, uuid: Uuid, spooled: i64, known: bool) -> Vec<String> {
         let Some(marks) = &self.chain_end_state else {
             // The file is made before the first record.
@@ -156,14 +158,14 @@ impl AbandonedInstance {
         }
     }
 
-    /// Says so where the instance signed with another key than the one that is here now.
+    /// Reports if the instance signed with another key than the one that is here now.
     fn key_mismatch(&self, uuid: Uuid, key: &[u8; 32]) -> Option<String> {
         let other = self.chain_end_state.as_ref().is_some_and(|marks| marks.key != *key);
         other.then(|| format!("the key of instance {uuid} is gone; another one is in its place"))
     }
 }
 
-/// Says how the database differs from what is known of a chain's end outside of it.
+/// Says how the database differs from the chain's end according to the files outside; `None` if it doesn't.
 fn chain_end_difference(
     conn: &Connection,
     chain: &Chain,
@@ -187,7 +189,7 @@ fn chain_end_difference(
     if in_database.hash != end.hash {
         return Ok(Some(format!("record {} of instance {uuid} is not the one that was written", end.seq)));
     }
-    // The row of the instance says so; a record has to agree, unless it lies in an archive.
+    // So far only the instance's row agrees. There must also be a record at that position, unless it was archived.
     let newest: Option<i64> = conn
         .prepare_cached("SELECT seq FROM audit WHERE instance = ?1 ORDER BY id DESC LIMIT 1")?
         .query_row([chain.row_id], |row| row.get(0))

@@ -1,6 +1,8 @@
-//! Who made a version stands in two places: in the version's own row, from which the log and blame are told, and in the
-//! record of the change that made it. The record can't be changed unseen, so the row is held to it. So are the rows that tell
-//! what it did, as long as they are there, and what says how much of the history may have been forgotten.
+//! Compares revisions with the records of the changes that made them.
+//!
+//! Who made a revision is in its row, from which log and blame are read, and in the record, which can't be changed
+//! without being noticed. So the row must agree with the record. So must the rows of what the revision did, as long as
+//! they exist, and how much of the history retention may have removed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,37 +16,38 @@ use super::super::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM, UNRECORDED};
 use super::body::AuditEntry;
 use super::change_digest;
 
-/// What stands in the record of a change alone.
+/// A text that every record with a revision contains, and no other.
 const VERSION_KEY: &str = ",\"version\":";
-/// What stands in the record of a restored backup.
+/// A text that only the record of a restored backup contains.
 const RESTORE_CALL: &str = ",\"call\":\"restore_backup\",";
-/// How many versions without a record are told one by one.
+/// How many revisions without a record are reported one by one.
 const MAX_LISTED: usize = 10;
 
-/// The versions of a database, to be compared with records.
+/// The revisions of a database, to be compared with records.
 pub(super) struct RevisionCheck<'c> {
     conn: &'c Connection,
-    /// What is older may have been forgotten.
+    /// Older revisions may have been removed by retention.
     history_from: i64,
-    /// The newest version that a restored backup made: what is older may be the backup's, or gone with what it replaced.
+    /// The newest revision that a restored backup made. Older ones may belong to the backup, or be gone with what it
+    /// replaced.
     last_restored: i64,
-    /// How many versions were made by restored backups.
+    /// How many revisions were made by restored backups.
     restores: u64,
-    /// When those backups were restored, as far as records tell.
+    /// When backups were restored, according to records.
     recorded_restores: RefCell<HashSet<String>>,
-    /// What each version did, by a digest of its rows.
+    /// The digest of the rows of each revision.
     digests: HashMap<i64, String>,
-    /// How many versions were made while the audit was off.
+    /// How many revisions were made while the audit was off.
     unrecorded: i64,
-    /// Up to where history was forgotten while the audit was off.
+    /// Up to which revision history was removed while the audit was off.
     forgotten_unrecorded: i64,
-    /// The versions that records tell of, each with how many before it have none.
+    /// The revisions that have a record, each with the number of earlier ones without a record.
     recorded: RefCell<BTreeMap<i64, i64>>,
-    /// Up to where history was forgotten, as records tell.
+    /// Up to which revision history was removed, according to records.
     forgotten: RefCell<i64>,
 }
 
-/// A version as its row has it.
+/// A row of `version` without its number and time.
 #[derive(Debug, PartialEq, Eq)]
 struct RevisionRow {
     operation: Option<Uuid>,
@@ -74,8 +77,8 @@ impl<'c> RevisionCheck<'c> {
         })
     }
 
-    /// Says what the database tells that no record does: versions that the audit should have been told of, and that history
-    /// was forgotten. Every record has to have been seen by then.
+    /// Reports what the database says and no record does: revisions that should have a record, and removed history.
+    /// Call it after every record was passed to `compare_record`.
     pub(super) fn unrecorded_problems(&self) -> Result<Vec<String>> {
         let mut untold = Vec::new();
         let forgotten = self.forgotten_unrecorded.max(*self.forgotten.borrow()).max(self.last_restored);
@@ -86,7 +89,7 @@ impl<'c> RevisionCheck<'c> {
             ));
         }
         let recorded = self.recorded.borrow();
-        // Versions that only snapshots of a directory made have no rows that the log is told from.
+        // Revisions that only captures of a directory made have no rows from which the log is read.
         let sql = "SELECT id, agent, tool FROM revision WHERE id > ?1 AND id IN (
                      SELECT revision FROM ledger_event UNION SELECT revision FROM empty_revision
                      UNION SELECT revision FROM node_change WHERE volume NOT IN (SELECT volume FROM capture_volume)) ORDER BY id";
@@ -99,7 +102,7 @@ impl<'c> RevisionCheck<'c> {
                 continue;
             }
             count += 1;
-            // The next one that has a record tells how many before it have none.
+            // The next revision with a record says how many before it have none.
             let known = recorded.range(version..).next().map_or(self.unrecorded, |(_, known)| *known);
             if count > known && told < MAX_LISTED {
                 told += 1;
@@ -113,8 +116,8 @@ impl<'c> RevisionCheck<'c> {
         Ok(untold)
     }
 
-    /// Says so where more versions are said to be a restored backup's than backups were restored. Every record has to
-    /// have been seen by then.
+    /// Reports if the database has more revisions of restored backups than there are records of them. Call it after
+    /// every record was passed to `compare_record`.
     pub(super) fn excess_restores_problem(&self) -> Option<String> {
         let told = self.recorded_restores.borrow().len() as u64;
         (self.restores > told).then(|| {
@@ -125,7 +128,7 @@ impl<'c> RevisionCheck<'c> {
         })
     }
 
-    /// Says how the version that a record tells of differs from it.
+    /// Remembers a record, and says how the revision that it names differs from it; `None` if it doesn't.
     pub(super) fn compare_record(&self, body: &str) -> Result<Option<String>> {
         if body.contains(RESTORE_CALL)
             && let Ok(entry) = AuditEntry::parse(0, body)
@@ -166,7 +169,8 @@ impl<'c> RevisionCheck<'c> {
                 row.differences(&recorded)
             )));
         }
-        // What is older may be forgotten in part. Without any rows, its volume is gone, or it was taken back.
+        // Rows of older revisions may be removed in part. A revision without rows was undone by recovery, or its volume
+        // is gone.
         let is_whole = version > self.history_from;
         let rows = self.digests.get(&version).filter(|_| is_whole);
         Ok(match (rows, &entry.did) {
@@ -195,7 +199,7 @@ impl<'c> RevisionCheck<'c> {
 }
 
 impl RevisionRow {
-    /// What is not as it was recorded.
+    /// The names of the fields that differ.
     fn differences(&self, recorded: &RevisionRow) -> String {
         let differing = [
             ("operation", self.operation != recorded.operation),

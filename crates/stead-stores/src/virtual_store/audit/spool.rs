@@ -1,7 +1,7 @@
-//! Where records wait for the database: two files in turn, one being filled while the other is emptied.
+//! Where records wait for the database: two mapped files, one of which is filled while the other is drained.
 //!
-//! An entry is its length, a checksum, its number and its text. A length of 0 ends the reading, and so does an entry
-//! that is not whole, as a power cut may leave one.
+//! An entry is its length, a checksum, its number and its text. Reading stops at a length of 0, and at an incomplete
+//! entry, which a power cut can leave.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,42 +17,42 @@ use super::body::RecordBody;
 use super::chain_end_file::SpooledCount;
 use super::mapped_file::MappedFile;
 
-/// How much one file holds: some three thousand records.
+/// The size of one file: enough for about three thousand records.
 const FILE_SIZE: usize = 1 << 20;
-/// How much one holds where the disk has no more.
+/// The size of one file on a disk that has no room for `FILE_SIZE`.
 const SMALL_FILE_SIZE: usize = 64 << 10;
 const HEADER_LENGTH: usize = 4 + 4 + 8;
 pub(super) const FILE_NAMES: [&str; 2] = ["spool-0", "spool-1"];
 
-/// The spool of an instance that runs.
+/// The spool of a running instance.
 #[derive(Debug)]
 pub(super) struct Spool {
     directory: PathBuf,
     state: Mutex<SpoolState>,
-    /// Something is there to be fetched, or it is over.
+    /// Signalled when there are entries to drain, or when the spool closes.
     filled: Condvar,
-    /// A file is there to be filled.
+    /// Signalled when a file was returned, so that it can be filled.
     emptied: Condvar,
-    /// How long a full spool is waited for.
+    /// How long `put` waits when the spool is full.
     wait_timeout: Duration,
-    /// Room for it on a full disk.
+    /// Disk space for a new spool file when the disk is full.
     reserve: Option<Arc<DiskReserve>>,
 }
 
 #[derive(Debug)]
 struct SpoolState {
-    /// The files that nobody is emptying; the last one is being filled.
+    /// The files that aren't being drained; the last one is being filled.
     files: Vec<SpoolFile>,
     files_made: usize,
     next_number: i64,
-    /// Says outside of the spool how many entries were put in.
+    /// Where the number of entries is published outside the spool.
     count: SpooledCount,
-    /// When the oldest entry that waits came in.
+    /// Since when entries have waited. Taking a file out restarts the time for the entries that are left.
     oldest_since: Option<Instant>,
     is_closing: bool,
 }
 
-/// One file of a spool.
+/// One file of the spool.
 #[derive(Debug)]
 pub(super) struct SpoolFile {
     map: MappedFile,
@@ -61,19 +61,19 @@ pub(super) struct SpoolFile {
     count: i64,
 }
 
-/// Why the one who empties was woken.
+/// Why `Spool::wait` returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WakeReason {
-    /// Entries have waited long enough.
+    /// Entries have waited long enough, or fill much of a file.
     Due,
-    /// Nothing has come in.
+    /// The longest wait has passed without entries that are due.
     Idle,
-    /// No more will.
+    /// No more entries will come.
     Closing,
 }
 
 impl Spool {
-    /// An empty spool in a directory of its own.
+    /// An empty spool in a directory that no other instance uses. The files are made when they are needed.
     pub(super) fn new(
         directory: &Path,
         count: SpooledCount,
@@ -98,7 +98,9 @@ impl Spool {
         }
     }
 
-    /// Puts an entry in. When it returns, the entry outlives the process.
+    /// Appends an entry. Once this returns, the entry survives the end of the process, but not a power cut.
+    ///
+    /// If both files are full, waits for the drain, and returns `Unavailable` when `wait_timeout` has passed.
     pub(super) fn put(&self, facts: &RecordBody) -> StoreResult<()> {
         let body = facts.0.as_bytes();
         let size = HEADER_LENGTH + body.len();
@@ -111,7 +113,7 @@ impl Spool {
             if state.files_made < FILE_NAMES.len() {
                 let bin = self.open_file(state.files_made).map_err(|error| unwritable_error(&error))?;
                 state.files_made += 1;
-                // Behind a full one, which is fetched first.
+                // After a full file, which is drained first.
                 state.files.push(bin);
                 continue;
             }
@@ -121,7 +123,7 @@ impl Spool {
                 continue;
             }
             if state.files.len() == FILE_NAMES.len() && state.files.iter().all(|bin| size > bin.map.len()) {
-                // Both were made on a full disk, and are too small for it.
+                // Both files were made on a full disk, and are too small for this entry.
                 return Err(StoreError::NoSpace);
             }
             self.filled.notify_one();
@@ -149,8 +151,8 @@ impl Spool {
 
     fn open_file(&self, index: usize) -> io::Result<SpoolFile> {
         let path = self.directory.join(FILE_NAMES[index]);
-        // One may be there that could not be made whole, since the disk was full. Nothing was ever put into it: the
-        // directory is this instance's own.
+        // A full disk can have left a file that could not be given its full size. Nothing was ever put into it, since
+        // only this instance uses the directory.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         let made = |size| {
             file.set_len(0)?;
@@ -166,7 +168,7 @@ impl Spool {
         })
     }
 
-    /// Waits until entries have waited for `pause`, or fill much of a file; at most so long.
+    /// Waits until entries have waited for `pause` or fill much of a file, until the spool closes, or for `longest`.
     pub(super) fn wait(&self, pause: Duration, longest: Duration) -> WakeReason {
         let mut state = self.state.lock();
         let until = Instant::now() + longest;
@@ -186,7 +188,7 @@ impl Spool {
         }
     }
 
-    /// Takes the oldest file that holds something.
+    /// Takes the file with the oldest entries out of the spool, to be drained. Give it back with `return_file`.
     pub(super) fn take_oldest(&self) -> Option<SpoolFile> {
         let mut state = self.state.lock();
         let oldest = state.files.iter().enumerate().filter(|(_, bin)| bin.used > 0);
@@ -196,7 +198,7 @@ impl Spool {
         Some(bin)
     }
 
-    /// Gives a file back, empty if its entries are in the database.
+    /// Gives a file back. If its entries are in the database, it is emptied first.
     pub(super) fn return_file(&self, mut bin: SpoolFile, emptied: DrainResult) {
         if emptied == DrainResult::InDatabase {
             bin.clear();
@@ -205,13 +207,13 @@ impl Spool {
         if emptied == DrainResult::NotYet {
             state.oldest_since.get_or_insert_with(Instant::now);
         }
-        // Before the one that is being filled, if there is one.
+        // Before the file that is being filled, if there is one.
         state.files.insert(0, bin);
         drop(state);
         self.emptied.notify_all();
     }
 
-    /// Says that no more comes in.
+    /// Tells the worker that no more entries will come.
     pub(super) fn close(&self) {
         self.state.lock().is_closing = true;
         self.filled.notify_all();
@@ -235,19 +237,19 @@ impl SpoolFile {
         entry[HEADER_LENGTH..].copy_from_slice(body);
         entry[8..HEADER_LENGTH].copy_from_slice(&number);
         entry[4..8].copy_from_slice(&checksum(&number, body).to_le_bytes());
-        // Last: from here on it is there.
+        // The length last: it makes the entry valid.
         let length = u32::try_from(body.len()).expect("an entry is shorter than a file");
         entry[..4].copy_from_slice(&length.to_le_bytes());
         self.used += HEADER_LENGTH + body.len();
         self.count += 1;
     }
 
-    /// Beyond this much, the other side is told to hurry.
+    /// A file with more bytes than this is drained without waiting for `pause`.
     fn hurry_threshold(&self) -> usize {
         self.map.len() / 3
     }
 
-    /// Its entries, oldest first.
+    /// The entries in the file, oldest first.
     pub(super) fn entries(&self) -> Vec<(i64, RecordBody)> {
         read_entries(&self.map[..self.used])
     }
@@ -265,7 +267,7 @@ fn checksum(number: &[u8; 8], body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The entries of a file, as far as they are whole.
+/// Reads the entries of a file up to the first incomplete one.
 fn read_entries(mut bytes: &[u8]) -> Vec<(i64, RecordBody)> {
     let mut entries = Vec::new();
     while let Some((head, rest)) = bytes.split_at_checked(HEADER_LENGTH) {
@@ -283,7 +285,7 @@ fn read_entries(mut bytes: &[u8]) -> Vec<(i64, RecordBody)> {
     entries
 }
 
-/// What an instance that no longer runs has left in its spool, oldest first.
+/// The entries that an instance that no longer runs has left in its spool, oldest first.
 pub(super) fn read_abandoned(directory: &Path) -> io::Result<Vec<(i64, RecordBody)>> {
     let mut entries = Vec::new();
     for name in FILE_NAMES {
@@ -349,7 +351,7 @@ mod tests {
         (0..10).for_each(|number| spool.put(&facts(number)).unwrap());
         let bin = spool.take_oldest().unwrap();
         spool.put(&facts(10)).unwrap();
-        // One is being emptied, the other filled: both count.
+        // One file is being drained and the other filled: the entries of both are read.
         assert_eq!(read_abandoned(dir.path()).unwrap().len(), 11);
         spool.return_file(bin, DrainResult::InDatabase);
         assert_eq!(read_abandoned(dir.path()).unwrap(), [(10, facts(10))]);
@@ -359,7 +361,7 @@ mod tests {
     fn a_file_that_could_not_be_made_whole_is_made_again() {
         let dir = tempfile::tempdir().unwrap();
         let spool = spool(dir.path());
-        // What a full disk leaves of the first try.
+        // What a full disk leaves of the first attempt.
         fs::write(dir.path().join(FILE_NAMES[0]), "").unwrap();
         spool.put(&facts(0)).unwrap();
         assert_eq!(read_abandoned(dir.path()).unwrap(), [(0, facts(0))]);

@@ -1,4 +1,5 @@
-//! Checking the audit: every chain, against its own hashes and against what was signed.
+//! Checks the audit: every chain against its own hashes, against the signed heads, and against what lies outside the
+//! database.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -17,29 +18,29 @@ use super::external_state::ExternalState;
 use super::head::SignedHead;
 use super::revision_check::RevisionCheck;
 
-/// How many problems are told in detail; the rest would say no more.
+/// How many problems are reported in detail.
 const MAX_PROBLEMS: usize = 100;
-/// How many records are checked between two words of progress.
+/// How many records are checked between two calls of `progress`.
 const RECORDS_PER_PROGRESS: u64 = 4_096;
 
 /// What a check of the audit found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditVerified {
-    /// Records whose place in their chain was checked.
+    /// Records whose position in their chain was checked.
     pub records: u64,
-    /// Chains, one for each running instance there was.
+    /// Chains: one for each instance that has a row.
     pub instances: u64,
-    /// Signatures that were checked and hold.
+    /// Signatures that were checked and are valid.
     pub heads: u64,
-    /// Records that no signature covers yet: those of the last moments of an instance.
+    /// Records that no signature covers yet: the last ones of an instance.
     pub unsigned: u64,
-    /// Records that lie in archives.
+    /// Records that are in archives.
     pub archived: u64,
     /// Archives that were found and checked.
     pub archives: u64,
-    /// Chains that only a key signed that is not this log's own.
+    /// Chains that only other keys than this audit's own have signed.
     pub foreign: u64,
-    /// What is wrong, a sentence each.
+    /// The problems, one sentence each.
     pub problems: Vec<String>,
 }
 
@@ -53,33 +54,33 @@ impl AuditVerified {
     }
 }
 
-/// What is known of a chain before its records are looked at.
+/// What is known of a chain before its records are read.
 #[derive(Default)]
 struct ChainFacts {
-    /// Heads that hold, by position.
+    /// Heads with a valid signature, by position.
     heads: BTreeMap<i64, Vec<SignedHead>>,
-    /// The last position that lies in an archive.
+    /// The last archived position.
     archived: i64,
-    /// The last position that the instance's row tells of.
+    /// The last position according to the instance's row, or to its file outside the database if that is further.
     row_position: i64,
-    /// The last position there can be, where the instance has ended.
+    /// The last position there can be, if the instance has ended.
     ended_at: Option<i64>,
     /// The last position that a signature covers.
     signed_up_to: i64,
-    /// A key that has signed it and is not this log's own.
+    /// A key that has signed the chain and isn't this audit's own.
     foreign_key: Option<[u8; 32]>,
-    /// Whether something outside the database tells of it.
+    /// Whether something outside the database belongs to the instance.
     known_outside: bool,
 }
 
-/// Checks one chain, record by record, in the order in which they were put down.
+/// Checks one chain, record by record, in the order of the records' ids.
 pub(super) struct ChainCheck {
     uuid: Uuid,
-    /// The position that comes next.
+    /// The next position.
     next: i64,
-    /// The hash before it; `None` after a gap.
+    /// The hash before the next position; `None` after a gap.
     before: Option<RecordHash>,
-    /// Positions that were skipped, and the hash before each stretch of them.
+    /// Ranges of positions that were skipped, each with the hash before it.
     gaps: Vec<Gap>,
     heads: BTreeMap<i64, Vec<SignedHead>>,
 }
@@ -100,7 +101,7 @@ impl ChainCheck {
         ChainCheck { uuid, next, before: Some(before), gaps: Vec::new(), heads }
     }
 
-    /// Looks at the next record, and says what is wrong with it.
+    /// Checks the next record, and returns what is wrong with it.
     pub(super) fn check_record(&mut self, seq: i64, stored: &RecordHash, body: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let name = || describe_record(self.uuid, seq, body);
@@ -112,7 +113,7 @@ impl ChainCheck {
             (self.next, self.before) = (seq + 1, Some(*stored));
             before
         } else if let Some(at) = self.gaps.iter().position(|gap| (gap.first..=gap.last).contains(&seq)) {
-            // It was thought to be missing, and stands behind one that came after it.
+            // Its position was in a gap, and it comes after a later record.
             problems.push(format!(
                 "{} is not where it was: it stands behind record {}",
                 name(),
@@ -150,7 +151,7 @@ impl ChainCheck {
         problems
     }
 
-    /// Ends the chain: says what is missing. `told` is where the database itself says that it ends.
+    /// Ends the check, and returns which records are missing. `told` is the last position according to the database.
     pub(super) fn finish(self, told: i64) -> Vec<String> {
         let uuid = self.uuid;
         let missing = |first: i64, last: i64| match last - first {
@@ -187,7 +188,7 @@ pub(super) fn describe_record(uuid: Uuid, seq: i64, body: &str) -> String {
     }
 }
 
-/// The sieves, in order, beside the records.
+/// The Bloom filters in order, read along with the records.
 struct FilterCursor {
     remaining: VecDeque<BloomFilter>,
 }
@@ -214,7 +215,7 @@ impl FilterCursor {
         Ok(FilterCursor { remaining: left })
     }
 
-    /// Whether whoever asks for a record comes upon it. Records come in order.
+    /// Whether a query for this record gets through the filter over it. Call it in the order of ids.
     fn may_contain(&mut self, id: i64, body: &str) -> bool {
         while self.remaining.front().is_some_and(|sieve| sieve.last < id) {
             self.remaining.pop_front();
@@ -232,7 +233,7 @@ pub(super) fn verify(
     archives: &ArchiveLookup,
     progress: &mut dyn FnMut(u64),
 ) -> StoreResult<AuditVerified> {
-    // Before the database: what it speaks of was in the database before it was kept.
+    // Before the database: the records that these files speak of were in the database before the files said so.
     let outside = ExternalState::read(place)?;
     let reader = shared.reader()?;
     let mut verified = AuditVerified::default();
@@ -249,7 +250,7 @@ pub(super) fn verify(
         verified.add_problem(finding.clone());
     }
     let (mut known, parts) = load_chains(&transaction, &outside, &mut verified)?;
-    // An instance that began after the first look is told of by now.
+    // The files of an instance that started after the first read are there by now.
     let again = ExternalState::read(place)?;
     for (uuid, known) in &mut known.facts {
         known.known_outside |= again.knows_instance(uuid);
@@ -279,7 +280,7 @@ pub(super) fn verify(
             verified.add_problem(too_many);
         }
     }
-    // Only who has seen every record can say that there is none.
+    // Only a check that has seen every record can say that one does not exist.
     if let Some(versions) = versions
         && is_whole
         && verified.archives == known.len() as u64
@@ -289,7 +290,7 @@ pub(super) fn verify(
     Ok(verified)
 }
 
-/// The tables of the audit that are not there.
+/// The audit's tables that are missing.
 pub(super) fn missing_tables(conn: &Connection) -> Result<Vec<&'static str>> {
     let mut missing = Vec::new();
     for table in ["audit", "audit_instance", "audit_head", "audit_segment", "audit_archive", "audit_filter"] {
@@ -300,25 +301,25 @@ pub(super) fn missing_tables(conn: &Connection) -> Result<Vec<&'static str>> {
     Ok(missing)
 }
 
-/// The versions, to be held to their records, if they are there.
+/// The revisions, to be compared with their records; `None` if their table is missing.
 fn load_revision_check(conn: &Connection) -> Result<Option<RevisionCheck<'_>>> {
     table_exists(conn, "revision")?.then(|| RevisionCheck::new(conn)).transpose()
 }
 
-/// Whether the database has a table.
+/// Whether the database has this table.
 fn table_exists(conn: &Connection, table: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
     Ok(conn.query_row(sql, [table], |row| row.get(0))?)
 }
 
 impl ExternalState {
-    /// Takes a head into account.
+    /// Adds a head to the chain's facts, if this audit's key has signed it, and reports a wrong signature.
     fn check_head(&self, head: SignedHead, known: &mut ChainFacts, verified: &mut AuditVerified) {
         let same = known.heads.entry(head.seq).or_default();
         if self.key != Some(head.key) {
             known.foreign_key = Some(head.key);
         } else if same.contains(&head) {
-            // It lies in the database and outside.
+            // The same head lies in the database and outside.
         } else if head.is_signed() {
             verified.heads += 1;
             same.push(head);
@@ -331,14 +332,14 @@ impl ExternalState {
     }
 }
 
-/// The chains, and the instances by their rows.
+/// The chains by UUID, and the UUIDs by row id.
 #[derive(Default)]
 struct KnownChains {
     rows: HashMap<i64, Uuid>,
     facts: HashMap<Uuid, ChainFacts>,
 }
 
-/// Gathers what is known of the chains, and which parts of them are said to be in archives.
+/// Gathers what is known of the chains, and which segments the database says are in archives.
 fn load_chains(
     conn: &Connection,
     outside: &ExternalState,
@@ -390,7 +391,7 @@ fn load_chains(
     Ok((KnownChains { rows, facts: known }, parts))
 }
 
-/// Looks at all that a statement finds in a table, if that is there.
+/// Calls `look` for every row that `sql` finds in a table, if the table exists.
 fn each_row(
     conn: &Connection,
     table: &str,
@@ -408,7 +409,7 @@ fn each_row(
     Ok(())
 }
 
-/// Looks at every record, and says whether all of them are there, as they were.
+/// Checks every record, and returns whether all of them are there and unchanged.
 fn check_records(
     conn: &Connection,
     KnownChains { rows, facts: known }: KnownChains,
@@ -438,7 +439,7 @@ fn check_records(
             verified.foreign += 1;
             *lost_keys.entry(key).or_default() += 1;
         }
-        // What lies in archives as a whole is remembered by them: its head may be gone already.
+        // An instance whose records are all archived is remembered by its archives. Its head may already be removed.
         if !known.known_outside && known.archived < known.row_position.max(1) {
             unknown.push(uuid);
         }
@@ -470,7 +471,7 @@ fn check_records(
             return Ok(());
         };
         if seq <= known.archived {
-            // What an interrupted archiving has not cleared away yet.
+            // An interrupted archiving has not deleted it yet.
             return Ok(());
         }
         let body = row.get_ref(3)?.as_str().unwrap_or_default();
@@ -489,7 +490,7 @@ fn check_records(
         }
         is_whole &= wrong.is_empty();
         wrong.into_iter().for_each(|problem| verified.add_problem(problem));
-        // Queries by time go by the number that it is filed under, and that is never before its own time.
+        // Queries by time rely on the id, which is never before the time at which the call began.
         let at = row.get_ref(5)?.as_str().ok().and_then(|at| at.parse::<Timestamp>().ok());
         if at.is_some_and(|at| row.get::<_, i64>(4).is_ok_and(|filed| filed < at.0.div_euclid(1_000))) {
             verified.add_problem(format!(

@@ -1,9 +1,8 @@
-//! What a host directory held at its snapshots: a volume beside its books, which is brought up to date before a snapshot
-//! names the version.
+//! The capture volume: what snapshots captured of a host directory, in the database of its ledger.
 //!
-//! A Physical Store compares the directory with the shadow and puts into it what differs, batch by batch (`put`). The
-//! snapshot then writes down that the shadow holds the directory as of its version (`hold`). Other versions of the shadow
-//! are on the way from one snapshot to the next, and nobody may look at them.
+//! A Physical Store compares the directory with the volume, and writes the differences into it in batches (`update`).
+//! The snapshot then records that the volume has the directory's state as of its revision (`record`). Other revisions
+//! of the volume lie between two captures and must not be read.
 
 mod record;
 mod update;
@@ -33,14 +32,14 @@ pub(super) use record::{
 };
 pub(crate) use update::{CaptureNote, CaptureTurn};
 
-/// The shadow of a directory, as it is now or as of a version.
+/// The capture volume of a directory, as it is now or as of a revision.
 #[derive(Debug, Clone)]
 pub(crate) struct CaptureVolume {
     store: VirtualStore,
     vol: i64,
 }
 
-/// What the shadow knows of a name.
+/// An entry of the capture volume.
 #[derive(Debug, Clone)]
 pub(crate) struct CapturedEntry {
     pub(crate) name: Vec<u8>,
@@ -50,19 +49,19 @@ pub(crate) struct CapturedEntry {
     pub(crate) size: u64,
     pub(crate) modified: Timestamp,
     content: Option<i64>,
-    /// What the host told of it when it was read.
+    /// The host file's version tag when it was captured.
     pub(crate) host_tag: Option<VersionTag>,
 }
 
 impl CapturedEntry {
-    /// Whether its content is there, and not only its size.
+    /// Whether the volume has the content, and not only its size.
     pub(crate) fn has_content(&self) -> bool {
         self.content.is_some() || self.size == 0
     }
 }
 
 impl Ledger {
-    /// The shadow of the directory, if it has one.
+    /// The directory's capture volume, if it has one.
     pub(crate) fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>> {
         let find = || -> Result<Option<i64>> {
             let reader = self.database().reader()?;
@@ -74,14 +73,14 @@ impl Ledger {
         let Some(vol) = find()? else { return Ok(None) };
         let mut store = self.open_capture_store()?;
         if store.volume.id != vol {
-            // Another process has made it anew.
+            // Another process has recreated it.
             self.database().forget_volumes();
             store = self.open_capture_store()?;
         }
         Ok(Some(CaptureVolume { store, vol }))
     }
 
-    /// The shadow of the directory, which is made if it has none.
+    /// The directory's capture volume, which is created if it has none.
     pub(crate) fn begin_capture_volume(&self) -> StoreResult<CaptureVolume> {
         let store = self.open_capture_store()?;
         let (ledger, vol) = (self.volume(), store.volume.id);
@@ -103,12 +102,12 @@ impl Ledger {
 }
 
 impl CaptureVolume {
-    /// The shadow as of a version.
+    /// The volume as of a revision.
     pub(crate) fn at(&self, version: RevisionNumber) -> Self {
         CaptureVolume { store: self.store.at(version), vol: self.vol }
     }
 
-    /// It as a Store.
+    /// The volume as a Store.
     pub(crate) fn store(&self) -> &VirtualStore {
         &self.store
     }
@@ -117,7 +116,7 @@ impl CaptureVolume {
         self.store.database_inner()
     }
 
-    /// What is in a directory, sorted by name; nothing where there is no directory.
+    /// The entries of a directory, sorted by name; none if there is no directory.
     pub(crate) fn children(&self, place: &NodePath) -> StoreResult<Vec<CapturedEntry>> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.name, e.node, e.kind, e.mode, e.size, e.modified, e.content,
@@ -155,7 +154,7 @@ impl CaptureVolume {
         Ok(known?)
     }
 
-    /// The hash of what it holds, if it is kept.
+    /// The hash of an entry's content, if the content was captured.
     pub(crate) fn hash(&self, known: &CapturedEntry) -> StoreResult<Option<[u8; 32]>> {
         match known.content {
             Some(content) => Ok(Some(hash_of(self.database(), content)?)),
@@ -163,7 +162,7 @@ impl CaptureVolume {
         }
     }
 
-    /// What it holds, as the port names it.
+    /// The content of an entry, if it was captured.
     pub(crate) fn content_ref(&self, known: &CapturedEntry) -> Option<ContentRef> {
         let (shared, size) = (Arc::clone(self.database()), known.size.cast_signed());
         let kept = VirtualContentRef { database: shared, content: known.content, size };
@@ -178,7 +177,7 @@ impl CaptureVolume {
         }
     }
 
-    /// Opens content that a shadow holds.
+    /// Opens captured content.
     pub(crate) fn open(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.store.open_content(past)
     }

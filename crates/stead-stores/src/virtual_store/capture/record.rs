@@ -1,4 +1,4 @@
-//! Which versions of a shadow are its directory's, and what is let go when they are not needed any more.
+//! Records which revisions of a capture volume snapshots captured, and removes what none of them needs.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use super::super::maintenance::{PINNED_REVISIONS, is_readable};
 use super::super::schema::HISTORY_FROM;
 use super::{CaptureTurn, CaptureVolume};
 
-/// Which parts of a directory a shadow holds.
+/// Which parts of a directory were captured.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CapturedParts {
     pub(crate) extents: CaptureScopes,
-    /// Directories that could not be looked into.
+    /// Directories that could not be read.
     pub(crate) unread: Vec<StorePath>,
 }
 
-/// The same as it is written down.
+/// `CapturedParts` as JSON in the database.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredParts {
     extents: Vec<StoredExtent>,
@@ -43,7 +43,7 @@ struct StoredExtent {
 
 impl From<&CapturedParts> for StoredParts {
     fn from(parts: &CapturedParts) -> Self {
-        // Workspaces begin at paths that are text.
+        // The paths are those of Workspaces, which are text.
         let text = |path: &StorePath| String::from_utf8_lossy(path.as_bytes()).into_owned();
         let extent = |extent: &CaptureScope| StoredExtent {
             at: text(extent.root()),
@@ -60,7 +60,7 @@ impl StoredParts {
         serde_json::from_str(text).map_err(|_| damaged_parts_error())
     }
 
-    /// Both.
+    /// Both together, without duplicates.
     fn merged_with(mut self, other: StoredParts) -> Self {
         self.extents.extend(other.extents);
         self.unread.extend(other.unread);
@@ -91,7 +91,7 @@ fn damaged_parts_error() -> super::super::error::DatabaseError {
     corrupt("what a snapshot holds of a directory can't be understood")
 }
 
-/// A shadow that has just been brought up to date.
+/// A capture that is complete, for the snapshot to record.
 pub(in super::super) struct FinishedCapture {
     database: Arc<DatabaseInner>,
     vol: i64,
@@ -100,12 +100,13 @@ pub(in super::super) struct FinishedCapture {
 }
 
 impl CaptureVolume {
-    /// Says that the directory has been taken in.
+    /// Ends a capture. The snapshot gets the result, and records it.
     pub(crate) fn finish_capture(&self, turn: CaptureTurn, parts: CapturedParts) -> Captured {
         Captured::new(FinishedCapture { database: Arc::clone(self.database()), vol: self.vol, turn, parts })
     }
 
-    /// Which parts of the directory the shadow holds as of a version, if that can still be read.
+    /// Which parts of the directory the volume has at a revision; `None` if no snapshot captured it, or if it can't be
+    /// read any more.
     pub(crate) fn parts_at(&self, version: RevisionNumber) -> StoreResult<Option<CapturedParts>> {
         let find = || -> Result<Option<CapturedParts>> {
             let reader = self.database().reader()?;
@@ -124,8 +125,8 @@ impl CaptureVolume {
     }
 }
 
-/// Writes down, along with a snapshot, what a shadow holds as of its version. If someone else has begun to take the
-/// directory in meanwhile, it is a conflict.
+/// Records, in a snapshot's transaction, what was captured at its revision. `Conflict` if another capture of the
+/// directory has started meanwhile.
 pub(in super::super) fn record_capture(
     writing: &mut WriteTransaction<'_>,
     taken: &FinishedCapture,
@@ -148,7 +149,7 @@ pub(in super::super) fn record_capture(
         .prepare_cached("SELECT parts FROM capture WHERE volume = ?1 AND revision = ?2")?
         .query_row([*vol, version], |row| row.get(0))
         .optional()?;
-    // The same state may be what two snapshots hold parts of.
+    // Two snapshots of the same revision may have captured different parts.
     let before = before.map(|text| StoredParts::parse(&text)).transpose()?.unwrap_or_default();
     let all = before.merged_with(StoredParts::from(parts));
     let text = serde_json::to_string(&all).expect("texts and numbers can be written as JSON");
@@ -157,7 +158,7 @@ pub(in super::super) fn record_capture(
     Ok(())
 }
 
-/// Forgets which versions were a directory's that can't be read any more.
+/// Deletes the records of captures whose revisions can't be read any more.
 pub(in super::super) fn forget_unreadable_captures(writing: &mut WriteTransaction<'_>) -> Result<()> {
     let sql = format!(
         "DELETE FROM capture WHERE revision < (SELECT value FROM meta WHERE id = ?1) AND revision NOT IN (SELECT revision FROM ({PINNED_REVISIONS}))"
@@ -166,8 +167,9 @@ pub(in super::super) fn forget_unreadable_captures(writing: &mut WriteTransactio
     Ok(())
 }
 
-/// Makes a shadow again what it was at the newest version that is its directory's: what came after that belongs to no
-/// snapshot. Whoever has been taking the directory in since before `idle_since` does so no longer.
+/// Reverts a capture volume to the newest revision that a snapshot captured: later ones belong to no snapshot. Does
+/// nothing if a capture was active after `idle_since`; an older one is ended, if it wrote anything. Returns how many
+/// states were removed.
 pub(in super::super) fn revert_unfinished_capture(
     writing: &mut WriteTransaction<'_>,
     vol: i64,

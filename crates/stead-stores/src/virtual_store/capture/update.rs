@@ -1,4 +1,4 @@
-//! Bringing a shadow up to date.
+//! Brings a capture volume up to date.
 
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{Change, NodeId, Step, StoreError, StoreResult, VersionTag};
@@ -9,21 +9,21 @@ use super::super::error::Result;
 use super::super::group_commit::CommitSync;
 use super::CaptureVolume;
 
-/// The turn of someone who takes a directory in. Whoever begins after that has the next one, and this one is over.
+/// The turn of a capture. Starting another capture of the directory ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CaptureTurn(pub(super) i64);
 
-/// What is to be noted in a shadow.
+/// What a capture found out about an entry.
 #[derive(Debug)]
 pub(crate) enum CaptureNote {
-    /// Something is another than it was; of a file also what the host told of it.
+    /// The entry was changed: the step that does the same to the volume, and the host file's tag, if it has one.
     Changed(Step, Option<VersionTag>),
-    /// A file is what it was, and the host tells this of it now.
+    /// A file's content is unchanged, and its tag is this one now.
     Unchanged(NodeId, VersionTag),
 }
 
 impl CaptureVolume {
-    /// Begins to take the directory in.
+    /// Starts a capture of the directory, and so ends any other one. `Conflict` if the volume was removed.
     pub(crate) fn begin_capture(&self) -> StoreResult<CaptureTurn> {
         let vol = self.vol;
         self.database().write(CommitSync::Deferred, move |writing| {
@@ -38,7 +38,7 @@ impl CaptureVolume {
         })
     }
 
-    /// Notes what differs. Nothing of it is synced before the snapshot itself is.
+    /// Writes what a capture found out. `Conflict` if its turn is over. Nothing is synced before the snapshot is.
     pub(crate) fn write_batch(
         &self,
         turn: CaptureTurn,
@@ -76,7 +76,7 @@ impl CaptureVolume {
     }
 }
 
-/// Makes sure that the turn is not over.
+/// Fails with `Conflict` if the turn is over; otherwise notes that the capture is active.
 fn check_turn(writing: &mut WriteTransaction<'_>, vol: i64, turn: CaptureTurn) -> Result<()> {
     let goes_on = writing
         .conn

@@ -1,5 +1,5 @@
-//! What a change does where volumes stand on each other: a fork gets rows of its own before it changes them and hides
-//! what it takes away, and a base keeps what its forks still look at.
+//! What a change does in forks and their bases. A fork copies a row up before it changes it, and hides the base's rows
+//! that it removes. A base keeps the states that its forks need.
 
 use rusqlite::params;
 use stead_core::store::DisplacedContent;
@@ -15,7 +15,8 @@ impl VirtualChange<'_, '_> {
         self.volume.forked_at().is_some()
     }
 
-    /// Has the row in the volume itself, where it can be changed. A row that is copied up is in the same state.
+    /// Copies a row up from the base, if the fork doesn't have it yet, so that it can be changed. Its state stays the
+    /// same.
     pub(super) fn copy_up(&self, row: &EntryRow, name: &[u8]) -> Result<()> {
         if self.is_fork() && matches!(self.tree().lookup_own(row.parent, name)?, LayerLookup::NotHere) {
             self.insert(row, name)?;
@@ -23,7 +24,7 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// Frees a name where nothing is: what hid the base's there goes into history.
+    /// Removes the whiteout at a free name, if there is one, and keeps it in history.
     pub(super) fn remove_whiteout(&mut self, parent: i64, name: &[u8]) -> Result<()> {
         if !self.is_fork() {
             return Ok(());
@@ -42,7 +43,7 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// Takes the row at a name away. Where the base has something there, that is hidden.
+    /// Removes the row at a name. If the base has one there, a whiteout hides it.
     pub(super) fn remove_or_hide(&mut self, parent: i64, name: &[u8]) -> Result<()> {
         self.conn()
             .prepare_cached("DELETE FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3")?
@@ -56,7 +57,8 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// Keeps nothing of a row that goes, but that a fork had one: otherwise its base would show through in the past.
+    /// For a row that is removed and not kept: if the base has a row there, writes a whiteout into history. Without it,
+    /// the base's row would show through in earlier revisions.
     pub(super) fn write_history_whiteout(&mut self, row: &EntryRow, name: &[u8]) -> Result<()> {
         let (Some(base), Some(forked_at)) = (self.tree().base(), self.volume.forked_at()) else {
             return Ok(());
@@ -77,7 +79,8 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// The newest state that has to be kept whatever its change says: the one that the latest fork looks at.
+    /// The revision that the newest fork is based on, or -1. States up to it go into history, even if the change
+    /// doesn't keep what it displaces.
     pub(super) fn newest_fork_revision(&mut self) -> Result<i64> {
         if let Some(known) = self.newest_fork_revision {
             return Ok(known);
@@ -87,7 +90,7 @@ impl VirtualChange<'_, '_> {
         Ok(newest)
     }
 
-    /// The newest state that goes into history.
+    /// States whose `since` is at most this revision go into history when they are displaced.
     pub(super) fn history_limit(&mut self, keep: DisplacedContent) -> Result<i64> {
         match keep {
             DisplacedContent::Keep => Ok(self.revision()? - 1),
@@ -95,7 +98,7 @@ impl VirtualChange<'_, '_> {
         }
     }
 
-    /// Notes a directory's times before they change, if a fork looks at them and they have not been noted since.
+    /// Saves a directory's times before they change, if a fork needs them and they are not saved since.
     pub(super) fn keep_directory_times(&mut self, directory: i64) -> Result<()> {
         let (forked_at, until) = (self.newest_fork_revision()?, self.revision()?);
         if forked_at < 0 {

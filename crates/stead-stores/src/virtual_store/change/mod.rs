@@ -1,8 +1,8 @@
-//! A change, made inside a write transaction: its steps one after the other, under one version.
+//! Applies a change inside a write transaction: its steps one after the other, in one revision.
 //!
-//! This file has what all steps need: finding the place, keeping what is displaced, writing rows and the log. `put`
-//! has the steps that write at one place, `names` those that move, copy and remove, `subtree` what they do to whole
-//! directories.
+//! This file has what all steps need: finding the slot, keeping what is displaced, writing rows and the change log.
+//! `write_steps` has the steps that write at one path, `name_steps` those that move, copy and remove, `subtree` what
+//! they do to whole directories. `fork_rows` is about forks, `quota` about usage.
 
 mod fork_rows;
 mod name_steps;
@@ -45,9 +45,10 @@ impl VirtualStore {
         self.apply_with(CommitSync::of(change.sync), change, |_| Ok(()), |_, _| Ok(()))
     }
 
-    /// Makes a change, and does something before and after it in the same transaction.
+    /// Applies a change, and runs `before` and `after` in the same transaction.
     ///
-    /// Content is hashed, and staged if it is large, on the caller's own thread; the rest is one job in the queue.
+    /// Content is hashed, and staged if it is large, on the caller's own thread. The rest is one job of the group
+    /// commit.
     pub(super) fn apply_with(
         &self,
         weight: CommitSync,
@@ -103,7 +104,7 @@ impl VirtualStore {
         }
     }
 
-    /// Takes the content out of a step, ready to be put somewhere.
+    /// Takes the content out of a step, and prepares it to be stored.
     fn prepare_step(&self, mut step: Step) -> StoreResult<(Step, PreparedContent)> {
         let content = match &mut step {
             Step::Write { content, .. } | Step::Append { content, .. } => {
@@ -137,39 +138,39 @@ impl VirtualStore {
     }
 }
 
-/// A change under way.
+/// A change that is being applied.
 struct VirtualChange<'a, 'c> {
     transaction: &'a mut WriteTransaction<'c>,
     volume: &'a Arc<Volume>,
     operation: &'a Operation,
-    /// Who may want it to stop.
+    /// Tells whether the change has to stop.
     cancel_watch: Option<&'a Arc<dyn CallMonitor>>,
-    /// The step that is being made.
+    /// The index of the current step.
     step: usize,
-    /// The version that the change makes, once something has changed.
+    /// The revision that the change makes, once something has changed.
     revision: Option<i64>,
-    /// How many lines the change has in the log.
+    /// How many rows the change has in the change log.
     log_rows: i64,
     learned_dirs: DirPaths,
-    /// Directories whose times tell of this change already.
+    /// Directories whose times this change has set already.
     touched_dirs: HashSet<i64>,
     usage_tally: UsageTally,
-    /// The node that comes back with the present step.
+    /// The removed node that the current step revives.
     reviving: Option<i64>,
-    /// The newest version that a fork looks at, once someone has asked; -1 where there is no fork.
+    /// The revision that the newest fork is based on, once it was looked up; -1 if there is no fork.
     newest_fork_revision: Option<i64>,
 }
 
-/// A name in a directory, and what has it.
+/// A name in a directory, and its row if there is one.
 struct CatalogSlot<'p> {
     parent: i64,
     name: Cow<'p, [u8]>,
     row: Option<EntryRow>,
-    /// How many components of the place lead here.
+    /// How many components of the path lead here.
     depth: usize,
 }
 
-/// The shared cache as far as it is true inside the transaction, and what this change learns.
+/// The shared cache of directories, as far as it is valid inside the transaction, and what this change adds to it.
 struct TransactionDirCache<'a> {
     dirs: &'a DirCache,
     epoch: Option<i64>,
@@ -211,12 +212,12 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         }
     }
 
-    /// Fails if the change is to stop.
+    /// Fails if the change has to stop.
     fn check_cancelled(&self) -> Result<()> {
         Ok(check_not_stopped(self.cancel_watch)?)
     }
 
-    /// Has what is to be written down along with the change written down.
+    /// Writes the companion records.
     fn write_records(&mut self, records: Vec<CompanionRecord>) -> Result<()> {
         if self.revision.is_some() {
             self.transaction.count_unrecorded(self.volume.id, &records)?;
@@ -224,7 +225,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         self.transaction.write_records(self.volume.id, &records, self.operation, self.revision)
     }
 
-    /// Makes a version also where nothing has changed, and ends the lease that was taken for this change.
+    /// Makes a revision even if nothing has changed, and ends the node lease of this change.
     fn finish_blind(&mut self, path: &StorePath) -> Result<()> {
         self.transaction.end_lease_apart();
         if self.revision.is_none() {
@@ -271,7 +272,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         self.operation.at.0
     }
 
-    /// The version that this change makes. Asking for it makes it.
+    /// The revision that this change makes. The first call makes it.
     fn revision(&mut self) -> Result<i64> {
         if let Some(version) = self.revision {
             return Ok(version);
@@ -281,12 +282,12 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(version)
     }
 
-    /// Finds a place; a link hit tells the step and the side.
+    /// Finds the slot of a path. A `Link` error says in which step and on which side the symlink is.
     fn slot<'p>(&mut self, place: &'p NodePath, parents: Parents, side: Side) -> Result<CatalogSlot<'p>> {
         self.find_slot(place, parents).map_err(|fault| self.with_step(fault, side))
     }
 
-    /// The fault as met in the present step.
+    /// Adds the current step to an error.
     fn with_step(&self, fault: DatabaseError, side: Side) -> DatabaseError {
         match fault {
             DatabaseError::Store(error) => DatabaseError::Store(error.in_step(self.step, side)),
@@ -294,7 +295,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         }
     }
 
-    /// The answer where a symlink at a spot would have to be followed.
+    /// The error that tells the caller to follow the symlink at a slot.
     fn symlink_hit<T>(&self, link: &EntryRow, spot: &CatalogSlot<'_>) -> Result<T> {
         self.tree().symlink_hit(link, spot.depth).map_err(|fault| self.with_step(fault, Side::From))
     }
@@ -327,7 +328,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(CatalogSlot { parent, name: name.into(), row, depth: place.path.depth() })
     }
 
-    /// Makes sure that directories are the nodes that the caller means.
+    /// Checks that these directories are still these nodes; `Conflict` if one isn't.
     fn check_expected_nodes(&mut self, still: &[(StorePath, NodeId)]) -> Result<()> {
         for (path, node) in still {
             let tree = self.tree();
@@ -347,7 +348,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(())
     }
 
-    /// Makes sure that nothing has these names.
+    /// Checks that these names are free; `NameTaken` if one isn't.
     fn check_absent(&mut self, names: &[StorePath]) -> Result<()> {
         for path in names {
             let Some((directory, name)) = path.parent_and_name() else { continue };
@@ -369,7 +370,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(())
     }
 
-    /// Makes the directories of `path` that are missing after the first `done` bytes, the first of them in `parent`.
+    /// Creates the directories of `path` that are missing after the first `done` bytes, the first of them in `parent`.
+    /// Returns the last one.
     fn make_directories(&mut self, start: i64, mut parent: i64, path: &[u8], mut done: usize) -> Result<i64> {
         while done < path.len() {
             let begin = if done == 0 { 0 } else { done + 1 };
@@ -383,7 +385,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(parent)
     }
 
-    /// The node that the present step brings back, if it can: it was there once, and is gone.
+    /// The node that the current step revives, if it existed before and doesn't exist now.
     fn revived_node(&mut self) -> Result<Option<i64>> {
         let Some(node) = self.reviving.take() else { return Ok(None) };
         let was_there = self
@@ -394,7 +396,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok((was_there && self.tree().node(node)?.is_none()).then_some(node))
     }
 
-    /// A new node with nothing in it, of now.
+    /// A row for a new node without content, with the change's time.
     fn new_row(&mut self, kind: EntryKind, mode: u32) -> Result<EntryRow> {
         let node = match self.revived_node()? {
             Some(node) => node,
@@ -432,7 +434,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         row.insert(self.conn(), self.volume.id, name)
     }
 
-    /// Gives a node other attributes or another content, at the name that it has.
+    /// Changes a node's attributes or content. Its name stays.
     fn update(
         &mut self,
         old: &EntryRow,
@@ -469,7 +471,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(new)
     }
 
-    /// Takes a node away from its name; a directory has to be empty by now.
+    /// Removes a node. A directory has to be empty.
     fn delete(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
         self.move_to_history(row, name, keep)?;
         self.subtract_usage(row.parent, UsageAmount::of(row))?;
@@ -482,8 +484,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         self.touch_directory(row.parent)
     }
 
-    /// Keeps a row as it is in history, until the version that this change makes. A state that this very change made
-    /// was never there for anyone.
+    /// Copies a row to history, where it ends with this change's revision. A state that this change itself made was
+    /// never visible, so it isn't kept.
     fn move_to_history(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
         let version = self.revision()?;
         if row.since == version {
@@ -502,7 +504,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(())
     }
 
-    /// Writes a line of the log.
+    /// Adds a row to the change log.
     fn log_change(&mut self, what: ChangeKind, node: i64, parent: i64, name: &[u8]) -> Result<()> {
         let version = self.revision()?;
         self.conn()
@@ -514,7 +516,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(())
     }
 
-    /// A directory's times follow what happens to its names. That makes no state of its own, in history or in its tag.
+    /// Sets a directory's times after its names have changed. That makes no new state, in history or in its tag.
     fn touch_directory(&mut self, directory: i64) -> Result<()> {
         if !self.touched_dirs.insert(directory) {
             return Ok(());
@@ -531,7 +533,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(())
     }
 
-    /// Forgets what is known of paths, here and everywhere.
+    /// Invalidates cached paths of directories, in this change and everywhere.
     fn invalidate_directories(&mut self) -> Result<()> {
         self.learned_dirs.clear();
         self.forget_roots_above();
@@ -539,7 +541,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 }
 
-/// An outcome where something is there now.
+/// The outcome of a step that left this row.
 fn outcome_of(row: &EntryRow, created: bool) -> StepOutcome {
     StepOutcome { attr: Some(row.attr()), created, ..StepOutcome::default() }
 }

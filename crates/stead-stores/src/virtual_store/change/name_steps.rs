@@ -1,4 +1,4 @@
-//! The steps that take names away, move them and copy what they name.
+//! The steps that remove, rename and copy.
 
 use rusqlite::params;
 use stead_core::StoreError;
@@ -144,7 +144,7 @@ impl VirtualChange<'_, '_> {
         Ok(outcome_of(&new, true))
     }
 
-    /// Gives a node another name.
+    /// Moves a node to another name.
     fn relocate(&mut self, row: &EntryRow, from: &CatalogSlot<'_>, to: &CatalogSlot<'_>) -> Result<EntryRow> {
         self.move_to_history(row, &from.name, DisplacedContent::Keep)?;
         let amount = self.amount_of(row)?;
@@ -164,7 +164,7 @@ impl VirtualChange<'_, '_> {
         Ok(moved)
     }
 
-    /// Lets two nodes change places.
+    /// Exchanges two nodes.
     fn exchange(
         &mut self,
         from: &CatalogSlot<'_>,
@@ -182,7 +182,7 @@ impl VirtualChange<'_, '_> {
         }
         self.copy_up(row, &from.name)?;
         self.copy_up(other, &to.name)?;
-        // One has to be out of the way for a moment: no two entries have one name.
+        // One has to be out of the way for a moment: no two entries can have the same name.
         self.conn()
             .prepare_cached("UPDATE entry SET parent = -1 WHERE volume = ?1 AND node = ?2")?
             .execute([self.volume.id, row.node])?;
@@ -199,7 +199,7 @@ impl VirtualChange<'_, '_> {
         Ok(outcome_of(&moved, false))
     }
 
-    /// Puts a node at a name that is free.
+    /// Gives a node a name that is free.
     fn put_at(&mut self, row: &EntryRow, to: &CatalogSlot<'_>) -> Result<EntryRow> {
         let moved = EntryRow { parent: to.parent, changed: self.now(), since: self.revision()?, ..*row };
         self.conn()
@@ -227,7 +227,7 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// Whether one thing may take the place of another.
+    /// Fails if one node can't replace the other.
     fn refuse_replace(&self, row: &EntryRow, other: &EntryRow) -> Result<()> {
         match (row.is_directory(), other.is_directory()) {
             (false, true) => Err(StoreError::IsADirectory.into()),

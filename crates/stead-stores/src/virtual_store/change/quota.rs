@@ -1,4 +1,4 @@
-//! What lies below quota roots: counted as a change goes along, judged at its end.
+//! Usage below quota roots: counted while a change is applied, checked at its end.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::super::error::{DatabaseError, Result, corrupt};
 use super::super::tree::{DirLookup, VolumeTree};
 use super::VirtualChange;
 
-/// The entries below node `?2` of volume `?1`.
+/// The usage below node `?2` of volume `?1`: bytes, files, and the largest file.
 const COUNT_USAGE_SQL: &str = "WITH RECURSIVE below(node, kind, size) AS (
        SELECT node, kind, size FROM entry WHERE volume = ?1 AND parent = ?2
        UNION ALL
@@ -22,17 +22,17 @@ const COUNT_USAGE_SQL: &str = "WITH RECURSIVE below(node, kind, size) AS (
             ifnull(max(iif(kind = 1, size, 0)), 0)
      FROM below";
 
-/// What a change adds to a place, or takes away.
+/// The usage of an entry, or of many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in super::super) struct UsageAmount {
     pub(super) bytes: i64,
     pub(super) files: i64,
-    /// The largest file in it.
+    /// The size of the largest file.
     pub(super) largest: i64,
 }
 
 impl UsageAmount {
-    /// What one entry counts.
+    /// The usage of one entry.
     pub(super) fn of(row: &EntryRow) -> Self {
         match row.kind {
             EntryKind::File => UsageAmount { bytes: row.size, files: 1, largest: row.size },
@@ -41,7 +41,7 @@ impl UsageAmount {
         }
     }
 
-    /// This and that together.
+    /// The sum of both.
     fn plus(self, other: UsageAmount) -> Self {
         UsageAmount {
             bytes: self.bytes + other.bytes,
@@ -59,26 +59,26 @@ impl UsageAmount {
 /// What is counted during a change.
 #[derive(Debug, Default)]
 pub(super) struct UsageTally {
-    /// What each quota root of the volume held before, and holds now.
+    /// For each quota root of the volume, the usage before the change and now.
     roots: HashMap<i64, (UsageAmount, UsageAmount)>,
-    /// The roots at or above a directory.
+    /// For a directory, the quota roots at or above it.
     roots_above: HashMap<i64, Vec<i64>>,
-    /// Files that came to be or grew, where some limit asks for it.
+    /// Files that were created or grew; `None` if no quota limits the size of a file.
     grown_files: Option<Vec<GrownFile>>,
-    /// Whether what arrives was there before, so that its size is not judged.
+    /// Whether the current step restores stored content, whose size isn't checked.
     pub(super) is_reviving: bool,
 }
 
-/// A file that came to be, or grew, in a directory.
+/// A file that was created, grew or was moved, in a directory. For a subtree, its largest file.
 #[derive(Debug, Clone, Copy)]
 struct GrownFile {
     directory: i64,
     size: i64,
-    /// The directory that it came from, if it was in one.
+    /// The directory that it was moved from, if it was moved.
     moved_from: Option<i64>,
 }
 
-/// Nothing is known of directories, and nothing is remembered.
+/// A directory cache that holds nothing.
 struct NoDirCache;
 
 impl DirLookup for NoDirCache {
@@ -98,7 +98,7 @@ pub(in super::super) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Re
     }
 }
 
-/// What a quota root is known to hold.
+/// The usage of a quota root by its counter, if it has one.
 pub(in super::super) fn counted_usage(conn: &Connection, vol: i64, node: i64) -> Result<Option<Usage>> {
     let counted = conn
         .prepare_cached("SELECT bytes, files FROM usage WHERE volume = ?1 AND node = ?2")?
@@ -107,7 +107,7 @@ pub(in super::super) fn counted_usage(conn: &Connection, vol: i64, node: i64) ->
     Ok(counted.map(UsageAmount::usage))
 }
 
-/// What lies below a directory, counted now.
+/// Counts the usage below a directory.
 pub(in super::super) fn count_usage(tree: &VolumeTree<'_>, node: i64) -> Result<UsageAmount> {
     if !tree.base_layers.is_empty() {
         let below = tree.below(node)?;
@@ -120,7 +120,8 @@ pub(in super::super) fn count_usage(tree: &VolumeTree<'_>, node: i64) -> Result<
 }
 
 impl VirtualChange<'_, '_> {
-    /// Begins to count: what the volume's quota roots hold, and those that this change names for the first time.
+    /// Starts to count: loads the counters of the volume's quota roots, and adds those that this change names for the
+    /// first time.
     pub(super) fn begin_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         let vol = self.volume.id;
         let mut statement =
@@ -156,12 +157,12 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// Something arrives in a directory.
+    /// Adds to the usage of a directory.
     pub(super) fn add_usage(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
         self.add_usage_from(None, parent, amount)
     }
 
-    /// [`Changing::arrives`] for what was in another directory before.
+    /// `add_usage` for what was in another directory before.
     pub(super) fn add_usage_from(
         &mut self,
         from: Option<i64>,
@@ -178,7 +179,7 @@ impl VirtualChange<'_, '_> {
         self.change_usage(parent, amount.bytes, amount.files)
     }
 
-    /// Something leaves a directory.
+    /// Subtracts from the usage of a directory.
     pub(super) fn subtract_usage(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
         self.change_usage(parent, -amount.bytes, -amount.files)
     }
@@ -196,7 +197,7 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// What an entry holds, with all below it; nothing is counted where nobody asks.
+    /// The usage of an entry with everything below it. Zero for a directory if nothing is counted.
     pub(super) fn amount_of(&self, row: &EntryRow) -> Result<UsageAmount> {
         if !row.is_directory() {
             return Ok(UsageAmount::of(row));
@@ -207,7 +208,7 @@ impl VirtualChange<'_, '_> {
         count_usage(&self.tree(), row.node)
     }
 
-    /// A directory goes: what was counted below it is no one's any more.
+    /// Removes the counter of a directory that is removed, if it has one.
     pub(super) fn forget_root(&mut self, node: i64) -> Result<()> {
         if self.usage_tally.roots.remove(&node).is_some() {
             self.conn()
@@ -217,12 +218,12 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// The quota roots that a change counts, for those who remove many directories at once.
+    /// The quota roots that the change counts, for steps that remove many directories at once.
     pub(super) fn counted_roots(&self) -> Vec<i64> {
         self.usage_tally.roots.keys().copied().collect()
     }
 
-    /// Directories have moved: what lies above what is to be looked up again.
+    /// Forgets which roots are above which directories, because directories have moved.
     pub(super) fn forget_roots_above(&mut self) {
         self.usage_tally.roots_above.clear();
     }
@@ -246,7 +247,7 @@ impl VirtualChange<'_, '_> {
         Ok(roots)
     }
 
-    /// Judges what the change has come to, and writes the counters.
+    /// Checks the quotas, and writes the counters.
     pub(super) fn finish_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         for quota in quotas {
             let (mut before, mut after, mut nodes) = (Usage::default(), Usage::default(), Vec::new());
@@ -254,7 +255,7 @@ impl VirtualChange<'_, '_> {
                 let Some(node) = root_node(&self.tree(), place)? else { continue };
                 let held = match self.usage_tally.roots.get(&node) {
                     Some(&counted) => counted,
-                    // It came to be with this change.
+                    // It was created by this change.
                     None => {
                         self.begin_root(node)?;
                         (UsageAmount::default(), self.usage_tally.roots[&node].1)
@@ -265,7 +266,7 @@ impl VirtualChange<'_, '_> {
             }
             quota.check(before, after)?;
             let tree = self.tree();
-            // A directory that has gone since holds nothing.
+            // A directory that was removed since contains nothing.
             let inside =
                 |directory| nodes.iter().any(|&node| tree.is_at_or_below(directory, node).unwrap_or(false));
             for &GrownFile { directory, size, moved_from: from } in
@@ -290,7 +291,7 @@ impl VirtualChange<'_, '_> {
 }
 
 impl super::super::VirtualStore {
-    /// How much lies below a directory, by the counter if there is one.
+    /// The usage below a directory, from its counter if there is one.
     pub(in super::super) fn usage_at(&self, at: &StorePath) -> Result<Usage> {
         self.read_transaction(|snapshot| {
             let tree = snapshot.tree;

@@ -1,4 +1,5 @@
-//! What steps do to whole directories: a few statements, whatever the directory holds.
+//! What steps do to whole directories: a few statements, whatever their size. In forks it is a few statements per
+//! entry.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -13,7 +14,8 @@ use super::super::error::Result;
 use super::super::feed;
 use super::{VirtualChange, quota};
 
-/// The entries below node `?2`, a directory before what is in it. The joins' order is fixed: from the top downwards.
+/// Selects from the entries below node `?2`, a directory before its entries. `CROSS JOIN` fixes the order: from the top
+/// down.
 macro_rules! below {
     ($($select:literal),*) => {
         concat!(
@@ -29,7 +31,7 @@ macro_rules! below {
     };
 }
 
-/// The table that holds a subtree while it is worked on, in the connection's own memory.
+/// The temporary table that holds a subtree while a step works on it.
 pub(in super::super) const SUBTREE_TABLE: &str =
     "CREATE TEMP TABLE subtree(seq INTEGER PRIMARY KEY, node INTEGER NOT NULL UNIQUE, parent INTEGER NOT NULL,
                                name BLOB NOT NULL) STRICT;";
@@ -44,7 +46,7 @@ impl VirtualChange<'_, '_> {
         Ok(some)
     }
 
-    /// Refuses if an entry below `top` has to be left alone.
+    /// Fails with `Protected` if an entry below `top` is protected.
     pub(super) fn check_protected(&self, top: i64, spare: Option<&ProtectedNames>) -> Result<()> {
         let Some(spare) = spare.filter(|spare| !spare.globs.is_empty()) else { return Ok(()) };
         let mut directories: HashMap<i64, Vec<u8>> = HashMap::new();
@@ -94,7 +96,7 @@ impl VirtualChange<'_, '_> {
         )?
         .execute([vol, version, upto])?;
         self.check_cancelled()?;
-        // From the leaves upwards, as one would by hand.
+        // From the leaves upwards, as if removed one by one.
         conn.prepare_cached(
             "INSERT INTO node_change(volume, revision, seq, kind, node, parent, name)
              SELECT ?1, ?2, ?3 + ?4 - seq, ?5, node, parent, name FROM temp.subtree ORDER BY seq DESC",
@@ -109,7 +111,7 @@ impl VirtualChange<'_, '_> {
         self.clear_subtree()
     }
 
-    /// What was collected below a directory leaves it.
+    /// Subtracts the usage of the collected subtree, and removes the counters in it.
     fn subtract_collected(&mut self, top: i64) -> Result<()> {
         let roots = self.counted_roots();
         if roots.is_empty() {
@@ -127,7 +129,7 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// Copies everything below one directory into another, which is new.
+    /// Copies everything below one directory into another, which has to be new.
     pub(super) fn copy_below(&mut self, top: i64, copy: i64) -> Result<()> {
         if self.is_fork() {
             return self.copy_each_below(top, copy);
@@ -135,7 +137,7 @@ impl VirtualChange<'_, '_> {
         let (conn, vol, version) = (self.conn(), self.volume.id, self.revision()?);
         let count = self.collect_subtree(top)?;
         self.check_cancelled()?;
-        // The entry number n gets the n-th of these nodes, counted from 1.
+        // Entry n gets the n-th of these nodes, counted from 1.
         let before_first = self.transaction.fresh_nodes(count)?.start - 1;
         conn.prepare_cached(
             "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, content, since)
@@ -175,7 +177,7 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// Copies everything below one directory of a fork into another, which is new.
+    /// Copies everything below one directory of a fork into another, which has to be new.
     fn copy_each_below(&mut self, top: i64, copy: i64) -> Result<()> {
         let below = self.tree().below(top)?;
         let (now, since) = (self.now(), self.revision()?);
@@ -192,7 +194,7 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    /// Notes what lies below a directory, numbered from 1, and counts it.
+    /// Collects the entries below a directory in `temp.subtree`, numbered from 1. Returns how many there are.
     fn collect_subtree(&mut self, top: i64) -> Result<i64> {
         self.clear_subtree()?;
         let count = self
@@ -205,7 +207,7 @@ impl VirtualChange<'_, '_> {
         Ok(count as i64)
     }
 
-    /// Forgets the notes.
+    /// Empties `temp.subtree`.
     fn clear_subtree(&mut self) -> Result<()> {
         self.conn().prepare_cached("DELETE FROM temp.subtree")?.execute([])?;
         Ok(())

@@ -1,4 +1,4 @@
-//! The steps that write at one place.
+//! The steps that write at one path.
 
 use rusqlite::Connection;
 use stead_core::store::{
@@ -11,7 +11,7 @@ use super::super::entry_row::{DIRECTORY_MODE, EntryKind, EntryRow, FILE_MODE, SY
 use super::super::error::Result;
 use super::{CatalogSlot, VirtualChange, outcome_of};
 
-/// What a mode can hold.
+/// The bits that a mode can have.
 const MODE_BITS: u32 = 0o7777;
 
 impl VirtualChange<'_, '_> {
@@ -139,7 +139,7 @@ impl VirtualChange<'_, '_> {
         Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
     }
 
-    /// The file at a spot, if something is there.
+    /// The file at a slot, if something is there. Fails for a directory, and for a symlink with `Link`.
     fn file_at(&self, spot: &CatalogSlot<'_>) -> Result<Option<EntryRow>> {
         match spot.row {
             Some(row) if row.kind == EntryKind::Symlink => self.symlink_hit(&row, spot),
@@ -148,7 +148,7 @@ impl VirtualChange<'_, '_> {
         }
     }
 
-    /// Puts content into a file, which is made if it is missing.
+    /// Writes content to a file, which is created if it is missing.
     fn put_content(
         &mut self,
         spot: &CatalogSlot<'_>,
@@ -176,7 +176,7 @@ impl VirtualChange<'_, '_> {
     }
 }
 
-/// A file's content and then more. Only its last chunk is touched.
+/// A file's content with more appended. Only the last chunk is written again.
 fn append_content(conn: &Connection, row: &EntryRow, more: PreparedContent) -> Result<PreparedContent> {
     let mut chunks = content::chunks(conn, row.content, row.size)?;
     let size = row.size + more.size();

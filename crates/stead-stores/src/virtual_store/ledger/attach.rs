@@ -1,4 +1,4 @@
-//! Which books are a directory's: those that it had before, or those of the one whose place it has taken.
+//! Finds the ledger of a host directory: its own, or that of an earlier directory at the same location.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::StoreResult;
@@ -9,29 +9,29 @@ use super::super::error::Result;
 use super::super::group_commit::CommitSync;
 use super::Ledger;
 
-/// A directory as the books know it.
+/// What identifies a directory to the ledgers.
 pub(crate) struct LedgerDirectory<'a> {
-    /// Itself: another one after it was made anew.
+    /// The directory itself, by device and inode. Changes when the directory is recreated.
     pub(crate) id: &'a str,
-    /// Where it is: the same then.
+    /// Where it is. Stays the same when the directory is recreated.
     pub(crate) location: &'a str,
-    /// Whether another directory stands somewhere else now, with the books that it has.
+    /// Whether the directory with this id exists at another location now, and so keeps its ledger.
     pub(crate) is_elsewhere: &'a dyn Fn(&str) -> bool,
 }
 
-/// Books that were found, and how.
+/// A ledger that was found, as the id of its volume, and how it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LedgerMatch {
-    /// They are the directory's own, here.
+    /// It belongs to this directory at this location.
     SameDirectory(i64),
-    /// They were its own at another place.
+    /// It belongs to this directory, from when it was at another location.
     Moved(i64),
-    /// They were those of the directory that was here before.
+    /// It belonged to an earlier directory at this location.
     SameLocation(i64),
 }
 
 impl Database {
-    /// The books of a directory; `None` where it has none yet and none are to be begun.
+    /// The ledger of a directory; `None` if it has none and `begin` is false.
     pub(crate) fn ledger(&self, directory: &LedgerDirectory<'_>, begin: bool) -> StoreResult<Option<Ledger>> {
         let found = find_ledger(&*self.0.reader()?, directory)?;
         let (id, place) = (directory.id.to_owned(), directory.location.to_owned());
@@ -41,12 +41,12 @@ impl Database {
                 let noted = self.0.write_reserved(CommitSync::Deferred, move |writing| {
                     attach(writing, &id, &place, vol)?;
                     if matches!(found, LedgerMatch::SameLocation(_)) {
-                        // Nobody has counted what came with the other directory.
+                        // The counters don't know the content of the new directory.
                         writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
                     }
                     Ok(())
                 });
-                // Whoever only looks may do so where nothing can be written.
+                // A caller that only reads can go on where nothing can be written.
                 if begin {
                     noted?;
                 }
@@ -62,7 +62,7 @@ impl Database {
 }
 
 impl Ledger {
-    /// The directories that have had these books.
+    /// The ids of the directories that have had this ledger.
     pub(crate) fn directories(&self) -> StoreResult<Vec<String>> {
         let list = || -> Result<Vec<String>> {
             let reader = self.database.reader()?;
@@ -84,7 +84,7 @@ fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Opt
     if let Some(vol) = own {
         return Ok(Some(LedgerMatch::SameDirectory(vol)));
     }
-    // Unless another directory has gone on with them where this one was.
+    // Unless another directory goes on with the ledger at the old location.
     let moved = conn
         .prepare_cached(
             "SELECT max(volume) FROM ledger_directory a WHERE identity = ?1 AND NOT EXISTS (
@@ -117,7 +117,7 @@ fn attach(writing: &mut WriteTransaction<'_>, id: &str, place: &str, vol: i64) -
     Ok(())
 }
 
-/// Begins books, unless someone else has meanwhile.
+/// Creates a ledger, unless another process did so meanwhile.
 fn begin_ledger(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Result<i64> {
     let mut statement = writing
         .conn
@@ -126,7 +126,7 @@ fn begin_ledger(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Re
         return Ok(vol);
     }
     drop(statement);
-    // As every volume's: from the counter of nodes, so that no two ever meet.
+    // From the node counter, like the id of every volume, so that ids are unique.
     let vol = writing.fresh_node()?;
     let plain = format!("{{\"directory\":\"{id}\"}}");
     let placed = format!("{{\"directory\":\"{id}\",\"place\":\"{place}\"}}");
@@ -160,10 +160,10 @@ mod tests {
         let first = books(&database, "one", "here", &[], true);
         assert!(first.is_some());
         assert_eq!(books(&database, "one", "here", &[], true), first);
-        // Made anew, and back again.
+        // Recreated, and then the old one is back.
         assert_eq!(books(&database, "two", "here", &[], false), first);
         assert_eq!(books(&database, "one", "here", &[], true), first);
-        // The first one turns up elsewhere, while the second one goes on here.
+        // The first one is moved, while the second one goes on here.
         let moved = books(&database, "one", "there", &[], true);
         assert_ne!(moved, first);
         assert_eq!(books(&database, "one", "there", &[], true), moved);
@@ -175,11 +175,11 @@ mod tests {
     fn a_directory_that_is_still_there_keeps_its_books() {
         let database = Database::in_memory();
         let first = books(&database, "one", "here", &[], true);
-        // It was moved, and another one was made in its place: whoever is opened first.
+        // The first one was moved, and another one was created in its place. Either may be opened first.
         let second = books(&database, "two", "here", &["one"], true);
         assert_ne!(second, first);
         assert_eq!(books(&database, "one", "there", &["two"], true), first);
-        // Two ways to one directory.
+        // Two paths to one directory.
         assert_eq!(books(&database, "one", "by another way", &[], true), first);
         assert_eq!(books(&database, "one", "there", &[], true), first);
         assert_eq!(books(&database, "three", "here", &["one", "two"], false), None);

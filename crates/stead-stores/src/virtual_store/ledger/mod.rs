@@ -1,8 +1,8 @@
-//! The books of a Physical Store: its intents, its deeds and what it counts, in tables of a database.
+//! The ledger of a Physical Store, in tables of a database: its events, its pending intents and its usage counters.
 //!
-//! An entry is made before its action, in one transaction with all that belongs to it. That the action has happened is
-//! written along with whatever is written next: until then the entry is an intent, which the next one to open the
-//! directory compares with what is there.
+//! An action is recorded before it happens, in one transaction with everything that belongs to it. That it happened is
+//! written with the next transaction, whatever that is for. Until then the intent is pending: after a crash, recovery
+//! compares it with what is on disk.
 
 mod attach;
 mod read;
@@ -32,7 +32,7 @@ pub(crate) use attach::LedgerDirectory;
 /// How many rows are read at once.
 pub(crate) const ROWS_PER_PAGE: usize = 256;
 
-/// The books of one directory.
+/// The ledger of one directory.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     database: Arc<DatabaseInner>,
@@ -40,16 +40,16 @@ pub(crate) struct Ledger {
     finished: Mutex<FinishedChanges>,
 }
 
-/// What has come to its end since the last transaction.
+/// Changes that finished since the last transaction.
 #[derive(Debug, Clone, Default)]
 struct FinishedChanges {
     applied: Vec<i64>,
     rolled_back: Vec<RolledBackChange>,
-    /// The directory that what they displaced was moved into, where nobody has waited for its names yet.
+    /// The directory that has what they displaced, if it isn't synced yet.
     displaced_dir: Option<Arc<OwnedFd>>,
 }
 
-/// What a version did to one name.
+/// What a revision did to one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LedgerRow {
     pub(crate) seq: i64,
@@ -61,7 +61,7 @@ pub(crate) struct LedgerRow {
     pub(crate) displaced_kept: bool,
 }
 
-/// A row that was written earlier.
+/// A row that is in the database.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredLedgerRow {
     pub(crate) revision: i64,
@@ -69,16 +69,16 @@ pub(crate) struct StoredLedgerRow {
     pub(crate) content_hash: Option<[u8; 32]>,
 }
 
-/// An action that is about to happen, or may have.
+/// An action that is about to happen, or may have happened.
 #[derive(Debug, Clone)]
 pub(crate) struct LedgerIntent {
     pub(crate) seq: i64,
-    /// The use of a journal that tells how it went.
+    /// The epoch of the intent log that has the outcome, if one has.
     pub(crate) intent_log_epoch: Option<u64>,
     pub(crate) undo_json: String,
 }
 
-/// An intent of some room, found again.
+/// An intent whose outcome the ledger doesn't have.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingIntent {
     pub(crate) revision: i64,
@@ -86,7 +86,7 @@ pub(crate) struct PendingIntent {
     pub(crate) intent: LedgerIntent,
 }
 
-/// How much a counter changes.
+/// How much a usage counter changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UsageDelta {
     pub(crate) path: Vec<u8>,
@@ -94,18 +94,18 @@ pub(crate) struct UsageDelta {
     pub(crate) files: i64,
 }
 
-/// All that is written before an action.
+/// Everything that is written before an action.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedChange {
     pub(crate) operation: Operation,
-    /// The change's version, if it has one already.
+    /// The change's revision, if it has one already.
     pub(crate) revision: Option<i64>,
-    /// What it is about, where it makes a version though it changes nothing.
+    /// The path of a change that makes a revision although it changes nothing.
     pub(crate) unchanged_at: Option<StorePath>,
     pub(crate) staging_dir: String,
     pub(crate) rows: Vec<LedgerRow>,
     pub(crate) intents: Vec<LedgerIntent>,
-    /// Counters that begin with this change, or begin again, and what they start with.
+    /// Usage counters that start or start again with this change, and their first values.
     pub(crate) new_counters: Vec<(Vec<u8>, Usage)>,
     pub(crate) deltas: Vec<UsageDelta>,
     pub(crate) quotas: Vec<QuotaRoot>,
@@ -113,22 +113,22 @@ pub(crate) struct PlannedChange {
     pub(crate) sync_policy: SyncPolicy,
 }
 
-/// An entry to be taken back.
+/// A change to be removed from the ledger.
 #[derive(Debug, Clone)]
 pub(crate) struct RolledBackChange {
     pub(crate) revision: i64,
     pub(crate) operation: OperationId,
     pub(crate) deltas: Vec<UsageDelta>,
-    /// What was written down along with it, and why it is not so.
+    /// The companion records that were written with it. They are compensated, with this outcome.
     pub(crate) records: Vec<CompanionRecord>,
     pub(crate) outcome: AuditOutcome,
 }
 
-/// What a counter says.
+/// The state of a usage counter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UsageCounter {
     pub(crate) usage: Usage,
-    /// When everything was last looked at.
+    /// When the directory was last scanned.
     pub(crate) counted_at: Timestamp,
     pub(crate) is_stale: bool,
 }
@@ -142,36 +142,38 @@ impl Ledger {
         &self.database
     }
 
-    /// The volume that the books are kept under.
+    /// The volume that the ledger's rows belong to.
     pub(super) fn volume(&self) -> i64 {
         self.vol
     }
 
-    /// Who counts the versions.
+    /// The sequence that its revisions are numbers of.
     pub(crate) fn revision_sequence(&self) -> RevisionSequence {
         RevisionSequence::shared_by(&self.database)
     }
 
-    /// The log that records go to.
+    /// The audit log that its records go to.
     pub(crate) fn audit_log(&self) -> Option<AuditLogId> {
         self.database.audit_log()
     }
 
-    /// Writes down what is about to happen, and returns the version that it makes, if it changes anything.
+    /// Records a change before it happens. Returns the revision that it makes, or `None` if it changes nothing. Fails
+    /// if the change exceeds a quota.
     pub(crate) fn begin_change(&self, entry: PlannedChange) -> StoreResult<Option<i64>> {
         self.write_with_finished(CommitSync::of(entry.sync_policy), move |writing, vol| {
             insert_change(writing, vol, &entry)
         })
     }
 
-    /// Puts on the disk what entries have made that could wait.
+    /// Writes finished changes, and syncs what was deferred.
     pub(crate) fn sync(&self) -> StoreResult<()> {
         self.write_finished()?;
         self.database.sync()
     }
 
-    /// Says that a change was made. That is written along with the next entry, and not before the names in the
-    /// directory with what it displaced are on the disk: only its intents tell where else that could be.
+    /// Notes that a change is done. That is written with the next transaction, after `displaced`, the directory with
+    /// what it displaced, is synced: until then only the change's intents tell where else the displaced content could
+    /// be.
     pub(crate) fn finish_change(&self, version: i64, displaced: Option<OwnedFd>) {
         let mut settled = self.finished.lock();
         settled.applied.push(version);
@@ -180,13 +182,13 @@ impl Ledger {
         }
     }
 
-    /// Takes an entry back. Where the database fails, it is tried again with the next entry.
+    /// Removes a change from the ledger. If the database fails, the next transaction does it.
     pub(crate) fn roll_back_change(&self, withdrawal: RolledBackChange) -> StoreResult<()> {
         self.finished.lock().rolled_back.push(withdrawal);
         self.write_with_finished(CommitSync::AsConfigured, |_, _| Ok(()))
     }
 
-    /// Writes what is left to be written.
+    /// Writes finished changes that are not written yet.
     pub(crate) fn write_finished(&self) -> StoreResult<()> {
         let settled = self.finished.lock();
         if settled.applied.is_empty() && settled.rolled_back.is_empty() {
@@ -196,7 +198,7 @@ impl Ledger {
         self.write_with_finished(CommitSync::Deferred, |_, _| Ok(()))
     }
 
-    /// Has `work` done in a transaction, along with what has come to its end.
+    /// Runs `work` in a transaction that also writes the finished changes.
     fn write_with_finished<T: Send + 'static>(
         &self,
         weight: CommitSync,
@@ -225,15 +227,16 @@ impl Ledger {
         done
     }
 
-    /// More rows of a version, for what was found out about it later.
+    /// Adds rows to a revision, for what was found out about it later.
     pub(crate) fn add_rows(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
         self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             insert_rows(writing, vol, version, &rows)
         })
     }
 
-    /// Ends the intents of dead rooms: those that were made, and those that were not. What was counted for the latter
-    /// has to be counted again, and what is on record of them as done has a second record that says it is not.
+    /// Resolves pending intents of dead processes: the changes in `made` happened, those in `undone` didn't. The latter
+    /// are removed, and the usage counters become stale. An audit record that says that such a change happened gets a
+    /// compensating record.
     pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
         self.write_with_finished(CommitSync::AsConfigured, move |writing, vol| {
             for version in made.iter().chain(&undone) {
@@ -241,13 +244,13 @@ impl Ledger {
             }
             for version in &undone {
                 forget_rows(writing, vol, *version)?;
-                // Where the audit is off now, nothing is written down.
+                // If the audit is off now, no compensating record is written.
                 if writing.chain().is_some()
                     && let Some(facts) = compensating(writing.conn, *version)?
                 {
                     writing.append_body(&facts)?;
                 }
-                // What it was to take back has not been.
+                // The operations that the change was to undo are not undone.
                 writing
                     .conn
                     .prepare_cached(
@@ -262,7 +265,7 @@ impl Ledger {
         })
     }
 
-    /// Says that what these rows displaced is not kept any more.
+    /// Notes that what these rows displaced isn't kept any more.
     pub(crate) fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
         self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             let mut statement = writing.conn.prepare_cached(
@@ -275,7 +278,7 @@ impl Ledger {
         })
     }
 
-    /// Remembers the hash of what a row displaced.
+    /// Saves the hash of what a row displaced.
     pub(crate) fn set_content_hash(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
         self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
             writing
@@ -288,7 +291,7 @@ impl Ledger {
         })
     }
 
-    /// Closes the books: nothing in them is known any more.
+    /// Removes the ledger with everything in it, and the capture volume.
     pub(crate) fn destroy(&self) -> StoreResult<()> {
         *self.finished.lock() = FinishedChanges::default();
         self.database.write_reserved(CommitSync::AsConfigured, {
@@ -311,7 +314,7 @@ impl Ledger {
                 Ok(())
             }
         })?;
-        // Another one may be made under the same name.
+        // A volume with the same name may be created later.
         self.database.forget_volumes();
         Ok(())
     }
@@ -382,7 +385,8 @@ fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedCh
     Ok(version)
 }
 
-/// Writes down that what was written down has not happened.
+/// Compensates a companion record of a change that was rolled back: appends an audit record with the outcome, or
+/// removes the undo links.
 fn record_rollback(
     writing: &mut WriteTransaction<'_>,
     vol: i64,

@@ -1,4 +1,4 @@
-//! Looking into the books.
+//! Reads the ledger.
 
 use rusqlite::params;
 use stead_core::store::{Revision, RevisionNumber, RevisionQuery};
@@ -14,7 +14,7 @@ use super::usage::usage_of;
 use super::{Ledger, LedgerIntent, LedgerRow, PendingIntent, ROWS_PER_PAGE, StoredLedgerRow, UsageCounter};
 
 impl Ledger {
-    /// The next rows, newest first, after `(version, seq)`.
+    /// The next rows before `(revision, seq)`, newest first.
     pub(crate) fn rows(&self, before: (i64, i64), limit: usize) -> StoreResult<Vec<StoredLedgerRow>> {
         Ok(self.read_rows(before, limit)?)
     }
@@ -40,8 +40,8 @@ impl Ledger {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The rows that have displaced something which is kept, newest first, and when that was: long ago where the version
-    /// itself is forgotten.
+    /// The rows whose displaced content is kept, newest first, with the times of their revisions. The time is 0 if the
+    /// revision itself is forgotten.
     pub(crate) fn rows_with_content(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
         Ok(self.read_rows_with_content()?)
     }
@@ -57,7 +57,7 @@ impl Ledger {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The rows of one version.
+    /// The rows of one revision.
     pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<StoredLedgerRow>> {
         let mut rows = Vec::new();
         let mut before = (version, i64::MAX);
@@ -73,27 +73,27 @@ impl Ledger {
         }
     }
 
-    /// The newest version that did something to the directory.
+    /// The newest revision that changed the directory; 0 if there is none.
     pub(crate) fn last_revision(&self) -> StoreResult<i64> {
         Ok(self.rows((i64::MAX, i64::MAX), 1)?.first().map_or(0, |told| told.revision))
     }
 
-    /// The newest version of the database.
+    /// The newest revision of the database.
     pub(crate) fn latest_revision(&self) -> StoreResult<RevisionNumber> {
         Ok(RevisionNumber(newest_revision(&*self.database.reader()?)?))
     }
 
-    /// The version that was the newest at that time.
+    /// The revision that was the newest at a time.
     pub(crate) fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         Ok(revision_before(&*self.database.reader()?, time)?)
     }
 
-    /// The operation that made a version.
+    /// The operation that made a revision.
     pub(crate) fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
         Ok(operation_of(&*self.database.reader()?, version)?)
     }
 
-    /// The oldest version of the operations that a query asks for.
+    /// The oldest revision that a query can match; `None` if there is none.
     pub(crate) fn oldest_revision(&self, query: &RevisionQuery) -> StoreResult<Option<i64>> {
         Ok(self.read_oldest_revision(query)?)
     }
@@ -114,7 +114,7 @@ impl Ledger {
         Ok(statement.query_row(bounds, |row| row.get(0))?)
     }
 
-    /// The operations of an agent that have changed the directory and stand, newest first.
+    /// The agent's operations that made revisions of the directory and are not undone, newest first.
     pub(crate) fn undoable_operations(
         &self,
         agent: &str,
@@ -130,17 +130,17 @@ impl Ledger {
         Ok(found?)
     }
 
-    /// Adds the versions that changed nothing to what a query has found.
+    /// Adds the revisions that changed nothing to those that a query found.
     pub(crate) fn add_unchanged(&self, query: &RevisionQuery, found: &mut Vec<Revision>) -> StoreResult<()> {
         Ok(unchanged::add_to(&*self.database.reader()?, self.vol, query, found)?)
     }
 
-    /// What an operation took back, and whether it has been taken back itself.
+    /// The operations that an operation undid, and whether it was undone itself.
     pub(crate) fn undo_links(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
         Ok(undo_links(&*self.database.reader()?, self.vol, operation)?)
     }
 
-    /// All intents, of whatever room.
+    /// The pending intents of all staging directories.
     pub(crate) fn pending_intents(&self) -> StoreResult<Vec<PendingIntent>> {
         Ok(self.read_pending_intents()?)
     }
@@ -158,7 +158,7 @@ impl Ledger {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// What is counted, and where.
+    /// The usage counters, with their paths.
     pub(crate) fn counters(&self) -> StoreResult<Vec<(Vec<u8>, UsageCounter)>> {
         Ok(self.read_counters()?)
     }

@@ -1,4 +1,4 @@
-//! Counters: how much lies below a path, and whether it may.
+//! The usage counters of a ledger, and the check of quotas.
 
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{QuotaRoot, Usage};
@@ -10,7 +10,7 @@ use super::super::group_commit::CommitSync;
 use super::{Ledger, UsageDelta};
 
 impl Ledger {
-    /// Corrects a counter by what was found, unless it has changed while that was counted.
+    /// Corrects a counter after a scan, unless it has changed during the scan.
     pub(crate) fn correct_counter(
         &self,
         path: Vec<u8>,

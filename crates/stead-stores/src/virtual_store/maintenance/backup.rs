@@ -1,4 +1,4 @@
-//! A copy of the whole database while it is used, and a database as a copy has it.
+//! Backups: copies a database while it is in use, and restores one from a copy.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use super::super::writer_lock::WriterLock;
 use super::super::{Database, DatabaseOptions};
 use crate::sync::{self, SyncPoint};
 
-/// How often progress is told.
+/// The longest time between two progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What no backup takes back: the audit, which is only ever added to, and what Physical Stores have written down of
-/// directories that are not in the backup.
+/// Copies into a restored backup (`main`) what the current database (`live`) keeps: the audit, which is append-only,
+/// and the ledgers of Physical Stores, whose directories are not in the backup.
 ///
-/// Chains that the database knows stay as they are there. Others, of a backup that was made elsewhere, come along, with
-/// numbers of their own. Sieves are made anew.
+/// Audit chains of the current database replace the backup's copies of them. Other chains, of a backup that was made
+/// elsewhere, stay and get new numbers. The audit's Bloom filters are dropped, and rebuilt later.
 const CARRY_OVER_SQL: &str = "
     CREATE TEMP TABLE known AS
       SELECT id FROM main.audit_instance WHERE uuid IN (SELECT uuid FROM live.audit_instance);
@@ -65,17 +65,18 @@ const CARRY_OVER_SQL: &str = "
     INSERT INTO ledger_usage SELECT * FROM live.ledger_usage;
 ";
 
-/// What a backup holds.
+/// What a backup contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupReport {
-    /// The newest version in it.
+    /// The newest revision in it.
     pub revision: RevisionNumber,
     /// Its size in bytes.
     pub bytes: u64,
 }
 
 impl Database {
-    /// Copies the database as it is at one moment into a new file, whole or not at all, while others go on.
+    /// Copies the database, as of one point in time, into a new file, while other callers go on. The file is complete
+    /// or doesn't exist; `AlreadyExists` if it was there before. `progress` gets the number of bytes so far.
     pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(u64)) -> StoreResult<BackupReport> {
         if to.exists() {
             return Err(StoreError::AlreadyExists);
@@ -84,7 +85,7 @@ impl Database {
         let _ = std::fs::remove_file(&unfinished);
         let copied = self.copy_into(&unfinished, progress);
         let finished = copied.and_then(|version| {
-            // SQLite has synced it, as it does for the database that it copies.
+            // SQLite has synced the copy, with the same settings as for the database itself.
             let bytes = std::fs::metadata(&unfinished).map_err(|error| from_io(&error))?.len();
             std::fs::rename(&unfinished, to).map_err(|error| from_io(&error))?;
             if let Some(directory) = to.parent() {
@@ -104,7 +105,7 @@ impl Database {
         };
         let copy = || -> Result<()> {
             let reader = self.0.reader()?;
-            // A reader may change nothing, and SQLite takes the copy for a change.
+            // Readers have `query_only` on, and SQLite treats the copy as a write.
             reader.execute_batch("PRAGMA query_only = OFF")?;
             let copied = reader.execute("VACUUM INTO ?1", [name]);
             reader.execute_batch("PRAGMA query_only = ON")?;
@@ -127,10 +128,10 @@ impl Database {
         Ok(RevisionNumber(open()?))
     }
 
-    /// Makes the database what a backup holds, whole or not at all. What has changed since the backup is gone.
+    /// Restores a backup into this database, completely or not at all. Changes since the backup are lost.
     ///
-    /// Versions, nodes and tags that were given out since are not given out again. The audit stays whole, and so does what
-    /// Physical Stores have written down.
+    /// Revisions, nodes and tags that were handed out since then are not used again. The audit and the ledgers of
+    /// Physical Stores stay as they are.
     pub fn restore_backup(&self, from: &Path, progress: &mut dyn FnMut(u64)) -> StoreResult<RevisionNumber> {
         if !from.is_file() {
             return Err(StoreError::NotFound);
@@ -138,7 +139,7 @@ impl Database {
         let Some(live) = self.0.file() else {
             return Err(StoreError::Unsupported("a database in memory can't be restored"));
         };
-        // Prepared aside, so that the database itself changes in one step.
+        // Prepared in a copy, so that the database itself changes in one step.
         let aside = RestoredCopy::copy(from, live.parent().unwrap_or(Path::new(".")))?;
         let version = self.with_exclusive_access(|conn| {
             let next = aside.prepare(conn, &live)?;
@@ -150,7 +151,7 @@ impl Database {
             }
         })?;
         self.0.forget_volumes();
-        // What was lost before is no longer missed.
+        // Revisions that were lost before are not reported any more.
         RevisionFile::of(&live)
             .make(AcknowledgedRevisions { revision: version, lost: (0, 0) })
             .map_err(|error| from_io(&error))?;
@@ -158,10 +159,10 @@ impl Database {
         Ok(RevisionNumber(version))
     }
 
-    /// Puts what a backup holds in the place of a database that is gone, or so damaged that it can't be opened. The damaged
-    /// files stay beside it, with `-damaged` in their names.
+    /// Restores a backup in place of a database that is missing, or too damaged to be opened. The damaged files stay
+    /// beside it, with `-damaged` in their names.
     ///
-    /// Versions that were acknowledged before are not given out again. The audit is as the backup has it.
+    /// Revisions that were acknowledged before are not used again. The audit is the backup's.
     pub fn restore_lost(path: &Path, from: &Path, options: DatabaseOptions) -> StoreResult<RevisionNumber> {
         if !from.is_file() {
             return Err(StoreError::NotFound);
@@ -191,7 +192,7 @@ impl Database {
     }
 }
 
-/// A copy of a backup that is made ready to take the database's place.
+/// A copy of a backup that is prepared to replace the database. Removed when it is dropped.
 struct RestoredCopy(PathBuf);
 
 impl RestoredCopy {
@@ -201,7 +202,7 @@ impl RestoredCopy {
         Ok(aside)
     }
 
-    /// Opens the copy and checks that it is a sound database of the present format.
+    /// Checks the copy, and migrates it to the current format.
     fn open(&self) -> Result<Connection> {
         let conn = Connection::open(&self.0)?;
         check_copy(&conn)?;
@@ -212,7 +213,7 @@ impl RestoredCopy {
         Ok(conn)
     }
 
-    /// Makes the copy ready to be the database by itself, with a version beyond all that were acknowledged.
+    /// Prepares the copy to be used on its own. Returns its new revision, which is beyond all acknowledged ones.
     fn prepare_alone(&self, acknowledged: i64) -> Result<i64> {
         let conn = self.open()?;
         let version = newest_revision(&conn)?.max(acknowledged) + 1;
@@ -221,7 +222,8 @@ impl RestoredCopy {
         Ok(version)
     }
 
-    /// Makes the copy ready, and lets its counters begin beyond the database's own.
+    /// Prepares the copy to replace the current database: carries over what that keeps, and sets counters beyond those
+    /// of both. Returns the new revision.
     fn prepare(&self, current: &Connection, live: &Path) -> Result<i64> {
         let conn = self.open()?;
         let counter = |conn: &Connection, id: i64| -> Result<i64> {
@@ -255,7 +257,7 @@ impl RestoredCopy {
     }
 }
 
-/// What keeps the audit from being changed by the way, each by its name.
+/// The triggers that protect the audit from changes: name and SQL.
 fn audit_triggers(conn: &Connection) -> Result<Vec<(String, String)>> {
     let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'";
     let mut statement = conn.prepare(sql)?;

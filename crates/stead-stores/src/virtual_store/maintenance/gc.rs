@@ -1,8 +1,8 @@
-//! Giving space back: content that nothing refers to any more.
+//! Garbage collection: deletes content that nothing refers to any more.
 //!
-//! Content is condemned first and cleared away later. Whoever comes to use condemned content clears the sentence in its
-//! own transaction, so what is still condemned when it is cleared away has not been used since. Nothing is locked for
-//! longer than a few hundred rows take.
+//! Content is condemned first and deleted later. A transaction that uses condemned content clears the mark, so content
+//! that is still condemned when it is to be deleted has not been used since. No transaction takes longer than a few
+//! hundred rows do.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use super::super::group_commit::CommitSync;
 
 /// How many rows one transaction touches.
 const ROWS_PER_TRANSACTION: usize = 250;
-/// On a full disk: each takes its content's size in the log, and all of them have to fit into the reserve.
+/// The same on a full disk: each row takes its content's size in the WAL, and all of them have to fit into the reserve.
 const ROWS_PER_TRANSACTION_IF_FULL: usize = 4;
 
-/// How space is given back.
+/// Options of a garbage collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GcOptions {
-    /// How long content stays condemned before it goes: longer than any reader keeps a file open.
+    /// How long content stays condemned before it is deleted: longer than any reader keeps a file open.
     pub grace: Duration,
-    /// Whether the file shrinks. The database is rewritten for that, and others wait.
+    /// Whether to shrink the file. That rewrites the database, and other callers wait.
     pub vacuum: bool,
 }
 
@@ -35,18 +35,18 @@ impl Default for GcOptions {
     }
 }
 
-/// What was given back.
+/// What garbage collection deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Collected {
-    /// Contents that are gone.
+    /// How many contents were deleted.
     pub contents: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes that are condemned, and go when their time has come.
+    /// Bytes that are condemned, and will be deleted after the grace time.
     pub condemned: u64,
 }
 
-/// What nothing refers to.
+/// Content that nothing refers to.
 struct UnusedContent {
     id: i64,
     size: i64,
@@ -54,7 +54,7 @@ struct UnusedContent {
 }
 
 impl Database {
-    /// Clears away content that nothing refers to.
+    /// Deletes content that nothing refers to. `progress` gets the number of contents deleted so far.
     pub fn gc(
         &self,
         options: GcOptions,
@@ -79,7 +79,7 @@ impl Database {
             })?;
         }
         if options.grace.is_zero() && !fresh.is_empty() {
-            // Only what was condemned before a look can be judged by it.
+            // Only content that was condemned before its references were looked up may be deleted.
             unused = self.unused_contents()?;
         }
         let grace = i64::try_from(options.grace.as_nanos()).unwrap_or(i64::MAX);
@@ -119,7 +119,7 @@ impl Database {
         if is_full { ROWS_PER_TRANSACTION_IF_FULL } else { ROWS_PER_TRANSACTION }
     }
 
-    /// A draft that was not made a change within a day is nobody's any more.
+    /// Removes the pins of drafts that no change has used within a day.
     fn drop_expired_pins(&self, now: Timestamp) -> StoreResult<()> {
         let day = 24 * 3600 * 1_000_000_000;
         self.0.write_reserved(CommitSync::Deferred, move |writing| {
@@ -128,7 +128,8 @@ impl Database {
         })
     }
 
-    /// Content that nothing refers to at one moment. Lists hold their chunks; the size of a list is its chunks'.
+    /// Content that nothing refers to, at one point in time. A chunk list that is used keeps its chunks. The size of a
+    /// list is 0, because its chunks are counted.
     fn unused_contents(&self) -> StoreResult<Vec<UnusedContent>> {
         let look = || -> Result<Vec<UnusedContent>> {
             let reader = self.0.reader()?;
@@ -165,7 +166,7 @@ impl Database {
         Ok(look()?)
     }
 
-    /// Rewrites the file without what is free in it.
+    /// Rewrites the file without free pages.
     fn vacuum(&self) -> StoreResult<()> {
         self.with_exclusive_access(|conn| Ok(conn.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?))
     }

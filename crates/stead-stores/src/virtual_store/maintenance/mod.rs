@@ -1,4 +1,4 @@
-//! Care of a database: named versions, what is forgotten and when, space that is given back, copies of the whole.
+//! Maintenance of a database: snapshots, retention, garbage collection and backups.
 
 mod backup;
 mod gc;

@@ -1,6 +1,6 @@
-//! What is forgotten: versions beyond an age, and of a file with very many versions the oldest contents.
+//! Retention: forgets revisions beyond an age, and the oldest contents of files with very many versions.
 //!
-//! A version that a snapshot or a fork keeps stays readable whatever its age.
+//! A revision that a snapshot or a fork refers to stays readable whatever its age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use super::super::error::Result;
 use super::super::group_commit::CommitSync;
 use super::super::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM};
 
-/// How many rows one transaction removes: others wait no longer than that takes.
+/// How many rows one transaction removes, so that other writers don't wait long.
 const ROWS_PER_TRANSACTION: i64 = 500;
 
-/// How long it takes until a snapshot in the making that does not go on is taken for given up: an hour.
+/// How long a capture may be inactive before it counts as abandoned: an hour, in nanoseconds.
 const UNFINISHED_TIMEOUT: i64 = 3_600 * 1_000_000_000;
 
 /// How long history is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Versions that are older may go.
+    /// Older revisions may be forgotten.
     pub age: Duration,
-    /// Of more contents of one file than these, the oldest may go.
+    /// How many old contents of one file are kept at least; older ones may be forgotten.
     pub versions: u64,
 }
 
@@ -42,17 +42,17 @@ impl Default for Retention {
 pub struct ForgottenHistory {
     /// States of files, directories and symlinks.
     pub states: u64,
-    /// Lines of the log.
+    /// Rows of the change log.
     pub changes: u64,
     /// Contents of files with too many versions.
     pub contents: u64,
 }
 
-/// The versions that are kept whatever their age.
+/// Selects the revisions that are kept whatever their age: those of snapshots, and those that forks are based on.
 pub(in super::super) const PINNED_REVISIONS: &str =
     "SELECT revision FROM snapshot UNION SELECT base_revision AS revision FROM volume WHERE base IS NOT NULL";
 
-/// Whether a version can still be read.
+/// Whether a revision can still be read.
 pub(in super::super) fn is_readable(conn: &Connection, version: i64) -> Result<bool> {
     let from: i64 = conn
         .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
@@ -66,7 +66,8 @@ pub(in super::super) fn is_readable(conn: &Connection, version: i64) -> Result<b
 }
 
 impl Database {
-    /// Forgets what is older than it has to be, in small steps, while others go on.
+    /// Forgets what the retention doesn't keep, in small transactions, while other callers go on. `progress` gets the
+    /// number of rows so far, for each kind of row from 0 on.
     pub fn forget(
         &self,
         retention: Retention,
@@ -77,7 +78,7 @@ impl Database {
         let horizon = self.horizon(now.0.saturating_sub(age))?;
         let mut forgotten = ForgottenHistory::default();
         if let Some(horizon) = horizon {
-            // First nobody may ask for it any more, then it goes.
+            // First it can't be read any more, then it is removed.
             self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
                 raise_horizon(writing, horizon, now)
             })?;
@@ -105,7 +106,7 @@ impl Database {
         Ok(forgotten)
     }
 
-    /// Lets go of what shadows hold that belongs to no snapshot: of one that is gone, or that was never finished.
+    /// Removes what capture volumes have of snapshots that are gone, or that were never finished.
     fn revert_unfinished_captures(&self, now: Timestamp) -> StoreResult<u64> {
         let shadows = || -> Result<Vec<i64>> {
             let reader = self.0.reader()?;
@@ -122,7 +123,7 @@ impl Database {
         Ok(all)
     }
 
-    /// The newest version that is older than a moment: the oldest one that has to stay readable.
+    /// The newest revision that is older than a time: the oldest one that has to stay readable.
     fn horizon(&self, moment: i64) -> StoreResult<Option<i64>> {
         let find = || -> Result<Option<i64>> {
             let reader = self.0.reader()?;
@@ -135,7 +136,7 @@ impl Database {
         Ok(find()?)
     }
 
-    /// Takes the oldest contents away from files that have had too many.
+    /// Removes the oldest contents of files that have more than `most` of them.
     fn drop_excess_contents(&self, most: u64, progress: &mut dyn FnMut(u64)) -> StoreResult<u64> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let crowded = || -> Result<Vec<(i64, i64)>> {
@@ -164,7 +165,7 @@ impl Database {
     }
 }
 
-/// Raises the oldest version that can be read, and has that on record: what is older may be gone from then on.
+/// Raises the oldest readable revision, and records that in the audit: what is older may be removed from then on.
 fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestamp) -> Result<()> {
     let raise = "UPDATE meta SET value = ?2 WHERE id = ?1 AND value < ?2";
     if writing.conn.prepare_cached(raise)?.execute([HISTORY_FROM, horizon])? == 0 {
@@ -191,7 +192,8 @@ fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestam
     })
 }
 
-/// A state is needed if some version at which it held can be read: one from the horizon on, or a pinned one.
+/// Deletes old states. A state is needed if it is part of a readable revision: one from the horizon on, or a pinned
+/// one.
 fn forget_states(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM entry_history WHERE (volume, parent, name, since) IN (
@@ -202,7 +204,8 @@ fn forget_states(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
-/// The log is needed from the oldest version on that can be read: it tells what differs.
+/// Deletes old rows of the change log. It is needed from the oldest readable revision on, to tell what has changed
+/// since.
 fn forget_changes(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM node_change WHERE (volume, revision, seq) IN (
@@ -211,7 +214,7 @@ fn forget_changes(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u6
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
-/// Versions that changed nothing are forgotten with those that did. The ledger of a directory keeps both.
+/// Deletes old revisions that changed nothing, except those of ledgers, which keep all their revisions.
 fn forget_unchanged(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM empty_revision WHERE (volume, revision) IN (
@@ -231,7 +234,7 @@ fn forget_revisions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
-/// What is left of a state without its content: it is known to have been there.
+/// Removes the oldest contents of a node. Their states stay, without content.
 fn drop_contents_beyond(writing: &mut WriteTransaction<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
     let sql = format!(
         "UPDATE entry_history SET content = NULL WHERE (volume, parent, name, since) IN (

@@ -1,4 +1,4 @@
-//! Versions with a name. Making one is one row, whatever the number of files.
+//! Snapshots: named revisions. Making one writes one row, whatever the number of files.
 
 use std::sync::Arc;
 
@@ -13,31 +13,31 @@ use super::super::error::{DatabaseError, Result};
 use super::super::group_commit::CommitSync;
 use super::super::schema::NEXT_SNAPSHOT;
 
-/// A version that is kept, and what it is called.
+/// A named revision, which is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// Its number.
     pub id: i64,
-    /// Whose it is.
+    /// The agent that it belongs to.
     pub agent: String,
-    /// The Workspace it was made of; the whole stead where `None`.
+    /// The Workspace it was made of; `None` is the whole stead.
     pub prefix: Option<String>,
-    /// Its name, where it has one.
+    /// Its name, if it has one.
     pub label: Option<String>,
-    /// The version: what every volume held then.
+    /// The revision, which covers all volumes of the database.
     pub revision: RevisionNumber,
     /// When it was made.
     pub at: Timestamp,
 }
 
-/// A snapshot that is to be made.
+/// A snapshot to be made.
 #[derive(Debug, Clone)]
 pub struct NewSnapshot {
-    /// Whose it is.
+    /// The agent that it will belong to.
     pub agent: String,
-    /// The Workspace it is made of; the whole stead where `None`.
+    /// The Workspace it is made of; `None` is the whole stead.
     pub prefix: Option<String>,
-    /// Its name. No two of one agent and one Workspace have the same.
+    /// Its name, which is unique among the snapshots of one agent and Workspace.
     pub label: Option<String>,
     /// When it is made.
     pub at: Timestamp,
@@ -57,13 +57,13 @@ fn snapshot_from_row(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
 }
 
 impl Database {
-    /// Gives the newest version a name, and keeps it.
+    /// Makes a snapshot of the newest revision. `AlreadyExists` if the name is taken.
     pub fn snapshot(&self, new: NewSnapshot) -> StoreResult<Snapshot> {
         self.snapshot_with_captures(new, Vec::new())
     }
 
-    /// [`Database::snapshot`] that holds what Stores have taken in for it. Where someone has taken in the same since, it
-    /// is a [`StoreError::Conflict`], and has to be taken in again.
+    /// Makes a snapshot that includes what Stores captured for it. [`StoreError::Conflict`] if another capture of the
+    /// same directory has started since; then capture again.
     pub fn snapshot_with_captures(&self, new: NewSnapshot, taken: Vec<Captured>) -> StoreResult<Snapshot> {
         let foreign = || StoreError::Invalid("it was taken in by a Store that knows no such database".into());
         let taken = taken.into_iter().map(|taken| taken.into_inner::<FinishedCapture>().ok_or_else(foreign));
@@ -93,7 +93,7 @@ impl Database {
         })
     }
 
-    /// Who counts the versions that snapshots name.
+    /// The sequence that the revisions of snapshots are numbers of.
     pub fn revision_sequence(&self) -> RevisionSequence {
         RevisionSequence::shared_by(&self.0)
     }
@@ -121,7 +121,7 @@ impl Database {
         Ok(find()?)
     }
 
-    /// Takes a snapshot's name away. Its version is kept no longer than others.
+    /// Deletes a snapshot. Its revision is then kept no longer than others. `NotFound` if there is none.
     pub fn forget_snapshot(&self, agent: &str, id: i64) -> StoreResult<()> {
         let agent = agent.to_owned();
         self.0.write_reserved(CommitSync::AsConfigured, move |writing| {

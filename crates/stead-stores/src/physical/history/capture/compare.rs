@@ -1,7 +1,7 @@
-//! What has become of a directory since a snapshot, told as one deed of whoever it was.
+//! Compares a directory with a snapshot of it. The result is one revision by an unknown agent.
 //!
-//! Both sides are read side by side. A name is the same thing on both if it is of the same kind; files that may differ are
-//! told of, and whether they do is found out by whoever compares their contents.
+//! Both sides are listed side by side. An entry is the same node on both sides if it has the same name and kind. Files
+//! that may differ are reported; the caller compares their contents to find out whether they do.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,21 +22,21 @@ use crate::virtual_store::capture::{CaptureVolume, CapturedEntry, CapturedParts}
 
 pub(super) struct CaptureComparison<'a> {
     store: &'a PhysicalStore,
-    /// As of the snapshot.
+    /// The capture volume as of the snapshot.
     capture: &'a CaptureVolume,
     parts: &'a CapturedParts,
     changes: Vec<NodeChange>,
     current: HashMap<NodeId, CurrentNode>,
-    /// Nodes that are there, by their paths: a file with two names is two.
+    /// Nodes that exist now, with their paths. A file with two paths counts as two nodes.
     present_nodes: HashMap<NodeId, StorePath>,
 }
 
-/// A directory on both sides.
+/// A directory in the snapshot and now.
 struct DirectoryPair<'l> {
     path: StorePath,
-    /// Its node then, which is the one it has now if it is there, and where the shadow has it.
+    /// Its node id, which is the current one if it still exists, and where it is in the capture volume.
     captured: Option<(NodeId, NodePath)>,
-    /// What it is now.
+    /// Its node id and attributes now.
     current: Option<(NodeId, Attr)>,
     parent: Option<&'l DirectoryPair<'l>>,
 }
@@ -51,7 +51,7 @@ impl<'a> CaptureComparison<'a> {
         CaptureComparison { store, capture, parts, changes, current, present_nodes }
     }
 
-    /// What differs at these paths and below.
+    /// The node changes at these paths and below, as one revision.
     pub(super) fn revisions(
         mut self,
         version: RevisionNumber,
@@ -83,14 +83,14 @@ impl<'a> CaptureComparison<'a> {
         Ok(RevisionSet { revisions: vec![deed], current: self.current })
     }
 
-    /// What is in a directory; only the first name of the way, where there is one.
+    /// Compares the entries of a directory; only the first name of `way`, if there is one.
     fn compare_directory(&mut self, level: &DirectoryPair<'_>, way: &[&[u8]]) -> StoreResult<()> {
         let there = match &level.current {
             Some(_) => match self.store.list(&NodePath::from_root(level.path.clone()), &Page::ALL) {
                 Ok(listing) => listing.entries,
                 Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
                 Err(error @ StoreError::Unavailable { .. }) => return Err(error),
-                // Nothing can be done where nobody can look.
+                // What can't be read can't be compared.
                 Err(_) => return Ok(()),
             },
             None => Vec::new(),
@@ -173,7 +173,7 @@ impl<'a> CaptureComparison<'a> {
         )
     }
 
-    /// The node of something that is there: its inode, unless something else with that inode was named before.
+    /// The id of a node that exists: its inode, unless that inode was found at another path before.
     fn present_node(&mut self, attr: &Attr, path: &StorePath) -> NodeId {
         let known = self.present_nodes.entry(attr.node).or_insert_with(|| path.clone());
         if known == path {
@@ -182,7 +182,7 @@ impl<'a> CaptureComparison<'a> {
         NodeId(FIRST_REMOVED_NODE | first_u64(blake3::Hasher::new().update(b"there").update(path.as_bytes())))
     }
 
-    /// A state as of the snapshot.
+    /// The state of an entry in the snapshot.
     fn captured_state(
         &mut self,
         level: &DirectoryPair<'_>,
@@ -202,7 +202,7 @@ impl<'a> CaptureComparison<'a> {
         }
     }
 
-    /// A state of now, which is what has become of it as well.
+    /// The state of an entry now, which is also added to `current`.
     fn current_state(
         &mut self,
         level: &DirectoryPair<'_>,
@@ -218,7 +218,7 @@ impl<'a> CaptureComparison<'a> {
         state
     }
 
-    /// Says what a directory is now that something is told of.
+    /// Adds the current state of a directory that has a changed entry.
     fn note_directory_now(&mut self, level: &DirectoryPair<'_>) {
         let Some((node, attr)) = level.current else { return };
         if self.current.contains_key(&node) {
@@ -254,12 +254,12 @@ impl<'a> CaptureComparison<'a> {
     }
 }
 
-/// Whether nothing about it can be another.
+/// Whether an entry is certainly unchanged.
 fn is_same(known: &CapturedEntry, attr: &Attr) -> bool {
     match known.kind {
         NodeKind::Directory => known.mode == attr.mode,
         _ if known.host_tag == Some(attr.tag) => true,
-        // Of what is not kept nothing more is known.
+        // Content that wasn't captured can't be compared.
         _ if !known.has_content() => {
             (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified)
         }
@@ -267,7 +267,7 @@ fn is_same(known: &CapturedEntry, attr: &Attr) -> bool {
     }
 }
 
-/// The node of something that is not there any more.
+/// The id of a node that was removed.
 fn removed_node_id(known: &CapturedEntry) -> NodeId {
     NodeId(
         FIRST_REMOVED_NODE

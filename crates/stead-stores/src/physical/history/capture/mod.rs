@@ -1,7 +1,7 @@
-//! Snapshots of a directory: what it held, whoever made it what it was.
+//! Snapshots of a host directory, whichever program has written to it.
 //!
-//! `sync` brings the shadow, a volume in the ledger's database, up to what is on the disk; `view` is the shadow as of a
-//! snapshot, and `compare` tells what has become of that since.
+//! `update` brings the capture volume, which is in the ledger's database, up to date with the disk. `snapshot_view`
+//! shows the volume as of a snapshot, and `compare` finds what has changed since then.
 
 mod compare;
 mod snapshot_view;
@@ -22,7 +22,7 @@ use snapshot_view::SnapshotView;
 use update::CaptureUpdate;
 
 impl PhysicalStore {
-    /// Takes in what the extents hold now.
+    /// Captures what the scopes cover now, for the snapshot that is made next.
     pub(in super::super) fn capture_directory(
         &self,
         extents: &CaptureScopes,
@@ -31,7 +31,8 @@ impl PhysicalStore {
     ) -> StoreResult<Option<Captured>> {
         let keeping = &self.history;
         let shadow = keeping.ledger_or_begin()?.begin_capture_volume()?;
-        // One at a time: two would only end each other's turns. Where the disk can't be written, they may.
+        // One at a time: a second capture would only end the first one's turn. Where the disk can't be written there is
+        // no lock.
         let _lock = self.staging_if_open().map(|shop| shop.lock_snapshots()).transpose()?;
         let turn = shadow.begin_capture()?;
         let mut syncing = CaptureUpdate::new(self, &shadow, turn, operation, extents, progress);
@@ -39,7 +40,7 @@ impl PhysicalStore {
         Ok(Some(shadow.finish_capture(turn, CapturedParts { extents: extents.clone(), unread })))
     }
 
-    /// The directory as a snapshot holds it.
+    /// The directory as a snapshot captured it; `Unsupported` if no snapshot captured it at this revision.
     pub(in super::super) fn as_of_snapshot(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         match self.captured_at(version)? {
             Some((shadow, parts)) => Ok(Arc::new(SnapshotView::new(&shadow.at(version), parts))),
@@ -50,7 +51,8 @@ impl PhysicalStore {
         }
     }
 
-    /// What has been done between two versions: by anyone, where snapshots hold both, and else by Stead.
+    /// What changed between two revisions: by any program if snapshots captured both, otherwise only by Stead. `newer`
+    /// may also be `RevisionNumber::NOW`.
     pub(in super::super) fn revisions_between(
         &self,
         older: RevisionNumber,
@@ -80,20 +82,21 @@ impl PhysicalStore {
         }
     }
 
-    /// The shadow, and what it holds as of a version that is a snapshot's.
+    /// The capture volume, and which parts it has at a revision; `None` if no snapshot captured that.
     fn captured_at(&self, version: RevisionNumber) -> StoreResult<Option<(CaptureVolume, CapturedParts)>> {
         let Some(shadow) = self.history.capture_volume()? else { return Ok(None) };
         Ok(shadow.parts_at(version)?.map(|parts| (shadow, parts)))
     }
 }
 
-/// Whether what a line tells is about something that belongs to these parts.
+/// Whether both states of a node change belong to these parts.
 fn is_captured(line: &NodeChange, parts: &CapturedParts) -> bool {
     let is_held = |state: &NodeState| coverage_of(parts, &state.path, state.kind) != Coverage::Excluded;
     [&line.before, &line.after].into_iter().flatten().all(is_held)
 }
 
-/// Whether something belongs to these parts: also a directory that could not be looked into does, and nothing in it.
+/// Whether a path belongs to these parts. Of a directory that could not be read, the directory itself does, and nothing
+/// in it.
 fn coverage_of(parts: &CapturedParts, path: &StorePath, kind: NodeKind) -> Coverage {
     match parts.unread.iter().find(|unread| path.is_at_or_below(unread)) {
         Some(unread) if path == unread => parts.extents.coverage(path, kind).min(Coverage::DirectoryOnly),
@@ -102,7 +105,7 @@ fn coverage_of(parts: &CapturedParts, path: &StorePath, kind: NodeKind) -> Cover
     }
 }
 
-/// What has the same name on both sides, by name. Both are sorted.
+/// Pairs entries with the same name on both sides. Both sides have to be sorted by name.
 fn pair_by_name(
     known: Vec<CapturedEntry>,
     there: Vec<Entry>,

@@ -1,4 +1,4 @@
-//! The directory as a snapshot holds it.
+//! A read-only Store that shows a host directory as a snapshot captured it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use stead_core::store::{
 use crate::VirtualStore;
 use crate::virtual_store::capture::{CaptureVolume, CapturedParts};
 
-/// A shadow as of a snapshot, as far as the snapshot holds the directory.
+/// The capture volume as of a snapshot, limited to the parts that the snapshot captured.
 #[derive(Debug)]
 pub(super) struct SnapshotView {
     store: VirtualStore,
@@ -24,9 +24,10 @@ impl SnapshotView {
         SnapshotView { store: shadow.store().clone(), parts }
     }
 
-    /// The Store, if the place is one that the snapshot holds: beside it is what earlier snapshots have left.
+    /// The volume as a Store, if the snapshot captured this path. Elsewhere the volume may have what earlier snapshots
+    /// captured.
     fn store_for(&self, place: &NodePath) -> StoreResult<&VirtualStore> {
-        // Whoever has a node has come by it in here.
+        // A caller has a node only from an earlier call, which was checked.
         if place.base != NodeId::ROOT || self.parts.extents.contains(&place.path) {
             return Ok(&self.store);
         }
@@ -34,7 +35,7 @@ impl SnapshotView {
     }
 }
 
-/// Says what it means that the content is not there.
+/// Replaces an `Expired` error by one that says why a snapshot can lack content.
 fn explain_missing_content<T>(result: StoreResult<T>) -> StoreResult<T> {
     result.map_err(|error| match error {
         StoreError::Expired(_) => StoreError::Expired(
@@ -100,7 +101,7 @@ impl Store for SnapshotView {
         Err(READ_ONLY_VIEW)
     }
 
-    /// Nothing changes here, so there is nothing to wait for.
+    /// Nothing changes here, so there is nothing to sync.
     fn sync(&self) -> StoreResult<()> {
         Ok(())
     }

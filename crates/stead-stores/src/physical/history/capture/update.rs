@@ -1,8 +1,8 @@
-//! Bringing the shadow up to what is on the disk.
+//! Brings the capture volume up to date with what is on disk.
 //!
-//! Directory by directory, both sides are read side by side. A file of which the host tells the same as at the last time
-//! (size, times, inode) is the same; every other one is read, and again if it changes under the reading. What differs goes
-//! into the shadow in batches, so memory stays flat and nobody waits for long.
+//! Both sides are listed side by side, directory by directory. A file whose tag (size, times, inode) is the same as at
+//! the last capture is unchanged. Every other file is read, and again if it is written to meanwhile. Differences are
+//! written in batches, so memory use stays flat and no transaction takes long.
 
 use stead_core::Operation;
 use stead_core::store::{
@@ -21,12 +21,12 @@ use crate::virtual_store::capture::{
     CHUNK_SIZE, CaptureNote, CaptureTurn, CaptureVolume, CapturedEntry, ContentHasher,
 };
 
-/// How much is put into the shadow at once.
+/// How many notes, and how many bytes of content, are written at once.
 const MAX_PENDING_NOTES: usize = 256;
 const MAX_PENDING_BYTES: usize = 8 << 20;
-/// How often a file is read again that was written to meanwhile.
+/// How often a file is read at most, if it is written to meanwhile.
 const MAX_REREADS: usize = 4;
-/// How many names are looked at between two words of progress.
+/// How many names are handled between two progress reports.
 const NAMES_PER_PROGRESS: u64 = 64;
 
 pub(super) struct CaptureUpdate<'a> {
@@ -36,10 +36,10 @@ pub(super) struct CaptureUpdate<'a> {
     operation: &'a Operation,
     extents: &'a CaptureScopes,
     progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
-    /// Larger files are not kept.
+    /// The content of larger files isn't captured.
     max_file_bytes: u64,
     pending_notes: Vec<CaptureNote>,
-    /// How many bytes the notes hold.
+    /// How many bytes of content the notes hold.
     pending_bytes: usize,
     names_seen: u64,
     unread: Vec<StorePath>,
@@ -70,7 +70,8 @@ impl<'a> CaptureUpdate<'a> {
         }
     }
 
-    /// Takes everything in but the content of larger files, and returns the directories that could not be looked into.
+    /// Captures everything except the content of files larger than `limit`. Returns the directories that could not be
+    /// read.
     pub(super) fn run(&mut self, limit: u64) -> StoreResult<Vec<StorePath>> {
         self.max_file_bytes = limit;
         for top in self.extents.roots() {
@@ -81,7 +82,7 @@ impl<'a> CaptureUpdate<'a> {
         Ok(std::mem::take(&mut self.unread))
     }
 
-    /// Where an extent begins, with the directories on the way.
+    /// Captures the root of a scope, and the directories on the way to it.
     fn capture_top(&mut self, top: &StorePath) -> StoreResult<()> {
         if top.is_empty() {
             self.capture_children(top, Some(NodePath::root()), Coverage::Included)?;
@@ -113,7 +114,8 @@ impl<'a> CaptureUpdate<'a> {
         Ok(())
     }
 
-    /// What is in a directory, where the shadow has it at that place; whether names in it come or go.
+    /// Captures the entries of a directory, which the volume has at `place`. Returns whether names were added or
+    /// removed.
     fn capture_children(
         &mut self,
         path: &StorePath,
@@ -126,7 +128,7 @@ impl<'a> CaptureUpdate<'a> {
         };
         let there = match listed {
             Ok(listing) => listing.entries,
-            // It is gone again, or nothing in it is wanted.
+            // It was removed meanwhile, or its entries are excluded.
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
             Err(error @ StoreError::Unavailable { .. }) => return Err(error),
             Err(_) => {
@@ -149,7 +151,7 @@ impl<'a> CaptureUpdate<'a> {
         Ok(touched)
     }
 
-    /// One name; whether something comes or goes there.
+    /// Captures one name. Returns whether it was added or removed.
     fn capture_entry(
         &mut self,
         path: &StorePath,
@@ -185,7 +187,7 @@ impl<'a> CaptureUpdate<'a> {
         Ok(known.is_none())
     }
 
-    /// A directory itself.
+    /// Captures a directory itself, without its entries.
     fn capture_directory(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) {
         let (at, mode) = (NodePath::from_root(path.clone()), Some(attr.mode));
         let step = match known {
@@ -216,7 +218,7 @@ impl<'a> CaptureUpdate<'a> {
             }
         }
         let Some((content, attr)) = self.read_file(path, attr)? else {
-            // It has gone meanwhile.
+            // It was removed meanwhile.
             return if known.is_some() { self.note_removal(path) } else { Ok(()) };
         };
         let bytes = if let Content::Bytes(bytes) = &content { bytes.len() } else { 0 };
@@ -257,8 +259,8 @@ impl<'a> CaptureUpdate<'a> {
         self.add_note(CaptureNote::Changed(step, Some(attr.tag)), bytes)
     }
 
-    /// What the host tells of a file that looks the same as at the last time, but for its inode or its time of change, and
-    /// holds the same; then the shadow has it already.
+    /// The tag of a file whose content is unchanged, although its inode or change time isn't. The file is read to find
+    /// out. `None` if it has to be captured again.
     fn unchanged_tag(
         &mut self,
         path: &StorePath,
@@ -289,7 +291,8 @@ impl<'a> CaptureUpdate<'a> {
         Ok((still && same).then_some(attr.tag))
     }
 
-    /// The content of a file, and its attributes of the same moment; `None` if no file is there any more.
+    /// Reads a file: its content, and the attributes that it had then. Only the size, if the file is too large or the
+    /// host denies access; `None` if it was removed.
     fn read_file(&mut self, path: &StorePath, attr: &Attr) -> StoreResult<Option<(Content, Attr)>> {
         let located = self.store.locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)?;
         let mut last = None;
@@ -311,7 +314,8 @@ impl<'a> CaptureUpdate<'a> {
                 self.stage_large_content(&file, stat.size)?
             };
             let now = host::stat(&file).map_err(errno_to_store_error)?;
-            // The one of before the reading: what was written meanwhile is read at the next time.
+            // The attributes from before reading: if the file was written to meanwhile, the next capture reads it
+            // again.
             last = Some((content, stat.attr()));
             if now == stat {
                 break;
@@ -320,7 +324,7 @@ impl<'a> CaptureUpdate<'a> {
         Ok(last)
     }
 
-    /// A large file's content, put into the database piece by piece.
+    /// Copies the content of a large file into the database piece by piece.
     fn stage_large_content(&mut self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
         let mut draft: Box<dyn Draft> = self.volume.store().draft(DraftBase::Empty)?;
         let mut buffer = vec![0; CHUNK_SIZE];

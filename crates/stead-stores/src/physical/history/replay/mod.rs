@@ -1,8 +1,9 @@
-//! The deeds of a directory: the ledger read from the newest entry to the oldest, over what is on the disk now.
+//! Finds the revisions of a directory: replays the ledger from the newest row to the oldest, starting from what is on
+//! disk now.
 //!
-//! A thing has a track, which goes through its writes and its names. Going back in time, what a track holds is known from
-//! the entry after it, or from the disk; where another program changed it in between, the faces differ, and its content
-//! is unknown.
+//! A `TrackedNode` follows one node through its writes and its names. Going back in time, its content is known from the
+//! row after, or from the disk. If another program changed it in between, the fingerprints differ, and its content is
+//! unknown.
 
 mod subject;
 mod tracked_node;
@@ -31,7 +32,7 @@ use tracked_node::{PassedMove, TrackedNode};
 
 pub(super) use tracked_node::FIRST_REMOVED_NODE;
 
-/// How often it is read again because something changed meanwhile.
+/// How often the ledger is replayed at most, if it changes meanwhile. The last time, the tree is locked.
 const MAX_TRIES: usize = 4;
 
 impl PhysicalStore {
@@ -47,7 +48,7 @@ impl PhysicalStore {
         for _ in 1..MAX_TRIES {
             let last = books.last_revision()?;
             if !books.pending_intents()?.is_empty() {
-                // What is entered may not have happened yet. Whoever could have everything alone has waited for it.
+                // Recorded actions may not have happened yet. Locking the tree waits for them.
                 drop(self.lock_tree_if_staged()?);
             }
             let deeds = LedgerReplay::new(self, keeping, &books, query).revisions();
@@ -59,7 +60,7 @@ impl PhysicalStore {
         LedgerReplay::new(self, keeping, &books, query).revisions()
     }
 
-    /// Holds everything alone, if this process has a staging area: without one it can't wait for the others.
+    /// Locks the whole tree, if this process has a staging area: without one it can't wait for other processes.
     fn lock_tree_if_staged(&self) -> StoreResult<Option<TreeLock<'_>>> {
         self.staging_if_open().map_or(Ok(None), |shop| shop.locks.lock_tree())
     }
@@ -87,19 +88,19 @@ struct LedgerReplay<'a> {
     history: &'a PhysicalHistory,
     ledger: &'a Ledger,
     query: &'a RevisionQuery,
-    /// What is known of paths, at the time that the replay has come to; `None` where nothing was.
+    /// What is known of paths, at the replay's current time; `None` if nothing was there.
     tracked: BTreeMap<Vec<u8>, Option<TrackedNode>>,
-    /// The directories that have been passed, the newest first.
+    /// The rows passed so far that gave directories a path or took one from them, newest first.
     passed_moves: Vec<PassedMove>,
-    /// Nodes that are there now, with their paths.
+    /// Nodes that exist now, with their paths.
     present_nodes: HashMap<NodeId, Vec<u8>>,
-    /// What nodes that were gone for a while are called since they came back.
+    /// Nodes that were removed and revived: the id that a removed node gets, and the id since it was revived.
     revived: HashMap<NodeId, NodeId>,
-    /// What the query asks for, by its path at this time.
+    /// What the query asks for, at the replay's current time.
     subject: QuerySubject,
 }
 
-/// The lines of a version, one per node.
+/// The node changes of a revision, one per node.
 #[derive(Default)]
 struct NodeChanges {
     changes: Vec<NodeChange>,
@@ -107,7 +108,8 @@ struct NodeChanges {
 }
 
 impl NodeChanges {
-    /// Entries of a version come newest first: the first one says what was there after it, the last one before it.
+    /// Adds a row's change of a node. Rows of a revision come newest first: the node's first row has the state after
+    /// the revision, its last row the state before.
     fn add(&mut self, node: NodeId, before: Option<NodeState>, after: Option<NodeState>) {
         match self.by_node.get(&node) {
             Some(&index) => self.changes[index].before = before,
@@ -167,7 +169,7 @@ impl<'a> LedgerReplay<'a> {
             }
             next = row;
             let mut lines = lines.changes;
-            // What came and went within the change was never there for anyone.
+            // What the change both created and removed was never visible.
             lines.retain(|line| line.before.is_some() || line.after.is_some());
             lines.retain(|line| {
                 sieve
@@ -192,14 +194,14 @@ impl<'a> LedgerReplay<'a> {
         Ok(found)
     }
 
-    /// Where a node is now, if it is anywhere.
+    /// The path that a node has now, if it exists.
     fn path_now(&self, node: NodeId) -> Option<StorePath> {
         let path = self.present_nodes.get(&node)?;
         self.stat_now(path)?;
         Some(StorePath::from_checked(path.clone()))
     }
 
-    /// Goes back over one entry.
+    /// Goes back over one row. Adds what it changed to `lines`, if that is asked for.
     fn rewind_row(&mut self, told: &StoredLedgerRow, lines: Option<&mut NodeChanges>) -> StoreResult<()> {
         let said = LedgerEvent::from_row(told)?;
         let row = (told.revision, told.row.seq);
@@ -259,7 +261,7 @@ impl<'a> LedgerReplay<'a> {
         let mut paths = vec![said.path.clone()];
         if stash.is_some_and(|stat| stat.is_dir()) {
             let name = displaced_name(row.0, row.1);
-            // It may be let go right now.
+            // Pruning may be removing it right now.
             let past = self.history.displaced_dir_of(row);
             let found = past.and_then(|past| entries_below(past, name.as_bytes())).unwrap_or_default();
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
@@ -308,7 +310,7 @@ impl<'a> LedgerReplay<'a> {
 
     fn rewind_exchanged(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
         let (from, to) = (said.path.clone(), said.other_path.clone().unwrap_or_default());
-        // What was at `from` is at `to` after it, and the other way round.
+        // What was at `from` is at `to` after the exchange, and the other way round.
         let one = self.tracked_left_at(&to, said.detail.before, row);
         let other = self.tracked_left_at(&from, said.detail.after, (row.0, !row.1));
         let after = [self.state_of(&one, &to), self.state_of(&other, &from)];
@@ -350,7 +352,7 @@ impl<'a> LedgerReplay<'a> {
         let Some(before) = said.detail.before else { return };
         let another = before.kind != track.fingerprint.kind;
         if another {
-            // A file that gave way to a symlink, or the other way round: two things.
+            // A symlink replaced a file, or a file a symlink: two nodes.
             if self.wants(&said.path) {
                 lines.add(track.node, None, Some(after.clone()));
             }
@@ -380,7 +382,7 @@ impl<'a> LedgerReplay<'a> {
         }
     }
 
-    /// Says what has become of everything that the deeds name.
+    /// Adds the current state of all nodes that the revisions name.
     fn describe_now(&self, found: &mut RevisionSet) {
         let mut named: Vec<NodeId> = Vec::new();
         for line in found.revisions.iter().flat_map(|deed| &deed.changes) {

@@ -1,4 +1,5 @@
-//! Whether a query asks for something: by what it is now, not by the names it had.
+//! Which node a query asks for: the one that has the query's path now, or had it last. The replay follows that node,
+//! not the path.
 
 use stead_core::store::{NodeId, NodePath, StoreError, StoreResult};
 
@@ -11,14 +12,14 @@ use super::LedgerReplay;
 pub(super) enum QuerySubject {
     Everything,
     At(Vec<u8>),
-    /// It was not there at this time any more: the entry that took it away comes later, and what its path was then.
+    /// It doesn't exist at this time. The row that removed it, which the replay has yet to reach, and its path then.
     Removed((i64, i64), Vec<u8>),
-    /// It was not there yet.
+    /// It wasn't created yet at this time.
     NotYetCreated,
 }
 
 impl LedgerReplay<'_> {
-    /// Whether the query asks for what is at a path at this time.
+    /// Whether the query asks for what is at this path, at the replay's current time.
     pub(super) fn wants(&self, path: &[u8]) -> bool {
         match &self.subject {
             QuerySubject::Everything => true,
@@ -27,7 +28,7 @@ impl LedgerReplay<'_> {
         }
     }
 
-    /// What lies at a place, or lay there last.
+    /// Finds the node at a path, or the last one that was there.
     pub(super) fn find_subject(&self, place: &NodePath) -> StoreResult<QuerySubject> {
         let mut path = place.path.as_bytes().to_vec();
         if place.base != NodeId::ROOT {
@@ -64,7 +65,7 @@ impl LedgerReplay<'_> {
     }
 }
 
-/// Where something is now that was at `path` before the last of these entries, which come newest first.
+/// Finds where the node is now that was at `path` before the oldest of these entries, which come newest first.
 fn follow_to_now(mut path: Vec<u8>, entries: Vec<(LedgerEvent, (i64, i64))>) -> QuerySubject {
     for (said, row) in entries.iter().rev() {
         let other = said.other_path.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is known of a path at the time that a replay has come to.
+//! What is known of a path at the replay's current time.
 
 use stead_core::store::{NodeId, NodeKind, NodeState, StoreError, StorePath};
 
@@ -9,25 +9,25 @@ use super::super::ledger_event::{Fingerprint, LedgerEvent};
 use super::super::old_content::ContentSource;
 use super::LedgerReplay;
 
-/// Nodes of what is gone are above all inode numbers.
+/// Ids of removed nodes start here, above all inode numbers.
 pub(in super::super) const FIRST_REMOVED_NODE: u64 = 1 << 63;
 
-/// What is said of something that nothing is known of.
+/// The fingerprint of a node of which nothing is known.
 const UNKNOWN_FINGERPRINT: Fingerprint =
     Fingerprint { kind: NodeKind::File, ino: 0, size: 0, mode: 0, modified: stead_core::Timestamp(0) };
 
-/// One thing through time.
+/// One node through time.
 #[derive(Debug, Clone)]
 pub(super) struct TrackedNode {
     pub(super) node: NodeId,
-    /// What it looked like at the time that the replay has come to.
+    /// What it looked like at the replay's current time.
     pub(super) fingerprint: Fingerprint,
-    /// What it held then.
+    /// Its content at that time, if it is known.
     pub(super) source: Option<ContentSource>,
     pub(super) hash: Option<[u8; 32]>,
 }
 
-/// An entry that gave a directory a name, or took one from it: what lay below it went along.
+/// A row that gave a directory a path, or took one from it, together with everything below.
 #[derive(Debug)]
 pub(super) enum PassedMove {
     Placed(Vec<u8>),
@@ -36,22 +36,22 @@ pub(super) enum PassedMove {
     Exchanged(Vec<u8>, Vec<u8>),
 }
 
-/// Where something is that no entry since has touched.
+/// Where a node is that no row since has touched.
 enum TracedLocation {
-    /// On the disk, at this path.
+    /// On disk, at this path.
     InTree(Vec<u8>),
-    /// In what a row displaced, below it.
+    /// At this path below what a row displaced.
     Displaced((i64, i64), Vec<u8>),
     Nowhere,
 }
 
 impl LedgerReplay<'_> {
-    /// The track of what an entry put at its own path.
+    /// The tracked node that a row left at its own path.
     pub(super) fn tracked_after(&mut self, said: &LedgerEvent, row: (i64, i64)) -> TrackedNode {
         self.tracked_left_at(&said.path, said.detail.after, row)
     }
 
-    /// The track of what an entry left at a path, where it had this face.
+    /// The tracked node that a row left at the path `at`, with this fingerprint.
     pub(super) fn tracked_left_at(
         &mut self,
         at: &[u8],
@@ -64,7 +64,7 @@ impl LedgerReplay<'_> {
             {
                 TrackedNode { fingerprint: face, ..track }
             }
-            // Another program has been there since.
+            // Another program has changed it since.
             (Some(track), Some(face)) => {
                 TrackedNode { node: track.node, fingerprint: face, source: None, hash: None }
             }
@@ -80,7 +80,7 @@ impl LedgerReplay<'_> {
         track
     }
 
-    /// What is at a path at this time, if anything is known to be.
+    /// The node at a path at the replay's current time, if one is known to be there.
     pub(super) fn tracked_at(&mut self, path: &[u8]) -> Option<TrackedNode> {
         if let Some(known) = self.tracked.get(path) {
             return known.clone();
@@ -112,7 +112,7 @@ impl LedgerReplay<'_> {
         Some(track)
     }
 
-    /// Follows a path of this time to where it is now.
+    /// Follows a path from the replay's current time to where it is now.
     fn trace(&self, path: &[u8]) -> TracedLocation {
         let mut path = path.to_vec();
         let moved = |path: &[u8], from: &[u8], to: &[u8]| [to, &path[from.len()..]].concat();
@@ -139,7 +139,7 @@ impl LedgerReplay<'_> {
         TracedLocation::InTree(path)
     }
 
-    /// What is on the disk now.
+    /// The attributes of what is at a path on disk now; `None` if it is missing, or masked.
     pub(super) fn stat_now(&self, path: &[u8]) -> Option<HostStat> {
         if self.store.mask.hides(path) {
             return None;
@@ -153,11 +153,11 @@ impl LedgerReplay<'_> {
             Err(StoreError::HostDenied) => {}
             Err(_) => return None,
         }
-        // Whoever may not look into a directory may have closed it, and wants to take that back.
+        // The agent may have made the directory inaccessible itself, and wants to undo that.
         owner_access::enter(&self.store.root.dir, parent).ok()?.stat_at(name).ok()
     }
 
-    /// The node of something that is there: its inode, unless something else with that inode was named before.
+    /// The id of a node that exists: its inode, unless the replay met that inode at another path before.
     fn present_node(&mut self, ino: u64, path: &[u8]) -> NodeId {
         let node = NodeId(ino);
         let known = self.present_nodes.entry(node).or_insert_with(|| path.to_vec());
@@ -169,15 +169,15 @@ impl LedgerReplay<'_> {
         node
     }
 
-    /// The node of something that went with an entry.
+    /// The id of a node that a row removed, or the one it has since it was revived.
     pub(super) fn removed_node(&self, row: (i64, i64), below: &[u8]) -> NodeId {
         let node = removed_node_id(row, below);
         self.revived.get(&node).copied().unwrap_or(node)
     }
 
-    /// Takes all that is known at a path and below it.
+    /// Takes out what is known at a path and below it, with paths relative to it.
     pub(super) fn take_subtree(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<TrackedNode>)> {
-        // What lies below begins with `path/`, and `0` is what follows `/`.
+        // Paths below start with `path/`, and `0` is the byte after `/`.
         let below = [path, b"/"].concat()..[path, b"0"].concat();
         let keys = self.tracked.range(below).map(|(key, _)| key.clone());
         let keys: Vec<_> = keys.chain([path.to_vec()]).collect();
@@ -189,7 +189,7 @@ impl LedgerReplay<'_> {
         self.tracked.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
     }
 
-    /// The node of a directory at this time.
+    /// The id of the directory at a path, at the replay's current time.
     fn directory_node(&mut self, path: &[u8]) -> NodeId {
         if path.is_empty() {
             return NodeId::ROOT;
@@ -225,7 +225,7 @@ impl LedgerReplay<'_> {
     }
 }
 
-/// The node of something that is not there any more: always the same one for the same thing.
+/// The id of a removed node: always the same for the same row and path.
 fn removed_node_id((version, seq): (i64, i64), below: &[u8]) -> NodeId {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&version.to_le_bytes()).update(&seq.to_le_bytes()).update(below);
