@@ -14,7 +14,7 @@ use std::path::PathBuf;
 #[cfg(target_os = "linux")]
 pub use linux::{FuseMount, OrphanedMount, clear_stale};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{Mount, Watched, clear_stale};
+pub use unsupported::{FuseMount, OrphanedMount, clear_stale};
 
 /// How a stead is mounted.
 #[derive(Debug, Clone)]

@@ -114,7 +114,7 @@ pub trait Store: Debug + Send + Sync {
     fn apply(&self, change: Change) -> StoreResult<Applied>;
 
     /// Waits until every change that was acknowledged so far is on the disk, also those that could wait
-    /// ([`Lasts::Soon`]), as far as the Store was opened to be durable.
+    /// (`SyncPolicy::Deferred`), as far as the Store was opened to be durable.
     fn sync(&self) -> StoreResult<()>;
 
     /// What has changed after `cursor`, oldest first, whoever changed it; `None` as cursor means "from now on".
@@ -171,7 +171,7 @@ pub trait Store: Debug + Send + Sync {
     }
 
     /// What makes the newer version out of the older one at and below some paths, whoever did it; up to
-    /// [`Version::NOW`] it is what makes what is there now.
+    /// [`RevisionNumber::NOW`] it is what makes what is there now.
     ///
     /// There may be more than was asked for. A Store that does not see every change tells those that it knows.
     fn changes_between(
@@ -196,7 +196,7 @@ pub trait Store: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Opens content that [`Store::deeds`] told of.
+    /// Opens content that [`Store::revisions`] told of.
     fn open_content(&self, _past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }

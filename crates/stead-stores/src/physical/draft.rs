@@ -161,7 +161,7 @@ impl Changes {
 
     /// Copies the complete content to a temporary file. `Conflict` if the base was written to since the draft was
     /// opened, because the base's content at that time is lost.
-    pub(super) fn into_temp_file(&self) -> StoreResult<TempFile> {
+    pub(super) fn to_temp_file(&self) -> StoreResult<TempFile> {
         if !host::stat(&self.base).map_err(errno_to_store_error)?.has_same_content(&self.stat) {
             return Err(StoreError::Conflict);
         }

@@ -112,7 +112,7 @@ impl PhysicalStore {
         Ok(())
     }
 
-    /// [`PhysicalStore::check`], and recovers what a process has left that died in the middle of a change: for calls that
+    /// [`PhysicalStore::check_usable`], and recovers what a process has left that died in the middle of a change: for calls that
     /// tell what happened, or build on it.
     fn check_and_recover(&self) -> StoreResult<()> {
         self.check_usable()?;

@@ -55,7 +55,7 @@ impl PhysicalChange<'_> {
                         }
                         self.unlock_names();
                     }
-                    draft.into_temp_file()?
+                    draft.to_temp_file()?
                 }
             },
         };
@@ -104,7 +104,7 @@ impl PhysicalChange<'_> {
             Content::Stored(_) => return Err(uncopied_content_error()),
             Content::Sealed(sealed) => AppendContent::File(match draft_content(sealed)? {
                 DraftContent::Complete(temp) => temp,
-                DraftContent::Changes(draft) => draft.into_temp_file()?,
+                DraftContent::Changes(draft) => draft.to_temp_file()?,
             }),
         };
         for _ in 0..MAX_TRIES {

@@ -51,7 +51,7 @@ impl UsageChange {
     }
 
     /// The same for a file that was there before, whose size isn't checked.
-    fn as_revived(self) -> Self {
+    fn into_revived(self) -> Self {
         UsageChange { new_size: None, ..self }
     }
 }
@@ -169,7 +169,7 @@ impl PhysicalChange<'_> {
             }
         }
         if self.ledger.is_restoring() {
-            leaves = leaves.into_iter().map(UsageChange::as_revived).collect();
+            leaves = leaves.into_iter().map(UsageChange::into_revived).collect();
         }
         self.ledger.add_usage_changes(leaves);
         Ok(())

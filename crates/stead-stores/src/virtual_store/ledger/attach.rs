@@ -185,4 +185,38 @@ mod tests {
         assert_eq!(books(&database, "three", "here", &["one", "two"], false), None);
         assert_eq!(books(&database, "three", "here", &["one"], false), second);
     }
+
+    #[test]
+    fn a_change_that_was_not_made_is_forgotten_in_its_own_directory_only() {
+        let database = Database::in_memory();
+        let ledger = |id| {
+            let directory = LedgerDirectory { id, location: id, is_elsewhere: &|_| false };
+            database.ledger(&directory, true).unwrap().unwrap()
+        };
+        let (done, lost) = (ledger("done"), ledger("lost"));
+        let volumes = (done.vol, lost.vol);
+        let revision: i64 = database
+            .0
+            .write(CommitSync::Deferred, move |writing| {
+                writing.conn.execute(
+                    "INSERT INTO revision(operation, agent, tool, at) VALUES (x'02', 'a', 'undo', 0)",
+                    [],
+                )?;
+                let revision = writing.conn.last_insert_rowid();
+                writing.conn.execute(
+                    "INSERT INTO undone(volume, operation, undone_by) VALUES (?1, x'01', x'02'), (?2, x'01', x'02')",
+                    [volumes.0, volumes.1],
+                )?;
+                Ok(revision)
+            })
+            .unwrap();
+        lost.reconcile(Vec::new(), vec![revision]).unwrap();
+        let left: Vec<i64> = {
+            let reader = database.0.reader().unwrap();
+            let mut statement = reader.prepare("SELECT volume FROM undone").unwrap();
+            let volumes = statement.query_map([], |row| row.get(0)).unwrap();
+            volumes.map(Result::unwrap).collect()
+        };
+        assert_eq!(left, [volumes.0]);
+    }
 }

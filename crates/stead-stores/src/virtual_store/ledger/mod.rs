@@ -250,13 +250,15 @@ impl Ledger {
                 {
                     writing.append_body(&facts)?;
                 }
-                // The operations that the change was to undo are not undone.
+                // The operations that the change was to undo are not undone here. What the same undo did in other
+                // Stores stays undone there.
                 writing
                     .conn
                     .prepare_cached(
-                        "DELETE FROM undone WHERE undone_by IN (SELECT operation FROM revision WHERE id = ?1)",
+                        "DELETE FROM undone WHERE volume = ?1
+                           AND undone_by IN (SELECT operation FROM revision WHERE id = ?2)",
                     )?
-                    .execute([version])?;
+                    .execute([vol, *version])?;
             }
             if !undone.is_empty() {
                 writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
