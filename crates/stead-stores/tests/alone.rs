@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use stead_core::store::RevisionQuery;
+use stead_core::store::{History, RevisionQuery};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::{PhysicalOptions, PhysicalStore, state_folder_of};
 

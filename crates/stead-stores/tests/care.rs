@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stead_core::store::{Parents, RevisionNumber};
+use stead_core::store::{History, Maintenance, Parents, RevisionNumber};
 use stead_core::testkit::{TreeSnapshot as Tree, snapshot_of};
 use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, RestoreOptions};
 use stead_core::{
-    AccessScope, Clock, FixedClock, Identity, Mount, Store, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
+    AccessScope, Clock, FixedClock, Identity, Mount, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
     Workspace,
 };
 use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention};

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use stead_core::glob::PathGlobs;
 use stead_core::search::{Grep, GrepQuery};
-use stead_core::store::{Change, Content, NodePath, PutOptions, RevisionNumber, Step, StorePath};
+use stead_core::store::{
+    Change, Content, History, NodePath, OpenPurpose, PutOptions, RevisionNumber, Step, StorePath,
+};
 use stead_core::{ErrorKind, Identity, Operation, OperationId, Store, StoreError, Timestamp};
 use stead_stores::{Database, DatabaseOptions, VirtualStore};
 
@@ -80,7 +82,7 @@ fn judge(answer: Result<Vec<u8>, StoreError>, expected: &[u8], what: &str) -> bo
 
 /// Reads an open file in pieces of this length.
 fn in_pieces(store: &dyn Store, path: &str, length: usize) -> Result<Vec<u8>, StoreError> {
-    let open = store.open(&at(path))?;
+    let open = store.open(&at(path), OpenPurpose::Read)?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; length]);
     loop {
         match open.read_at(bytes.len() as u64, &mut buffer)? {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use stead_core::search::WalkOptions;
 use stead_core::store::{
-    Change, NodeId, NodeKind, NodePath, QuotaLimits, QuotaRoot, RevisionNumber, RevisionQuery, StorePath,
-    Usage,
+    Change, History, Maintenance, NodeId, NodeKind, NodePath, QuotaLimits, QuotaRoot, RevisionNumber,
+    RevisionQuery, StorePath, Usage,
 };
 use stead_core::testkit::{SnapshotEntry, TreeSnapshot, model_run, snapshot_of};
 use stead_core::{Identity, Operation, OperationId, Store, Timestamp, store_suite};
@@ -118,7 +118,7 @@ fn paths(known: &Known) -> TreeSnapshot {
 
 /// Undoes one revision after the other, newest first, and checks that everything is as it was before it.
 fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]) {
-    let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;
+    let deeds = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap().revisions;
     let mut known = known(store);
     assert!(deeds.is_sorted_by(|one, other| one.number > other.number));
     for deed in deeds {
@@ -128,7 +128,7 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]
                 continue;
             };
             let holds = before.content.as_ref().map(|past| {
-                let open = store.open_content(past).unwrap();
+                let open = store.require_history().unwrap().open_content(past).unwrap();
                 let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
                 assert_eq!(open.read_at(0, &mut bytes).unwrap(), bytes.len());
                 blake3::hash(&bytes)
@@ -136,7 +136,11 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]
             let mode = if before.kind == NodeKind::Symlink { 0 } else { before.mode };
             // Content that wasn't retained is known by its size alone.
             let is_unknown = before.content.is_none() && before.kind != NodeKind::Directory;
-            assert!(!is_unknown || !store.info().retains_content, "version {}: {line:?}", deed.number);
+            assert!(
+                !is_unknown || !store.history().unwrap().retains_content(),
+                "version {}: {line:?}",
+                deed.number
+            );
             let thing = SnapshotEntry { kind: before.kind, mode, size: before.size, content_hash: holds };
             known.insert(line.node, (before.parent, before.name.clone(), thing));
         }

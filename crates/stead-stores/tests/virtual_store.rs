@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use stead_core::store::{
-    Applied, Change, ChangeKind, Content, DisplacedContent, DraftBase, IfMissing, NodePath, Page, Parents,
-    Precondition, PutOptions, Replace, RevisionNumber, Step, StepOutcome, StorePath, Subtree,
+    Applied, Change, ChangeFeed, ChangeKind, Content, DisplacedContent, DraftBase, History, IfMissing,
+    Maintenance, NodePath, OpenPurpose, Page, Parents, Precondition, PutOptions, Replace, RevisionNumber,
+    Step, StepOutcome, StorePath, Subtree,
 };
 use stead_core::testkit::{model_run, snapshot_of};
 use stead_core::{Clock, Identity, Operation, OperationId, Store, StoreError, StoreResult, SystemClock};
@@ -301,7 +302,7 @@ fn zeros_cost_nothing() {
     draft.write_at((1 << 29) + 1, b"middle").unwrap();
     one(&store, writing("sparse", Content::Sealed(draft.seal().unwrap()), DisplacedContent::Keep));
     assert_eq!(count(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL"), 2);
-    let file = store.open(&place("sparse")).unwrap();
+    let file = store.open(&place("sparse"), OpenPurpose::Read).unwrap();
     let mut buffer = [9; 8];
     assert_eq!(file.read_at(1 << 29, &mut buffer).unwrap(), 8);
     assert_eq!(&buffer, b"\0middle\0");

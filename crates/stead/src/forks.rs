@@ -185,7 +185,9 @@ impl Stead {
         let path = format!("/forks/{name}");
         let discarded = self.single_record("discard", Some(&path), error_kind, |stead| {
             let (fork, store) = stead.fork_entry(name)?;
-            stead.audited("discard", Some(&fork_prefix(&fork.name)), || store.destroy())?;
+            stead.audited("discard", Some(&fork_prefix(&fork.name)), || {
+                store.require_maintenance()?.destroy()
+            })?;
             Ok(fork.clone())
         });
         let fork = &discarded.map_err(|error| match &error {

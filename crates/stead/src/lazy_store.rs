@@ -1,4 +1,4 @@
-//! A Store that is opened when it is first needed, so that one that can't be opened is in nobody else's way.
+//! A Store that is opened when it is first needed, so that a Store that can't be opened doesn't affect other Stores.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::name::escape_name;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
-    Listing, NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence,
-    RevisionSet, Store, StoreError, StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, Feed,
+    FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
+    Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, Store, StoreError, StoreInfo,
+    StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{ErrorKind, Operation, Timestamp};
 
@@ -18,42 +19,58 @@ use crate::error::Error;
 /// How a Store is opened.
 type OpenFn = dyn Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync;
 
+/// What a Store offers beside files. It follows from the configuration, so it is known before the Store is open.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Abilities {
+    /// Whether it has a [`History`].
+    pub(crate) history: bool,
+    /// Whether its history retains content.
+    pub(crate) retains_content: bool,
+    /// Whether it has a [`ChangeFeed`].
+    pub(crate) feed: bool,
+    /// Whether it has [`Forks`].
+    pub(crate) forks: bool,
+}
+
 /// A Store that opens at the first call that needs it.
 ///
-/// That it could not be opened is not remembered: the next call tries again, and finds it healed or not.
+/// A failure to open isn't remembered: the next call tries again.
 pub(crate) struct LazyStore {
     name: String,
     info: StoreInfo,
+    abilities: Abilities,
     open_fn: Box<OpenFn>,
     opened: RwLock<Option<Arc<dyn Store>>>,
-    /// Held while it is opened: whoever comes meanwhile waits, rather than opening it twice.
+    /// Held while the Store is being opened, so that it is opened once.
     open_lock: Mutex<()>,
 }
 
 impl LazyStore {
-    /// A Store of this name, which says this of itself before it is open.
+    /// A Store of this name. `info` and `abilities` describe it before it is open.
     pub(crate) fn new(
         name: impl Into<String>,
         info: StoreInfo,
+        abilities: Abilities,
         open: impl Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
     ) -> Self {
         let (opened, open_lock) = (RwLock::default(), Mutex::default());
-        LazyStore { name: name.into(), info, open_fn: Box::new(open), opened, open_lock }
+        LazyStore { name: name.into(), info, abilities, open_fn: Box::new(open), opened, open_lock }
     }
 
-    /// The Store, if it is open and of use.
+    /// The Store, if it is open and usable.
     fn if_open(&self) -> Option<Arc<dyn Store>> {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
-        opened.as_ref().filter(|store| !store.is_gone()).map(Arc::clone)
+        let is_gone = |store: &dyn Store| store.maintenance().is_some_and(|store| store.is_gone());
+        opened.as_ref().filter(|store| !is_gone(&***store)).map(Arc::clone)
     }
 
-    /// The Store, opened now if it is not open yet, or if what it stood on is gone.
+    /// The Store, which is opened if it isn't open yet, or if what it stood on was removed.
     pub(crate) fn get_or_open(&self) -> Result<Arc<dyn Store>, Error> {
         if let Some(store) = self.if_open() {
             return Ok(store);
         }
-        // Nothing is kept under the lock that a panic could leave half done.
-        let _turn = self.open_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // The lock guards no data, so poisoning doesn't matter.
+        let _opening = self.open_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = self.if_open() {
             return Ok(store);
         }
@@ -69,7 +86,7 @@ impl LazyStore {
         self.get_or_open().map_err(|error| self.open_error(&error))
     }
 
-    /// What a caller of the port is told.
+    /// The error that callers of the port get.
     fn open_error(&self, error: &Error) -> StoreError {
         match error {
             // Waiting does not help, and `stead verify` says more.
@@ -128,12 +145,8 @@ impl Store for LazyStore {
         self.each_or_open_error(at, |store| store.read_many(at, limit))
     }
 
-    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        self.store()?.open(at)
-    }
-
-    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        self.store()?.open_to_write(at)
+    fn open(&self, at: &NodePath, purpose: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
+        self.store()?.open(at, purpose)
     }
 
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
@@ -171,43 +184,67 @@ impl Store for LazyStore {
     }
 
     fn sync(&self) -> StoreResult<()> {
-        // Also one whose directory is gone, which says so. A Store that was never open has changed nothing.
+        // A Store whose directory was removed is asked as well, and reports that. A Store that was never open has no
+        // changes to sync.
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner).clone();
         opened.map_or(Ok(()), |store| store.sync())
     }
 
-    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
-        self.store()?.changes_since(cursor, limit)
-    }
-
-    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        if !self.info.history {
-            return Err(StoreError::Unsupported("this Store keeps no history"));
-        }
-        self.store()?.as_of(version)
-    }
-
     fn forget_node(&self, node: NodeId) {
-        // Nobody holds a node of a Store that was never open.
+        // Callers have no nodes of a Store that was never open.
         if let Some(store) = self.if_open() {
             store.forget_node(node);
         }
     }
 
-    fn revision_sequence(&self) -> Option<RevisionSequence> {
-        self.store().ok()?.revision_sequence()
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.store()?.usage(at)
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        self.abilities.history.then_some(self)
+    }
+
+    fn forks(&self) -> Option<&dyn Forks> {
+        self.abilities.forks.then_some(self)
+    }
+
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        self.abilities.feed.then_some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl History for LazyStore {
+    fn retains_content(&self) -> bool {
+        let opened = self.if_open();
+        opened.map_or(self.abilities.retains_content, |store| {
+            store.history().is_some_and(|history| history.retains_content())
+        })
+    }
+
+    fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
+        self.store()?.require_history()?.as_of(revision)
     }
 
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        self.store()?.latest_revision()
+        self.store()?.require_history()?.latest_revision()
     }
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        self.store()?.revision_at(time)
+        self.store()?.require_history()?.revision_at(time)
+    }
+
+    fn revision_sequence(&self) -> Option<RevisionSequence> {
+        self.store().ok()?.history()?.revision_sequence()
     }
 
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        self.store()?.revisions(query)
+        self.store()?.require_history()?.revisions(query)
     }
 
     fn undoable_operations(
@@ -216,50 +253,59 @@ impl Store for LazyStore {
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        self.store()?.undoable_operations(agent, since, limit)
+        self.store()?.require_history()?.undoable_operations(agent, since, limit)
     }
 
     fn changes_between(
         &self,
         older: RevisionNumber,
         newer: RevisionNumber,
-        below: &[StorePath],
+        paths: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.store()?.changes_between(older, newer, below)
+        self.store()?.require_history()?.changes_between(older, newer, paths)
     }
 
     fn capture(
         &self,
-        extents: &CaptureScopes,
+        scopes: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        self.store()?.capture(extents, operation, progress)
+        self.store()?.require_history()?.capture(scopes, operation, progress)
     }
 
-    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.store()?.open_content(past)
+    fn open_content(&self, content: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.store()?.require_history()?.open_content(content)
     }
+}
 
+#[deny(clippy::missing_trait_methods)]
+impl Forks for LazyStore {
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
-        self.store()?.fork(fork)
+        self.store()?.require_forks()?.fork(fork)
     }
+}
 
-    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        self.store()?.usage(at)
+#[deny(clippy::missing_trait_methods)]
+impl ChangeFeed for LazyStore {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
+        self.store()?.require_feed()?.changes_since(cursor, limit)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Maintenance for LazyStore {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
+        self.store()?.require_maintenance()?.verify(progress)
     }
 
     fn destroy(&self) -> StoreResult<()> {
-        self.store()?.destroy()
+        self.store()?.require_maintenance()?.destroy()
     }
 
-    /// Never: it is opened again by the next call.
+    /// Never: the next call opens the Store again.
     fn is_gone(&self) -> bool {
         false
-    }
-
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
-        self.store()?.verify(progress)
     }
 }
 
@@ -268,19 +314,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use stead_core::store::{NodeKind, StorePath};
+    use stead_core::store::{NodeKind, StoreKind, StorePath};
     use stead_stores::MemoryStore;
 
     use super::*;
 
-    const ABOUT: StoreInfo =
-        StoreInfo { kind: "memory", history: true, retains_content: true, feed: true, audit_log: None };
+    const INFO: StoreInfo = StoreInfo { kind: StoreKind::Memory, audit_log: None };
+    const ABILITIES: Abilities = Abilities { history: true, retains_content: true, feed: true, forks: true };
 
     #[test]
     fn a_store_is_opened_once_by_whoever_needs_it_first() {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
-        let lazy = LazyStore::new("x", ABOUT, move || {
+        let lazy = LazyStore::new("x", INFO, ABILITIES, move || {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(Arc::new(MemoryStore::new()))
         });
@@ -302,7 +348,7 @@ mod tests {
     fn a_store_that_heals_is_opened_then() {
         let ready = Arc::new(AtomicUsize::new(0));
         let state = Arc::clone(&ready);
-        let lazy = LazyStore::new("x", ABOUT, move || match state.load(Ordering::SeqCst) {
+        let lazy = LazyStore::new("x", INFO, ABILITIES, move || match state.load(Ordering::SeqCst) {
             0 => Err(StoreError::NotFound.into()),
             1 => Err(StoreError::Corrupt("the file is no database".into()).into()),
             _ => Ok(Arc::new(MemoryStore::new())),

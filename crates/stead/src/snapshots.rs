@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stead_core::monitor::check_not_stopped;
-use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, StoreError};
+use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, RevisionSequence, StoreError};
 use stead_core::vfs::{IntoPath, PointInTime};
 use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
 use stead_stores::Database;
@@ -119,7 +119,7 @@ impl Stead {
                 },
             };
             let store = mount.store();
-            if !workspace.scope().allows(Access::History) || !store.info().history {
+            if !workspace.scope().allows(Access::History) || store.history().is_none() {
                 continue;
             }
             let extent = CaptureScope::new(at, mount.path().clone(), workspace.scratch().clone());
@@ -190,7 +190,7 @@ impl Stead {
             // will do.
             None => {
                 let has_history = |workspace: &&Workspace| {
-                    workspace.scope().allows(Access::History) && workspace.mount().store().info().history
+                    workspace.scope().allows(Access::History) && workspace.mount().store().history().is_some()
                 };
                 let mut with_history: Vec<_> = self.vfs().workspaces().filter(has_history).collect();
                 // Persistent Stores come first: a Memory Store has a revision sequence of its own.
@@ -206,7 +206,7 @@ impl Stead {
             let counted = Some(self.database()?.revision_sequence());
             // A snapshot's revision belongs to the database's sequence. In a Store with another sequence the number
             // means another revision, or none.
-            if route.is_some() && store.revision_sequence().is_some_and(|count| Some(count) != counted) {
+            if route.is_some() && sequence_of(&**store).is_some_and(|sequence| Some(sequence) != counted) {
                 return Err(Error::Invalid(format!(
                     "the snapshot `{}` does not hold `{path}`, whose Store counts its versions apart; name a time",
                     text.escape_debug()
@@ -216,13 +216,13 @@ impl Stead {
         }
         if let Ok(number) = text.strip_prefix('v').unwrap_or(text).parse::<i64>() {
             let version = RevisionNumber(number);
-            if number < 0 || version > store.latest_revision()? {
+            if number < 0 || version > store.require_history()?.latest_revision()? {
                 return Err(stead_core::Error::NotInHistory(format!("version {number}")).into());
             }
             return Ok(version);
         }
         match time_text::parse_time(text, SystemClock.now()) {
-            Ok(time) => Ok(store.revision_at(time)?),
+            Ok(time) => Ok(store.require_history()?.revision_at(time)?),
             Err(_) => {
                 let text = text.escape_debug();
                 Err(stead_core::Error::NotInHistory(format!("snapshot, version or time `{text}`")).into())
@@ -237,7 +237,8 @@ impl Stead {
         let version = self.resolve_revision(&path, text)?;
         let point = self.point_in_time(&path, text, version)?;
         if let Some(route) = self.vfs().router().route(&path) {
-            let past = route.workspace.mount().store().as_of(version);
+            let past =
+                route.workspace.mount().store().require_history().and_then(|history| history.as_of(version));
             let sight = stead_core::Visibility::Visible;
             past.map_err(|cause| stead_core::Error::Store { path, visibility: sight, cause })?;
         }
@@ -264,10 +265,8 @@ impl Stead {
             Some(_) => Some(self.database()?.revision_sequence()),
             None => return Ok(version.into()),
         };
-        let in_snapshot = self
-            .vfs()
-            .workspaces()
-            .find(|workspace| workspace.mount().store().revision_sequence() == counted);
+        let in_snapshot =
+            self.vfs().workspaces().find(|workspace| sequence_of(&**workspace.mount().store()) == counted);
         Ok(match in_snapshot {
             Some(workspace) => PointInTime::RevisionAt(version, workspace.prefix().clone()),
             None => version.into(),
@@ -323,7 +322,7 @@ fn try_snapshot(
     let (mut taken, mut before) = (Vec::new(), 0);
     for (store, extents) in grounds {
         let mut here = 0;
-        let of_one = store.capture(extents, operation, &mut |done| {
+        let of_one = store.require_history()?.capture(extents, operation, &mut |done| {
             here = done;
             progress(before + done)
         })?;
@@ -349,4 +348,8 @@ fn covers(snapshot: &Snapshot, path: &VfsPath) -> bool {
         None => true,
         Some(prefix) => VfsPath::parse(prefix).is_ok_and(|prefix| path.strip_prefix(&prefix).is_some()),
     }
+}
+/// The sequence that a Store's revision numbers belong to, if it shares one with other Stores.
+fn sequence_of(store: &dyn Store) -> Option<RevisionSequence> {
+    store.history()?.revision_sequence()
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use stead_core::store::{Fork, RevisionNumber, StoreError, StoreInfo, VerifyReport};
+use stead_core::store::{Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, VerifyReport};
 use stead_core::{
     AuditLog, AuditLogId, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp,
 };
@@ -22,7 +22,7 @@ use stead_stores::{
 use crate::config::{Config, DatabaseConfig, StoreConfig};
 use crate::error::{Error, Result, escaped_path};
 use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
-use crate::lazy_store::LazyStore;
+use crate::lazy_store::{Abilities, LazyStore};
 
 /// The suffixes of a database's files: the database itself, SQLite's files, and the files that Stead puts beside it.
 const DATABASE_FILE_SUFFIXES: [&str; 11] = [
@@ -105,8 +105,8 @@ impl Stores {
         let opener = &self.opener;
         let lazy = self.by_key.entry(key).or_insert_with(|| {
             // The audit log is in the database, so a Store that writes to the database commits its own audit records.
-            let (about, opener) = (store_info(&config, opener.log_id), Arc::clone(opener));
-            Arc::new(LazyStore::new(name, about, move || opener.open(&config)))
+            let ((info, abilities), opener) = (describe_store(&config, opener.log_id), Arc::clone(opener));
+            Arc::new(LazyStore::new(name, info, abilities, move || opener.open(&config)))
         });
         Ok(Arc::clone(lazy))
     }
@@ -267,7 +267,8 @@ impl Stores {
             return Ok(Vec::new());
         }
         let database = self.opener.database()?;
-        let about = store_info(&StoreConfig::Virtual { namespace: Vec::new() }, self.opener.log_id);
+        let (info, abilities) =
+            describe_store(&StoreConfig::Virtual { namespace: Vec::new() }, self.opener.log_id);
         let lazy = |fork: Fork| {
             let (database, owner, name) = (database.clone(), fork.owner.clone(), fork.name.clone());
             let opener = Arc::clone(&self.opener);
@@ -278,7 +279,7 @@ impl Stores {
                     store => Ok(Arc::new(store?) as Arc<dyn Store>),
                 }
             };
-            let store: Arc<dyn Store> = Arc::new(LazyStore::new(fork.name.as_str(), about, open));
+            let store: Arc<dyn Store> = Arc::new(LazyStore::new(fork.name.as_str(), info, abilities, open));
             (fork, store)
         };
         Ok(database.forks(owner)?.into_iter().map(lazy).collect())
@@ -301,7 +302,8 @@ impl Stores {
         for (name, config) in stores {
             if matches!(config, StoreConfig::Physical { .. }) {
                 let lazy = self.lazy_store(name)?;
-                let found = lazy.get_or_open()?.verify(&mut |done| progress(name, done))?;
+                let found =
+                    lazy.get_or_open()?.require_maintenance()?.verify(&mut |done| progress(name, done))?;
                 verified.push((name.clone(), found));
             }
         }
@@ -320,23 +322,25 @@ pub struct GcReport {
     pub pruned: Vec<(String, Result<Pruned>)>,
 }
 
-/// What a Store reports about itself; its kind decides.
-fn store_info(config: &StoreConfig, log: Option<AuditLogId>) -> StoreInfo {
-    match config {
-        StoreConfig::Physical { displaced_retention: keep, .. } => StoreInfo {
-            kind: "physical",
+/// What a Store reports about itself, and what it offers beside files; its configuration decides.
+fn describe_store(config: &StoreConfig, log: Option<AuditLogId>) -> (StoreInfo, Abilities) {
+    let (kind, audit_log) = match config {
+        StoreConfig::Physical { .. } => (StoreKind::Physical, log),
+        StoreConfig::Virtual { .. } => (StoreKind::Virtual, log),
+        StoreConfig::Memory => (StoreKind::Memory, None),
+    };
+    let abilities = match config {
+        StoreConfig::Physical { displaced_retention, .. } => Abilities {
             history: true,
-            retains_content: keep.is_some(),
+            retains_content: displaced_retention.is_some(),
             feed: false,
-            audit_log: log,
+            forks: false,
         },
-        StoreConfig::Virtual { .. } => {
-            StoreInfo { kind: "virtual", history: true, retains_content: true, feed: true, audit_log: log }
+        StoreConfig::Virtual { .. } | StoreConfig::Memory => {
+            Abilities { history: true, retains_content: true, feed: true, forks: true }
         }
-        StoreConfig::Memory => {
-            StoreInfo { kind: "memory", history: true, retains_content: true, feed: true, audit_log: None }
-        }
-    }
+    };
+    (StoreInfo { kind, audit_log }, abilities)
 }
 
 /// Where a stead's database comes from.

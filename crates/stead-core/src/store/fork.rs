@@ -1,15 +1,28 @@
-//! Forks: their names, and the record of who owns one and which Workspace it was made from.
+//! Forks: the port, their names, and the record of who owns one and which Workspace it was made from.
 
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::name::escape_name;
 use crate::path::VfsPath;
-use crate::store::QuotaLimits;
+use crate::store::{QuotaLimits, Store, StoreResult};
 use crate::workspace::ApprovalPolicy;
+
+/// A Store that can be forked.
+pub trait Forks: Debug + Send + Sync {
+    /// Makes a fork of the Store as it is now, and records who owns it.
+    ///
+    /// A fork begins with the Store's present content, with the same nodes and version tags. From then on the fork and
+    /// its base change independently. The fork's history begins with the fork. The base can't be destroyed while the
+    /// fork exists. If the owner has another fork of this name, it returns [`StoreError::AlreadyExists`].
+    ///
+    /// [`StoreError::AlreadyExists`]: crate::StoreError::AlreadyExists
+    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>>;
+}
 
 /// The maximum length of a fork's name, in bytes.
 const MAX_FORK_NAME: usize = 64;

@@ -1,14 +1,107 @@
-//! The history of a Store as values: queries for revisions, the revisions with their node changes, and references to
-//! content.
+//! The history of a Store: the port, and its values: queries for revisions, the revisions with their node changes, and
+//! references to content.
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::fmt;
+use std::collections::{HashMap, HashSet};
+use std::fmt::{self, Debug};
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::Timestamp;
 use crate::identity::{Operation, OperationId};
-use crate::store::{NodeId, NodeKind, NodePath, RevisionNumber, StorePath, VersionTag};
+use crate::store::{
+    CaptureScopes, Captured, NodeId, NodeKind, NodePath, OpenContent, RevisionNumber, Store, StorePath,
+    StoreResult, VersionTag,
+};
+
+/// The past of a Store: every change makes a revision, and revisions can be listed, read and undone.
+pub trait History: Debug + Send + Sync {
+    /// Whether the content that changes replace or remove can be read later.
+    fn retains_content(&self) -> bool;
+
+    /// The Store as of a revision, for reading. A revision that the Store never had is [`StoreError::NotFound`].
+    ///
+    /// [`StoreError::NotFound`]: crate::StoreError::NotFound
+    fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>>;
+
+    /// The newest revision: the present state.
+    fn latest_revision(&self) -> StoreResult<RevisionNumber>;
+
+    /// The revision that was the newest at that time.
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber>;
+
+    /// The sequence that the revision numbers belong to. Stores with the same sequence share their revision numbers.
+    /// `None` if no other Store shares them.
+    fn revision_sequence(&self) -> Option<RevisionSequence>;
+
+    /// The revisions that meet the query, newest first, with the states before and after.
+    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet>;
+
+    /// The agent's operations that began at `since` or later, changed this Store, are not undone, and don't undo
+    /// anything themselves. The newest ones come first, at most `limit` of them.
+    ///
+    /// Each comes with its newest revision here. Revisions decide which operation is newer, since a clock may go back.
+    /// An operation that had no effect in the end may be among them.
+    fn undoable_operations(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
+        let query =
+            RevisionQuery { agent: Some(agent.to_owned()), since: Some(since), ..RevisionQuery::all() };
+        let mut revisions = self.revisions(&query)?.revisions;
+        revisions.retain(|revision| !revision.undone && revision.undoes.is_empty());
+        revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
+        let mut seen = HashSet::new();
+        revisions.retain(|revision| seen.insert(revision.operation.id));
+        let newest = revisions.into_iter().map(|revision| (revision.number, revision.operation));
+        Ok(newest.take(limit).collect())
+    }
+
+    /// The changes at and below `paths` that turn the state at `older` into the state at `newer`, by any agent or
+    /// program. [`RevisionNumber::NOW`] as `newer` means the present state.
+    ///
+    /// It may return more changes than asked for. A Store that doesn't see every change returns the ones that it knows.
+    fn changes_between(
+        &self,
+        older: RevisionNumber,
+        newer: RevisionNumber,
+        paths: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
+        self.revisions(&RevisionQuery { paths: paths.to_vec(), ..RevisionQuery::between(older, newer) })
+    }
+
+    /// Copies what has to be copied so that the present state can be read later, as of the revision that a snapshot is
+    /// about to name.
+    ///
+    /// Returns `None` where every revision can be read anyway. `progress` gets the number of names so far, also now and
+    /// then within a large file. An error from it ends the capture.
+    fn capture(
+        &self,
+        scopes: &CaptureScopes,
+        operation: &Operation,
+        progress: &mut dyn FnMut(u64) -> StoreResult<()>,
+    ) -> StoreResult<Option<Captured>>;
+
+    /// Opens content that [`History::revisions`] referred to.
+    fn open_content(&self, content: &ContentRef) -> StoreResult<Box<dyn OpenContent>>;
+}
+
+/// Identifies a sequence of revision numbers, for as long as its Stores are open. The Stores of one database share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RevisionSequence(usize);
+
+impl RevisionSequence {
+    /// The sequence of Stores that share `owner`.
+    pub fn shared_by<T>(owner: &Arc<T>) -> Self {
+        RevisionSequence(Arc::as_ptr(owner).cast::<()>() as usize)
+    }
+
+    /// The sequence of a Store that shares its numbers with no other.
+    pub(crate) fn of_store(store: &dyn Store) -> Self {
+        RevisionSequence(std::ptr::from_ref(store).cast::<()>() as usize)
+    }
+}
 
 /// Which revisions a Store returns. A revision has to meet all conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use crate::clock::Timestamp;
 use crate::identity::Operation;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
-    Listing, NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence,
-    RevisionSet, SealedContent, Store, StoreError, StoreInfo, StorePath, StoreResult, Usage, VerifyReport,
-    WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, Feed,
+    FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
+    Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, SealedContent, Store, StoreError,
+    StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -96,13 +96,8 @@ impl Store for FaultyStore {
         answers.unwrap_or_else(|_| at.iter().map(|_| Err(connection_lost())).collect())
     }
 
-    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        let content = self.connection.call(|| self.store.open(at))?;
-        Ok(Box::new(FaultyContent { content, connection: self.connection.clone() }))
-    }
-
-    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        let content = self.connection.call(|| self.store.open_to_write(at))?;
+    fn open(&self, at: &NodePath, purpose: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
+        let content = self.connection.call(|| self.store.open(at, purpose))?;
         Ok(Box::new(FaultyContent { content, connection: self.connection.clone() }))
     }
 
@@ -145,28 +140,55 @@ impl Store for FaultyStore {
         self.connection.call(|| self.store.sync())
     }
 
-    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        self.connection.call(|| self.store.as_of(version))
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.connection.call(|| self.store.usage(at))
     }
 
-    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
-        self.connection.call(|| self.store.changes_since(cursor, limit))
+    fn forget_node(&self, node: NodeId) {
+        self.store.forget_node(node);
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        self.store.history().map(|_| self as &dyn History)
+    }
+
+    fn forks(&self) -> Option<&dyn Forks> {
+        self.store.forks().map(|_| self as &dyn Forks)
+    }
+
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        self.store.feed().map(|_| self as &dyn ChangeFeed)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        self.store.maintenance().map(|_| self as &dyn Maintenance)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl History for FaultyStore {
+    fn retains_content(&self) -> bool {
+        self.store.history().is_some_and(|history| history.retains_content())
+    }
+
+    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
+        self.connection.call(|| self.store.require_history()?.as_of(version))
     }
 
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        self.connection.call(|| self.store.latest_revision())
+        self.connection.call(|| self.store.require_history()?.latest_revision())
     }
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        self.connection.call(|| self.store.revision_at(time))
+        self.connection.call(|| self.store.require_history()?.revision_at(time))
     }
 
     fn revision_sequence(&self) -> Option<RevisionSequence> {
-        self.store.revision_sequence()
+        self.store.history()?.revision_sequence()
     }
 
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        self.connection.call(|| self.store.revisions(query))
+        self.connection.call(|| self.store.require_history()?.revisions(query))
     }
 
     fn undoable_operations(
@@ -175,7 +197,7 @@ impl Store for FaultyStore {
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        self.connection.call(|| self.store.undoable_operations(agent, since, limit))
+        self.connection.call(|| self.store.require_history()?.undoable_operations(agent, since, limit))
     }
 
     fn changes_between(
@@ -184,7 +206,7 @@ impl Store for FaultyStore {
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        self.connection.call(|| self.store.changes_between(older, newer, below))
+        self.connection.call(|| self.store.require_history()?.changes_between(older, newer, below))
     }
 
     fn capture(
@@ -193,35 +215,40 @@ impl Store for FaultyStore {
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        self.connection.call(|| self.store.capture(extents, operation, progress))
+        self.connection.call(|| self.store.require_history()?.capture(extents, operation, progress))
     }
 
     fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.connection.call(|| self.store.open_content(past))
+        self.connection.call(|| self.store.require_history()?.open_content(past))
     }
+}
 
+#[deny(clippy::missing_trait_methods)]
+impl Forks for FaultyStore {
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
-        self.connection.call(|| self.store.fork(fork))
+        self.connection.call(|| self.store.require_forks()?.fork(fork))
     }
+}
 
-    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        self.connection.call(|| self.store.usage(at))
+#[deny(clippy::missing_trait_methods)]
+impl ChangeFeed for FaultyStore {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
+        self.connection.call(|| self.store.require_feed()?.changes_since(cursor, limit))
     }
+}
 
+#[deny(clippy::missing_trait_methods)]
+impl Maintenance for FaultyStore {
     fn destroy(&self) -> StoreResult<()> {
-        self.connection.call(|| self.store.destroy())
-    }
-
-    fn forget_node(&self, node: NodeId) {
-        self.store.forget_node(node);
+        self.connection.call(|| self.store.require_maintenance()?.destroy())
     }
 
     fn is_gone(&self) -> bool {
-        self.store.is_gone()
+        self.store.maintenance().is_some_and(|maintenance| maintenance.is_gone())
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
-        self.connection.call(|| self.store.verify(progress))
+        self.connection.call(|| self.store.require_maintenance()?.verify(progress))
     }
 }
 
@@ -333,7 +360,7 @@ mod tests {
         {
             let faulty = FaultyStore::new(Arc::new(ModelStore::new()), fault);
             faulty.apply(change(vec![write("a", "1")])).unwrap();
-            let open = faulty.open(&at("a"));
+            let open = faulty.open(&at("a"), OpenPurpose::Read);
             assert!(open.is_err());
             assert_eq!(faulty.read(&at("a"), 9).is_ok(), comes_back);
             let many = faulty.stat_many(&[at("a"), at("a")]);
@@ -345,7 +372,7 @@ mod tests {
     fn open_content_fails_too() {
         let faulty = FaultyStore::new(Arc::new(ModelStore::new()), Fault::From(3));
         faulty.apply(change(vec![write("a", "1")])).unwrap();
-        let open = faulty.open(&at("a")).unwrap();
+        let open = faulty.open(&at("a"), OpenPurpose::Read).unwrap();
         assert_eq!(open.attr().size, 1);
         assert!(open.read_at(0, &mut [0]).is_err());
     }

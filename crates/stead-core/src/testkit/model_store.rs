@@ -13,9 +13,10 @@ use crate::monitor::check_not_stopped;
 use crate::name::{Name, escape_name};
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, Change, CompanionRecord, Draft, DraftBase, Entry, Feed, FeedEntry, FileContent, Listing,
-    NodeKind, NodePath, OpenContent, Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError,
-    StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, CompanionRecord, Draft, DraftBase, Entry, Feed, FeedEntry,
+    FileContent, Forks, History, Listing, Maintenance, NodeId, NodeKind, NodePath, OpenContent, OpenPurpose,
+    Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError, StoreInfo, StoreKind, StorePath,
+    StoreResult, Usage, VerifyReport, WalkEntry,
 };
 
 /// A Store for tests: every rule of the port, with nothing behind it.
@@ -69,13 +70,8 @@ impl Default for ModelStore {
 
 impl Store for ModelStore {
     fn info(&self) -> StoreInfo {
-        StoreInfo {
-            kind: "model",
-            history: false,
-            retains_content: false,
-            feed: true,
-            audit_log: self.audit_log.as_ref().map(|notes| notes.id()),
-        }
+        let audit_log = self.audit_log.as_ref().map(|log| log.id());
+        StoreInfo { kind: StoreKind::Virtual, audit_log }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -93,7 +89,7 @@ impl Store for ModelStore {
         Ok(FileContent { attr, bytes: bytes.to_vec() })
     }
 
-    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath, _: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
         let tree = &self.state.lock().tree;
         let (id, bytes) = tree.file(at)?;
         Ok(Box::new(ModelContent { attr: tree.attr(id), bytes: bytes.clone() }))
@@ -218,6 +214,26 @@ impl Store for ModelStore {
         Ok(())
     }
 
+    fn forget_node(&self, _: NodeId) {}
+
+    fn history(&self) -> Option<&dyn History> {
+        None
+    }
+
+    fn forks(&self) -> Option<&dyn Forks> {
+        None
+    }
+
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+impl ChangeFeed for ModelStore {
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         let state = self.state.lock();
         let cursor = cursor.unwrap_or(state.revision);
@@ -226,6 +242,16 @@ impl Store for ModelStore {
         let end = newer().take(limit.max(1)).last().map_or(cursor, |change| change.revision);
         let changes: Vec<_> = newer().filter(|change| change.revision <= end).cloned().collect();
         Ok(Feed { changes, cursor: end, more: end < state.revision })
+    }
+}
+
+impl Maintenance for ModelStore {
+    fn destroy(&self) -> StoreResult<()> {
+        Err(StoreError::Unsupported("a model can't be destroyed"))
+    }
+
+    fn is_gone(&self) -> bool {
+        false
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {

@@ -99,7 +99,7 @@ impl Call<'_> {
                 let mut known: Option<(&Workspace, RevisionSequence)> = None;
                 for workspace in router.workspaces().filter(|one| one.scope().allows(Access::History)) {
                     let store = &**workspace.mount().store();
-                    if !store.info().history {
+                    if store.history().is_none() {
                         continue;
                     }
                     let Some(here) = sequence_of_store(store) else { continue };
@@ -131,10 +131,14 @@ pub(super) fn share_sequence(one: &dyn Store, other: &dyn Store) -> bool {
 
 /// The sequence that a Store numbers its revisions in: its own if it names none, `None` as long as it has no revisions.
 fn sequence_of_store(store: &dyn Store) -> Option<RevisionSequence> {
-    let is_new = || store.latest_revision().is_ok_and(|version| version == RevisionNumber(0));
-    match store.revision_sequence() {
+    let history = store.history();
+    let is_new = || {
+        history
+            .is_some_and(|history| history.latest_revision().is_ok_and(|latest| latest == RevisionNumber(0)))
+    };
+    match history.and_then(|history| history.revision_sequence()) {
         None if is_new() => None,
-        count => count.or_else(|| Some(RevisionSequence::of_store(store))),
+        sequence => sequence.or_else(|| Some(RevisionSequence::of_store(store))),
     }
 }
 
@@ -150,11 +154,11 @@ fn past_workspace(
         return Ok(PastWorkspace::Barrier("nobody looks into the past of what may only be written"));
     }
     let store = workspace.mount().store();
-    if !store.info().history {
+    let Some(history) = store.history() else {
         return Ok(PastWorkspace::Barrier("its Store keeps no history"));
-    }
+    };
     let version = match point {
-        PointInTime::Time(time) => store.revision_at(*time)?,
+        PointInTime::Time(time) => history.revision_at(*time)?,
         PointInTime::Revision(version) | PointInTime::RevisionAt(version, _) => {
             let differs = |meant| sequence_of_store(&**store).is_some_and(|here| here != meant);
             if *version != RevisionNumber::NOW && meant.is_some_and(differs) {
@@ -165,5 +169,5 @@ fn past_workspace(
             *version
         }
     };
-    Ok(PastWorkspace::Visible(workspace.clone().past_view(store.as_of(version)?)))
+    Ok(PastWorkspace::Visible(workspace.clone().past_view(history.as_of(version)?)))
 }

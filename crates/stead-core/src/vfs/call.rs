@@ -329,7 +329,7 @@ impl<'v> Call<'v> {
         let applied = store.apply(change).map_err(|cause| without_usage(cause, &withheld))?;
         self.shared().draft_reservations.invalidate_usage();
         if let (Some(under_way), Some(version)) = (under_way, applied.revision)
-            && store.info().feed
+            && store.feed().is_some()
         {
             under_way.record_revision(store, version);
         }

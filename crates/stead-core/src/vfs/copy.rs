@@ -13,8 +13,9 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::search::WalkOptions;
 use crate::store::{
-    Attr, Content, IfMissing, NodeKind, NodePath, OpenContent, Parents, Precondition, PutOptions, Replace,
-    RevisionNumber, Side, Step, StoreError, StorePath, Subtree, TagRef, Usage, VersionTag,
+    Attr, Content, IfMissing, NodeKind, NodePath, OpenContent, OpenPurpose, Parents, Precondition,
+    PutOptions, Replace, RevisionNumber, Side, Step, StoreError, StorePath, Subtree, TagRef, Usage,
+    VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage, ParsedPath};
 use crate::vfs::own_files::PriorContent;
@@ -544,7 +545,7 @@ impl TransferPlan<'_> {
                 self.steps.push(Step::Symlink { at, target, parents, expect });
             }
             NodeKind::File => {
-                let content = self.from.store().open(&source).map_err(failed)?;
+                let content = self.from.store().open(&source, OpenPurpose::Read).map_err(failed)?;
                 taken.tag = content.attr().tag;
                 let mut reader = HashingReader {
                     call: self.call,
@@ -605,7 +606,7 @@ impl Read for HashingReader<'_> {
 /// The hash of the content at the destination.
 fn hash_at_destination(to: &ResolvedPath<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
     let place = NodePath { base: to.node_path.base, path: to.node_path.path.join(below) };
-    let content = to.store().open(&place)?;
+    let content = to.store().open(&place, OpenPurpose::Read)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];
     let mut at = 0;

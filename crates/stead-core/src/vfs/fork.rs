@@ -63,7 +63,7 @@ impl Call<'_> {
             excluded: self.nested_workspaces(prefix)?,
             created: self.shared().clock.now(),
         };
-        let made = mount.store().fork(&fork);
+        let made = mount.store().require_forks().and_then(|forks| forks.fork(&fork));
         let store = made.map_err(|cause| Error::Store {
             path: prefix.clone(),
             visibility: Visibility::Visible,

@@ -18,8 +18,8 @@ use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Content, Draft, DraftBase, NodeId, NodeKind, NodePath, OpenContent, Precondition, PutOptions, Step,
-    Store, StoreError, SyncPolicy, VersionTag,
+    Attr, Content, Draft, DraftBase, NodeId, NodeKind, NodePath, OpenContent, OpenPurpose, Precondition,
+    PutOptions, Step, Store, StoreError, SyncPolicy, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage, OpenAudit, OpenRecording};
 use crate::vfs::cut_off::CutOff;
@@ -354,9 +354,9 @@ impl Call<'_> {
             self.shared().open_nodes.invalidations.load(Ordering::Acquire),
             self.shared().open_nodes.commit_mark(),
         );
-        let content = match spot.store().open(&spot.node_path) {
+        let content = match spot.store().open(&spot.node_path, OpenPurpose::Read) {
             Err(StoreError::HostDenied) if rights == HostRights::Write => {
-                spot.store().open_to_write(&spot.node_path)?
+                spot.store().open(&spot.node_path, OpenPurpose::Write)?
             }
             content => content?,
         };
@@ -523,7 +523,7 @@ impl OpenNode {
     /// Opens the current content. If the host denies that because of a mode that was set since, reopens it from
     /// `content`: a new mode doesn't bind those who have the file open.
     fn open_again(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
-        match self.store.open(&NodePath::of_node(self.node)) {
+        match self.store.open(&NodePath::of_node(self.node), OpenPurpose::Read) {
             Err(StoreError::HostDenied) => content.reopen()?.ok_or(StoreError::HostDenied),
             content => content,
         }

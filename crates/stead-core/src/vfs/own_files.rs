@@ -71,7 +71,7 @@ impl Call<'_> {
         let store = spot.store();
         if spot.via_hidden_symlink
             || spot.displaced_content() == DisplacedContent::Discard
-            || !store.info().history
+            || store.history().is_none()
         {
             return None;
         }
@@ -86,7 +86,7 @@ impl Call<'_> {
                 at: Some(spot.node_path.clone()),
                 ..RevisionQuery::all()
             };
-            let deeds = store.revisions(&query).ok()?;
+            let deeds = store.history()?.revisions(&query).ok()?;
             if upto == RevisionNumber::NOW {
                 let now = deeds.current.get(&attr.node).filter(|now| now.tag == attr.tag)?;
                 found = Some(now.state.as_ref()?.content.clone()?);

@@ -7,7 +7,7 @@ use crate::error::{Error, Result, Visibility};
 use crate::lines::{Continuation, LineRange, read_lines};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::store::{Attr, NodeKind, OpenContent, StoreError, StoreResult, VersionTag};
+use crate::store::{Attr, NodeKind, OpenContent, OpenPurpose, StoreError, StoreResult, VersionTag};
 use crate::vfs::call::{Call, OpenAudit, OpenRecording};
 use crate::vfs::resolve::{ResolvedPath, symlink_hit};
 use crate::vfs::{IntoPath, Vfs};
@@ -147,7 +147,7 @@ impl Vfs {
         self.call("read_range", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.max_read_size;
             let ((bytes, attr), spot) = call.resolve_and_call(path, Access::Read, |spot| {
-                let content = spot.store().open(&spot.node_path)?;
+                let content = spot.store().open(&spot.node_path, OpenPurpose::Read)?;
                 let attr = content.attr();
                 let wanted = range.length.min(attr.size.saturating_sub(range.offset));
                 if wanted > limit {
@@ -182,8 +182,9 @@ impl Vfs {
     /// Opens a file to read it piece by piece.
     pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
         let opened = self.subcall("read", [path.into_path()], |call, [path]| {
-            let (content, spot) =
-                call.resolve_and_call(path, Access::Read, |spot| spot.store().open(&spot.node_path))?;
+            let (content, spot) = call.resolve_and_call(path, Access::Read, |spot| {
+                spot.store().open(&spot.node_path, OpenPurpose::Read)
+            })?;
             let lasting = call.open_audit(OpenRecording::Recorded)?;
             self.shared.read_set.record(&spot.path, content.attr().tag);
             Ok(FileReader { content, position: 0, path: spot.path, audit: lasting })
@@ -245,7 +246,7 @@ impl Call<'_> {
     fn read_lines(&self, path: &VfsPath, range: LineRange) -> Result<TextRead> {
         let first = range.offset.max(1);
         let ((lines, attr), spot) = self.resolve_and_call(path, Access::Read, |spot| -> StoreResult<_> {
-            let content = spot.store().open(&spot.node_path)?;
+            let content = spot.store().open(&spot.node_path, OpenPurpose::Read)?;
             Ok((read_lines(&*content, LineRange { offset: first, ..range })?, content.attr()))
         })?;
         if let Continuation::End { lines: total } = lines.continuation

@@ -62,10 +62,14 @@ impl FeedCursors {
             let store = mounting.node_api.store(workspace);
             match followed.iter_mut().find(|known| Arc::ptr_eq(&known.store, store)) {
                 Some(known) => known.workspaces.push(workspace),
-                None if store.info().feed => followed.push(FollowedStore {
+                None if store.feed().is_some() => followed.push(FollowedStore {
                     store: Arc::clone(store),
                     workspaces: vec![workspace],
-                    cursor: store.changes_since(None, 1).ok().map(|feed| feed.cursor),
+                    cursor: store
+                        .require_feed()
+                        .and_then(|feed| feed.changes_since(None, 1))
+                        .ok()
+                        .map(|feed| feed.cursor),
                     retries: Vec::new(),
                 }),
                 None => {}
@@ -103,7 +107,11 @@ impl FollowedStore {
         }
         loop {
             // If the feed can't be read now, it is read later. Until then the kernel's cached replies expire as usual.
-            let Ok(feed) = self.store.changes_since(self.cursor, MAX_CHANGES) else { return };
+            let Ok(feed) =
+                self.store.require_feed().and_then(|feed| feed.changes_since(self.cursor, MAX_CHANGES))
+            else {
+                return;
+            };
             self.cursor = Some(feed.cursor);
             let more = feed.more;
             if feed.changes.is_empty() {

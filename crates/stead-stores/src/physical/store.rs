@@ -8,9 +8,10 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Listing,
-    NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, Store,
-    StoreError, StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, FileContent,
+    Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, RevisionNumber,
+    RevisionQuery, RevisionSequence, RevisionSet, Store, StoreError, StoreInfo, StoreKind, StorePath,
+    StoreResult, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -172,14 +173,7 @@ fn resolve_existing_prefix(path: &Path) -> PathBuf {
 
 impl Store for PhysicalStore {
     fn info(&self) -> StoreInfo {
-        let (keeps_content, records) = (self.history.keeps_displaced(), self.audit_log());
-        StoreInfo {
-            kind: "physical",
-            history: true,
-            retains_content: keeps_content,
-            feed: false,
-            audit_log: records,
-        }
+        StoreInfo { kind: StoreKind::Physical, audit_log: self.audit_log() }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -192,14 +186,12 @@ impl Store for PhysicalStore {
         self.read_file(at, limit)
     }
 
-    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath, purpose: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
         self.check_usable()?;
-        Ok(Box::new(self.open_file_content(at)?))
-    }
-
-    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        self.check_usable()?;
-        Ok(Box::new(self.open_for_writing(at)?))
+        Ok(match purpose {
+            OpenPurpose::Read => Box::new(self.open_file_content(at)?),
+            OpenPurpose::Write => Box::new(self.open_for_writing(at)?),
+        })
     }
 
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
@@ -270,8 +262,35 @@ impl Store for PhysicalStore {
         Ok(())
     }
 
-    fn changes_since(&self, _: Option<RevisionNumber>, _: usize) -> StoreResult<Feed> {
-        Err(StoreError::Unsupported("a Physical Store does not record who changed what"))
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.check_usable()?;
+        self.counted_usage(at)
+    }
+
+    fn forget_node(&self, node: NodeId) {
+        self.node_path_table.forget(node.0);
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        Some(self)
+    }
+
+    fn forks(&self) -> Option<&dyn Forks> {
+        None
+    }
+
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        None
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+impl History for PhysicalStore {
+    fn retains_content(&self) -> bool {
+        self.history.keeps_displaced()
     }
 
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
@@ -333,20 +352,13 @@ impl Store for PhysicalStore {
         self.check_usable()?;
         self.open_content_ref(past)
     }
+}
 
-    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        self.check_usable()?;
-        self.counted_usage(at)
-    }
-
+impl Maintenance for PhysicalStore {
     /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
     fn destroy(&self) -> StoreResult<()> {
         self.check_usable()?;
         self.forget_history()
-    }
-
-    fn forget_node(&self, node: NodeId) {
-        self.node_path_table.forget(node.0);
     }
 
     fn is_gone(&self) -> bool {

@@ -1,15 +1,13 @@
 //! The Memory Store: a Virtual Store whose database lives in memory.
 
 use std::ops::{ControlFlow, Deref};
-use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
-    Listing, NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence,
-    RevisionSet, StoreInfo, StorePath, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, StoreInfo, StorePath, Usage, WalkEntry,
 };
-use stead_core::{Operation, Store, StoreResult, Timestamp};
+use stead_core::{Store, StoreResult};
 
 use super::{Database, VirtualStore};
 
@@ -60,12 +58,8 @@ impl Store for MemoryStore {
         self.0.read_many(at, limit)
     }
 
-    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        self.0.open(at)
-    }
-
-    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        self.0.open_to_write(at)
+    fn open(&self, at: &NodePath, purpose: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
+        self.0.open(at, purpose)
     }
 
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
@@ -106,82 +100,27 @@ impl Store for MemoryStore {
         self.0.sync()
     }
 
-    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
-        self.0.changes_since(cursor, limit)
-    }
-
-    fn revision_sequence(&self) -> Option<RevisionSequence> {
-        self.0.revision_sequence()
-    }
-
-    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        (**self).as_of(version)
-    }
-
-    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        self.0.latest_revision()
-    }
-
-    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        self.0.revision_at(time)
-    }
-
-    fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        self.0.revisions(query)
-    }
-
-    fn undoable_operations(
-        &self,
-        agent: &str,
-        since: Timestamp,
-        limit: usize,
-    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        self.0.undoable_operations(agent, since, limit)
-    }
-
-    fn changes_between(
-        &self,
-        older: RevisionNumber,
-        newer: RevisionNumber,
-        below: &[StorePath],
-    ) -> StoreResult<RevisionSet> {
-        self.0.changes_between(older, newer, below)
-    }
-
-    fn capture(
-        &self,
-        extents: &CaptureScopes,
-        operation: &Operation,
-        progress: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<Captured>> {
-        self.0.capture(extents, operation, progress)
-    }
-
-    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.0.open_content(past)
-    }
-
-    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
-        self.0.fork(fork)
-    }
-
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
         self.0.usage(at)
-    }
-
-    fn destroy(&self) -> StoreResult<()> {
-        self.0.destroy()
     }
 
     fn forget_node(&self, node: NodeId) {
         self.0.forget_node(node);
     }
 
-    fn is_gone(&self) -> bool {
-        self.0.is_gone()
+    fn history(&self) -> Option<&dyn History> {
+        self.0.history()
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
-        self.0.verify(progress)
+    fn forks(&self) -> Option<&dyn Forks> {
+        self.0.forks()
+    }
+
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        self.0.feed()
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        self.0.maintenance()
     }
 }

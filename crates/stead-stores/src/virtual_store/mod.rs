@@ -51,8 +51,9 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork, Listing, NodePath,
-    OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, StoreInfo, StorePath,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, Feed,
+    FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
+    Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, StoreInfo, StoreKind, StorePath,
     Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
@@ -98,14 +99,8 @@ impl VirtualStore {
 
 impl Store for VirtualStore {
     fn info(&self) -> StoreInfo {
-        let kind = if self.database_inner().is_in_memory() { "memory" } else { "virtual" };
-        StoreInfo {
-            kind,
-            history: true,
-            retains_content: true,
-            feed: true,
-            audit_log: self.database_inner().audit_log(),
-        }
+        let kind = if self.database_inner().is_in_memory() { StoreKind::Memory } else { StoreKind::Virtual };
+        StoreInfo { kind, audit_log: self.database_inner().audit_log() }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -116,7 +111,7 @@ impl Store for VirtualStore {
         Ok(self.read_at(at, limit)?)
     }
 
-    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath, _: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
         Ok(Box::new(self.open_at(at)?))
     }
 
@@ -160,8 +155,33 @@ impl Store for VirtualStore {
         self.database_inner().sync()
     }
 
-    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
-        Ok(self.feed_since(cursor, limit)?)
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        Ok(self.usage_at(at)?)
+    }
+
+    /// Nodes are found in the database, so there is nothing to forget.
+    fn forget_node(&self, _: NodeId) {}
+
+    fn history(&self) -> Option<&dyn History> {
+        Some(self)
+    }
+
+    fn forks(&self) -> Option<&dyn Forks> {
+        Some(self)
+    }
+
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+impl History for VirtualStore {
+    fn retains_content(&self) -> bool {
+        true
     }
 
     fn revision_sequence(&self) -> Option<RevisionSequence> {
@@ -202,16 +222,36 @@ impl Store for VirtualStore {
         Ok(self.undoable_operations_of(agent, since, limit)?)
     }
 
-    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.open_content_ref(past)
+    /// Nothing to do: every revision can be read.
+    fn capture(
+        &self,
+        _: &CaptureScopes,
+        _: &Operation,
+        _: &mut dyn FnMut(u64) -> StoreResult<()>,
+    ) -> StoreResult<Option<Captured>> {
+        Ok(None)
     }
 
+    fn open_content(&self, content: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.open_content_ref(content)
+    }
+}
+
+impl Forks for VirtualStore {
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
         Ok(Arc::new(self.fork_for(fork)?))
     }
+}
 
-    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        Ok(self.usage_at(at)?)
+impl ChangeFeed for VirtualStore {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
+        Ok(self.feed_since(cursor, limit)?)
+    }
+}
+
+impl Maintenance for VirtualStore {
+    fn is_gone(&self) -> bool {
+        false
     }
 
     /// Removes the volume with all that it holds and ever held, and nothing else. Its namespace is free again.

@@ -1,7 +1,7 @@
 //! The history of a fork, and what it retains of its base's history.
 
 use stead_core::store::{
-    DisplacedContent, NodeChange, NodeKind, RevisionNumber, RevisionQuery, Step, Subtree,
+    DisplacedContent, History, NodeChange, NodeKind, RevisionNumber, RevisionQuery, Step, Subtree,
 };
 use stead_core::store::{IfMissing, Precondition};
 use stead_core::{Store, StoreError};

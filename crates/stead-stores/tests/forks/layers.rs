@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use stead_core::Store;
 use stead_core::glob::{Anchor, PathGlobs};
 use stead_core::search::WalkOptions;
-use stead_core::store::NodePath;
+use stead_core::store::{Maintenance, NodePath};
 use stead_core::testkit::snapshot_of;
 use stead_stores::{Database, VirtualStore};
 use tempfile::TempDir;

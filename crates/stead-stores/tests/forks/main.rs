@@ -99,5 +99,8 @@ fn clear(store: &dyn Store) {
 
 #[track_caller]
 fn sound(store: &dyn Store) {
-    assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(
+        store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,
+        Vec::<String>::new()
+    );
 }

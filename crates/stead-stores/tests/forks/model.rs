@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stead_core::Store;
-use stead_core::store::{Change, QuotaLimits, QuotaRoot, RevisionNumber, StorePath};
+use stead_core::store::{Change, History, QuotaLimits, QuotaRoot, RevisionNumber, StorePath};
 use stead_core::testkit::{TreeSnapshot, model_run_over, snapshot_of};
 use stead_stores::VirtualStore;
 

@@ -3,7 +3,7 @@
 use std::thread;
 
 use rusqlite::Connection;
-use stead_core::store::{Fork, Page, QuotaLimits, StorePath, Usage};
+use stead_core::store::{Fork, Forks, History, Maintenance, Page, QuotaLimits, StorePath, Usage};
 use stead_core::{ApprovalPolicy, Name, Store, StoreError, Timestamp, VfsPath};
 use stead_stores::{Database, DatabaseOptions};
 
@@ -137,10 +137,10 @@ fn a_name_is_given_once_and_the_forks_of_an_agent_are_known() {
     let base = database.store(["base"]).unwrap();
     write(&base, "f", "1");
     let draft = noted("coder", "draft");
-    Store::fork(&base, &draft).unwrap();
-    assert!(matches!(Store::fork(&base, &draft), Err(StoreError::AlreadyExists)));
+    Forks::fork(&base, &draft).unwrap();
+    assert!(matches!(Forks::fork(&base, &draft), Err(StoreError::AlreadyExists)));
     let other = noted("reviewer", "draft");
-    Store::fork(&base, &other).unwrap();
+    Forks::fork(&base, &other).unwrap();
     // Another process finds it.
     let again = Database::open(directory.path().join("stead.db"), DatabaseOptions::default()).unwrap();
     assert_eq!(again.forks("coder").unwrap(), std::slice::from_ref(&draft));
@@ -153,7 +153,7 @@ fn a_name_is_given_once_and_the_forks_of_an_agent_are_known() {
     assert_eq!(database.forks("coder").unwrap(), []);
     assert!(matches!(database.fork_store("coder", &draft.name), Err(StoreError::NotFound)));
     // The name is free again.
-    Store::fork(&base, &draft).unwrap();
+    Forks::fork(&base, &draft).unwrap();
 }
 
 #[test]

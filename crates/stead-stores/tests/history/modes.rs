@@ -135,7 +135,10 @@ fn a_closed_directory_goes_and_comes_back(store: &Subject) {
         assert_eq!(a.stat("/w/empty").unwrap().mode, mode);
         a.remove_directory("/w/empty", RemoveOptions::default()).unwrap();
     }
-    assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(
+        store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,
+        Vec::<String>::new()
+    );
 }
 
 fn a_directory_is_made_and_copied_with_any_mode(store: &Subject) {
@@ -177,11 +180,11 @@ fn a_version_with_a_closed_directory_is_restored(store: &Subject) {
         let a = door(store, "a");
         a.write("/w/d/f", "one\n").unwrap();
         a.set_attributes("/w/d", Some(mode), None).unwrap();
-        let closed = store.latest_revision().unwrap();
+        let closed = store.require_history().unwrap().latest_revision().unwrap();
         a.set_attributes("/w/d", Some(0o755), None).unwrap();
         a.write("/w/d/f", "two\n").unwrap();
         a.write("/w/d/g", "three\n").unwrap();
-        let open = store.latest_revision().unwrap();
+        let open = store.require_history().unwrap().latest_revision().unwrap();
         for (version, mode, content, is_there) in
             [(closed, mode, "one\n", false), (open, 0o755, "two\n", true), (closed, mode, "one\n", false)]
         {

@@ -31,7 +31,8 @@ fn act(door: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId>
     let content =
         |random: &mut fastrand::Rng| (0..random.usize(..8)).map(|_| line(random)).collect::<String>();
     let overwrite = if random.bool() { Overwrite::Replace } else { Overwrite::Refuse };
-    let before = door.workspaces().next()?.mount().store().latest_revision().unwrap();
+    let before =
+        door.workspaces().next()?.mount().store().require_history().unwrap().latest_revision().unwrap();
     let operation = match random.u8(..10) {
         0..=2 => door.write(&*one, content(random)).ok()?.operation,
         3 => door.append(&*one, line(random)).ok()?.operation,
@@ -52,7 +53,8 @@ fn act(door: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId>
         _ if random.bool() => door.symlink(&*one, "a").ok()?.operation,
         _ => door.set_attributes(&*one, Some(0o600 + random.u32(..0o100)), None).ok()?.operation,
     };
-    let after = door.workspaces().next()?.mount().store().latest_revision().unwrap();
+    let after =
+        door.workspaces().next()?.mount().store().require_history().unwrap().latest_revision().unwrap();
     (after > before).then_some(operation)
 }
 
@@ -105,7 +107,10 @@ fn everything_is_taken_back_one_by_one_and_brought_back(store: &Arc<dyn Store>) 
             }
         }
         assert_eq!(snapshot_of(&**store), last, "seed {seed}: brought back");
-        assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+        assert_eq!(
+            store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,
+            Vec::<String>::new()
+        );
     }
 }
 
@@ -157,10 +162,12 @@ fn every_version_can_be_restored(store: &Arc<dyn Store>) {
         clear(store);
         let mut random = fastrand::Rng::with_seed(seed);
         let doors: Vec<Vfs> = ["a", "b"].iter().map(|agent| door(store, agent)).collect();
-        let mut earlier = vec![(store.latest_revision().unwrap(), snapshot_of(&**store))];
+        let mut earlier =
+            vec![(store.require_history().unwrap().latest_revision().unwrap(), snapshot_of(&**store))];
         for _ in 0..30 {
             act(&doors[random.usize(..2)], &mut random, "/w");
-            earlier.push((store.latest_revision().unwrap(), snapshot_of(&**store)));
+            earlier
+                .push((store.require_history().unwrap().latest_revision().unwrap(), snapshot_of(&**store)));
         }
         for _ in 0..5 {
             let (version, then) = &earlier[random.usize(..earlier.len())];
@@ -208,6 +215,9 @@ fn a_fork_is_taken_back_to_what_it_was_made_of() {
         }
         assert_eq!(snapshot_of(&*fork), last, "seed {seed}: brought back");
         assert_eq!(snapshot_of(&base), other, "seed {seed}: the base");
-        assert_eq!(fork.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+        assert_eq!(
+            fork.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,
+            Vec::<String>::new()
+        );
     }
 }

@@ -58,7 +58,7 @@ fn a_level_above_several_workspaces_is_restored_as_a_whole() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let version = one.latest_revision().unwrap();
+    let version = one.require_history().unwrap().latest_revision().unwrap();
     a.write("/one/f", "2").unwrap();
     a.write("/two/g", "2").unwrap();
     let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();
@@ -77,7 +77,7 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     let [one, two] = two_stores();
     let a = agent([("/one", &one), ("/one/two", &two)]);
     a.write("/one/f", "1\n").unwrap();
-    let version = one.latest_revision().unwrap();
+    let version = one.require_history().unwrap().latest_revision().unwrap();
     a.write("/one/f", "2\n").unwrap();
     a.write("/one/two/g", "2\n").unwrap();
     let differing = |prefix: &str| -> Vec<String> {
@@ -97,7 +97,7 @@ fn a_store_that_counts_its_versions_apart_is_left_out() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let version = one.latest_revision().unwrap();
+    let version = one.require_history().unwrap().latest_revision().unwrap();
     a.write("/one/f", "2").unwrap();
     a.write("/two/f", "2").unwrap();
     let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use acts::{ACTS, Act, Files, OTHERS, OTHERS_LINE, Other};
-use stead_core::store::{RevisionNumber, RevisionQuery};
+use stead_core::store::{History, Maintenance, RevisionNumber, RevisionQuery};
 use stead_core::vfs::{LostUpdates, RevertResult, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::{DisplacedRetention, Durability, PhysicalOptions, PhysicalStore};

@@ -1,6 +1,6 @@
 //! A directory that was replaced by a copy continues the history of the directory that had its path.
 
-use stead_core::store::{ContentRef, NodeState, RevisionQuery};
+use stead_core::store::{ContentRef, History, Maintenance, NodeState, RevisionQuery};
 use stead_core::vfs::{UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Mount, Vfs, VfsPath, Workspace};
 
@@ -85,7 +85,7 @@ fn a_directory_made_anew_keeps_its_history_and_nothing_of_others_is_taken_back()
 
 fn content(store: &dyn Store, past: &ContentRef) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
-    store.open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
+    store.require_history().unwrap().open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
     bytes
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stead_core::store::{
-    Content, DraftBase, NodePath, Parents, Precondition, PutOptions, Replace, Step, Subtree,
+    Content, DraftBase, Maintenance, NodePath, Parents, Precondition, PutOptions, Replace, Step, Subtree,
 };
 use stead_core::{Edit, Occurrences, Store, Timestamp};
 use stead_stores::{DisplacedRetention, PhysicalStore};

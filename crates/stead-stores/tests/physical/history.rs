@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 
 use stead_core::store::{
-    DraftBase, NodeChange, NodeId, NodeState, PutOptions, QuotaLimits, QuotaRoot, Replace, Revision,
-    RevisionQuery, StoreError, Usage,
+    DraftBase, History, Maintenance, NodeChange, NodeId, NodeState, PutOptions, QuotaLimits, QuotaRoot,
+    Replace, Revision, RevisionQuery, StoreError, Usage,
 };
 use stead_core::{Clock, SystemClock};
 
@@ -16,7 +16,7 @@ pub(crate) type ToldDeed = Vec<(Option<String>, Option<String>)>;
 
 /// The revisions with a hash of their contents, newest first.
 pub(crate) fn told(store: &dyn Store) -> Vec<ToldDeed> {
-    let found = store.revisions(&RevisionQuery::all()).unwrap();
+    let found = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap();
     let said = |state: &Option<NodeState>| {
         let state = state.as_ref()?;
         let content = state.content.as_ref().map(|past| blake3::hash(&past_bytes(store, past)).to_hex());
@@ -41,7 +41,7 @@ pub(crate) fn without_content(told: &[ToldDeed]) -> Vec<ToldDeed> {
 
 fn past_bytes(store: &dyn Store, past: &stead_core::store::ContentRef) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
-    let count = store.open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
+    let count = store.require_history().unwrap().open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
     assert_eq!(count, bytes.len());
     bytes
 }
@@ -65,8 +65,13 @@ pub(crate) fn led_back(store: &dyn Store) -> Tree {
         let parent = store.stat(&NodePath::from_root(StorePath::from_checked(parent))).unwrap().node;
         nodes.insert(entry.attr.node, (parent, name.to_vec(), now[&entry.path.to_string()].clone()));
     }
-    let last =
-        store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().revisions.remove(0);
+    let last = store
+        .require_history()
+        .unwrap()
+        .revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() })
+        .unwrap()
+        .revisions
+        .remove(0);
     for line in &last.changes {
         match &line.before {
             None => drop(nodes.remove(&line.node)),
@@ -94,6 +99,8 @@ pub(crate) fn led_back(store: &dyn Store) -> Tree {
 
 fn lines(store: &dyn Store) -> Vec<NodeChange> {
     store
+        .require_history()
+        .unwrap()
         .revisions(&RevisionQuery::all())
         .unwrap()
         .revisions
@@ -310,7 +317,7 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
         });
     });
     assert_eq!(read(&store, "there"), "before Stead came");
-    assert!(store.info().history);
+    assert!(store.history().is_some());
     assert_eq!(store.latest_revision().unwrap().0, 0);
     assert!(lines(&store).is_empty());
     assert_eq!(store.usage(&StorePath::empty()).unwrap().files, 1);

@@ -4,7 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
-use stead_core::store::{Content, DraftBase, NodePath, Page, PutOptions, RevisionQuery, Step, StoreError};
+use stead_core::store::{
+    Content, DraftBase, NodePath, OpenPurpose, Page, PutOptions, RevisionQuery, Step, StoreError,
+};
 use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 
@@ -42,14 +44,17 @@ fn what_this_user_may_not_read_stays_unread() {
     let tag = store.stat(&at("f")).unwrap().tag;
     denied(door.read("/w/f").map(drop));
     denied(door.copy("/w/f", "/w/g", Overwrite::Refuse).map(drop));
-    assert!(matches!(store.open(&at("f")).map(drop), Err(StoreError::HostDenied)));
+    assert!(matches!(store.open(&at("f"), OpenPurpose::Read).map(drop), Err(StoreError::HostDenied)));
     assert_eq!(store.stat(&at("f")).unwrap().tag, tag, "asking leaves no trace");
     // It can't be read as displaced content either.
     door.write("/w/f", "public").unwrap();
     door.set_attributes("/w/f", Some(0o644), None).unwrap();
-    let deeds = store.revisions(&RevisionQuery::all()).unwrap().revisions;
+    let deeds = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap().revisions;
     let before = deeds.last().unwrap().changes[0].before.as_ref().unwrap().content.as_ref().unwrap();
-    assert!(matches!(store.open_content(before).map(drop), Err(StoreError::HostDenied)));
+    assert!(matches!(
+        store.require_history().unwrap().open_content(before).map(drop),
+        Err(StoreError::HostDenied)
+    ));
     door.undo(UndoTarget::Last(2), UndoOptions::default()).unwrap();
     denied(door.read("/w/f").map(drop));
     fs::set_permissions(root.join("f"), Permissions::from_mode(0o600)).unwrap();

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use stead_core::store::{Content, DraftBase, PutOptions};
+use stead_core::store::{Content, DraftBase, History, Maintenance, PutOptions};
 
 use super::*;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use stead_core::store::{DraftBase, NodePath, Replace, Step, StoreError, Subtree};
+use stead_core::store::{DraftBase, NodePath, OpenPurpose, Replace, Step, StoreError, Subtree};
 
 use super::*;
 
@@ -92,7 +92,7 @@ fn a_node_is_itself_or_not_found_while_the_host_gives_its_name_to_others() {
             for round in 0..ROUNDS {
                 let place = NodePath::of_node(node);
                 let size = match round % 3 {
-                    0 => bench.store.open(&place).map(|content| content.attr().size),
+                    0 => bench.store.open(&place, OpenPurpose::Read).map(|content| content.attr().size),
                     1 => bench.store.draft(DraftBase::File(&place)).map(|draft| draft.size()),
                     _ => bench.store.read(&place, 100).map(|whole| whole.attr.size),
                 };

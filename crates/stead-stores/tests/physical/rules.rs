@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use stead_core::glob::{Anchor, PathGlobs};
 use stead_core::search::{Grep, GrepQuery};
 use stead_core::store::{
-    DraftBase, LinkHit, NodePath, Page, Parents, Precondition, ProtectedNames, PutOptions, Replace, Side,
-    SpecialKind, Step, StoreError, Subtree,
+    DraftBase, LinkHit, NodePath, OpenPurpose, Page, Parents, Precondition, ProtectedNames, PutOptions,
+    Replace, Side, SpecialKind, Step, StoreError, Subtree,
 };
 use stead_core::{Edit, Name, Occurrences};
 use stead_stores::Durability;
@@ -42,7 +42,7 @@ fn a_symlink_is_reported_wherever_it_lies_on_the_way(confinement: Confinement) {
         assert_eq!(link_hit(bench.store.read(&below, 1 << 20)), expected);
         assert_eq!(link_hit(bench.store.stat(&below)), expected);
         assert_eq!(link_hit(bench.store.list(&at(link), &Page::ALL)), expected);
-        assert_eq!(link_hit(bench.store.open(&at(link)).map(|_| ())), expected);
+        assert_eq!(link_hit(bench.store.open(&at(link), OpenPurpose::Read).map(|_| ())), expected);
         assert_eq!(link_hit(apply(&bench.store, write_step(link, "x"))), expected);
         assert_eq!(link_hit(apply(&bench.store, write_step(&format!("{link}/x/y"), "x"))), expected);
         assert_eq!(link_hit(apply(&bench.store, append_step(link, b"x"))), expected);
@@ -85,7 +85,7 @@ fn special_files_are_listed_and_refused_and_never_hang(confinement: Confinement)
     };
     let there = at("pipe");
     refused(bench.store.read(&there, 10).map(|_| ()));
-    refused(bench.store.open(&there).map(|_| ()));
+    refused(bench.store.open(&there, OpenPurpose::Read).map(|_| ()));
     refused(bench.store.draft(DraftBase::File(&there)).map(|_| ()));
     refused(apply(&bench.store, write_step("pipe", "x")).map(|_| ()));
     refused(apply(&bench.store, append_step("pipe", b"x")).map(|_| ()));
@@ -297,7 +297,7 @@ fn second_names_of_what_is_masked_lead_nowhere() {
         let second = at("sub/second");
         assert!(matches!(store.stat(&second), Err(StoreError::NotFound)));
         assert!(matches!(store.read(&second, 100), Err(StoreError::NotFound)));
-        assert!(store.open(&second).is_err());
+        assert!(store.open(&second, OpenPurpose::Read).is_err());
         assert!(store.draft(DraftBase::File(&second)).is_err());
         for step in [
             write_step("sub/second", "x"),
@@ -378,14 +378,17 @@ fn what_is_too_large_is_refused_before_memory_is_taken() {
         Step::Edit { at: at("huge"), edit, expect: Precondition::Any, displaced: DisplacedContent::Keep };
     assert!(matches!(apply(&bench.store, edit), Err(StoreError::TooLarge { .. })));
     let mut last = [1; 4];
-    assert_eq!(bench.store.open(&at("huge")).unwrap().read_at((1 << 40) - 3, &mut last).unwrap(), 3);
+    assert_eq!(
+        bench.store.open(&at("huge"), OpenPurpose::Read).unwrap().read_at((1 << 40) - 3, &mut last).unwrap(),
+        3
+    );
 }
 
 #[test]
 fn open_content_outlives_its_name() {
     let bench = Bench::new();
     write(&bench.store, "file", "first");
-    let open = bench.store.open(&at("file")).unwrap();
+    let open = bench.store.open(&at("file"), OpenPurpose::Read).unwrap();
     apply(&bench.store, append_step("file", b" and more")).unwrap();
     write(&bench.store, "file", "second");
     apply(&bench.store, remove_step("file", Subtree::File)).unwrap();

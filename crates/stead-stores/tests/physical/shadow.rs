@@ -3,7 +3,9 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use stead_core::glob::{Anchor, PathGlobs};
-use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, StoreError};
+use stead_core::store::{
+    CaptureScope, CaptureScopes, History, Maintenance, OpenPurpose, RevisionNumber, StoreError,
+};
 use stead_core::vfs::{DiffOptions, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Clock, Mount, SystemClock, Vfs, VfsPath, Workspace};
 use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention, Snapshot};
@@ -203,7 +205,7 @@ fn of_a_file_that_is_too_large_only_its_size_is_held_and_everyone_says_so() {
     assert_eq!(past.stat(&at("large")).unwrap().size, 19);
     let told = past.read(&at("large"), 100).unwrap_err();
     assert!(matches!(&told, StoreError::Expired(what) if what.contains("keep.file_bytes")), "{told}");
-    assert!(matches!(past.open(&at("large")), Err(StoreError::Expired(_))));
+    assert!(matches!(past.open(&at("large"), OpenPurpose::Read), Err(StoreError::Expired(_))));
     site.verified();
 
     site.put("small", "other");

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 
-use stead_core::store::{NodeKind, Parents, StoreError};
+use stead_core::store::{NodeKind, Parents, StoreError, StoreKind};
 use stead_core::vfs::{Batch, IntoPath, Overwrite, Stat, WriteOptions};
 use stead_core::{Access, ErrorKind, Timestamp, Vfs, VfsPath};
 
@@ -409,7 +409,7 @@ impl Importer<'_, '_> {
             .vfs
             .router()
             .route(path)
-            .is_some_and(|route| route.workspace.mount().store().info().kind == "physical");
+            .is_some_and(|route| route.workspace.mount().store().info().kind == StoreKind::Physical);
         let reserved = physical && matches!(path.name(), Some(".stead" | "stead.toml"));
         if reserved {
             self.tally.refuse(path, "the name is reserved for Stead itself");

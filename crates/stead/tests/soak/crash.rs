@@ -220,7 +220,7 @@ fn check(store: &Arc<dyn Store>, round: u64, acknowledged: &[u64]) {
                 );
             }
         }
-        if store.info().retains_content && !found.is_empty() {
+        if store.history().is_some_and(|history| history.retains_content()) && !found.is_empty() {
             led_back(&**store, round, thread, script.steps, found);
         }
     }
@@ -242,12 +242,13 @@ fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files
     let content = |state: &NodeState| {
         let past = state.content.as_ref().expect("all that was displaced is kept");
         let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
-        let count = store.open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
+        let count =
+            store.require_history().unwrap().open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
         assert_eq!(count, bytes.len());
         bytes
     };
     let name = |state: &NodeState| String::from_utf8(state.name.clone()).unwrap();
-    for deed in store.revisions(&query).unwrap().revisions {
+    for deed in store.require_history().unwrap().revisions(&query).unwrap().revisions {
         let of_files = |state: &&NodeState| state.kind == FileKind::File;
         for after in deed.changes.iter().filter_map(|line| line.after.as_ref()).filter(of_files) {
             files.remove(&name(after));

@@ -79,6 +79,6 @@ pub(crate) fn long() -> bool {
 
 /// Checks that `verify` finds no problem in a Store.
 pub(crate) fn verified(store: &dyn Store) {
-    let found = store.verify(&mut |_| ()).unwrap();
+    let found = store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap();
     assert_eq!(found.problems, [""; 0]);
 }

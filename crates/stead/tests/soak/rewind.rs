@@ -45,7 +45,11 @@ fn snapshot(store: &dyn Store, database: &Database) -> RevisionNumber {
     let identity = Arc::new(Identity::agent("worker"));
     let operation = Operation { id: OperationId::fresh(at), identity, tool: "snapshot".into(), at };
     let all = CaptureScope::new(StorePath::empty(), StorePath::empty(), PathGlobs::none());
-    let taken = store.capture(&[all].into_iter().collect(), &operation, &mut |_| Ok(())).unwrap();
+    let taken = store
+        .require_history()
+        .unwrap()
+        .capture(&[all].into_iter().collect(), &operation, &mut |_| Ok(()))
+        .unwrap();
     let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at };
     database.snapshot_with_captures(new, taken.into_iter().collect()).unwrap().revision
 }
@@ -163,7 +167,9 @@ fn interrupted(kind: Kind, deed: Deed) {
             let made = database.snapshots("worker").unwrap();
             assert!(!done || made.len() == 2, "an acknowledged snapshot is there");
             let versions = made.iter().rev().map(|made| made.revision).chain([snapshot(&*store, &database)]);
-            let held: Vec<_> = versions.map(|version| snapshot_of(&*store.as_of(version).unwrap())).collect();
+            let held: Vec<_> = versions
+                .map(|version| snapshot_of(&*store.require_history().unwrap().as_of(version).unwrap()))
+                .collect();
             assert_eq!((&held[0], &held[1], held.last()), (&first, &now, Some(&now)));
         }
         if deed == Deed::Backup && directory.join("copy.db").exists() {

@@ -171,7 +171,7 @@ fn a_fork_given_away_or_opened_under_another_configuration_keeps_its_barriers() 
 fn diff_and_blame_tell_nothing_of_what_lay_in_a_nested_workspace_before() {
     let home = Home::new(AccessScope::ReadWrite);
     let owner = owner(&home.store);
-    let version = stead::Store::latest_revision(&*home.store).unwrap();
+    let version = stead::Store::history(&*home.store).unwrap().latest_revision().unwrap();
     owner.vfs().rename(format!("/home/wo/{NAME}"), "/home/moved.txt", Overwrite::Refuse).unwrap();
     owner.vfs().write("/home/moved.txt", "public\n").unwrap();
     let now = stead::RevisionNumber::NOW;

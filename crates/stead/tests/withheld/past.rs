@@ -9,7 +9,7 @@ use crate::common::{Home, NAME, SECRET, answer, tells_nothing};
 
 /// The revision that `/home` had before `open.txt` was written again.
 fn before(home: &Home) -> RevisionNumber {
-    RevisionNumber(stead::Store::latest_revision(&*home.store).unwrap().0 - 1)
+    RevisionNumber(stead::Store::history(&*home.store).unwrap().latest_revision().unwrap().0 - 1)
 }
 
 #[test]

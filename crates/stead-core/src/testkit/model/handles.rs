@@ -6,8 +6,8 @@ use super::run::{ModelRun, comparable_attr, comparable_result, stat_model};
 use super::{DraftBytes, ModelBody, ModelTree};
 use crate::clock::Timestamp;
 use crate::store::{
-    Content, Draft, DraftBase, NodeId, NodePath, OpenContent, PutOptions, RevisionNumber, Step, StepOutcome,
-    StoreError,
+    Content, Draft, DraftBase, NodeId, NodePath, OpenContent, OpenPurpose, PutOptions, RevisionNumber, Step,
+    StepOutcome, StoreError,
 };
 use crate::testkit::suite::subject::change;
 
@@ -35,7 +35,7 @@ impl ModelRun {
     pub(super) fn open(&mut self) {
         let at = self.generator().random_place();
         self.record_step(format!("open {at:?}"));
-        let content = self.store.open(&at.resolve(&|place| self.store.stat(place).ok()));
+        let content = self.store.open(&at.resolve(&|place| self.store.stat(place).ok()), OpenPurpose::Read);
         let place = at.resolve(&|place| stat_model(&self.tree, place));
         let ours = self.tree.file(&place).map(|(node, bytes)| (node, bytes.clone()));
         let attr = ours.as_ref().ok().map(|(node, _)| comparable_attr(self.tree.attr(*node)));

@@ -11,7 +11,7 @@ fn blind(steps: Vec<Step>) -> Change {
 
 fn told_of(t: &Subject, operation: &Operation) -> Vec<Revision> {
     let operations = Some(vec![operation.id]);
-    t.store.revisions(&RevisionQuery { operations, ..RevisionQuery::all() }).unwrap().revisions
+    t.history().revisions(&RevisionQuery { operations, ..RevisionQuery::all() }).unwrap().revisions
 }
 
 /// Steps that change nothing if `box/made` exists.
@@ -21,27 +21,31 @@ fn idle() -> Vec<Vec<Step>> {
 }
 
 pub fn a_blind_change_makes_a_version_whatever_it_finds(t: &Subject) {
-    if !t.store.info().history {
+    if t.store.history().is_none() {
         return;
     }
     for steps in [vec![mkdir("box/made")]].into_iter().chain(idle()) {
-        let before = t.store.latest_revision().unwrap();
+        let before = t.history().latest_revision().unwrap();
         let applied = t.store.apply(blind(steps)).unwrap();
         assert_eq!(applied.revision.unwrap().0, before.0 + 1);
-        assert_eq!(t.store.latest_revision().unwrap().0, before.0 + 1);
+        assert_eq!(t.history().latest_revision().unwrap().0, before.0 + 1);
     }
-    let before = t.store.latest_revision().unwrap();
+    let before = t.history().latest_revision().unwrap();
     assert!(t.store.apply(blind(vec![remove("box/none", Subtree::Any)])).is_err());
     t.store.apply(change(Vec::new())).unwrap();
-    assert_eq!(t.store.latest_revision().unwrap(), before, "what fails, and what is not blind, makes none");
+    assert_eq!(
+        t.history().latest_revision().unwrap(),
+        before,
+        "what fails, and what is not blind, makes none"
+    );
 }
 
 pub fn a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone(t: &Subject) {
-    if !t.store.info().history {
+    if t.store.history().is_none() {
         return;
     }
     t.store.apply(blind(vec![mkdir("box/made")])).unwrap();
-    let made = t.store.latest_revision().unwrap();
+    let made = t.history().latest_revision().unwrap();
     for steps in idle() {
         let change = blind(steps);
         let operation = change.operation.clone();
@@ -50,18 +54,18 @@ pub fn a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone
         assert_eq!(told.len(), 1);
         assert!(told[0].changes.is_empty() && told[0].number == version && !told[0].undone);
         assert_eq!(told[0].blind_at, Some(StorePath::from_checked("box/name")));
-        let standing = t.store.undoable_operations("suite", Timestamp(i64::MIN), 1).unwrap();
+        let standing = t.history().undoable_operations("suite", Timestamp(i64::MIN), 1).unwrap();
         assert_eq!((standing[0].0, standing[0].1.id), (version, operation.id));
         let after =
             RevisionQuery { after: version, operations: Some(vec![operation.id]), ..RevisionQuery::all() };
-        assert!(t.store.revisions(&after).unwrap().revisions.is_empty());
+        assert!(t.history().revisions(&after).unwrap().revisions.is_empty());
     }
-    let all = t.store.revisions(&RevisionQuery { after: made, ..RevisionQuery::all() }).unwrap();
+    let all = t.history().revisions(&RevisionQuery { after: made, ..RevisionQuery::all() }).unwrap();
     assert!(all.revisions.is_empty(), "{:?}", all.revisions);
 }
 
 pub fn what_a_blind_change_did_is_told_as_ever(t: &Subject) {
-    if !t.store.info().history {
+    if t.store.history().is_none() {
         return;
     }
     let change = blind(vec![write("box/file", "1")]);

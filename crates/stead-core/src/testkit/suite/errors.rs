@@ -6,7 +6,8 @@ use super::searching::grep;
 use super::subject::*;
 use crate::store::Replace::{Exchange, Overwrite, Refuse};
 use crate::store::{
-    DraftBase, NodeKind, NodePath, Page, Parents, Precondition, PutOptions, StoreError, StoreResult, Subtree,
+    DraftBase, NodeKind, NodePath, OpenPurpose, Page, Parents, Precondition, PutOptions, StoreError,
+    StoreResult, Subtree,
 };
 
 pub fn missing_parents_are_made(t: &Subject) {
@@ -79,7 +80,7 @@ pub fn a_directory_is_no_file(t: &Subject) {
     t.write("dir/file", "1");
     for place in [at("dir"), NodePath::root()] {
         assert_refused!(t.store.read(&place, u64::MAX), StoreError::IsADirectory);
-        assert_refused!(t.store.open(&place), StoreError::IsADirectory);
+        assert_refused!(t.store.open(&place, OpenPurpose::Read), StoreError::IsADirectory);
         assert_refused!(t.store.draft(DraftBase::File(&place)), StoreError::IsADirectory);
         let put = PutOptions::default;
         let error = t.refused(write_with(place.clone(), b"1".to_vec(), put()));
@@ -121,7 +122,7 @@ fn every_read(t: &Subject, place: &NodePath) -> Vec<(&'static str, StoreResult<(
     vec![
         ("stat", t.store.stat(place).map(drop)),
         ("read", t.store.read(place, u64::MAX).map(drop)),
-        ("open", t.store.open(place).map(drop)),
+        ("open", t.store.open(place, OpenPurpose::Read).map(drop)),
         ("read_link", t.store.read_link(place).map(drop)),
         ("list", t.store.list(place, &Page::ALL).map(drop)),
         ("walk", t.store.walk(place, &Default::default(), &mut |_| go_on)),

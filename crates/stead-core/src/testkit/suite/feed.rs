@@ -7,7 +7,7 @@ use crate::store::{ChangeKind, FeedEntry, NodeId, Replace, RevisionNumber, Store
 fn changes_after(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<FeedEntry> {
     let mut all = Vec::new();
     loop {
-        let feed = t.store.changes_since(Some(cursor), limit).unwrap();
+        let feed = t.feed().changes_since(Some(cursor), limit).unwrap();
         assert!(feed.cursor >= cursor);
         assert!(feed.changes.iter().all(|change| change.revision > cursor && change.revision <= feed.cursor));
         all.extend(feed.changes);
@@ -20,7 +20,7 @@ fn changes_after(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<F
 }
 
 fn current_cursor(t: &Subject) -> RevisionNumber {
-    let feed = t.store.changes_since(None, 100).unwrap();
+    let feed = t.feed().changes_since(None, 100).unwrap();
     assert!(feed.changes.is_empty() && !feed.more);
     feed.cursor
 }
@@ -37,16 +37,16 @@ fn contains_change(
 }
 
 pub fn a_store_says_whether_it_has_a_feed(t: &Subject) {
-    if t.store.info().feed {
+    if t.store.feed().is_some() {
         let cursor = current_cursor(t);
         assert!(changes_after(t, cursor, 10).is_empty());
     } else {
-        assert_refused!(t.store.changes_since(None, 10), StoreError::Unsupported(_));
+        assert_refused!(t.store.require_feed(), StoreError::Unsupported(_));
     }
 }
 
 pub fn a_feed_tells_what_happened(t: &Subject) {
-    if !t.store.info().feed {
+    if t.store.feed().is_none() {
         return;
     }
     let root = t.node("");
@@ -96,7 +96,7 @@ pub fn a_feed_tells_what_happened(t: &Subject) {
 }
 
 pub fn a_feed_is_in_order_and_comes_in_pieces(t: &Subject) {
-    if !t.store.info().feed {
+    if t.store.feed().is_none() {
         return;
     }
     let cursor = current_cursor(t);
@@ -114,11 +114,11 @@ pub fn a_feed_is_in_order_and_comes_in_pieces(t: &Subject) {
     for limit in [1, 2, 3, 7] {
         assert_eq!(changes_after(t, cursor, limit), whole, "in pieces of {limit}");
     }
-    assert!(t.store.changes_since(Some(cursor), 4).unwrap().more);
+    assert!(t.feed().changes_since(Some(cursor), 4).unwrap().more);
 }
 
 pub fn a_refused_change_is_not_in_the_feed(t: &Subject) {
-    if !t.store.info().feed {
+    if t.store.feed().is_none() {
         return;
     }
     t.write("file", "1");

@@ -12,17 +12,12 @@ use crate::store::{
 
 /// Whether the Store has no history, so that there is nothing to test.
 fn has_no_history(t: &Subject) -> bool {
-    let without = !t.store.info().history;
-    if without {
-        assert!(t.store.revisions(&RevisionQuery::all()).is_err());
-        assert!(t.store.latest_revision().is_err());
-    }
-    without
+    t.store.history().is_none()
 }
 
 /// Whether displaced content can't be read again, so that there is nothing to test.
 fn retains_no_content(t: &Subject) -> bool {
-    has_no_history(t) || !t.store.info().retains_content
+    has_no_history(t) || !t.history().retains_content()
 }
 
 /// A query for the revisions that this test has made.
@@ -31,7 +26,7 @@ fn query_since_start(t: &Subject) -> RevisionQuery {
 }
 
 fn all_revisions(t: &Subject) -> RevisionSet {
-    t.store.revisions(&query_since_start(t)).unwrap()
+    t.history().revisions(&query_since_start(t)).unwrap()
 }
 
 /// Applies a change, and returns the revision that the Store reports for it.
@@ -40,7 +35,7 @@ fn apply_and_get_revision(t: &Subject, steps: Vec<Step>) -> Revision {
     let change = change(steps);
     let id = change.operation.id;
     let version = t.store.apply(change).unwrap().revision.expect("a change makes a version");
-    assert!(version <= t.store.latest_revision().unwrap());
+    assert!(version <= t.history().latest_revision().unwrap());
     let found = all_revisions(t);
     let deed = found.revisions.into_iter().next().expect("the change is told");
     assert_eq!(deed.number, version);
@@ -63,7 +58,7 @@ fn content_ref(state: Option<&NodeState>) -> &ContentRef {
 #[track_caller]
 fn read_content(t: &Subject, state: Option<&NodeState>) -> Vec<u8> {
     let past = content_ref(state);
-    let bytes = read_all(&*t.store.open_content(past).unwrap());
+    let bytes = read_all(&*t.history().open_content(past).unwrap());
     assert_eq!(past.size(), bytes.len() as u64);
     assert_eq!(state.unwrap().size, bytes.len() as u64);
     bytes
@@ -87,7 +82,7 @@ fn assert_contents(t: &Subject, line: &NodeChange, before: Option<&str>, after: 
 
 /// Whether a state's content is unknown, which is allowed only for a Store that doesn't retain content.
 fn is_content_unknown(t: &Subject, state: &Option<NodeState>) -> bool {
-    !t.store.info().retains_content && state.as_ref().is_some_and(|state| state.content.is_none())
+    !t.history().retains_content() && state.as_ref().is_some_and(|state| state.content.is_none())
 }
 
 #[track_caller]
@@ -467,7 +462,7 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
     let made: Vec<(RevisionNumber, OperationId, crate::Timestamp)> =
         [("ann", "a"), ("bob", "b"), ("ann", "c"), ("bob", "a")].map(|(agent, path)| by(agent, path)).into();
     let versions = |query: RevisionQuery| {
-        t.store.revisions(&query).unwrap().revisions.iter().map(|deed| deed.number).collect::<Vec<_>>()
+        t.history().revisions(&query).unwrap().revisions.iter().map(|deed| deed.number).collect::<Vec<_>>()
     };
     assert_eq!(versions(query_since_start(t)), [made[3].0, made[2].0, made[1].0, made[0].0]);
     assert_eq!(versions(RevisionQuery { limit: 2, ..query_since_start(t) }), [made[3].0, made[2].0]);
@@ -486,9 +481,9 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
     );
     // A revision's content is right even if the query leaves out later revisions of the same file.
     let query = RevisionQuery { operations: Some(vec![made[0].1]), ..query_since_start(t) };
-    assert_contents(t, only_change(&t.store.revisions(&query).unwrap().revisions[0]), None, Some("ann"));
-    assert_eq!(t.store.revision_at(made[3].2).unwrap(), made[3].0);
-    assert!(t.store.revision_at(crate::Timestamp(made[0].2.0 - 1)).unwrap() < made[0].0);
+    assert_contents(t, only_change(&t.history().revisions(&query).unwrap().revisions[0]), None, Some("ann"));
+    assert_eq!(t.history().revision_at(made[3].2).unwrap(), made[3].0);
+    assert!(t.history().revision_at(crate::Timestamp(made[0].2.0 - 1)).unwrap() < made[0].0);
 }
 
 pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
@@ -513,7 +508,7 @@ pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
     by("other", ["a", "c"], &[]);
     let two = by("standing", ["c", "d"], &[]);
     let standing = |since, limit| {
-        let found = t.store.undoable_operations("standing", since, limit).unwrap();
+        let found = t.history().undoable_operations("standing", since, limit).unwrap();
         found.into_iter().map(|(_, operation)| operation.id).collect::<Vec<_>>()
     };
     assert_eq!(standing(began, 9), [two.id, one.id], "each once, however many changes it made");
@@ -523,7 +518,7 @@ pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
     assert_eq!(standing(began, 9), [one.id], "neither what was taken back nor what took it back");
     by("standing", ["x", "z"], &[undo.id]);
     assert_eq!(standing(began, 9), [two.id, one.id]);
-    assert!(t.store.undoable_operations("nobody", began, 9).unwrap().is_empty());
+    assert!(t.history().undoable_operations("nobody", began, 9).unwrap().is_empty());
 }
 
 pub fn deeds_are_asked_for_by_path(t: &Subject) {
@@ -539,7 +534,7 @@ pub fn deeds_are_asked_for_by_path(t: &Subject) {
     let told = |below: &[&str]| {
         let below = below.iter().map(|path| StorePath::from_checked(*path)).collect();
         let found =
-            t.store.revisions(&RevisionQuery { paths: below, ..query_since_start(t) }).unwrap().revisions;
+            t.history().revisions(&RevisionQuery { paths: below, ..query_since_start(t) }).unwrap().revisions;
         let path = |state: &Option<NodeState>| state.as_ref().map(|state| state.path.to_string());
         let lines = found.iter().flat_map(|deed| &deed.changes);
         let mut told: Vec<_> = lines.map(|line| (path(&line.before), path(&line.after))).collect();
@@ -576,12 +571,13 @@ pub fn deeds_are_asked_for_by_place(t: &Subject) {
     t.remove("x");
     let about = |path: &str| {
         let query = RevisionQuery { at: Some(at(path)), ..query_since_start(t) };
-        t.store.revisions(&query).map(|found| found.revisions)
+        t.history().revisions(&query).map(|found| found.revisions)
     };
     let contents = |deeds: Vec<Revision>| {
         let text = |state: &Option<NodeState>| {
             let state = state.as_ref()?;
-            let bytes = state.content.as_ref().map(|past| read_all(&*t.store.open_content(past).unwrap()));
+            let bytes =
+                state.content.as_ref().map(|past| read_all(&*t.history().open_content(past).unwrap()));
             Some(bytes.map_or("-".into(), |bytes| String::from_utf8(bytes).unwrap()))
         };
         let lines = deeds.iter().flat_map(|deed| &deed.changes);
@@ -614,7 +610,7 @@ pub fn what_needs_no_history_is_told_without_its_content(t: &Subject) {
 }
 
 pub fn content_that_is_not_kept_is_known_by_its_size(t: &Subject) {
-    if has_no_history(t) || t.store.info().retains_content {
+    if has_no_history(t) || t.history().retains_content() {
         return;
     }
     t.write("d/a", "one");
@@ -633,10 +629,10 @@ pub fn a_change_that_changes_nothing_makes_no_deed(t: &Subject) {
         return;
     }
     t.mkdir("d");
-    let (before, version) = (all_revisions(t).revisions.len(), t.store.latest_revision().unwrap());
+    let (before, version) = (all_revisions(t).revisions.len(), t.history().latest_revision().unwrap());
     let change = Change::new(change(Vec::new()).operation, vec![mkdir("d")]);
     assert_eq!(t.store.apply(change).unwrap().revision, None);
-    assert_eq!((all_revisions(t).revisions.len(), t.store.latest_revision().unwrap()), (before, version));
+    assert_eq!((all_revisions(t).revisions.len(), t.history().latest_revision().unwrap()), (before, version));
 }
 
 pub fn what_was_gone_comes_back_as_what_it_was(t: &Subject) {

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use super::searching::grep;
 use super::subject::*;
 use crate::store::{
-    DraftBase, LinkHit, NodeKind, NodePath, Page, Parents, Precondition, PutOptions, Replace, Side, Step,
-    StoreError, Subtree,
+    DraftBase, LinkHit, NodeKind, NodePath, OpenPurpose, Page, Parents, Precondition, PutOptions, Replace,
+    Side, Step, StoreError, Subtree,
 };
 
 #[track_caller]
@@ -66,7 +66,7 @@ pub fn a_symlink_on_the_way_is_reported(t: &Subject) {
         let expected = first(depth, target);
         assert_eq!(hit(t.store.stat(&place)), expected);
         assert_eq!(hit(t.store.read(&place, 99)), expected);
-        assert_eq!(hit(t.store.open(&place)), expected);
+        assert_eq!(hit(t.store.open(&place, OpenPurpose::Read)), expected);
         assert_eq!(hit(t.store.read_link(&place)), expected);
         assert_eq!(hit(t.store.list(&place, &Page::ALL)), expected);
         assert_eq!(hit(t.store.walk(&place, &Default::default(), &mut |_| go_on)), expected);
@@ -110,7 +110,7 @@ pub fn content_is_not_reached_through_a_last_symlink(t: &Subject) {
         let go_on = ControlFlow::Continue(());
         let expected = first(2, target);
         assert_eq!(hit(t.store.read(&place, 99)), expected);
-        assert_eq!(hit(t.store.open(&place)), expected);
+        assert_eq!(hit(t.store.open(&place, OpenPurpose::Read)), expected);
         assert_eq!(hit(t.store.list(&place, &Page::ALL)), expected);
         assert_eq!(hit(t.store.walk(&place, &Default::default(), &mut |_| go_on)), expected);
         assert_eq!(hit(t.store.grep(&place, &grep("x", |_| ()), &mut |_| go_on)), expected);

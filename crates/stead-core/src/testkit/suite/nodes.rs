@@ -7,8 +7,8 @@ use super::subject::*;
 use crate::edit::Occurrences;
 use crate::name::Name;
 use crate::store::{
-    Change, Content, DraftBase, IfMissing, NodeKind, NodePath, Page, Parents, Precondition, PutOptions,
-    Replace, Step, StoreError, StorePath, Subtree,
+    Change, Content, DraftBase, IfMissing, NodeKind, NodePath, OpenPurpose, Page, Parents, Precondition,
+    PutOptions, Replace, Step, StoreError, StorePath, Subtree,
 };
 
 fn child(t: &Subject, parent: &str, name: &str) -> NodePath {
@@ -87,7 +87,7 @@ pub fn everything_is_read_from_a_directory_node(t: &Subject) {
     t.write("dir/sub/inner", "needle");
     t.link("dir/link", "target");
     assert_eq!(t.read_at(&child(t, "dir", "file")), b"needle");
-    assert_eq!(read_all(&*t.store.open(&child(t, "dir", "file")).unwrap()), b"needle");
+    assert_eq!(read_all(&*t.store.open(&child(t, "dir", "file"), OpenPurpose::Read).unwrap()), b"needle");
     assert_eq!(t.store.read_link(&child(t, "dir", "link")).unwrap(), b"target");
     assert_eq!(t.store.list(&child(t, "dir", "sub"), &Page::ALL).unwrap().total, 1);
     assert_eq!(t.walked(&child(t, "dir", "sub"), &Default::default()), ["inner"]);
@@ -141,7 +141,7 @@ pub fn a_node_itself_is_read_and_changed(t: &Subject) {
     t.write("dir/file", "one");
     let node = |path: &str| NodePath::of_node(t.node(path));
     assert_eq!(t.read_at(&node("dir/file")), b"one");
-    assert_eq!(read_all(&*t.store.open(&node("dir/file")).unwrap()), b"one");
+    assert_eq!(read_all(&*t.store.open(&node("dir/file"), OpenPurpose::Read).unwrap()), b"one");
     assert_eq!(t.store.list(&node("dir"), &Page::ALL).unwrap().total, 1);
     assert_eq!(t.walked(&node("dir"), &Default::default()), ["file"]);
     t.apply_one(append_with(node("dir/file"), b" two".to_vec(), PutOptions::default()));

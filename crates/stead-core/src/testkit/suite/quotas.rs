@@ -140,7 +140,7 @@ pub fn what_is_there_may_be_renamed_however_large(t: &Subject) {
 }
 
 pub fn what_was_there_comes_back_however_large(t: &Subject) {
-    if !t.store.info().retains_content {
+    if !t.store.history().is_some_and(|history| history.retains_content()) {
         return;
     }
     t.write("w/a", "123456");
@@ -148,7 +148,7 @@ pub fn what_was_there_comes_back_however_large(t: &Subject) {
     let quota = [QuotaRoot { limits, ..root("w", None, None) }];
     apply_under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
     let query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
-    let mut gone = t.store.revisions(&query).unwrap().revisions.remove(0);
+    let mut gone = t.history().revisions(&query).unwrap().revisions.remove(0);
     let past = gone.changes.remove(0).before.and_then(|state| state.content).expect("it was kept");
     let back = |path: &str| Step::Write {
         at: at(path),

@@ -9,9 +9,9 @@ use crate::edit::{Edit, Occurrences};
 use crate::identity::{Identity, Operation, OperationId};
 use crate::search::WalkOptions;
 use crate::store::{
-    Applied, Attr, Change, Content, DisplacedContent, Draft, DraftBase, IfMissing, NodeId, NodePath,
-    OpenContent, Page, Parents, Precondition, PutOptions, Replace, RevisionNumber, Step, StepOutcome, Store,
-    StorePath, StoreResult, Subtree,
+    Applied, Attr, Change, ChangeFeed, Content, DisplacedContent, Draft, DraftBase, History, IfMissing,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, Parents, Precondition, PutOptions, Replace,
+    RevisionNumber, Step, StepOutcome, Store, StorePath, StoreResult, Subtree,
 };
 use crate::testkit::model::{TreeSnapshot, snapshot_of};
 
@@ -38,10 +38,11 @@ impl<S: Store + 'static, T> Fixture for (Arc<S>, T) {
 pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
     let fixture = make();
     let store = fixture.store();
-    let begun = store.latest_revision().unwrap_or(RevisionNumber(0));
+    let begun = store.history().map_or(RevisionNumber(0), |history| history.latest_revision().unwrap());
     let subject = Subject { store, first_revision: begun };
     test(&subject);
-    let verified = subject.store.verify(&mut |_| ()).expect("a Store can be verified");
+    let verified = subject.store.require_maintenance().and_then(|store| store.verify(&mut |_| ()));
+    let verified = verified.expect("a Store can be verified");
     assert_eq!(verified.problems, Vec::<String>::new());
 }
 
@@ -55,6 +56,18 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// The Store's history. The test has checked that there is one.
+    #[track_caller]
+    pub(crate) fn history(&self) -> &dyn History {
+        self.store.history().expect("the Store has a history")
+    }
+
+    /// The Store's feed. The test has checked that there is one.
+    #[track_caller]
+    pub(crate) fn feed(&self) -> &dyn ChangeFeed {
+        self.store.feed().expect("the Store has a feed")
+    }
+
     pub(crate) fn apply(&self, steps: Vec<Step>) -> StoreResult<Applied> {
         self.store.apply(change(steps))
     }
@@ -122,7 +135,7 @@ impl Subject {
 
     #[track_caller]
     pub(crate) fn open(&self, path: &str) -> Box<dyn OpenContent> {
-        self.store.open(&at(path)).unwrap_or_else(|error| panic!("open {path}: {error:?}"))
+        self.store.open(&at(path), OpenPurpose::Read).unwrap_or_else(|error| panic!("open {path}: {error:?}"))
     }
 
     #[track_caller]

@@ -139,7 +139,7 @@ impl Call<'_> {
         let store = workspace.mount().store();
         let (older, newer) = (from.min(to), from.max(to));
         check_retained(&**store, older)?;
-        let deeds = store.changes_between(older, newer, std::slice::from_ref(top))?;
+        let deeds = store.require_history()?.changes_between(older, newer, std::slice::from_ref(top))?;
         // Revisions come newest first, so a node's first change has its newest state and its last change has its
         // oldest.
         let mut nodes: HashMap<NodeId, (Option<&NodeState>, Option<&NodeState>)> = HashMap::new();
@@ -238,7 +238,7 @@ impl Call<'_> {
             return Err(failed(StoreError::IsADirectory));
         }
         let query = RevisionQuery { at: Some(spot.node_path.clone()), ..RevisionQuery::all() };
-        let deeds = store.revisions(&query).map_err(failed)?;
+        let deeds = store.require_history().and_then(|history| history.revisions(&query)).map_err(failed)?;
         let ground = StoreGroup { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
         // The author of content that the file got outside the caller's Workspace isn't revealed.
         let is_here = |state: &NodeState| self.logical_path(&ground, &state.path).is_some();

@@ -98,7 +98,7 @@ impl StoreRevert<'_> {
         let operations: HashSet<OperationId> =
             self.revisions.revisions.iter().map(|deed| deed.operation.id).collect();
         let few = operations.len() <= MAX_OPERATIONS_BY_ID;
-        let mut deeds = self.group.store.revisions(&RevisionQuery {
+        let mut deeds = self.group.store.require_history()?.revisions(&RevisionQuery {
             operations: few.then(|| operations.into_iter().collect()),
             ..RevisionQuery::between(RevisionNumber(first.0 - 1), *last)
         })?;

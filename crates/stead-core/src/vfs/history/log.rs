@@ -130,7 +130,7 @@ impl Call<'_> {
             Some(path) => {
                 let spot = self.authorize(path, Access::History)?;
                 let store = spot.workspace.mount().store();
-                if !store.info().history {
+                if store.history().is_none() {
                     let cause = StoreError::Unsupported("this Store keeps no history");
                     return Err(Error::Store { path: path.clone(), visibility: Visibility::Visible, cause });
                 }
@@ -171,11 +171,10 @@ impl Call<'_> {
             ..RevisionQuery::all()
         };
         loop {
-            let deeds = ground.store.revisions(&wanted).map_err(|cause| Error::Store {
-                path: asked.clone(),
-                visibility: Visibility::Visible,
-                cause,
-            })?;
+            let deeds =
+                ground.store.require_history().and_then(|history| history.revisions(&wanted)).map_err(
+                    |cause| Error::Store { path: asked.clone(), visibility: Visibility::Visible, cause },
+                )?;
             let is_all = deeds.revisions.len() < wanted.limit;
             let entries = self.log_entries(ground, deeds.revisions);
             if is_all || entries.len() >= query.limit {

@@ -52,7 +52,7 @@ impl Call<'_> {
             let store = workspace.mount().store();
             match grounds.iter_mut().find(|ground| same_store(&**ground.store, &**store)) {
                 Some(ground) => ground.workspaces.push(workspace),
-                None if store.info().history => {
+                None if store.history().is_some() => {
                     grounds.push(StoreGroup { store, workspaces: vec![workspace] })
                 }
                 None => {}
@@ -141,7 +141,7 @@ impl HistoryTargets<'_> {
 
 /// Fails if the Workspace's Store has no history.
 fn check_history(workspace: &Workspace) -> Result<()> {
-    if workspace.mount().store().info().history {
+    if workspace.mount().store().history().is_some() {
         return Ok(());
     }
     let cause = StoreError::Unsupported("this Store keeps no history");
@@ -153,7 +153,7 @@ fn read_content(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
     if past.size() > MAX_CONTENT_SIZE {
         return Err(StoreError::TooLarge { size: past.size(), limit: MAX_CONTENT_SIZE });
     }
-    let content = store.open_content(past)?;
+    let content = store.require_history()?.open_content(past)?;
     let mut bytes = vec![0; usize::try_from(past.size()).expect("it is below the limit")];
     let mut done = 0;
     while done < bytes.len() {

@@ -88,7 +88,14 @@ impl Call<'_> {
         for (ground, below) in parts {
             let failed =
                 |cause| Error::Store { path: prefix.clone(), visibility: Visibility::Visible, cause };
-            if version != RevisionNumber::NOW && version > ground.store.latest_revision().map_err(failed)? {
+            if version != RevisionNumber::NOW
+                && version
+                    > ground
+                        .store
+                        .require_history()
+                        .and_then(|history| history.latest_revision())
+                        .map_err(failed)?
+            {
                 return Err(not_in_history(format!("version {version}")));
             }
             check_retained(&**ground.store, version).map_err(failed)?;
@@ -114,7 +121,7 @@ pub(super) fn revisions_since(
     version: RevisionNumber,
     below: &[StorePath],
 ) -> StoreResult<RevisionSet> {
-    let mut deeds = ground.store.changes_between(version, RevisionNumber::NOW, below)?;
+    let mut deeds = ground.store.require_history()?.changes_between(version, RevisionNumber::NOW, below)?;
     retain_below(&mut deeds, below);
     remove_scratch(&mut deeds, &ground.workspaces);
     Ok(deeds)
@@ -123,7 +130,7 @@ pub(super) fn revisions_since(
 /// Fails if the Store no longer retains a revision. Any other error of [`Store::as_of`] passes: the revisions that the
 /// Store has are used.
 pub(super) fn check_retained(store: &dyn Store, version: RevisionNumber) -> StoreResult<()> {
-    match store.as_of(version) {
+    match store.require_history().and_then(|history| history.as_of(version)) {
         Err(cause @ StoreError::Expired(_)) => Err(cause),
         // For example a revision from before a fork was made: then the fork's revisions are all that it did.
         _ => Ok(()),

@@ -197,7 +197,10 @@ impl Call<'_> {
         let mut told = Vec::with_capacity(grounds.len());
         for ground in grounds {
             let limit = count.saturating_add(idle.len());
-            let standing = ground.store.undoable_operations(&self.shared().identity.agent, since, limit);
+            let standing = ground
+                .store
+                .require_history()
+                .and_then(|history| history.undoable_operations(&self.shared().identity.agent, since, limit));
             told.push((&**ground.store, standing.map_err(|cause| ground.store_error(cause))?));
         }
         let ordered = newest_first(told, |(version, operation)| (*version, operation.at));
@@ -214,7 +217,11 @@ impl Call<'_> {
         let query = RevisionQuery { agent, operations: Some(vec![id]), limit: 1, ..RevisionQuery::all() };
         let mut known = false;
         for ground in grounds {
-            let found = ground.store.revisions(&query).map_err(|cause| ground.store_error(cause))?;
+            let found = ground
+                .store
+                .require_history()
+                .and_then(|history| history.revisions(&query))
+                .map_err(|cause| ground.store_error(cause))?;
             if let Some(deed) = found.revisions.into_iter().next() {
                 known = true;
                 if !deed.undone {
@@ -235,7 +242,13 @@ impl Call<'_> {
         let query = RevisionQuery { agent, operations: Some(ids), ..RevisionQuery::all() };
         grounds
             .iter()
-            .map(|ground| ground.store.revisions(&query).map_err(|cause| ground.store_error(cause)))
+            .map(|ground| {
+                ground
+                    .store
+                    .require_history()
+                    .and_then(|history| history.revisions(&query))
+                    .map_err(|cause| ground.store_error(cause))
+            })
             .collect()
     }
 }

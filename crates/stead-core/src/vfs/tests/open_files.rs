@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::store::{NodePath, StorePath};
+use crate::store::{ChangeFeed, NodePath, StorePath};
 
 fn whole(file: &OpenFile) -> String {
     let mut buffer = vec![0; usize::try_from(file.size()).unwrap()];

@@ -104,7 +104,7 @@ impl FuseAdapter {
     pub(super) fn new(vfs: &Vfs, at: &Path, options: MountOptions) -> Result<Self, stead_core::Error> {
         let door = NodeApi::new(vfs);
         let believed =
-            (0..door.workspaces().len()).map(|workspace| match door.store(workspace).info().feed {
+            (0..door.workspaces().len()).map(|workspace| match door.store(workspace).feed().is_some() {
                 _ if options.immutable => TTL_IMMUTABLE,
                 true => TTL_WITH_FEED,
                 false => TTL_WITHOUT_FEED,

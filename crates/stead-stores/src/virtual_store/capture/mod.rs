@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{
-    Content, ContentId, ContentRef, NodeId, NodeKind, NodePath, OpenContent, RevisionNumber, StoreError,
-    StoreResult, VersionTag,
+    Content, ContentId, ContentRef, History, NodeId, NodeKind, NodePath, OpenContent, RevisionNumber,
+    StoreError, StoreResult, VersionTag,
 };
-use stead_core::{Clock, Store, SystemClock, Timestamp};
+use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::VirtualStore;
 use super::content;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use stead_core::Operation;
 use stead_core::store::{
-    Attr, CaptureScopes, Captured, Coverage, Entry, NodeChange, NodeKind, NodeState, RevisionNumber,
+    Attr, CaptureScopes, Captured, Coverage, Entry, History, NodeChange, NodeKind, NodeState, RevisionNumber,
     RevisionQuery, RevisionSet, Store, StoreError, StorePath, StoreResult,
 };
 

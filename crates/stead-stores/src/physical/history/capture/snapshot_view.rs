@@ -1,12 +1,12 @@
 //! A read-only Store that shows a host directory as a snapshot captured it.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, Change, Draft, DraftBase, Feed, FileContent, Listing, NodeId, NodePath, OpenContent, Page,
-    RevisionNumber, Store, StoreError, StoreInfo, StoreResult, VerifyReport, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreInfo, StoreKind, StoreResult,
+    WalkEntry,
 };
 
 use crate::VirtualStore;
@@ -52,7 +52,7 @@ const READ_ONLY_VIEW: StoreError =
 
 impl Store for SnapshotView {
     fn info(&self) -> StoreInfo {
-        StoreInfo { kind: "physical", history: false, retains_content: false, feed: false, audit_log: None }
+        StoreInfo { kind: StoreKind::Physical, audit_log: None }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -63,8 +63,8 @@ impl Store for SnapshotView {
         explain_missing_content(self.store_for(at)?.read(at, limit))
     }
 
-    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
-        explain_missing_content(self.store_for(at)?.open(at))
+    fn open(&self, at: &NodePath, purpose: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
+        explain_missing_content(self.store_for(at)?.open(at, purpose))
     }
 
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
@@ -106,15 +106,21 @@ impl Store for SnapshotView {
         Ok(())
     }
 
-    fn changes_since(&self, _: Option<RevisionNumber>, _: usize) -> StoreResult<Feed> {
-        Err(StoreError::Unsupported("nothing changes in a view of a past version"))
+    fn forget_node(&self, _: NodeId) {}
+
+    fn history(&self) -> Option<&dyn History> {
+        None
     }
 
-    fn as_of(&self, _: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        Err(StoreError::Unsupported("this is a view of a past version already"))
+    fn forks(&self) -> Option<&dyn Forks> {
+        None
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
-        self.store.verify(progress)
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        None
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        None
     }
 }
