@@ -20,15 +20,26 @@ use stead_stores::{
 use tempfile::TempDir;
 
 fn virtual_store() -> (Arc<VirtualStore>, TempDir) {
+    virtual_store_with(Durability::Fast)
+}
+
+fn durable_virtual_store() -> (Arc<VirtualStore>, TempDir) {
+    virtual_store_with(Durability::Full)
+}
+
+fn virtual_store_with(durability: Durability) -> (Arc<VirtualStore>, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    // Durability matters for power cuts only, and no test here has one; the kill tests use full durability.
-    let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
+    let options = DatabaseOptions { durability, ..DatabaseOptions::default() };
     let database = Database::open(directory.path().join("stead.db"), options).unwrap();
     (Arc::new(database.store(["suite"]).unwrap()), directory)
 }
 
 fn physical_store() -> (Arc<PhysicalStore>, TempDir) {
     physical_store_with(|_| ())
+}
+
+fn durable_physical_store() -> (Arc<PhysicalStore>, TempDir) {
+    physical_store_with(|options| options.durability = Durability::Full)
 }
 
 fn walked_store() -> (Arc<PhysicalStore>, TempDir) {
@@ -52,7 +63,9 @@ fn physical_store_with(change: impl FnOnce(&mut PhysicalOptions)) -> (Arc<Physic
 
 store_suite!(memory, || Arc::new(MemoryStore::new()));
 store_suite!(on_sqlite, virtual_store);
+store_suite!(on_sqlite_durably, durable_virtual_store);
 store_suite!(on_disk, physical_store);
+store_suite!(on_disk_durably, durable_physical_store);
 store_suite!(on_disk_without_content, physical_store_without_content);
 store_suite!(on_disk_by_walking, walked_store);
 

@@ -17,8 +17,8 @@ pub trait Forks: Debug + Send + Sync {
     /// Makes a fork of the Store as it is now, and records who owns it.
     ///
     /// A fork begins with the Store's present content, with the same nodes and version tags. From then on the fork and
-    /// its base change independently. The fork's history begins with the fork. The base can't be destroyed while the
-    /// fork exists. If the owner has another fork of this name, it returns [`StoreError::AlreadyExists`].
+    /// its base change independently. The fork's history begins with the fork. The base can't be destroyed as long as the
+    /// fork needs it. If the owner has another fork of this name, it returns [`StoreError::AlreadyExists`].
     ///
     /// [`StoreError::AlreadyExists`]: crate::StoreError::AlreadyExists
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>>;

@@ -14,6 +14,7 @@ pub mod feed;
 pub mod history;
 pub mod links;
 pub mod nodes;
+pub mod ports;
 pub mod preconditions;
 pub mod quotas;
 pub mod removing;
@@ -250,6 +251,16 @@ macro_rules! store_suite {
                     a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone
                     what_a_blind_change_did_is_told_as_ever
                 ;
+                ports:
+                    a_sync_covers_deferred_changes_and_changes_nothing
+                    a_past_revision_is_shown_as_it_was
+                    a_past_revision_cannot_be_changed
+                    a_revision_that_never_was_is_not_shown
+                    a_fork_begins_as_its_base_and_changes_alone
+                    a_fork_name_is_given_once
+                    a_fork_outlives_every_attempt_to_destroy_its_base
+                    a_destroyed_store_has_no_past
+                ;
             }
         }
     };
@@ -267,9 +278,15 @@ macro_rules! store_suite {
 mod tests {
     use std::sync::Arc;
 
-    use crate::testkit::ModelStore;
+    use crate::testkit::{Fault, FaultyStore, InterferingStore, ModelStore};
 
     store_suite!(model, || Arc::new(ModelStore::new()));
+    // Wrappers keep every promise of the Store that they wrap.
+    store_suite!(faulty, || Arc::new(FaultyStore::new(Arc::new(ModelStore::new()), Fault::Never)));
+    store_suite!(interfering, || Arc::new(InterferingStore {
+        store: Arc::new(ModelStore::new()),
+        interfere: Box::new(|| ()),
+    }));
 
     /// A test that is written but not listed would never run.
     #[test]
@@ -292,6 +309,7 @@ mod tests {
             ("quotas", include_str!("quotas.rs")),
             ("history", include_str!("history.rs")),
             ("blind", include_str!("blind.rs")),
+            ("ports", include_str!("ports.rs")),
         ];
         for (theme, source) in themes {
             for line in source.lines().filter(|line| line.ends_with("(t: &Subject) {")) {
