@@ -92,7 +92,7 @@ const REVERT_OUTPUT: [Field; 7] = [
         "What was changed since, or may not be undone; nothing was changed because of it.",
     ),
     Field::required(
-        "left_out",
+        "omitted",
         FieldType::integer_from(0),
         "How many paths stay as they are since you may not change them.",
     ),
@@ -154,7 +154,7 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
         .fact("operations", operations.len())
         .fact("changes", changes.len())
         .fact("conflicts", conflicts_told)
-        .fact("left_out", left_out.len())
+        .fact("omitted", left_out.len())
         .fact("truncated", untold > 0)
         .optional_fact("operation", operation.as_ref().map(OperationId::to_string));
     if *done || conflicts.is_empty() {
