@@ -80,9 +80,9 @@ kind = "memory"
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
     stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `structured`, `scope`, `idle_timeout`, `state` and `executor`
     stead.toml:26:1: `prefx` is no key of `agents.coder.workspaces`; did you mean `prefix`?
-    stead.toml:27:9: `RO` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
+    stead.toml:27:9: `RO` isn't a valid Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
-    stead.toml:31:10: `/a/../..` climbs above `/`; paths start at `/` and can't leave it
+    stead.toml:31:10: `/a/../..` goes above `/`; paths start at `/` and can't leave it
     stead.toml:33:9: there is no Store `elsewhere`; there are `code`, `bucket`, `notes` and `more`
     stead.toml:34:11: `managed` has to be true or false, not text
     stead.toml:35:12: `[a` is no glob: unclosed character class; missing ']'

@@ -195,14 +195,14 @@ fn a_name_cannot_forge_a_line_of_output() {
         └── main.rs
     "#);
     assert_snapshot!(place.run(["ls", "/project/a\nb"]), @r#"
-    ! stead: `/project/a\u{a}b` holds the control character U+000A; use a name without it
+    ! stead: `/project/a\u{a}b` contains the control character U+000A; use a name without it
     exit 2
     "#);
     assert_snapshot!(place.run(["ls", "/project/README.md", "/project/\u{1b}[31m"]), @r#"
     /project/README.md:
     README.md
     /project/\u{1b}[31m:
-    ! stead: `/project/\u{1b}[31m` holds the control character U+001B; use a name without it
+    ! stead: `/project/\u{1b}[31m` contains the control character U+001B; use a name without it
     exit 2
     "#);
 }

@@ -43,7 +43,7 @@ fn what_was_done_is_shown_newest_first() {
     assert_snapshot!(place.run(["audit", "--agent", "nobody"]), @"! Nothing was found.");
     assert_snapshot!(place.run(["audit", "--until", "2001-01-01"]), @"! Nothing was found.");
     assert_snapshot!(place.run(["audit", "--path", "/../x"]), @r"
-    ! stead: `/../x` climbs above `/`; paths start at `/` and can't leave it
+    ! stead: `/../x` goes above `/`; paths start at `/` and can't leave it
     exit 2
     ");
 }

@@ -49,14 +49,14 @@ fn a_broken_store_is_in_nobody_elses_way() {
     "#);
     assert_snapshot!(place.run(["cat", "/gone/x", "/notes/x"]), @r#"
     ! stead: `/gone/x` can't be reached right now: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`; try again
-    ! stead: what is stored for `/notes/x` is damaged: the file is no database; `stead verify` tells all that is, and `stead restore-backup` brings a backup back
+    ! stead: the stored data of `/notes/x` is damaged: the file is no database; `stead verify` lists all damage, and `stead restore-backup` restores a backup
     exit 75
     "#);
     assert_snapshot!(place.run(["grep", "fox"]), @r#"
     /here/a.md:1:fox
     ! 2 places could not be read:
     !   /gone: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`
-    !   /notes: what is stored is damaged: the file is no database
+    !   /notes: stored data is damaged: the file is no database
     "#);
     assert_snapshot!(place.run(["config", "check"]), @r#"
     stead.toml:3:7: the file is no SQLite database; name another one
@@ -136,7 +136,7 @@ fn what_could_not_be_read_is_told() {
     close("docs/secret", 0o755);
     // Half of a tree is not a copy of it, so nothing is copied.
     assert_snapshot!(copy, @r#"
-    ! stead: the host does not let Stead reach `/project/docs`; its owner has to allow it
+    ! stead: the host doesn't allow Stead to access `/project/docs`; its owner has to allow it
     exit 1
     "#);
     assert_snapshot!(tree, @r#"
@@ -148,21 +148,20 @@ fn what_could_not_be_read_is_told() {
         ├── hidden.rs
         └── main.rs
     ! 1 place could not be read:
-    !   /project/docs/secret: the host refuses it to Stead's own process
+    !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
     "#);
     assert_snapshot!(grep, @r#"
     /project/README.md:2:The quick brown fox.
     ! 2 places could not be read:
-    !   /project/docs/secret: the host refuses it to Stead's own process
-    !   /project/src/hidden.rs: the host refuses it to Stead's own process
+    !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
+    !   /project/src/hidden.rs: the host doesn't allow this for the user that Stead runs as
     "#);
     assert_snapshot!(glob, @r#"
     /project/README.md
     ! 1 place could not be read:
-    !   /project/docs/secret: the host refuses it to Stead's own process
+    !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
     "#);
-    let unread =
-        r#""unread":[{"path":"/project/docs/secret","reason":"the host refuses it to Stead's own process"}]"#;
+    let unread = r#""unread":[{"path":"/project/docs/secret","reason":"the host doesn't allow this for the user that Stead runs as"}]"#;
     assert!(list.contains(unread), "{list}");
 }
 

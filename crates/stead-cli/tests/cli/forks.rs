@@ -102,7 +102,7 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     "#);
     assert_snapshot!(timeless(&coder(&["forks"])), @"/forks/draft  of /notes, made TIME");
     assert_snapshot!(coder(&["write", "/forks/draft/x.lock", "mine"]), @r#"
-    ! stead: `/forks/draft/x.lock` is protected in the Workspace `/forks/draft` and read-only for agents; ask the person who runs it to change it
+    ! stead: `/forks/draft/x.lock` is protected in the Workspace `/forks/draft` and read-only for agents; ask the person who runs Stead to change it
     exit 1
     "#);
     assert!(coder(&["verify"]).contains("nothing is wrong"));
@@ -149,7 +149,7 @@ fn what_can_not_be_forked_says_why() {
         |agent: &str, args: &[&str]| place.run(["--agent", agent].into_iter().chain(args.iter().copied()));
     run("coder", &["write", "/notes/plan.md", "one\n"]);
     assert_snapshot!(run("reviewer", &["fork", "/notes", "draft"]), @r#"
-    ! stead: `/notes` is in the Workspace `/notes`, which is WRITE_ONLY: looking into its history is not allowed there; you may look into history in `/all`
+    ! stead: `/notes` is in the Workspace `/notes`, which is WRITE_ONLY: reading its history is not allowed there; you may read history in `/all`
     exit 1
     "#);
     assert_snapshot!(run("coder", &["fork", "/code", "draft"]), @r#"
@@ -157,7 +157,7 @@ fn what_can_not_be_forked_says_why() {
     exit 2
     "#);
     assert_snapshot!(run("coder", &["fork", "/notes/plan.md", "draft"]), @r#"
-    ! stead: `/notes/plan.md` is no Workspace; the one that it lies in, `/notes`, can be forked as a whole
+    ! stead: `/notes/plan.md` isn't a Workspace; fork the whole Workspace `/notes` instead
     exit 2
     "#);
     assert_snapshot!(run("coder", &["fork", "/elsewhere", "draft"]), @r#"
@@ -165,7 +165,7 @@ fn what_can_not_be_forked_says_why() {
     exit 1
     "#);
     assert_snapshot!(run("coder", &["fork", "/notes", "../x"]), @r#"
-    ! stead: `../x` can't be the name of a fork; use up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit
+    ! stead: `../x` isn't a valid fork name; use up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit
     exit 2
     "#);
     run("coder", &["fork", "/notes", "draft"]);

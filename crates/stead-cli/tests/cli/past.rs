@@ -221,12 +221,12 @@ fn a_quota_says_what_is_used_and_what_is_allowed() {
         place.run(["--agent", "ann", "write", &format!("/notes/{name}"), "x"]);
     }
     assert_snapshot!(place.run(["--agent", "ann", "write", "/notes/d", "x"]), @r"
-    ! stead: `/notes/d` was not written: it would take 4 files, and 3 are allowed; 3 are in use. Remove something, or ask for more
+    ! stead: `/notes/d` was not written: this would use 4 files, but only 3 are allowed; 3 are in use. Delete something, or ask for a higher quota
     exit 1
     ");
     let long = "x".repeat(101);
     assert_snapshot!(place.run(["--agent", "ann", "write", "/notes/a", &long]), @r"
-    ! stead: `/notes/a` was not written: it would take 101 bytes in one file, and 100 are allowed. Remove something, or ask for more
+    ! stead: `/notes/a` was not written: this would use 101 bytes in one file, but only 100 are allowed. Delete something, or ask for a higher quota
     exit 1
     ");
     assert_eq!(place.run(["--agent", "ann", "cat", "/notes/a"]), "x");

@@ -18,8 +18,8 @@ fn damaged_content_is_corrupt_on_every_way_and_leads_to_the_backup() {
     disk.furnish();
     assert_eq!(disk.ends(&["backup", "copy.db"]), 0);
     damage(&disk, b"line of file 3\n", b"lime");
-    let told = "what is stored for `/notes/f3` is damaged: its content is not what was written; `stead verify` tells all \
-                that is, and `stead restore-backup` brings a backup back";
+    let told = "the stored data of `/notes/f3` is damaged: its content is not what was written; `stead verify` lists \
+                all damage, and `stead restore-backup` restores a backup";
     for args in [
         &["cat", "/notes/f3"][..],
         &["cat", "--at", "15", "/notes/f3"],

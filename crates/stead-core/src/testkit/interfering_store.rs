@@ -23,7 +23,7 @@ pub struct InterferingStore {
 
 impl fmt::Debug for InterferingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meddling").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("InterferingStore").field("store", &self.store).finish_non_exhaustive()
     }
 }
 

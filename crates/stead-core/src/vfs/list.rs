@@ -511,7 +511,7 @@ fn encode_cursor(name: &Name) -> String {
 
 fn decode_cursor(cursor: &str) -> Result<Name> {
     let broken =
-        || Error::Invalid("`cursor` is none that a listing returned; leave it out to start over".into());
+        || Error::Invalid("`cursor` isn't from an earlier listing; leave it out to start over".into());
     if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) {
         return Err(broken());
     }

@@ -23,7 +23,7 @@ const CURSOR_SEPARATOR: char = '\0';
 /// Lists the map, and then the files at the top of each Workspace that may be read without approval. Files further down
 /// aren't listed, but can be read.
 pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
-    let wrong = || ErrorData::invalid_params("`cursor` is none that a listing returned; leave it out", None);
+    let wrong = || ErrorData::invalid_params("`cursor` isn't from an earlier listing; leave it out", None);
     let (from, mut after) = match cursor {
         None => (None, None),
         Some(cursor) => {
