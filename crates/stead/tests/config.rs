@@ -85,7 +85,7 @@ kind = "memory"
     stead.toml:31:10: `/a/../..` goes above `/`; paths start at `/` and can't leave it
     stead.toml:33:9: there is no Store `elsewhere`; there are `code`, `bucket`, `notes` and `more`
     stead.toml:34:11: `managed` has to be true or false, not text
-    stead.toml:35:12: `[a` is no glob: unclosed character class; missing ']'
+    stead.toml:35:12: `[a` isn't a valid glob: unclosed character class; missing ']'
     stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own
     stead.toml:45:9: `store` has to be text, not a number
     stead.toml:47:9: the agent `idle` has neither a Workspace nor an Executor; add [[agents.idle.workspaces]]

@@ -284,7 +284,7 @@ fn a_listing_goes_on_where_it_ended() {
     assert_snapshot!(place.run(["ls", "--limit", "2", "/notes"]), @r#"
     a
     b
-    ! 2 of 3; go on with --cursor 62
+    ! 2 of 3; continue with --cursor 62
     "#);
     assert_snapshot!(place.run(["ls", "--limit", "2", "--cursor", "62", "/notes"]), @"c");
 }
@@ -311,7 +311,7 @@ store = "gone"
 "#,
     );
     assert_snapshot!(place.run(["ls"]), @r#"
-    ! stead: which agent? say --agent with one of `one`, `two`
+    ! stead: several agents are configured; choose one with --agent: `one`, `two`
     exit 2
     "#);
     assert_snapshot!(place.run(["--agent", "three", "ls"]), @r#"
@@ -346,7 +346,7 @@ fn a_wrong_configuration_is_told_with_its_lines() {
 fn trees_travel_in_and_out() {
     let place = Place::new();
     assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 1 file (13 B).");
-    assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 0 files (0 B), 1 was there already.");
+    assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 0 files (0 B), 1 was unchanged.");
     assert_snapshot!(place.run(["import", ".", "/project/copy"]), @r#"
     ! stead: `/project/copy` lies inside `.`, which can't be put into itself
     exit 2
@@ -364,7 +364,7 @@ fn trees_travel_in_and_out() {
     ! stead: `out` is not empty; name a new directory, or say --force to go on with this one
     exit 1
     "#);
-    assert_snapshot!(place.run(["export", "--force", "/notes", "out"]), @"! Exported 0 files (0 B), 1 was there already.");
+    assert_snapshot!(place.run(["export", "--force", "/notes", "out"]), @"! Exported 0 files (0 B), 1 was unchanged.");
     assert_eq!(std::fs::read_to_string(place.path("out/src/main.rs")).unwrap(), "fn main() {}\n");
     let archive = place.stead(["export", "/notes", "-"]).stdout;
     assert_snapshot!(String::from_utf8_lossy(&place.fed(["import", "-", "/notes/again"], &archive).stderr), @"Imported 1 file (13 B), 1 directory.");
@@ -414,7 +414,7 @@ fn a_person_can_import_what_is_protected_from_agents() {
     assert_snapshot!(told(&careful, &place.path("")), @r#"
     ! stead: left out `/notes/r/.git/config`: it is protected from agents
     ! Imported 1 file (21 B), 1 directory, 1 was left out.
-    ! 1 name is protected from agents; say --with-protected to bring in everything.
+    ! 1 name is protected from agents; use --with-protected to import everything.
     "#);
     assert_eq!(place.stead(["cat", "/notes/r/.git/HEAD"]).status.code(), Some(0));
     assert_eq!(place.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(1));

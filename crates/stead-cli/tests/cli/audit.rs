@@ -40,8 +40,8 @@ fn what_was_done_is_shown_newest_first() {
     assert_snapshot!(steady(&place.run(["audit", "--outcome", "denied"])), @"coder write denied 4 B /project/README.md");
     assert_snapshot!(steady(&place.run(["audit", "--path", "/notes/old"])), @"coder cp ok /notes/plan.md -> /notes/old/plan.md");
     assert_snapshot!(steady(&place.run(["audit", "--call", "cat", "--since", "1h", "--agent", "coder"])), @"coder cat ok 29 B /project/README.md");
-    assert_snapshot!(place.run(["audit", "--agent", "nobody"]), @"! Nothing was found.");
-    assert_snapshot!(place.run(["audit", "--until", "2001-01-01"]), @"! Nothing was found.");
+    assert_snapshot!(place.run(["audit", "--agent", "nobody"]), @"! No records match.");
+    assert_snapshot!(place.run(["audit", "--until", "2001-01-01"]), @"! No records match.");
     assert_snapshot!(place.run(["audit", "--path", "/../x"]), @r"
     ! stead: `/../x` goes above `/`; paths start at `/` and can't leave it
     exit 2
@@ -96,7 +96,9 @@ fn the_audit_is_checked_and_archived() {
     let place = used();
     let told = place.run(["audit", "verify"]);
     assert!(
-        told.starts_with("audit: 5 records in 5 chains, 5 signatures: nothing is wrong\n! Its key is "),
+        told.starts_with(
+            "audit: 5 records in 5 chains, 5 signatures: nothing is wrong\n! The key of the audit is "
+        ),
         "{told}"
     );
     let told = place.run(["audit", "archive", "--before", "2100-01-01", "--to", "old"]);
@@ -115,7 +117,7 @@ fn the_audit_is_checked_and_archived() {
         "{told}"
     );
     assert_eq!(steady(&place.run(["audit"])), "coder ls ok /");
-    assert_snapshot!(place.run(["audit", "archive", "--before", "2001-01-01"]), @"! There is nothing to move.");
+    assert_snapshot!(place.run(["audit", "archive", "--before", "2001-01-01"]), @"! There are no records to move.");
     // Without its database, the files next to it still show that there was one.
     for name in ["stead.db", "stead.db-wal", "stead.db-shm"] {
         let _ = std::fs::remove_file(place.path(".stead").join(name));

@@ -54,7 +54,7 @@ fn a_broken_store_is_in_nobody_elses_way() {
     "#);
     assert_snapshot!(place.run(["grep", "fox"]), @r#"
     /here/a.md:1:fox
-    ! 2 places could not be read:
+    ! 2 paths could not be read:
     !   /gone: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`
     !   /notes: stored data is damaged: the file is no database
     "#);
@@ -147,18 +147,18 @@ fn what_could_not_be_read_is_told() {
     └── src/
         ├── hidden.rs
         └── main.rs
-    ! 1 place could not be read:
+    ! 1 path could not be read:
     !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
     "#);
     assert_snapshot!(grep, @r#"
     /project/README.md:2:The quick brown fox.
-    ! 2 places could not be read:
+    ! 2 paths could not be read:
     !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
     !   /project/src/hidden.rs: the host doesn't allow this for the user that Stead runs as
     "#);
     assert_snapshot!(glob, @r#"
     /project/README.md
-    ! 1 place could not be read:
+    ! 1 path could not be read:
     !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
     "#);
     let unread = r#""unread":[{"path":"/project/docs/secret","reason":"the host doesn't allow this for the user that Stead runs as"}]"#;

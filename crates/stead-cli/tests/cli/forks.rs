@@ -57,7 +57,7 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     coder(&["write", "/notes/plan.md", "one\ntwo\n"]);
     coder(&["write", "/notes/old.md", "old\n"]);
     assert_snapshot!(coder(&["fork", "/notes", "draft"]), @"! Forked /notes as /forks/draft");
-    assert_snapshot!(coder(&["diff", "--fork", "draft"]), @"! Nothing differs.");
+    assert_snapshot!(coder(&["diff", "--fork", "draft"]), @"! There are no differences.");
     // The base changes further. The fork doesn't see that, and the base doesn't see the changes in the fork.
     coder(&["write", "/notes/later.md", "later\n"]);
     coder(&["edit", "/forks/draft/plan.md", "two", "2"]);

@@ -31,7 +31,7 @@ fn damaged_content_is_corrupt_on_every_way_and_leads_to_the_backup() {
     }
     let (_, found) = disk.told(&["grep", "li[nm]e of", "/notes"]);
     assert!(!found.contains("lime") && found.contains("/notes/f4:1:line of file 4"), "{found}");
-    assert!(found.contains("/notes/f3: what is stored is damaged"), "{found}");
+    assert!(found.contains("/notes/f3: stored data is damaged"), "{found}");
     for args in [&["export", "/notes", "out"][..], &["export", "/notes", "out.tar"]] {
         let (code, said) = disk.told(args);
         assert!(code != 0 && said.contains("/notes/f3"), "{args:?}: {said}");

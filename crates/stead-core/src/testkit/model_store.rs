@@ -50,7 +50,7 @@ impl ModelStore {
     fn append_records(&self, records: Vec<CompanionRecord>) -> StoreResult<()> {
         let noted = |record: CompanionRecord| match &self.audit_log {
             Some(notes) => record.into_audit_record(None).map_or(Ok(()), |record| notes.append(&record)),
-            None => Err(StoreError::Unsupported("this Store writes nothing down")),
+            None => Err(StoreError::Unsupported("this Store keeps no audit records")),
         };
         records.into_iter().try_for_each(noted)
     }

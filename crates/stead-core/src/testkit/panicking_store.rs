@@ -19,7 +19,7 @@ pub struct PanickingStore;
 #[deny(clippy::missing_trait_methods)]
 impl Store for PanickingStore {
     fn info(&self) -> StoreInfo {
-        panic!("the Store was touched: about")
+        panic!("the Store was touched: info")
     }
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         panic!("the Store was touched: stat {at:?}")
@@ -68,16 +68,16 @@ impl Store for PanickingStore {
         panic!("the Store was touched: as_of")
     }
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        panic!("the Store was touched: version")
+        panic!("the Store was touched: latest_revision")
     }
     fn revision_at(&self, _: Timestamp) -> StoreResult<RevisionNumber> {
-        panic!("the Store was touched: version_at")
+        panic!("the Store was touched: revision_at")
     }
     fn revision_sequence(&self) -> Option<RevisionSequence> {
-        panic!("the Store was touched: version_count")
+        panic!("the Store was touched: revision_sequence")
     }
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        panic!("the Store was touched: deeds {query:?}")
+        panic!("the Store was touched: revisions {query:?}")
     }
     fn undoable_operations(
         &self,
@@ -85,7 +85,7 @@ impl Store for PanickingStore {
         _: Timestamp,
         _: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        panic!("the Store was touched: standing")
+        panic!("the Store was touched: undoable_operations")
     }
     fn capture(
         &self,
@@ -93,10 +93,10 @@ impl Store for PanickingStore {
         _: &Operation,
         _: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        panic!("the Store was touched: take_in")
+        panic!("the Store was touched: capture")
     }
     fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        panic!("the Store was touched: open_past {past:?}")
+        panic!("the Store was touched: open_content {past:?}")
     }
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
         panic!("the Store was touched: fork {fork:?}")
@@ -114,7 +114,7 @@ impl Store for PanickingStore {
         panic!("the Store was touched: read_many {at:?}")
     }
     fn sync(&self) -> StoreResult<()> {
-        panic!("the Store was touched: settle")
+        panic!("the Store was touched: sync")
     }
     fn changes_between(
         &self,
@@ -122,7 +122,7 @@ impl Store for PanickingStore {
         _: RevisionNumber,
         _: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        panic!("the Store was touched: between")
+        panic!("the Store was touched: changes_between")
     }
     /// A caller that lets go of a node touches nothing.
     fn forget_node(&self, _: NodeId) {}

@@ -105,7 +105,7 @@ impl ModelTransaction {
         spare: Option<&ProtectedNames>,
     ) -> Result<StepOutcome, StepError> {
         if replace == Replace::Exchange {
-            return Err(StoreError::Invalid("a copy can't change places with something".to_owned()).into());
+            return Err(StoreError::Invalid("a copy can't be exchanged with another entry".to_owned()).into());
         }
         let id = self.tree.find(from)?;
         let there = self.tree.slot(to).map_err(at_destination)?;
