@@ -10,9 +10,9 @@ use crate::session::Session;
 pub(crate) struct Args {
     /// What to copy
     from: String,
-    /// Where to; with a / at its end, into that directory
+    /// The destination; with a / at the end, the directory to copy it into
     to: String,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     overwrite: bool,
 }

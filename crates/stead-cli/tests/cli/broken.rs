@@ -49,14 +49,14 @@ fn a_broken_store_is_in_nobody_elses_way() {
     "#);
     assert_snapshot!(place.run(["cat", "/gone/x", "/notes/x"]), @r#"
     ! stead: `/gone/x` can't be reached right now: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`; try again
-    ! stead: the stored data of `/notes/x` is damaged: the file is no database; `stead verify` lists all damage, and `stead restore-backup` restores a backup
+    ! stead: the stored data of `/notes/x` is damaged: the file isn't an SQLite database; `stead verify` lists all damage, and `stead restore-backup` restores a backup
     exit 75
     "#);
     assert_snapshot!(place.run(["grep", "fox"]), @r#"
     /here/a.md:1:fox
     ! 2 paths could not be read:
     !   /gone: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`
-    !   /notes: stored data is damaged: the file is no database
+    !   /notes: stored data is damaged: the file isn't an SQLite database
     "#);
     assert_snapshot!(place.run(["config", "check"]), @r#"
     stead.toml:3:7: the file is no SQLite database; name another one

@@ -74,7 +74,7 @@ fn a_configuration_is_not_overwritten_by_accident() {
     let place = Place::new();
     place.file("stead.toml", "mine");
     assert_snapshot!(place.run(["init"]), @r#"
-    ! stead: `stead.toml` exists already; say --force to replace it
+    ! stead: `stead.toml` exists already; use --force to replace it
     exit 1
     "#);
     assert_eq!(std::fs::read_to_string(place.path("stead.toml")).unwrap(), "mine");

@@ -109,7 +109,7 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     // A fork of the fork prevents it from being discarded.
     assert_snapshot!(coder(&["fork", "/forks/draft", "second"]), @"! Forked /forks/draft as /forks/second");
     assert_snapshot!(coder(&["discard", "draft"]), @r#"
-    ! stead: the fork `draft` stays: there are forks of it, which stand on it; discard them first
+    ! stead: the fork `draft` stays: it has forks; discard them first
     exit 1
     "#);
     assert_snapshot!(coder(&["discard", "second"]), @"! Discarded the fork second");

@@ -46,7 +46,7 @@ fn the_tools_and_their_schemas() {
         if_match (a version tag, as a read returned it, optional): Only if the file still has this version_tag.
     "##);
     assert_snapshot!(place.run(["tools", "execute"]), @r##"
-    ! stead: the agent is offered no tool `execute`; `stead tools` shows which it is
+    ! stead: the agent has no tool `execute`; `stead tools` lists its tools
     exit 1
     "##);
 }
@@ -72,7 +72,7 @@ fn a_tool_is_used_and_answers() {
     exit 1
     "##);
     assert_snapshot!(place.run(["call", "read_file", "[1]"]), @r##"
-    ! stead: the arguments are no JSON object such as {"path": "/"}: invalid type: sequence, expected a map at line 1 column 0
+    ! stead: the arguments aren't a JSON object such as {"path": "/"}: invalid type: sequence, expected a map at line 1 column 0
     exit 2
     "##);
     let output =
