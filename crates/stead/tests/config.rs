@@ -71,7 +71,7 @@ kind = "memory"
 "#;
     insta::assert_snapshot!(check(text), @r##"
     stead.toml:3:7: PostgreSQL is not supported in this version; use a file: "sqlite:stead.db"
-    stead.toml:4:14: `fsat` is no durability; say `full` or `fast`
+    stead.toml:4:14: `fsat` isn't a valid durability; use `full` or `fast`
     stead.toml:6:9: `stores.code` needs `path`: the directory, counted from this file
     stead.toml:10:8: a Store of the kind `s3` is not supported in this version; use "physical", "virtual" or "memory"
     stead.toml:14:8: `kind` can't be `virtul`; did you mean `virtual`?

@@ -209,7 +209,10 @@ fn a_lost_archive_is_told() {
     let kept = place.path(".stead/audit/archive").join(file);
     std::fs::rename(&kept, place.path(file)).unwrap();
     let told = place.run(["audit", "verify"]);
-    assert!(told.contains("1 problem\n") && told.contains("isn't in the directory that it was written to"), "{told}");
+    assert!(
+        told.contains("1 problem\n") && told.contains("isn't in the directory that it was written to"),
+        "{told}"
+    );
     assert!(told.ends_with("exit 70"), "{told}");
     for options in [&["audit", "verify", "--archives", "."][..], &["audit", "verify", "--without-archives"]] {
         let told = place.run(options.iter().copied());

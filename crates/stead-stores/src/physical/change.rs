@@ -611,7 +611,7 @@ impl<'s> PhysicalChange<'s> {
             if let Err(error) = undo(&site, action) {
                 // The intents stay as they are: the next process that opens the Store tries again.
                 return StoreError::Unavailable {
-                    what: "the change failed halfway, and could not be taken back yet; open the Store again"
+                    what: "the change failed halfway and isn't rolled back yet; open the Store again to roll it back"
                         .into(),
                     source: Some(Box::new(error)),
                 };

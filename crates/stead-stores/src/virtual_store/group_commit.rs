@@ -143,7 +143,7 @@ impl GroupCommit {
         };
         match phase {
             JobPhase::Finished(JobOutcome::Done) => {
-                Ok(made.lock().take().expect("work that is done has made something"))
+                Ok(made.lock().take().expect("finished work has a result"))
             }
             JobPhase::Finished(JobOutcome::Failed(error)) => Err(error),
             JobPhase::Finished(JobOutcome::Panicked(panic)) => resume_unwind(panic),
@@ -192,7 +192,8 @@ impl Drop for JobBatch<'_> {
         self.group_commit.promote_next_leader();
         let mut verdicts = self.outcomes.drain(..);
         for job in &self.jobs {
-            let unanswered = || JobOutcome::Failed(StoreError::unavailable("the change was interrupted"));
+            let unanswered =
+                || JobOutcome::Failed(StoreError::unavailable("the change was interrupted; try again"));
             job.set_phase(JobPhase::Finished(verdicts.next().unwrap_or_else(unanswered)));
         }
     }

@@ -116,7 +116,7 @@ impl PhysicalHistory {
     pub(super) fn ledger_or_begin(&self) -> StoreResult<Arc<Ledger>> {
         Ok(self
             .open_ledger(LedgerOpenMode::CreateIfMissing)?
-            .expect("books that are needed in any case are opened"))
+            .expect("a ledger is returned if it may be created"))
     }
 
     fn open_ledger(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<Ledger>>> {
