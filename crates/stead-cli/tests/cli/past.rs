@@ -312,7 +312,10 @@ fn what_is_forgotten_is_not_made_up() {
     }
     place.run(["--agent", "ann", "write", "/site/g", "1"]);
     let told = place.run(["--agent", "ann", "cat", "/site/index.html", "--at", "now"]);
-    assert!(told.contains("a host directory can only be read as of a snapshot") && told.ends_with("exit 2"), "{told}");
+    assert!(
+        told.contains("a host directory can only be read as of a snapshot") && told.ends_with("exit 2"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -407,7 +410,10 @@ fn a_directory_can_be_looked_at_and_put_back_as_it_was() {
     place.run(["gc", "--older-than", "0s", "--grace", "0s"]);
     assert_eq!(place.run(["--agent", "ann", "cat", "/site/docs/a.md", "--at", "after"]), "two");
     let told = place.run(["--agent", "ann", "cat", "/site/new.md", "--at", "1h"]);
-    assert!(told.contains("a host directory can only be read as of a snapshot") && told.ends_with("exit 2"), "{told}");
+    assert!(
+        told.contains("a host directory can only be read as of a snapshot") && told.ends_with("exit 2"),
+        "{told}"
+    );
 }
 
 /// The history of a directory belongs to the Store, not to the inode.
