@@ -481,14 +481,12 @@ pub(super) fn errno_to_store_error(errno: Errno) -> StoreError {
             "it is on another file system of the host; configure that directory as a Store of its own",
         ),
         Errno::NOSYS => StoreError::Unsupported("the host's kernel is too old for a Physical Store"),
-        Errno::MFILE | Errno::NFILE => {
-            StoreError::unavailable("the host has too many open files; try again later")
+        Errno::MFILE | Errno::NFILE => StoreError::unavailable("the host has too many open files"),
+        Errno::TIMEDOUT => {
+            StoreError::unavailable("another change did not finish in time; its process may be suspended")
         }
-        Errno::TIMEDOUT => StoreError::unavailable(
-            "another change did not finish in time; try again, or look for a suspended process",
-        ),
-        Errno::BUSY | Errno::TXTBSY => StoreError::unavailable("the host is using it; try again later"),
-        Errno::LOOP | Errno::AGAIN => StoreError::unavailable("its path keeps changing; try again"),
+        Errno::BUSY | Errno::TXTBSY => StoreError::unavailable("the host is using it"),
+        Errno::LOOP | Errno::AGAIN => StoreError::unavailable("its path keeps changing"),
         other => StoreError::Unavailable {
             what: "the host reported an error".to_owned(),
             source: Some(Box::new(io::Error::from(other))),

@@ -49,7 +49,7 @@ pub(super) fn from_sqlite(error: &rusqlite::Error) -> StoreError {
         // The file of the shared memory could not be extended.
         _ if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::NoSpace,
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-            unavailable("another process is using the database and did not finish in time; try again")
+            unavailable("another process is using the database and did not finish in time")
         }
         ErrorCode::DatabaseCorrupt => StoreError::Corrupt("the database's structure is broken".into()),
         ErrorCode::NotADatabase => StoreError::Corrupt("the file isn't an SQLite database".into()),

@@ -192,8 +192,7 @@ impl Drop for JobBatch<'_> {
         self.group_commit.promote_next_leader();
         let mut verdicts = self.outcomes.drain(..);
         for job in &self.jobs {
-            let unanswered =
-                || JobOutcome::Failed(StoreError::unavailable("the change was interrupted; try again"));
+            let unanswered = || JobOutcome::Failed(StoreError::unavailable("the change was interrupted"));
             job.set_phase(JobPhase::Finished(verdicts.next().unwrap_or_else(unanswered)));
         }
     }

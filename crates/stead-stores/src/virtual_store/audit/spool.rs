@@ -129,9 +129,7 @@ impl Spool {
             self.filled.notify_one();
             let until = *until.get_or_insert_with(|| Instant::now() + self.wait_timeout);
             if self.emptied.wait_until(&mut state, until).timed_out() {
-                return Err(StoreError::unavailable(
-                    "too many audit records wait for the database; try again",
-                ));
+                return Err(StoreError::unavailable("too many audit records wait for the database"));
             }
         }
         let SpoolState { files, next_number: next, count, oldest_since: since, .. } = &mut *state;
