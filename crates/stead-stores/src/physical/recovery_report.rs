@@ -1,4 +1,4 @@
-//! Reports about what recovery could not decide: text files in `kept/`, beside the content that was rescued. `verify`
+//! Reports about what recovery could not decide: text files in `recovered/`, beside the content that was rescued. `verify`
 //! shows them.
 
 use std::io::Write;
@@ -66,7 +66,7 @@ impl Undecided {
     }
 }
 
-/// Writes a report about `at`. `name` is the name in `kept/` of the content from before, if there is any.
+/// Writes a report about `at`. `name` is the name in `recovered/` of the content from before, if there is any.
 pub(super) fn write(
     root: &Root,
     kept: &Dir,

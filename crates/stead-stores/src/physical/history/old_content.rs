@@ -364,10 +364,9 @@ impl OpenContentSource {
     /// Fails with `Corrupt` if the content's hash is known and isn't this one. `hash` is called only if it is known.
     fn check_hash(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
         match self.expected_hash {
-            Some(known) if hash()? != known => Err(StoreError::Corrupt(
-                "the earlier content doesn't match its hash; run `stead verify` to find out what else is damaged"
-                    .into(),
-            )),
+            Some(known) if hash()? != known => {
+                Err(StoreError::Corrupt("the earlier content doesn't match its hash".into()))
+            }
             _ => Ok(()),
         }
     }
