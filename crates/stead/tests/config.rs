@@ -72,14 +72,14 @@ kind = "memory"
     insta::assert_snapshot!(check(text), @r##"
     stead.toml:3:7: PostgreSQL is not supported in this version; use a file: "sqlite:stead.db"
     stead.toml:4:14: `fsat` isn't a valid durability; use `full` or `fast`
-    stead.toml:6:9: `stores.code` needs `path`: the directory, counted from this file
+    stead.toml:6:9: `stores.code` needs `path`: the directory, relative to this file
     stead.toml:10:8: a Store of the kind `s3` is not supported in this version; use "physical", "virtual" or "memory"
     stead.toml:14:8: `kind` can't be `virtul`; did you mean `virtual`?
     stead.toml:18:19: a part of `namespace` is empty
-    stead.toml:19:1: `path` is no key of `stores.more`; it takes `kind` and `namespace`
+    stead.toml:19:1: `path` isn't a known key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
-    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `structured`, `scope`, `idle_timeout`, `state` and `executor`
-    stead.toml:26:1: `prefx` is no key of `agents.coder.workspaces`; did you mean `prefix`?
+    stead.toml:23:1: `color` isn't a known key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `structured`, `scope`, `idle_timeout`, `state` and `executor`
+    stead.toml:26:1: `prefx` isn't a known key of `agents.coder.workspaces`; did you mean `prefix`?
     stead.toml:27:9: `RO` isn't a valid Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
     stead.toml:31:10: `/a/../..` goes above `/`; paths start at `/` and can't leave it
@@ -89,7 +89,7 @@ kind = "memory"
     stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own
     stead.toml:45:9: `store` has to be text, not a number
     stead.toml:47:9: the agent `idle` has neither a Workspace nor an Executor; add [[agents.idle.workspaces]]
-    stead.toml:50:2: `stors` is no key of the file; did you mean `stores`?
+    stead.toml:50:2: `stors` isn't a known key of the file; did you mean `stores`?
     "##);
 }
 
@@ -244,9 +244,9 @@ fn what_is_displaced_is_kept_as_long_as_the_file_says() {
     assert_eq!(keep("false"), Ok(None));
     assert_eq!(keep("true"), keep("{}"));
     for (wrong, told) in [
-        ("{ age = \"fortnight\" }", "`fortnight` is no length of time"),
-        ("{ bytes = \"1 gigabyte\" }", "is no number of bytes"),
-        ("{ years = \"1\" }", "`years` is no key of `stores.code.keep`"),
+        ("{ age = \"fortnight\" }", "`fortnight` isn't a valid duration"),
+        ("{ bytes = \"1 gigabyte\" }", "isn't a valid size"),
+        ("{ years = \"1\" }", "`years` isn't a known key of `stores.code.keep`"),
         ("7", "`keep` has to be a table"),
     ] {
         let error = keep(wrong).unwrap_err();
@@ -277,9 +277,9 @@ fn quotas_and_retention_are_read() {
     let quota = agent.workspaces[0].quota;
     assert_eq!((quota.bytes, quota.files, quota.file_bytes), (Some(1 << 20), Some(10), Some(64 << 10)));
     for (wrong, told) in [
-        ("quota = { files = \"ten\" }", "`files` has to be a number from 0 up"),
-        ("quota = { files = -1 }", "`files` has to be a number from 0 up"),
-        ("quota = { bytes = \"much\" }", "is no number of bytes"),
+        ("quota = { files = \"ten\" }", "`files` has to be a number of at least 0"),
+        ("quota = { files = -1 }", "`files` has to be a number of at least 0"),
+        ("quota = { bytes = \"much\" }", "isn't a valid size"),
         ("quota = { byte = \"1B\" }", "`byte` is no key"),
     ] {
         let text = text.replace("quota = { bytes = \"1GiB\" }", wrong);

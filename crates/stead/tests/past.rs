@@ -148,5 +148,5 @@ fn a_snapshot_is_looked_at_in_the_stores_that_it_holds_alone() {
     let refused = past.vfs().read("/scratch/a").unwrap_err();
     assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
     let refused = stead.as_of_text("/scratch/a", "draft").unwrap_err();
-    assert!(refused.to_string().contains("does not hold `/scratch/a`"), "{refused}");
+    assert!(refused.to_string().contains("doesn't include `/scratch/a`"), "{refused}");
 }

@@ -36,7 +36,7 @@ def image(text, images):
 
 
 def question(text):
-    return "declined by the host" if "did not agree" in text else "denied: nobody to ask"
+    return "declined by the host" if "did not approve" in text else "denied: nobody to ask"
 
 
 def places(received):

@@ -146,7 +146,7 @@ fn it_can_be_turned_off_and_nothing_is_done_where_it_can_not_be_kept() {
     // A file is in the place of the audit's directory.
     place.file(".stead/audit", "");
     assert_snapshot!(place.run(["ls"]), @r"
-    ! stead: everything is to be written down in the audit, and it can't be opened: the files of the audit can't be written; make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` under [audit]
+    ! stead: every call needs an audit record, and the audit can't be opened: the files of the audit can't be written; make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` under [audit]
     exit 75
     ");
     let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();

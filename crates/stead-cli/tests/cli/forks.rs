@@ -109,13 +109,13 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     // A fork of the fork prevents it from being discarded.
     assert_snapshot!(coder(&["fork", "/forks/draft", "second"]), @"! Forked /forks/draft as /forks/second");
     assert_snapshot!(coder(&["discard", "draft"]), @r#"
-    ! stead: the fork `draft` stays: it has forks; discard them first
+    ! stead: the fork `draft` can't be discarded: it has forks; discard them first
     exit 1
     "#);
     assert_snapshot!(coder(&["discard", "second"]), @"! Discarded the fork second");
     assert_snapshot!(coder(&["discard", "draft"]), @"! Discarded the fork draft");
     assert_snapshot!(coder(&["discard", "draft"]), @r#"
-    ! stead: you have no fork `draft`; make one with `stead fork`
+    ! stead: you have no fork `draft`; create one with `stead fork`
     exit 1
     "#);
     assert_snapshot!(coder(&["ls", "/"]), @r#"
@@ -170,7 +170,7 @@ fn what_can_not_be_forked_says_why() {
     "#);
     run("coder", &["fork", "/notes", "draft"]);
     assert_snapshot!(run("coder", &["fork", "/notes", "draft"]), @r#"
-    ! stead: there is a fork `draft` already; choose another name
+    ! stead: a fork `draft` exists already; choose another name
     exit 1
     "#);
     assert_snapshot!(run("coder", &["diff", "--fork", "other"]), @r#"
@@ -178,7 +178,7 @@ fn what_can_not_be_forked_says_why() {
     exit 1
     "#);
     assert_snapshot!(run("reviewer", &["discard", "draft"]), @r#"
-    ! stead: you have no fork `draft`; make one with `stead fork`
+    ! stead: you have no fork `draft`; create one with `stead fork`
     exit 1
     "#);
 }

@@ -127,7 +127,7 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
     place.run(["--agent", "ann", "write", "/notes/plan.md", "1. think\n"]);
     assert_snapshot!(place.run(["--agent", "ann", "snapshot", "/notes", "--label", "draft"]), @"Snapshot #1 `draft` keeps version 1.");
     assert_snapshot!(place.run(["--agent", "ann", "snapshot", "/notes", "--label", "draft"]), @r"
-    ! stead: there is a snapshot of that name already; choose another
+    ! stead: a snapshot with that name exists already; choose another name
     exit 1
     ");
     place.run(["--agent", "ann", "append", "/notes/plan.md", "2. write\n"]);
@@ -238,7 +238,7 @@ fn a_database_is_cared_for() {
     place.run(["--agent", "ann", "write", "/notes/a", "as it was"]);
     assert!(place.run(["backup", "copy.db"]).starts_with("Copied version 1 of the database:"));
     assert_snapshot!(place.run(["backup", "copy.db"]), @r"
-    ! stead: `copy.db` is there already; choose another name
+    ! stead: `copy.db` exists already; choose another name
     exit 1
     ");
     place.run(["--agent", "ann", "write", "/notes/a", "as it is"]);

@@ -250,7 +250,7 @@ fn a_token_is_shown_once_listed_and_revoked() {
     assert_eq!(place.run(["token", "revoke", id]), format!("Revoked {id}."));
     assert_eq!(
         place.run(["token", "revoke", id]),
-        format!("! stead: there is no token `{id}`; `stead token list` shows those there are\nexit 1")
+        format!("! stead: there is no token `{id}`; `stead token list` shows all tokens\nexit 1")
     );
     assert_eq!(place.run(["token", "list"]), "! There are no tokens.");
     let unknown = place.run(["token", "create", "--agent", "nobody"]);

@@ -64,11 +64,11 @@ fn a_tool_is_used_and_answers() {
     "##);
     assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x", "content": "1"}"#]), @"Created /notes/x (1 byte). [version_tag 686a5ce65cf9]");
     assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x"}"#]), @r##"
-    ! invalid: `write_file` needs the parameter `content`: a text
+    ! invalid: `write_file` needs the parameter `content`: a string
     exit 1
     "##);
     assert_snapshot!(place.run(["call", "execute_command"]), @r##"
-    ! denied: there is no tool `execute_command` for you; you have `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `move_file`, `read_file`, `read_many`, `stat`, `write_file`
+    ! denied: you have no tool `execute_command`; your tools are `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `move_file`, `read_file`, `read_many`, `stat`, `write_file`
     exit 1
     "##);
     assert_snapshot!(place.run(["call", "read_file", "[1]"]), @r##"
@@ -150,9 +150,9 @@ fn an_agent_takes_back_what_it_did_itself() {
         ],
     );
     let text = |index: usize| replies[index]["content"][0]["text"].as_str().unwrap();
-    assert!(text(1).ends_with("is now called first."), "{}", text(1));
+    assert!(text(1).ends_with("is saved as the snapshot first."), "{}", text(1));
     assert_eq!(replies[3]["structuredContent"]["count"], 2);
-    assert!(text(4).starts_with("Taken back.\noperation "), "{}", text(4));
+    assert!(text(4).starts_with("Undone.\noperation "), "{}", text(4));
     assert!(text(4).ends_with("reverted /notes/a"), "{}", text(4));
     assert_eq!((text(5), text(7)), ("one", "one"));
     assert!(text(8).starts_with("This is what would be done:"), "{}", text(8));

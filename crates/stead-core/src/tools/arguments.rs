@@ -140,7 +140,7 @@ fn describe_value(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::String(text) if text.chars().count() <= 40 => format!("\"{}\"", escape_text(text)),
-        Value::String(_) => "this text".to_owned(),
+        Value::String(_) => "this string".to_owned(),
         Value::Array(values) => format!("a list of {}", values.len()),
         Value::Object(_) => "an object".to_owned(),
     }
