@@ -291,7 +291,7 @@ fn quotas_and_retention_are_read() {
 #[test]
 fn an_empty_file_is_a_configuration_without_agents() {
     for nothing in ["", "# later\n"] {
-        assert!(check(nothing).starts_with("fine\nnote: 1:1: the file says nothing"), "{nothing:?}");
+        assert!(check(nothing).starts_with("fine\nnote: 1:1: the file is empty"), "{nothing:?}");
     }
 }
 

@@ -23,11 +23,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     input: &[
         Field::required("pattern", FieldType::Text, "The glob, such as **/*.rs."),
         Field::optional("path", FieldType::Path, "Where to start; all Workspaces if absent."),
-        Field::optional(
-            "limit",
-            FieldType::Integer { min: 1, max: 10_000 },
-            "At most this many; 800 if absent.",
-        ),
+        Field::optional("limit", FieldType::Integer { min: 1, max: 10_000 }, "The maximum; 800 if absent."),
     ],
     output: &[
         Field::required("count", FieldType::integer_from(0), "How many paths were returned."),

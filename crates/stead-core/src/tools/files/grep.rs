@@ -45,7 +45,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional(
             "max_results",
             FieldType::Integer { min: 1, max: 10_000 },
-            "At most this many; 200 if absent.",
+            "The maximum; 200 if absent.",
         ),
         Field::optional(
             "output",

@@ -30,7 +30,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional(
             "limit",
             FieldType::Integer { min: 1, max: MAX_LIMIT },
-            "At most this many; 800 if absent.",
+            "The maximum; 800 if absent.",
         ),
         Field::optional("details", FieldType::Flag, "Exact times, and each file's version_tag."),
     ],

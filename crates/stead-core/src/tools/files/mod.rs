@@ -28,7 +28,7 @@ use crate::vfs::{CopyResult, Overwrite, RemoveResult, Unreadable, WriteOptions, 
 const PATH: Field = Field::required("path", FieldType::Path, "The path.");
 const IF_MATCH: Field =
     Field::optional("if_match", FieldType::Tag, "Only if the file still has this version_tag.");
-const SOURCE: Field = Field::required("source", FieldType::Path, "The current path.");
+const SOURCE: Field = Field::required("source", FieldType::Path, "The old path.");
 const DESTINATION: Field = Field::required("destination", FieldType::Path, "The new path.");
 const OVERWRITE: Field = Field::optional("overwrite", FieldType::Flag, "Replace a file at the destination.");
 
@@ -134,7 +134,7 @@ const CONTENT: Field = Field::required("content", FieldType::Text, "The text.");
 const ENCODING_IN: Field = Field::optional(
     "encoding",
     FieldType::OneOf(&["utf-8", "base64"]),
-    "The encoding of content; utf-8 if absent.",
+    "Encoding of content; utf-8 if absent.",
 );
 
 /// Appends a line for each of the first few paths that couldn't be read, and one that counts the rest.

@@ -51,7 +51,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional(
             "encoding",
             FieldType::OneOf(&["utf-8", "base64"]),
-            "How content is returned; utf-8 if absent.",
+            "How it is returned; utf-8 if absent.",
         ),
     ],
     output: &[

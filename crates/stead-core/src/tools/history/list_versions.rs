@@ -27,11 +27,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     hints: Hints::READ_ONLY,
     input: &[
         Field::required("path", FieldType::Path, "A file or directory; it may be deleted."),
-        Field::optional(
-            "limit",
-            FieldType::Integer { min: 1, max: MAX_LIMIT },
-            "At most this many; 50 if absent.",
-        ),
+        Field::optional("limit", FieldType::Integer { min: 1, max: MAX_LIMIT }, "The maximum; 50 if absent."),
     ],
     output: &[
         Field::required("count", FieldType::integer_from(0), "How many changes were returned."),

@@ -18,7 +18,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
-        Field::required("path", FieldType::Path, "The file's path at that time."),
+        Field::required("path", FieldType::Path, "Its path at that time."),
         Field::required("version", FieldType::Text, "A version number, a snapshot's name, or a time."),
         Field::optional("offset", FieldType::integer_from(1), "The first line, from 1."),
         Field::optional(

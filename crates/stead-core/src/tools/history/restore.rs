@@ -10,7 +10,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     name: "restore",
     title: "Restore a snapshot",
     description: "Restores a Workspace, or some paths in it, to a snapshot, version or time, whoever changed it \
-                  since. undo reverts a restore. For your own changes use undo.",
+                  since. undo reverts this. For your own changes use undo.",
     required_access: &[Access::Restore],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
