@@ -45,7 +45,7 @@ impl Stead {
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn call(&self, tool: &str, arguments: Value) -> Reply {
-        self.call_with_approval(tool, arguments, ApprovalAnswer::NobodyToAsk).expect("nobody is asked")
+        self.call_with_approval(tool, arguments, ApprovalAnswer::NobodyToAsk).expect("no question is asked")
     }
 
     /// Calls a tool with a person's answer. Returns the question if the call needs an approval and nobody was asked
@@ -69,7 +69,7 @@ struct SteadSnapshots(Stead);
 
 impl fmt::Debug for SteadSnapshots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OfStead").finish_non_exhaustive()
+        f.debug_struct("SteadSnapshots").finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 #[test]
 fn without_a_configuration_it_says_what_to_do() {
     assert_snapshot!(Place::empty().run(["ls"]), @r#"
-    ! stead: there is no configuration here; run `stead init` to make a stead.toml, or name one with --config
+    ! stead: there is no configuration here; run `stead init` to create a stead.toml, or name one with --config
     exit 2
     "#);
 }

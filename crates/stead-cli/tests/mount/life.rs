@@ -116,7 +116,7 @@ fn a_place_that_can_not_be_used_is_told() {
     }
     let inside = place.run(["mount", "project"]);
     let said = String::from_utf8_lossy(&inside.stderr).into_owned();
-    assert!(!inside.status.success() && said.contains("the stead itself"), "{said}");
+    assert!(!inside.status.success() && said.contains("its own files are in that directory"), "{said}");
 }
 
 #[test]
