@@ -357,7 +357,8 @@ impl<'s> PhysicalChange<'s> {
     }
 
     /// Exchanges an entry of the staging area with the content at a slot. `Conflict` if another program has changed
-    /// that content since it was `seen`: then the other program's content stays in place, and ours is kept in `recovered/`.
+    /// that content since it was `seen`: then the other program's content stays in place, and ours is kept in
+    /// `recovered/`.
     pub(super) fn replace_in_place(
         &mut self,
         scrap: &mut TempEntry,

@@ -1,5 +1,5 @@
-//! Reports about what recovery could not decide: text files in `recovered/`, beside the content that was rescued. `verify`
-//! shows them.
+//! Reports about what recovery could not decide: text files in `recovered/`, beside the content that was rescued.
+//! `verify` shows them.
 
 use std::io::Write;
 use std::os::fd::AsFd;
