@@ -86,7 +86,7 @@ kind = "memory"
     stead.toml:33:9: there is no Store `elsewhere`; there are `code`, `bucket`, `notes` and `more`
     stead.toml:34:11: `managed` has to be true or false, not text
     stead.toml:35:12: `[a` isn't a valid glob: unclosed character class; missing ']'
-    stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own
+    stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own prefix
     stead.toml:45:9: `store` has to be text, not a number
     stead.toml:47:9: the agent `idle` has neither a Workspace nor an Executor; add [[agents.idle.workspaces]]
     stead.toml:50:2: `stors` isn't a known key of the file; did you mean `stores`?

@@ -19,7 +19,7 @@ fn the_map_tells_what_there_is() {
     assert_snapshot!(place.run(["map"]), @r##"
     # Filesystem Map
 
-    Your files are in these Workspaces. Paths are absolute; a path in none of them is denied. The longest prefix decides.
+    Your files are in these Workspaces. Paths are absolute; a path outside them is denied. The longest prefix decides.
 
     - /notes: READ_WRITE (RW). notes and drafts
     - /project: READ_ONLY (RO). the project, to read

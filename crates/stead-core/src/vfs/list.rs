@@ -243,7 +243,8 @@ impl<'v> Call<'v> {
                 Ok((listing, levels))
             },
             |path| {
-                let levels = self.synthetic_entries(path, None).expect("no Store is asked");
+                let levels =
+                    self.synthetic_entries(path, None).expect("without a resolved path no Store is called");
                 (empty.clone(), levels)
             },
         )?;

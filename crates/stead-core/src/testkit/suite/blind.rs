@@ -33,7 +33,12 @@ pub fn a_blind_change_makes_a_version_whatever_it_finds(t: &Subject) {
     let before = t.store.latest_revision().unwrap();
     assert!(t.store.apply(blind(vec![remove("box/none", Subtree::Any)])).is_err());
     t.store.apply(change(Vec::new())).unwrap();
-    assert_eq!(t.store.latest_revision().unwrap(), before, "what fails, and what is not blind, makes none");
+    assert_eq!(
+        t.store.latest_revision().unwrap(),
+        before,
+        "a failed change and an empty change that isn't blind make \
+                                                            no revision"
+    );
 }
 
 pub fn a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone(t: &Subject) {

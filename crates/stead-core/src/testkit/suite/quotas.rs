@@ -149,7 +149,8 @@ pub fn what_was_there_comes_back_however_large(t: &Subject) {
     apply_under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
     let query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
     let mut gone = t.store.revisions(&query).unwrap().revisions.remove(0);
-    let past = gone.changes.remove(0).before.and_then(|state| state.content).expect("it was kept");
+    let past =
+        gone.changes.remove(0).before.and_then(|state| state.content).expect("the removed content was kept");
     let back = |path: &str| Step::Write {
         at: at(path),
         content: Content::Stored(past.clone()),
