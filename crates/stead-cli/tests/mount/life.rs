@@ -72,7 +72,7 @@ fn a_stale_mount_is_cleared_by_the_next() {
     fs::write(again.path("v/f"), "x").unwrap();
     let refused = place.run(["mount", "mnt"]);
     assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("mounted there already"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("already mounted there"));
     drop(again);
     drop(mount);
 }
@@ -286,7 +286,7 @@ fn nothing_is_mounted_inside_a_mount() {
         fs::create_dir(place.path(below)).unwrap();
         let refused = place.run(["mount", "--background", below]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("lies in a stead that is mounted"), "{said}");
+        assert!(!refused.status.success() && said.contains("is inside a mounted stead"), "{said}");
     }
     mount.end_well();
 }

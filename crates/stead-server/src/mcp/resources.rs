@@ -124,7 +124,7 @@ fn read_file(now: &SteadView, uri: &str) -> Result<ResourceContents, Failure> {
         return Err(Failure::new(
             ErrorKind::TooLarge,
             format!(
-                "`{}` has {} bytes; a resource may have {MAX_RESOURCE_BYTES}: read it piece by piece with read_file",
+                "`{}` has {} bytes; a resource can have at most {MAX_RESOURCE_BYTES}: read it in parts with read_file",
                 read.path, read.size
             ),
         ));
@@ -143,7 +143,7 @@ pub(super) fn path_of(uri: &str) -> Result<String, Failure> {
         Failure::new(
             ErrorKind::NotFound,
             format!(
-                "there is no resource `{}`; a file's is stead:// and its path, such as stead:///notes/plan.md",
+                "there is no resource `{}`; the URI of a file is stead:// and its path, such as stead:///notes/plan.md",
                 short.escape_debug()
             ),
         )
