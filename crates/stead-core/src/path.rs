@@ -273,7 +273,7 @@ mod tests {
         for text in ["..", "/..", "/a/../..", "a/../../b"] {
             let error = VfsPath::parse(text).unwrap_err();
             assert!(matches!(error, PathError::ClimbsAboveRoot(_)), "{text}");
-            assert!(error.to_string().contains("climbs above `/`"));
+            assert!(error.to_string().contains("goes above `/`"));
         }
     }
 

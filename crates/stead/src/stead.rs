@@ -345,7 +345,7 @@ mod tests {
     fn what_is_wrong_with_a_workspace_is_told_when_the_stead_is_built() {
         let store = Arc::new(MemoryStore::new());
         let climbing = Stead::builder("a").workspace("/..", AccessScope::ReadOnly, &store).build();
-        assert!(climbing.unwrap_err().to_string().contains("climbs above `/`"));
+        assert!(climbing.unwrap_err().to_string().contains("goes above `/`"));
         let twice = Stead::builder("a").workspace("/x", AccessScope::ReadOnly, &store).workspace(
             "x/",
             AccessScope::ReadWrite,
