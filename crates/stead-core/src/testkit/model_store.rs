@@ -157,7 +157,9 @@ impl Store for ModelStore {
         let mut searcher = grep.searcher();
         for (path, id) in files {
             if grep.should_stop() {
-                return Err(StoreError::unavailable("the search took too long; narrow it"));
+                return Err(StoreError::unavailable(
+                    "the search took too long; use a narrower path or pattern",
+                ));
             }
             let Some(ModelBody::File(bytes)) = tree.body(id) else { continue };
             let Some(hits) = searcher.search(bytes) else { continue };
