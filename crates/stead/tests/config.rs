@@ -280,7 +280,7 @@ fn quotas_and_retention_are_read() {
         ("quota = { files = \"ten\" }", "`files` has to be a number of at least 0"),
         ("quota = { files = -1 }", "`files` has to be a number of at least 0"),
         ("quota = { bytes = \"much\" }", "isn't a valid size"),
-        ("quota = { byte = \"1B\" }", "`byte` is no key"),
+        ("quota = { byte = \"1B\" }", "`byte` isn't a known key"),
     ] {
         let text = text.replace("quota = { bytes = \"1GiB\" }", wrong);
         let error = Config::parse(&text, Path::new("stead.toml")).unwrap_err().to_string();

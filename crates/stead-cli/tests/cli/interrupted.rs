@@ -48,7 +48,7 @@ fn outcomes(place: &Place, call: &str) -> Vec<String> {
 /// Reads the output until the command reports that it has seen the signal.
 fn until_it_stops(errors: &mut impl Read) -> String {
     let mut said = String::new();
-    while !said.contains("half done") {
+    while !said.contains("stopping after the current step") {
         let mut byte = [0];
         errors.read_exact(&mut byte).unwrap();
         said.push(char::from(byte[0]));

@@ -108,7 +108,8 @@ fn a_place_that_can_not_be_used_is_told() {
     fs::write(place.path("file"), "").unwrap();
     fs::create_dir(place.path("full")).unwrap();
     fs::write(place.path("full/something"), "").unwrap();
-    let cases = [("none", "no such directory"), ("file", "not a directory"), ("full", "not empty")];
+    let cases =
+        [("none", "the directory doesn't exist"), ("file", "isn't a directory"), ("full", "isn't empty")];
     for (at, expected) in cases {
         let refused = place.run(["mount", at]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
