@@ -28,7 +28,7 @@ cargo xtask check                             formatting, lints, boundaries, doc
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
 cargo xtask second-user                       the tests that depend on modes, as another user (needs root); part of test
 cargo xtask clients [--long [--write]]        the server with other projects' clients and hosts; part of test; --long
-                                              runs all hosts, --write writes what their models receive into docs/hosts.md
+                                              runs all hosts, --write writes what their models get into docs/hosts.md
 cargo xtask torture [--long]                  programs that stress file systems, on a mount; part of test
 cargo xtask tokens [--before BINARY] [--write] how many tokens the tools, the map and answers need; --write as below
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write writes the tables into docs/benchmarks.md";

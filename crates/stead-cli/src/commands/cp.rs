@@ -8,7 +8,7 @@ use crate::session::Session;
 /// Copy a file, a symlink or a directory
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to copy
+    /// The file, symlink or directory to copy
     from: String,
     /// The destination; with a / at the end, the directory to copy it into
     to: String,

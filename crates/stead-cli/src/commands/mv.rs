@@ -8,7 +8,7 @@ use crate::session::Session;
 /// Move or rename a file, a symlink or a directory
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to move
+    /// The file, symlink or directory to move
     from: String,
     /// The destination; with a / at the end, the directory to move it into
     to: String,
