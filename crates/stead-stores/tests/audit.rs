@@ -573,7 +573,7 @@ fn what_is_only_said_to_be_archived_is_found() {
         "INSERT INTO audit_segment SELECT id, 1, 11, 'nowhere.jsonl' FROM audit_instance; DELETE FROM audit;",
     );
     let expected = format!(
-        "records 1 to 11 of instance {instance} are said to be in the archive nowhere.jsonl, and are not"
+        "the database says that records 1 to 11 of instance {instance} are in the archive nowhere.jsonl, but they aren't"
     );
     assert_eq!(place.problem(), expected);
 }
