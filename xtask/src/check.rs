@@ -11,7 +11,7 @@ const STEPS: [CheckStep; 8] = [
     ("format", || format(&["fmt", "--all", "--check"])),
     ("format of the benchmarks", || format(&["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])),
     ("lints", lints),
-    ("boundary: arrows", crate::boundary::check_crate_dependencies),
+    ("boundary: crates", crate::boundary::check_crate_dependencies),
     ("boundary: sources", crate::boundary::check_sources),
     ("boundary: dependencies", crate::boundary::check_dependencies),
     ("boundary: compiled code", crate::boundary::check_compiled_code),

@@ -26,12 +26,12 @@ mod torture;
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
-cargo xtask second-user                       what depends on modes, by root as another user, part of the tests
-cargo xtask clients [--long [--write]]        the server against others' clients and hosts, part of the tests; --long has
-                                              every host, --write puts what reaches their models into docs/hosts.md
-cargo xtask torture [--long]                  programs made to break file systems on a mount, part of the tests
-cargo xtask tokens [--before BINARY] [--write] what tools, map and answers cost a model; --write as below
-cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
+cargo xtask second-user                       the tests that depend on modes, as another user (needs root); part of test
+cargo xtask clients [--long [--write]]        the server with other projects' clients and hosts; part of test; --long
+                                              runs all hosts, --write writes what their models get into docs/hosts.md
+cargo xtask torture [--long]                  programs that stress file systems, on a mount; part of test
+cargo xtask tokens [--before BINARY] [--write] how many tokens the tools, the map and answers need; --write as below
+cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write writes the tables into docs/benchmarks.md";
 
 /// The result of a task. The error is a sentence on what went wrong.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -67,6 +67,6 @@ fn dispatch(arguments: &[String]) -> Result {
             println!("{USAGE}");
             Ok(())
         }
-        _ => Err(format!("`{}` is none of these:\n{USAGE}", arguments.join(" ")).into()),
+        _ => Err(format!("`{}` isn't one of these commands:\n{USAGE}", arguments.join(" ")).into()),
     }
 }

@@ -88,7 +88,7 @@ impl<'s> MountedStead<'s> {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
         if line.is_empty() {
-            return Err(format!("it can't be mounted: {}", fs::read_to_string(said)?).into());
+            return Err(format!("the stead can't be mounted: {}", fs::read_to_string(said)?).into());
         }
         Ok(MountedStead { setup: setting, child, mount_point: setting.directory.join("mnt") })
     }

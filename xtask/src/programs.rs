@@ -10,7 +10,7 @@ use crate::Result;
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().expect("xtask lies in the repository").to_owned()
+    manifest.parent().expect("xtask is in the repository").to_owned()
 }
 
 /// The directory for what cargo builds.

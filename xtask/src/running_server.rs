@@ -112,6 +112,6 @@ fn copy_tree(from: &Path, to: &Path) -> Result {
 }
 
 fn json_text(json: &str, key: &str) -> Result<String> {
-    let value: Value = serde_json::from_str(json).map_err(|_| format!("`{json}` is no JSON"))?;
+    let value: Value = serde_json::from_str(json).map_err(|_| format!("`{json}` isn't valid JSON"))?;
     Ok(value[key].as_str().ok_or_else(|| format!("`{json}` has no `{key}`"))?.to_owned())
 }

@@ -89,10 +89,13 @@ impl SecondUser {
         let root = programs::root();
         if !user.can_read(&root) {
             let root = root.display();
-            return Err(format!("the user nobody can't reach {root}: `chmod o+x` what lies above it").into());
+            return Err(format!(
+                "the user nobody can't reach {root}: run `chmod o+x` on the directories above it"
+            )
+            .into());
         }
         if !is_set_user_id("fusermount3") {
-            return Err("fusermount3 is not set-user-id root: install the package fuse3 again".into());
+            return Err("fusermount3 is not set-user-id root; install the package fuse3 again".into());
         }
         Ok(user)
     }
@@ -121,7 +124,7 @@ impl SecondUser {
     }
 
     fn test(&self, test: &TestProgram, part: &str) -> Result {
-        let directory = test.manifest.parent().expect("a manifest lies in a directory");
+        let directory = test.manifest.parent().expect("a manifest is in a directory");
         let mut command = program(&test.program);
         command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
         // Snapshots are compared, but not written.

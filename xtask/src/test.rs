@@ -57,16 +57,16 @@ pub(crate) fn run(length: RunLength) -> Result {
     }
     outcomes.push(test(&["--workspace", "--no-fail-fast"]));
     if programs::is_root() {
-        println!("Once more, as another user, what depends on who runs it:");
+        println!("The tests that depend on the user, again as another user:");
         outcomes.push(second_user::run());
     }
     outcomes.push(test(&["--package", "stead-cli", "--features", "otel", "--test", "otel"]));
     for (package, target) in &loops {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }
-    println!("The server against others' clients:");
+    println!("The server with other projects' clients:");
     outcomes.push(clients::run(length, mcp_hosts::HostsPage::Unchanged));
-    println!("A mount under programs that are made to break it:");
+    println!("A mount with programs that stress file systems:");
     outcomes.push(torture::run(length));
     outcomes.into_iter().collect()
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(length: RunLength) -> Result {
             steps.run(&format!("pjdfstest, {workspace}"), || programs.pjdfstest(&setting, workspace))?;
             fs::remove_dir_all(&place)?;
         } else {
-            println!("pjdfstest, {workspace}: left out, since only root can be several users");
+            println!("pjdfstest, {workspace}: skipped, because only root can act as several users");
         }
     }
     if programs::is_root() {
@@ -92,7 +92,7 @@ impl TorturePrograms {
         let pinned = sources_directory().join("programs.txt");
         test_clients::unless_up_to_date(&programs.directory.join("programs.txt"), &pinned, || {
             for line in fs::read_to_string(&pinned)?.lines() {
-                let (name, version) = line.split_once(' ').ok_or("a line is a name and a version")?;
+                let (name, version) = line.split_once(' ').ok_or("a line has to be a name and a version")?;
                 eprintln!("building {name} {version}");
                 let mut install = cargo();
                 install.args(["install", "--locked", "--force", name, "--version", version, "--root"]);
@@ -125,7 +125,7 @@ impl TorturePrograms {
         let said = capture(tests.env("NO_COLOR", "1").env("RUST_BACKTRACE", "0"))?;
         let summary = said.lines().last().unwrap_or_default();
         if !summary.ends_with(EXPECTED_SUMMARY) {
-            return Err(format!("{summary}; it should be: {EXPECTED_SUMMARY}").into());
+            return Err(format!("{summary}; expected: {EXPECTED_SUMMARY}").into());
         }
         mounted.unmount()?;
         setting.verify()

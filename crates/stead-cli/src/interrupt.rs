@@ -33,14 +33,14 @@ impl Interrupt {
                 runtime.block_on(async {
                     signals.recv().await;
                     asked.store(true, Ordering::Relaxed);
-                    eprintln!("stead: ending where nothing is half done; once more ends it at once");
+                    eprintln!("stead: stopping after the current step; press Ctrl-C again to stop at once");
                     signals.recv().await;
                     std::process::exit(AT_ONCE);
                 });
             })?;
             Ok(())
         };
-        begin().map_err(|error| CommandError::host("signals can't be waited for", error))?;
+        begin().map_err(|error| CommandError::host("can't listen for signals", error))?;
         Ok(interrupt)
     }
 

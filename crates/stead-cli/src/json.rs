@@ -96,9 +96,9 @@ pub(crate) fn fork(fork: &Fork) -> Value {
         "fork": fork.name.as_str(),
         "path": format!("/forks/{}", fork.name),
         "owner": fork.owner,
-        "maker": fork.created_by,
+        "created_by": fork.created_by,
         "of": fork.base_prefix.to_string(),
-        "left_out": fork.excluded.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "omitted": fork.excluded.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "made": time(Some(fork.created)),
     })
 }
@@ -182,7 +182,7 @@ pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
         json!({
             "path": change.path.to_string(),
             "from": change.from.as_ref().map(ToString::to_string),
-            "fate": format!("{:?}", change.action).to_lowercase(),
+            "action": format!("{:?}", change.action).to_lowercase(),
         })
     };
     let stays = |stays: &[PathConflict]| -> Vec<Value> {
@@ -195,7 +195,7 @@ pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
         "undone": undone.undone.iter().map(operation).collect::<Vec<_>>(),
         "changes": undone.changes.iter().map(change).collect::<Vec<_>>(),
         "conflicts": stays(&undone.conflicts),
-        "left_out": stays(&undone.left_out),
+        "omitted": stays(&undone.left_out),
     })
 }
 

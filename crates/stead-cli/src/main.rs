@@ -30,8 +30,8 @@ struct Cli {
     command: Command,
 }
 
-/// The one command that somebody waits for who starts it often: a host. It is read without all the others, whose
-/// arguments take longer to put together than these to be read.
+/// `stead mcp` alone. Hosts start it often and wait for it, and building clap's tree of all commands takes longer than
+/// parsing these arguments.
 #[derive(Debug, Parser)]
 #[command(name = "stead")]
 struct McpCli {

@@ -19,7 +19,7 @@ impl Progress {
             return Progress { bar: ProgressBar::hidden() };
         }
         let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}");
-        let bar = ProgressBar::new_spinner().with_style(style.expect("the template is one"));
+        let bar = ProgressBar::new_spinner().with_style(style.expect("the template is valid"));
         bar.enable_steady_tick(Duration::from_millis(120));
         Progress { bar }
     }

@@ -17,13 +17,13 @@ use crate::{human, json};
 /// Options that every command takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Globals {
-    /// The configuration; otherwise ./stead.toml, then ~/.config/stead/stead.toml
+    /// The configuration file [default: ./stead.toml, then ~/.config/stead/stead.toml]
     #[arg(long, global = true, value_name = "FILE", env = "STEAD_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
-    /// Print JSON, one document a line
+    /// Print JSON, one document per line
     #[arg(long, global = true)]
     json: bool,
-    /// The agent to act as; not needed where only one is configured
+    /// The agent to act as; not needed if only one is configured
     #[arg(long, global = true, value_name = "NAME", env = "STEAD_AGENT", hide_env_values = true)]
     agent: Option<String>,
 }
@@ -31,8 +31,8 @@ pub(crate) struct Globals {
 /// When to look.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AsOfArg {
-    /// As it was then: a version's number, a snapshot's label or #number, a time, or how long ago (2h)
-    #[arg(long, value_name = "MOMENT")]
+    /// Use an earlier version: its number, a snapshot's label or #number, a time, or an age (2h)
+    #[arg(long, value_name = "VERSION")]
     at: Option<String>,
 }
 
@@ -138,7 +138,9 @@ impl Session {
     /// The token from the environment.
     pub(crate) fn credential(&self) -> Result<Option<&str>, CommandError> {
         let Some(token) = &self.credential else { return Ok(None) };
-        let text = token.to_str().ok_or_else(|| CommandError::invalid("STEAD_TOKEN holds no token"))?;
+        let text = token
+            .to_str()
+            .ok_or_else(|| CommandError::invalid("STEAD_TOKEN doesn't contain a valid token"))?;
         Ok(Some(text))
     }
 
@@ -199,7 +201,7 @@ impl Session {
         if unread.is_empty() {
             return;
         }
-        self.say(format_args!("{} could not be read:", human::count(unread.len() as u64, "place", "places")));
+        self.say(format_args!("{} could not be read:", human::count(unread.len() as u64, "path", "paths")));
         for Unreadable { path, reason } in unread.iter().take(SHOWN) {
             self.say(format_args!("  {path}: {reason}"));
         }
@@ -285,7 +287,10 @@ fn only_agent(config: &Config) -> Result<&String, CommandError> {
         _ => {
             let names: Vec<_> =
                 config.agents.keys().map(|name| format!("`{}`", escape_name(name.as_bytes()))).collect();
-            Err(CommandError::invalid(format!("which agent? say --agent with one of {}", names.join(", "))))
+            Err(CommandError::invalid(format!(
+                "several agents are configured; choose one with --agent: {}",
+                names.join(", ")
+            )))
         }
     }
 }

@@ -22,7 +22,7 @@ impl Telemetry {
     pub(crate) fn begin() -> Result<Self, CommandError> {
         let lines = match std::env::var("STEAD_LOG") {
             Ok(filter) => {
-                let wrong = |error| CommandError::invalid(format!("STEAD_LOG can't be read: {error}"));
+                let wrong = |error| CommandError::invalid(format!("STEAD_LOG isn't a valid filter: {error}"));
                 let filter = EnvFilter::try_new(filter).map_err(wrong)?;
                 // The MCP library logs whole requests: paths, arguments, content. Whatever the log level, these belong
                 // in the audit only.
@@ -44,7 +44,7 @@ impl Telemetry {
         #[cfg(not(feature = "otel"))]
         {
             if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some() {
-                eprintln!("stead: this build sends no traces; build it with `--features otel`");
+                eprintln!("stead: this build can't send traces; build it with `--features otel`");
             }
             let _ = registry.try_init();
             Ok(Telemetry {})

@@ -77,7 +77,9 @@ impl std::fmt::Display for Timestamp {
 
 /// The text isn't a valid time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time; write it as 2026-11-15T08:30:00Z, or the day alone, which begins at midnight UTC")]
+#[error(
+    "`{0}` isn't a valid time; write it as 2026-11-15T08:30:00Z, or only the date, which means midnight UTC"
+)]
 pub struct InvalidTimestamp(String);
 
 impl FromStr for Timestamp {

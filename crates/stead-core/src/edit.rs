@@ -36,7 +36,7 @@ pub enum Occurrences {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// The text to look for is empty.
-    #[error("`old_string` is empty; give the text to be replaced")]
+    #[error("`old_string` is empty; give the text to replace")]
     EmptyOld,
     /// The old and the new text are equal.
     #[error("`old_string` and `new_string` are equal; nothing would change")]
@@ -93,7 +93,8 @@ impl Edit {
             (content.len() as u64, |text: &[u8]| (count as u64).saturating_mul(text.len() as u64));
         let size = (before - times(&self.old)).saturating_add(times(&self.new));
         self.check_size(before, size)?;
-        let mut edited = Vec::with_capacity(usize::try_from(size).expect("what was judged fits into memory"));
+        let mut edited =
+            Vec::with_capacity(usize::try_from(size).expect("the checked size fits into memory"));
         let mut done = 0;
         for start in memmem::find_iter(content, &self.old) {
             edited.extend_from_slice(&content[done..start]);

@@ -104,7 +104,9 @@ pub enum Error {
     },
     /// With this entry, git would treat its directory as a repository and follow its configuration and hooks.
     #[error(
-        "`{path}` is protected in the Workspace `{workspace}`: with it, git would take its directory for a repository and do what its configuration and hooks say; ask the person who runs it to change it, or choose another name"
+        "`{path}` is protected in the Workspace `{workspace}`: with this name, git would treat the directory as a \
+         repository and obey its configuration and hooks; choose another name, or ask the person who runs Stead to \
+         make the change"
     )]
     GitRepository {
         /// The path.
@@ -114,7 +116,8 @@ pub enum Error {
     },
     /// A `protect` glob covers the path.
     #[error(
-        "`{path}` is protected in the Workspace `{workspace}` and read-only for agents; ask the person who runs it to change it"
+        "`{path}` is protected in the Workspace `{workspace}` and read-only for agents; ask the person who runs Stead \
+         to change it"
     )]
     Protected {
         /// The path.
@@ -135,8 +138,8 @@ pub enum Error {
     /// An edit or a move in a WRITE_ONLY Workspace of anything but a file that the caller wrote itself. The error
     /// doesn't say whether anything exists there.
     #[error(
-        "`{path}` is in the Workspace `{workspace}`, which is WRITE_ONLY: only a file whose newest version you wrote \
-         yourself can be edited or moved there"
+        "`{path}` is in the Workspace `{workspace}`, which is WRITE_ONLY: you can only edit or move files there whose \
+         whole content you wrote yourself"
     )]
     NotOwnFile {
         /// The path, as the caller wrote it.
@@ -146,7 +149,7 @@ pub enum Error {
     },
     /// The Workspace requires a person's approval, and nobody was asked.
     #[error(
-        "`{path}` is in the Workspace `{workspace}`, where a person has to agree first, and none was asked"
+        "`{path}` is in the Workspace `{workspace}`, which needs a person's approval, and nobody was asked"
     )]
     ApprovalRequired {
         /// The path.
@@ -159,20 +162,20 @@ pub enum Error {
     ToolNotOffered(String),
     /// A symlink's target is in no Workspace.
     #[error(
-        "`{path}` is a symlink, or lies behind one, that leads outside your Workspaces; it can't be followed"
+        "`{path}` is or goes through a symlink that leads outside your Workspaces, so it can't be followed"
     )]
     SymlinkOutside {
         /// The path as it was written.
         path: VfsPath,
     },
     /// Following symlinks took too many steps; they may form a cycle.
-    #[error("`{path}` leads through too many symlinks, perhaps in a circle")]
+    #[error("`{path}` goes through too many symlinks; they may form a loop")]
     TooManySymlinks {
         /// The path as it was written.
         path: VfsPath,
     },
     /// A recursive operation would include another Workspace.
-    #[error("`{path}` holds the Workspace `{nested}`, which can't be moved, copied or removed along with it")]
+    #[error("`{path}` contains the Workspace `{nested}`, which can't be moved, copied or removed with it")]
     ContainsWorkspace {
         /// The path.
         path: VfsPath,
@@ -180,19 +183,19 @@ pub enum Error {
         nested: VfsPath,
     },
     /// The root directory of a Workspace can't be moved, replaced or removed.
-    #[error("`{path}` is a Workspace itself; it can't be moved, replaced or removed, only what is in it")]
+    #[error("`{path}` is a Workspace; it can't be moved, replaced or removed, only its content can")]
     IsWorkspace {
         /// The path.
         path: VfsPath,
     },
     /// The directory exists only because Workspaces lie below it.
-    #[error("`{path}` only leads to Workspaces below it and has nothing of its own; name one of them")]
+    #[error("`{path}` contains only Workspaces, no files; use a path in one of them")]
     SyntheticDirectory {
         /// The path.
         path: VfsPath,
     },
     /// A rename leads into another Workspace; only a copy can do that.
-    #[error("`{from}` and `{to}` are in different Workspaces; copy it, then remove it")]
+    #[error("`{from}` and `{to}` are in different Workspaces; copy it, then remove the original")]
     AcrossWorkspaces {
         /// The path to be renamed.
         from: VfsPath,
@@ -238,20 +241,22 @@ pub enum Error {
     Invalid(String),
     /// A file that was moved between Stores didn't arrive with the content it had; the source is untouched.
     #[error(
-        "`{path}` did not arrive as it was read; the source is untouched, and what arrived was removed again"
+        "the copy at `{path}` differs from the source; the copy was removed, and the source is unchanged"
     )]
     CopyMismatch {
         /// The destination.
         path: VfsPath,
     },
     /// The call can't be recorded in the audit log, so it wasn't made.
-    #[error("nothing was done, because it can't be written down in the audit: {0}; try again")]
+    #[error("nothing was done, because the audit record can't be written: {0}; try again")]
     AuditUnavailable(#[source] StoreError),
     /// The call was asked to stop, and stopped before anything had changed.
     #[error("{0}")]
     Stopped(StopReason),
     /// An undo or a restore across several Stores was applied in some of them before one failed.
-    #[error("it is done in `{done}`, but not in `{left}`: {cause}. Do the same again for the rest")]
+    #[error(
+        "completed in `{done}`, but failed in `{left}`: {cause}. Repeat the same call to finish the rest"
+    )]
     PartiallyApplied {
         /// A Workspace on the Stores where it was applied.
         done: VfsPath,
@@ -359,11 +364,11 @@ impl Visibility {
 fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
     match barrier {
         Barrier::NotInPast(why) => {
-            format!("`{path}` is in the Workspace `{workspace}`, which can't be looked at as it was: {why}")
+            format!("`{path}` is in the Workspace `{workspace}`, whose earlier versions can't be read: {why}")
         }
         Barrier::ExcludedFromFork => format!(
-            "`{path}` is not part of the fork: `{workspace}` was a Workspace of its own where the fork was made, and was \
-             left out"
+            "`{path}` is not part of the fork: `{workspace}` was a nested Workspace when the fork was made, so the \
+             fork doesn't contain it"
         ),
     }
 }
@@ -415,11 +420,11 @@ fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
         cause if reveals_existence(cause) => format!("`{path}` can't be changed; choose another name"),
         StoreError::Conflict => {
-            format!("`{path}` is not in the state that was expected, so nothing was changed")
+            format!("`{path}` doesn't have the expected version, so nothing was changed")
         }
-        StoreError::NoMatch => format!("`{path}` does not hold the text to be replaced"),
+        StoreError::NoMatch => format!("`{path}` doesn't contain the text to replace"),
         StoreError::Ambiguous(_) => format!(
-            "`{path}` holds the text to be replaced more than once; give more of the text around it, or replace all"
+            "`{path}` contains the text to replace more than once; give more of the text around it, or replace all"
         ),
         StoreError::TooLarge { limit, .. }
         | StoreError::OverQuota { on: QuotaResource::FileBytes, allowed: limit, .. } => {
@@ -439,21 +444,21 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
         StoreError::NotFound => format!("`{path}` does not exist; list its directory to see what does"),
         StoreError::AlreadyExists => {
-            format!("`{path}` exists already; choose another name, or say that it may be overwritten")
+            format!("`{path}` already exists; choose another name, or allow it to be overwritten")
         }
-        StoreError::NotADirectory => format!("`{path}`, or a part of it, is not a directory"),
+        StoreError::NotADirectory => format!("`{path}`, or one of its parents, is not a directory"),
         StoreError::IsADirectory => format!("`{path}` is a directory; list it instead, or name a file in it"),
         StoreError::NotEmpty => format!("`{path}` is not empty; remove it recursively, or empty it first"),
         StoreError::Conflict => {
             format!("`{path}` has changed since it was read; read it again, then repeat the change")
         }
         StoreError::NoMatch => {
-            format!("`{path}` does not hold the text to be replaced; read it and copy the text exactly")
+            format!("`{path}` doesn't contain the text to replace; read it and copy the text exactly")
         }
         StoreError::Ambiguous(count) => format!(
-            "`{path}` holds the text to be replaced {count} times; give more of the text around it, or replace all"
+            "`{path}` contains the text to replace {count} times; give more of the text around it, or replace all"
         ),
-        StoreError::Special(kind) => format!("`{path}` is a {kind}, which can be neither read nor written"),
+        StoreError::Special(kind) => format!("`{path}` is a {kind}, which can't be read or written"),
         StoreError::IntoItself => format!("`{path}` can't be moved or copied into itself"),
         StoreError::Protected { path: inner } => {
             format!(
@@ -461,26 +466,27 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
             )
         }
         StoreError::NameTaken { .. } => format!(
-            "`{path}` is protected: with it, git would take a directory for a repository and do what its configuration and hooks say; ask the person who runs it to change it, or choose another name"
+            "`{path}` is protected: with this name, git would treat the directory as a repository and obey its \
+             configuration and hooks; choose another name, or ask the person who runs Stead to make the change"
         ),
         StoreError::TooLarge { size, limit } => {
             format!("`{path}` is or would be too large, with {size} bytes; at most {limit} are allowed")
         }
-        StoreError::Name(reason) => format!("`{path}` can't be the name of a file here: {reason}"),
+        StoreError::Name(reason) => format!("the name of `{path}` isn't allowed here: {reason}"),
         StoreError::HostDenied => {
-            format!("the host does not let Stead reach `{path}`; its owner has to allow it")
+            format!("the host doesn't allow Stead to access `{path}`; its owner has to allow it")
         }
         StoreError::NoSpace => format!(
-            "no space is left on the disk that holds `{path}` or Stead's own state, so nothing was done; delete something, or \
-             ask for room: `stead gc` frees what is no longer needed"
+            "no space is left on the disk of `{path}` or of Stead's own state, so nothing was done; delete something, \
+             or ask for more space: `stead gc` frees what is no longer needed"
         ),
         StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => {
             format!("`{path}` was not written: {cause}")
         }
         StoreError::Corrupt(what) => {
             format!(
-                "what is stored for `{path}` is damaged: {what}; `stead verify` tells all that is, and \
-                 `stead restore-backup` brings a backup back"
+                "the stored data of `{path}` is damaged: {what}; `stead verify` lists all damage, and `stead \
+                 restore-backup` restores a backup"
             )
         }
         StoreError::Link(_) => format!("`{path}` is a symlink"),

@@ -30,7 +30,7 @@ pub fn filesystem_map(tools: &Toolbox) -> String {
         return "# Filesystem Map\n\nYou have no Workspaces, so you have no file access.\n".to_owned();
     }
     let mut text = String::from(
-        "# Filesystem Map\n\nYour files are in these Workspaces. Paths are absolute; a path in none of them is denied. \
+        "# Filesystem Map\n\nYour files are in these Workspaces. Paths are absolute; a path outside them is denied. \
          The longest prefix decides.\n\n",
     );
     let lines: Vec<_> = workspaces
@@ -160,7 +160,7 @@ mod tests {
             map,
             "# Filesystem Map\n\
              \n\
-             Your files are in these Workspaces. Paths are absolute; a path in none of them is denied. The longest prefix \
+             Your files are in these Workspaces. Paths are absolute; a path outside them is denied. The longest prefix \
              decides.\n\
              \n\
              - /home: READ_ONLY (RO). the house rules\n\

@@ -30,7 +30,7 @@ enum CaseMatching {
 
 /// The text isn't a valid glob.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{pattern}` is no glob: {reason}")]
+#[error("`{pattern}` isn't a valid glob: {reason}")]
 pub struct GlobError {
     pattern: String,
     reason: String,

@@ -45,8 +45,8 @@ const MAX_THREAD_NAME: usize = 128;
 /// The text isn't a valid thread name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "that can't name a thread; use 1 to {MAX_THREAD_NAME} bytes without `/`, `\\` and characters that can't be seen, and \
-     neither `.` nor `..`"
+    "this isn't a valid thread name; use 1 to {MAX_THREAD_NAME} bytes without `/`, `\\` or invisible characters, and \
+     not `.` or `..`"
 )]
 pub struct InvalidThreadName;
 
@@ -87,7 +87,7 @@ impl OperationId {
 
 /// The text isn't a valid operation id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is no operation's id; it looks like 019a8c3e-5f00-7c01-8000-0123456789ab")]
+#[error("this isn't a valid operation id; an id looks like 019a8c3e-5f00-7c01-8000-0123456789ab")]
 pub struct InvalidOperationId;
 
 impl FromStr for OperationId {

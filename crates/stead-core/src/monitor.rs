@@ -35,7 +35,7 @@ impl fmt::Display for StopReason {
         f.write_str(match self {
             StopReason::Cancelled => "the call was cancelled, and nothing has changed",
             StopReason::TimedOut => {
-                "the call took too long and was stopped; nothing has changed: ask for less at once"
+                "the call took too long and was stopped; nothing has changed: ask for less in one call"
             }
         })
     }

@@ -78,7 +78,7 @@ impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Most names need no escaping and are written in one call.
         if self.bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\') {
-            return f.write_str(std::str::from_utf8(self.bytes).expect("these are text"));
+            return f.write_str(std::str::from_utf8(self.bytes).expect("these bytes are ASCII"));
         }
         for chunk in self.bytes.utf8_chunks() {
             for character in chunk.valid().chars() {

@@ -27,10 +27,10 @@ pub struct VfsPath(Box<str>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// A `..` leads above `/`.
-    #[error("`{0}` climbs above `/`; paths start at `/` and can't leave it")]
+    #[error("`{0}` goes above `/`; paths start at `/` and can't leave it")]
     ClimbsAboveRoot(String),
     /// The path contains NUL, a newline, an escape or another control character.
-    #[error("`{path}` holds the control character {character}; use a name without it")]
+    #[error("`{path}` contains the control character {character}; use a name without it")]
     ControlCharacter {
         /// The path, shown escaped.
         path: String,
@@ -38,10 +38,10 @@ pub enum PathError {
         character: String,
     },
     /// The name comes from the host and isn't valid UTF-8.
-    #[error("`{0}` is no text; paths are written in UTF-8")]
+    #[error("`{0}` isn't valid UTF-8; paths have to be UTF-8")]
     NotUtf8(String),
     /// The path contains a backslash; paths are `/`-separated on every host.
-    #[error("`{0}` holds a backslash; separate components with `/`")]
+    #[error("`{0}` contains a backslash; separate components with `/`")]
     Backslash(String),
     /// One component is too long.
     #[error("a component of the path has {length} bytes; at most {MAX_COMPONENT} are allowed")]
@@ -273,7 +273,7 @@ mod tests {
         for text in ["..", "/..", "/a/../..", "a/../../b"] {
             let error = VfsPath::parse(text).unwrap_err();
             assert!(matches!(error, PathError::ClimbsAboveRoot(_)), "{text}");
-            assert!(error.to_string().contains("climbs above `/`"));
+            assert!(error.to_string().contains("goes above `/`"));
         }
     }
 

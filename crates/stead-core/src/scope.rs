@@ -71,8 +71,8 @@ impl Access {
         match self {
             Access::Read => "reading",
             Access::Write => "writing",
-            Access::MoveOut => "moving out of it",
-            Access::History => "looking into its history",
+            Access::MoveOut => "moving files out",
+            Access::History => "reading its history",
             Access::Restore => "restoring",
         }
     }
@@ -82,8 +82,8 @@ impl Access {
         match self {
             Access::Read => "read",
             Access::Write => "write",
-            Access::MoveOut => "move things",
-            Access::History => "look into history",
+            Access::MoveOut => "move files out",
+            Access::History => "read history",
             Access::Restore => "restore",
         }
     }
@@ -97,7 +97,7 @@ impl fmt::Display for AccessScope {
 
 /// The text isn't one of the three scopes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)")]
+#[error("`{0}` isn't a valid Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)")]
 pub struct UnknownScope(String);
 
 impl FromStr for AccessScope {

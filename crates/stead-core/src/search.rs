@@ -182,7 +182,7 @@ impl GrepQuery {
 
 /// The pattern can't be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the pattern can't be used: {0}")]
+#[error("the pattern isn't valid: {0}")]
 pub struct PatternError(String);
 
 impl PatternError {

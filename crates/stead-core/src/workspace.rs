@@ -27,7 +27,7 @@ pub const DEFAULT_PROTECT: [&str; 10] = [
 /// [`DEFAULT_PROTECT`], compiled on first use: compiling takes longer than everything else about opening a stead.
 static DEFAULT_PROTECT_GLOBS: LazyLock<Arc<PathGlobs>> = LazyLock::new(|| {
     let globs = PathGlobs::case_folding(DEFAULT_PROTECT, Anchor::AnyDirectory);
-    Arc::new(globs.expect("the default globs are globs"))
+    Arc::new(globs.expect("the default globs are valid"))
 });
 
 /// Where a Workspace's files are: a Store, and a directory in it.

@@ -40,9 +40,9 @@ pub enum MountError {
     #[error("mounting is not supported here: {0}")]
     Unsupported(String),
     /// The mount point can't be used.
-    #[error("it can't be mounted there: {0}")]
+    #[error("the stead can't be mounted there: {0}")]
     MountPoint(String),
     /// The host refused to mount or unmount.
-    #[error("the host refuses to mount it: {0}")]
+    #[error("the host refused to mount or unmount the stead: {0}")]
     Refused(String),
 }

@@ -13,7 +13,7 @@ pub struct FuseMount(std::convert::Infallible);
 impl FuseMount {
     /// Fails: this host doesn't support mounting.
     pub fn new(_: &Vfs, _: &Path, _: MountOptions) -> Result<Self, MountError> {
-        Err(MountError::Unsupported("it needs Linux with FUSE".into()))
+        Err(MountError::Unsupported("mounting needs Linux with FUSE".into()))
     }
 
     /// The directory where it is mounted.

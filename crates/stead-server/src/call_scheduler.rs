@@ -70,7 +70,7 @@ impl CallScheduler {
             state.waiting.push_back((sharer, give));
             turn
         };
-        turn.await.expect("whoever waits is handed a turn, or gives up")
+        turn.await.expect("a waiting caller gets its turn before its channel closes")
     }
 
     fn release(self: &Arc<Self>, sharer: SchedulerClient) {

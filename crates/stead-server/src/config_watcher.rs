@@ -26,7 +26,7 @@ pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
     let mut known = fingerprint_of(&file);
     tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.open_audit()).await {
-        eprintln!("stead: no call is made until this is mended: {error}");
+        eprintln!("stead: all calls are refused until this is fixed: {error}");
     }
     let mut pace = tokio::time::interval(POLL_INTERVAL);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -55,8 +55,10 @@ fn reload(steads: &SteadRegistry, file: &Path) {
     };
     let reloaded = Config::load(file).map_err(stead::Error::from).and_then(usable);
     match reloaded {
-        Ok(()) => eprintln!("stead: the configuration has changed, and is used from now on"),
-        Err(error) => eprintln!("stead: the configuration has changed, and is not used:\n{error}"),
+        Ok(()) => eprintln!("stead: the changed configuration is now in use"),
+        Err(error) => {
+            eprintln!("stead: the changed configuration isn't valid, so the old one stays in use:\n{error}")
+        }
     }
 }
 

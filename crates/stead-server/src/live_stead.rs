@@ -172,12 +172,12 @@ impl LiveStead {
                 Failure::new(
                     ErrorKind::Unavailable,
                     format!(
-                        "{} calls of yours are under way and {} wait: let some of them end, then call again",
+                        "you have {} running and {} waiting calls; call again when some have ended",
                         self.limits.calls_per_identity, self.limits.waiting_per_identity
                     ),
                 )
             })?;
-        Ok(self.call_slots.acquire().await.expect("the places are never closed"))
+        Ok(self.call_slots.acquire().await.expect("the semaphore is never closed"))
     }
 }
 

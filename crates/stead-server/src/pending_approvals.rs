@@ -45,8 +45,8 @@ impl PendingApprovals {
     /// When full, drops the oldest question.
     pub(crate) fn defer(&self, question: ApprovalQuestion, call: blake3::Hash, time: Duration) -> String {
         let mut secret = [0; 16];
-        getrandom::fill(&mut secret).expect("the host has randomness");
-        let name = format!("agree-{:032x}", u128::from_ne_bytes(secret));
+        getrandom::fill(&mut secret).expect("the system's random number generator works");
+        let name = format!("approval-{:032x}", u128::from_ne_bytes(secret));
         let mut open = self.deferred.lock();
         let now = Instant::now();
         open.retain(|one| one.expires > now);

@@ -50,7 +50,7 @@ pub fn run_http(
     options: HttpOptions,
     ready: impl FnOnce(SocketAddr),
 ) -> stead::Result<()> {
-    let cannot = |cause| stead::Error::Host { what: format!("`{listen}` can't be listened on"), cause };
+    let cannot = |cause| stead::Error::Host { what: format!("can't listen on `{listen}`"), cause };
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
     let runtime = build_runtime(steads.limits().running_calls).map_err(start_error)?;

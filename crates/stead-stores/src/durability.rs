@@ -16,7 +16,7 @@ pub enum Durability {
 
 /// The text is neither `full` nor `fast`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no durability; say `full` or `fast`")]
+#[error("`{0}` isn't a valid durability; use `full` or `fast`")]
 pub struct InvalidDurability(String);
 
 impl FromStr for Durability {

@@ -199,7 +199,7 @@ fn one_changed_byte_is_found() {
     );
     let problem = place.problem();
     let name = format!("record 4 of instance {} ({}, {})", entry.instance, entry.at, entry.call);
-    assert_eq!(problem, format!("{name} is changed, or the one before it is"));
+    assert_eq!(problem, format!("{name}, or the record before it, was changed"));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_record_that_was_made_anew_with_all_after_it_is_found() {
     }
     let problems = place.verify().problems;
     assert!(
-        problems[0].contains("record 11 of") && problems[0].contains("is not what was signed"),
+        problems[0].contains("record 11 of") && problems[0].contains("differs from what was signed"),
         "{problems:?}"
     );
 }
@@ -273,7 +273,7 @@ fn two_swapped_records_are_found() {
          UPDATE audit SET id = (SELECT id FROM two WHERE two.seq = 11 - audit.seq) WHERE seq IN (5, 6);",
     );
     // If the two were stored at different times, the other one is filed too early as well.
-    let expected = format!("{name} is not where it was: it stands behind record 6");
+    let expected = format!("{name} was moved: it comes after record 6");
     assert!(by_id.verify().problems.contains(&expected), "{:?}", by_id.verify().problems);
 
     let by_content = Place::new();
@@ -284,12 +284,8 @@ fn two_swapped_records_are_found() {
     );
     let problems = by_content.verify().problems;
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(
-        problems[0].starts_with("record 5 of") && problems[0].ends_with("what stands there was record 6")
-    );
-    assert!(
-        problems[1].starts_with("record 6 of") && problems[1].ends_with("what stands there was record 5")
-    );
+    assert!(problems[0].starts_with("record 5 of") && problems[0].ends_with("was replaced by record 6"));
+    assert!(problems[1].starts_with("record 6 of") && problems[1].ends_with("was replaced by record 5"));
 }
 
 /// Queries by time would not find it any more.
@@ -300,7 +296,7 @@ fn a_record_that_is_filed_under_another_time_is_found() {
     place.meddle("UPDATE audit SET id = id - 864000000000");
     let problems = place.verify().problems;
     assert!(
-        !problems.is_empty() && problems[0].ends_with("is filed under an earlier time than its own"),
+        !problems.is_empty() && problems[0].ends_with("has an id that is earlier than its time"),
         "{problems:?}"
     );
 }
@@ -510,7 +506,7 @@ fn the_key_is_only_its_owners() {
     std::fs::remove_file(place.beside().join("key")).unwrap();
     place.fill();
     let verified = place.verify();
-    let gone = format!("the key {public}, which has signed a chain here, is not in the audit's directory");
+    let gone = format!("the key {public}, which signed a chain here, isn't in the audit's directory");
     assert_eq!((verified.foreign, verified.problems), (1, vec![gone.clone()]));
     let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
     let verified = place.verify();
@@ -550,7 +546,10 @@ fn an_archive_that_is_gone_or_another_is_found() {
     std::fs::rename(to.join(&file), elsewhere.join(&file)).unwrap();
     let problem = place.problem();
     let expected = format!("the archive {file} with 11 records, written at ");
-    assert!(problem.starts_with(&expected) && problem.contains("is not where it was written"), "{problem}");
+    assert!(
+        problem.starts_with(&expected) && problem.contains("isn't in the directory that it was written to"),
+        "{problem}"
+    );
     let told = |archives: ArchiveLookup| place.access().verify(&archives, &mut |_| ()).unwrap();
     let found = told(ArchiveLookup::In(vec![elsewhere.clone()]));
     assert_eq!((found.problems.len(), found.archives), (0, 1), "{found:?}");
@@ -562,7 +561,7 @@ fn an_archive_that_is_gone_or_another_is_found() {
     other.fill();
     let others = other.access().archive(SystemClock.now(), &to).unwrap().file.unwrap();
     std::fs::rename(to.join(others), to.join(&file)).unwrap();
-    assert_eq!(place.problem(), format!("{file}: it is not the file that was written"));
+    assert_eq!(place.problem(), format!("{file}: it differs from the file that was written"));
 }
 
 #[test]
@@ -574,7 +573,7 @@ fn what_is_only_said_to_be_archived_is_found() {
         "INSERT INTO audit_segment SELECT id, 1, 11, 'nowhere.jsonl' FROM audit_instance; DELETE FROM audit;",
     );
     let expected = format!(
-        "records 1 to 11 of instance {instance} are said to be in the archive nowhere.jsonl, and are not"
+        "the database says that records 1 to 11 of instance {instance} are in the archive nowhere.jsonl, but they aren't"
     );
     assert_eq!(place.problem(), expected);
 }
@@ -586,7 +585,7 @@ fn a_missing_table_is_told() {
         place.fill();
         place.meddle(&format!("DROP TABLE {table}"));
         let problems = place.verify().problems;
-        assert_eq!(problems[0], format!("the table {table} is missing, with all that was in it"));
+        assert_eq!(problems[0], format!("the table {table} is missing, with its rows"));
     }
 }
 
@@ -659,10 +658,7 @@ fn a_sieve_that_keeps_a_record_back_is_found() {
     sifted(&place);
     place.meddle("UPDATE audit_filter SET bits = zeroblob(length(bits)) WHERE first = (SELECT min(first) FROM audit_filter)");
     let problems = place.verify().problems;
-    assert!(
-        problems[0].ends_with("is kept back by a sieve: who asks for it does not see it"),
-        "{problems:?}"
-    );
+    assert!(problems[0].ends_with("is hidden from queries by a wrong search filter"), "{problems:?}");
     place.meddle("DELETE FROM audit_filter WHERE first = (SELECT min(first) FROM audit_filter)");
     assert_eq!(place.verify().problems, [""; 0]);
     place.meddle("UPDATE audit_filter SET oldest = 9223372036854775807");
@@ -728,7 +724,7 @@ fn a_version_is_held_to_its_record_also_when_that_is_archived() {
     assert_eq!(place.verify().problems, [""; 0]);
     place.meddle("UPDATE revision SET agent = 'mallory', team = 'red' WHERE id = 3");
     let problem = place.problem();
-    let said = "version 3, which it tells of, is said to be another's: agent, team";
+    let said = "its version 3 has other values in the database: agent, team";
     assert!(problem.starts_with("audit-") && problem.ends_with(said), "{problem}");
 }
 

@@ -112,10 +112,10 @@ fn a_version_that_no_record_tells_of_is_found() {
          UPDATE node_change SET revision = 200 WHERE revision = 4;
          UPDATE entry SET since = 200 WHERE since = 4;",
     );
-    told(&place, "version 200, said to be of `ann` by `append`, has no record");
+    told(&place, "version 200 (agent `ann`, tool `append`) has no record");
     // What comes after it doesn't cover it up.
     place.write("ann", "later", Recorded::Yes);
-    told(&place, "version 200, said to be of `ann` by `append`, has no record");
+    told(&place, "version 200 (agent `ann`, tool `append`) has no record");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn what_is_moved_to_the_version_of_another_agent_is_found() {
         };
         let (ann, bob) = (of("ann"), of("bob"));
         place.meddle(&format!("UPDATE {table} SET revision = {bob}, seq = seq + 100 WHERE revision = {ann}"));
-        told(&place, &format!("version {bob}, which it tells of, is said to have done something else"));
+        told(&place, &format!("the changes of its version {bob} differ from the record"));
     }
 }
 
@@ -152,7 +152,7 @@ fn history_that_no_gc_has_forgotten_is_missed() {
         "UPDATE meta SET value = 4 WHERE name = 'history_from';
          DELETE FROM revision WHERE id < 4; DELETE FROM node_change WHERE revision < 4;",
     );
-    told(&place, "history is said to be forgotten up to version 4, and no record tells of a gc");
+    told(&place, "history up to version 4 was removed, but there is no record of such a gc");
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn a_log_that_was_cut_off_after_a_kill_is_told_until_a_backup_is_back() {
 
         let open = || Database::open(after.path().join("db"), DatabaseOptions::default()).unwrap();
         let told = |database: &Database| database.verify(&mut |_| ()).unwrap().problems.join("\n");
-        let gone = format!("to {} were acknowledged and are gone", last.0);
+        let gone = format!("to {} were acknowledged and are lost", last.0);
         assert!(told(&open()).contains(&gone), "{left}: {}", told(&open()));
         // A writer doesn't reuse a version that was already given out, and doesn't hide the problem.
         let database = open();

@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     assert_eq!(model.heard[0], "/handbook/rules.md:1:Write small functions.\n");
     assert!(model.heard[1].contains("which is READ_ONLY"), "a refusal is an answer");
-    assert!(model.heard[4].starts_with("Taken back."));
+    assert!(model.heard[4].starts_with("Undone."));
     assert!(model.heard[5].starts_with("1. small functions\n[version_tag "));
     Ok(())
 }

@@ -66,10 +66,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  {} {}: {}", entry.operation.identity.agent, entry.operation.tool, entry.changes.len());
     }
 
-    // Everything of the intern's is taken back, and nothing else.
+    // Everything of the intern's is undone, and nothing else.
     let plan =
         intern.vfs().undo(UndoTarget::Last(100), UndoOptions { dry_run: true, ..UndoOptions::default() })?;
-    println!("To be taken back: {} operations, {} paths", plan.undone.len(), plan.changes.len());
+    println!("To undo: {} operations, {} paths", plan.undone.len(), plan.changes.len());
     let undone = intern.vfs().undo(UndoTarget::Last(100), UndoOptions::default())?;
     assert!(undone.done, "{:?}", undone.conflicts);
     for change in &undone.changes {

@@ -88,8 +88,8 @@ fn openat2() -> HostFinding {
             "openat2",
             PHYSICAL_STORES,
             Readiness::Limited,
-            "not offered here (Linux 5.6 has it, some sandboxes hide it): paths are walked name by name, which is as \
-             safe and somewhat slower",
+            "not available (Linux 5.6 has it, some sandboxes block it): each part of a path is opened separately, \
+             which is as safe but slower",
         ),
     }
 }
@@ -108,13 +108,13 @@ fn fuse() -> HostFinding {
             "FUSE",
             MOUNTING,
             Readiness::Missing,
-            "/dev/fuse is there, but this user may not open it; give it the mode 0666, or run as a user that may",
+            "/dev/fuse exists, but this user may not open it; set its mode to 0666, or run as another user",
         ),
         Err(_) => finding(
             "FUSE",
             MOUNTING,
             Readiness::Missing,
-            "there is no /dev/fuse; load the kernel's module `fuse`",
+            "/dev/fuse doesn't exist; load the kernel module `fuse`",
         ),
     }
 }
@@ -144,7 +144,7 @@ fn landlock() -> HostFinding {
             "Landlock",
             SANDBOX,
             Readiness::Limited,
-            "can't be told from here, since /sys/kernel/security is not mounted",
+            "unknown, because /sys/kernel/security isn't mounted",
         ),
     }
 }
@@ -165,7 +165,7 @@ fn user_namespaces() -> HostFinding {
             "user namespaces",
             SANDBOX,
             Readiness::Limited,
-            "only for root, or for programs that AppArmor names",
+            "only for root, or for programs that AppArmor allows",
         ),
         Some(most) => finding("user namespaces", SANDBOX, Readiness::Ready, format!("up to {most}")),
     }
@@ -180,7 +180,7 @@ fn overlayfs() -> HostFinding {
             "overlayfs",
             SANDBOX,
             Readiness::Limited,
-            "not loaded; the kernel may load its module `overlay` when it is first used",
+            "not loaded; the kernel may load the module `overlay` at first use",
         ),
     }
 }
@@ -188,7 +188,7 @@ fn overlayfs() -> HostFinding {
 fn docker() -> HostFinding {
     let told = std::env::var_os("DOCKER_HOST").is_some();
     match told || Path::new("/var/run/docker.sock").exists() {
-        true => finding("Docker", "the Docker Executor", Readiness::Ready, "a daemon's socket is there"),
+        true => finding("Docker", "the Docker Executor", Readiness::Ready, "the socket of a daemon exists"),
         false => finding(
             "Docker",
             "the Docker Executor",

@@ -41,7 +41,7 @@ pub enum Error {
         known: Vec<String>,
     },
     /// There is no token with this id.
-    #[error("there is no token `{}`; `stead token list` shows those there are", escape_name(.id.as_bytes()))]
+    #[error("there is no token `{}`; `stead token list` shows all tokens", escape_name(.id.as_bytes()))]
     UnknownToken {
         /// The id that was requested.
         id: String,
@@ -57,7 +57,7 @@ pub enum Error {
     },
     /// The audit log can't be opened, so the call is not made.
     #[error(
-        "everything is to be written down in the audit, and it can't be opened: {cause}; {}",
+        "every call needs an audit record, and the audit can't be opened: {cause}; {}",
         audit_hint(.cause)
     )]
     OpenAudit {
@@ -115,8 +115,8 @@ impl Error {
 fn audit_hint(cause: &Error) -> &'static str {
     match cause.kind() {
         ErrorKind::Quota => {
-            "make room on the disk that holds the state directory `.stead`: delete something there that is not Stead's, or \
-             let `stead gc` free what is no longer needed"
+            "free space on the disk of the state directory `.stead`: delete files there that aren't Stead's, or run \
+             `stead gc`"
         }
         _ => {
             "make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` \
@@ -152,8 +152,8 @@ fn host_kind(cause: &io::Error) -> ErrorKind {
 /// The text of a Store's error when it is opened, in the terms of the configuration.
 fn open_error_text(cause: &StoreError) -> String {
     match cause {
-        StoreError::NotFound => "its directory is not there; make it, or correct its `path`".into(),
-        StoreError::NotADirectory => "its `path` leads to something that is no directory".into(),
+        StoreError::NotFound => "its directory doesn't exist; create it, or correct its `path`".into(),
+        StoreError::NotADirectory => "its `path` isn't a directory".into(),
         other => other.to_string(),
     }
 }
@@ -181,14 +181,14 @@ pub(crate) fn escaped_path(path: &Path) -> Escaped<'_> {
 
 fn agents_hint(known: &[String]) -> String {
     match known {
-        [] => "; the configuration has none".into(),
+        [] => "; no agent is configured".into(),
         known => format!("; there are {}", quoted(known)),
     }
 }
 
 fn forks_hint(known: &[String]) -> String {
     match known {
-        [] => "; make one with `stead fork`".into(),
+        [] => "; create one with `stead fork`".into(),
         known => format!("; you have {}", quoted(known)),
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     fn who_meets_a_full_disk_is_told_to_make_room_and_not_to_turn_the_audit_off() {
         let audit = |cause: StoreError| Error::OpenAudit { cause: Box::new(cause.into()) }.to_string();
         let full = audit(StoreError::NoSpace);
-        assert!(full.contains("make room on the disk") && !full.contains("turn the audit off"), "{full}");
+        assert!(full.contains("free space on the disk") && !full.contains("turn the audit off"), "{full}");
         assert!(audit(StoreError::HostDenied).contains("turn the audit off"));
     }
 }

@@ -56,7 +56,7 @@ impl Forks {
 
 /// The logical path of a fork.
 fn fork_prefix(name: &ForkName) -> VfsPath {
-    VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a component")
+    VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a valid path component")
 }
 
 /// The Workspaces of a fork: the fork itself, and a barrier for every path that was excluded from it.
@@ -148,7 +148,7 @@ impl Stead {
             .parse()
             .map_err(|error: stead_core::store::InvalidForkName| Error::Invalid(error.to_string()))?;
         let own = owner == self.vfs.identity().agent;
-        let taken = || Error::AlreadyExists(format!("there is a fork `{name}` already; choose another name"));
+        let taken = || Error::AlreadyExists(format!("a fork `{name}` exists already; choose another name"));
         if own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == fork_prefix(&name)) {
             return Err(taken());
         }
@@ -193,7 +193,7 @@ impl Stead {
         let fork = &discarded.map_err(|error| match &error {
             Error::Vfs(door) => match door.store_error() {
                 Some(StoreError::Invalid(what)) => {
-                    Error::AlreadyExists(format!("the fork `{name}` stays: {what}"))
+                    Error::AlreadyExists(format!("the fork `{name}` can't be discarded: {what}"))
                 }
                 _ => error,
             },

@@ -26,7 +26,7 @@ pub fn set_operator_notifier(tell: fn(&str)) {
 pub(crate) fn notify_audit_problems(wrong: &[String]) {
     let Some(tell) = OPERATOR_NOTIFIER.get() else { return };
     for wrong in wrong {
-        tell(&format!("the audit is not whole: {wrong}; see `stead audit verify`"));
+        tell(&format!("the audit is damaged or incomplete: {wrong}; run `stead audit verify`"));
     }
 }
 
@@ -58,7 +58,7 @@ fn to_store_result<T>(opened: Result<Option<T>>) -> StoreResult<T> {
         cause => StoreError::unavailable(format_args!("the audit can't be opened: {cause}")),
     };
     match opened {
-        Ok(log) => Ok(log.expect("where there is none, nobody has it")),
+        Ok(log) => Ok(log.expect("a LazyAuditLog exists only if the audit is enabled")),
         Err(Error::OpenAudit { cause }) => Err(told(&cause)),
         Err(other) => Err(told(&other)),
     }

@@ -118,7 +118,7 @@ impl fmt::Debug for LazyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.if_open() {
             Some(store) => store.fmt(f),
-            None => f.debug_struct("Lazy").field("name", &self.name).finish_non_exhaustive(),
+            None => f.debug_struct("LazyStore").field("name", &self.name).finish_non_exhaustive(),
         }
     }
 }
@@ -334,7 +334,7 @@ mod tests {
         lazy.forget_node(NodeId(7));
         assert_eq!(
             (count.load(Ordering::SeqCst), format!("{lazy:?}")),
-            (0, "Lazy { name: \"x\", .. }".into())
+            (0, "LazyStore { name: \"x\", .. }".into())
         );
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -350,7 +350,7 @@ mod tests {
         let state = Arc::clone(&ready);
         let lazy = LazyStore::new("x", INFO, ABILITIES, move || match state.load(Ordering::SeqCst) {
             0 => Err(StoreError::NotFound.into()),
-            1 => Err(StoreError::Corrupt("the file is no database".into()).into()),
+            1 => Err(StoreError::Corrupt("the file isn't a database".into()).into()),
             _ => Ok(Arc::new(MemoryStore::new())),
         });
         let places = [NodePath::root(), NodePath::from_root(StorePath::from_checked("a"))];

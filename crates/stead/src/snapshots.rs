@@ -48,8 +48,8 @@ impl Stead {
             && is_ambiguous_label(label)
         {
             return Err(Error::Invalid(
-                "a snapshot's label is a text without control characters that is no number, no time, not `now` and \
-                 begins with no `#`"
+                "a snapshot's label can't be a number, a time or `now`, can't begin with `#`, and can't contain \
+                 control characters"
                     .to_owned(),
             ));
         }
@@ -66,7 +66,9 @@ impl Stead {
         });
         made.map_err(|error| match &error {
             Error::Vfs(door) if matches!(door.store_error(), Some(StoreError::AlreadyExists)) => {
-                Error::AlreadyExists("there is a snapshot of that name already; choose another".to_owned())
+                Error::AlreadyExists(
+                    "a snapshot with that name exists already; choose another name".to_owned(),
+                )
             }
             _ => error,
         })
@@ -184,7 +186,7 @@ impl Stead {
             Some(_) => {
                 let query = stead_core::vfs::LogQuery { path: Some(path), limit: 1, ..Default::default() };
                 self.vfs().log(&query)?;
-                return Err(Error::Invalid("there is no history there".to_owned()));
+                return Err(Error::Invalid("this path has no history".to_owned()));
             }
             // A level above all Workspaces: the Stores in the database share one sequence of revisions, so any of them
             // will do.
@@ -195,7 +197,7 @@ impl Stead {
                 let mut with_history: Vec<_> = self.vfs().workspaces().filter(has_history).collect();
                 // Persistent Stores come first: a Memory Store has a revision sequence of its own.
                 with_history.sort_by_key(|workspace| !workspace.mount().store().info().is_persistent());
-                let none = || Error::Invalid("none of your Workspaces has a history to look into".to_owned());
+                let none = || Error::Invalid("none of your Workspaces has a history".to_owned());
                 with_history.first().ok_or_else(none)?.mount().store()
             }
         };
@@ -208,7 +210,7 @@ impl Stead {
             // means another revision, or none.
             if route.is_some() && sequence_of(&**store).is_some_and(|sequence| Some(sequence) != counted) {
                 return Err(Error::Invalid(format!(
-                    "the snapshot `{}` does not hold `{path}`, whose Store counts its versions apart; name a time",
+                    "the snapshot `{}` doesn't include `{path}`, whose Store has its own version numbers; use a time",
                     text.escape_debug()
                 )));
             }

@@ -182,7 +182,7 @@ impl Stead {
             && self.host_locations.directory_contains(path, &to)
         {
             return Err(Error::Invalid(format!(
-                "`{to}` lies inside `{name}`, which can't be put into itself"
+                "`{to}` is inside `{name}`, and a directory can't be imported into itself"
             )));
         }
         transfer::import(&self.vfs, source, &to, compare, watch)
@@ -203,7 +203,7 @@ impl Stead {
         {
             let place = escaped_path(path);
             return Err(Error::Invalid(format!(
-                "`{place}` lies inside `{from}`, which can't be put into itself"
+                "`{place}` is inside `{from}`, and a directory can't be exported into itself"
             )));
         }
         transfer::export(&self.vfs, &from, destination, existing, compare, watch)
@@ -345,7 +345,7 @@ mod tests {
     fn what_is_wrong_with_a_workspace_is_told_when_the_stead_is_built() {
         let store = Arc::new(MemoryStore::new());
         let climbing = Stead::builder("a").workspace("/..", AccessScope::ReadOnly, &store).build();
-        assert!(climbing.unwrap_err().to_string().contains("climbs above `/`"));
+        assert!(climbing.unwrap_err().to_string().contains("goes above `/`"));
         let twice = Stead::builder("a").workspace("/x", AccessScope::ReadOnly, &store).workspace(
             "x/",
             AccessScope::ReadWrite,

@@ -223,7 +223,7 @@ impl Stores {
         self.audited("backup", || {
             database.backup(to, progress).map_err(|cause| match cause {
                 StoreError::AlreadyExists => Error::AlreadyExists(format!(
-                    "`{}` is there already; choose another name",
+                    "`{}` exists already; choose another name",
                     escaped_path(to)
                 )),
                 cause => cause.into(),
@@ -275,7 +275,7 @@ impl Stores {
             let open = move || {
                 opener.try_open_audit();
                 match database.fork_store(&owner, &name) {
-                    Err(StoreError::NotFound) => Err(Error::Invalid("it has been discarded".into())),
+                    Err(StoreError::NotFound) => Err(Error::Invalid("the fork has been discarded".into())),
                     store => Ok(Arc::new(store?) as Arc<dyn Store>),
                 }
             };
@@ -457,7 +457,7 @@ impl StoreOpener {
             self.create_state_directory().map_err(state_directory_error)?;
         }
         if !Database::existed_at(path) {
-            create_private_file(path).map_err(|cause| Error::host("the database can't be made", cause))?;
+            create_private_file(path).map_err(|cause| Error::host("the database can't be created", cause))?;
         }
         let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
         Ok(open.insert(Database::open(path, options)?).clone())
@@ -540,7 +540,7 @@ fn resolve_symlinks(file: &Path) -> PathBuf {
 }
 
 fn state_directory_error(cause: io::Error) -> Error {
-    Error::host("the state directory `.stead` can't be made", cause)
+    Error::host("the state directory `.stead` can't be created", cause)
 }
 
 pub(crate) fn create_private_directory(directory: &Path) -> io::Result<()> {

@@ -15,7 +15,7 @@ pub fn parse_time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
 /// Parses a duration: `30m`, `12h`, `30d`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let nanos = parse_nanoseconds(text).and_then(|nanos| u64::try_from(nanos).ok());
-    let wrong = || format!("`{}` is no length of time; write 30m, 12h, 30d", text.escape_debug());
+    let wrong = || format!("`{}` isn't a valid duration; write 30m, 12h or 30d", text.escape_debug());
     nanos.map(Duration::from_nanos).ok_or_else(wrong)
 }
 

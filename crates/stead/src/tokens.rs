@@ -265,8 +265,9 @@ fn hash_of(secret: &str) -> String {
 
 fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Error::host("there is no randomness", io::Error::other(error)))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Error::host("the system's random number generator failed", io::Error::other(error))
+    })?;
     Ok(bytes)
 }
 

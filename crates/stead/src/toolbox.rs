@@ -41,11 +41,11 @@ impl Stead {
     /// let stead = Stead::builder("coder").workspace("/notes", AccessScope::ReadWrite, &notes).build()?;
     /// stead.call("write_file", json!({ "path": "/notes/plan.md", "content": "1. read" }));
     /// let reply = stead.call("read_file", json!({ "path": "/notes/plan.md" }));
-    /// assert_eq!(reply.words(), "1. read");
+    /// assert_eq!(reply.joined_text(), "1. read");
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn call(&self, tool: &str, arguments: Value) -> Reply {
-        self.call_with_approval(tool, arguments, ApprovalAnswer::NobodyToAsk).expect("nobody is asked")
+        self.call_with_approval(tool, arguments, ApprovalAnswer::NobodyToAsk).expect("no question is asked")
     }
 
     /// Calls a tool with a person's answer. Returns the question if the call needs an approval and nobody was asked
@@ -69,7 +69,7 @@ struct SteadSnapshots(Stead);
 
 impl fmt::Debug for SteadSnapshots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OfStead").finish_non_exhaustive()
+        f.debug_struct("SteadSnapshots").finish_non_exhaustive()
     }
 }
 

@@ -71,25 +71,25 @@ kind = "memory"
 "#;
     insta::assert_snapshot!(check(text), @r##"
     stead.toml:3:7: PostgreSQL is not supported in this version; use a file: "sqlite:stead.db"
-    stead.toml:4:14: `fsat` is no durability; say `full` or `fast`
-    stead.toml:6:9: `stores.code` needs `path`: the directory, counted from this file
+    stead.toml:4:14: `fsat` isn't a valid durability; use `full` or `fast`
+    stead.toml:6:9: `stores.code` needs `path`: the directory, relative to this file
     stead.toml:10:8: a Store of the kind `s3` is not supported in this version; use "physical", "virtual" or "memory"
     stead.toml:14:8: `kind` can't be `virtul`; did you mean `virtual`?
     stead.toml:18:19: a part of `namespace` is empty
-    stead.toml:19:1: `path` is no key of `stores.more`; it takes `kind` and `namespace`
+    stead.toml:19:1: `path` isn't a known key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
-    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `structured`, `scope`, `idle_timeout`, `state` and `executor`
-    stead.toml:26:1: `prefx` is no key of `agents.coder.workspaces`; did you mean `prefix`?
-    stead.toml:27:9: `RO` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
+    stead.toml:23:1: `color` isn't a known key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `structured`, `scope`, `idle_timeout`, `state` and `executor`
+    stead.toml:26:1: `prefx` isn't a known key of `agents.coder.workspaces`; did you mean `prefix`?
+    stead.toml:27:9: `RO` isn't a valid Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
-    stead.toml:31:10: `/a/../..` climbs above `/`; paths start at `/` and can't leave it
+    stead.toml:31:10: `/a/../..` goes above `/`; paths start at `/` and can't leave it
     stead.toml:33:9: there is no Store `elsewhere`; there are `code`, `bucket`, `notes` and `more`
     stead.toml:34:11: `managed` has to be true or false, not text
-    stead.toml:35:12: `[a` is no glob: unclosed character class; missing ']'
-    stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own
+    stead.toml:35:12: `[a` isn't a valid glob: unclosed character class; missing ']'
+    stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own prefix
     stead.toml:45:9: `store` has to be text, not a number
     stead.toml:47:9: the agent `idle` has neither a Workspace nor an Executor; add [[agents.idle.workspaces]]
-    stead.toml:50:2: `stors` is no key of the file; did you mean `stores`?
+    stead.toml:50:2: `stors` isn't a known key of the file; did you mean `stores`?
     "##);
 }
 
@@ -176,8 +176,8 @@ store = "notes"
         {
             "code": Physical {
                 path: "conf/srv/code",
-                keep: Some(
-                    KeepOptions {
+                displaced_retention: Some(
+                    DisplacedRetention {
                         age: 1209600s,
                         bytes: 1073741824,
                         file_bytes: 67108864,
@@ -244,9 +244,9 @@ fn what_is_displaced_is_kept_as_long_as_the_file_says() {
     assert_eq!(keep("false"), Ok(None));
     assert_eq!(keep("true"), keep("{}"));
     for (wrong, told) in [
-        ("{ age = \"fortnight\" }", "`fortnight` is no length of time"),
-        ("{ bytes = \"1 gigabyte\" }", "is no number of bytes"),
-        ("{ years = \"1\" }", "`years` is no key of `stores.code.keep`"),
+        ("{ age = \"fortnight\" }", "`fortnight` isn't a valid duration"),
+        ("{ bytes = \"1 gigabyte\" }", "isn't a valid size"),
+        ("{ years = \"1\" }", "`years` isn't a known key of `stores.code.keep`"),
         ("7", "`keep` has to be a table"),
     ] {
         let error = keep(wrong).unwrap_err();
@@ -277,10 +277,10 @@ fn quotas_and_retention_are_read() {
     let quota = agent.workspaces[0].quota;
     assert_eq!((quota.bytes, quota.files, quota.file_bytes), (Some(1 << 20), Some(10), Some(64 << 10)));
     for (wrong, told) in [
-        ("quota = { files = \"ten\" }", "`files` has to be a number from 0 up"),
-        ("quota = { files = -1 }", "`files` has to be a number from 0 up"),
-        ("quota = { bytes = \"much\" }", "is no number of bytes"),
-        ("quota = { byte = \"1B\" }", "`byte` is no key"),
+        ("quota = { files = \"ten\" }", "`files` has to be a number of at least 0"),
+        ("quota = { files = -1 }", "`files` has to be a number of at least 0"),
+        ("quota = { bytes = \"much\" }", "isn't a valid size"),
+        ("quota = { byte = \"1B\" }", "`byte` isn't a known key"),
     ] {
         let text = text.replace("quota = { bytes = \"1GiB\" }", wrong);
         let error = Config::parse(&text, Path::new("stead.toml")).unwrap_err().to_string();
@@ -291,7 +291,7 @@ fn quotas_and_retention_are_read() {
 #[test]
 fn an_empty_file_is_a_configuration_without_agents() {
     for nothing in ["", "# later\n"] {
-        assert!(check(nothing).starts_with("fine\nnote: 1:1: the file says nothing"), "{nothing:?}");
+        assert!(check(nothing).starts_with("fine\nnote: 1:1: the file is empty"), "{nothing:?}");
     }
 }
 

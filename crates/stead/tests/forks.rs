@@ -108,7 +108,7 @@ fn a_name_is_taken_once_whoever_made_the_fork() {
     let taken = other.fork("/all", "draft").unwrap_err();
     assert_eq!(
         (taken.kind(), taken.to_string()),
-        (ErrorKind::AlreadyExists, "there is a fork `draft` already; choose another name".into())
+        (ErrorKind::AlreadyExists, "a fork `draft` exists already; choose another name".into())
     );
     // Each agent has its own names of forks.
     one.fork_to("/all", "draft", "other").unwrap();

@@ -100,7 +100,7 @@ fn what_was_not_kept_is_not_undone_and_the_answer_says_so() {
         let undone = vfs.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(!undone.done);
         assert_eq!(undone.conflicts.len(), 1, "{:?}", undone.conflicts);
-        assert_eq!(undone.conflicts[0].why, "what was there before was not kept");
+        assert_eq!(undone.conflicts[0].why, "the earlier content was not kept");
         for (path, content) in stays {
             let found = vfs.read(*path).ok().map(|read| String::from_utf8(read.bytes).unwrap());
             assert_eq!(found.as_deref(), *content, "{path}");

@@ -101,14 +101,14 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
         [stead.as_of(version).unwrap_err(), stead.as_of_text("/", &version.to_string()).unwrap_err()]
     {
         assert_eq!(refused.kind(), ErrorKind::Invalid);
-        assert!(refused.to_string().contains("name a time"), "{refused}");
+        assert!(refused.to_string().contains("use a time"), "{refused}");
     }
     // With a path, the version is that Store's. The other Store isn't shown, since it has no such point in time.
     let past = stead.as_of_text("/notes", &version.to_string()).unwrap();
     assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
     for path in ["/scratch/a", "/notes/beside/a"] {
         let refused = past.vfs().read(path).unwrap_err();
-        assert!(refused.to_string().contains("counts its versions apart"), "{refused}");
+        assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
         let told =
             stead.call("read_version", json!({ "path": "/notes/beside/a", "version": version.to_string() }));
         assert_eq!(told.failure.unwrap().kind, ErrorKind::Denied);
@@ -146,7 +146,7 @@ fn a_snapshot_is_looked_at_in_the_stores_that_it_holds_alone() {
     let past = stead.as_of_text("/", "draft").unwrap();
     assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
     let refused = past.vfs().read("/scratch/a").unwrap_err();
-    assert!(refused.to_string().contains("counts its versions apart"), "{refused}");
+    assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
     let refused = stead.as_of_text("/scratch/a", "draft").unwrap_err();
-    assert!(refused.to_string().contains("does not hold `/scratch/a`"), "{refused}");
+    assert!(refused.to_string().contains("doesn't include `/scratch/a`"), "{refused}");
 }

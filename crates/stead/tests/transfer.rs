@@ -236,11 +236,11 @@ fn what_cannot_travel_is_told() {
     stead.vfs().write("/in/tree/.git/HEAD/x", "a directory where a file should be").unwrap();
     let (totals, log) = bring(stead.vfs(), ImportSource::open(from).unwrap(), CompareBy::Attributes);
     insta::assert_snapshot!(log.join("\n"), @r#"
-    /in/tree/.git/HEAD: a directory is there, and no file
+    /in/tree/.git/HEAD: a directory with this name exists, but a file is needed
     /in/tree/.git/hooks/pre-commit: it is protected from agents
-    /in/tree/.stead: it is a state directory of Stead's own
-    /in/tree/a\u{a}b: no path can hold this name
-    /in/tree/socket: it is no file, directory or symlink
+    /in/tree/.stead: it is Stead's own state directory
+    /in/tree/a\u{a}b: this name can't be part of a path
+    /in/tree/socket: it isn't a file, directory or symlink
     "#);
     assert_eq!((totals.skipped, totals.protected, totals.refused), (2, 1, 2));
 }
@@ -290,16 +290,16 @@ fn a_hostile_archive_stays_where_it_is_put() {
         bring(stead.vfs(), ImportSource::stream(&*hostile, "-").unwrap(), CompareBy::Attributes);
     insta::assert_snapshot!(log.join("\n"), @r#"
     /etc/passwd: its path is absolute
-    ../../all/escaped: its path climbs with `..`
-    a/../../escaped: its path climbs with `..`
-    /in/tree/door: a symlink is there already
-    /in/tree/door: a symlink is there already
-    /in/tree/door: a symlink is there already
-    /in/tree/file: a file is there, and no directory
-    /in/tree/stolen: it is a hard link to something that is not in the archive before it
-    climbing: its path climbs with `..`
-    device: it is no file, directory or symlink
-    tab\u{9}here: no path can hold this name
+    ../../all/escaped: its path contains `..`
+    a/../../escaped: its path contains `..`
+    /in/tree/door: a symlink with this name exists already
+    /in/tree/door: a symlink with this name exists already
+    /in/tree/door: a symlink with this name exists already
+    /in/tree/file: a file with this name exists, but a directory is needed
+    /in/tree/stolen: it is a hard link to a file that is not earlier in the archive
+    climbing: its path contains `..`
+    device: it isn't a file, directory or symlink
+    tab\u{9}here: this name can't be part of a path
     "#);
     assert_eq!(totals.skipped, 1);
     let names = |path: &str| {
@@ -320,15 +320,15 @@ fn an_archive_leads_through_no_symlink_that_is_there() {
     stead.vfs().symlink("/in/tree/door", "/all").unwrap();
     let hostile = archive(|tar| raw(tar, tar::EntryType::Regular, "door/escaped", "", "x"));
     let (_, log) = bring(stead.vfs(), ImportSource::stream(&*hostile, "-").unwrap(), CompareBy::Attributes);
-    assert_eq!(log, ["/in/tree/door: a symlink is there, and no directory"]);
+    assert_eq!(log, ["/in/tree/door: a symlink with this name exists, but a directory is needed"]);
     assert!(!stead.vfs().exists("/all/escaped").unwrap());
 }
 
 #[test]
 fn what_is_no_archive_is_told_from_one() {
     let refused = |bytes: &[u8]| ImportSource::stream(bytes, "x").unwrap_err().to_string();
-    assert_eq!(refused(b"hello"), "`x` is no tar archive");
-    assert_eq!(refused(&[b'a'; 600]), "`x` is no tar archive");
+    assert_eq!(refused(b"hello"), "`x` isn't a tar archive");
+    assert_eq!(refused(&[b'a'; 600]), "`x` isn't a tar archive");
     assert!(refused(&[0x1f, 0x8b, 8]).contains("gzip -dc FILE | stead import - PREFIX"));
     assert!(ImportSource::stream(&[0; 1024][..], "x").is_ok());
 }
@@ -373,8 +373,8 @@ fn an_export_writes_through_no_symlink_of_the_host() {
     let (totals, log) = take(stead.vfs(), ExportDestination::at(&to), OnExisting::Replace);
     assert_eq!((totals.files, totals.refused), (1, 2));
     insta::assert_snapshot!(log.join("\n"), @r#"
-    /in/tree/directory: something that is no directory is at the destination, and stays there
-    /in/tree/taken: a directory is at the destination, and stays there
+    /in/tree/directory: something with this name exists there that isn't a directory; the destination stays as it is
+    /in/tree/taken: a directory with this name exists there; the destination stays as it is
     "#);
     assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "keep");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);

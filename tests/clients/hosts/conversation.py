@@ -51,7 +51,7 @@ STEPS = [
         {"path": "/notes/plan.md", "old_string": "two", "new_string": "three"},
         rf"Made 1 replacement in /notes/plan\.md\. {TAG}",
     ),
-    Step("undo", "undo", {}, r"Taken back\.\noperation [^\n]*edit_file[^\n]*\nreverted /notes/plan\.md"),
+    Step("undo", "undo", {}, r"Undone\.\noperation [^\n]*edit_file[^\n]*\nreverted /notes/plan\.md"),
     Step("read again", "read_file", {"path": "/notes/plan.md"}, rf"one\ntwo\n{TAG}"),
     Step(
         "denial",

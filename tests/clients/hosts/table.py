@@ -36,7 +36,7 @@ def image(text, images):
 
 
 def question(text):
-    return "declined by the host" if "did not agree" in text else "denied: nobody to ask"
+    return "declined by the host" if "did not approve" in text else "denied: nobody to ask"
 
 
 def places(received):
@@ -86,14 +86,14 @@ def main():
     print("|---" * (len(COLUMNS) + 2) + "|")
     for (host, *found), transports in rows.items():
         print(f"| {host} | {', '.join(transports)} | {' | '.join(found)} |")
-    print("\nWhat hosts put around an answer and around an error, which are `…` here:\n")
+    print("\nThe text that hosts add around an answer and around an error. `…` stands for the text of Stead:\n")
     print("| host | answer | error |\n|---|---|---|")
     for host, found in wrappers.items():
         if any(found):
             print(f"| {host} | {' | '.join(found)} |")
     first = everything[0]
     said = "\n".join(f"<{name}>\n{shown(name, step['text'])}" for name, step in first["steps"].items())
-    print(f"\nWhat the model of {first['host']} receives, call by call:\n\n```text\n{said}\n```")
+    print(f"\nWhat the model of {first['host']} receives for each call:\n\n```text\n{said}\n```")
 
 
 main()

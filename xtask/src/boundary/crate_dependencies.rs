@@ -22,7 +22,7 @@ pub(super) fn violations(metadata: &Value, allowed: &[(&str, &[&str])]) -> Vec<S
     for package in packages() {
         let name = name_of(package);
         let Some((_, may)) = allowed.iter().find(|(known, _)| *known == name) else {
-            problems.push(format!("{name} is in no row of the table of allowed dependencies"));
+            problems.push(format!("{name} isn't in the table of allowed dependencies"));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
@@ -68,6 +68,6 @@ mod tests {
     #[test]
     fn a_crate_that_nobody_placed_is_caught() {
         let problems = violations(&workspace(&[("stead-new", &[])]), ALLOWED);
-        assert_eq!(problems, ["stead-new is in no row of the table of allowed dependencies"]);
+        assert_eq!(problems, ["stead-new isn't in the table of allowed dependencies"]);
     }
 }

@@ -18,7 +18,7 @@ const UNFINISHED_REASON: &str = "finish it first";
 pub(super) const EVERYWHERE: [SourceRule; 2] =
     [rule(&["todo!"], UNFINISHED_REASON), rule(&["unimplemented!"], UNFINISHED_REASON)];
 
-const EXECUTE_REASON: &str = "the file side cannot execute";
+const EXECUTE_REASON: &str = "this crate must not execute programs";
 /// Rules for crates that hold files. `fork` is a word of the domain, so C's `fork` is looked for in compiled code only.
 pub(super) const CANNOT_EXECUTE: [SourceRule; 16] = [
     rule(&["process", "Command"], EXECUTE_REASON),
@@ -40,7 +40,7 @@ pub(super) const CANNOT_EXECUTE: [SourceRule; 16] = [
     rule(&["clippy", "disallowed_methods"], EXECUTE_REASON),
 ];
 
-const MACHINE_REASON: &str = "the domain knows no machine";
+const MACHINE_REASON: &str = "stead-core must not use files, network, environment or threads";
 /// Rules for the domain.
 pub(super) const KNOWS_NO_MACHINE: [SourceRule; 7] = [
     rule(&["std", "fs"], MACHINE_REASON),

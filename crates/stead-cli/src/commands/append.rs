@@ -6,14 +6,14 @@ use crate::command_error::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
-/// Add to the end of a file; a missing one is made
+/// Append to a file, or create it if it doesn't exist
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file
     path: String,
     #[command(flatten)]
     content: ContentArg,
-    /// Only if the file is in this state, as `stat` tells it
+    /// Only if the file still has this version tag (see `stead stat`)
     #[arg(long, value_name = "TAG")]
     if_match: Option<TagRef>,
 }

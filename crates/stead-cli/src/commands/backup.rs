@@ -8,10 +8,10 @@ use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
 
-/// Copy the database, as it is at one moment, into a new file while it is used
+/// Back up the database into a new file; agents can keep working meanwhile
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file, which must not be there yet
+    /// The file to create; it must not exist yet
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

@@ -13,9 +13,9 @@ use crate::session::Session;
 /// The longest line of input, in bytes.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// Use a tool as the agent, and show its answer as a model reads it
+/// Call a tool as the agent, and show the answer that a model gets
 ///
-/// With --json the answer is as MCP has it: {"content": [...], "structuredContent": {...}, "isError": false}.
+/// With --json, the answer has MCP's form: {"content": [...], "structuredContent": {...}, "isError": false}.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The tool
@@ -24,13 +24,13 @@ pub(crate) struct Args {
     /// Its arguments, as a JSON object; `-` reads standard input
     #[arg(value_name = "JSON", default_value = "{}", conflicts_with = "lines")]
     arguments: String,
-    /// Read a call a line from standard input, {"tool": ..., "arguments": {...}}, and write an answer a line
+    /// Read one call per line from standard input, {"tool": ..., "arguments": {...}}, and write one answer per line
     #[arg(long, conflicts_with = "tool")]
     lines: bool,
     /// The thread that the agent works in
     #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
-    /// Agree to whatever a person would be asked about
+    /// Approve all calls that need a person's approval
     #[arg(long)]
     yes: bool,
 }
@@ -63,7 +63,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     };
     let arguments = serde_json::from_str::<Map<String, Value>>(&text).map_err(|error| {
         CommandError::invalid(format!(
-            "the arguments are no JSON object such as {{\"path\": \"/\"}}: {error}"
+            "the arguments aren't a JSON object such as {{\"path\": \"/\"}}: {error}"
         ))
     })?;
     let reply = call_tool(&tools, tool, arguments, answer);
@@ -76,7 +76,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 }
 
 fn call_tool(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: ApprovalAnswer) -> Reply {
-    tools.call(tool, arguments, answer).expect("nobody is asked where everything or nothing is agreed to")
+    tools.call(tool, arguments, answer).expect("no question is asked if everything or nothing is approved")
 }
 
 /// Answers every line of standard input, even one that isn't a valid call.
@@ -91,7 +91,7 @@ fn call_lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) ->
         }
         if line.len() as u64 == MAX_INPUT_BYTES && !line.ends_with(b"\n") && skip_rest_of_line(&mut input)? {
             let reply: Reply =
-                NoReply::invalid(format!("a line may have {} MiB", MAX_INPUT_BYTES >> 20)).into();
+                NoReply::invalid(format!("a line can have at most {} MiB", MAX_INPUT_BYTES >> 20)).into();
             session.print_json(&reply.to_json())?;
             session.flush()?;
             continue;
@@ -102,7 +102,7 @@ fn call_lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) ->
         let reply = match serde_json::from_slice::<CallLine>(&line) {
             Ok(CallLine { tool, arguments }) => call_tool(tools, &tool, arguments, answer.clone()),
             Err(error) => {
-                NoReply::invalid(format!("the line is no call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
+                NoReply::invalid(format!("the line isn't a call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
                     .into()
             }
         };
@@ -137,7 +137,7 @@ fn print_reply(reply: &Reply, session: &mut Session) -> Result<(), CommandError>
     }
     for block in reply.clone().for_model() {
         let Block::Text(text) = block else {
-            session.say("There is a picture as well; --json shows it.");
+            session.say("The answer also contains an image; --json shows it.");
             continue;
         };
         session.write_output(|out| std::io::Write::write_all(out, text.as_bytes()))?;

@@ -11,19 +11,19 @@ use crate::{human, json};
 /// Print files, or parts of them
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to print
+    /// The files to print
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
     /// Only these lines, counted from 1: 10:20, 10: or :20
     #[arg(long, value_name = "A:B", value_parser = parse_line_span, conflicts_with_all = ["offset", "limit", "bytes"])]
     lines: Option<LineSpan>,
-    /// The first line, counted from 1; with --bytes the first byte, counted from 0
+    /// The first line, counted from 1; with --bytes, the first byte, counted from 0
     #[arg(long, value_name = "N")]
     offset: Option<u64>,
-    /// At most so many lines; with --bytes so many bytes
+    /// At most this many lines; with --bytes, at most this many bytes
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Let --offset and --limit count bytes
+    /// Let --offset and --limit count bytes instead of lines
     #[arg(long)]
     bytes: bool,
     #[command(flatten)]
@@ -49,18 +49,18 @@ fn parse_line_span(text: &str) -> Result<LineSpan, String> {
     let (first, last) = text.split_once(':').unwrap_or((text, text));
     let number = |text: &str, default| match text {
         "" => Ok(default),
-        text => text.parse::<u64>().map_err(|_| format!("`{text}` is no line number")),
+        text => text.parse::<u64>().map_err(|_| format!("`{text}` isn't a valid line number")),
     };
     let (first, last) = (number(first, 1)?, number(last, u64::MAX)?);
     if first == 0 || last < first {
-        return Err("lines are counted from 1, and the last is not before the first".into());
+        return Err("lines are counted from 1, and the last line can't be before the first".into());
     }
     Ok(LineSpan { first, count: (last - first).saturating_add(1) })
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.offset == Some(0) && !args.bytes {
-        return Err(CommandError::invalid("lines are counted from 1; --offset 0 is none of them"));
+        return Err(CommandError::invalid("lines are counted from 1, so --offset has to be at least 1"));
     }
     let stead = session.stead()?;
     let part = match args.lines {
@@ -147,7 +147,7 @@ fn read_error(path: &str, error: std::io::Error) -> CommandError {
         return CommandError::host(format!("`{}` can't be read", human::escape_text(path)), error);
     }
     let door = error.into_inner().and_then(|inner| inner.downcast::<VfsError>().ok());
-    (*door.expect("it was one just now")).into()
+    (*door.expect("checked above")).into()
 }
 
 fn json_document(vfs: &Vfs, path: &str, part: Selection) -> Result<Value, CommandError> {

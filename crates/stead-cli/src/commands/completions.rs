@@ -4,10 +4,10 @@ use clap_complete::Shell;
 use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 
-/// Print completions for a shell
+/// Print the completion script for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 

@@ -6,10 +6,10 @@ use crate::command_error::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
-/// Look after the configuration
+/// Check the configuration
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
-    /// Say everything that is wrong with the configuration, with line numbers
+    /// List all errors in the configuration, with line numbers
     Check,
 }
 

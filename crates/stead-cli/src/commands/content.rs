@@ -9,7 +9,7 @@ use crate::command_error::CommandError;
 /// What is to be written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ContentArg {
-    /// The content; `-`, or nothing, reads standard input
+    /// The content; without it, or with `-`, it is read from standard input
     #[arg(value_name = "CONTENT")]
     content: Option<String>,
 }
@@ -39,7 +39,7 @@ pub(super) fn open_stdin() -> Result<StdinLock<'static>, CommandError> {
     let stdin = io::stdin();
     if is_closed(&stdin) {
         return Err(CommandError::invalid(
-            "standard input is closed; give the content as an argument (\"\" for none), or send it there",
+            "standard input is closed; give the content as an argument (\"\" for none), or pipe it to standard input",
         ));
     }
     Ok(stdin.lock())

@@ -8,11 +8,11 @@ use crate::session::Session;
 /// Copy a file, a symlink or a directory
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to copy
+    /// The file, symlink or directory to copy
     from: String,
-    /// Where to; with a / at its end, into that directory
+    /// The destination; with a / at the end, the directory to copy it into
     to: String,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     overwrite: bool,
 }

@@ -63,7 +63,7 @@ impl Demo {
             "url": url,
             "headers": { "Authorization": format!("Bearer {writer}") },
         }}});
-        session.print_line("What the agent `writer` is told:\n")?;
+        session.print_line("The Filesystem Map of the agent `writer`:\n")?;
         for line in map.lines() {
             session.print_line(format_args!("    {line}"))?;
         }
@@ -77,7 +77,7 @@ impl Demo {
         session.print_line(format_args!("    {client}\n"))?;
         session.print_line(format_args!("The agent `reviewer` sees less; its token is {reviewer}\n"))?;
         session.print_line(
-            "Then ask for a change in /handbook (denied), for one in /project, to undo it, and look at:\n",
+            "Ask for a change in /handbook (it is denied), for a change in /project, and to undo it. Then run:\n",
         )?;
         session.print_line(format_args!("    stead --config {file} audit"))?;
         session.flush()
@@ -92,8 +92,7 @@ impl Drop for Demo {
 
 /// Creates a temporary directory that only this user can read.
 fn fresh_directory() -> Result<PathBuf, CommandError> {
-    let failed =
-        |error| CommandError::host("the demo needs a temporary directory, and none can be made", error);
+    let failed = |error| CommandError::host("a temporary directory for the demo can't be created", error);
     for number in 0..1_000 {
         let directory = std::env::temp_dir().join(format!("stead-demo-{}-{number}", std::process::id()));
         match fs::DirBuilder::new().mode(0o700).create(&directory) {

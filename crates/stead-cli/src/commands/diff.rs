@@ -5,25 +5,25 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
-/// Show what differs between two versions, snapshots or times, or between a fork and its base
+/// Show the differences between two versions, snapshots or times, or between a fork and its base
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to compare: a Workspace, or something in one
+    /// The Workspace, or a path in one
     #[arg(value_name = "PREFIX", required_unless_present = "fork")]
     prefix: Option<String>,
-    /// The one: a version's number, a snapshot's label or #number, a time, or how long ago (2h)
+    /// The first version: its number, a snapshot's label or #number, a time, or an age (2h)
     #[arg(value_name = "A", required_unless_present = "fork")]
     from: Option<String>,
-    /// The other
+    /// The second version
     #[arg(value_name = "B", default_value = "now")]
     to: String,
-    /// A fork instead, against its base as it was when the fork was made
+    /// Compare this fork with its base as it was when the fork was made
     #[arg(long, value_name = "FORK", conflicts_with_all = ["prefix", "from"])]
     fork: Option<String>,
-    /// Only say which paths differ
+    /// Only list the paths that differ
     #[arg(long)]
     stat: bool,
-    /// Lines shown around each difference
+    /// Show this many lines around each difference
     #[arg(short = 'U', long, value_name = "N", default_value_t = 3)]
     unified: usize,
 }
@@ -51,7 +51,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
     }
     if found.is_empty() {
-        session.say("Nothing differs.");
+        session.say("There are no differences.");
     }
     Ok(Exit::OK)
 }

@@ -3,7 +3,7 @@ use serde_json::json;
 use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 
-/// Discard a fork, with all that was changed in it
+/// Discard a fork and all changes in it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The fork

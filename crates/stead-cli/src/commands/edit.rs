@@ -6,26 +6,26 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
 
-/// Replace a text inside a file; it has to occur exactly once
+/// Replace text in a file; the old text has to occur exactly once
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file
     path: String,
-    /// The text to be replaced, exactly as it is in the file
+    /// The old text, exactly as it is in the file
     #[arg(required_unless_present = "old_file", requires = "new")]
     old: Option<String>,
-    /// What to put in its place
+    /// The new text
     new: Option<String>,
-    /// Take the text to be replaced from a file of the host
+    /// Read the old text from a file of the host
     #[arg(long, value_name = "FILE", requires = "new_file", conflicts_with = "old")]
     old_file: Option<PathBuf>,
-    /// Take what to put in its place from a file of the host
+    /// Read the new text from a file of the host
     #[arg(long, value_name = "FILE", requires = "old_file", conflicts_with = "new")]
     new_file: Option<PathBuf>,
     /// Replace every occurrence
     #[arg(long)]
     all: bool,
-    /// Only if the file is in this state, as `stat` tells it
+    /// Only if the file still has this version tag (see `stead stat`)
     #[arg(long, value_name = "TAG")]
     if_match: Option<TagRef>,
 }

@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::{AsOfArg, Session};
 
-/// Write what a directory holds to a directory or a tar archive of the host
+/// Copy a directory to a directory or a tar archive of the host
 ///
 /// Modes, times and symlinks are kept. No symlink of the host is followed.
 #[derive(Debug, clap::Args)]
@@ -20,13 +20,12 @@ pub(crate) struct Args {
     /// A directory, a file that ends in .tar, or `-` for an archive on standard output
     #[arg(value_name = "DEST")]
     destination: PathBuf,
-    /// Go on with a destination that holds something: what is as it should be stays, other files of the same name
-    /// are replaced
+    /// Write into a destination that isn't empty: equal files stay, other files of the same name are replaced
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     at: AsOfArg,
-    /// Compare content rather than size, time and mode
+    /// Compare content instead of size, time and mode
     #[arg(long)]
     checksum: bool,
 }
@@ -36,11 +35,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let existing = if args.force { OnExisting::Replace } else { OnExisting::Refuse };
     let to_stdout = args.destination.as_os_str() == "-";
     if to_stdout && session.wants_json() {
-        return Err(CommandError::invalid("standard output holds the archive; leave --json out"));
+        return Err(CommandError::invalid("the archive goes to standard output, so --json can't be used"));
     }
     if to_stdout && session.is_terminal() {
         return Err(CommandError::invalid(
-            "an archive is nothing to look at; send standard output somewhere else",
+            "the archive would go to the terminal; redirect standard output to a file",
         ));
     }
     let interrupt = Interrupt::listen()?;
@@ -53,10 +52,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             ExportDestination::at(args.destination)
         };
         let left = match &destination {
-            ExportDestination::Stream(_) => "the archive is cut off",
+            ExportDestination::Stream(_) => "the archive is incomplete",
             ExportDestination::Archive(_) => "no archive was made",
             ExportDestination::Directory(_) => {
-                "every file that has arrived is whole, and the same command with --force goes on"
+                "every file that was written is complete; repeat the command with --force to continue"
             }
         };
         let exported =

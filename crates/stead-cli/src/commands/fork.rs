@@ -3,16 +3,16 @@ use crate::command_error::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
-/// Fork a Workspace: a copy to change freely, which appears at /forks/FORK
+/// Fork a Workspace: make a copy at /forks/FORK that can be changed freely
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The Workspace to fork
     #[arg(value_name = "PREFIX")]
     prefix: String,
-    /// What to call the fork
+    /// The name of the fork
     #[arg(value_name = "FORK")]
     fork: String,
-    /// Give it to this agent instead
+    /// Give the fork to this agent
     #[arg(long, value_name = "AGENT")]
     to: Option<String>,
 }
@@ -30,7 +30,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.say(format_args!("Forked {} as /forks/{}{whose}", fork.base_prefix, fork.name));
         if !fork.excluded.is_empty() {
             let places = forks::excluded_paths(&fork);
-            session.say(format_args!("Left out, since they are Workspaces of their own: {places}"));
+            session.say(format_args!("Not in the fork, because they are separate Workspaces: {places}"));
         }
     }
     Ok(Exit::OK)

@@ -4,7 +4,7 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
-/// List the forks that an agent has
+/// List the agent's forks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 

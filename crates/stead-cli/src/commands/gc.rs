@@ -8,16 +8,16 @@ use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
 
-/// Forget what is older than it has to be, and give its space back
+/// Delete history that is older than the retention, and free its space
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Forget versions older than this instead of what `[history]` says: 30d, 12h
+    /// Delete versions older than this, instead of the age in `[history]`: 30d, 12h
     #[arg(long, value_name = "AGE", value_parser = super::parse_duration)]
     older_than: Option<Duration>,
-    /// How long content that nothing refers to waits before it goes; longer than any program reads one file
+    /// How long unused content is kept before it is freed; must be longer than any program reads one file
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = super::parse_duration)]
     grace: Duration,
-    /// Make the file smaller, too; others wait meanwhile
+    /// Also shrink the database file; other processes wait meanwhile
     #[arg(long)]
     vacuum: bool,
 }
@@ -36,7 +36,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     for (name, pruned) in pruned {
         match pruned {
             Ok(pruned) => kept.push((name, pruned)),
-            Err(error) => session.say(format_args!("What `{name}` has kept stays for now: {error}")),
+            Err(error) => {
+                session.say(format_args!("The kept content of `{name}` could not be cleaned up: {error}"))
+            }
         }
     }
     if session.wants_json() {
@@ -50,17 +52,16 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }))?;
         return Ok(Exit::OK);
     }
-    let states = human::count(forgotten.states + forgotten.contents, "state", "states");
-    session.print_line(format_args!("Forgot {states} of files; freed {}.", human::size(collected.bytes)))?;
+    let states = human::count(forgotten.states + forgotten.contents, "file version", "file versions");
+    session.print_line(format_args!("Deleted {states}; freed {}.", human::size(collected.bytes)))?;
     for (name, Pruned { freed, kept }) in kept.iter().filter(|(_, pruned)| *pruned != Pruned::default()) {
         let (freed, kept) = (human::size(*freed), human::size(*kept));
-        session
-            .print_line(format_args!("Of what was displaced in `{name}`, freed {freed}; {kept} is kept."))?;
+        session.print_line(format_args!("Kept content of `{name}`: freed {freed}, {kept} left."))?;
     }
     if collected.condemned > 0 {
         let waiting = human::size(collected.condemned);
         session.print_line(format_args!(
-            "{waiting} more can go when nothing has used it for the time of --grace."
+            "{waiting} more can be freed by a `stead gc` after the time of --grace."
         ))?;
     }
     Ok(Exit::OK)

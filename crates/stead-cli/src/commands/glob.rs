@@ -7,12 +7,12 @@ use crate::{human, json};
 /// Find paths by a pattern: `**/*.md`
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The pattern, counted from PATH; `*` stays within a name, `**` spans directories
+    /// The pattern, relative to PATH; `*` matches within a name, `**` across directories
     pattern: String,
-    /// Where to look
+    /// The directory to search
     #[arg(default_value = "/")]
     path: String,
-    /// Show at most so many
+    /// Show at most this many paths
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::parse_positive)]
     limit: usize,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             session.print_line(&found.path)?;
         }
         if result.truncated {
-            session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
+            session.say(format_args!("There are more than {}; raise --limit to see them.", args.limit));
         }
         session.warn_unreadable(&result.unreadable);
     }

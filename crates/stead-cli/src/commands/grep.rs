@@ -13,40 +13,40 @@ use crate::{human, json};
 pub(crate) struct Args {
     /// A regular expression
     pattern: String,
-    /// Where to look
+    /// The file or directory to search
     #[arg(default_value = "/")]
     path: String,
-    /// Take upper and lower case alike
+    /// Ignore case
     #[arg(short, long)]
     ignore_case: bool,
-    /// Take the pattern as the very text
+    /// The pattern is plain text, not a regular expression
     #[arg(short = 'F', long)]
     fixed_strings: bool,
-    /// Show so many lines around each hit
+    /// Show this many lines around each match
     #[arg(short = 'C', long, value_name = "N", default_value_t = 0)]
     context: usize,
-    /// Show so many lines after each hit
+    /// Show this many lines after each match
     #[arg(short = 'A', long, value_name = "N")]
     after: Option<usize>,
-    /// Show so many lines before each hit
+    /// Show this many lines before each match
     #[arg(short = 'B', long, value_name = "N")]
     before: Option<usize>,
     /// Only files that match this glob; may be repeated
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// No files that match this glob; may be repeated
+    /// Skip files that match this glob; may be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Show only the names of files that match
+    /// Show only the names of files with a match
     #[arg(short = 'l', long, conflicts_with = "count")]
     files: bool,
     /// Show only how many lines match in each file
     #[arg(short, long)]
     count: bool,
-    /// Show at most so many hits
+    /// Show at most this many matches
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::parse_positive)]
     max: usize,
-    /// Stop after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
     #[command(flatten)]
@@ -93,10 +93,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
     }
     if result.truncated {
-        session.say(format_args!("There is more than {} hits; raise --max to see it.", args.max));
+        session.say(format_args!("There are more than {} matches; raise --max to see them.", args.max));
     }
     if result.timed_out {
-        session.say(format_args!("Stopped after {} s; raise --timeout to look further.", args.timeout));
+        session.say(format_args!("Stopped after {} s; raise --timeout to search further.", args.timeout));
     }
     session.warn_unreadable(&result.unreadable);
     Ok(if result.files.is_empty() { Exit::NEGATIVE } else { Exit::OK })

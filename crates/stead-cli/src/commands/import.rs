@@ -9,23 +9,23 @@ use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::Session;
 
-/// Bring a directory or a tar archive of the host into a Workspace
+/// Copy a directory or a tar archive of the host into a Workspace
 ///
-/// Modes, times and symlinks are kept. What has arrived already, by size, time and mode, is left as it is, so an
-/// import that was interrupted is simply repeated. Nothing is removed. What agents may not change, such as .git/config,
-/// is left out and listed; --with-protected brings it in, too.
+/// Modes, times and symlinks are kept. Files that already have the same size, time and mode are left as they are, so
+/// an interrupted import can be repeated to continue it. Nothing is removed. What agents may not change, such as
+/// .git/config, is left out and listed; --with-protected imports it too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A directory, a tar archive, or `-` for an archive on standard input
     #[arg(value_name = "SRC")]
     source: PathBuf,
-    /// The directory to put it into
+    /// The directory to import into
     #[arg(value_name = "PREFIX")]
     to: String,
-    /// Compare content rather than size, time and mode
+    /// Compare content instead of size, time and mode
     #[arg(long)]
     checksum: bool,
-    /// Bring in what is protected from agents too, such as .git/config and .git/hooks
+    /// Also import what is protected from agents, such as .git/config and .git/hooks
     #[arg(long)]
     with_protected: bool,
 }
@@ -42,14 +42,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         };
         let mut progress = Progress::new(session);
         let imported = stead.import(source, &args.to, compare_by(args.checksum), &mut progress);
-        let left = "every file that has arrived is whole, and the same command again goes on";
+        let left = "every file that was written is complete; repeat the command to continue";
         imported.map_err(|error| interrupt.or(error, left))
     })?;
     let exit = report_totals("Imported", &totals, session)?;
     if totals.protected > 0 {
         let names = human::count(totals.protected, "name is", "names are");
         session
-            .say(format_args!("{names} protected from agents; say --with-protected to bring in everything."));
+            .say(format_args!("{names} protected from agents; use --with-protected to import everything."));
     }
     Ok(exit)
 }
@@ -74,7 +74,7 @@ fn totals_text(totals: &TransferTotals) -> String {
     let more = [
         (totals.directories, "directory", "directories"),
         (totals.symlinks, "symlink", "symlinks"),
-        (totals.unchanged, "was there already", "were there already"),
+        (totals.unchanged, "was unchanged", "were unchanged"),
         (totals.skipped + totals.protected + totals.refused, "was left out", "were left out"),
     ];
     parts.extend(

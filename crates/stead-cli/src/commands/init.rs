@@ -13,13 +13,13 @@ use crate::session::Session;
 /// The content of a new configuration file.
 const TEMPLATE: &str = include_str!("init.toml");
 
-/// Write a commented stead.toml that works at once
+/// Write a commented stead.toml that is ready to use
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The directory to write it to
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Replace the one that is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }
@@ -30,7 +30,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let failed = |error: std::io::Error| match error.kind() {
         HostKind::AlreadyExists => CommandError::Message(
             ErrorKind::AlreadyExists,
-            format!("`{shown}` exists already; say --force to replace it"),
+            format!("`{shown}` exists already; use --force to replace it"),
         ),
         _ => CommandError::host(format!("`{shown}` can't be written"), error),
     };

@@ -5,22 +5,22 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
-/// Show who did what, to a path or to everything, newest first
+/// List the changes to a path or to all Workspaces, newest first
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only what was done to this, or below it; also to something that is gone
+    /// Only changes to this path or below it; the path may be deleted
     #[arg(value_name = "PATH")]
     path: Option<String>,
-    /// Only by this agent
+    /// Only changes by this agent
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// Only this operation
+    /// Only changes of this operation
     #[arg(long, value_name = "ID")]
     operation: Option<OperationId>,
-    /// Only since then: 2026-11-15, 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
+    /// Only changes since this time: 2026-11-15, 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
     #[arg(long, value_name = "TIME", value_parser = super::parse_time)]
     since: Option<stead::Timestamp>,
-    /// At most so many changes
+    /// Show at most this many changes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }
@@ -35,7 +35,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         LogQuery { path, agent: args.by, operation: args.operation, since: args.since, limit: args.limit };
     let entries = vfs.log(&query)?;
     if entries.is_empty() {
-        session.say("Nothing has been done there, as far as the history tells.");
+        session.say("The history has no such changes.");
     }
     for entry in &entries {
         if session.wants_json() {
@@ -52,7 +52,7 @@ fn print_entry(entry: &LogEntry, session: &mut Session) -> Result<(), CommandErr
     let undone = match (entry.undone, entry.undoes.len()) {
         (true, _) => " (undone)".to_owned(),
         (false, 0) => String::new(),
-        (false, count) => format!(" (took back {})", human::count(count as u64, "operation", "operations")),
+        (false, count) => format!(" (undid {})", human::count(count as u64, "operation", "operations")),
     };
     let who = match &operation.identity.thread {
         Some(thread) => format!("{}/{thread}", operation.identity.agent),

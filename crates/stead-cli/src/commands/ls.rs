@@ -9,19 +9,19 @@ use crate::{human, json};
 /// List directories
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to list
+    /// The directories to list
     #[arg(value_name = "PATH", default_value = "/")]
     paths: Vec<String>,
     /// Show kind, mode, size and time
     #[arg(short, long)]
     long: bool,
-    /// Show everything below, too
+    /// Also list everything below
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Show at most so many entries
+    /// Show at most this many entries
     #[arg(long, value_name = "N", value_parser = human::parse_positive)]
     limit: Option<usize>,
-    /// Go on where a listing with --limit ended
+    /// Continue a listing with --limit at this cursor
     #[arg(long, value_name = "CURSOR", conflicts_with = "recursive")]
     cursor: Option<String>,
     #[command(flatten)]
@@ -70,7 +70,7 @@ fn list_directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> 
     }
     if let Some(cursor) = &listed.cursor {
         let shown = listed.entries.len();
-        session.say(format_args!("{shown} of {}; go on with --cursor {cursor}", listed.total));
+        session.say(format_args!("{shown} of {}; continue with --cursor {cursor}", listed.total));
     }
     Ok(())
 }
@@ -158,7 +158,7 @@ fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> 
         }
     }
     if truncated {
-        session.say(format_args!("There is more than {limit}; raise --limit to see it."));
+        session.say(format_args!("There are more than {limit}; raise --limit to see them."));
     }
     session.warn_unreadable(&unread);
     Ok(())

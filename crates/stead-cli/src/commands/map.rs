@@ -3,7 +3,7 @@ use serde_json::json;
 use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 
-/// Show the Filesystem Map: what the agent is told of its Workspaces
+/// Show the Filesystem Map: the text that describes its Workspaces to the agent
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 

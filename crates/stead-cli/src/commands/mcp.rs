@@ -13,16 +13,16 @@ use crate::telemetry::Telemetry;
 
 /// Serve one agent over MCP on standard input and output
 ///
-/// Who that is, --agent and --thread say, or a token in STEAD_TOKEN.
+/// The agent is given by --agent and --thread, or by a token in STEAD_TOKEN.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The thread that the agent works in
     #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
-    /// Give results their facts as structured content, for programs; models get text alone on every host
+    /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]
     structured: bool,
-    /// Directories to mount, read-only unless :rw or :wo follows; no configuration is used then
+    /// Directories to serve as Workspaces without a configuration; read-only unless :rw or :wo follows
     #[arg(value_name = "DIR[:ro|rw|wo]")]
     directories: Vec<OsString>,
 }
@@ -61,13 +61,13 @@ fn identity(
         return Ok((identity, ResultFormat::Text));
     };
     let token = Tokens::of(config).check(secret, SystemClock.now())?.ok_or_else(|| {
-        let message = "the token in STEAD_TOKEN is none, or is revoked, or its time is over";
+        let message = "the token in STEAD_TOKEN isn't valid: it is unknown, revoked or expired";
         CommandError::Message(ErrorKind::Denied, message.to_owned())
     })?;
     let other_agent = session.named_agent().is_some_and(|agent| agent != token.identity.agent);
     if other_agent || thread.is_some_and(|thread| Some(thread) != token.identity.thread) {
         return Err(CommandError::invalid(
-            "the token in STEAD_TOKEN is somebody else's than --agent and --thread say",
+            "the token in STEAD_TOKEN belongs to another agent or thread than --agent and --thread name",
         ));
     }
     Ok((token.identity.clone(), token.results))

@@ -4,13 +4,13 @@ use crate::command_error::CommandResult;
 use crate::json;
 use crate::session::Session;
 
-/// Make directories
+/// Create directories
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to make
+    /// The directories to create
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
-    /// Make missing parents, too; it is fine if the directory is there
+    /// Also create missing parents; no error if the directory exists
     #[arg(short, long)]
     parents: bool,
 }

@@ -161,7 +161,7 @@ fn parse_thread(text: &str) -> Result<String, String> {
 /// Parses a duration such as `12h` or `30d` and refuses zero, for clap.
 fn parse_nonzero_duration(text: &str) -> Result<std::time::Duration, String> {
     match parse_duration(text)? {
-        std::time::Duration::ZERO => Err("that is no time at all".to_owned()),
+        std::time::Duration::ZERO => Err("the duration has to be longer than 0".to_owned()),
         time => Ok(time),
     }
 }

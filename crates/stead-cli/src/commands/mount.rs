@@ -19,10 +19,10 @@ use crate::session::{AsOfArg, Session};
 /// How often the command checks whether the mount is still there.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Show the stead as an ordinary directory, for any program
+/// Mount the stead as an ordinary directory, for any program
 ///
-/// It is there until this command ends, by Ctrl-C or a signal, or until someone unmounts it. Whatever is done there is
-/// done as the agent: its Access Scopes, protected names, quotas, history and audit are the same as for its tools.
+/// The mount lasts until this command ends (Ctrl-C or a signal) or until it is unmounted. Everything done there counts
+/// as done by the agent: its Access Scopes, protected names, quotas, history and audit are the same as for its tools.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// An empty directory of this host
@@ -33,24 +33,24 @@ pub(crate) struct Args {
     thread: Option<String>,
     #[command(flatten)]
     at: AsOfArg,
-    /// Let other users of this host use it, too
+    /// Let other users of this host use the mount too
     #[arg(long)]
     allow_other: bool,
-    /// Whom everything belongs to [default: who runs this]
+    /// The user id that owns everything [default: the current user]
     #[arg(long, value_name = "ID")]
     uid: Option<u32>,
-    /// The group that everything belongs to [default: that of who runs this]
+    /// The group id that owns everything [default: the current group]
     #[arg(long, value_name = "ID")]
     gid: Option<u32>,
-    /// Let root's `chown` to another owner fail, instead of accepting and ignoring it
+    /// Refuse root's `chown` to another owner [default: accept and ignore it]
     #[arg(long)]
     strict_owner: bool,
-    /// Go on in the background once it is mounted
+    /// Keep running in the background once it is mounted
     #[arg(long)]
     background: bool,
 }
 
-/// Wait for a mount's process to end, and clear the mount away if it was killed
+/// Wait for a mount's process to end, and remove the mount if it was killed
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchdogArgs {
     device: String,
@@ -97,7 +97,7 @@ fn check_no_overlap(at: &Path, config: &Config) -> Result<(), CommandError> {
         let Ok(own) = own.canonicalize() else { continue };
         if at.starts_with(&own) || own.starts_with(&at) {
             return Err(CommandError::invalid(
-                "it can't be mounted there: the stead itself has files in that directory; name another one",
+                "the stead can't be mounted there, because its own files are in that directory; name another one",
             ));
         }
     }
@@ -123,7 +123,7 @@ fn print_mounted(mount: &FuseMount, session: &mut Session) -> Result<(), Command
     } else {
         session.print_line(format_args!("Mounted at {shown}"))?;
         if session.is_terminal() {
-            session.say("Ctrl-C, or `umount` there, ends it.");
+            session.say("To unmount it, press Ctrl-C or use `umount`.");
         }
     }
     session.flush()
@@ -144,7 +144,7 @@ impl MountSignals {
             drop(entered);
             Ok(MountSignals { runtime, shutdown: ends })
         };
-        make().map_err(|error| CommandError::host("signals can't be waited for", error))
+        make().map_err(|error| CommandError::host("can't listen for signals", error))
     }
 
     /// Waits for a signal, or until someone unmounts the mount.
@@ -179,7 +179,7 @@ fn spawn_watchdog(mount: &FuseMount) -> Option<Child> {
 pub(super) fn run_watchdog(args: &WatchdogArgs) -> CommandResult {
     // Nothing is mounted any more, so there is nothing to watch.
     let Some(watched) = OrphanedMount::new(&args.device) else { return Ok(Exit::OK) };
-    if !wait_for_clean_exit().map_err(|error| CommandError::host("a mount can't be watched", error))? {
+    if !wait_for_clean_exit().map_err(|error| CommandError::host("can't watch the mount", error))? {
         watched.remove();
     }
     Ok(Exit::OK)

@@ -5,17 +5,17 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
-/// Move a file, a symlink or a directory, or give it another name
+/// Move or rename a file, a symlink or a directory
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to move
+    /// The file, symlink or directory to move
     from: String,
-    /// Where to; with a / at its end, into that directory
+    /// The destination; with a / at the end, the directory to move it into
     to: String,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     overwrite: bool,
-    /// Only if it is in this state, as `stat` tells it
+    /// Only if the file still has this version tag (see `stead stat`)
     #[arg(long, value_name = "TAG")]
     if_match: Option<TagRef>,
 }

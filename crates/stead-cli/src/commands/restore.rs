@@ -3,19 +3,19 @@ use stead::vfs::{IntoPath, RestoreOptions};
 use crate::command_error::{CommandError, CommandResult};
 use crate::session::Session;
 
-/// Put a Workspace, or some paths in it, back to what they were
+/// Restore a Workspace, or some paths in it, to an earlier version
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The Workspace, or something in one
+    /// The Workspace, or a path in one
     #[arg(value_name = "PREFIX")]
     prefix: String,
-    /// A snapshot's label or #number, a version's number, a time, or how long ago (2h)
+    /// A snapshot's label or #number, a version's number, a time, or an age (2h)
     #[arg(value_name = "SNAPSHOT")]
     snapshot: String,
-    /// Only these
+    /// Only these paths
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
 }

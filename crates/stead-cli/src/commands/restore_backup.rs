@@ -7,13 +7,13 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::progress::Progress;
 use crate::session::Session;
 
-/// Make the database what a backup holds; what has changed since the backup is gone
+/// Replace the database with a backup; changes since the backup are lost
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The backup
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Yes, what has changed since the backup may go
+    /// Confirm that changes since the backup may be lost
     #[arg(long)]
     yes: bool,
 }
@@ -21,8 +21,8 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if !args.yes {
         return Err(CommandError::invalid(
-            "what has changed in the database since the backup will be gone, history included; \
-             `stead backup` keeps it; say --yes if that is wanted",
+            "changes in the database since the backup will be lost, history included; \
+             save them with `stead backup`, or confirm with --yes that they may be lost",
         ));
     }
     let config = session.config()?;
@@ -33,7 +33,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if session.wants_json() {
         session.print_json(&json!({ "version": version.0 }))?;
     } else {
-        session.print_line(format_args!("The database is what the backup holds, as version {version}."))?;
+        session.print_line(format_args!("Restored the backup as version {version}."))?;
     }
     Ok(Exit::OK)
 }

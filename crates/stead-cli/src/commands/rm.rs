@@ -8,13 +8,13 @@ use crate::session::Session;
 /// Remove files, and with -r directories
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to remove
+    /// The files and directories to remove
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
-    /// Remove directories, with all that they hold
+    /// Remove directories and everything in them
     #[arg(short, long)]
     recursive: bool,
-    /// It is fine if nothing is there
+    /// No error if it doesn't exist
     #[arg(short, long)]
     force: bool,
 }
@@ -47,7 +47,7 @@ fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<RemoveResult,
     }
     match vfs.remove_file(path, options) {
         Err(VfsError::Store { path, cause: StoreError::IsADirectory, .. }) => Err(CommandError::invalid(
-            format!("`{path}` is a directory; say -r to remove it with all that it holds"),
+            format!("`{path}` is a directory; use -r to remove it and everything in it"),
         )),
         removed => Ok(removed?),
     }

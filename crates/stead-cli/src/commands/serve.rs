@@ -16,21 +16,21 @@ const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Add
 
 /// Serve agents over MCP on HTTP
 ///
-/// MCP is at /mcp, /healthz says that it is up, /metrics has numbers for Prometheus. Once there is a token (see `stead
-/// token`), everybody needs one; before that, only this machine is served, as the agent that --agent names or the only
-/// one there is. Changes of the configuration are picked up while it runs.
+/// MCP is at /mcp, a health check at /healthz, metrics for Prometheus at /metrics. Once there is a token (see `stead
+/// token`), every client needs one. Before that, only clients on this machine are served, as the agent that --agent
+/// names, or as the only agent. Changes to the configuration are used without a restart.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen [default: 127.0.0.1:4747]
+    /// The address to listen on [default: 127.0.0.1:4747]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// The URL by which it is known outside, where a proxy stands before it, such as `https://stead.example.com`
+    /// The server's URL as clients see it, if it is behind a proxy, such as `https://stead.example.com`
     #[arg(long, value_name = "URL")]
     public_url: Option<PublicUrl>,
-    /// Give results their facts as structured content, for programs; models get text alone on every host
+    /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]
     structured: bool,
-    /// Make a stead to try things on, and say what to paste into an MCP client; it is gone when the server ends
+    /// Create a demo stead, and print what to paste into an MCP client; the demo is deleted when the server ends
     #[arg(long)]
     demo: bool,
 }
@@ -58,8 +58,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             session.say(format_args!("Serving MCP at {url}"));
         }
         if open {
-            session.say("There are no tokens yet, so only this machine is served.");
-            session.say("`stead token create --agent NAME` makes one; from then on everybody needs one.");
+            session.say("There are no tokens yet, so only clients on this machine are served.");
+            session.say(
+                "`stead token create --agent NAME` creates one; from then on every client needs a token.",
+            );
         }
     })
 }

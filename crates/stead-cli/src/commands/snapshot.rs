@@ -4,13 +4,13 @@ use crate::progress::Progress;
 use crate::session::Session;
 use crate::{human, json};
 
-/// Keep the present version of a Workspace, or of everything, under a name
+/// Save the present version of a Workspace, or of all Workspaces, as a snapshot
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The Workspace; the whole stead without one
+    /// The Workspace [default: all Workspaces]
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
-    /// Its name
+    /// A name for the snapshot
     #[arg(long, value_name = "L")]
     label: Option<String>,
 }
@@ -20,7 +20,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = interrupt.stops(&session.stead()?);
     let progress = Progress::new(session);
     let made = stead.snapshot_with_progress(args.prefix.as_deref(), args.label.as_deref(), &mut |done| {
-        progress.show(|| format!("{} looked at", human::count(done, "file", "files")));
+        progress.show(|| format!("{} checked", human::count(done, "file", "files")));
     });
     let made = made.map_err(|error| interrupt.or(error, "no snapshot was made"))?;
     drop(progress);

@@ -2,13 +2,13 @@ use crate::command_error::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
-/// List snapshots, newest first, or let one go
+/// List snapshots, newest first, or remove one
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only those of this Workspace, and of everything
+    /// Only snapshots of this Workspace or of all Workspaces
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
-    /// Let this one go: its version is kept no longer than others
+    /// Remove this snapshot; its version is then kept only as long as other versions
     #[arg(long, value_name = "SNAPSHOT")]
     forget: Option<String>,
 }
@@ -20,7 +20,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         if session.wants_json() {
             session.print_json(&json::snapshot(&gone))?;
         } else {
-            session.print_line(format_args!("Snapshot #{} is gone.", gone.id))?;
+            session.print_line(format_args!("Removed snapshot #{}.", gone.id))?;
         }
         return Ok(Exit::OK);
     }

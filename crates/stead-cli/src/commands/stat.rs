@@ -5,13 +5,13 @@ use crate::command_error::{CommandError, CommandResult};
 use crate::session::{AsOfArg, Session};
 use crate::{human, json};
 
-/// Show what is known of paths
+/// Show the attributes of paths
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to look at
+    /// The paths
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
-    /// Look at a symlink itself
+    /// Show a symlink itself, not its target
     #[arg(short = 'P', long)]
     no_follow: bool,
     #[command(flatten)]

@@ -4,12 +4,12 @@ use stead::{Tool, Toolbox};
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 
-/// Show the tools that the agent is offered
+/// Show the agent's tools
 ///
-/// With --json, each with its schemas, as MCP has them.
+/// With --json, each tool has its schemas, in MCP's form.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this one
+    /// Only this tool
     #[arg(value_name = "TOOL")]
     tool: Option<String>,
 }
@@ -21,7 +21,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         tools.retain(|tool| tool.name == name);
         if tools.is_empty() {
             let name = name.escape_debug();
-            let message = format!("the agent is offered no tool `{name}`; `stead tools` shows which it is");
+            let message = format!("the agent has no tool `{name}`; `stead tools` lists its tools");
             return Err(CommandError::Message(stead::ErrorKind::NotFound, message));
         }
     }
@@ -36,9 +36,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         print_tool(tool, &toolbox, session)?;
     }
     if tools.is_empty() {
-        session.say(
-            "The agent is offered no tools: it has no Workspaces, or none of them allows what its tools do.",
-        );
+        session.say("The agent has no tools: it has no Workspaces, or their scopes allow none of its tools.");
     }
     Ok(Exit::OK)
 }

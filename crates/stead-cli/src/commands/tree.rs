@@ -5,16 +5,16 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{AsOfArg, Colour, Session};
 use crate::{human, json};
 
-/// Draw everything below a directory
+/// Show everything below a directory as a tree
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to begin
+    /// The directory
     #[arg(default_value = "/")]
     path: String,
-    /// How deep to go
+    /// How many levels to show
     #[arg(short, long, value_name = "N")]
     depth: Option<usize>,
-    /// Show at most so many entries
+    /// Show at most this many entries
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::parse_positive)]
     limit: usize,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let top = if top.is_root() { String::new() } else { top.to_string() };
     draw(&top, &found, session)?;
     if truncated {
-        session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
+        session.say(format_args!("There are more than {}; raise --limit to see them.", args.limit));
     }
     session.warn_unreadable(&unread);
     Ok(Exit::OK)

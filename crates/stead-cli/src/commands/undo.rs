@@ -6,22 +6,22 @@ use crate::command_error::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
-/// Take back what the agent did; what others did since stays
+/// Undo operations of the agent; later changes by others stay
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The last N operations that have not been taken back; 1 unless something else is said
+    /// The last N operations that aren't undone yet [default: 1]
     #[arg(long, value_name = "N", conflicts_with_all = ["since", "operation"])]
     last: Option<usize>,
-    /// Everything since then: 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
+    /// All operations since this time: 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
     #[arg(long, value_name = "TIME", conflicts_with = "operation", value_parser = super::parse_time)]
     since: Option<stead::Timestamp>,
-    /// This one; an undo can be undone, too
+    /// This operation; it may be an undo itself
     #[arg(long, value_name = "ID")]
     operation: Option<OperationId>,
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
-    /// Leave what is in conflict as it is, and take back the rest
+    /// Leave paths with conflicts as they are, and undo the rest
     #[arg(long)]
     skip_conflicts: bool,
 }
@@ -36,17 +36,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let undone = session.vfs("undo")?.undo(what, UndoOptions { dry_run: args.dry_run, on_conflict })?;
     if undone.undone.is_empty() && undone.conflicts.is_empty() {
         session.say(match what {
-            UndoTarget::Operation(_) => {
-                "There is nothing to undo: what that operation did has no effect any more."
-            }
-            UndoTarget::Last(_) | UndoTarget::Since(_) => "There is nothing to take back.",
+            UndoTarget::Operation(_) => "There is nothing to undo: that operation has no effect any more.",
+            UndoTarget::Last(_) | UndoTarget::Since(_) => "There is nothing to undo.",
         });
         if session.wants_json() {
             session.print_json(&json::undone(&undone, args.dry_run))?;
         }
         return Ok(Exit::OK);
     }
-    report_undone(&undone, args.dry_run, "Took back", session)
+    report_undone(&undone, args.dry_run, "Undid", session)
 }
 
 /// Prints what was undone or restored, or would be. With conflicts the exit code is `NEGATIVE`.
@@ -64,7 +62,7 @@ pub(super) fn report_undone(
     }
     for operation in &undone.undone {
         let (tool, time) = (human::escape_text(&operation.tool), human::time(Some(operation.at)));
-        let verb = if undone.done { did } else { "Would take back" };
+        let verb = if undone.done { did } else { "Would undo" };
         session.say(format_args!("{verb} {tool} of {time} ({})", operation.id));
     }
     for change in undone.changes.iter().filter(|_| !refused) {
@@ -91,19 +89,20 @@ pub(super) fn report_undone(
     }
     if refused {
         let count = human::count(undone.conflicts.len() as u64, "conflict", "conflicts");
-        let hint = if did == "Took back" { "; --skip-conflicts takes back the rest" } else { "" };
+        let hint = if did == "Undid" { "; --skip-conflicts undoes the rest" } else { "" };
         session.say(format_args!("Nothing was changed: {count}{hint}."));
     } else if undone.changes.is_empty() && undone.conflicts.is_empty() {
         if !undone.undone.is_empty() || did == "Restored" {
-            session.say("Everything is that way already.");
+            session.say("Nothing to do: everything is already in that state.");
         }
     } else if undone.done && did == "Restored" {
         let count = human::count(undone.changes.len() as u64, "change", "changes");
-        session.say(format_args!("Restored with {count}; `stead undo` takes it back."));
+        session.say(format_args!("Restored with {count}; `stead undo` undoes the restore."));
     }
     if !undone.left_out.is_empty() {
-        let count = human::count(undone.left_out.len() as u64, "path stays", "paths stay");
-        session.say(format_args!("{count} as before: the agent may not change what is listed as left out."));
+        let count =
+            human::count(undone.left_out.len() as u64, "path stays as it was", "paths stay as they were");
+        session.say(format_args!("{count}; see the reasons above."));
     }
     Ok(exit)
 }

@@ -7,7 +7,7 @@ use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
 
-/// Check everything that is stored, and say what is wrong
+/// Check all stored data, and list the problems
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 

@@ -13,10 +13,10 @@ pub(crate) struct Args {
     path: String,
     #[command(flatten)]
     content: ContentArg,
-    /// Only if nothing is there
+    /// Only if the file doesn't exist yet
     #[arg(long)]
     create_only: bool,
-    /// Only if the file is in this state, as `stat` tells it
+    /// Only if the file still has this version tag (see `stead stat`)
     #[arg(long, value_name = "TAG", conflicts_with = "create_only")]
     if_match: Option<TagRef>,
 }

@@ -195,14 +195,14 @@ fn a_name_cannot_forge_a_line_of_output() {
         └── main.rs
     "#);
     assert_snapshot!(place.run(["ls", "/project/a\nb"]), @r#"
-    ! stead: `/project/a\u{a}b` holds the control character U+000A; use a name without it
+    ! stead: `/project/a\u{a}b` contains the control character U+000A; use a name without it
     exit 2
     "#);
     assert_snapshot!(place.run(["ls", "/project/README.md", "/project/\u{1b}[31m"]), @r#"
     /project/README.md:
     README.md
     /project/\u{1b}[31m:
-    ! stead: `/project/\u{1b}[31m` holds the control character U+001B; use a name without it
+    ! stead: `/project/\u{1b}[31m` contains the control character U+001B; use a name without it
     exit 2
     "#);
 }
@@ -235,7 +235,7 @@ fn an_argument_cannot_forge_a_line_of_output() {
     );
     assert_snapshot!(place.run(["--config", "evil.toml", "config", "check"]), @r#"
     evil.toml:1:9: the agent `x\u{1b}[31m\u{a}y` has neither a Workspace nor an Executor; add [[agents.x\u{1b}[31m\u{a}y.workspaces]]
-    evil.toml:4:1: `path` is no key of `stores.\u{1b}`; it takes `kind`
+    evil.toml:4:1: `path` isn't a known key of `stores.\u{1b}`; it takes `kind`
     exit 2
     "#);
 }
@@ -284,7 +284,7 @@ fn a_listing_goes_on_where_it_ended() {
     assert_snapshot!(place.run(["ls", "--limit", "2", "/notes"]), @r#"
     a
     b
-    ! 2 of 3; go on with --cursor 62
+    ! 2 of 3; continue with --cursor 62
     "#);
     assert_snapshot!(place.run(["ls", "--limit", "2", "--cursor", "62", "/notes"]), @"c");
 }
@@ -311,7 +311,7 @@ store = "gone"
 "#,
     );
     assert_snapshot!(place.run(["ls"]), @r#"
-    ! stead: which agent? say --agent with one of `one`, `two`
+    ! stead: several agents are configured; choose one with --agent: `one`, `two`
     exit 2
     "#);
     assert_snapshot!(place.run(["--agent", "three", "ls"]), @r#"
@@ -328,16 +328,16 @@ fn a_wrong_configuration_is_told_with_its_lines() {
     place.file("stead.toml", "[stores.a]\nkind = \"virtul\"\n\n[agents.x]\nworkspace = 1\n");
     assert_snapshot!(place.run(["config", "check"]), @r#"
     stead.toml:2:8: `kind` can't be `virtul`; did you mean `virtual`?
-    stead.toml:5:1: `workspace` is no key of `agents.x`; did you mean `workspaces`?
+    stead.toml:5:1: `workspace` isn't a known key of `agents.x`; did you mean `workspaces`?
     exit 2
     "#);
     assert_snapshot!(place.run(["ls"]), @r#"
     ! stead.toml:2:8: `kind` can't be `virtul`; did you mean `virtual`?
-    ! stead.toml:5:1: `workspace` is no key of `agents.x`; did you mean `workspaces`?
+    ! stead.toml:5:1: `workspace` isn't a known key of `agents.x`; did you mean `workspaces`?
     exit 2
     "#);
     assert_snapshot!(place.run(["--json", "config", "check"]), @r#"
-    {"file":"stead.toml","notes":[],"ok":false,"problems":[{"column":8,"line":2,"message":"`kind` can't be `virtul`; did you mean `virtual`?"},{"column":1,"line":5,"message":"`workspace` is no key of `agents.x`; did you mean `workspaces`?"}]}
+    {"file":"stead.toml","notes":[],"ok":false,"problems":[{"column":8,"line":2,"message":"`kind` can't be `virtul`; did you mean `virtual`?"},{"column":1,"line":5,"message":"`workspace` isn't a known key of `agents.x`; did you mean `workspaces`?"}]}
     exit 2
     "#);
 }
@@ -346,31 +346,31 @@ fn a_wrong_configuration_is_told_with_its_lines() {
 fn trees_travel_in_and_out() {
     let place = Place::new();
     assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 1 file (13 B).");
-    assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 0 files (0 B), 1 was there already.");
+    assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 0 files (0 B), 1 was unchanged.");
     assert_snapshot!(place.run(["import", ".", "/project/copy"]), @r#"
-    ! stead: `/project/copy` lies inside `.`, which can't be put into itself
+    ! stead: `/project/copy` is inside `.`, and a directory can't be imported into itself
     exit 2
     "#);
     assert_snapshot!(place.run(["export", "/project", "out"]), @r#"
-    ! stead: `out` lies inside `/project`, which can't be put into itself
+    ! stead: `out` is inside `/project`, and a directory can't be exported into itself
     exit 2
     "#);
     assert_snapshot!(place.run(["export", "/project", "out.tar"]), @r#"
-    ! stead: `out.tar` lies inside `/project`, which can't be put into itself
+    ! stead: `out.tar` is inside `/project`, and a directory can't be exported into itself
     exit 2
     "#);
     assert_snapshot!(place.run(["export", "/notes", "out"]), @"! Exported 1 file (13 B), 1 directory.");
     assert_snapshot!(place.run(["export", "/notes", "out"]), @r#"
-    ! stead: `out` is not empty; name a new directory, or say --force to go on with this one
+    ! stead: `out` isn't empty; name a new directory, or use --force to write into this one
     exit 1
     "#);
-    assert_snapshot!(place.run(["export", "--force", "/notes", "out"]), @"! Exported 0 files (0 B), 1 was there already.");
+    assert_snapshot!(place.run(["export", "--force", "/notes", "out"]), @"! Exported 0 files (0 B), 1 was unchanged.");
     assert_eq!(std::fs::read_to_string(place.path("out/src/main.rs")).unwrap(), "fn main() {}\n");
     let archive = place.stead(["export", "/notes", "-"]).stdout;
     assert_snapshot!(String::from_utf8_lossy(&place.fed(["import", "-", "/notes/again"], &archive).stderr), @"Imported 1 file (13 B), 1 directory.");
     assert_eq!(place.run(["cat", "/notes/again/src/main.rs"]), "fn main() {}");
     assert_snapshot!(place.run(["import", "README.md", "/notes"]), @r#"
-    ! stead: `README.md` is no tar archive
+    ! stead: `README.md` isn't a tar archive
     exit 2
     "#);
     assert_snapshot!(place.run(["import", "missing", "/notes"]), @r#"
@@ -414,7 +414,7 @@ fn a_person_can_import_what_is_protected_from_agents() {
     assert_snapshot!(told(&careful, &place.path("")), @r#"
     ! stead: left out `/notes/r/.git/config`: it is protected from agents
     ! Imported 1 file (21 B), 1 directory, 1 was left out.
-    ! 1 name is protected from agents; say --with-protected to bring in everything.
+    ! 1 name is protected from agents; use --with-protected to import everything.
     "#);
     assert_eq!(place.stead(["cat", "/notes/r/.git/HEAD"]).status.code(), Some(0));
     assert_eq!(place.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(1));

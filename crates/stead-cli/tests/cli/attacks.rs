@@ -486,7 +486,7 @@ fn what_is_missing_after_a_kill_is_said_once_and_named_from_then_on() {
     let place = used(End::Signal(Signal::KILL));
     cut(&place, "/notes/4");
     let said = place.run(["ls", "/notes"]);
-    assert!(said.contains("! stead: the audit is not whole: records "), "{said}");
+    assert!(said.contains("! stead: the audit is damaged or incomplete: records "), "{said}");
     assert!(said.contains("`stead audit verify`"), "{said}");
     let again = place.run(["ls", "/notes"]);
     assert!(!again.contains("audit"), "{again}");

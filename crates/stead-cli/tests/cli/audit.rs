@@ -40,10 +40,10 @@ fn what_was_done_is_shown_newest_first() {
     assert_snapshot!(steady(&place.run(["audit", "--outcome", "denied"])), @"coder write denied 4 B /project/README.md");
     assert_snapshot!(steady(&place.run(["audit", "--path", "/notes/old"])), @"coder cp ok /notes/plan.md -> /notes/old/plan.md");
     assert_snapshot!(steady(&place.run(["audit", "--call", "cat", "--since", "1h", "--agent", "coder"])), @"coder cat ok 29 B /project/README.md");
-    assert_snapshot!(place.run(["audit", "--agent", "nobody"]), @"! Nothing was found.");
-    assert_snapshot!(place.run(["audit", "--until", "2001-01-01"]), @"! Nothing was found.");
+    assert_snapshot!(place.run(["audit", "--agent", "nobody"]), @"! No records match.");
+    assert_snapshot!(place.run(["audit", "--until", "2001-01-01"]), @"! No records match.");
     assert_snapshot!(place.run(["audit", "--path", "/../x"]), @r"
-    ! stead: `/../x` climbs above `/`; paths start at `/` and can't leave it
+    ! stead: `/../x` goes above `/`; paths start at `/` and can't leave it
     exit 2
     ");
 }
@@ -96,7 +96,9 @@ fn the_audit_is_checked_and_archived() {
     let place = used();
     let told = place.run(["audit", "verify"]);
     assert!(
-        told.starts_with("audit: 5 records in 5 chains, 5 signatures: nothing is wrong\n! Its key is "),
+        told.starts_with(
+            "audit: 5 records in 5 chains, 5 signatures: nothing is wrong\n! The key of the audit is "
+        ),
         "{told}"
     );
     let told = place.run(["audit", "archive", "--before", "2100-01-01", "--to", "old"]);
@@ -115,13 +117,13 @@ fn the_audit_is_checked_and_archived() {
         "{told}"
     );
     assert_eq!(steady(&place.run(["audit"])), "coder ls ok /");
-    assert_snapshot!(place.run(["audit", "archive", "--before", "2001-01-01"]), @"! There is nothing to move.");
+    assert_snapshot!(place.run(["audit", "archive", "--before", "2001-01-01"]), @"! There are no records to move.");
     // Without its database, the files next to it still show that there was one.
     for name in ["stead.db", "stead.db-wal", "stead.db-shm"] {
         let _ = std::fs::remove_file(place.path(".stead").join(name));
     }
     let told = place.run(["audit", "verify"]);
-    assert!(told.contains("the database is gone, although there was one"), "{told}");
+    assert!(told.contains("the database file is missing or empty, but there was a database here"), "{told}");
     assert!(told.contains("stead restore-backup"), "{told}");
     assert!(told.ends_with("exit 70"), "{told}");
 }
@@ -144,7 +146,7 @@ fn it_can_be_turned_off_and_nothing_is_done_where_it_can_not_be_kept() {
     // A file is in the place of the audit's directory.
     place.file(".stead/audit", "");
     assert_snapshot!(place.run(["ls"]), @r"
-    ! stead: everything is to be written down in the audit, and it can't be opened: the files of the audit can't be written; make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` under [audit]
+    ! stead: every call needs an audit record, and the audit can't be opened: the files of the audit can't be written; make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` under [audit]
     exit 75
     ");
     let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();
@@ -207,7 +209,10 @@ fn a_lost_archive_is_told() {
     let kept = place.path(".stead/audit/archive").join(file);
     std::fs::rename(&kept, place.path(file)).unwrap();
     let told = place.run(["audit", "verify"]);
-    assert!(told.contains("1 problem\n") && told.contains("is not where it was written"), "{told}");
+    assert!(
+        told.contains("1 problem\n") && told.contains("isn't in the directory that it was written to"),
+        "{told}"
+    );
     assert!(told.ends_with("exit 70"), "{told}");
     for options in [&["audit", "verify", "--archives", "."][..], &["audit", "verify", "--without-archives"]] {
         let told = place.run(options.iter().copied());

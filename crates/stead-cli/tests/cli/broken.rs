@@ -48,19 +48,19 @@ fn a_broken_store_is_in_nobody_elses_way() {
     notes/
     "#);
     assert_snapshot!(place.run(["cat", "/gone/x", "/notes/x"]), @r#"
-    ! stead: `/gone/x` can't be reached right now: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`; try again
-    ! stead: what is stored for `/notes/x` is damaged: the file is no database; `stead verify` tells all that is, and `stead restore-backup` brings a backup back
+    ! stead: `/gone/x` can't be reached right now: the Store `gone` can't be opened: its directory doesn't exist; create it, or correct its `path`; try again
+    ! stead: the stored data of `/notes/x` is damaged: the file isn't an SQLite database; `stead verify` lists all damage, and `stead restore-backup` restores a backup
     exit 75
     "#);
     assert_snapshot!(place.run(["grep", "fox"]), @r#"
     /here/a.md:1:fox
-    ! 2 places could not be read:
-    !   /gone: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`
-    !   /notes: what is stored is damaged: the file is no database
+    ! 2 paths could not be read:
+    !   /gone: the Store `gone` can't be opened: its directory doesn't exist; create it, or correct its `path`
+    !   /notes: stored data is damaged: the file isn't an SQLite database
     "#);
     assert_snapshot!(place.run(["config", "check"]), @r#"
-    stead.toml:3:7: the file is no SQLite database; name another one
-    stead.toml:9:8: the directory of the Store `gone` is not there; make it, or correct `path`
+    stead.toml:3:7: the file isn't an SQLite database; name another file
+    stead.toml:9:8: the directory of the Store `gone` doesn't exist; create it, or correct `path`
     exit 2
     "#);
     assert_eq!(place.stead(["verify"]).status.code(), Some(70));
@@ -86,9 +86,9 @@ fn checking_makes_nothing() {
     place.file("gone", "a file");
     std::fs::create_dir(place.path("here")).unwrap();
     assert_snapshot!(place.run(["config", "check"]), @r#"
-    stead.toml:16:8: note: `/app` is not there in the Store `here`; the Workspace is empty until something is written to it
-    stead.toml:3:7: the database's directory is not there; make it, or name another file
-    stead.toml:9:8: `path` of the Store `gone` leads to something that is no directory
+    stead.toml:16:8: note: `/app` doesn't exist in the Store `here`; the Workspace is empty until something is written to it
+    stead.toml:3:7: the database's directory doesn't exist; create it, or name another file
+    stead.toml:9:8: `path` of the Store `gone` isn't a directory
     exit 2
     "#);
     let mut names: Vec<_> =
@@ -98,7 +98,7 @@ fn checking_makes_nothing() {
 
     place.file("stead.toml", "# later\n");
     assert_snapshot!(place.run(["config", "check"]), @r#"
-    stead.toml:1:1: note: the file says nothing: there is no Store and no agent; `stead init` writes one that works
+    stead.toml:1:1: note: the file is empty: it has no Store and no agent; `stead init` writes one that works
     stead.toml is fine: 0 Stores, 0 agents.
     "#);
 }
@@ -136,7 +136,7 @@ fn what_could_not_be_read_is_told() {
     close("docs/secret", 0o755);
     // Half of a tree is not a copy of it, so nothing is copied.
     assert_snapshot!(copy, @r#"
-    ! stead: the host does not let Stead reach `/project/docs`; its owner has to allow it
+    ! stead: the host doesn't allow Stead to access `/project/docs`; its owner has to allow it
     exit 1
     "#);
     assert_snapshot!(tree, @r#"
@@ -147,22 +147,21 @@ fn what_could_not_be_read_is_told() {
     └── src/
         ├── hidden.rs
         └── main.rs
-    ! 1 place could not be read:
-    !   /project/docs/secret: the host refuses it to Stead's own process
+    ! 1 path could not be read:
+    !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
     "#);
     assert_snapshot!(grep, @r#"
     /project/README.md:2:The quick brown fox.
-    ! 2 places could not be read:
-    !   /project/docs/secret: the host refuses it to Stead's own process
-    !   /project/src/hidden.rs: the host refuses it to Stead's own process
+    ! 2 paths could not be read:
+    !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
+    !   /project/src/hidden.rs: the host doesn't allow this for the user that Stead runs as
     "#);
     assert_snapshot!(glob, @r#"
     /project/README.md
-    ! 1 place could not be read:
-    !   /project/docs/secret: the host refuses it to Stead's own process
+    ! 1 path could not be read:
+    !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
     "#);
-    let unread =
-        r#""unread":[{"path":"/project/docs/secret","reason":"the host refuses it to Stead's own process"}]"#;
+    let unread = r#""unread":[{"path":"/project/docs/secret","reason":"the host doesn't allow this for the user that Stead runs as"}]"#;
     assert!(list.contains(unread), "{list}");
 }
 
@@ -176,8 +175,8 @@ fn an_archive_that_is_cut_off_is_called_that() {
     for length in [700, 1_536 + 100, archive.len() / 2, (3 << 20) + 100] {
         let output = place.fed(["import", "-", "/notes/again"], &archive[..length]);
         let said = told(&output, &place.path(""));
-        let expected = "! stead: `standard input` is cut off: it ends in the middle of a file; what came before may \
-                        have arrived; get the whole archive and import it again\nexit 2";
+        let expected = "! stead: `standard input` is incomplete: it ends in the middle of a file; the files before it \
+                        may have been imported; get the whole archive and import it again\nexit 2";
         assert_eq!(said, expected, "{length} bytes");
     }
     assert!(place.fed(["import", "-", "/notes/again"], &archive).status.success());

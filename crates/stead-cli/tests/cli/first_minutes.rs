@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 #[test]
 fn without_a_configuration_it_says_what_to_do() {
     assert_snapshot!(Place::empty().run(["ls"]), @r#"
-    ! stead: there is no configuration here; run `stead init` to make a stead.toml, or name one with --config
+    ! stead: there is no configuration here; run `stead init` to create a stead.toml, or name one with --config
     exit 2
     "#);
 }
@@ -74,7 +74,7 @@ fn a_configuration_is_not_overwritten_by_accident() {
     let place = Place::new();
     place.file("stead.toml", "mine");
     assert_snapshot!(place.run(["init"]), @r#"
-    ! stead: `stead.toml` exists already; say --force to replace it
+    ! stead: `stead.toml` exists already; use --force to replace it
     exit 1
     "#);
     assert_eq!(std::fs::read_to_string(place.path("stead.toml")).unwrap(), "mine");

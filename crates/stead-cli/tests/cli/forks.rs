@@ -57,7 +57,7 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     coder(&["write", "/notes/plan.md", "one\ntwo\n"]);
     coder(&["write", "/notes/old.md", "old\n"]);
     assert_snapshot!(coder(&["fork", "/notes", "draft"]), @"! Forked /notes as /forks/draft");
-    assert_snapshot!(coder(&["diff", "--fork", "draft"]), @"! Nothing differs.");
+    assert_snapshot!(coder(&["diff", "--fork", "draft"]), @"! There are no differences.");
     // The base changes further. The fork doesn't see that, and the base doesn't see the changes in the fork.
     coder(&["write", "/notes/later.md", "later\n"]);
     coder(&["edit", "/forks/draft/plan.md", "two", "2"]);
@@ -102,20 +102,20 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     "#);
     assert_snapshot!(timeless(&coder(&["forks"])), @"/forks/draft  of /notes, made TIME");
     assert_snapshot!(coder(&["write", "/forks/draft/x.lock", "mine"]), @r#"
-    ! stead: `/forks/draft/x.lock` is protected in the Workspace `/forks/draft` and read-only for agents; ask the person who runs it to change it
+    ! stead: `/forks/draft/x.lock` is protected in the Workspace `/forks/draft` and read-only for agents; ask the person who runs Stead to change it
     exit 1
     "#);
     assert!(coder(&["verify"]).contains("nothing is wrong"));
     // A fork of the fork prevents it from being discarded.
     assert_snapshot!(coder(&["fork", "/forks/draft", "second"]), @"! Forked /forks/draft as /forks/second");
     assert_snapshot!(coder(&["discard", "draft"]), @r#"
-    ! stead: the fork `draft` stays: there are forks of it, which stand on it; discard them first
+    ! stead: the fork `draft` can't be discarded: it has forks; discard them first
     exit 1
     "#);
     assert_snapshot!(coder(&["discard", "second"]), @"! Discarded the fork second");
     assert_snapshot!(coder(&["discard", "draft"]), @"! Discarded the fork draft");
     assert_snapshot!(coder(&["discard", "draft"]), @r#"
-    ! stead: you have no fork `draft`; make one with `stead fork`
+    ! stead: you have no fork `draft`; create one with `stead fork`
     exit 1
     "#);
     assert_snapshot!(coder(&["ls", "/"]), @r#"
@@ -149,7 +149,7 @@ fn what_can_not_be_forked_says_why() {
         |agent: &str, args: &[&str]| place.run(["--agent", agent].into_iter().chain(args.iter().copied()));
     run("coder", &["write", "/notes/plan.md", "one\n"]);
     assert_snapshot!(run("reviewer", &["fork", "/notes", "draft"]), @r#"
-    ! stead: `/notes` is in the Workspace `/notes`, which is WRITE_ONLY: looking into its history is not allowed there; you may look into history in `/all`
+    ! stead: `/notes` is in the Workspace `/notes`, which is WRITE_ONLY: reading its history is not allowed there; you may read history in `/all`
     exit 1
     "#);
     assert_snapshot!(run("coder", &["fork", "/code", "draft"]), @r#"
@@ -157,7 +157,7 @@ fn what_can_not_be_forked_says_why() {
     exit 2
     "#);
     assert_snapshot!(run("coder", &["fork", "/notes/plan.md", "draft"]), @r#"
-    ! stead: `/notes/plan.md` is no Workspace; the one that it lies in, `/notes`, can be forked as a whole
+    ! stead: `/notes/plan.md` isn't a Workspace; fork the whole Workspace `/notes` instead
     exit 2
     "#);
     assert_snapshot!(run("coder", &["fork", "/elsewhere", "draft"]), @r#"
@@ -165,12 +165,12 @@ fn what_can_not_be_forked_says_why() {
     exit 1
     "#);
     assert_snapshot!(run("coder", &["fork", "/notes", "../x"]), @r#"
-    ! stead: `../x` can't be the name of a fork; use up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit
+    ! stead: `../x` isn't a valid fork name; use up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit
     exit 2
     "#);
     run("coder", &["fork", "/notes", "draft"]);
     assert_snapshot!(run("coder", &["fork", "/notes", "draft"]), @r#"
-    ! stead: there is a fork `draft` already; choose another name
+    ! stead: a fork `draft` exists already; choose another name
     exit 1
     "#);
     assert_snapshot!(run("coder", &["diff", "--fork", "other"]), @r#"
@@ -178,7 +178,7 @@ fn what_can_not_be_forked_says_why() {
     exit 1
     "#);
     assert_snapshot!(run("reviewer", &["discard", "draft"]), @r#"
-    ! stead: you have no fork `draft`; make one with `stead fork`
+    ! stead: you have no fork `draft`; create one with `stead fork`
     exit 1
     "#);
 }

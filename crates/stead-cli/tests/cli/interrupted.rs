@@ -48,7 +48,7 @@ fn outcomes(place: &Place, call: &str) -> Vec<String> {
 /// Reads the output until the command reports that it has seen the signal.
 fn until_it_stops(errors: &mut impl Read) -> String {
     let mut said = String::new();
-    while !said.contains("half done") {
+    while !said.contains("stopping after the current step") {
         let mut byte = [0];
         errors.read_exact(&mut byte).unwrap();
         said.push(char::from(byte[0]));
@@ -80,7 +80,7 @@ fn an_import_that_is_interrupted_ends_between_two_changes_and_goes_on_later() {
     drop(input);
     errors.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(75), "{said}");
-    assert!(said.contains("interrupted; every file that has arrived is whole"), "{said}");
+    assert!(said.contains("interrupted; every file that was written is complete"), "{said}");
     assert_eq!(outcomes(&place, "import"), ["failed"]);
 
     assert!(place.stead(["export", "/notes/in", "half"]).status.success());
@@ -109,7 +109,7 @@ fn an_export_that_is_interrupted_leaves_whole_files_alone() {
     output.read_to_end(&mut Vec::new()).unwrap();
     errors.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(75), "{said}");
-    assert!(said.contains("interrupted; the archive is cut off"), "{said}");
+    assert!(said.contains("interrupted; the archive is incomplete"), "{said}");
     assert_eq!(outcomes(&place, "export"), ["failed"]);
 
     // Into a directory: whenever the signal comes, no file is incomplete, and nothing else is left.

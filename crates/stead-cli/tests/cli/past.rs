@@ -76,15 +76,15 @@ fn a_bad_edit_is_found_and_taken_back() {
     merged /site/index.html
     removed /site/new
     removed /site/new/page.html
-    ! Would take back write of
-    ! Would take back edit of
+    ! Would undo write of
+    ! Would undo edit of
     ");
     assert_snapshot!(steady(&place.run(["--agent", "ann", "undo", "--last", "2"])), @r"
     merged /site/index.html
     removed /site/new
     removed /site/new/page.html
-    ! Took back write of
-    ! Took back edit of
+    ! Undid write of
+    ! Undid edit of
     ");
     assert_eq!(std::fs::read_to_string(place.path("site/index.html")).unwrap(), "1\n2\n3\n4\n5\nsix\n");
     assert_snapshot!(steady(&place.run(["--agent", "ann", "blame", "/site/index.html"])), @r"
@@ -95,7 +95,7 @@ fn a_bad_edit_is_found_and_taken_back() {
            - (before) - 5 5
           v2 bob 6 six
     ");
-    assert_snapshot!(place.run(["--agent", "ann", "undo"]), @"! There is nothing to take back.");
+    assert_snapshot!(place.run(["--agent", "ann", "undo"]), @"! There is nothing to undo.");
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn a_conflict_is_an_answer() {
     place.run(["--agent", "bob", "edit", "/site/index.html", "two", "zwei"]);
     assert_snapshot!(steady(&place.run(["--agent", "ann", "undo"])), @r"
     conflict /site/index.html: the same lines have been changed since
-    ! Would take back edit of
-    ! Nothing was changed: 1 conflict; --skip-conflicts takes back the rest.
+    ! Would undo edit of
+    ! Nothing was changed: 1 conflict; --skip-conflicts undoes the rest.
     exit 1
     ");
     let told = place.stead(["--agent", "ann", "undo", "--json"]);
@@ -127,7 +127,7 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
     place.run(["--agent", "ann", "write", "/notes/plan.md", "1. think\n"]);
     assert_snapshot!(place.run(["--agent", "ann", "snapshot", "/notes", "--label", "draft"]), @"Snapshot #1 `draft` keeps version 1.");
     assert_snapshot!(place.run(["--agent", "ann", "snapshot", "/notes", "--label", "draft"]), @r"
-    ! stead: there is a snapshot of that name already; choose another
+    ! stead: a snapshot with that name exists already; choose another name
     exit 1
     ");
     place.run(["--agent", "ann", "append", "/notes/plan.md", "2. write\n"]);
@@ -157,7 +157,7 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
     ");
     assert_snapshot!(place.run(["--agent", "ann", "restore", "/notes", "draft", "/notes/plan.md"]), @r"
     reverted   /notes/plan.md
-    ! Restored with 1 change; `stead undo` takes it back.
+    ! Restored with 1 change; `stead undo` undoes the restore.
     ");
     assert_snapshot!(place.run(["--agent", "ann", "ls", "/notes"]), @r"
     more.md
@@ -173,7 +173,7 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
     ! stead: there is no version 99 in the history
     exit 1
     ");
-    assert_snapshot!(place.run(["--agent", "ann", "snapshots", "--forget", "draft"]), @"Snapshot #1 is gone.");
+    assert_snapshot!(place.run(["--agent", "ann", "snapshots", "--forget", "draft"]), @"Removed snapshot #1.");
 }
 
 #[test]
@@ -190,14 +190,14 @@ fn a_snapshot_of_everything_is_compared_and_restored_as_a_whole() {
     assert_snapshot!(place.run(["--agent", "ann", "restore", "/", "all"]), @r"
     reverted   /notes/plan.md
     reverted   /site/index.html
-    ! Restored with 2 changes; `stead undo` takes it back.
+    ! Restored with 2 changes; `stead undo` undoes the restore.
     ");
-    assert_snapshot!(place.run(["--agent", "ann", "diff", "/", "all", "--stat"]), @"! Nothing differs.");
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/", "all", "--stat"]), @"! There are no differences.");
     // A WRITE_ONLY Workspace is left out, and nothing is revealed of its content.
     assert_snapshot!(place.run(["--agent", "bob", "restore", "/", "2"]), @r"
     left out   /drop: `/drop` is in the Workspace `/drop`, which is WRITE_ONLY: restoring is not allowed there; you may restore in `/site`
-    ! Everything is that way already.
-    ! 1 path stays as before: the agent may not change what is listed as left out.
+    ! Nothing to do: everything is already in that state.
+    ! 1 path stays as it was; see the reasons above.
     ");
 }
 
@@ -221,12 +221,12 @@ fn a_quota_says_what_is_used_and_what_is_allowed() {
         place.run(["--agent", "ann", "write", &format!("/notes/{name}"), "x"]);
     }
     assert_snapshot!(place.run(["--agent", "ann", "write", "/notes/d", "x"]), @r"
-    ! stead: `/notes/d` was not written: it would take 4 files, and 3 are allowed; 3 are in use. Remove something, or ask for more
+    ! stead: `/notes/d` was not written: this would use 4 files, but only 3 are allowed; 3 are in use. Delete something, or ask for a higher quota
     exit 1
     ");
     let long = "x".repeat(101);
     assert_snapshot!(place.run(["--agent", "ann", "write", "/notes/a", &long]), @r"
-    ! stead: `/notes/a` was not written: it would take 101 bytes in one file, and 100 are allowed. Remove something, or ask for more
+    ! stead: `/notes/a` was not written: this would use 101 bytes in one file, but only 100 are allowed. Delete something, or ask for a higher quota
     exit 1
     ");
     assert_eq!(place.run(["--agent", "ann", "cat", "/notes/a"]), "x");
@@ -238,14 +238,14 @@ fn a_database_is_cared_for() {
     place.run(["--agent", "ann", "write", "/notes/a", "as it was"]);
     assert!(place.run(["backup", "copy.db"]).starts_with("Copied version 1 of the database:"));
     assert_snapshot!(place.run(["backup", "copy.db"]), @r"
-    ! stead: `copy.db` is there already; choose another name
+    ! stead: `copy.db` exists already; choose another name
     exit 1
     ");
     place.run(["--agent", "ann", "write", "/notes/a", "as it is"]);
-    assert_snapshot!(place.run(["gc", "--older-than", "0s", "--grace", "0s"]), @"Forgot 1 state of files; freed 9 B.");
+    assert_snapshot!(place.run(["gc", "--older-than", "0s", "--grace", "0s"]), @"Deleted 1 file version; freed 9 B.");
     assert!(place.run(["restore-backup", "copy.db"]).ends_with("exit 2"));
     assert!(place.run(["restore-backup", "no.db", "--yes"]).ends_with("exit 2"));
-    assert_snapshot!(place.run(["restore-backup", "copy.db", "--yes"]), @"The database is what the backup holds, as version 3.");
+    assert_snapshot!(place.run(["restore-backup", "copy.db", "--yes"]), @"Restored the backup as version 3.");
     assert_eq!(place.run(["--agent", "ann", "cat", "/notes/a"]), "as it was");
     // The audit records are not undone.
     assert!(place.run(["audit", "verify"]).contains("nothing is wrong"));
@@ -259,14 +259,14 @@ fn what_a_directory_need_not_keep_is_given_back() {
     place.file("stead.toml", &keep);
     place.run(["--agent", "ann", "rm", "/site/index.html"]);
     assert_snapshot!(place.run(["gc"]), @r"
-    Forgot 0 states of files; freed 0 B.
-    Of what was displaced in `site`, freed 4.0 KiB; 0 B is kept.
+    Deleted 0 file versions; freed 0 B.
+    Kept content of `site`: freed 4.0 KiB, 0 B left.
     ");
     let told: Value = serde_json::from_str(&place.run(["gc", "--json"])).unwrap();
     assert_eq!(told["kept"], serde_json::json!([{ "store": "site", "freed": 0, "bytes": 0 }]));
     // A directory that is missing doesn't prevent the rest.
     std::fs::remove_dir_all(place.path("site")).unwrap();
-    assert!(place.run(["gc"]).contains("What `site` has kept stays for now"));
+    assert!(place.run(["gc"]).contains("The kept content of `site` could not be cleaned up"));
 }
 
 /// If another program has put something else in the place of what would be undone, undo doesn't touch it.
@@ -305,14 +305,17 @@ fn what_is_forgotten_is_not_made_up() {
         assert!(told.contains("version 1 is no longer kept") && told.ends_with("exit 1"), "{args:?}: {told}");
     }
     assert_eq!(place.run(["--agent", "ann", "cat", "/notes/b"]), "new");
-    assert_snapshot!(place.run(["--agent", "ann", "restore", "/notes", "now"]), @"! Everything is that way already.");
+    assert_snapshot!(place.run(["--agent", "ann", "restore", "/notes", "now"]), @"! Nothing to do: everything is already in that state.");
     for label in ["now", "#1", "7", "v7", "2h", "2026-11-15", ""] {
         let told = place.run(["--agent", "ann", "snapshot", "--label", label]);
         assert!(told.contains("a snapshot's label") && told.ends_with("exit 2"), "{label}: {told}");
     }
     place.run(["--agent", "ann", "write", "/site/g", "1"]);
     let told = place.run(["--agent", "ann", "cat", "/site/index.html", "--at", "now"]);
-    assert!(told.contains("a host directory is not kept as it was") && told.ends_with("exit 2"), "{told}");
+    assert!(
+        told.contains("a host directory can only be read as of a snapshot") && told.ends_with("exit 2"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -393,13 +396,13 @@ fn a_directory_can_be_looked_at_and_put_back_as_it_was() {
     assert_snapshot!(place.run(["--agent", "ann", "diff", "/site", "after", "now", "--stat"]), @"M /site/docs/a.md");
     assert_snapshot!(place.run(["--agent", "ann", "restore", "/site", "before", "/site/index.html"]), @r"
     restored   /site/index.html
-    ! Restored with 1 change; `stead undo` takes it back.
+    ! Restored with 1 change; `stead undo` undoes the restore.
     ");
     assert_snapshot!(place.run(["--agent", "ann", "restore", "/site", "before"]), @r"
     reverted   /site/docs/a.md
     restored   /site/link
     removed    /site/new.md
-    ! Restored with 3 changes; `stead undo` takes it back.
+    ! Restored with 3 changes; `stead undo` undoes the restore.
     ");
     assert!(place.run(["verify"]).contains("nothing is wrong"));
     place.run(["--agent", "ann", "undo"]);
@@ -407,7 +410,10 @@ fn a_directory_can_be_looked_at_and_put_back_as_it_was() {
     place.run(["gc", "--older-than", "0s", "--grace", "0s"]);
     assert_eq!(place.run(["--agent", "ann", "cat", "/site/docs/a.md", "--at", "after"]), "two");
     let told = place.run(["--agent", "ann", "cat", "/site/new.md", "--at", "1h"]);
-    assert!(told.contains("a host directory is not kept as it was") && told.ends_with("exit 2"), "{told}");
+    assert!(
+        told.contains("a host directory can only be read as of a snapshot") && told.ends_with("exit 2"),
+        "{told}"
+    );
 }
 
 /// The history of a directory belongs to the Store, not to the inode.

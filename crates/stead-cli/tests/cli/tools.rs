@@ -19,7 +19,7 @@ fn the_map_tells_what_there_is() {
     assert_snapshot!(place.run(["map"]), @r##"
     # Filesystem Map
 
-    Your files are in these Workspaces. Paths are absolute; a path in none of them is denied. The longest prefix decides.
+    Your files are in these Workspaces. Paths are absolute; a path outside them is denied. The longest prefix decides.
 
     - /notes: READ_WRITE (RW). notes and drafts
     - /project: READ_ONLY (RO). the project, to read
@@ -46,7 +46,7 @@ fn the_tools_and_their_schemas() {
         if_match (a version tag, as a read returned it, optional): Only if the file still has this version_tag.
     "##);
     assert_snapshot!(place.run(["tools", "execute"]), @r##"
-    ! stead: the agent is offered no tool `execute`; `stead tools` shows which it is
+    ! stead: the agent has no tool `execute`; `stead tools` lists its tools
     exit 1
     "##);
 }
@@ -64,15 +64,15 @@ fn a_tool_is_used_and_answers() {
     "##);
     assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x", "content": "1"}"#]), @"Created /notes/x (1 byte). [version_tag 686a5ce65cf9]");
     assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x"}"#]), @r##"
-    ! invalid: `write_file` needs the parameter `content`: a text
+    ! invalid: `write_file` needs the parameter `content`: a string
     exit 1
     "##);
     assert_snapshot!(place.run(["call", "execute_command"]), @r##"
-    ! denied: there is no tool `execute_command` for you; you have `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `move_file`, `read_file`, `read_many`, `stat`, `write_file`
+    ! denied: you have no tool `execute_command`; your tools are `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `move_file`, `read_file`, `read_many`, `stat`, `write_file`
     exit 1
     "##);
     assert_snapshot!(place.run(["call", "read_file", "[1]"]), @r##"
-    ! stead: the arguments are no JSON object such as {"path": "/"}: invalid type: sequence, expected a map at line 1 column 0
+    ! stead: the arguments aren't a JSON object such as {"path": "/"}: invalid type: sequence, expected a map at line 1 column 0
     exit 2
     "##);
     let output =
@@ -150,9 +150,9 @@ fn an_agent_takes_back_what_it_did_itself() {
         ],
     );
     let text = |index: usize| replies[index]["content"][0]["text"].as_str().unwrap();
-    assert!(text(1).ends_with("is now called first."), "{}", text(1));
+    assert!(text(1).ends_with("is saved as the snapshot first."), "{}", text(1));
     assert_eq!(replies[3]["structuredContent"]["count"], 2);
-    assert!(text(4).starts_with("Taken back.\noperation "), "{}", text(4));
+    assert!(text(4).starts_with("Undone.\noperation "), "{}", text(4));
     assert!(text(4).ends_with("reverted /notes/a"), "{}", text(4));
     assert_eq!((text(5), text(7)), ("one", "one"));
     assert!(text(8).starts_with("This is what would be done:"), "{}", text(8));

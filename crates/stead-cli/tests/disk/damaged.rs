@@ -18,8 +18,8 @@ fn damaged_content_is_corrupt_on_every_way_and_leads_to_the_backup() {
     disk.furnish();
     assert_eq!(disk.ends(&["backup", "copy.db"]), 0);
     damage(&disk, b"line of file 3\n", b"lime");
-    let told = "what is stored for `/notes/f3` is damaged: its content is not what was written; `stead verify` tells all \
-                that is, and `stead restore-backup` brings a backup back";
+    let told = "the stored data of `/notes/f3` is damaged: its content doesn't match its hash; `stead verify` lists \
+                all damage, and `stead restore-backup` restores a backup";
     for args in [
         &["cat", "/notes/f3"][..],
         &["cat", "--at", "15", "/notes/f3"],
@@ -31,7 +31,7 @@ fn damaged_content_is_corrupt_on_every_way_and_leads_to_the_backup() {
     }
     let (_, found) = disk.told(&["grep", "li[nm]e of", "/notes"]);
     assert!(!found.contains("lime") && found.contains("/notes/f4:1:line of file 4"), "{found}");
-    assert!(found.contains("/notes/f3: what is stored is damaged"), "{found}");
+    assert!(found.contains("/notes/f3: stored data is damaged"), "{found}");
     for args in [&["export", "/notes", "out"][..], &["export", "/notes", "out.tar"]] {
         let (code, said) = disk.told(args);
         assert!(code != 0 && said.contains("/notes/f3"), "{args:?}: {said}");
@@ -40,7 +40,7 @@ fn damaged_content_is_corrupt_on_every_way_and_leads_to_the_backup() {
         !std::fs::read(disk.path("out/f3")).is_ok_and(|bytes| bytes.windows(4).any(|four| four == b"lime"))
     );
     let (code, said) = disk.told(&["verify"]);
-    assert!(code == 70 && said.contains("is not what its hash says"), "{said}");
+    assert!(code == 70 && said.contains("doesn't match its hash"), "{said}");
     assert_eq!(disk.ends(&["restore-backup", "copy.db", "--yes"]), 0);
     assert_eq!(disk.ends(&["cat", "/notes/f3"]), 0);
     assert_eq!(disk.ends(&["verify"]), 0);

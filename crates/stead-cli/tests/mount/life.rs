@@ -72,7 +72,7 @@ fn a_stale_mount_is_cleared_by_the_next() {
     fs::write(again.path("v/f"), "x").unwrap();
     let refused = place.run(["mount", "mnt"]);
     assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("mounted there already"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("already mounted there"));
     drop(again);
     drop(mount);
 }
@@ -108,7 +108,8 @@ fn a_place_that_can_not_be_used_is_told() {
     fs::write(place.path("file"), "").unwrap();
     fs::create_dir(place.path("full")).unwrap();
     fs::write(place.path("full/something"), "").unwrap();
-    let cases = [("none", "no such directory"), ("file", "not a directory"), ("full", "not empty")];
+    let cases =
+        [("none", "the directory doesn't exist"), ("file", "isn't a directory"), ("full", "isn't empty")];
     for (at, expected) in cases {
         let refused = place.run(["mount", at]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -116,7 +117,7 @@ fn a_place_that_can_not_be_used_is_told() {
     }
     let inside = place.run(["mount", "project"]);
     let said = String::from_utf8_lossy(&inside.stderr).into_owned();
-    assert!(!inside.status.success() && said.contains("the stead itself"), "{said}");
+    assert!(!inside.status.success() && said.contains("its own files are in that directory"), "{said}");
 }
 
 #[test]
@@ -286,7 +287,7 @@ fn nothing_is_mounted_inside_a_mount() {
         fs::create_dir(place.path(below)).unwrap();
         let refused = place.run(["mount", "--background", below]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("lies in a stead that is mounted"), "{said}");
+        assert!(!refused.status.success() && said.contains("is inside a mounted stead"), "{said}");
     }
     mount.end_well();
 }

@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn text_is_compared_by_line() {
         let ContentDiff::Text(diff) = diff_content(b"a\nb\nc\n", b"a\nB\nc", 1) else {
-            panic!("this is text")
+            panic!("both contents are text")
         };
         assert_eq!(diff, "@@ -1,3 +1,3 @@\n a\n-b\n-c\n+B\n+c\n\\ No newline at end of file\n");
     }

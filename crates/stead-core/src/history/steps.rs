@@ -74,7 +74,7 @@ pub(crate) struct RevertSteps {
 
 /// Why a directory stays that was to be removed.
 const DIRECTORY_NOT_EMPTY: &str =
-    "the directory is not empty, so it stays; to undo an earlier operation, name it by its id";
+    "the directory isn't empty, so it is kept; to undo an earlier operation, pass its id";
 
 /// Orders a revert plan into steps, and turns what can't be done into conflicts. `aside` is an existing directory where
 /// nodes may lie for a while during the change.
@@ -236,11 +236,11 @@ impl StepPlanner<'_> {
             }
             match self.path(node) {
                 None => {
-                    self.add_conflict(node, "the directory it was in is gone");
+                    self.add_conflict(node, "its former directory no longer exists");
                     settled = false;
                 }
                 Some(path) if taken.contains_key(&path) => {
-                    self.add_conflict(node, "something else comes back under its name");
+                    self.add_conflict(node, "another entry is restored under its name");
                     settled = false;
                 }
                 Some(path) => {
@@ -256,7 +256,7 @@ impl StepPlanner<'_> {
             for &node in &nodes {
                 let stays = self.targets.get(&node).is_some_and(|target| target.desired.is_some());
                 if stays && self.path(node).is_none() {
-                    self.add_conflict(node, "the directory it is in is gone");
+                    self.add_conflict(node, "its directory no longer exists");
                     settled = false;
                 }
             }
@@ -294,7 +294,7 @@ impl StepPlanner<'_> {
                 Ok(false)
             }
             None => {
-                self.add_conflict(node, "something else has its name now");
+                self.add_conflict(node, "another entry has its name now");
                 Ok(false)
             }
         }

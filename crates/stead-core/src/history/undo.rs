@@ -100,7 +100,9 @@ pub fn plan_revert(
         let mut effects = BTreeSet::new();
         let taken = match how {
             RevertMode::Merge => invert_changes(now, &lines, &mut effects, read)?,
-            RevertMode::Exact => state_before(lines.last().expect("a node is there for its lines").1),
+            RevertMode::Exact => {
+                state_before(lines.last().expect("a node is listed with at least one change").1)
+            }
         };
         if !effects.is_empty() {
             arrangement.operations_by_node.insert(node, effects);
@@ -193,11 +195,11 @@ fn desired_state(state: &NodeState) -> Option<DesiredState> {
 }
 
 fn content_not_kept() -> String {
-    "what was there before was not kept".to_owned()
+    "the earlier content was not kept".to_owned()
 }
 
 fn changed_externally() -> String {
-    "it has been changed since by another program, or by a change whose former content was not kept"
+    "it has been changed since by another program, or by a change whose earlier content was not kept"
         .to_owned()
 }
 
@@ -262,7 +264,7 @@ fn invert_change(
     if let (Some(after), Some(current)) = (&line.after, &current)
         && after.kind != current.kind
     {
-        return conflict("something of another kind is in its place now");
+        return conflict("an entry of another kind (file, directory or symlink) is at this path now");
     }
     match (&line.before, &line.after, current) {
         (None, None, current) => Ok(Ok(current)),
@@ -283,13 +285,13 @@ fn invert_change(
             {
                 return Ok(Ok(None));
             }
-            if untouched { Ok(Ok(None)) } else { conflict("it has been changed since it was made") }
+            if untouched { Ok(Ok(None)) } else { conflict("it has been changed since it was created") }
         }
         (Some(before), Some(after), None) => {
             if is_unchanged(before, after) {
                 Ok(Ok(None))
             } else {
-                conflict("it has been removed since, or moved to where you may not restore it")
+                conflict("it has been removed since, or moved to a place where you may not restore")
             }
         }
         (Some(before), Some(after), Some(current)) => invert_modification(current, before, after, read),
@@ -331,14 +333,16 @@ fn invert_modification(
         return Ok(Ok(Some(changed)));
     }
     match is_same_content(&changed.content, after.content.as_ref(), read)? {
-        None => return conflict("it has been changed by another program, and what was there is not known"),
+        None => {
+            return conflict("it has been changed by another program, and its earlier content is not known");
+        }
         Some(true) => {
             changed.content = PlannedContent::Stored(wanted.clone());
             changed.modified = Some(before.modified);
         }
         Some(false) if changed.kind != NodeKind::File => return conflict("it has been changed since"),
         Some(false) => {
-            let base = read(after.content.as_ref().expect("it is known, since it could be compared"))?;
+            let base = read(after.content.as_ref().expect("an unknown content can't be compared"))?;
             let ours = match &changed.content {
                 PlannedContent::Stored(past) => read(past)?,
                 PlannedContent::Merged(bytes) => bytes.to_vec(),

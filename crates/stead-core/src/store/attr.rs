@@ -44,7 +44,7 @@ pub struct VersionTag(pub u128);
 
 /// The text isn't a valid version tag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no version tag; pass one as a read returned it")]
+#[error("`{0}` isn't a valid version tag; pass one exactly as a read returned it")]
 pub struct InvalidVersionTag(String);
 
 impl fmt::Display for VersionTag {

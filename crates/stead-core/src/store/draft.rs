@@ -95,6 +95,6 @@ impl SealedContent {
 
 impl fmt::Debug for SealedContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sealed({} bytes)", self.size)
+        write!(f, "SealedContent({} bytes)", self.size)
     }
 }

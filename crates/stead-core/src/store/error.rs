@@ -15,10 +15,10 @@ pub type StoreResult<T> = Result<T, StoreError>;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Nothing is at the path, or a parent is missing.
-    #[error("there is nothing")]
+    #[error("not found")]
     NotFound,
     /// Something is at the path already.
-    #[error("something is there already")]
+    #[error("it already exists")]
     AlreadyExists,
     /// The call needs a directory, and something else is there.
     #[error("it is not a directory")]
@@ -36,16 +36,16 @@ pub enum StoreError {
     #[error("{0}")]
     Stopped(crate::monitor::StopReason),
     /// The path leads through a symlink. The door has to resolve it.
-    #[error("a symlink lies on the way")]
+    #[error("the path goes through a symlink")]
     Link(LinkHit),
     /// A named pipe, a socket or a device.
-    #[error("it is a {0}, which can be neither read nor written")]
+    #[error("it is a {0}, which can't be read or written")]
     Special(crate::store::NodeKind),
     /// The text to replace doesn't occur.
-    #[error("the text to be replaced does not occur in it")]
+    #[error("the text to replace doesn't occur in it")]
     NoMatch,
     /// The text to replace occurs more than once.
-    #[error("the text to be replaced occurs {0} times in it")]
+    #[error("the text to replace occurs {0} times in it")]
     Ambiguous(usize),
     /// A directory can't be moved or copied into itself.
     #[error("a directory can't be moved or copied into itself")]
@@ -57,7 +57,7 @@ pub enum StoreError {
         path: String,
     },
     /// A path that [`crate::store::Change::expect_free`] names is taken.
-    #[error("`{path}` is there as well")]
+    #[error("`{path}` also exists")]
     NameTaken {
         /// The path in the Store, escaped for display.
         path: String,
@@ -72,7 +72,7 @@ pub enum StoreError {
     },
     /// The change would exceed a quota.
     #[error(
-        "it would take {wanted} {on}, and {allowed} are allowed{}. Remove something, or ask for more",
+        "this would use {wanted} {on}, but only {allowed} are allowed{}. Delete something, or ask for a higher quota",
         usage_suffix(*used)
     )]
     OverQuota {
@@ -86,7 +86,7 @@ pub enum StoreError {
         allowed: u64,
     },
     /// The change would exceed a quota, and the caller may not know how much is in use.
-    #[error("at most {allowed} {on} are allowed. Remove something, or ask for more")]
+    #[error("at most {allowed} {on} are allowed. Delete something, or ask for a higher quota")]
     OverQuotaUndisclosed {
         /// The resource that would be exceeded.
         on: QuotaResource,
@@ -94,7 +94,7 @@ pub enum StoreError {
         allowed: u64,
     },
     /// The Store can't hold a file with this name.
-    #[error("this Store can't hold such a name: {0}")]
+    #[error("the name isn't allowed in this Store: {0}")]
     Name(&'static str),
     /// The arguments of the call are invalid.
     #[error("{0}")]
@@ -103,7 +103,7 @@ pub enum StoreError {
     #[error("{0}")]
     Unsupported(&'static str),
     /// The host refuses that to Stead's own process.
-    #[error("the host refuses it to Stead's own process")]
+    #[error("the host doesn't allow this for the user that Stead runs as")]
     HostDenied,
     /// No space is left, or the host's quota is used up.
     #[error("no space is left on the host")]
@@ -121,7 +121,7 @@ pub enum StoreError {
     #[error("{0}")]
     Expired(String),
     /// Stored data is damaged.
-    #[error("what is stored is damaged: {0}")]
+    #[error("stored data is damaged: {0}")]
     Corrupt(String),
 }
 

@@ -35,8 +35,8 @@ pub struct ForkName(String);
 /// The text isn't a valid name for a fork.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` can't be the name of a fork; use up to {MAX_FORK_NAME} letters, digits, `-`, `_` and `.`, beginning with a letter \
-     or a digit"
+    "`{0}` isn't a valid fork name; use up to {MAX_FORK_NAME} letters, digits, `-`, `_` and `.`, beginning with a \
+     letter or a digit"
 )]
 pub struct InvalidForkName(String);
 

@@ -300,8 +300,8 @@ impl Eq for ContentRef {}
 impl fmt::Debug for ContentRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id.cached.get() {
-            Some(Some(identity)) => write!(f, "Past({identity:?}, {} bytes)", self.size),
-            Some(None) | None => write!(f, "Past({} bytes)", self.size),
+            Some(Some(identity)) => write!(f, "ContentRef({identity:?}, {} bytes)", self.size),
+            Some(None) | None => write!(f, "ContentRef({} bytes)", self.size),
         }
     }
 }

@@ -147,7 +147,8 @@ mod tests {
         let over = root(10, 2).check(usage(4, 1), usage(11, 2)).unwrap_err();
         assert_eq!(
             over.to_string(),
-            "it would take 11 bytes, and 10 are allowed; 4 are in use. Remove something, or ask for more"
+            "this would use 11 bytes, but only 10 are allowed; 4 are in use. Delete something, or ask for a higher \
+             quota"
         );
         assert!(root(10, 2).check(usage(0, 2), usage(0, 3)).is_err());
     }

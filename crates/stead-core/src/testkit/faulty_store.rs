@@ -69,7 +69,7 @@ impl FaultyConnection {
 }
 
 fn connection_lost() -> StoreError {
-    StoreError::unavailable("the line to the Store is broken")
+    StoreError::unavailable("the connection to the Store is broken")
 }
 
 #[deny(clippy::missing_trait_methods)]

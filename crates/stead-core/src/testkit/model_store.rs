@@ -51,7 +51,7 @@ impl ModelStore {
     fn append_records(&self, records: Vec<CompanionRecord>) -> StoreResult<()> {
         let noted = |record: CompanionRecord| match &self.audit_log {
             Some(notes) => record.into_audit_record(None).map_or(Ok(()), |record| notes.append(&record)),
-            None => Err(StoreError::Unsupported("this Store writes nothing down")),
+            None => Err(StoreError::Unsupported("this Store keeps no audit records")),
         };
         records.into_iter().try_for_each(noted)
     }
@@ -153,7 +153,9 @@ impl Store for ModelStore {
         let mut searcher = grep.searcher();
         for (path, id) in files {
             if grep.should_stop() {
-                return Err(StoreError::unavailable("the search took too long; narrow it"));
+                return Err(StoreError::unavailable(
+                    "the search took too long; use a narrower path or pattern",
+                ));
             }
             let Some(ModelBody::File(bytes)) = tree.body(id) else { continue };
             let Some(hits) = searcher.search(bytes) else { continue };

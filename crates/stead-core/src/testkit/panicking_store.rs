@@ -78,7 +78,7 @@ impl Store for PanickingStore {
     }
 
     fn sync(&self) -> StoreResult<()> {
-        panic!("the Store was touched: settle")
+        panic!("the Store was touched: sync")
     }
 
     /// A caller that lets go of a node touches nothing.

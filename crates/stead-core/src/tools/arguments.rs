@@ -21,7 +21,7 @@ impl Arguments {
         }
         let mut arguments = Map::new();
         for (name, value) in given {
-            let field = tool.input.iter().find(|field| field.name == name).expect("no name is unknown");
+            let field = tool.input.iter().find(|field| field.name == name).expect("all names were checked");
             // Some hosts make every parameter required, so a model has to fill in the ones it doesn't want to set.
             if !field.required && is_empty_value(&value) {
                 continue;
@@ -42,7 +42,7 @@ impl Arguments {
 
     /// A required text.
     pub(super) fn text(&self, name: &str) -> &str {
-        self.optional_text(name).expect("what is needed is there")
+        self.optional_text(name).expect("required parameters were checked")
     }
 
     pub(super) fn optional_text(&self, name: &str) -> Option<&str> {
@@ -53,7 +53,7 @@ impl Arguments {
     pub(super) fn take_text(&mut self, name: &str) -> String {
         match self.0.get_mut(name).map(Value::take) {
             Some(Value::String(text)) => text,
-            _ => unreachable!("what is needed is there"),
+            _ => unreachable!("required parameters were checked"),
         }
     }
 
@@ -71,7 +71,7 @@ impl Arguments {
 
     pub(super) fn tag(&self, name: &str) -> Option<TagRef> {
         let text = self.optional_text(name)?;
-        Some(text.parse().expect("a tag was checked to be one"))
+        Some(text.parse().expect("version tags were checked"))
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -140,7 +140,7 @@ fn describe_value(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::String(text) if text.chars().count() <= 40 => format!("\"{}\"", escape_text(text)),
-        Value::String(_) => "this text".to_owned(),
+        Value::String(_) => "this string".to_owned(),
         Value::Array(values) => format!("a list of {}", values.len()),
         Value::Object(_) => "an object".to_owned(),
     }

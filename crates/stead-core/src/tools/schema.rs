@@ -59,10 +59,10 @@ impl FieldType {
     /// The type in words, for an error: "`limit` takes …".
     pub fn describe(&self) -> String {
         match self {
-            FieldType::Text => "a text".to_owned(),
+            FieldType::Text => "a string".to_owned(),
             FieldType::Path => "a path, such as \"/notes/plan.md\"".to_owned(),
             FieldType::Tag => "a version tag, as a read returned it".to_owned(),
-            FieldType::TextList { max: most } => format!("a list of 1 to {most} texts"),
+            FieldType::TextList { max: most } => format!("a list of 1 to {most} strings"),
             FieldType::Integer { min: least, max: MAX_SAFE_INTEGER } => {
                 format!("a whole number of at least {least}")
             }
@@ -92,7 +92,7 @@ impl FieldType {
         };
         match schema {
             Value::Object(schema) => schema,
-            _ => unreachable!("each of them is an object"),
+            _ => unreachable!("every schema is an object"),
         }
     }
 }

@@ -240,9 +240,9 @@ impl Toolbox {
                 let question = ApprovalQuestion::new(tool, asking.requested_items());
                 let why = match answer {
                     ApprovalAnswer::NotAsked | ApprovalAnswer::Approved(_) => return Err(question),
-                    ApprovalAnswer::Refused => "The person who was asked did not agree.",
+                    ApprovalAnswer::Refused => "The person who was asked did not approve.",
                     ApprovalAnswer::NobodyToAsk => {
-                        "A person has to agree to it first, and your host has no way to ask one, so it is denied."
+                        "Denied: this needs a person's approval, and your host can't ask one."
                     }
                 };
                 Failure::new(failure.kind, format!("{} {why}", question.text))
@@ -256,7 +256,7 @@ impl Toolbox {
     /// Refuses a call whose arguments aren't an object.
     pub fn refuse_arguments(&self, name: &str) -> Reply {
         let failure = match tool(name).filter(|tool| self.offers(tool)) {
-            Some(_) => Failure::invalid("a tool's arguments are an object, such as {\"path\": \"/\"}"),
+            Some(_) => Failure::invalid("a tool's arguments have to be an object, such as {\"path\": \"/\"}"),
             None => self.not_offered(name),
         };
         self.audit_refusal(name, failure)
@@ -287,10 +287,10 @@ impl Toolbox {
     fn not_offered(&self, name: &str) -> Failure {
         let offered: Vec<_> = self.offered().map(|tool| format!("`{}`", tool.name)).collect();
         let instead = match offered.as_slice() {
-            [] => "you have no tools".to_owned(),
-            offered => format!("you have {}", offered.join(", ")),
+            [] => "no tools are offered to you".to_owned(),
+            offered => format!("your tools are {}", offered.join(", ")),
         };
-        Failure::new(ErrorKind::Denied, format!("there is no tool `{}` for you; {instead}", short_name(name)))
+        Failure::new(ErrorKind::Denied, format!("you have no tool `{}`; {instead}", short_name(name)))
     }
 
     /// Writes the audit record of a call that failed before it reached the Vfs, under the tool's name, whether or not

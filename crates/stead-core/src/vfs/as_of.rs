@@ -73,7 +73,7 @@ impl Call<'_> {
                 // A fork has no revision from before it was made. A revision that no Store has doesn't exist.
                 Err(cause @ StoreError::NotFound) => {
                     unknown = unknown.or(Some(failed(cause)));
-                    "it was not there yet"
+                    "it didn't exist yet"
                 }
                 Err(cause) => return Err(failed(cause)),
             };
@@ -83,7 +83,9 @@ impl Call<'_> {
         if let (0, Some(unknown)) = (visible, unknown) {
             return Err(unknown);
         }
-        Ok(self.vfs.with_router(Router::new(workspaces).expect("prefixes that differ go on to differ")))
+        Ok(self
+            .vfs
+            .with_router(Router::new(workspaces).expect("the prefixes are unchanged, so they still differ")))
     }
 
     /// The sequence that a revision number belongs to. Fails if the Stores have different sequences, since the number
@@ -106,8 +108,8 @@ impl Call<'_> {
                     match known {
                         Some((first, other)) if other != here => {
                             return Err(Error::Invalid(format!(
-                                "version {version} means one moment in `{}` and another in `{}`, which count their \
-                                 versions apart; name a time, or a path in one of them",
+                                "`{}` and `{}` have separate version numbers, so version {version} is ambiguous; use \
+                                 a time, or a path in one of them",
                                 first.prefix(),
                                 workspace.prefix()
                             )));
@@ -148,10 +150,10 @@ fn past_workspace(
     meant: Option<RevisionSequence>,
 ) -> StoreResult<PastWorkspace> {
     if workspace.barrier().is_some() {
-        return Ok(PastWorkspace::Barrier("it is not there"));
+        return Ok(PastWorkspace::Barrier("it isn't part of this view"));
     }
     if !workspace.scope().allows(Access::History) {
-        return Ok(PastWorkspace::Barrier("nobody looks into the past of what may only be written"));
+        return Ok(PastWorkspace::Barrier("the history of a WRITE_ONLY Workspace can't be read"));
     }
     let store = workspace.mount().store();
     let Some(history) = store.history() else {
@@ -163,7 +165,7 @@ fn past_workspace(
             let differs = |meant| sequence_of_store(&**store).is_some_and(|here| here != meant);
             if *version != RevisionNumber::NOW && meant.is_some_and(differs) {
                 return Ok(PastWorkspace::Barrier(
-                    "its Store counts its versions apart; name a time instead",
+                    "its Store has its own version numbers; use a time instead",
                 ));
             }
             *version

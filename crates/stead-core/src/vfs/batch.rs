@@ -227,7 +227,7 @@ impl<'a> Batch<'a> {
         let store = spot.workspace.mount().store();
         if !same_store(&**self.store.get_or_insert_with(|| Arc::clone(store)), &**store) {
             return Err(Error::Invalid(format!(
-                "`{path}` is in another Store than the rest; one batch changes one Store"
+                "`{path}` is in another Store than the other paths; a batch can change only one Store"
             )));
         }
         Ok(spot)

@@ -487,7 +487,7 @@ pub(super) struct OpenAudit {
 
 impl fmt::Debug for OpenAudit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lasting").field("read", &self.bytes_read).finish_non_exhaustive()
+        f.debug_struct("OpenAudit").field("read", &self.bytes_read).finish_non_exhaustive()
     }
 }
 

@@ -35,7 +35,10 @@ pub(super) struct CompoundOperation {
 
 impl fmt::Debug for CompoundOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Whole").field("tool", &self.tool).field("paths", &self.paths).finish_non_exhaustive()
+        f.debug_struct("CompoundOperation")
+            .field("tool", &self.tool)
+            .field("paths", &self.paths)
+            .finish_non_exhaustive()
     }
 }
 

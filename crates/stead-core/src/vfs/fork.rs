@@ -45,7 +45,7 @@ impl Call<'_> {
         if !spot.is_workspace() {
             let workspace = spot.workspace.prefix();
             return Err(Error::Invalid(format!(
-                "`{prefix}` is no Workspace; the one that it lies in, `{workspace}`, can be forked as a whole"
+                "`{prefix}` isn't a Workspace; fork the whole Workspace `{workspace}` instead"
             )));
         }
         let (workspace, mount) = (spot.workspace, spot.workspace.mount());

@@ -84,7 +84,7 @@ pub(super) fn check_no_repository(from: &ResolvedPath<'_>) -> StoreResult<()> {
         ControlFlow::Continue(())
     })?;
     for (directory, names) in names {
-        let (name, rest) = names.split_last().expect("a directory is noted with a name");
+        let (name, rest) = names.split_last().expect("every listed directory has a name in it");
         if decide(name, |other| rest.contains(&other)) == RepositoryVerdict::Refused {
             let path = directory.child(name.as_bytes());
             return Err(StoreError::Protected { path: escape_name(path.as_bytes()).to_string() });

@@ -243,7 +243,8 @@ impl<'v> Call<'v> {
                 Ok((listing, levels))
             },
             |path| {
-                let levels = self.synthetic_entries(path, None).expect("no Store is asked");
+                let levels =
+                    self.synthetic_entries(path, None).expect("without a resolved path no Store is called");
                 (empty.clone(), levels)
             },
         )?;
@@ -511,7 +512,7 @@ fn encode_cursor(name: &Name) -> String {
 
 fn decode_cursor(cursor: &str) -> Result<Name> {
     let broken =
-        || Error::Invalid("`cursor` is none that a listing returned; leave it out to start over".into());
+        || Error::Invalid("`cursor` isn't from an earlier listing; leave it out to start over".into());
     if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) {
         return Err(broken());
     }

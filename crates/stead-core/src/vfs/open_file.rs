@@ -257,7 +257,9 @@ impl Vfs {
 impl Call<'_> {
     fn open(&self, path: &VfsPath, options: OpenOptions) -> Result<OpenFile> {
         if !options.read && !options.write {
-            return Err(Error::Invalid("a file is opened for reading, for writing or for both".into()));
+            return Err(Error::Invalid(
+                "a file has to be opened for reading, for writing or for both".into(),
+            ));
         }
         if options.read {
             self.authorize(path, Access::Read)?;
@@ -885,7 +887,7 @@ impl OpenFile {
                 Err(error) => return Err(error),
             }
         }
-        unreachable!("the last attempt takes nobody else into account")
+        unreachable!("the last attempt always returns")
     }
 
     /// Commits what was written, syncs it and closes the file. Unlike a drop, it reports a failure.

@@ -81,9 +81,9 @@ impl TextRead {
     pub fn more(&self) -> Option<String> {
         match self.continuation {
             Continuation::End { .. } => None,
-            Continuation::More { next } => Some(format!("There is more; read on with offset {next}.")),
+            Continuation::More { next } => Some(format!("There is more; continue with offset {next}.")),
             Continuation::Cut { at } => Some(format!(
-                "Line {} is too long for one call and is cut; it goes on at byte {at}.",
+                "Line {} is too long for one call and is cut; it continues at byte {at}.",
                 self.first + self.count - 1
             )),
         }

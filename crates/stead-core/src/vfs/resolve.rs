@@ -46,7 +46,7 @@ impl<'a> ResolvedPath<'a> {
 
     /// The path below the Workspace's prefix.
     pub(super) fn relative_path(&self) -> &str {
-        self.path.strip_prefix(self.workspace.prefix()).expect("a spot lies in its Workspace")
+        self.path.strip_prefix(self.workspace.prefix()).expect("a resolved path lies in its Workspace")
     }
 
     /// The path in the Store, if the Mount isn't the Store's root: globs have to see the directories above the Mount,
@@ -371,7 +371,7 @@ impl SymlinkResolver {
         let directory = link.parent().expect("a symlink has a name, so it is in a directory");
         let target = std::str::from_utf8(&hit.target).map_err(|_| self.outside_error())?;
         let resolved = directory.resolve_symlink_target(target).map_err(|_| self.outside_error())?;
-        let rest = spot.path.strip_prefix(&link).expect("the symlink is on the way");
+        let rest = spot.path.strip_prefix(&link).expect("the symlink is a part of the path");
         self.path = resolved.join(rest).map_err(|_| self.outside_error())?;
         Ok(())
     }

@@ -24,7 +24,7 @@ pub(super) struct SingleRecord {
 
 impl fmt::Debug for SingleRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OneRecord").field("written", &self.written).finish_non_exhaustive()
+        f.debug_struct("SingleRecord").field("written", &self.written).finish_non_exhaustive()
     }
 }
 

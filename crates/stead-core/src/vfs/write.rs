@@ -287,7 +287,7 @@ impl Vfs {
         self.call("symlink", [path.into_path()], |call, [path]| {
             if target.is_empty() || target.contains('\0') || target.len() > crate::path::MAX_PATH {
                 return Err(Error::Invalid(
-                    "a symlink's target is a path of 1 to 4096 bytes without NUL".into(),
+                    "a symlink's target has to be a path of 1 to 4096 bytes without NUL".into(),
                 ));
             }
             let (written, _) =
@@ -358,7 +358,7 @@ impl Call<'_> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => {
                     return Err(Error::Invalid(format!(
-                        "what was to be written can't be read: {}",
+                        "the content to write can't be read: {}",
                         error.kind()
                     )));
                 }

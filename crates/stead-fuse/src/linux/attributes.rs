@@ -21,7 +21,7 @@ pub(crate) fn file_attr(ino: u64, attr: &Attr, links: u32, (uid, gid): (u32, u32
         ctime: system_time(attr.changed),
         crtime: attr.created.map_or(UNIX_EPOCH, system_time),
         kind: file_type(attr.kind),
-        perm: u16::try_from(attr.mode & 0o7777).expect("twelve bits"),
+        perm: u16::try_from(attr.mode & 0o7777).expect("twelve bits fit"),
         nlink: links,
         uid,
         gid,

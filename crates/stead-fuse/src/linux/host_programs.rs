@@ -46,7 +46,7 @@ fn leads_to_program(target: &[u8]) -> rustix::io::Result<bool> {
             way.truncate(way.len().saturating_sub(1).max(1));
             continue;
         }
-        let here = way.last().expect("the top is never left");
+        let here = way.last().expect("the top directory is never left");
         let found = rustix::fs::openat(here, &name, flags, Mode::empty())?;
         let wanted = StatxFlags::TYPE | StatxFlags::MODE;
         let about = rustix::fs::statx(&found, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted)?;

@@ -174,7 +174,7 @@ impl Inodes {
             }
         };
         table.attach(ino, parent, name);
-        let inode = table.inodes.get_mut(&ino).expect("it was found or made above");
+        let inode = table.inodes.get_mut(&ino).expect("it was found or created above");
         inode.lookups += u64::from(told);
         inode.node = looked.node;
         ino

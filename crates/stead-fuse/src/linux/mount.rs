@@ -54,7 +54,7 @@ impl FuseMount {
         let at = empty_directory(at)?;
         if mount_table::is_inside(&at) {
             return Err(MountError::MountPoint(
-                "it lies in a stead that is mounted; name a directory outside".into(),
+                "the directory is inside a mounted stead; name one outside".into(),
             ));
         }
         let config = config(&options);
@@ -64,15 +64,15 @@ impl FuseMount {
         // Before the first request is answered, so that no change is missed.
         let beginning = FeedCursors::take(&mounting);
         let later = [
-            mounting.invalidation_worker.start("stead-later"),
-            mounting.write_reply_worker.start("stead-written"),
+            mounting.invalidation_worker.start("stead-inval"),
+            mounting.write_reply_worker.start("stead-reply"),
         ];
         let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
         let session = Session::new(FuseServer(Arc::clone(&mounting)), &at, &config)
             .map_err(|error| mount_error(&error))?;
         let session = session.spawn().map_err(|error| mount_error(&error))?;
         let notifier = session.notifier();
-        mounting.notifier.set(notifier.clone()).expect("it is set here alone");
+        mounting.notifier.set(notifier.clone()).expect("it is set only here");
         let mut mount = FuseMount {
             device: mount_table::device_at(&at),
             mount_point: at,
@@ -85,7 +85,7 @@ impl FuseMount {
         if !beginning.is_empty() {
             let (stop, stopped) = channel();
             let run = move || follow(&mounting, &notifier, beginning, &stopped);
-            let follower = Builder::new().name("stead-follow".into()).spawn(run);
+            let follower = Builder::new().name("stead-feed".into()).spawn(run);
             mount.follower = Some(follower.map_err(|error| mount_error(&error))?);
             mount.stop = Some(stop);
         }
@@ -187,15 +187,15 @@ impl Drop for FuseMount {
 fn empty_directory(at: &Path) -> Result<PathBuf, MountError> {
     let place = |error: io::Error| {
         MountError::MountPoint(match error.kind() {
-            io::ErrorKind::NotFound => "there is no such directory".into(),
-            io::ErrorKind::NotADirectory => "it is not a directory".into(),
+            io::ErrorKind::NotFound => "the directory doesn't exist".into(),
+            io::ErrorKind::NotADirectory => "the path isn't a directory".into(),
             other => other.to_string(),
         })
     };
     let at = at.canonicalize().map_err(place)?;
     match fs::read_dir(&at).map_err(place)?.next() {
         None => Ok(at),
-        Some(_) => Err(MountError::MountPoint("the directory is not empty; name one that is".into())),
+        Some(_) => Err(MountError::MountPoint("the directory isn't empty; name an empty one".into())),
     }
 }
 
@@ -236,7 +236,7 @@ pub fn clear_stale(at: &Path) -> Result<(), MountError> {
                 Err(error) => Err(mount_error(&error.into())),
             }
         }
-        _ => Err(MountError::MountPoint("a stead is mounted there already".into())),
+        _ => Err(MountError::MountPoint("a stead is already mounted there".into())),
     }
 }
 
@@ -277,7 +277,7 @@ fn fusermount(at: &Path) -> Result<(), MountError> {
     let ended = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(at).output();
     match ended {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(_) => Err(MountError::Refused("fusermount3 could not unmount it".into())),
+        Ok(_) => Err(MountError::Refused("fusermount3 could not unmount the stead".into())),
         Err(_) => Err(MountError::Refused("fusermount3 is missing; install the package fuse3".into())),
     }
 }
@@ -290,7 +290,7 @@ fn mount_error(error: &io::Error) -> MountError {
             "`--allow-other` needs `user_allow_other` in /etc/fuse.conf, or root".to_owned()
         }
         _ if said("no write access to mountpoint") => {
-            "this user may not write to the directory; name one of its own".to_owned()
+            "this user may not write to the directory; name one that this user may write to".to_owned()
         }
         io::ErrorKind::NotFound => {
             "fusermount3 is missing; install the package fuse3, or mount as root".to_owned()
@@ -300,7 +300,7 @@ fn mount_error(error: &io::Error) -> MountError {
         }
         _ => match error.raw_os_error() {
             Some(code) => Errno::from_raw_os_error(code).to_string(),
-            None => "it can't be mounted; `stead doctor` says what is missing".to_owned(),
+            None => "the mount failed; `stead doctor` shows what is missing".to_owned(),
         },
     };
     MountError::Refused(why)

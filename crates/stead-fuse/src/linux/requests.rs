@@ -88,7 +88,7 @@ impl FuseServer {
             mounting.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
             let _ = done.send(());
         };
-        if Builder::new().name("stead-again".into()).spawn(drop_them).is_ok() {
+        if Builder::new().name("stead-drop".into()).spawn(drop_them).is_ok() {
             let _ = dropped.recv_timeout(INVALIDATION_TIMEOUT);
         }
     }

@@ -14,7 +14,7 @@ impl WorkerThread {
     /// Starts the thread. [`WorkerThread::stop`] ends it.
     pub(crate) fn start(&self, name: &str) -> std::io::Result<JoinHandle<()>> {
         let (sender, jobs) = channel::<Option<WorkerJob>>();
-        self.0.set(sender).expect("it is started once");
+        self.0.set(sender).expect("it is started only once");
         Builder::new().name(name.into()).spawn(move || {
             while let Ok(Some(job)) = jobs.recv() {
                 job();

@@ -48,7 +48,7 @@ impl ConnectionLimiter {
                     oldest.cancel();
                 }
                 let place = Arc::clone(&self.slots).acquire_owned().await;
-                place.expect("the places are never closed")
+                place.expect("the semaphore is never closed")
             }
         };
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl ConnectionLimiter {
 
     /// Waits until all connections are closed. `most` must be the number that the limiter was created with.
     pub(super) async fn wait_until_empty(&self, most: usize) {
-        let all = u32::try_from(most).expect("so many are counted");
+        let all = u32::try_from(most).expect("the limit fits into 32 bits");
         let _ = self.slots.acquire_many(all).await;
     }
 }

@@ -19,7 +19,8 @@ impl std::str::FromStr for PublicUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{}` is no such URL; write https://stead.example.com", text.escape_debug());
+        let wrong =
+            || format!("`{}` isn't a valid public URL; write https://stead.example.com", text.escape_debug());
         let uri: Uri = text.parse().map_err(|_| wrong())?;
         let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err(wrong());

@@ -17,7 +17,7 @@ pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 /// What a refused caller can do to get access.
 const TOKEN_HINT: &str =
-    "make a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
+    "create a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
 
 fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut reply = Response::new(Full::new(body.into()).boxed());
@@ -60,15 +60,15 @@ pub(super) fn host_rejected(astray: HostRejection) -> HttpResponse {
             return refusal(
                 StatusCode::BAD_REQUEST,
                 "invalid",
-                "a request names one Host, and its URL no other",
+                "a request needs exactly one Host header, equal to the host in its URL",
             );
         }
         HostRejection::UnknownHost => {
-            "the Host that this request names is not this server's; where it has another name, say so with \
+            "the Host header doesn't name this server; if the server has another name, set it with \
              `stead serve --public-url`"
         }
         HostRejection::ForeignOrigin => {
-            "this request comes from a web page of somebody else; where it is yours, say so with \
+            "this request comes from a web page of another origin; if the page is yours, set its URL with \
              `stead serve --public-url`"
         }
     };
@@ -90,13 +90,13 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
         AuthError::MissingToken => challenge(
             StatusCode::UNAUTHORIZED,
             "unauthorized",
-            &format!("this server wants a token: {TOKEN_HINT}"),
+            &format!("this server requires a token: {TOKEN_HINT}"),
             format!("Bearer {metadata}"),
         ),
         AuthError::InvalidToken => challenge(
             StatusCode::UNAUTHORIZED,
             "invalid_token",
-            &format!("the token is none, or is revoked, or its time is over: {TOKEN_HINT}"),
+            &format!("the token isn't valid: it is unknown, revoked or expired; {TOKEN_HINT}"),
             format!("Bearer error=\"invalid_token\", {metadata}"),
         ),
         AuthError::UnknownAgent(agent) => {
@@ -112,13 +112,15 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
         AuthError::NotLocal => refusal(
             StatusCode::FORBIDDEN,
             "forbidden",
-            &format!("this server has no tokens yet, so it serves its own machine only: {TOKEN_HINT}"),
+            &format!(
+                "this server has no tokens yet, so it serves only clients on its own machine: {TOKEN_HINT}"
+            ),
         ),
         AuthError::AmbiguousAgent(agents) => refusal(
             StatusCode::FORBIDDEN,
             "forbidden",
             &format!(
-                "which agent? There are {}: say `stead serve --agent NAME`, or {TOKEN_HINT}",
+                "several agents are configured: {}; start the server with `stead serve --agent NAME`, or {TOKEN_HINT}",
                 agents
                     .iter()
                     .map(|agent| format!("`{}`", agent.escape_debug()))

@@ -115,7 +115,7 @@ impl Routes {
                 Err(stranger) => responses::auth_rejected(&stranger, called),
             },
             ("/healthz" | "/metrics", _) => {
-                let sentence = "this can only be looked at: GET it";
+                let sentence = "only GET is allowed here";
                 let mut reply =
                     responses::refusal(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", sentence);
                 reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
@@ -164,7 +164,7 @@ impl Routes {
             tokio::time::timeout(BODY_TIMEOUT, self.reserve_message_budget(&endpoint, request.body())).await;
         let Ok(_room) = room else {
             return responses::service_unavailable(
-                "too many large messages are under way; send this one again later",
+                "too many large messages are being received; send this one again later",
             );
         };
         let (mut request, about) = match read_request(request).await {
@@ -186,10 +186,10 @@ impl Routes {
             EndpointOutcome::UnknownSession => responses::refusal(
                 StatusCode::NOT_FOUND,
                 "not_found",
-                "you have no such session; initialize anew",
+                "there is no such session; send `initialize` again",
             ),
             EndpointOutcome::TooManySessions => responses::service_unavailable(
-                "you have too many sessions open: end some with DELETE, or wait until they do",
+                "you have too many open sessions; end some with DELETE, or wait until some end",
             ),
         }
     }
@@ -206,7 +206,7 @@ impl Routes {
         if length <= SMALL_MESSAGE {
             return [None, None];
         }
-        let kib = u32::try_from(length.div_ceil(1 << 10)).expect("a message is not that long");
+        let kib = u32::try_from(length.div_ceil(1 << 10)).expect("a message's length fits into 32 bits");
         let of_one = endpoint.message_budget().acquire_many(kib).await.ok();
         [of_one, self.message_budget.acquire_many(kib).await.ok()]
     }
@@ -252,7 +252,7 @@ async fn read_request(
     let (parts, body) = request.into_parts();
     let too_large = || {
         let sentence = format!(
-            "a message may have {} MiB; a larger file can be written piece by piece with append_file",
+            "a message can have at most {} MiB; write a larger file in parts with append_file",
             MAX_MESSAGE_BYTES >> 20
         );
         Box::new(responses::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &sentence))
@@ -265,7 +265,7 @@ async fn read_request(
             return Err(Box::new(responses::refusal(
                 StatusCode::BAD_REQUEST,
                 "invalid",
-                "the message did not arrive whole",
+                "the message is incomplete",
             )));
         }
         Err(_) => {

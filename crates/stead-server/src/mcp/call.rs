@@ -33,7 +33,7 @@ impl From<McpCallError> for ErrorData {
         match broken {
             McpCallError::Refused(failure) => super::convert::error(&failure),
             McpCallError::Panicked => ErrorData::internal_error(
-                "something inside the server broke during this call; it may be worth another try, and a report",
+                "the server failed unexpectedly during this call; try again, and report it if it happens again",
                 None,
             ),
             McpCallError::Cancelled => ErrorData::internal_error("the call was cancelled", None),

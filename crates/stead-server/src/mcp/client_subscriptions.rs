@@ -48,8 +48,9 @@ impl ClientSubscriptions {
             return Ok(());
         }
         if self.followed.lock().len() >= MAX_SUBSCRIPTIONS {
-            let message =
-                format!("at most {MAX_SUBSCRIPTIONS} resources can be followed; unsubscribe from some first");
+            let message = format!(
+                "you can subscribe to at most {MAX_SUBSCRIPTIONS} resources; unsubscribe from some first"
+            );
             return Err(ErrorData::invalid_params(message, None));
         }
         let followed = follow(now, &uri).map_err(|failure| convert::resource_error(&failure, &uri))?;
@@ -140,7 +141,7 @@ impl ClientSubscriptions {
     /// Sends a client the notifications that it asked for, until it cancels the subscription.
     pub(super) async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let _place = self.live_stead.begin_listening().ok_or_else(|| {
-            ErrorData::invalid_request("too many of your clients listen already; let some of them end", None)
+            ErrorData::invalid_request("too many of your clients already listen; close some of them", None)
         })?;
         let (sink, accepted) = (context.sink(), context.accepted());
         let wants = |flag: Option<bool>| flag == Some(true);

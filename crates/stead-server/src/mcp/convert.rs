@@ -52,10 +52,10 @@ fn output_schema(mut schema: JsonObject) -> JsonObject {
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         let error = json!({
             "type": "object",
-            "description": "Why it did not happen, if it did not. Nothing else is there then.",
+            "description": "The error, if the call failed. Then all other fields are absent.",
             "properties": {
                 "code": { "type": "string", "description": "A stable code, such as not_found." },
-                "message": { "type": "string", "description": "The same in a sentence." },
+                "message": { "type": "string", "description": "The error in words." },
             },
             "required": ["code", "message"],
             "additionalProperties": false,

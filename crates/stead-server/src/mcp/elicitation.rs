@@ -37,7 +37,7 @@ pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
 pub(super) fn call_hash(request: &CallToolRequestParams) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     serde_json::to_writer(&mut hasher, &(&request.name, &request.arguments))
-        .expect("what was read as JSON can be written as JSON");
+        .expect("a value from JSON can be written as JSON");
     hasher.finalize()
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn ask_person(
     let Some(_open) = served.pending_approvals().begin_waiting() else {
         return ApprovalOutcome::TooManyOpen(Failure::new(
             ErrorKind::Unavailable,
-            "too many questions are open already: let the person answer some of them, then call again",
+            "too many questions are open; call again after the person has answered some",
         ));
     };
     let options = PeerRequestOptions::with_timeout(time);

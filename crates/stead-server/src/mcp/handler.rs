@@ -97,7 +97,7 @@ impl McpHandler {
         answer: ApprovalAnswer,
     ) -> Result<CallToolResponse, ErrorData> {
         let made = self.call_once(name, arguments, context, answer).await?;
-        Ok(convert::result(made.expect("nobody is asked"), self.results(&context.extensions)).into())
+        Ok(convert::result(made.expect("no question is asked"), self.results(&context.extensions)).into())
     }
 
     /// Refuses a call whose arguments aren't an object. The model reads this as a tool's failure, like any other
@@ -233,7 +233,7 @@ impl ServerHandler for McpHandler {
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         if request.name != MAP_PROMPT {
-            return Err(ErrorData::invalid_params(format!("there is one prompt, `{MAP_PROMPT}`"), None));
+            return Err(ErrorData::invalid_params(format!("the only prompt is `{MAP_PROMPT}`"), None));
         }
         let message = PromptMessage::new_text(Role::User, self.live_stead.current().map.clone());
         Ok(GetPromptResult::new(vec![message]).into())

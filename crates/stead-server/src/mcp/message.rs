@@ -50,7 +50,7 @@ fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
 /// The error for a line that is longer than a message may be.
 pub(super) fn too_long(id: Option<RequestId>) -> MessageRefusal {
     let message = format!(
-        "a message may have {} MiB; a larger file can be written piece by piece with append_file",
+        "a message can have at most {} MiB; write a larger file in parts with append_file",
         MAX_MESSAGE_BYTES >> 20
     );
     MessageRefusal { error: ErrorData::invalid_request(message, None), id }
@@ -59,7 +59,7 @@ pub(super) fn too_long(id: Option<RequestId>) -> MessageRefusal {
 /// The error for a request whose id belongs to another request that isn't answered yet: the client couldn't tell the
 /// answers apart.
 pub(super) fn duplicate_id(id: RequestId) -> MessageRefusal {
-    let message = "a request with this id is under way; give each request an id of its own";
+    let message = "another request with this id is still running; give each request its own id";
     MessageRefusal { error: ErrorData::invalid_request(message, None), id: Some(id) }
 }
 

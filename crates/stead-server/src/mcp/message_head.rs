@@ -24,12 +24,12 @@ pub(crate) struct MessageError {
 }
 
 const INVALID_JSON: MessageError =
-    MessageError { code: ErrorCode::PARSE_ERROR.0, message: "this is no JSON" };
+    MessageError { code: ErrorCode::PARSE_ERROR.0, message: "this isn't valid JSON" };
 const INVALID_MESSAGE: MessageError =
-    MessageError { code: ErrorCode::INVALID_REQUEST.0, message: "this is no JSON-RPC message" };
+    MessageError { code: ErrorCode::INVALID_REQUEST.0, message: "this isn't a valid JSON-RPC message" };
 const INVALID_VERSION: MessageError = MessageError {
     code: ErrorCode::INVALID_REQUEST.0,
-    message: "this is no JSON-RPC message: its `jsonrpc` has to be \"2.0\"",
+    message: "this isn't a valid JSON-RPC message: its `jsonrpc` has to be \"2.0\"",
 };
 const BATCH_UNSUPPORTED: MessageError = MessageError {
     code: ErrorCode::INVALID_REQUEST.0,
@@ -63,7 +63,7 @@ impl<'a> MessageHead<'a> {
             (_, Some(_)) if self.jsonrpc.as_deref() != Some("2.0") => INVALID_VERSION,
             (Some(_), Some(_)) => MessageError {
                 code: ErrorCode::INVALID_PARAMS.0,
-                message: "the parameters of this request are not of the kind that it takes",
+                message: "the parameters don't fit the method of this request",
             },
             _ => INVALID_MESSAGE,
         }

@@ -15,7 +15,7 @@ pub(super) fn rejected_method_error(method: &str, version: Option<&ProtocolVersi
     let of_era: &[&str] = if has_sessions { &SESSION_METHODS } else { &SESSIONLESS_METHODS };
     let method: String = method.chars().take(64).collect();
     if COMMON_METHODS.contains(&&*method) || of_era.contains(&&*method) {
-        return ErrorData::invalid_params(format!("the parameters of `{method}` are wrong"), None);
+        return ErrorData::invalid_params(format!("the parameters don't fit `{method}`"), None);
     }
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
 }

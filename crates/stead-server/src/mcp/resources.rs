@@ -23,7 +23,7 @@ const CURSOR_SEPARATOR: char = '\0';
 /// Lists the map, and then the files at the top of each Workspace that may be read without approval. Files further down
 /// aren't listed, but can be read.
 pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
-    let wrong = || ErrorData::invalid_params("`cursor` is none that a listing returned; leave it out", None);
+    let wrong = || ErrorData::invalid_params("`cursor` isn't from an earlier listing; leave it out", None);
     let (from, mut after) = match cursor {
         None => (None, None),
         Some(cursor) => {
@@ -124,7 +124,7 @@ fn read_file(now: &SteadView, uri: &str) -> Result<ResourceContents, Failure> {
         return Err(Failure::new(
             ErrorKind::TooLarge,
             format!(
-                "`{}` has {} bytes; a resource may have {MAX_RESOURCE_BYTES}: read it piece by piece with read_file",
+                "`{}` has {} bytes; a resource can have at most {MAX_RESOURCE_BYTES}: read it in parts with read_file",
                 read.path, read.size
             ),
         ));
@@ -143,7 +143,7 @@ pub(super) fn path_of(uri: &str) -> Result<String, Failure> {
         Failure::new(
             ErrorKind::NotFound,
             format!(
-                "there is no resource `{}`; a file's is stead:// and its path, such as stead:///notes/plan.md",
+                "there is no resource `{}`; the URI of a file is stead:// and its path, such as stead:///notes/plan.md",
                 short.escape_debug()
             ),
         )

@@ -47,7 +47,7 @@ fn what_the_person_refuses_does_not() {
     for action in ["decline", "cancel"] {
         let (stead, answer) = answered(action);
         let words = answer["result"]["content"][0]["text"].as_str().unwrap();
-        assert!(words.contains("did not agree"), "{words}");
+        assert!(words.contains("did not approve"), "{words}");
         assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
     }
 }
@@ -58,7 +58,10 @@ fn where_nobody_can_be_asked_it_is_denied() {
         let stead = guarded();
         let answer = Client::with(&stead, capabilities).call("write_file", write()["arguments"].clone());
         assert_eq!(code(&answer), "denied");
-        assert!(answer["content"][0]["text"].as_str().unwrap().contains("no way to ask"), "{answer}");
+        assert!(
+            answer["content"][0]["text"].as_str().unwrap().contains("your host can't ask one"),
+            "{answer}"
+        );
         assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
     }
 }

@@ -186,7 +186,7 @@ fn this_machine_is_the_agent_that_was_named() {
 fn among_several_agents_nobody_is_guessed() {
     let answer = Server::new().modern(None, "tools/list", json!({}));
     assert_eq!(answer.status, 403);
-    assert!(answer.body.contains("which agent?"), "{}", answer.body);
+    assert!(answer.body.contains("several agents are configured"), "{}", answer.body);
 }
 
 #[test]

@@ -357,7 +357,8 @@ impl<'s> PhysicalChange<'s> {
     }
 
     /// Exchanges an entry of the staging area with the content at a slot. `Conflict` if another program has changed
-    /// that content since it was `seen`: then the other program's content stays in place, and ours is kept in `kept/`.
+    /// that content since it was `seen`: then the other program's content stays in place, and ours is kept in
+    /// `recovered/`.
     pub(super) fn replace_in_place(
         &mut self,
         scrap: &mut TempEntry,
@@ -393,7 +394,7 @@ impl<'s> PhysicalChange<'s> {
         self.schedule_dir_sync(&spot.dir)
     }
 
-    /// Gives another program's content its name back, and moves ours to `kept/`.
+    /// Gives another program's content its name back, and moves ours to `recovered/`.
     fn restore_foreign_content(&self, stash: &str, ours: u64, spot: &HostSlot) -> StoreResult<()> {
         let room = self.staging.staging_dir_fd();
         for _ in 0..MAX_EXCHANGE_TRIES {
@@ -611,7 +612,7 @@ impl<'s> PhysicalChange<'s> {
             if let Err(error) = undo(&site, action) {
                 // The intents stay as they are: the next process that opens the Store tries again.
                 return StoreError::Unavailable {
-                    what: "the change failed halfway, and could not be taken back yet; open the Store again"
+                    what: "the change failed halfway and isn't rolled back yet; open the Store again to roll it back"
                         .into(),
                     source: Some(Box::new(error)),
                 };

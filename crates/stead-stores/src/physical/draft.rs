@@ -128,7 +128,11 @@ impl FileDraft {
 
     /// Returns the changes for writing. Fails while sealed content of this draft exists.
     fn unsealed(&mut self) -> StoreResult<&mut Changes> {
-        let made = || StoreError::Invalid("a change is being made of this draft".to_owned());
+        let made = || {
+            StoreError::Invalid(
+                "the draft is in use by a change; wait until the change is applied".to_owned(),
+            )
+        };
         Arc::get_mut(&mut self.0).ok_or_else(made)
     }
 }

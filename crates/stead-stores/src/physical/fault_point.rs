@@ -43,11 +43,11 @@ impl FaultPoint {
 }
 
 fn stopped_error() -> StoreError {
-    StoreError::unavailable("the Store was stopped; open it again")
+    StoreError::unavailable("the Store was stopped; open the Store again")
 }
 
 impl fmt::Debug for FaultPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Life").field("over", &self.is_stopped()).finish_non_exhaustive()
+        f.debug_struct("FaultPoint").field("is_stopped", &self.is_stopped()).finish_non_exhaustive()
     }
 }

@@ -475,20 +475,20 @@ pub(super) fn errno_to_store_error(errno: Errno) -> StoreError {
         Errno::NOTEMPTY => StoreError::NotEmpty,
         Errno::ACCESS | Errno::PERM | Errno::ROFS => StoreError::HostDenied,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => StoreError::NoSpace,
-        Errno::NAMETOOLONG => StoreError::Name("the host takes no name that long"),
-        Errno::ILSEQ => StoreError::Name("the host can't write it down"),
+        Errno::NAMETOOLONG => StoreError::Name("it is too long for the host"),
+        Errno::ILSEQ => StoreError::Name("the host's file system can't store it"),
         Errno::XDEV => StoreError::Unsupported(
-            "it lies on another file system of the host; mount that directory as a Workspace of its own",
+            "it is on another file system of the host; configure that directory as a Store of its own",
         ),
         Errno::NOSYS => StoreError::Unsupported("the host's kernel is too old for a Physical Store"),
-        Errno::MFILE | Errno::NFILE => StoreError::unavailable("the host has too many files open"),
-        Errno::TIMEDOUT => StoreError::unavailable(
-            "another process has been changing it for too long, or was stopped in the middle",
-        ),
+        Errno::MFILE | Errno::NFILE => StoreError::unavailable("the host has too many open files"),
+        Errno::TIMEDOUT => {
+            StoreError::unavailable("another change did not finish in time; its process may be suspended")
+        }
         Errno::BUSY | Errno::TXTBSY => StoreError::unavailable("the host is using it"),
         Errno::LOOP | Errno::AGAIN => StoreError::unavailable("its path keeps changing"),
         other => StoreError::Unavailable {
-            what: "the host could not do it".to_owned(),
+            what: "the host reported an error".to_owned(),
             source: Some(Box::new(io::Error::from(other))),
         },
     }
@@ -499,7 +499,7 @@ pub(super) fn io_to_store_error(error: io::Error) -> StoreError {
     match Errno::from_io_error(&error) {
         Some(errno) => errno_to_store_error(errno),
         None => StoreError::Unavailable {
-            what: "the host could not do it".to_owned(),
+            what: "the host reported an error".to_owned(),
             source: Some(Box::new(error)),
         },
     }

@@ -279,7 +279,7 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<StepOutcome> {
         let at_to = |error: StoreError| error.in_step(0, Side::To);
         if replace == Replace::Exchange {
-            return Err(StoreError::Invalid("a copy can't change places with anything".to_owned()));
+            return Err(StoreError::Invalid("a copy can't exchange two paths; rename can".to_owned()));
         }
         let source = self.store.slot(from, LookupPurpose::Find, Parents::Required)?;
         let found = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
@@ -290,7 +290,7 @@ impl PhysicalChange<'_> {
         if target.full_path == source.path() {
             return Err(match replace {
                 Replace::Refuse => StoreError::AlreadyExists,
-                _ => StoreError::Invalid("it can't be copied onto itself".to_owned()),
+                _ => StoreError::Invalid("it can't be copied to its own path".to_owned()),
             });
         }
         let sink = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
@@ -378,9 +378,7 @@ impl PhysicalChange<'_> {
         modified: Option<Timestamp>,
     ) -> StoreResult<StepOutcome> {
         if self.store.locate(at, LookupPurpose::Find)?.is_root() {
-            return Err(StoreError::Invalid(
-                "the root of a Workspace's Store can't be changed itself".to_owned(),
-            ));
+            return Err(StoreError::Invalid("the root directory of a Store can't be changed".to_owned()));
         }
         let spot = self.store.slot(at, LookupPurpose::Find, Parents::Required)?;
         self.lock_names(&[&spot])?;

@@ -17,7 +17,7 @@ impl PhysicalChange<'_> {
     /// Makes the missing parents of a slot in the staging directory, and moves `scrap` into the innermost one.
     fn stage_missing_parents(&self, scrap: &TempEntry, spot: &HostSlot) -> StoreResult<StagedParents> {
         let mut names: Vec<&[u8]> = spot.names().skip(1).collect();
-        let last = names.pop().expect("called for a spot with missing parents");
+        let last = names.pop().expect("called for a slot with missing parents");
         let (top, mut dir) = self.new_dir(None, spot)?;
         let mut chain = vec![dir.clone()];
         for name in names {

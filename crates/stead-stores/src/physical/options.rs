@@ -84,10 +84,10 @@ impl fmt::Debug for PhysicalOptions {
             .field("state", &self.state)
             .field("durability", &self.durability)
             .field("mask", &self.mask)
-            .field("hold", &self.pinned)
+            .field("pinned", &self.pinned)
             .field("confinement", &self.confinement)
-            .field("patience", &self.wait_timeout)
-            .field("keep", &self.displaced_retention)
+            .field("wait_timeout", &self.wait_timeout)
+            .field("displaced_retention", &self.displaced_retention)
             .finish_non_exhaustive()
     }
 }
@@ -162,7 +162,7 @@ impl From<Database> for LedgerSource {
 
 impl fmt::Debug for LedgerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ledger")
+        f.write_str("LedgerSource")
     }
 }
 

@@ -86,7 +86,7 @@ impl PhysicalStore {
     }
 
     pub(super) fn link_target(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
-        let not_a_link = || StoreError::Invalid("it is not a symlink".to_owned());
+        let not_a_link = || StoreError::Invalid("it isn't a symlink".to_owned());
         let located = self.locate(at, LookupPurpose::Find)?;
         if located.is_root() {
             return Err(not_a_link());
@@ -138,7 +138,7 @@ impl PhysicalStore {
             path.truncate(above);
             path.extend_from_slice(&name);
             self.node_path_table.remember(stat.ino, &path);
-            let name = Name::new(name).expect("the host hands out names");
+            let name = Name::new(name).expect("the host returns valid names");
             entries.push(Entry { name, attr: stat.attr() });
         }
         Ok(Listing { entries, total, more: false })

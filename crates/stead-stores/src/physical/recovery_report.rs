@@ -1,5 +1,5 @@
-//! Reports about what recovery could not decide: text files in `kept/`, beside the content that was rescued. `verify`
-//! shows them.
+//! Reports about what recovery could not decide: text files in `recovered/`, beside the content that was rescued.
+//! `verify` shows them.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -40,28 +40,33 @@ impl Undecided {
     fn sentence(self) -> &'static str {
         match self {
             Undecided::Made => {
-                "a process died in the middle of a change that made this, and another program has changed it since; it was left as it is"
+                "a process died during a change that created this, and then another program changed it; it was left \
+                 as it is"
             }
             Undecided::Replaced => {
-                "a process died in the middle of a change that replaced this, and another program has changed it since; it was left as it is"
+                "a process died during a change that replaced this, and then another program changed it; it was left \
+                 as it is"
             }
             Undecided::Removed => {
-                "a process died in the middle of a change that removed this, and something else has its name since"
+                "a process died during a change that removed this, and then something else was created at its path"
             }
             Undecided::Moved => {
-                "a process died in the middle of a change that gave this its name, and something else has its old name since; it was left where it is"
+                "a process died during a change that moved this here, and then something else was created at its old \
+                 path; it was left where it is"
             }
             Undecided::Written => {
-                "a process died while it wrote into this, and another program has changed it since; it was left as it is and may hold a part of what was to be written"
+                "a process died while it wrote into this file, and then another program changed it; it was left as it \
+                 is and may contain a part of the new content"
             }
             Undecided::WrittenElsewhere => {
-                "a process died while it wrote into the file that had this name, and another program has moved or removed that file since; it may hold a part of what was to be written"
+                "a process died while it wrote into the file at this path, and then another program moved or removed \
+                 that file; it may contain a part of the new content"
             }
         }
     }
 }
 
-/// Writes a report about `at`. `name` is the name in `kept/` of the content from before, if there is any.
+/// Writes a report about `at`. `name` is the name in `recovered/` of the content from before, if there is any.
 pub(super) fn write(
     root: &Root,
     kept: &Dir,
@@ -74,9 +79,9 @@ pub(super) fn write(
         Some(name) => format!("{name}{SUFFIX}"),
         None => format!("{}-{:08x}{SUFFIX}", SystemClock.now().as_millis(), fastrand::u32(..)),
     };
-    let before = name.map(|name| format!(" What was there before is kept as `{folder}/{name}`."));
+    let before = name.map(|name| format!(" The earlier content is kept as `{folder}/{name}`."));
     let text = format!(
-        "`{}`: {}.{} Compare, and then remove `{folder}/{report}` from Stead's state directory.\n",
+        "`{}`: {}.{} Check the result, then remove `{folder}/{report}` from Stead's state directory.\n",
         escape_name(at),
         why.sentence(),
         before.unwrap_or_default()

@@ -196,9 +196,7 @@ impl PhysicalStore {
     ) -> StoreResult<HostSlot> {
         let located = self.locate(place, intent)?;
         if located.is_root() {
-            return Err(StoreError::Invalid(
-                "the root of a Workspace's Store can't be changed itself".to_owned(),
-            ));
+            return Err(StoreError::Invalid("the root directory of a Store can't be changed".to_owned()));
         }
         let (parent, name) = split(located.path());
         let last = located.full_path.len() - name.len();

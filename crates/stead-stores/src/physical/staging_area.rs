@@ -1,7 +1,7 @@
 //! The staging area: a directory of Stead's own on the root's mount, where changes are prepared and displaced files
 //! wait.
 //!
-//! Every open Store has a staging directory in it (`rooms/<id>`), which it holds locked for as long as it is open. A
+//! Every open Store has a staging directory in it (`staging/<id>`), which it holds locked for as long as it is open. A
 //! staging directory that no process has locked belonged to a process that died: its unfinished changes are undone, and
 //! the rest is removed (`recover`).
 //!
@@ -9,10 +9,11 @@
 //! locks/           lock files, and `acting`: which staging directory holds which lock
 //! opening          locked while a Store opens, or recovers the changes of a dead process
 //! snapshot         locked while a snapshot of the directory is taken
-//! rooms/<id>/      a staging directory: lock, acted (notes), intent logs (j…), content on its way in or out (t…)
+//! staging/<id>/    a staging directory: lock, acted (notes), intent logs (j…), content on its way in or out (t…)
 //! spare/           a staging directory in reserve, for a full disk
-//! kept/            rescued content (it lost against another program's, or recovery undid it), and reports
-//! past/, more/     displaced content as <revision>-<number>, if it is kept
+//! recovered/       rescued content (it lost against another program's, or recovery undid it), and reports
+//! displaced/       displaced content as <revision>-<number>, if it is kept
+//! displaced-2/     the same, where a full disk has no block for one more name in `displaced/`
 //! ```
 
 use std::fs::File;
@@ -284,7 +285,7 @@ pub(super) fn staging_dir_name(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// Moves an entry of a staging directory to `kept/`, where its owner can find it, and returns its new name; `None` if
+/// Moves an entry of a staging directory to `recovered/`, where its owner can find it, and returns its new name; `None` if
 /// the entry is missing.
 pub(super) fn rescue(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> HostResult<Option<String>> {
     let now = SystemClock.now().as_millis();

@@ -59,7 +59,7 @@ impl PhysicalStore {
         let state = resolve_existing_prefix(&named);
         if resolved.starts_with(&state) {
             return Err(StoreError::Invalid(
-                "the directory lies inside Stead's own state directory; mount another one".to_owned(),
+                "the directory is inside Stead's own state directory; use another one".to_owned(),
             ));
         }
         let root = Root::open(&resolved, options.confinement)?;
@@ -108,7 +108,9 @@ impl PhysicalStore {
         self.fault_point.check()?;
         if host::is_removed(&self.root.dir) {
             self.root_removed.store(true, Ordering::Relaxed);
-            return Err(StoreError::unavailable("its directory is gone; it is used again when it is back"));
+            return Err(StoreError::unavailable(
+                "its directory was removed; the Store works again when the directory is back",
+            ));
         }
         Ok(())
     }
@@ -146,7 +148,7 @@ impl PhysicalStore {
 }
 
 fn no_state_dir_error() -> StoreError {
-    let what = "there is no home directory to keep state in; set XDG_STATE_HOME, or name a state directory";
+    let what = "there is no home directory for Stead's state; set XDG_STATE_HOME, or name a state directory";
     StoreError::Invalid(what.to_owned())
 }
 
@@ -385,7 +387,8 @@ impl Maintenance for PhysicalStore {
             let unfinished = shop.count_unfinished().map_err(errno_to_store_error)?;
             if unfinished > 0 {
                 verified.problems.push(format!(
-                    "{unfinished} process(es) ended in the middle of a change; open the Store again to take it back"
+                    "{unfinished} process(es) ended in the middle of a change; open the Store again to roll the \
+                     change back"
                 ));
             }
         }

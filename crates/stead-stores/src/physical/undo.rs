@@ -2,7 +2,7 @@
 //!
 //! An action may or may not have happened, and other programs may have changed files since. So each case checks first,
 //! acts only on what is still as the action left it, and never destroys content: content that can't go back to its
-//! place is kept in `kept/`, and what can't be decided stays as it is. After a crash, both are reported
+//! place is kept in `recovered/`, and what can't be decided stays as it is. After a crash, both are reported
 //! (`recovery_report`).
 
 use std::fs::File;

@@ -20,7 +20,7 @@ pub struct PhysicalStore(Infallible);
 impl PhysicalStore {
     /// Says that it can't.
     pub fn open(_root: impl AsRef<Path>, _options: PhysicalOptions) -> StoreResult<Self> {
-        Err(StoreError::Unsupported("a Physical Store needs Linux for now"))
+        Err(StoreError::Unsupported("a Physical Store needs Linux"))
     }
 
     /// There is nothing to let go of.

@@ -30,7 +30,7 @@ const MAX_IN_MEMORY: u64 = 8 << 20;
 const THREADS: usize = 8;
 
 fn search_timeout_error() -> StoreError {
-    StoreError::unavailable("the search took too long; narrow it")
+    StoreError::unavailable("the search took too long; use a narrower path or pattern")
 }
 
 /// Opens a directory below the start of a walk. `None` if the walk goes on without it: it vanished, became something

@@ -150,7 +150,9 @@ impl PhysicalChange<'_> {
         expect: Precondition,
     ) -> StoreResult<StepOutcome> {
         if target.is_empty() || target.contains(&0) {
-            return Err(StoreError::Invalid("a symlink has to lead somewhere".to_owned()));
+            return Err(StoreError::Invalid(
+                "a symlink's target can't be empty or contain a NUL byte".to_owned(),
+            ));
         }
         if self.store.locate(at, LookupPurpose::Create)?.is_root() {
             return Err(StoreError::AlreadyExists);
@@ -454,9 +456,9 @@ impl AppendContent {
 
 /// The error for stored content that is not staged. `stage_restored_content` stages it before the first step.
 fn uncopied_content_error() -> StoreError {
-    StoreError::Unsupported("this Store keeps no history")
+    StoreError::Unsupported("this step can't use earlier content")
 }
 
 fn draft_content(sealed: stead_core::store::SealedContent) -> StoreResult<DraftContent> {
-    sealed.into_inner().ok_or_else(|| StoreError::Invalid("the draft is another Store's".to_owned()))
+    sealed.into_inner().ok_or_else(|| StoreError::Invalid("the draft belongs to another Store".to_owned()))
 }

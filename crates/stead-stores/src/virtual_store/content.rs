@@ -253,7 +253,7 @@ pub(super) fn check_list(list: Hash, chunks: impl Iterator<Item = Hash>) -> Resu
 
 /// The error for content that doesn't match its hash.
 fn damaged_content_error() -> DatabaseError {
-    corrupt("its content is not what was written")
+    corrupt("its content doesn't match its hash")
 }
 
 /// Where the bytes of a content are.
@@ -327,7 +327,7 @@ pub(super) fn missing_content_error() -> DatabaseError {
 
 /// The error for a file whose content isn't stored: retention has removed it, or a capture has left it out.
 pub(super) fn content_not_kept_error() -> StoreError {
-    StoreError::Expired("what it held then is no longer kept".into())
+    StoreError::Expired("its content at that version is no longer kept".into())
 }
 
 /// Without a content id, a file has no bytes or, if its size isn't 0, its content isn't stored.

@@ -306,8 +306,8 @@ fn is_missing_or_empty(path: &Path) -> bool {
 /// The error for a database that existed and is gone.
 fn lost_database_error() -> StoreError {
     StoreError::Corrupt(
-        "the database is gone, although there was one: its file is missing or empty; bring a backup back with \
-         `stead restore-backup`, or remove the file beside it that ends with `-version` to begin anew"
+        "the database file is missing or empty, but there was a database here; restore a backup with \
+         `stead restore-backup`, or remove the file beside it that ends with `-version` to start with a new database"
             .into(),
     )
 }
@@ -546,7 +546,9 @@ impl Drop for DatabaseInner {
 pub(super) fn namespace_text<P: AsRef<str>>(namespace: impl IntoIterator<Item = P>) -> StoreResult<String> {
     let parts: Vec<String> = namespace.into_iter().map(|part| part.as_ref().to_owned()).collect();
     if parts.is_empty() || parts.iter().any(String::is_empty) {
-        return Err(StoreError::Invalid("a namespace has at least one part, and none is empty".into()));
+        return Err(StoreError::Invalid(
+            "a namespace needs at least one part, and no part can be empty".into(),
+        ));
     }
     Ok(serde_json::to_string(&parts).expect("texts can be written as JSON"))
 }

@@ -65,7 +65,7 @@ impl EntryKind {
             1 => Ok(EntryKind::File),
             2 => Ok(EntryKind::Directory),
             3 => Ok(EntryKind::Symlink),
-            _ => Err(corrupt("an entry is of a kind that does not exist")),
+            _ => Err(corrupt("an entry has an unknown kind")),
         }
     }
 }

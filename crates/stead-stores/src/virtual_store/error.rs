@@ -49,10 +49,10 @@ pub(super) fn from_sqlite(error: &rusqlite::Error) -> StoreError {
         // The file of the shared memory could not be extended.
         _ if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::NoSpace,
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-            unavailable("another program holds the database; it was waited for in vain")
+            unavailable("another process is using the database and did not finish in time")
         }
         ErrorCode::DatabaseCorrupt => StoreError::Corrupt("the database's structure is broken".into()),
-        ErrorCode::NotADatabase => StoreError::Corrupt("the file is no database".into()),
+        ErrorCode::NotADatabase => StoreError::Corrupt("the file isn't an SQLite database".into()),
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => StoreError::HostDenied,
         ErrorCode::CannotOpen => unavailable("the database can't be opened"),
         ErrorCode::TooBig => StoreError::Invalid("it is too large for the database".into()),
@@ -68,7 +68,7 @@ pub(super) fn from_io(error: &std::io::Error) -> StoreError {
         }
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::NoSpace,
         kind => StoreError::Unavailable {
-            what: "the files beside the database can't be opened".into(),
+            what: "the files beside the database can't be read or written".into(),
             // Only the kind: the error itself may name a path.
             source: Some(std::io::Error::from(kind).into()),
         },

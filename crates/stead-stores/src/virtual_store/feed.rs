@@ -28,7 +28,7 @@ pub(super) fn kind_of_code(code: i64) -> Result<ChangeKind> {
         4 => ChangeKind::Removed,
         5 => ChangeKind::MovedTo,
         6 => ChangeKind::MovedFrom,
-        _ => return Err(corrupt("the log holds a change of a kind that does not exist")),
+        _ => return Err(corrupt("a change in the history has an unknown kind")),
     })
 }
 

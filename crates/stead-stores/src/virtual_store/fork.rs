@@ -99,7 +99,7 @@ pub(super) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
     if pinned_revisions(conn, vol)?.is_empty() {
         return Ok(());
     }
-    Err(StoreError::Invalid("there are forks of it, which stand on it; discard them first".into()).into())
+    Err(StoreError::Invalid("it has forks; discard them first".into()).into())
 }
 
 /// Removes merged layers that no fork uses any more.
@@ -181,7 +181,7 @@ fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer])
     );
     let conn = writing.conn;
     let (Some((last, changed)), Some(first)) = (layers.split_last(), layers.first()) else {
-        return Err(corrupt("a fork stands on nothing"));
+        return Err(corrupt("a fork has no base"));
     };
     let upper = VolumeTree {
         conn,
@@ -246,7 +246,7 @@ fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
     let mut rows = statement.query([owner])?;
     let mut forks = Vec::new();
     while let Some(row) = rows.next()? {
-        let broken = || corrupt("what is noted of a fork can't be read");
+        let broken = || corrupt("the row of a fork can't be read");
         let text = |column: usize| row.get_ref(column)?.as_str().map_err(|_| broken());
         let path = |column| VfsPath::parse(text(column)?).map_err(|_| broken());
         let texts = |column| serde_json::from_str(text(column)?).map_err(|_| broken());

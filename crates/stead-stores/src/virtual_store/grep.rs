@@ -203,7 +203,10 @@ impl GrepScan<'_> {
         let mut look = |content: usize, row: &rusqlite::Row<'_>| -> Result<()> {
             if self.grep.should_stop() {
                 self.stop.store(true, Ordering::Relaxed);
-                return Err(StoreError::unavailable("the search took too long; narrow it").into());
+                return Err(StoreError::unavailable(
+                    "the search took too long; use a narrower path or pattern",
+                )
+                .into());
             }
             let size = self.candidates[self.contents[content].start].row.size;
             match search_row(&reader, row, size, searcher) {

@@ -143,7 +143,7 @@ impl GroupCommit {
         };
         match phase {
             JobPhase::Finished(JobOutcome::Done) => {
-                Ok(made.lock().take().expect("work that is done has made something"))
+                Ok(made.lock().take().expect("finished work has a result"))
             }
             JobPhase::Finished(JobOutcome::Failed(error)) => Err(error),
             JobPhase::Finished(JobOutcome::Panicked(panic)) => resume_unwind(panic),

@@ -89,7 +89,7 @@ impl VirtualStore {
         let kept = past
             .inner::<VirtualContentRef>()
             .filter(|kept| Arc::ptr_eq(&kept.database, self.database_inner()))
-            .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))?;
+            .ok_or_else(|| StoreError::Invalid("the content belongs to another Store".into()))?;
         Ok(Box::new(self.open_content_by_id(kept.content, kept.size)?))
     }
 }
@@ -509,7 +509,7 @@ pub(super) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<Sto
     let mut passed = HashSet::new();
     while node != tree.root {
         if !passed.insert(node) {
-            return Err(corrupt("a directory lies in itself"));
+            return Err(corrupt("a directory contains itself"));
         }
         let Some((row, name)) = tree.node_with_name(node)? else { return Ok(None) };
         names.push(name);

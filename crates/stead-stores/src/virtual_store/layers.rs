@@ -282,7 +282,7 @@ impl<'c> VolumeTree<'c> {
         let mut same = Vec::with_capacity(trees.len());
         loop {
             let Some(first) = first_of(&sources, &mut same)? else { return Ok(()) };
-            let row = sources[first].get().ok_or_else(|| corrupt("a row has vanished"))?;
+            let row = sources[first].get().ok_or_else(|| corrupt("a row is missing"))?;
             let entry = match row.get_ref(2)? {
                 ValueRef::Integer(WHITEOUT) => None,
                 _ => Some(trees[first].with_times_as_of(EntryRow::from_columns(row, 0)?)?),
@@ -338,5 +338,5 @@ fn name_column<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r [u8]> {
 }
 
 fn missing_name_error() -> DatabaseError {
-    corrupt("an entry has a name that can't be one")
+    corrupt("an entry has an invalid name")
 }

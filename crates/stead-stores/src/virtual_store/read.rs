@@ -143,7 +143,7 @@ impl VirtualStore {
         if let Some(spot) = self.entry_key(place) {
             let mut statement = reader.prepare_cached(SQL)?;
             let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name])?;
-            let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
+            let row = rows.next()?.ok_or_else(|| corrupt("the directory counter is missing"))?;
             match interpret_row(row, &spot.parent_trust)? {
                 LookupAnswer::Found(found) => return Ok(found.attr()),
                 LookupAnswer::Missing => return Err(StoreError::NotFound.into()),
@@ -167,7 +167,7 @@ impl VirtualStore {
             let mut statement = reader.prepare_cached(SQL)?;
             let mut rows =
                 statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name, most])?;
-            let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
+            let row = rows.next()?.ok_or_else(|| corrupt("the directory counter is missing"))?;
             match interpret_row(row, &spot.parent_trust)? {
                 LookupAnswer::Found(found) if found.kind == EntryKind::File => {
                     check_size_limit(&found, limit)?;
@@ -205,7 +205,7 @@ impl VirtualStore {
             match row.kind {
                 EntryKind::Symlink => snapshot.tree.symlink_target(&row),
                 EntryKind::File | EntryKind::Directory => {
-                    Err(StoreError::Invalid("it is no symlink".into()).into())
+                    Err(StoreError::Invalid("it isn't a symlink".into()).into())
                 }
             }
         })
@@ -236,7 +236,7 @@ impl VirtualStore {
 
 /// Checks a name from the database.
 fn checked_name(name: &[u8]) -> Result<Name> {
-    Name::new(name).ok_or_else(|| corrupt("an entry has a name that can't be one"))
+    Name::new(name).ok_or_else(|| corrupt("an entry has an invalid name"))
 }
 
 /// Refuses a file that is larger than the limit.

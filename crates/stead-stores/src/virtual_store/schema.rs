@@ -85,7 +85,7 @@ fn immutable_uri(path: &Path) -> String {
     for &byte in path.as_os_str().as_encoded_bytes() {
         match byte {
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => uri.push(byte.into()),
-            other => write!(uri, "%{other:02x}").expect("a text takes all that is written"),
+            other => write!(uri, "%{other:02x}").expect("writing to a String can't fail"),
         }
     }
     uri + "?immutable=1"
@@ -169,7 +169,7 @@ pub(super) fn prepare(conn: &Connection) -> StoreResult<()> {
 fn check_sqlite() -> StoreResult<()> {
     if rusqlite::version_number() < OLDEST_SQLITE {
         return Err(StoreError::Unsupported(
-            "the SQLite in use is older than 3.51.3 and can damage a database",
+            "this SQLite is older than 3.51.3 and can damage a database; use a newer one",
         ));
     }
     Ok(())
@@ -237,7 +237,7 @@ fn check_format(conn: &Connection) -> Result<Format> {
     } else if empty && id == 0 && format == 0 {
         Ok(Format::Empty)
     } else {
-        Err(StoreError::Invalid("the file is a database of another program; choose another".into()).into())
+        Err(StoreError::Invalid("the file is a database of another program; name another file".into()).into())
     }
 }
 

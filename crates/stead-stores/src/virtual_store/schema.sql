@@ -193,8 +193,8 @@ CREATE UNIQUE INDEX fork_volume ON fork(volume);
 
 -- What a revision did to one name of a directory. `kind`: 1 placed, 2 replaced, 3 removed, 4 moved to `other_path`,
 -- 5 exchanged with `other_path`, 6 written into, 7 attributes set. `detail` (JSON) has the states before and after. Where
--- `displaced` is 1, the displaced content lies in the directory's staging area as kept/<revision>-<seq>; `hash` is its BLAKE3
--- once it was computed.
+-- `displaced` is 1, the displaced content lies in the directory's staging area as displaced/<revision>-<seq>; `hash` is its
+-- BLAKE3 once it was computed.
 CREATE TABLE ledger_event(
   volume INTEGER NOT NULL,
   revision INTEGER NOT NULL,

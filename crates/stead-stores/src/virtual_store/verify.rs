@@ -27,25 +27,25 @@ const RULES: [(&str, &str); 14] = [
     (
         "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
-        "is a fork of something that is not there",
+        "is the volume of a fork whose base doesn't exist",
     ),
     (
         "SELECT e.node FROM entry e WHERE e.kind = 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = e.volume AND v.base IS NOT NULL)",
-        "hides something where nothing lies below",
+        "is a whiteout in a volume that isn't a fork",
     ),
     (
         "SELECT e.node FROM entry e JOIN volume v ON v.id = e.volume AND v.base IS NULL WHERE e.parent <> 0
            AND NOT EXISTS (SELECT 1 FROM entry p WHERE p.node = e.parent AND p.volume = e.volume AND p.kind = 2)",
-        "lies in no directory",
+        "has no parent directory",
     ),
     (
         "SELECT v.root FROM volume v
          WHERE v.base IS NULL AND v.root <> 0 AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.volume = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
-        "is a volume's root and is not there",
+        "is the root of a volume and doesn't exist",
     ),
     (
         "SELECT e.node FROM entry e WHERE e.parent = 0 AND e.kind <> 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.root = e.node AND v.id = e.volume)",
-        "has no parent and is no root",
+        "has no parent and isn't a root",
     ),
     (
         "SELECT e.node FROM entry e WHERE e.kind = 2 AND (e.content IS NOT NULL OR e.size <> 0)",
@@ -55,33 +55,36 @@ const RULES: [(&str, &str); 14] = [
         "SELECT e.node FROM entry e LEFT JOIN content c ON c.id = e.content
          WHERE e.kind <> 2 AND e.size <> ifnull(c.size, 0)
            AND NOT (e.content IS NULL AND e.volume IN (SELECT volume FROM capture_volume))",
-        "has a content that is missing or has another length",
+        "has content that is missing or has the wrong length",
     ),
     (
         "SELECT h.node FROM entry_history h LEFT JOIN content c ON c.id = h.content
          WHERE h.kind <> 2 AND h.content IS NOT NULL AND h.size <> ifnull(c.size, -1)",
-        "had a content that is missing or has another length",
+        "had content that is missing or has the wrong length",
     ),
-    ("SELECT h.node FROM entry_history h WHERE h.since >= h.until", "has a time in history that ends before it begins"),
+    (
+        "SELECT h.node FROM entry_history h WHERE h.since >= h.until",
+        "has a row in the history that ends before it begins",
+    ),
     (
         "SELECT h.node FROM entry_history h JOIN entry_history o
            ON o.volume = h.volume AND o.parent = h.parent AND o.name = h.name AND o.since > h.since AND o.since < h.until",
-        "was at one name together with another",
+        "had its path at the same time as another node",
     ),
     (
         "SELECT h.node FROM entry_history h JOIN entry e ON e.volume = h.volume AND e.parent = h.parent AND e.name = h.name
          WHERE e.since < h.until",
-        "was at one name together with what is there now",
+        "had its path at the same time as the present node",
     ),
     (
         "SELECT node FROM entry WHERE node >= (SELECT value FROM meta WHERE id = 2)
            OR since > (SELECT ifnull(max(id), 0) FROM revision)",
-        "is newer than the database itself",
+        "has a number or a version that the database hasn't reached",
     ),
     (
         "SELECT s.volume FROM capture_volume s WHERE NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.volume)
            OR NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.ledger)",
-        "is the capture volume of an unknown directory",
+        "is a capture volume whose volume or ledger doesn't exist",
     ),
     (
         "SELECT q.node FROM usage q JOIN volume v ON v.id = q.volume AND v.base IS NULL WHERE (q.bytes, q.files) <> (
@@ -91,7 +94,7 @@ const RULES: [(&str, &str); 14] = [
              SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.volume = q.volume AND e.parent = b.node
              WHERE b.kind = 2)
            SELECT ifnull(sum(iif(kind = 1, size, 0)), 0), count(*) FILTER (WHERE kind <> 2) FROM below)",
-        "holds something else than its quota counts",
+        "has a quota count that differs from its content",
     ),
 ];
 
@@ -126,7 +129,9 @@ pub(super) fn verify(
 impl DatabaseCheck<'_> {
     fn add_problem(&mut self, what: String) {
         match self.verified.problems.len() {
-            MAX_PROBLEMS => self.verified.problems.push("there is more that is not told here".into()),
+            MAX_PROBLEMS => {
+                self.verified.problems.push("there are more problems, which aren't listed".into())
+            }
             told if told < MAX_PROBLEMS => self.verified.problems.push(what),
             _ => {}
         }
@@ -150,9 +155,9 @@ impl DatabaseCheck<'_> {
         }
         if first > 0 {
             self.add_problem(format!(
-                "versions {first} to {last} were acknowledged and are gone: the end of the write-ahead log was cut off, or \
-                 an older database was put here; `stead restore-backup` brings a backup back, and the line `lost` in the \
-                 file that ends with `-version` can be set to zeros to accept it"
+                "versions {first} to {last} were acknowledged and are lost: the end of the write-ahead log was cut \
+                 off, or the file was replaced by an older database; restore a backup with `stead restore-backup`, or \
+                 accept the loss by setting the line `lost` in the file that ends with `-version` to zeros"
             ));
         }
         Ok(())
@@ -198,7 +203,9 @@ impl DatabaseCheck<'_> {
             let volume =
                 Volume { id, root, dirs: Arc::default(), base_layers: layers::load_layers(self.conn, id)? };
             for node in misplaced_in_fork(&VolumeTree::new(self.conn, &volume, None))? {
-                self.add_problem(format!("node {node} is out of place in a fork"));
+                self.add_problem(format!(
+                    "node {node} of a fork has no parent, hides nothing, or has a wrong quota count"
+                ));
             }
         }
         Ok(())
@@ -224,7 +231,7 @@ impl DatabaseCheck<'_> {
                 _ => None,
             };
             if computed.is_none() || computed != hash {
-                self.add_problem(format!("content {id} is not what its hash says"));
+                self.add_problem(format!("content {id} doesn't match its hash"));
             } else if hash.map(hash_key) != Some(stored_key) {
                 self.add_problem(format!("content {id} can't be found by its hash"));
             }

@@ -149,7 +149,8 @@ impl LoadedTree {
     fn check_deadline(&self) -> Result<()> {
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => {
-                Err(StoreError::unavailable("the search took too long; narrow it").into())
+                Err(StoreError::unavailable("the search took too long; use a narrower path or pattern")
+                    .into())
             }
             _ => Ok(()),
         }

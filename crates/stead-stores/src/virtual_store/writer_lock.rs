@@ -67,7 +67,7 @@ fn lock_file(file: &File, until: Instant) -> StoreResult<()> {
             Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(nap),
             Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::unavailable(
-                    "another process holds the database; it was waited for in vain",
+                    "another process is using the database and did not finish in time",
                 ));
             }
             Err(TryLockError::Error(error)) => return Err(from_io(&error)),

@@ -166,7 +166,7 @@ fn a_base_stays_while_there_are_forks_of_it() {
     let second = fork(&first, "two");
     for store in [&base, &first] {
         let refused = store.destroy().unwrap_err();
-        assert_eq!(refused.to_string(), "there are forks of it, which stand on it; discard them first");
+        assert_eq!(refused.to_string(), "it has forks; discard them first");
     }
     assert_eq!(read(&second, "f").unwrap(), "2");
     second.destroy().unwrap();

@@ -100,7 +100,7 @@ fn a_directory_that_holds_a_file_of_another_agent_is_not_passed_over(store: &Sub
         assert_eq!(undone.conflicts[0].path.as_str(), "/w/shared");
         assert_eq!(
             undone.conflicts[0].why,
-            "the directory is not empty, so it stays; to undo an earlier operation, name it by its id"
+            "the directory isn't empty, so it is kept; to undo an earlier operation, pass its id"
         );
         assert!(a.exists("/w/important").unwrap());
         assert!(a.exists("/w/shared/x").unwrap());

@@ -42,7 +42,7 @@ fn an_undo_that_fails_in_the_second_store_is_finished_by_the_next_one() {
     let error = error.unwrap_err();
     assert!(matches!(error, Error::PartiallyApplied { .. }), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().starts_with("it is done in `/one`, but not in `/two`: "), "{error}");
+    assert!(error.to_string().starts_with("completed in `/one`, but failed in `/two`: "), "{error}");
     assert!(!a.exists("/one/f").unwrap());
     assert_eq!(text(&a, "/two/f"), "2");
 

@@ -52,7 +52,7 @@ fn an_undo_says_that_another_program_has_changed_the_file() {
         assert!(!undone.done);
         assert_eq!(
             undone.conflicts[0].why,
-            "it has been changed since by another program, or by a change whose former content was not kept"
+            "it has been changed since by another program, or by a change whose earlier content was not kept"
         );
     }
 }

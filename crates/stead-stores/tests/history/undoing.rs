@@ -237,7 +237,7 @@ fn a_name_that_is_taken_is_a_conflict(store: &Subject) {
     a.remove_file("/w/f", RemoveOptions::default()).unwrap();
     b.write("/w/f", "new").unwrap();
     let refused = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
-    assert_eq!(refused.conflicts[0].why, "something else has its name now");
+    assert_eq!(refused.conflicts[0].why, "another entry has its name now");
     assert_eq!(text(&a, "/w/f"), "new");
 }
 

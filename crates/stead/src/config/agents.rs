@@ -74,7 +74,7 @@ fn workspaces(
             && let Some(first) = lines.insert(prefix.value.clone(), document.line(&prefix.span))
         {
             let message = format!(
-                "two Workspaces have the prefix `{}`, here and in line {first}; give each its own",
+                "two Workspaces have the prefix `{}`, here and in line {first}; give each its own prefix",
                 prefix.value
             );
             section.reject_value(prefix, message);

@@ -15,7 +15,7 @@ const TIME_UNITS: [(&str, u64); 5] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 8
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse_with_unit(text, &BYTE_UNITS).ok_or_else(|| {
         let text = text.escape_debug();
-        format!("`{text}` is no number of bytes; write one with its unit: \"64MiB\" (B, KiB, MiB, GiB, TiB)")
+        format!("`{text}` isn't a valid size; write a number with a unit: \"64MiB\" (B, KiB, MiB, GiB, TiB)")
     })
 }
 
@@ -23,7 +23,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     parse_with_unit(text, &TIME_UNITS).map(Duration::from_secs).ok_or_else(|| {
         let text = text.escape_debug();
-        format!("`{text}` is no length of time; write one with its unit: \"14d\" (s, m, h, d, w)")
+        format!("`{text}` isn't a valid duration; write a number with a unit: \"14d\" (s, m, h, d, w)")
     })
 }
 

@@ -14,7 +14,7 @@ use crate::error::escaped_path;
 pub enum ConfigError {
     /// There is no file in any of the places where Stead looks for one.
     #[error(
-        "there is no configuration here; run `stead init` to make a stead.toml, or name one with --config"
+        "there is no configuration here; run `stead init` to create a stead.toml, or name one with --config"
     )]
     NotFound,
     /// The file can't be read.

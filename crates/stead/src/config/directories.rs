@@ -52,7 +52,7 @@ impl Config {
     pub fn for_directories(agent: &str, directories: &[ScopedDirectory]) -> Result<Config> {
         for_directories(agent, directories, |real| {
             state_folder_of(real).ok_or_else(|| {
-                Error::Invalid("there is no home directory to keep state in; set XDG_STATE_HOME".into())
+                Error::Invalid("there is no home directory for the state; set XDG_STATE_HOME".into())
             })
         })
     }
@@ -118,8 +118,8 @@ fn for_directories(
 
 /// Says which variable decides where the folder is, but not its path: an agent may read the message.
 fn state_folder_error(cause: io::Error) -> Error {
-    let what = "Stead's own files lie in the folder that XDG_STATE_HOME names (`~/.local/state` where it is not set), and \
-                nothing can be made there; set XDG_STATE_HOME to a directory that you may write";
+    let what = "Stead can't create its state folder in the directory that XDG_STATE_HOME names (`~/.local/state` if it \
+                isn't set); set XDG_STATE_HOME to a directory that you may write to";
     Error::host(what, cause)
 }
 

@@ -72,7 +72,7 @@ impl Config {
     pub fn check_usable(&self) -> Result<(), ConfigProblems> {
         let mut problems = self.check_host().problems;
         if self.stores.is_empty() && self.agents.is_empty() {
-            let message = "the file says nothing: there is no Store and no agent".to_owned();
+            let message = "the file is empty: it has no Store and no agent".to_owned();
             problems.push(ConfigDiagnostic { line: 1, column: 1, message });
         }
         match problems.is_empty() {
@@ -106,12 +106,10 @@ impl Config {
     fn directory_problem(&self, store: &str) -> Option<String> {
         let name = store.escape_debug();
         match fs::read_dir(self.store_directory(store)?).err()?.kind() {
-            io::ErrorKind::NotFound => {
-                Some(format!("the directory of the Store `{name}` is not there; make it, or correct `path`"))
-            }
-            io::ErrorKind::NotADirectory => {
-                Some(format!("`path` of the Store `{name}` leads to something that is no directory"))
-            }
+            io::ErrorKind::NotFound => Some(format!(
+                "the directory of the Store `{name}` doesn't exist; create it, or correct `path`"
+            )),
+            io::ErrorKind::NotADirectory => Some(format!("`path` of the Store `{name}` isn't a directory")),
             kind => Some(format!("the directory of the Store `{name}` can't be read: {kind}")),
         }
     }
@@ -122,10 +120,10 @@ impl Config {
         match fs::metadata(root.join(&path.as_str()[1..])) {
             Ok(there) if there.is_dir() => None,
             Ok(_) => {
-                Some(format!("`{path}` of the Store `{name}` is no directory; nothing can be put below it"))
+                Some(format!("`{path}` in the Store `{name}` isn't a directory, so a Workspace can't use it"))
             }
             Err(_) => Some(format!(
-                "`{path}` is not there in the Store `{name}`; the Workspace is empty until something is written to it"
+                "`{path}` doesn't exist in the Store `{name}`; the Workspace is empty until something is written to it"
             )),
         }
     }
@@ -135,14 +133,15 @@ impl Config {
         let mut first = [0; SQLITE_MAGIC.len()];
         match File::open(path).and_then(|mut file| file.read_exact(&mut first)) {
             Ok(()) if &first == SQLITE_MAGIC => None,
-            Ok(()) => Some("the file is no SQLite database; name another one".into()),
+            Ok(()) => Some("the file isn't an SQLite database; name another file".into()),
             // A database is created at its first use; an empty file is fine, too.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
                 let nowhere =
                     parent.is_some_and(|parent| !parent.is_dir() && parent != self.state_directory());
-                nowhere.then(|| "the database's directory is not there; make it, or name another file".into())
+                nowhere
+                    .then(|| "the database's directory doesn't exist; create it, or name another file".into())
             }
             Err(error) => Some(format!("the database can't be read: {}", error.kind())),
         }

@@ -226,8 +226,7 @@ type ConfigTables =
 
 fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> ConfigTables {
     if table.is_empty() {
-        let message =
-            "the file says nothing: there is no Store and no agent; `stead init` writes one that works";
+        let message = "the file is empty: it has no Store and no agent; `stead init` writes one that works";
         document.add_warning(&(0..0), message);
     }
     let mut top = document.root_section(table);

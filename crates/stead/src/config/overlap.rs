@@ -163,7 +163,7 @@ impl Bypass<'_> {
                     "make it a nested Workspace (in stead.toml: prefix = \"{prefix}\", store = \"{store}\", path = \"{path}\")"
                 )
             }
-            None => "leave one of the two out".to_owned(),
+            None => "remove one of the two".to_owned(),
         }
     }
 }

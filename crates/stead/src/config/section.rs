@@ -135,7 +135,7 @@ impl<'d> Section<'d> {
     }
 
     pub(super) fn number(&mut self, key: &'static str) -> Option<WithSpan<u64>> {
-        self.read(key, "a number from 0 up", |value| {
+        self.read(key, "a number of at least 0", |value| {
             let integer = value.as_integer()?;
             u64::from_str_radix(integer.as_str(), integer.radix()).ok()
         })
@@ -274,7 +274,7 @@ impl<'d> Section<'d> {
                 None => format!("it takes {}", quoted_list(self.known_keys.iter().copied())),
             };
             let place = if self.name.is_empty() { "the file".into() } else { format!("`{}`", self.name) };
-            let message = format!("`{}` is no key of {place}; {hint}", written.escape_debug());
+            let message = format!("`{}` isn't a known key of {place}; {hint}", written.escape_debug());
             self.document.add_problem(&key.span(), message);
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn database(top: &mut Section<'_>, directory: &Path) -> DatabaseConfi
     if let Some(url) = section.text("url") {
         match sqlite_file(url.value) {
             Ok(file) if directory.join(file).is_dir() => {
-                section.reject_value(&url, "a directory is there; write \"sqlite:\" and a file");
+                section.reject_value(&url, "this is a directory; write \"sqlite:\" and a file");
             }
             Ok(file) => {
                 database.path = directory.join(file);
@@ -52,13 +52,13 @@ fn sqlite_file(url: &str) -> Result<&str, String> {
             Err("a database in memory can't be shared; give the Store `kind = \"memory\"` instead".into())
         }
         Some("") | None => {
-            Err(format!("`{}` names no database; write \"sqlite:\" and a file", url.escape_debug()))
+            Err(format!("`{}` has no file name; write \"sqlite:\" and a file", url.escape_debug()))
         }
         // URL forms of other programs. Here they would be taken for file names.
         Some(file) if file.starts_with("//") || file.starts_with("file:") || file.contains('?') => {
             let url = url.escape_debug();
             Err(format!(
-                "`{url}` is not understood; write \"sqlite:\" and then the file's path, as in \"sqlite:stead.db\""
+                "`{url}` isn't a valid database URL; write \"sqlite:\" and a file, as in \"sqlite:stead.db\""
             ))
         }
         Some(file) => Ok(file),
@@ -102,11 +102,11 @@ fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<Stor
 }
 
 fn read_physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
-    let path = section.required("path", "the directory, counted from this file")?;
+    let path = section.required("path", "the directory, relative to this file")?;
     match path.value {
         "" => section.reject_value(&path, "`path` is empty; write \".\" for the directory of this file"),
         home if home == "~" || home.starts_with("~/") => {
-            section.reject_value(&path, "`~` is not expanded here; write the directory out")
+            section.reject_value(&path, "`~` isn't expanded here; write the full path")
         }
         text => {
             section.add_host_check(&path, HostCheckKind::Directory { store: name.to_owned() });

@@ -127,7 +127,10 @@ impl Read for ExactSizeReader<'_> {
         let room = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.from.read(&mut buffer[..room])?;
         if count == 0 && room > 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the file became shorter while it was being read",
+            ));
         }
         self.remaining -= count as u64;
         Ok(count)

@@ -39,7 +39,10 @@ impl<R: Read> Read for EntryContent<'_, R> {
         let count = self.entry.read(buffer)?;
         if count == 0 && !buffer.is_empty() && self.remaining > 0 {
             self.truncated.set(true);
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends in the middle of it"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the archive ends in the middle of this file",
+            ));
         }
         self.remaining = self.remaining.saturating_sub(count as u64);
         Ok(count)
@@ -65,7 +68,7 @@ pub(super) fn import_archive(
         io::ErrorKind::Other | io::ErrorKind::UnexpectedEof if ended.get() => truncated_error(name),
         // Errors of the host have a kind. `Other` comes from the tar reader, about the archive itself.
         io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
-        _ => Error::host(format!("`{name}` can't be read on"), cause),
+        _ => Error::host(format!("`{name}` can't be read to its end"), cause),
     };
     let mut archive = Archive::new(EofTracker { stream, reached_end: &ended });
     // Directories get their attributes last: an archive lists a directory before its entries, and adding those would
@@ -96,15 +99,15 @@ pub(super) fn import_archive(
             }
             EntryType::Symlink => match entry.link_name_bytes() {
                 Some(target) => importer.import_symlink(&path, &target)?,
-                None => importer.tally.refuse(shown, "it is a symlink that leads nowhere"),
+                None => importer.tally.refuse(shown, "it is a symlink without a target"),
             },
             EntryType::Link => match entry.link_name_bytes().map(|first| destination_path(to, &first)) {
                 Some(Ok(first)) => importer.import_hard_link(&path, &first)?,
                 Some(Err(reason)) => importer.tally.refuse(shown, reason),
-                None => importer.tally.refuse(shown, "it is a hard link that leads nowhere"),
+                None => importer.tally.refuse(shown, "it is a hard link without a target"),
             },
             EntryType::Char | EntryType::Block | EntryType::Fifo => {
-                importer.tally.skip(shown, "it is no file, directory or symlink");
+                importer.tally.skip(shown, "it isn't a file, directory or symlink");
             }
             // Headers that describe other entries, such as pax's global ones.
             _ => {}
@@ -121,7 +124,7 @@ pub(super) fn import_archive(
 /// The error for an archive that ends too early, for example because a copy was interrupted.
 fn truncated_error(name: &str) -> Error {
     Error::Invalid(format!(
-        "`{name}` is cut off: it ends in the middle of a file; what came before may have arrived; \
+        "`{name}` is incomplete: it ends in the middle of a file; the files before it may have been imported; \
          get the whole archive and import it again"
     ))
 }
@@ -135,10 +138,10 @@ fn destination_path(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
     for component in bytes.split(|&byte| byte == b'/') {
         match component {
             b"" | b"." => {}
-            b".." => return Err("its path climbs with `..`".into()),
+            b".." => return Err("its path contains `..`".into()),
             name => {
-                let name = Name::new(name).ok_or("no path can hold this name")?;
-                let plain = name.as_path_component().ok_or("no path can hold this name")?;
+                let name = Name::new(name).ok_or("this name can't be part of a path")?;
+                let plain = name.as_path_component().ok_or("this name can't be part of a path")?;
                 path = path.join(plain).map_err(|error| error.to_string())?;
             }
         }

@@ -35,7 +35,7 @@ impl DirectorySink {
         let top = HostDir::open(path).map_err(failed)?;
         if existing == OnExisting::Refuse && !top.is_empty().map_err(failed)? {
             return Err(Error::AlreadyExists(format!(
-                "`{}` is not empty; name a new directory, or say --force to go on with this one",
+                "`{}` isn't empty; name a new directory, or use --force to write into this one",
                 escaped_path(path)
             )));
         }
@@ -43,7 +43,7 @@ impl DirectorySink {
     }
 
     fn current(&self) -> &HostDir {
-        &self.open_directories.last().expect("the top is never left").1
+        &self.open_directories.last().expect("the top directory is never left").1
     }
 
     /// Has `write` create a file or symlink under the temporary name, and renames it into place. If that fails, removes
@@ -55,10 +55,10 @@ impl DirectorySink {
     ) -> io::Result<WriteOutcome> {
         let here = self.current();
         if name == PARTIAL_NAME {
-            return Ok(WriteOutcome::Blocked("the name of a part of the export"));
+            return Ok(WriteOutcome::Blocked("this name is reserved for unfinished exports"));
         }
         if here.stat(name)?.is_some_and(|attr| attr.kind == HostKind::Directory) {
-            return Ok(WriteOutcome::Blocked("a directory"));
+            return Ok(WriteOutcome::Blocked("a directory with this name exists there"));
         }
         if here.stat(PARTIAL_NAME)?.is_some() {
             // An interrupted export left it behind.
@@ -87,7 +87,11 @@ impl Sink for DirectorySink {
         let handed = match self.current().stat(&host_name)? {
             None => WriteOutcome::Written,
             Some(attr) if attr.kind == HostKind::Directory => WriteOutcome::Unchanged,
-            Some(_) => return Ok(WriteOutcome::Blocked("something that is no directory")),
+            Some(_) => {
+                return Ok(WriteOutcome::Blocked(
+                    "something with this name exists there that isn't a directory",
+                ));
+            }
         };
         let inner = self.current().open_or_create(&host_name)?;
         let mode = inner.attr()?.mode;
@@ -100,7 +104,7 @@ impl Sink for DirectorySink {
     }
 
     fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()> {
-        let (_, inner) = self.open_directories.pop().expect("only what was entered is left");
+        let (_, inner) = self.open_directories.pop().expect("only a directory that was entered is left");
         inner.set_attr(leaving.mode, leaving.modified)
     }
 

@@ -44,10 +44,10 @@ fn import_entries(
     importer: &mut Importer<'_, '_>,
 ) -> Result<()> {
     for host_name in names {
-        let name = Name::new(host_name.to_bytes()).expect("a host's name is a name");
+        let name = Name::new(host_name.to_bytes()).expect("a name from the host is a valid name");
         let shown = format!("{}/{name}", if to.is_root() { "" } else { to.as_str() });
         let Some(plain) = name.as_path_component() else {
-            importer.tally.refuse(shown, "no path can hold this name");
+            importer.tally.refuse(shown, "this name can't be part of a path");
             continue;
         };
         let path = match to.join(plain) {
@@ -98,7 +98,7 @@ fn import_entry(
     let Some(attr) = directory.stat(name)? else { return Ok(()) };
     match attr.kind {
         HostKind::Directory if name.to_bytes() == STATE_DIRECTORY_NAME.as_bytes() => {
-            importer.tally.skip(path, "it is a state directory of Stead's own");
+            importer.tally.skip(path, "it is Stead's own state directory");
         }
         HostKind::Directory => {
             let child = directory.enter(name)?;
@@ -113,7 +113,7 @@ fn import_entry(
             importer.import_file(path, attr.into(), &mut file)?;
         }
         HostKind::Symlink => importer.import_symlink(path, &directory.read_link(name)?)?,
-        HostKind::Special => importer.tally.skip(path, "it is no file, directory or symlink"),
+        HostKind::Special => importer.tally.skip(path, "it isn't a file, directory or symlink"),
     }
     Ok(())
 }

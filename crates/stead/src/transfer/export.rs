@@ -178,7 +178,7 @@ impl Exporter<'_, '_> {
         let name = escaped_path(path);
         let failed = |cause| Error::host(format!("`{name}` can't be written"), cause);
         if existing == OnExisting::Refuse && path.symlink_metadata().is_ok() {
-            return Err(Error::AlreadyExists(format!("`{name}` exists already; say --force to replace it")));
+            return Err(Error::AlreadyExists(format!("`{name}` exists already; use --force to replace it")));
         }
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
@@ -224,7 +224,7 @@ impl Exporter<'_, '_> {
         self.tally.go_on()?;
         let shown = format!("{}/{}", if parent.is_root() { "" } else { parent.as_str() }, entry.name);
         let Some(name) = entry.name.as_path_component() else {
-            self.tally.refuse(shown, "no path can hold this name");
+            self.tally.refuse(shown, "this name can't be part of a path");
             return Ok(());
         };
         if self.excluded_names.contains(&name) {
@@ -251,7 +251,7 @@ impl Exporter<'_, '_> {
                 Ok(())
             }
             NodeKind::Special(_) => {
-                self.tally.skip(&path, "it is no file, directory or symlink");
+                self.tally.skip(&path, "it isn't a file, directory or symlink");
                 Ok(())
             }
         }
@@ -324,7 +324,7 @@ impl Exporter<'_, '_> {
 }
 
 fn blocked_reason(what: &str) -> String {
-    format!("{what} is at the destination, and stays there")
+    format!("{what}; the destination stays as it is")
 }
 
 fn write_error(shown: String) -> impl FnOnce(io::Error) -> Error {

@@ -90,7 +90,7 @@ impl HostDir {
         let file = File::from(fs::openat(&self.0, name, flags, Mode::empty())?);
         let attr = attr_of(&fs::fstat(&file)?);
         if attr.kind != HostKind::File {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file any more"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it isn't a regular file any more"));
         }
         Ok((file, attr))
     }

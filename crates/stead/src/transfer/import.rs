@@ -165,7 +165,7 @@ impl Importer<'_, '_> {
             TargetState::Present(stat) if stat.kind == NodeKind::Directory => {}
             TargetState::Pending(NodeKind::Directory) => {}
             TargetState::Present(Stat { kind, .. }) | TargetState::Pending(kind) => {
-                self.tally.refuse(path, format!("a {kind} is there, and no directory"));
+                self.tally.refuse(path, format!("a {kind} with this name exists, but a directory is needed"));
                 return Ok(false);
             }
             there @ (TargetState::Absent | TargetState::Unknown) => {
@@ -222,7 +222,7 @@ impl Importer<'_, '_> {
             TargetState::Present(stat) if stat.kind == NodeKind::File => Some(stat),
             TargetState::Pending(NodeKind::File) | TargetState::Absent | TargetState::Unknown => None,
             TargetState::Present(Stat { kind, .. }) | TargetState::Pending(kind) => {
-                self.tally.refuse(path, format!("a {kind} is there, and no file"));
+                self.tally.refuse(path, format!("a {kind} with this name exists, but a file is needed"));
                 return Ok(());
             }
         };
@@ -326,7 +326,7 @@ impl Importer<'_, '_> {
             }
             TargetState::Pending(NodeKind::Symlink) | TargetState::Absent | TargetState::Unknown => {}
             TargetState::Present(Stat { kind, .. }) | TargetState::Pending(kind) => {
-                self.tally.refuse(path, format!("a {kind} is there, and no symlink"));
+                self.tally.refuse(path, format!("a {kind} with this name exists, but a symlink is needed"));
                 return Ok(());
             }
         }
@@ -341,7 +341,7 @@ impl Importer<'_, '_> {
     fn ensure_parents(&mut self, path: &VfsPath) -> Result<bool> {
         if self.created_symlinks.contains(path) {
             // If a source lists one path twice, it can't replace its own symlink with something else.
-            self.tally.refuse(path, "a symlink is there already");
+            self.tally.refuse(path, "a symlink with this name exists already");
             return Ok(false);
         }
         match path.parent() {
@@ -385,8 +385,7 @@ impl Importer<'_, '_> {
         let size = match self.vfs.stat_link(first) {
             Ok(stat) if arrived && stat.kind == NodeKind::File => stat.size,
             _ => {
-                self.tally
-                    .refuse(path, "it is a hard link to something that is not in the archive before it");
+                self.tally.refuse(path, "it is a hard link to a file that is not earlier in the archive");
                 return Ok(());
             }
         };
@@ -487,5 +486,5 @@ impl Importer<'_, '_> {
 }
 
 fn read_error(path: &VfsPath) -> impl Fn(io::Error) -> Error {
-    move |cause| Error::host(format!("what was to be `{path}` can't be read"), cause)
+    move |cause| Error::host(format!("the source of `{path}` can't be read"), cause)
 }

@@ -72,12 +72,12 @@ fn check_tar_header(block: &[u8], name: &str) -> Result<()> {
     ];
     if let Some((_, unpack)) = packed.iter().find(|(magic, _)| block.starts_with(magic)) {
         return Err(Error::Invalid(format!(
-            "`{name}` is compressed; unpack it on the way: {unpack} FILE | stead import - PREFIX"
+            "`{name}` is compressed; decompress it first: {unpack} FILE | stead import - PREFIX"
         )));
     }
     let zeros = block.len() == 512 && block.iter().all(|&byte| byte == 0);
     let header = block.len() == 512 && has_valid_checksum(block).unwrap_or(false);
-    if zeros || header { Ok(()) } else { Err(Error::Invalid(format!("`{name}` is no tar archive"))) }
+    if zeros || header { Ok(()) } else { Err(Error::Invalid(format!("`{name}` isn't a tar archive"))) }
 }
 
 /// Whether the header's checksum is right. Old archives have no other mark.

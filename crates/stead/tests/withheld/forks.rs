@@ -52,7 +52,7 @@ fn a_fork_shows_what_its_maker_sees_and_no_more() {
         ] {
             let refused = refused.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
-            assert!(refused.to_string().contains("left out"), "{refused}");
+            assert!(refused.to_string().contains("the fork doesn't contain it"), "{refused}");
         }
     }
     let whole = vfs.copy("/forks/draft", "/home/all", Overwrite::Refuse).unwrap_err();
@@ -163,7 +163,7 @@ fn a_fork_given_away_or_opened_under_another_configuration_keeps_its_barriers() 
         assert_eq!(stead.vfs().read(format!("{prefix}/open.txt")).unwrap().bytes, b"open\n");
         tells_nothing(&everything(&stead, prefix));
         let denied = stead.vfs().read(format!("{prefix}/wo/{NAME}")).unwrap_err();
-        assert!(denied.to_string().contains("left out"), "{denied}");
+        assert!(denied.to_string().contains("the fork doesn't contain it"), "{denied}");
     }
 }
 

@@ -78,7 +78,7 @@ fn an_edit_of_anything_but_ones_own_file_is_denied_in_one_and_the_same_way() {
     let inbox = Box::new();
     let edit = json!({ "old_string": "secret", "new_string": "guess" });
     let denied = inbox.told("edit_file", "/in/none.txt", edit.clone());
-    assert!(denied.contains("newest version you wrote yourself"), "{denied}");
+    assert!(denied.contains("whole content you wrote yourself"), "{denied}");
     for place in PLACES {
         assert_eq!(inbox.told("edit_file", place, edit.clone()), denied, "{place}");
         let other = json!({ "old_string": "zzz", "new_string": "y", "replace_all": true });
@@ -105,7 +105,7 @@ fn a_version_tag_is_compared_only_for_ones_own_file() {
             inbox.told(tool, place, arguments)
         };
         let denied = ask("/in/none.txt", &stale);
-        assert!(denied.contains("newest version you wrote yourself"), "{tool}: {denied}");
+        assert!(denied.contains("whole content you wrote yourself"), "{tool}: {denied}");
         for place in PLACES {
             assert_eq!(ask(place, &tag), denied, "{tool} {place}: the tag of a file that is there");
             assert_eq!(ask(place, &stale), denied, "{tool} {place}: another tag");

@@ -11,13 +11,13 @@ use crate::session::Session;
 
 /// Move old records out of the database into a file that can be checked by itself
 ///
-/// Only what is signed is moved, so a few of the last records before that time may stay.
+/// Only signed records are moved, so a few of the last records before that time may stay.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Records from before this time: 2026-11-15, 2026-11-15T08:30:00Z, or 90d ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     before: Timestamp,
-    /// The directory for the file; otherwise .stead/audit/archive
+    /// The directory for the file [default: .stead/audit/archive]
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
 }
@@ -41,7 +41,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             let records = human::count(archived.records, "record", "records");
             session.say(format_args!("Moved {records} to {file}"));
         }
-        None => session.say("There is nothing to move."),
+        None => session.say("There are no records to move."),
     }
     Ok(Exit::OK)
 }

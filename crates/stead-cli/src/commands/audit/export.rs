@@ -14,10 +14,10 @@ use crate::session::Session;
 /// Write records as JSON Lines or CSV, oldest first
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How they are written
+    /// The format
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     format: ExportFormat,
-    /// Where to; otherwise standard output
+    /// The file to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -26,9 +26,9 @@ pub(super) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ExportFormat {
-    /// One JSON document a line, as the hashes cover it
+    /// One JSON document per line, exactly as it was hashed
     Jsonl,
-    /// A table, its first line the names of the columns
+    /// A table; the first line has the names of the columns
     Csv,
 }
 

@@ -10,25 +10,25 @@ use crate::session::Session;
 /// Which records are meant; all conditions hold together.
 #[derive(Debug, clap::Args)]
 pub(super) struct AuditFilter {
-    /// Only of this thread
+    /// Only records of this thread
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
-    /// Only with this path, or one below it
+    /// Only records with this path or one below it
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
-    /// Only of this tool or call
+    /// Only records of this tool or call
     #[arg(long, value_name = "NAME", visible_alias = "tool")]
     call: Option<String>,
-    /// Only of this operation
+    /// Only records of this operation
     #[arg(long, value_name = "ID")]
     operation: Option<OperationId>,
-    /// Only what went like this
+    /// Only records with this outcome
     #[arg(long, value_parser = ["ok", "denied", "failed", "begun"])]
     outcome: Option<String>,
-    /// Only from this time on: 2026-11-15, 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
+    /// Only records since this time: 2026-11-15, 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<Timestamp>,
-    /// Only before this time
+    /// Only records before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Timestamp>,
 }

@@ -14,9 +14,9 @@ use crate::session::Session;
 use filter::AuditFilter;
 use table::AuditTable;
 
-/// Show what was done: by whom, where, and how it went
+/// Show the audit records: agent, call, outcome, paths
 ///
-/// The newest come first. `--agent` shows only what that agent did.
+/// The newest records come first. `--agent` shows only the records of that agent.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -24,13 +24,13 @@ pub(crate) struct Args {
     command: Option<AuditCommand>,
     #[command(flatten)]
     filter: AuditFilter,
-    /// Show at most so many
+    /// Show at most this many records
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Go on where a listing ended
+    /// Continue a listing at this cursor
     #[arg(long, value_name = "CURSOR", conflicts_with = "follow")]
     cursor: Option<AuditCursor>,
-    /// Go on showing what is done, as it is done
+    /// Keep running, and show new records as they are written
     #[arg(short, long)]
     follow: bool,
 }
@@ -62,10 +62,10 @@ fn list(args: Args, session: &mut Session) -> CommandResult {
     let Some(access) = open_access(session)? else {
         if args.follow {
             return Err(CommandError::invalid(
-                "nothing was ever written down here, so there is nothing to follow yet",
+                "there are no audit records yet, so there is nothing to follow",
             ));
         }
-        session.say("Nothing was written down yet.");
+        session.say("There are no audit records yet.");
         return Ok(Exit::OK);
     };
     let page = access.page(&query, args.cursor, args.limit.max(1)).map_err(stead::Error::from)?;
@@ -79,8 +79,8 @@ fn list(args: Args, session: &mut Session) -> CommandResult {
         Some(cursor) if session.wants_json() => {
             session.print_json(&json!({ "cursor": cursor.to_string() }))?
         }
-        Some(cursor) => session.say(format_args!("There is more; go on with --cursor {cursor}")),
-        None if page.entries.is_empty() => session.say("Nothing was found."),
+        Some(cursor) => session.say(format_args!("There are more records; continue with --cursor {cursor}")),
+        None if page.entries.is_empty() => session.say("No records match."),
         None => {}
     }
     Ok(Exit::OK)

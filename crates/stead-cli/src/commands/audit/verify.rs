@@ -11,17 +11,17 @@ use crate::session::Session;
 
 /// Check that no record was changed, removed or moved
 ///
-/// Every record is checked against the one before it, and every chain against its signed heads. A file that `archive`
-/// has written is looked for where it was written, and can be checked by itself.
+/// Every record is checked against the one before it, and every chain against its signed heads. Archives are looked for
+/// where `archive` wrote them. An archive can also be checked by itself.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Archived records to check instead
+    /// Check these archives instead of the database
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Another directory that archives may be in by now
+    /// A directory that archives were moved to
     #[arg(long, value_name = "DIR", conflicts_with = "files")]
     archives: Vec<PathBuf>,
-    /// Don't look for archives: they are kept elsewhere, and are checked there
+    /// Don't look for archives, because they are stored and checked elsewhere
     #[arg(long, conflicts_with_all = ["files", "archives"])]
     without_archives: bool,
 }
@@ -41,7 +41,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         exit = exit.max(report(&shown, &verified, &keys, session)?);
         for key in keys.iter().filter(|key| own.as_ref() != Some(*key)) {
             session.say(format_args!(
-                "{shown} is signed with the key {key}; compare it with the one that `stead audit verify` tells where \
+                "{shown} is signed with the key {key}; compare it with the key that `stead audit verify` prints where \
                  the records were made"
             ));
         }
@@ -51,7 +51,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 
 fn verify_database(archives: &ArchiveLookup, session: &mut Session) -> CommandResult {
     let Some(access) = open_access(session)? else {
-        session.say("Nothing was written down yet.");
+        session.say("There are no audit records yet.");
         return Ok(Exit::OK);
     };
     let progress = Progress::new(session);
@@ -61,7 +61,7 @@ fn verify_database(archives: &ArchiveLookup, session: &mut Session) -> CommandRe
     let keys: Vec<_> = access.key().map_err(stead::Error::from)?.into_iter().collect();
     let exit = report("audit", &verified.map_err(stead::Error::from)?, &keys, session)?;
     for key in keys {
-        session.say(format_args!("Its key is {key}"));
+        session.say(format_args!("The key of the audit is {key}"));
     }
     Ok(exit)
 }
@@ -108,7 +108,7 @@ fn report(what: &str, found: &AuditVerified, keys: &[String], session: &mut Sess
     if found.foreign > 0 {
         let chains = human::count(found.foreign, "chain", "chains");
         session.print_line(format_args!(
-            "  {chains} signed with a key that is not here can't be checked against it"
+            "  the signatures of {chains} can't be checked, because the key isn't here"
         ))?;
     }
     Ok(exit)

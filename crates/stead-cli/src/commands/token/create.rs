@@ -8,16 +8,16 @@ use crate::commands::parse_nonzero_duration;
 use crate::human;
 use crate::session::Session;
 
-/// Make a token for an agent, and show it, once
+/// Create a token for an agent, and show it once
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The thread that the agent works in
     #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
-    /// How long it is good for: 12h, 30d; otherwise until it is revoked
+    /// How long the token is valid: 12h, 30d [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = parse_nonzero_duration)]
     expires: Option<Duration>,
-    /// Results have their facts as structured content, for programs; models get text alone on every host
+    /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]
     structured: bool,
 }
@@ -43,11 +43,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     session.print_line(&secret)?;
     let until = match token.expires {
-        Some(expires) => format!("It is good until {}.", human::time(Some(expires))),
-        None => "It is good until it is revoked.".to_owned(),
+        Some(expires) => format!("It is valid until {}.", human::time(Some(expires))),
+        None => "It is valid until it is revoked.".to_owned(),
     };
     session.say(format_args!(
-        "This is the token `{}` of `{}`. It is shown only now. {until}",
+        "This is the token `{}` of `{}`. Copy it now: it isn't shown again. {until}",
         token.id,
         human::escape_text(&token.identity.agent)
     ));

@@ -9,7 +9,7 @@ use stead::Token;
 use crate::command_error::CommandResult;
 use crate::session::Session;
 
-/// Make, list and revoke the tokens that agents come with over HTTP
+/// Create, list and revoke the tokens with which agents connect over HTTP
 #[derive(Debug, Subcommand)]
 pub(crate) enum Args {
     Create(create::Args),

@@ -3,7 +3,7 @@ use stead::Tokens;
 use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 
-/// Make a token worth nothing, at once, also in servers that run
+/// Revoke a token at once, also in running servers
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The token's id, as `list` shows it

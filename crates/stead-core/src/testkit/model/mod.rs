@@ -125,7 +125,7 @@ impl ModelTree {
         match &self.node(self.find(at)?).body {
             ModelBody::Symlink(target) => Ok(target),
             ModelBody::File(_) | ModelBody::Directory(_) => {
-                Err(StoreError::Invalid("it is no symlink".to_owned()))
+                Err(StoreError::Invalid("it isn't a symlink".to_owned()))
             }
         }
     }

@@ -105,14 +105,14 @@ impl ModelTransaction {
         spare: Option<&ProtectedNames>,
     ) -> Result<StepOutcome, StepError> {
         if replace == Replace::Exchange {
-            return Err(StoreError::Invalid("a copy can't change places with something".to_owned()).into());
+            return Err(StoreError::Invalid("a copy can't exchange two paths; rename can".to_owned()).into());
         }
         let id = self.tree.find(from)?;
         let there = self.tree.slot(to).map_err(at_destination)?;
         let is_directory = matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match there {
             ModelSlot::Occupied(other) if other == id && replace == Replace::Overwrite => {
-                Err(at_destination(StoreError::Invalid("it can't be copied onto itself".to_owned())))
+                Err(at_destination(StoreError::Invalid("it can't be copied to its own path".to_owned())))
             }
             ModelSlot::Occupied(_) if is_directory || replace == Replace::Refuse => {
                 Err(at_destination(StoreError::AlreadyExists))

@@ -85,10 +85,10 @@ impl ModelTransaction {
         let content = match content {
             Content::Bytes(bytes) => bytes,
             Content::Sealed(sealed) => {
-                let foreign = || StoreError::Invalid("the draft is none of this Store's".to_owned());
+                let foreign = || StoreError::Invalid("the draft belongs to another Store".to_owned());
                 sealed.into_inner::<DraftBytes>().ok_or_else(foreign)?.0
             }
-            Content::Stored(_) => return Err(StoreError::Unsupported("this Store keeps nothing")),
+            Content::Stored(_) => return Err(StoreError::Unsupported("this Store keeps no history")),
         };
         let (id, before) = match self.tree.slot(at)? {
             ModelSlot::Occupied(_) => {
@@ -242,7 +242,7 @@ impl ModelTransaction {
 
     /// Creates directories for all names but the last. Returns the parent and the last name.
     pub(super) fn make_parents(&mut self, below: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
-        let last = names.pop().expect("a place that leads to nothing misses a name");
+        let last = names.pop().expect("a path that leads to nothing has a missing name");
         let parent = names.into_iter().fold(below, |parent, name| {
             let body = ModelBody::Directory(Default::default());
             let id = self.tree.add(parent, name.clone(), body, DIRECTORY_MODE, self.at);
@@ -310,7 +310,7 @@ pub(super) fn check_parents(names: &[Vec<u8>], parents: Parents) -> StoreResult<
 
 pub(super) fn check_not_root(id: NodeId) -> StoreResult<()> {
     if id == ROOT {
-        return Err(StoreError::Invalid("the root can be neither removed nor renamed".to_owned()));
+        return Err(StoreError::Invalid("the root can't be removed or renamed".to_owned()));
     }
     Ok(())
 }

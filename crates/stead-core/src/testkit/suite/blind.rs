@@ -36,7 +36,7 @@ pub fn a_blind_change_makes_a_version_whatever_it_finds(t: &Subject) {
     assert_eq!(
         t.history().latest_revision().unwrap(),
         before,
-        "what fails, and what is not blind, makes none"
+        "a failed change, and an empty one that isn't blind, make no revision"
     );
 }
 

@@ -26,7 +26,7 @@ pub fn a_directory_is_made_once(t: &Subject) {
 
     t.write("dir/file", "1");
     let again = t.apply_one(mkdir("dir"));
-    assert!(!again.created, "with its parents, a directory that is there is fine");
+    assert!(!again.created, "mkdir with parents accepts an existing directory");
     assert_eq!(again.attr.unwrap(), t.stat("dir"));
     assert_eq!(t.read("dir/file"), b"1");
 
@@ -48,7 +48,7 @@ pub fn the_times_of_a_directory_follow_its_names(t: &Subject) {
         }),
         ("renamed", &|| t.rename("dir/a", "dir/b", Replace::Refuse)),
         ("moved away", &|| t.rename("dir/b", "other/b", Replace::Refuse)),
-        ("moved there", &|| t.rename("other/b", "dir/c", Replace::Refuse)),
+        ("moved in", &|| t.rename("other/b", "dir/c", Replace::Refuse)),
         ("removed", &|| t.remove("dir/c")),
     ];
     for (what, act) in acts {

@@ -28,7 +28,7 @@ pub fn a_draft_becomes_a_file(t: &Subject) {
     draft.write_at(0, b"hello ").unwrap();
     draft.write_at(6, b"world").unwrap();
     assert_eq!(draft.size(), 11);
-    assert!(t.names("").is_empty(), "nobody sees a draft");
+    assert!(t.names("").is_empty(), "a draft is invisible until its change");
     let attr = put(t, at("dir/file"), draft);
     assert_eq!(t.stat("dir/file"), attr);
     assert_eq!(attr.mode, 0o644);
@@ -113,7 +113,7 @@ pub fn a_gap_reads_as_zeros(t: &Subject) {
     assert!(t.read("file") == expected);
     let mut draft = t.draft();
     draft.write_at(100, b"").unwrap();
-    assert_eq!(draft.size(), 0, "nothing written is nothing changed");
+    assert_eq!(draft.size(), 0, "an empty write changes nothing");
 }
 
 pub fn a_draft_is_cut_and_lengthened(t: &Subject) {
@@ -124,7 +124,7 @@ pub fn a_draft_is_cut_and_lengthened(t: &Subject) {
     draft.set_size(300_010).unwrap();
     let mut expected = aperiodic_bytes(300_000);
     expected.extend([0; 10]);
-    assert!(whole_draft(&mut *draft) == expected, "what was cut does not come back");
+    assert!(whole_draft(&mut *draft) == expected, "truncated bytes don't come back");
     draft.set_size(3).unwrap();
     draft.write_at(4, b"!").unwrap();
     put(t, at("file"), draft);
@@ -146,10 +146,10 @@ pub fn a_draft_is_read_while_it_is_written(t: &Subject) {
     let mut buffer = [0; 30];
     assert_eq!(draft.read_at(262_130, &mut buffer).unwrap(), 30);
     assert_eq!(buffer, expected[262_130..262_160]);
-    assert_eq!(draft.read_at(699_990, &mut buffer).unwrap(), 10, "fewer only at the end");
+    assert_eq!(draft.read_at(699_990, &mut buffer).unwrap(), 10, "a short read only at the end");
     assert_eq!(draft.read_at(700_000, &mut buffer).unwrap(), 0);
     assert_eq!(draft.read_at(u64::from(u32::MAX), &mut buffer).unwrap(), 0);
-    assert!(t.read("file") == aperiodic_bytes(700_000), "the file itself is as it was");
+    assert!(t.read("file") == aperiodic_bytes(700_000), "the file itself is unchanged");
 }
 
 pub fn a_dropped_draft_leaves_nothing(t: &Subject) {
@@ -227,7 +227,7 @@ pub fn a_draft_of_a_file_is_put_elsewhere(t: &Subject) {
         draft.write_at(400_000, b"draft").unwrap();
         put(t, at(path), draft);
         assert!(t.read(path) == expected);
-        assert!(t.read("file") == bytes, "its source is as it was");
+        assert!(t.read("file") == bytes, "its source is unchanged");
     }
 }
 
@@ -303,7 +303,7 @@ pub fn open_content_is_read_in_pieces(t: &Subject) {
         assert!(buffer == bytes[offset..offset + length], "{length} bytes at {offset}");
     }
     let mut buffer = [0; 20];
-    assert_eq!(open.read_at(999_990, &mut buffer).unwrap(), 11, "fewer only at the end");
+    assert_eq!(open.read_at(999_990, &mut buffer).unwrap(), 11, "a short read only at the end");
     assert_eq!(open.read_at(1_000_001, &mut buffer).unwrap(), 0);
     assert_eq!(open.read_at(u64::from(u32::MAX), &mut buffer).unwrap(), 0);
     assert_eq!(open.read_at(0, &mut []).unwrap(), 0);

@@ -11,7 +11,7 @@ fn changes_after(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<F
         assert!(feed.cursor >= cursor);
         assert!(feed.changes.iter().all(|change| change.revision > cursor && change.revision <= feed.cursor));
         all.extend(feed.changes);
-        assert!(!feed.more || feed.cursor > cursor, "a feed with more goes on");
+        assert!(!feed.more || feed.cursor > cursor, "a feed with more advances its cursor");
         cursor = feed.cursor;
         if !feed.more {
             return all;

@@ -37,7 +37,7 @@ fn apply_and_get_revision(t: &Subject, steps: Vec<Step>) -> Revision {
     let version = t.store.apply(change).unwrap().revision.expect("a change makes a version");
     assert!(version <= t.history().latest_revision().unwrap());
     let found = all_revisions(t);
-    let deed = found.revisions.into_iter().next().expect("the change is told");
+    let deed = found.revisions.into_iter().next().expect("the change is reported");
     assert_eq!(deed.number, version);
     assert_eq!(deed.operation.id, id);
     assert_eq!((&*deed.operation.identity.agent, &*deed.operation.tool), ("suite", "suite"));
@@ -89,8 +89,8 @@ fn is_content_unknown(t: &Subject, state: &Option<NodeState>) -> bool {
 fn change_named<'d>(deed: &'d Revision, name: &str) -> &'d NodeChange {
     let is = |state: &Option<NodeState>| state.as_ref().is_some_and(|state| state.name == name.as_bytes());
     let mut found = deed.changes.iter().filter(|line| is(&line.before) || is(&line.after));
-    let line = found.next().unwrap_or_else(|| panic!("nothing is said of `{name}`: {deed:?}"));
-    assert!(found.next().is_none(), "more than one line is about `{name}`");
+    let line = found.next().unwrap_or_else(|| panic!("no change of `{name}`: {deed:?}"));
+    assert!(found.next().is_none(), "more than one change of `{name}`");
     line
 }
 
@@ -170,7 +170,12 @@ pub fn an_edit_and_an_append_are_told(t: &Subject) {
     assert_contents(t, only_change(&edited), Some("one two"), Some("one 2"));
     let appended = apply_and_get_revision(t, vec![append("a", " three")]);
     assert_contents(t, only_change(&appended), Some("one 2"), Some("one 2 three"));
-    assert_eq!(read_content(t, only_change(&appended).before.as_ref()), b"one 2", "what was there still is");
+    assert_eq!(
+        read_content(t, only_change(&appended).before.as_ref()),
+        b"one 2",
+        "the earlier content is still \
+                                                                                   readable"
+    );
     if retains_no_content(t) {
         return;
     }
@@ -257,7 +262,11 @@ pub fn a_moved_directory_takes_its_past_along(t: &Subject) {
     let line = only_change(&found.revisions[2]);
     assert_contents(t, line, Some("one"), Some("two"));
     assert_eq!((line.node, line.after.as_ref().unwrap().parent), (t.node("e/a"), t.node("e")));
-    assert_eq!(line.after.as_ref().unwrap().path, StorePath::from_checked("d/a"), "as it was then");
+    assert_eq!(
+        line.after.as_ref().unwrap().path,
+        StorePath::from_checked("d/a"),
+        "the path at that revision"
+    );
     assert_eq!(found.current[&line.node].path, StorePath::from_checked("e/a"));
 }
 
@@ -270,7 +279,11 @@ pub fn what_is_moved_over_is_told(t: &Subject) {
     let moved = apply_and_get_revision(t, vec![rename("a", "b", Replace::Overwrite)]);
     assert_eq!(moved.changes.len(), 2);
     let [gone, came] = [true, false].map(|gone| {
-        moved.changes.iter().find(|line| line.after.is_none() == gone).expect("one goes, one comes")
+        moved
+            .changes
+            .iter()
+            .find(|line| line.after.is_none() == gone)
+            .expect("one node is removed and one is moved")
     });
     assert_contents(t, gone, Some("two"), None);
     assert_contents(t, came, Some("one"), Some("one"));
@@ -299,8 +312,12 @@ pub fn a_removed_file_is_told(t: &Subject) {
     assert_eq!(current_path(t, only_change(&removed).node), None);
     t.write("a", "another");
     let found = all_revisions(t).revisions;
-    assert_eq!(only_change(&found[1]).node, only_change(&found[2]).node, "what was removed is what was made");
-    assert_ne!(only_change(&found[0]).node, only_change(&found[1]).node, "and what came later is not");
+    assert_eq!(
+        only_change(&found[1]).node,
+        only_change(&found[2]).node,
+        "the removed node is the created one"
+    );
+    assert_ne!(only_change(&found[0]).node, only_change(&found[1]).node, "a later node is a different one");
     assert_contents(t, only_change(&found[2]), None, Some("one"));
     assert_contents(t, only_change(&found[0]), None, Some("another"));
 }
@@ -366,8 +383,8 @@ pub fn a_copy_is_told_entry_by_entry(t: &Subject) {
     t.link("l", "there");
     let copied = apply_and_get_revision(t, vec![copy("l", "f", Replace::Overwrite)]);
     assert_eq!(copied.changes.len(), 2, "{copied:?}");
-    let gone = copied.changes.iter().find(|line| line.after.is_none()).expect("the file goes");
-    let came = copied.changes.iter().find(|line| line.before.is_none()).expect("the symlink comes");
+    let gone = copied.changes.iter().find(|line| line.after.is_none()).expect("the file is removed");
+    let came = copied.changes.iter().find(|line| line.before.is_none()).expect("the symlink is created");
     assert_contents(t, gone, Some("one"), None);
     assert_contents(t, came, None, Some("there"));
 }
@@ -515,7 +532,7 @@ pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
     assert_eq!(standing(began, 1), [two.id]);
     assert_eq!(standing(two.at, 9), [two.id]);
     let undo = by("standing", ["x", "y"], &[two.id]);
-    assert_eq!(standing(began, 9), [one.id], "neither what was taken back nor what took it back");
+    assert_eq!(standing(began, 9), [one.id], "neither the undone operation nor the undo");
     by("standing", ["x", "z"], &[undo.id]);
     assert_eq!(standing(began, 9), [two.id, one.id]);
     assert!(t.history().undoable_operations("nobody", began, 9).unwrap().is_empty());
@@ -549,11 +566,11 @@ pub fn deeds_are_asked_for_by_path(t: &Subject) {
         (some("d/in/a"), None),
         (some("other"), some("d/in/moved")),
     ];
-    assert_eq!(told(&["d/in"]), of_in, "with where it came from");
+    assert_eq!(told(&["d/in"]), of_in, "with the path that it was moved from");
     assert_eq!(told(&["elsewhere", "d/out"]), [(None, some("d/out")), (None, some("elsewhere"))]);
     t.remove("d");
     let of_out = told(&["d/out"]);
-    assert!(of_out.contains(&(some("d"), None)), "what it needs to come back: {of_out:?}");
+    assert!(of_out.contains(&(some("d"), None)), "the removal of its parent: {of_out:?}");
     assert!(!of_out.contains(&(some("d/in"), None)), "{of_out:?}");
 }
 
@@ -586,14 +603,14 @@ pub fn deeds_are_asked_for_by_place(t: &Subject) {
     let some = |text: &str| Some(text.to_owned());
     let of_a = [(some("4"), some("5")), (some("1"), some("4")), (None, some("1"))];
     assert_eq!(contents(about("e/a").unwrap()), of_a);
-    assert_eq!(contents(about("d/a").unwrap()), of_a, "by a name that it had");
+    assert_eq!(contents(about("d/a").unwrap()), of_a, "by an earlier name");
     assert_eq!(contents(about("e/b").unwrap()), [(some("2"), None), (None, some("2"))]);
     assert_eq!(contents(about("x").unwrap()), [(some("3"), None), (None, some("3"))]);
     assert_eq!(about("e").unwrap().len(), 6);
     assert_eq!(about("").unwrap().len(), 8);
     assert!(about("never").is_err());
     t.write("x", "again");
-    assert_eq!(contents(about("x").unwrap()), [(None, some("again"))], "what is there now is something else");
+    assert_eq!(contents(about("x").unwrap()), [(None, some("again"))], "the present node is a different one");
 }
 
 pub fn what_needs_no_history_is_told_without_its_content(t: &Subject) {
@@ -616,7 +633,7 @@ pub fn content_that_is_not_kept_is_known_by_its_size(t: &Subject) {
     t.write("d/a", "one");
     let written = apply_and_get_revision(t, vec![write("d/a", "four")]);
     let removed = apply_and_get_revision(t, vec![remove("d", Subtree::Any)]);
-    assert_eq!(removed.changes.len(), 2, "each thing is told: {removed:?}");
+    assert_eq!(removed.changes.len(), 2, "each removed node is reported: {removed:?}");
     for (line, size) in [(only_change(&written), 3), (change_named(&removed, "a"), 4)] {
         let before = line.before.as_ref().expect("it was there");
         assert_eq!((before.size, &before.content), (size, &None));

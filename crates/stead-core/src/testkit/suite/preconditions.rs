@@ -95,7 +95,10 @@ fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Precondition) -
     assert_eq!(t.stat("file").tag, tag, "a refused change does not touch the file");
 
     let next = t.apply_one(put("file", Precondition::Tag(tag))).attr.unwrap().tag;
-    assert!(matches!(t.refused(put("file", Precondition::Tag(tag))), StoreError::Conflict), "that was then");
+    assert!(
+        matches!(t.refused(put("file", Precondition::Tag(tag))), StoreError::Conflict),
+        "the tag is outdated"
+    );
     let last = t.apply_one(put("file", Precondition::TagOrAbsent(next))).attr.unwrap().tag;
     t.apply_one(put("made", Precondition::TagOrAbsent(next)));
     assert!(t.exists("made"));
@@ -116,7 +119,7 @@ pub fn an_edit_expects_what_it_is_told(t: &Subject) {
             t.refused(edit("file", "no such text", Precondition::Tag(UNKNOWN_TAG))),
             StoreError::Conflict
         ),
-        "the state is judged before the text"
+        "the precondition is checked before the text"
     );
     assert!(matches!(t.refused(edit("missing", "a", Precondition::Tag(tag))), StoreError::NotFound));
     assert!(matches!(

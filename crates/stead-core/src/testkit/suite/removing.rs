@@ -57,7 +57,7 @@ pub fn nothing_to_remove_can_be_fine(t: &Subject) {
     let fine = |path| remove_with(at(path), Subtree::Any, Precondition::Any, IfMissing::Ignore);
     assert_eq!(t.apply_one(fine("missing")), StepOutcome::default());
     assert_eq!(t.apply_one(fine("missing/deeper")), StepOutcome::default());
-    assert!(matches!(t.refused(fine("file/x")), StoreError::NotADirectory), "that is another matter");
+    assert!(matches!(t.refused(fine("file/x")), StoreError::NotADirectory), "only a missing path is ignored");
     t.apply_one(fine("file"));
     assert!(!t.exists("file"));
 }

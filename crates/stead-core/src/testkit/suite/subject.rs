@@ -129,7 +129,7 @@ impl Subject {
     pub(crate) fn read_at(&self, place: &NodePath) -> Vec<u8> {
         let whole =
             self.store.read(place, u64::MAX).unwrap_or_else(|error| panic!("read {place:?}: {error:?}"));
-        assert_eq!(whole.attr.size, whole.bytes.len() as u64, "attributes and bytes are of one state");
+        assert_eq!(whole.attr.size, whole.bytes.len() as u64, "attributes and bytes are of the same version");
         whole.bytes
     }
 
@@ -255,7 +255,7 @@ pub(crate) fn edit_with(
     occurrences: Occurrences,
     expect: Precondition,
 ) -> Step {
-    let edit = Edit::new(old, new, occurrences).expect("the suite's edits make sense");
+    let edit = Edit::new(old, new, occurrences).expect("the suite's edits are valid");
     Step::Edit { at, edit, expect, displaced: DisplacedContent::Keep }
 }
 

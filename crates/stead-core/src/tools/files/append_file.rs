@@ -10,8 +10,8 @@ use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, To
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "append_file",
     title: "Append to a file",
-    description: "Appends to the end of a file, exactly as given; a missing file is created. Begin with a newline where \
-                  a new line is meant.",
+    description: "Appends to the end of a file, exactly as given; a missing file is created. Begin with a newline to \
+                  start a new line.",
     required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],

@@ -7,9 +7,9 @@ use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, To
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "create_directory",
-    title: "Make a directory",
-    description: "Creates a directory and its missing parents; one that exists is fine. Writing a file creates its \
-                  directories by itself.",
+    title: "Create a directory",
+    description: "Creates a directory and its missing parents; no error if it exists. Writing a file creates its \
+                  directories too.",
     required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
@@ -25,8 +25,8 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let path = done.path.to_string();
     let words = match done.created {
         Some(true) => format!("Created {path}."),
-        Some(false) => format!("{path} is there already."),
-        None => format!("{path} is a directory now, unless something else has that name."),
+        Some(false) => format!("{path} already exists."),
+        None => format!("{path} is a directory now, unless another kind of entry has that name."),
     };
     Ok(change_reply(words, path, done.revision, done.operation).optional_fact("created", done.created))
 }

@@ -9,15 +9,15 @@ use crate::vfs::RemoveOptions;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "delete_directory",
     title: "Delete a directory",
-    description: "Deletes an empty directory, or with recursive all that is in it. A Workspace, or a directory that \
-                  holds one, is never deleted.",
+    description: "Deletes an empty directory, or with recursive also its content. A Workspace, or a directory with \
+                  one in it, is never deleted.",
     required_access: &[Access::Write],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE.idempotent(),
     input: &[
         PATH,
-        Field::optional("recursive", FieldType::Flag, "With all that is in it."),
+        Field::optional("recursive", FieldType::Flag, "Delete its content too."),
         Field::optional("force", FieldType::Flag, "No error if it is missing."),
     ],
     output: &REMOVE_OUTPUT,

@@ -18,7 +18,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     input: &[
         PATH,
         Field::required("old_string", FieldType::Text, "The text as it is in the file."),
-        Field::required("new_string", FieldType::Text, "The text to put there."),
+        Field::required("new_string", FieldType::Text, "The new text."),
         Field::optional("replace_all", FieldType::Flag, "Replace every occurrence."),
         IF_MATCH,
     ],

@@ -14,20 +14,16 @@ const DEFAULT_LIMIT: u64 = PAGE_LINES as u64;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "glob",
     title: "Find files by name",
-    description: "Finds files and directories by name, one path a line. * matches within a name, ** across directories, \
-                  {a,b} either; the pattern counts from path. To search inside files use grep.",
+    description: "Finds files and directories by name, one per line. * matches within a name, ** across directories, \
+                  {a,b} either; the pattern is relative to path. To search inside files use grep.",
     required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
         Field::required("pattern", FieldType::Text, "The glob, such as **/*.rs."),
-        Field::optional("path", FieldType::Path, "Where to begin; all Workspaces if absent."),
-        Field::optional(
-            "limit",
-            FieldType::Integer { min: 1, max: 10_000 },
-            "At most so many; 800 if absent.",
-        ),
+        Field::optional("path", FieldType::Path, "Where to start; all Workspaces if absent."),
+        Field::optional("limit", FieldType::Integer { min: 1, max: 10_000 }, "The maximum; 800 if absent."),
     ],
     output: &[
         Field::required("count", FieldType::integer_from(0), "How many paths were returned."),

@@ -14,8 +14,8 @@ const DEFAULT_LIMIT: u64 = 200;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "grep",
     title: "Search inside files",
-    description: "Searches text files for a regular expression (Rust syntax) and returns path:line:text. Lines of context \
-                  are path-line-text.",
+    description: "Searches text files for a regular expression (Rust syntax) and returns path:line:text. Context \
+                  lines are path-line-text.",
     required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
@@ -45,7 +45,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional(
             "max_results",
             FieldType::Integer { min: 1, max: 10_000 },
-            "At most so many; 200 if absent.",
+            "The maximum; 200 if absent.",
         ),
         Field::optional(
             "output",

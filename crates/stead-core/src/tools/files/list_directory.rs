@@ -26,11 +26,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     hints: Hints::READ_ONLY,
     input: &[
         Field::required("path", FieldType::Path, "The directory; / for the Workspaces."),
-        Field::optional("cursor", FieldType::Text, "From the last line of the page before."),
+        Field::optional("cursor", FieldType::Text, "From the last line of the previous page."),
         Field::optional(
             "limit",
             FieldType::Integer { min: 1, max: MAX_LIMIT },
-            "At most so many; 800 if absent.",
+            "The maximum; 800 if absent.",
         ),
         Field::optional("details", FieldType::Flag, "Exact times, and each file's version_tag."),
     ],

@@ -28,7 +28,7 @@ use crate::vfs::{CopyResult, Overwrite, RemoveResult, Unreadable, WriteOptions, 
 const PATH: Field = Field::required("path", FieldType::Path, "The path.");
 const IF_MATCH: Field =
     Field::optional("if_match", FieldType::Tag, "Only if the file still has this version_tag.");
-const SOURCE: Field = Field::required("source", FieldType::Path, "The path now.");
+const SOURCE: Field = Field::required("source", FieldType::Path, "The old path.");
 const DESTINATION: Field = Field::required("destination", FieldType::Path, "The new path.");
 const OVERWRITE: Field = Field::optional("overwrite", FieldType::Flag, "Replace a file at the destination.");
 
@@ -36,21 +36,18 @@ const OUT_PATH: Field = Field::required("path", FieldType::Path, "The path, syml
 const OUT_TAG: Field = Field::optional(
     "version_tag",
     FieldType::Tag,
-    "The state of the file; pass it as if_match to change just that state.",
+    "The file's version tag; pass it as if_match to change only this version.",
 );
 const OUT_SIZE: Field = Field::required("size", FieldType::integer_from(0), "The file's size in bytes.");
 const OUT_VERSION: Field = Field::optional(
     "version",
     FieldType::integer_from(0),
-    "The version that the change made, where the Store keeps history.",
+    "The version that the change made, if the Store keeps history.",
 );
 const OUT_OPERATION: Field =
-    Field::required("operation", FieldType::Text, "The operation that the change belongs to; undo takes it.");
-const OUT_CREATED: Field = Field::optional(
-    "created",
-    FieldType::Flag,
-    "Whether it was not there before; absent in a WRITE_ONLY Workspace.",
-);
+    Field::required("operation", FieldType::Text, "The operation of the change; pass it to undo.");
+const OUT_CREATED: Field =
+    Field::optional("created", FieldType::Flag, "Whether it is new; absent in a WRITE_ONLY Workspace.");
 const OUT_TRUNCATED: Field =
     Field::required("truncated", FieldType::Flag, "Whether there is more than was returned.");
 
@@ -77,7 +74,7 @@ fn remove_reply(removed: &RemoveResult, what: &str) -> Reply {
     let words = match removed.is_disclosed {
         true => format!("Deleted {path}."),
         // In a WRITE_ONLY Workspace, the same words whatever was there, and true in each case.
-        false => format!("If {what} was at {path} that may be deleted, it is gone."),
+        false => format!("Done: if {path} was {what} that you may delete, it is deleted now."),
     };
     change_reply(words, path, removed.revision, removed.operation)
 }
@@ -115,9 +112,7 @@ fn overwrite_option(arguments: &Arguments) -> Overwrite {
 fn write_options(arguments: &Arguments) -> Result<WriteOptions, Failure> {
     let options = WriteOptions::new();
     match (arguments.tag("if_match"), arguments.flag("create_only")) {
-        (Some(_), true) => {
-            Err(Failure::invalid("`if_match` and `create_only` can't both hold; pass one of them"))
-        }
+        (Some(_), true) => Err(Failure::invalid("pass `if_match` or `create_only`, not both")),
         (Some(tag), false) => Ok(options.if_match(tag)),
         (None, true) => Ok(options.create_only()),
         (None, false) => Ok(options),
@@ -130,7 +125,7 @@ fn decode_content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
     match arguments.optional_text("encoding") {
         Some("base64") => BASE64
             .decode(text)
-            .map_err(|_| Failure::invalid("`content` is no base64, though `encoding` says so")),
+            .map_err(|_| Failure::invalid("`content` isn't valid base64, but `encoding` is base64")),
         _ => Ok(text.into_bytes()),
     }
 }
@@ -139,17 +134,17 @@ const CONTENT: Field = Field::required("content", FieldType::Text, "The text.");
 const ENCODING_IN: Field = Field::optional(
     "encoding",
     FieldType::OneOf(&["utf-8", "base64"]),
-    "How content is given; utf-8 if absent.",
+    "Encoding of content; utf-8 if absent.",
 );
 
 /// Appends a line for each of the first few paths that couldn't be read, and one that counts the rest.
 fn append_unreadable(lines: &mut String, unread: &[Unreadable]) {
     const SHOWN: usize = 5;
     for Unreadable { path, reason } in unread.iter().take(SHOWN) {
-        lines.push_str(&format!("(could not look into {path}: {reason})\n"));
+        lines.push_str(&format!("(could not read {path}: {reason})\n"));
     }
     if unread.len() > SHOWN {
-        lines.push_str(&format!("(could not look into {} more)\n", unread.len() - SHOWN));
+        lines.push_str(&format!("(could not read {} more)\n", unread.len() - SHOWN));
     }
 }
 

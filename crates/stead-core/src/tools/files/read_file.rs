@@ -23,9 +23,9 @@ const BASE64_HINT: &str = "read it with encoding base64, byte_offset and byte_li
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_file",
     title: "Read a file",
-    description: "Reads a file: lines of a text, or an image. A page has at most 800 lines and 20,000 characters. A last \
-                  line in brackets is not in the file: it says how to go on, and the version_tag. Other binary files are \
-                  read with encoding base64.",
+    description: "Reads a file: lines of text, or an image. A page has at most 800 lines and 20,000 characters. A \
+                  last line in brackets is not in the file: it says how to continue, and the version_tag. Read other \
+                  binary files with encoding base64.",
     required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
@@ -36,7 +36,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional(
             "limit",
             FieldType::Integer { min: 1, max: 100_000 },
-            "At most so many lines; 800 if absent. More of them make a longer page, up to 256 KiB.",
+            "At most this many lines; 800 if absent. More lines make a longer page, up to 256 KiB.",
         ),
         Field::optional(
             "byte_offset",
@@ -46,7 +46,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional(
             "byte_limit",
             FieldType::Integer { min: 1, max: MAX_REPLY_BYTES as u64 },
-            "At most so many bytes.",
+            "At most this many bytes.",
         ),
         Field::optional(
             "encoding",
@@ -59,7 +59,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::required(
             "version_tag",
             FieldType::Tag,
-            "The state that was read; pass it as if_match to change just that.",
+            "The version tag of what was read; pass it as if_match to change only that.",
         ),
         OUT_SIZE,
         OUT_TRUNCATED,
@@ -68,12 +68,12 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional(
             "total_lines",
             FieldType::integer_from(0),
-            "How many lines the file has, where its end was reached.",
+            "How many lines the file has, if its end was reached.",
         ),
-        Field::optional("next_offset", FieldType::integer_from(1), "The offset to go on with."),
-        Field::optional("next_byte_offset", FieldType::integer_from(0), "The byte_offset to go on with."),
+        Field::optional("next_offset", FieldType::integer_from(1), "The offset to continue with."),
+        Field::optional("next_byte_offset", FieldType::integer_from(0), "The byte_offset to continue with."),
         Field::optional("encoding", FieldType::OneOf(&["utf-8", "base64"]), "How the text block is encoded."),
-        Field::optional("mime", FieldType::Text, "The media type of what is no text."),
+        Field::optional("mime", FieldType::Text, "The media type of a binary file."),
     ],
     max_characters: Some(MAX_REPLY_CHARACTERS),
     run,
@@ -85,13 +85,14 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let by_bytes = arguments.has("byte_offset") || arguments.has("byte_limit");
     if by_bytes && (arguments.has("offset") || arguments.has("limit")) {
         return Err(Failure::invalid(
-            "`offset` and `limit` count lines, `byte_offset` and `byte_limit` bytes; pass one pair of them",
+            "`offset` and `limit` count lines, `byte_offset` and `byte_limit` count bytes; pass only one of these \
+             pairs",
         ));
     }
     if encoding == "base64" || by_bytes {
         if arguments.has("offset") || arguments.has("limit") {
             return Err(Failure::invalid(
-                "with the encoding base64, pass `byte_offset` and `byte_limit`: `offset` and `limit` count lines",
+                "with encoding base64, pass `byte_offset` and `byte_limit`: `offset` and `limit` count lines",
             ));
         }
         let page = if encoding == "base64" { PAGE_BASE64_BYTES } else { PAGE_BYTES as u64 };
@@ -168,7 +169,7 @@ fn read_bytes(
             std::str::from_utf8(&read.bytes).map(str::to_owned).map_err(|_| {
                 Failure::new(
                     ErrorKind::Unsupported,
-                    format!("these bytes of `{}` are no text; pass the encoding base64", read.path),
+                    format!("these bytes of `{}` aren't UTF-8 text; pass encoding base64", read.path),
                 )
             })?
         }

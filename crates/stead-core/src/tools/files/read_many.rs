@@ -18,8 +18,8 @@ const MAX_FILES: usize = 100;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_many",
     title: "Read several files",
-    description: "Reads several text files in one call. Each begins with a line ==> path <==; all share 20,000 characters, \
-                  and one that is cut says how to go on with read_file.",
+    description: "Reads several text files in one call. Each begins with a line ==> path <==; all share 20,000 \
+                  characters, and a cut file says how to continue with read_file.",
     required_access: &[Access::Read],
     offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
@@ -29,30 +29,30 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional(
             "byte_limit",
             FieldType::Integer { min: 1, max: MAX_REPLY_BYTES as u64 },
-            "At most so many bytes together.",
+            "At most this many bytes together.",
         ),
     ],
     output: &[Field::required(
         "files",
         FieldType::ObjectList(&[
-            Field::required("path", FieldType::Path, "The path as it was asked for."),
-            Field::optional("version_tag", FieldType::Tag, "The state that was read."),
+            Field::required("path", FieldType::Path, "The path as requested."),
+            Field::optional("version_tag", FieldType::Tag, "The version tag of what was read."),
             Field::optional("size", FieldType::integer_from(0), "The file's size in bytes."),
             Field::optional("truncated", FieldType::Flag, "Whether there is more than was returned."),
             Field::optional(
                 "next_offset",
                 FieldType::integer_from(1),
-                "The offset to go on with in read_file.",
+                "The offset to continue with in read_file.",
             ),
             Field::optional(
                 "next_byte_offset",
                 FieldType::integer_from(0),
-                "The byte_offset to go on with in read_file, in a line too long for one call.",
+                "The byte_offset to continue with in read_file, in a line too long for one call.",
             ),
             Field::optional("error", FieldType::Text, "Why it can't be read."),
             Field::optional("code", FieldType::Text, "The error's code."),
         ]),
-        "What became of each file, in the order of paths.",
+        "The result for each file, in the order of paths.",
     )],
     max_characters: Some(MAX_REPLY_CHARACTERS),
     run,

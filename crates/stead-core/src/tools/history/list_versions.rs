@@ -19,19 +19,15 @@ const MAX_PATHS_PER_CHANGE: usize = 20;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "list_versions",
     title: "List versions",
-    description: "Lists the changes of a file, or of all below a directory, newest first: version, time, agent, tool and \
-                  operation. read_version reads one, undo takes back an operation of yours.",
+    description: "Lists the changes of a file, or of all below a directory, newest first: version, time, agent, tool \
+                  and operation. read_version reads one, undo undoes an operation of yours.",
     required_access: &[Access::History],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::READ_ONLY,
     input: &[
-        Field::required("path", FieldType::Path, "A file or directory; it may be gone."),
-        Field::optional(
-            "limit",
-            FieldType::Integer { min: 1, max: MAX_LIMIT },
-            "At most so many; 50 if absent.",
-        ),
+        Field::required("path", FieldType::Path, "A file or directory; it may be deleted."),
+        Field::optional("limit", FieldType::Integer { min: 1, max: MAX_LIMIT }, "The maximum; 50 if absent."),
     ],
     output: &[
         Field::required("count", FieldType::integer_from(0), "How many changes were returned."),
@@ -51,7 +47,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let truncated = entries.len() == limit || shown < entries.len();
     let mut text = page.into_text();
     if text.is_empty() {
-        text.push_str("Nothing is known to have been done to it.\n");
+        text.push_str("The history has no changes of this path.\n");
     }
     let more = truncated.then(|| Note::More(format!("limit {}", (limit + shown).min(MAX_LIMIT as usize))));
     Ok(Reply::text(text).note(more).fact("count", shown).fact("truncated", truncated))
@@ -61,7 +57,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
 fn format_entry(entry: &LogEntry) -> String {
     let operation = &entry.operation;
     let (agent, tool, at) = (&operation.identity.agent, &operation.tool, operation.at);
-    let undone = if entry.undone { ", taken back" } else { "" };
+    let undone = if entry.undone { ", undone" } else { "" };
     let mut text = format!(
         "version {} at {at} by {} with {tool}, operation {}{undone}\n",
         entry.revision.0,

@@ -52,7 +52,7 @@ impl ToolContext<'_> {
         self.snapshots.ok_or_else(|| {
             Failure::new(
                 ErrorKind::Unsupported,
-                "nothing here keeps snapshots; your Workspaces have no database",
+                "snapshots aren't available: your Workspaces have no database",
             )
         })
     }
@@ -80,7 +80,7 @@ const REVERT_OUTPUT: [Field; 7] = [
     Field::required(
         "operations",
         FieldType::integer_from(0),
-        "How many operations were taken back, or would be.",
+        "How many operations were undone, or would be.",
     ),
     Field::required("changes", FieldType::integer_from(0), "How many paths were changed, or would be."),
     Field::required(
@@ -89,14 +89,14 @@ const REVERT_OUTPUT: [Field; 7] = [
             Field::required("path", FieldType::Path, "The path."),
             Field::required("why", FieldType::Text, "Why it stays as it is."),
         ]),
-        "What was changed since, or may not be undone; nothing was changed because of it.",
+        "The paths with conflicts, which stay as they are.",
     ),
     Field::required(
-        "left_out",
+        "omitted",
         FieldType::integer_from(0),
-        "How many paths stay as they are since you may not change them.",
+        "How many paths stay as they are because they can't be restored.",
     ),
-    Field::optional("operation", FieldType::Text, "The operation that took it back; undo takes it in turn."),
+    Field::optional("operation", FieldType::Text, "The operation of this undo or restore; pass it to undo."),
     Field::required("truncated", FieldType::Flag, "Whether the text leaves paths out."),
 ];
 
@@ -112,7 +112,7 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
         (true, true) => format!("{put_back}."),
         (true, false) => format!("{put_back}, except for the conflicts below, which stay as they are."),
         (false, true) if operations.is_empty() && changes.is_empty() && left_out.is_empty() => {
-            "There is nothing to undo: what was asked for has no effect any more.".to_owned()
+            "There is nothing to undo: nothing would change.".to_owned()
         }
         (false, true) => "This is what would be done:".to_owned(),
         (false, false) => "Nothing was changed, because of these conflicts:".to_owned(),
@@ -129,7 +129,7 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
             left_out.len(),
             if left_out.len() == 1 { "path stays as it is" } else { "paths stay as they are" },
         );
-        lines.push(format!("{count} {stays}, since you may not change them:"));
+        lines.push(format!("{count} {stays}, for these reasons:"));
     }
     lines.extend(
         left_out.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("left out {path}: {why}")),
@@ -154,7 +154,7 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
         .fact("operations", operations.len())
         .fact("changes", changes.len())
         .fact("conflicts", conflicts_told)
-        .fact("left_out", left_out.len())
+        .fact("omitted", left_out.len())
         .fact("truncated", untold > 0)
         .optional_fact("operation", operation.as_ref().map(OperationId::to_string));
     if *done || conflicts.is_empty() {

@@ -9,8 +9,8 @@ use crate::vfs::RestoreOptions;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "restore",
     title: "Restore a snapshot",
-    description: "Puts a Workspace, or some paths in it, back to a snapshot, version or time, whoever changed it since. \
-                  undo takes it back. For your own changes use undo.",
+    description: "Restores a Workspace, or some paths in it, to a snapshot, version or time, whoever changed it \
+                  since. undo reverts this. For your own changes use undo.",
     required_access: &[Access::Restore],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
@@ -18,7 +18,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     input: &[
         Field::required("path", FieldType::Path, "The Workspace."),
         Field::required("snapshot", FieldType::Text, "A snapshot's name, a version number, or a time."),
-        Field::optional("paths", FieldType::TextList { max: 1_000 }, "Only these, with all below them."),
+        Field::optional("paths", FieldType::TextList { max: 1_000 }, "Only these, and all below them."),
         DRY_RUN,
     ],
     output: &REVERT_OUTPUT,

@@ -7,8 +7,8 @@ use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, To
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "snapshot",
     title: "Take a snapshot",
-    description: "Names the present state of a Workspace, or of all, for restore and read_version. Take one before you \
-                  change much.",
+    description: "Saves the present state of a Workspace, or of all, for restore and read_version. Take one before \
+                  large changes.",
     required_access: &[Access::History],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
@@ -32,7 +32,11 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         None => desk.vfs.authorize(None, Access::History)?,
     }
     let made = desk.require_snapshots()?.create_snapshot(desk.vfs, path, label)?;
-    Ok(Reply::text(format!("The state at {} is now called {}.", made.at, made.name.escape_debug()))
-        .fact("snapshot", made.name)
-        .fact("version", made.revision.0))
+    Ok(Reply::text(format!(
+        "The state at {} is saved as the snapshot {}.",
+        made.at,
+        made.name.escape_debug()
+    ))
+    .fact("snapshot", made.name)
+    .fact("version", made.revision.0))
 }

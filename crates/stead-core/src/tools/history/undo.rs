@@ -9,21 +9,17 @@ use crate::vfs::{OnConflict, UndoOptions, UndoTarget};
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "undo",
     title: "Undo",
-    description: "Takes back your own last operations, or one by its id. What others did since stays; where it conflicts, \
-                  nothing is changed and the conflicts are listed. An undo can be undone.",
+    description: "Undoes your last operations, or one by its id. Later changes by others stay; if there is a \
+                  conflict, nothing is changed and the conflicts are listed. An undo can be undone.",
     required_access: &[Access::Restore],
     offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE,
     input: &[
         Field::optional("last", FieldType::Integer { min: 1, max: 1_000 }, "How many; 1 if absent."),
-        Field::optional("operation", FieldType::Text, "Just this one instead, by its id."),
+        Field::optional("operation", FieldType::Text, "Only this operation, by its id."),
         DRY_RUN,
-        Field::optional(
-            "skip_conflicts",
-            FieldType::Flag,
-            "Leave conflicts as they are, take back the rest.",
-        ),
+        Field::optional("skip_conflicts", FieldType::Flag, "Leave conflicts as they are, undo the rest."),
     ],
     output: &REVERT_OUTPUT,
     max_characters: None,
@@ -40,5 +36,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     };
     let on_conflict = if arguments.flag("skip_conflicts") { OnConflict::Skip } else { OnConflict::Refuse };
     let options = UndoOptions { dry_run: arguments.flag("dry_run"), on_conflict };
-    Ok(revert_reply(&desk.vfs.undo(what, options)?, "Taken back"))
+    Ok(revert_reply(&desk.vfs.undo(what, options)?, "Undone"))
 }

@@ -83,7 +83,8 @@ fn what_is_not_offered_is_refused_and_written_down() {
     assert_eq!(refused.kind, ErrorKind::Denied);
     assert_eq!(
         refused.message,
-        "there is no tool `write_file` for you; you have `glob`, `grep`, `list_directory`, `read_file`, `read_many`, `stat`"
+        "you have no tool `write_file`; your tools are `glob`, `grep`, `list_directory`, `read_file`, `read_many`, \
+         `stat`"
     );
     let unknown = failure(&tools, "rm\u{1b}[31m -rf", json!({}));
     assert!(!unknown.message.contains('\u{1b}'), "{unknown}");
@@ -170,7 +171,7 @@ fn parameters_that_do_not_fit_are_named_and_nothing_runs() {
         (
             "write_file",
             json!({ "path": "/x", "content": ["a"] }),
-            "`write_file` takes a text as its parameter `content`, not a list of 1",
+            "`write_file` takes a string as its parameter `content`, not a list of 1",
         ),
         (
             "write_file",
@@ -185,22 +186,22 @@ fn parameters_that_do_not_fit_are_named_and_nothing_runs() {
         (
             "write_file",
             json!({ "path": "/x", "content": "", "if_match": "000000000001", "create_only": true }),
-            "`if_match` and `create_only` can't both hold; pass one of them",
+            "pass `if_match` or `create_only`, not both",
         ),
         (
             "write_file",
             json!({ "path": "/x", "content": "§", "encoding": "base64" }),
-            "`content` is no base64, though `encoding` says so",
+            "`content` isn't valid base64, but `encoding` is base64",
         ),
         (
             "read_many",
             json!({ "paths": [] }),
-            "`read_many` takes a list of 1 to 100 texts as its parameter `paths`, not a list of 0",
+            "`read_many` takes a list of 1 to 100 strings as its parameter `paths`, not a list of 0",
         ),
         (
             "read_many",
             json!({ "paths": "/x" }),
-            "`read_many` takes a list of 1 to 100 texts as its parameter `paths`, not \"/x\"",
+            "`read_many` takes a list of 1 to 100 strings as its parameter `paths`, not \"/x\"",
         ),
     ];
     for (name, arguments, message) in cases {

@@ -178,7 +178,7 @@ impl Call<'_> {
             (Some(old), Some(new)) if old.content == new.content && old.mode == new.mode => return Ok(None),
             (Some(_), Some(_)) => DifferenceKind::Changed,
         };
-        let state = new.or(old).expect("one of them is there");
+        let state = new.or(old).expect("at least one state exists");
         let Some(path) = self.logical_path(ground, &state.path) else { return Ok(None) };
         let from = match old {
             Some(old) if differs == DifferenceKind::Moved => self.logical_path(ground, &old.path),

@@ -472,7 +472,7 @@ impl Call<'_> {
 
 /// The conflict for the part of an undo that lies outside what the caller may restore.
 fn withheld(part: &StoreRevert<'_>) -> PathConflict {
-    let why = "a part of it is not in a Workspace that you may restore".to_owned();
+    let why = "a part of the operation is not in a Workspace that you may restore".to_owned();
     PathConflict { path: part.group.workspaces[0].prefix().clone(), why }
 }
 

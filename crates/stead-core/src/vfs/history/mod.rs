@@ -131,7 +131,7 @@ impl HistoryTargets<'_> {
         inside.retain(|(workspace, _)| {
             let together = share_sequence(&**workspace.mount().store(), &*meant);
             if !together {
-                let why = "its Store counts its versions apart; name it by itself".to_owned();
+                let why = "its Store has its own version numbers; name this path alone".to_owned();
                 refused.push((workspace.prefix().clone(), Error::Invalid(why)));
             }
             together
@@ -158,7 +158,7 @@ fn read_content(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
     let mut done = 0;
     while done < bytes.len() {
         match content.read_at(done as u64, &mut bytes[done..])? {
-            0 => return Err(StoreError::Corrupt("kept content is shorter than it was".into())),
+            0 => return Err(StoreError::Corrupt("stored content is shorter than its recorded size".into())),
             count => done += count,
         }
     }
@@ -174,9 +174,9 @@ fn not_in_history(what: impl std::fmt::Display) -> Error {
 fn no_history_error(access: Access) -> Error {
     let what = match access {
         Access::Restore => {
-            "none of your Workspaces can be restored: that takes READ_WRITE and a Store with history"
+            "none of your Workspaces can be restored: this needs READ_WRITE and a Store with history"
         }
-        _ => "none of your Workspaces has a history that you may look into",
+        _ => "none of your Workspaces has a history that you may read",
     };
     Error::Invalid(what.to_owned())
 }

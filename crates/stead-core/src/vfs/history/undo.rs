@@ -230,7 +230,7 @@ impl Call<'_> {
             }
         }
         Err(not_in_history(match known {
-            true => format!("operation {id} of yours that has not been taken back already"),
+            true => format!("operation {id} of yours that isn't undone yet"),
             false => format!("operation {id} of yours"),
         }))
     }

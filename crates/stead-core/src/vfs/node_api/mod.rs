@@ -148,7 +148,7 @@ impl NodeApi {
 
     fn workspace_index(&self, workspace: &Workspace) -> usize {
         let found = self.workspaces.iter().position(|known| known.prefix() == workspace.prefix());
-        found.expect("a door has the same Workspaces as long as it is there")
+        found.expect("the Workspaces of a Vfs never change")
     }
 }
 

@@ -47,7 +47,7 @@ impl NodeApi {
     pub fn symlink(&self, seat: &DirectoryRef, name: &Name, target: &[u8]) -> Result<Lookup> {
         self.vfs.call("symlink", [child_path(seat, name)], |call, [path]| {
             if target.is_empty() || target.contains(&0) || target.len() > crate::path::MAX_PATH {
-                return Err(Error::Invalid("a symlink's target is a path of 1 to 4096 bytes".into()));
+                return Err(Error::Invalid("a symlink's target has to be a path of 1 to 4096 bytes".into()));
             }
             let spot = call.authorize(path, Access::Write)?;
             spot.check_not_protected_ancestor()?;

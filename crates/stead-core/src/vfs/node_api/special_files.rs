@@ -168,7 +168,7 @@ impl NodeApi {
             spot.check_not_protected_ancestor()?;
             if spot.visibility() == Visibility::Hidden || kind == SpecialKind::Device {
                 return Err(Error::ToolNotOffered(
-                    "only a pipe or a socket can be made, and not here".into(),
+                    "only a pipe or a socket can be made, and not in a WRITE_ONLY Workspace".into(),
                 ));
             }
             if call.shared().router.nested(path).next().is_some() {
@@ -293,7 +293,9 @@ impl NodeApi {
         }
         let moved = self.special_files.find(from_seat.node, from);
         if (moved.is_some() || there.is_some()) && replace == Replace::Exchange {
-            return Err(from.store_error(StoreError::Unsupported("a pipe or a socket can't change places")));
+            return Err(from.store_error(StoreError::Unsupported(
+                "a pipe or a socket can't be exchanged with another entry",
+            )));
         }
         let Some((node, _)) = moved.filter(|_| from.store().stat(&from.node_path).is_err()) else {
             return Ok(false);

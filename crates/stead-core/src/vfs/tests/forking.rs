@@ -22,7 +22,7 @@ fn the_scope_is_judged_before_the_store_is_called() {
 #[test]
 fn only_a_workspace_itself_is_forked() {
     let vfs = door([workspace("/w/x", ReadWrite, &Arc::new(ModelStore::new()))]);
-    assert!(fork(&vfs, "/w/x/d").to_string().contains("the one that it lies in, `/w/x`"));
+    assert!(fork(&vfs, "/w/x/d").to_string().contains("fork the whole Workspace `/w/x`"));
     assert!(matches!(fork(&vfs, "/w"), Error::SyntheticDirectory { .. }));
     assert!(matches!(fork(&vfs, "/other"), Error::OutsideWorkspaces { .. }));
 }

@@ -47,7 +47,7 @@ fn what_does_not_fit_is_said_of_where_it_was_to_go() {
     vfs.write("/one/a", "123456").unwrap();
     for to in ["/one/b", "/two/b", "/other/b"] {
         let error = vfs.copy("/one/a", to, Overwrite::Refuse).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("`{to}` was not written: it would take 12 bytes")), "{error}");
+        assert!(error.starts_with(&format!("`{to}` was not written: this would use 12 bytes")), "{error}");
     }
 }
 

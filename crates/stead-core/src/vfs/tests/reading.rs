@@ -10,7 +10,7 @@ fn lines_say_when_there_is_more_and_how_to_get_it() {
     let first = read(1, 2).unwrap();
     assert_eq!(
         (&*first.text, first.more().as_deref()),
-        ("1\n2\n", Some("There is more; read on with offset 3."))
+        ("1\n2\n", Some("There is more; continue with offset 3."))
     );
     assert_eq!(read(3, 2).unwrap().more(), None);
     assert_eq!(read(9, 1).unwrap_err().to_string(), "`/a` has 3 lines; line 9 is past its end");

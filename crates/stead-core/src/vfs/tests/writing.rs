@@ -77,7 +77,7 @@ fn edits_say_what_is_wrong() {
     let (vfs, _) = open_door();
     vfs.write("/a", "x y y").unwrap();
     let message = |old, new| vfs.edit("/a", old, new, Occurrences::One).unwrap_err().to_string();
-    assert!(message("z", "q").contains("does not hold the text"));
+    assert!(message("z", "q").contains("doesn't contain the text"));
     assert!(message("y", "q").contains("2 times"));
     assert!(message("", "q").contains("empty"));
     assert!(message("x", "x").contains("equal"));

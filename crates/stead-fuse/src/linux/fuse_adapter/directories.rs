@@ -106,7 +106,7 @@ impl FuseAdapter {
                 0 => dot(".", ino.0),
                 1 => dot("..", self.inodes.parent(ino.0)),
                 _ => {
-                    let index = usize::try_from(at - 2).expect("as many as fit into memory");
+                    let index = usize::try_from(at - 2).expect("an index of entries in memory");
                     if index >= read.entries.len() {
                         let Some(next) = read.next.take() else { break };
                         let _names = self.names_lock.read();

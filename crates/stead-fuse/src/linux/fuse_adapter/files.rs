@@ -290,5 +290,5 @@ fn open_options(flags: OpenFlags) -> OpenOptions {
 
 /// The number of bytes written, in the kernel's type.
 fn reply_count(count: usize) -> u32 {
-    u32::try_from(count).expect("the kernel writes less at once")
+    u32::try_from(count).expect("the kernel writes less than 4 GiB at once")
 }

@@ -12,7 +12,7 @@ use super::from_json;
 /// The key that authenticates `requestState`, so that a client can't invent one.
 static STATE_KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
     let mut key = [0; 32];
-    getrandom::fill(&mut key).expect("the host has randomness");
+    getrandom::fill(&mut key).expect("the system's random number generator works");
     key
 });
 
@@ -94,11 +94,9 @@ impl InputRounds {
     ) -> Result<Option<InputRequiredResult>, ErrorData> {
         let round = match state {
             None => 0,
-            Some(state) => {
-                (0..self.rounds.len()).find(|round| self.state_token(*round) == state).ok_or_else(|| {
-                    ErrorData::invalid_params("`requestState` is none that this server has given", None)
-                })?
-            }
+            Some(state) => (0..self.rounds.len())
+                .find(|round| self.state_token(*round) == state)
+                .ok_or_else(|| ErrorData::invalid_params("`requestState` isn't from this server", None))?,
         };
         let is_answered =
             |name: &String| answers.is_some_and(|answers| answers.get(name).is_some_and(Value::is_object));

@@ -88,7 +88,7 @@ impl ConformanceHandler {
 
 /// Parses a fixture, written as the JSON that the suite's documentation shows.
 fn from_json<T: DeserializeOwned>(json: Value) -> T {
-    serde_json::from_value(json).expect("a fixture is what the protocol has")
+    serde_json::from_value(json).expect("a fixture has the form of the protocol")
 }
 
 /// Parses a fixture that is a final result: no input is required after it.
@@ -236,7 +236,7 @@ impl ServerHandler for ConformanceHandler {
         let words = ["paris", "park", "party"].into_iter();
         let begun = words.filter(|word| word.starts_with(&request.argument.value));
         let found = CompletionInfo::with_all_values(begun.map(str::to_owned).collect());
-        Ok(CompleteResult::new(found.expect("three are not too many")))
+        Ok(CompleteResult::new(found.expect("three values are within the limit")))
     }
 
     async fn set_level(

@@ -116,7 +116,7 @@ impl TreeFingerprint {
         for (path, face) in &found {
             let changes = (face.kind != NodeKind::Directory).then_some((face.size, face.modified));
             let text = serde_json::to_vec(&(path, face.kind, face.ino, changes));
-            hasher.update(&text.expect("numbers and words can be written as JSON"));
+            hasher.update(&text.expect("plain data can be written as JSON"));
         }
         let hash = *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes");
         let files = || found.iter().map(|(_, face)| face).filter(|face| face.kind != NodeKind::Directory);

@@ -107,8 +107,7 @@ impl LedgerEvent {
             kind: self.kind as i64,
             path: self.path.clone(),
             other_path: self.other_path.clone(),
-            detail_json: serde_json::to_string(&self.detail)
-                .expect("numbers and words can be written as JSON"),
+            detail_json: serde_json::to_string(&self.detail).expect("plain data can be written as JSON"),
             displaced_kept: self.displaced_kept,
         }
     }
@@ -143,7 +142,7 @@ impl LedgerEvent {
 }
 
 fn damaged_row() -> StoreError {
-    StoreError::Corrupt("an entry of the ledger can't be understood".into())
+    StoreError::Corrupt("a row of the ledger can't be read".into())
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The history of a Physical Store: a ledger of what changes did, and the content that they displaced.
 //!
 //! A change records each action in the ledger before the action happens (`ledger_transaction`, `action_events`). What
-//! the action displaces lies in the staging directory at first. It moves to `past/` when the change is done, or when
-//! recovery finds it there after a crash (`displaced`, `reconcile`). `replay` reads the ledger from the newest row to
-//! the oldest, starting from what is on disk now, and so knows the state before and after each revision; `old_content`
-//! opens the content of those states. `usage` has the counters of quotas, and `prune` removes displaced content that is
-//! too old or too much. `capture` is for snapshots, which also capture what other programs have done to the directory.
+//! the action displaces lies in the staging directory at first. It moves to `displaced/` when the change is done, or
+//! when recovery finds it there after a crash (`displaced`, `reconcile`). `replay` reads the ledger from the newest row
+//! to the oldest, starting from what is on disk now, and so knows the state before and after each revision;
+//! `old_content` opens the content of those states. `usage` has the counters of quotas, and `prune` removes displaced
+//! content that is too old or too much. `capture` is for snapshots, which also capture what other programs have done to the directory.
 
 mod action_events;
 mod capture;
@@ -116,7 +116,7 @@ impl PhysicalHistory {
     pub(super) fn ledger_or_begin(&self) -> StoreResult<Arc<Ledger>> {
         Ok(self
             .open_ledger(LedgerOpenMode::CreateIfMissing)?
-            .expect("books that are needed in any case are opened"))
+            .expect("a ledger is returned if it may be created"))
     }
 
     fn open_ledger(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<Ledger>>> {

@@ -364,10 +364,9 @@ impl OpenContentSource {
     /// Fails with `Corrupt` if the content's hash is known and isn't this one. `hash` is called only if it is known.
     fn check_hash(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
         match self.expected_hash {
-            Some(known) if hash()? != known => Err(StoreError::Corrupt(
-                "what was kept of it is not what its hash says; `stead verify` tells what else is damaged"
-                    .into(),
-            )),
+            Some(known) if hash()? != known => {
+                Err(StoreError::Corrupt("the earlier content doesn't match its hash".into()))
+            }
             _ => Ok(()),
         }
     }
@@ -494,7 +493,7 @@ impl PhysicalStore {
 
     /// Where the content is that this Store handed out as `past`; `Invalid` if another Store did.
     fn locate_content<'p>(&self, past: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
-        let foreign = || StoreError::Invalid("the content was kept by another Store".into());
+        let foreign = || StoreError::Invalid("the content belongs to another Store".into());
         match past.inner::<PhysicalContentRef>() {
             Some(kept) if Arc::ptr_eq(&kept.history, &self.history) => Ok(ContentLocation::OnDisk(kept)),
             Some(_) => Err(foreign()),

@@ -52,14 +52,14 @@ impl PhysicalStore {
             if !told.row.displaced_kept || pending.contains(&told.revision) {
                 continue;
             }
-            let what = || format!("what version {} displaced (entry {})", row.0, row.1);
+            let what = || format!("the content that version {} displaced (entry {})", row.0, row.1);
             match (keeping.stat_displaced(row, b""), told.content_hash) {
-                (None, _) => verified.problems.push(format!("{} is not there any more", what())),
+                (None, _) => verified.problems.push(format!("{} is missing", what())),
                 (Some(stat), Some(hash)) => {
                     verified.contents += 1;
                     let origin = ContentSource::displaced(row, Vec::new(), &Fingerprint::of(&stat));
                     if origin.hash(&self.root, keeping).ok() != Some(hash) {
-                        verified.problems.push(format!("{} is not what its hash says", what()));
+                        verified.problems.push(format!("{} doesn't match its hash", what()));
                     }
                 }
                 (Some(_), None) => {}

@@ -49,7 +49,7 @@ impl PhysicalHistory {
                 .iter()
                 .map(|pending| serde_json::from_str::<UndoRecord>(&pending.intent.undo_json))
                 .collect::<Result<Vec<_>, _>>()
-                .map_err(|_| StoreError::Corrupt("an intent of the ledger can't be understood".into()))?;
+                .map_err(|_| StoreError::Corrupt("an intent in the ledger can't be read".into()))?;
             let stands = match room {
                 None => true,
                 Some(room) => self.has_happened(root, kept, room, &intents, &actions)?,

@@ -191,7 +191,7 @@ fn archivable_segments(
 }
 
 fn broken_chain_error() -> DatabaseError {
-    corrupt("the audit is not as it was written; run `stead audit verify`")
+    corrupt("the audit was changed after it was written; run `stead audit verify`")
 }
 
 /// Writes the archive, and returns how many records it holds, the ids of all records that may be deleted, and the hash
@@ -336,8 +336,9 @@ pub(super) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -
                 verified.heads += 1;
             }
             if segment.first == 1 && segment.before != CHAIN_START {
-                verified
-                    .add_problem(format!("the chain of instance {instance} does not begin at its beginning"));
+                verified.add_problem(format!(
+                    "the chain of instance {instance} doesn't start with its first record"
+                ));
             }
             if !keys.contains(&key) {
                 keys.push(key);
@@ -350,13 +351,12 @@ pub(super) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -
         let record = serde_json::from_str::<RecordLine<'_>>(&line).ok();
         let entry = record.as_ref().and_then(|line| AuditEntry::parse(0, line.record.get()).ok());
         let (Some(record), Some(entry)) = (record, entry) else {
-            verified.add_problem(format!("line {number} holds no record"));
+            verified.add_problem(format!("line {number} isn't a valid record"));
             continue;
         };
         let Some(walk) = walks.get_mut(&entry.instance) else {
-            verified.add_problem(format!(
-                "line {number} holds a record of an instance that the file does not tell of"
-            ));
+            verified
+                .add_problem(format!("line {number} is a record of an instance that the file doesn't list"));
             continue;
         };
         verified.records += 1;
@@ -378,7 +378,7 @@ pub(super) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -
         }
     }
     if verified.instances == 0 {
-        verified.add_problem("the file holds no archived records".into());
+        verified.add_problem("the file has no archived records".into());
     }
     Ok(CheckedArchive { verified, keys, segments: parts })
 }

@@ -101,8 +101,8 @@ pub(super) fn verify_archives(
         let Some(path) = found else {
             let ArchiveRow { records, at, .. } = archive;
             verified.add_problem(format!(
-                "the archive {file} with {records} records, written at {at}, is not where it was written; say where it \
-                 is, or find a copy of it"
+                "the archive {file} with {records} records, written at {at}, isn't in the directory that it was \
+                 written to; name its directory with --archives, or restore a copy of the file"
             ));
             continue;
         };
@@ -128,7 +128,8 @@ pub(super) fn verify_archives(
         // A missing archive was reported above.
         if !named || held.get(&**file).is_some_and(|parts| !holds(parts)) {
             verified.add_problem(format!(
-                "records {first} to {last} of instance {instance} are said to be in the archive {file}, and are not"
+                "the database says that records {first} to {last} of instance {instance} are in the archive {file}, \
+                 but they aren't"
             ));
         }
     }
@@ -145,7 +146,7 @@ fn check_one(
     let same = archive.hash.is_empty() || hasher.finalize().as_bytes()[..] == archive.hash[..];
     let mut checked = check_archive(path, versions.filter(|_| same))?;
     if checked.verified.problems.is_empty() && !same {
-        checked.verified.add_problem("it is not the file that was written".to_owned());
+        checked.verified.add_problem("it differs from the file that was written".to_owned());
     }
     Ok(checked)
 }

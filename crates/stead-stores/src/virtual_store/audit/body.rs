@@ -129,7 +129,7 @@ impl JsonText {
             let value: i128 = value.into();
             match i64::try_from(value) {
                 Ok(value) => append_number(&mut self.0, value),
-                Err(_) => write!(self.0, "{value}").expect("a String takes everything"),
+                Err(_) => write!(self.0, "{value}").expect("writing to a String can't fail"),
             }
         }
     }
@@ -168,7 +168,7 @@ impl JsonText {
                 self.0.remove(start);
                 self.0.push('Z');
             }
-            _ => write!(self.0, "{}", time_text(at)).expect("a String takes everything"),
+            _ => write!(self.0, "{}", time_text(at)).expect("writing to a String can't fail"),
         }
     }
 }
@@ -189,7 +189,7 @@ fn append_number(text: &mut String, value: i64) {
     if value < 0 {
         text.push('-');
     }
-    text.push_str(std::str::from_utf8(&digits[at..]).expect("digits are text"));
+    text.push_str(std::str::from_utf8(&digits[at..]).expect("digits are valid UTF-8"));
 }
 
 /// The key of an outcome, and the member of a call that has only begun. Quotes in texts are escaped, so neither can
@@ -288,7 +288,7 @@ pub struct AuditEntry {
 
 /// The text isn't a valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the text is no record of the audit")]
+#[error("the text isn't a valid audit record")]
 pub struct InvalidAuditEntry;
 
 impl AuditEntry {

@@ -51,7 +51,7 @@ impl Chain {
             .query_row([row], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let (seq, hash): (i64, Vec<u8>) = newest.filter(|(seq, _)| *seq > saved).unwrap_or((saved, hash));
-        let hash = hash.try_into().map_err(|_| corrupt("the audit has a hash of a wrong length"))?;
+        let hash = hash.try_into().map_err(|_| corrupt("a hash in the audit has the wrong length"))?;
         Ok(Chain { uuid, row_id: Some(row), seq, hash, spooled })
     }
 

@@ -84,7 +84,7 @@ fn hash_row(hasher: &mut Hasher, row: &Row<'_>) -> Result<()> {
 fn hex_digest(hasher: &Hasher) -> String {
     let mut text = String::with_capacity(32);
     for byte in &hasher.finalize().as_bytes()[..16] {
-        write!(text, "{byte:02x}").expect("a String takes everything");
+        write!(text, "{byte:02x}").expect("writing to a String can't fail");
     }
     text
 }

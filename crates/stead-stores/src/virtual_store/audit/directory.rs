@@ -103,11 +103,12 @@ impl AuditDirectory {
         }
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)
-            .map_err(|_| StoreError::unavailable("the host has no random numbers to make a key of"))?;
+            .map_err(|_| StoreError::unavailable("the host has no random numbers for the audit's key"))?;
         let made = self.write_key(&secret);
         made.map_err(|error| unwritable_error(&error))?;
         // Of several processes, the first one has made the key, and all sign with that one.
-        self.existing_key()?.ok_or_else(|| StoreError::unavailable("the key of the audit has gone again"))
+        self.existing_key()?
+            .ok_or_else(|| StoreError::unavailable("the audit's key was removed while it was created"))
     }
 
     fn write_key(&self, secret: &[u8; 32]) -> io::Result<()> {
@@ -131,7 +132,8 @@ impl AuditDirectory {
             Err(error) => return Err(unwritable_error(&error)),
         };
         let secret = hex::bytes(text.trim_end());
-        let secret = secret.ok_or_else(|| StoreError::Corrupt("the key of the audit is none".into()))?;
+        let secret =
+            secret.ok_or_else(|| StoreError::Corrupt("the audit's key file isn't a valid key".into()))?;
         Ok(Some(AuditKey::from_bytes(&secret)))
     }
 

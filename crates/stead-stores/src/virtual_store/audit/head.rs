@@ -35,7 +35,7 @@ pub(super) struct AuditKey(SigningKey);
 
 impl std::fmt::Debug for AuditKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key")
+        f.write_str("AuditKey")
     }
 }
 
@@ -133,8 +133,7 @@ pub(super) mod hex {
         deserializer: D,
     ) -> Result<[u8; N], D::Error> {
         let text = String::deserialize(deserializer)?;
-        bytes(&text)
-            .ok_or_else(|| serde::de::Error::custom("not as many hexadecimal digits as there have to be"))
+        bytes(&text).ok_or_else(|| serde::de::Error::custom("not the right number of hexadecimal digits"))
     }
 }
 

@@ -87,7 +87,7 @@ impl Audit {
         let (running, tail, count) = place.begin_instance(&key)?;
         if !shared.begin_audit_log(id, Chain::new(running.uuid), tail) {
             place.end_instance(running, &[], &[])?;
-            return Err(StoreError::Invalid("the audit of this database is open already".into()));
+            return Err(StoreError::Invalid("the audit of this database is already open".into()));
         }
         let (patience, reserve) = (shared.options.wait_timeout, shared.reserve.clone());
         let spool = Spool::new(&running.directory, count, patience, reserve);
@@ -108,7 +108,7 @@ impl Audit {
         let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
         let worker = worker.map_err(|_| {
             shared.end_audit_log();
-            StoreError::unavailable("the host starts no more threads")
+            StoreError::unavailable("the host can't start another thread")
         })?;
         Ok(Arc::new(Audit { inner, worker: Some(worker) }))
     }

@@ -70,7 +70,7 @@ impl fmt::Display for AuditCursor {
 
 /// The text isn't a valid cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is not a cursor that a listing has ended with")]
+#[error("it isn't a valid cursor; use one that a listing returned")]
 pub struct InvalidAuditCursor;
 
 impl FromStr for AuditCursor {
@@ -202,7 +202,7 @@ impl AuditQuery {
         let mut entry = |id: i64| {
             let body: String = body.query_row([id], |row| row.get(0))?;
             AuditEntry::parse(id, &body)
-                .map_err(|_| corrupt("a record of the audit is none; run `stead audit verify`"))
+                .map_err(|_| corrupt("a record of the audit is damaged; run `stead audit verify`"))
         };
         ids.into_iter().map(&mut entry).collect()
     }

@@ -138,7 +138,7 @@ impl AbandonedInstance {
             // The file is made before the first record.
             let used = known || self.head.is_some() || !self.spool.is_empty();
             return used
-                .then(|| format!("what instance {uuid} kept of its chain's end outside the database is gone"))
+                .then(|| format!("the file with the chain's end of instance {uuid} is missing"))
                 .into_iter()
                 .collect();
         };
@@ -149,10 +149,10 @@ impl AbandonedInstance {
             self.spool.iter().filter(|(number, _)| (spooled..marks.spooled_count).contains(number)).count();
         let gone = (marks.spooled_count - spooled).max(0) - i64::try_from(found).unwrap_or(i64::MAX);
         match gone {
-            1 => vec![format!("a record that instance {uuid} had in its spool is gone")],
-            2.. => vec![format!("{gone} records that instance {uuid} had in its spool are gone")],
+            1 => vec![format!("a record is missing from the spool of instance {uuid}")],
+            2.. => vec![format!("{gone} records are missing from the spool of instance {uuid}")],
             _ if marks.spooled_count > 0 && !self.has_spool => {
-                vec![format!("the spool of instance {uuid} is gone")]
+                vec![format!("the spool of instance {uuid} is missing")]
             }
             _ => Vec::new(),
         }
@@ -161,7 +161,7 @@ impl AbandonedInstance {
     /// Reports if the instance signed with another key than the one that is here now.
     fn key_mismatch(&self, uuid: Uuid, key: &[u8; 32]) -> Option<String> {
         let other = self.chain_end_state.as_ref().is_some_and(|marks| marks.key != *key);
-        other.then(|| format!("the key of instance {uuid} is gone; another one is in its place"))
+        other.then(|| format!("the key of instance {uuid} was replaced by another key"))
     }
 }
 
@@ -182,12 +182,15 @@ fn chain_end_difference(
     }
     if in_database.seq > end.seq {
         return Ok(Some(format!(
-            "there are records of instance {uuid} after record {}, its last one",
+            "instance {uuid} has records after record {}, which was its last one",
             end.seq
         )));
     }
     if in_database.hash != end.hash {
-        return Ok(Some(format!("record {} of instance {uuid} is not the one that was written", end.seq)));
+        return Ok(Some(format!(
+            "record {} of instance {uuid} differs from the one that was written",
+            end.seq
+        )));
     }
     // So far only the instance's row agrees. There must also be a record at that position, unless it was archived.
     let newest: Option<i64> = conn

@@ -84,7 +84,7 @@ impl<'c> RevisionCheck<'c> {
         let forgotten = self.forgotten_unrecorded.max(*self.forgotten.borrow()).max(self.last_restored);
         if self.history_from > forgotten {
             untold.push(format!(
-                "history is said to be forgotten up to version {}, and no record tells of a gc that did it",
+                "the database says that history up to version {} was removed, but there is no record of such a gc",
                 self.history_from
             ));
         }
@@ -107,7 +107,7 @@ impl<'c> RevisionCheck<'c> {
             if count > known && told < MAX_LISTED {
                 told += 1;
                 untold.push(format!(
-                    "version {version}, said to be of `{}` by `{}`, has no record, and the audit was not off then",
+                    "version {version} (agent `{}`, tool `{}`) has no record, although the audit was on",
                     escape_name(agent.as_bytes()),
                     escape_name(tool.as_bytes())
                 ));
@@ -122,7 +122,7 @@ impl<'c> RevisionCheck<'c> {
         let told = self.recorded_restores.borrow().len() as u64;
         (self.restores > told).then(|| {
             format!(
-                "{} versions are said to be of restored backups, and records tell of {told} restored backups",
+                "the database has {} versions of restored backups, but there are records of {told}",
                 self.restores
             )
         })
@@ -153,7 +153,7 @@ impl<'c> RevisionCheck<'c> {
         let Some(row) = row.filter(|row| row.operation == Some(operation) || version > self.last_restored)
         else {
             let may_be_gone = version < self.history_from || version <= self.last_restored;
-            return Ok((!may_be_gone).then(|| format!("version {version}, which it tells of, is gone")));
+            return Ok((!may_be_gone).then(|| format!("its version {version} is missing")));
         };
         let recorded = RevisionRow {
             operation: Some(operation),
@@ -165,7 +165,7 @@ impl<'c> RevisionCheck<'c> {
         };
         if row != recorded {
             return Ok(Some(format!(
-                "version {version}, which it tells of, is said to be another's: {}",
+                "its version {version} has other values in the database: {}",
                 row.differences(&recorded)
             )));
         }
@@ -175,7 +175,7 @@ impl<'c> RevisionCheck<'c> {
         let rows = self.digests.get(&version).filter(|_| is_whole);
         Ok(match (rows, &entry.did) {
             (Some(rows), Some(did)) if rows != did => {
-                Some(format!("version {version}, which it tells of, is said to have done something else"))
+                Some(format!("the changes of its version {version} differ from the record"))
             }
             _ => None,
         })

@@ -129,11 +129,11 @@ impl Spool {
             self.filled.notify_one();
             let until = *until.get_or_insert_with(|| Instant::now() + self.wait_timeout);
             if self.emptied.wait_until(&mut state, until).timed_out() {
-                return Err(StoreError::unavailable("the records that wait for the database are too many"));
+                return Err(StoreError::unavailable("too many audit records wait for the database"));
             }
         }
         let SpoolState { files, next_number: next, count, oldest_since: since, .. } = &mut *state;
-        let bin = files.last_mut().expect("one with room was just found");
+        let bin = files.last_mut().expect("a file with room was just found");
         bin.append(*next, body);
         *next += 1;
         count.set(*next);

@@ -48,7 +48,7 @@ impl AuditVerified {
     pub(super) fn add_problem(&mut self, problem: String) {
         match self.problems.len() {
             count if count < MAX_PROBLEMS => self.problems.push(problem),
-            MAX_PROBLEMS => self.problems.push("there is more that is wrong".into()),
+            MAX_PROBLEMS => self.problems.push("there are more problems, which aren't listed".into()),
             _ => {}
         }
     }
@@ -114,11 +114,7 @@ impl ChainCheck {
             before
         } else if let Some(at) = self.gaps.iter().position(|gap| (gap.first..=gap.last).contains(&seq)) {
             // Its position was in a gap, and it comes after a later record.
-            problems.push(format!(
-                "{} is not where it was: it stands behind record {}",
-                name(),
-                self.next - 1
-            ));
+            problems.push(format!("{} was moved: it comes after record {}", name(), self.next - 1));
             let gap = self.gaps.remove(at);
             let before = if seq == gap.first { gap.before } else { None };
             let rest = [
@@ -128,22 +124,22 @@ impl ChainCheck {
             self.gaps.extend(rest.into_iter().filter(|gap| gap.first <= gap.last));
             before
         } else {
-            problems.push(format!("{} is there a second time", name()));
+            problems.push(format!("{} exists twice", name()));
             return problems;
         };
         if !body.starts_with(&format!("{{\"instance\":\"{}\",\"seq\":{seq},", self.uuid)) {
             problems.push(match AuditEntry::parse(0, body) {
                 Ok(entry) if entry.instance == self.uuid => {
-                    format!("{} is changed: what stands there was record {}", name(), entry.seq)
+                    format!("{} was replaced by record {}", name(), entry.seq)
                 }
-                _ => format!("{} is changed", name()),
+                _ => format!("{} was changed", name()),
             });
         } else if before.is_some_and(|before| record_hash(&before, body) != *stored) {
-            problems.push(format!("{} is changed, or the one before it is", name()));
+            problems.push(format!("{}, or the record before it, was changed", name()));
         }
         for head in self.heads.get(&seq).into_iter().flatten().filter(|head| head.hash != *stored) {
             problems.push(format!(
-                "{}, or one before it, is not what was signed at {}: they have been made anew",
+                "{}, or a record before it, differs from what was signed at {}: the chain was rewritten",
                 name(),
                 head.at
             ));
@@ -208,7 +204,10 @@ impl FilterCursor {
         let mut covered = i64::MIN;
         for sieve in &left {
             if sieve.first <= covered || sieve.last < sieve.first {
-                verified.add_problem(format!("the sieve from {} on is not where it was", sieve.first));
+                verified.add_problem(format!(
+                    "the search filter that starts at record id {} is in the wrong place",
+                    sieve.first
+                ));
             }
             covered = sieve.last;
         }
@@ -240,11 +239,10 @@ pub(super) fn verify(
     let transaction = reader.unchecked_transaction().map_err(super::super::error::DatabaseError::from)?;
     let gone = missing_tables(&transaction)?;
     for table in &gone {
-        verified.add_problem(format!("the table {table} is missing, with all that was in it"));
+        verified.add_problem(format!("the table {table} is missing, with its rows"));
     }
     for uuid in &outside.instances_without_key {
-        verified
-            .add_problem(format!("the key with which instance {uuid} signs is not in the audit's directory"));
+        verified.add_problem(format!("the key of instance {uuid} isn't in the audit's directory"));
     }
     for finding in &outside.findings {
         verified.add_problem(finding.clone());
@@ -266,7 +264,7 @@ pub(super) fn verify(
         let told = |known: &&ArchiveRow| known.file == archive.archive && known.hash == archive.hash;
         if !known.iter().any(|known| told(&known)) {
             verified.add_problem(format!(
-                "the archive {} with {} records, written at {}, is gone from the database, or is another there",
+                "the archive {} with {} records, written at {}, is missing or different in the database",
                 archive.archive, archive.records, archive.at
             ));
         }
@@ -353,7 +351,7 @@ fn load_chains(
                 rows.insert(id, uuid);
                 known.entry(uuid).or_default().row_position = told;
             }
-            Err(_) => verified.add_problem(format!("the instance in row {id} has no name")),
+            Err(_) => verified.add_problem(format!("the instance in row {id} has no valid UUID")),
         }
         Ok(())
     })?;
@@ -429,7 +427,8 @@ fn check_records(
             None => {
                 is_whole = false;
                 verified.add_problem(format!(
-                    "records up to {} of instance {uuid} are said to be archived, and no signature says so",
+                    "the database says that records up to {} of instance {uuid} are archived, but no signed head \
+                     confirms it",
                     known.archived
                 ));
                 CHAIN_START
@@ -450,13 +449,12 @@ fn check_records(
         let key = super::head::hex::text(&key);
         let chains = if chains == 1 { "a chain".to_owned() } else { format!("{chains} chains") };
         verified.add_problem(format!(
-            "the key {key}, which has signed {chains} here, is not in the audit's directory"
+            "the key {key}, which signed {chains} here, isn't in the audit's directory"
         ));
     }
     unknown.sort();
     for uuid in unknown {
-        verified
-            .add_problem(format!("nothing outside the database tells of instance {uuid}: its head is gone"));
+        verified.add_problem(format!("instance {uuid} has no signed head outside the database"));
     }
     let mut homeless = HashSet::new();
     let mut sieves = FilterCursor::load(conn, verified)?;
@@ -466,7 +464,8 @@ fn check_records(
         let Some((walk, known)) = chain else {
             is_whole = false;
             if homeless.insert(id) {
-                verified.add_problem(format!("there are records of an instance that is gone: row {id}"));
+                verified
+                    .add_problem(format!("there are records of an instance that doesn't exist: row {id}"));
             }
             return Ok(());
         };
@@ -477,7 +476,7 @@ fn check_records(
         let body = row.get_ref(3)?.as_str().unwrap_or_default();
         if !sieves.may_contain(row.get(4)?, body) {
             verified.add_problem(format!(
-                "{} is kept back by a sieve: who asks for it does not see it",
+                "{} is hidden from queries by a wrong search filter",
                 describe_record(walk.uuid, seq, body)
             ));
         }
@@ -494,7 +493,7 @@ fn check_records(
         let at = row.get_ref(5)?.as_str().ok().and_then(|at| at.parse::<Timestamp>().ok());
         if at.is_some_and(|at| row.get::<_, i64>(4).is_ok_and(|filed| filed < at.0.div_euclid(1_000))) {
             verified.add_problem(format!(
-                "{} is filed under an earlier time than its own",
+                "{} has an id that is earlier than its time",
                 describe_record(walk.uuid, seq, body)
             ));
         }

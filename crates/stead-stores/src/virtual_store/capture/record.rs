@@ -88,7 +88,7 @@ impl StoredParts {
 }
 
 fn damaged_parts_error() -> super::super::error::DatabaseError {
-    corrupt("what a snapshot holds of a directory can't be understood")
+    corrupt("the list of what a snapshot includes of a directory can't be read")
 }
 
 /// A capture that is complete, for the snapshot to record.
@@ -134,7 +134,7 @@ pub(in super::super) fn record_capture(
     version: i64,
 ) -> Result<()> {
     if !taken.database.is_same(shared) {
-        let other = "a Workspace keeps its history in another database than the one the snapshot is made in";
+        let other = "a Workspace has its history in another database, so this snapshot can't include it";
         return Err(StoreError::Invalid(other.into()).into());
     }
     let FinishedCapture { vol, turn, parts, .. } = taken;

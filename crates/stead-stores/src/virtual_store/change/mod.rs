@@ -112,7 +112,9 @@ impl VirtualStore {
             }
             Step::Symlink { target, .. } => {
                 if target.is_empty() || target.len() > CHUNK_SIZE {
-                    return Err(StoreError::Invalid("a symlink can't lead there".into()));
+                    return Err(StoreError::Invalid(
+                        "a symlink's target can't be empty or longer than 256 KiB".into(),
+                    ));
                 }
                 PreparedContent::single(std::mem::take(target))
             }
@@ -126,13 +128,13 @@ impl VirtualStore {
             Content::Bytes(bytes) => self.prepare_bytes(bytes),
             Content::Sealed(sealed) => match sealed.into_inner::<SealedDraft>() {
                 Some(draft) if Arc::ptr_eq(&draft.database, self.database_inner()) => Ok(draft.prepared),
-                _ => Err(StoreError::Invalid("the draft was made by another Store".into())),
+                _ => Err(StoreError::Invalid("the draft belongs to another Store".into())),
             },
             Content::Stored(past) => match past.inner::<VirtualContentRef>() {
                 Some(kept) if Arc::ptr_eq(&kept.database, self.database_inner()) => {
                     Ok(PreparedContent::Stored { id: kept.content, size: kept.size })
                 }
-                _ => Err(StoreError::Invalid("the content was kept by another Store".into())),
+                _ => Err(StoreError::Invalid("the content belongs to another Store".into())),
             },
         }
     }

@@ -109,7 +109,7 @@ impl VirtualChange<'_, '_> {
         keep: DisplacedContent,
     ) -> Result<StepOutcome> {
         if replace == Replace::Exchange {
-            return Err(StoreError::Invalid("a copy can't change places with anything".into()).into());
+            return Err(StoreError::Invalid("a copy can't exchange two paths; rename can".into()).into());
         }
         let from = self.slot(from, Parents::Required, Side::From)?;
         let row = from.row.ok_or(StoreError::NotFound)?;
@@ -117,7 +117,7 @@ impl VirtualChange<'_, '_> {
         match (replace, &to.row) {
             (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists.into()),
             (_, Some(other)) if other.node == row.node => {
-                return Err(StoreError::Invalid("it can't be copied onto itself".into()).into());
+                return Err(StoreError::Invalid("it can't be copied to its own path".into()).into());
             }
             (_, Some(_)) if row.is_directory() => return Err(StoreError::AlreadyExists.into()),
             (_, Some(other)) if other.is_directory() => return Err(StoreError::IsADirectory.into()),
@@ -212,10 +212,9 @@ impl VirtualChange<'_, '_> {
 
     fn refuse_root(&self, row: &EntryRow) -> Result<()> {
         if row.node == self.volume.root {
-            return Err(StoreError::Invalid(
-                "the root itself can be neither moved, replaced nor removed".into(),
-            )
-            .into());
+            return Err(
+                StoreError::Invalid("the root directory can't be moved, replaced or removed".into()).into()
+            );
         }
         Ok(())
     }

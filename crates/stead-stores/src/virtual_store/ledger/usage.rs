@@ -71,7 +71,7 @@ pub(super) fn check_quota(
             .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
             .optional()?
             .ok_or_else(|| {
-                DatabaseError::Store(StoreError::unavailable("what a quota counts was given up; try again"))
+                DatabaseError::Store(StoreError::unavailable("the counter of a quota was removed meanwhile"))
             })?;
         let delta = deltas.iter().find(|delta| delta.path == path);
         let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));

@@ -101,7 +101,7 @@ impl Database {
 
     fn copy_into(&self, to: &Path, progress: &mut dyn FnMut(u64)) -> StoreResult<RevisionNumber> {
         let Some(name) = to.to_str() else {
-            return Err(StoreError::Invalid("the backup's name has to be text".into()));
+            return Err(StoreError::Invalid("the backup's path has to be valid UTF-8".into()));
         };
         let copy = || -> Result<()> {
             let reader = self.0.reader()?;

@@ -65,7 +65,8 @@ impl Database {
     /// Makes a snapshot that includes what Stores captured for it. [`StoreError::Conflict`] if another capture of the
     /// same directory has started since; then capture again.
     pub fn snapshot_with_captures(&self, new: NewSnapshot, taken: Vec<Captured>) -> StoreResult<Snapshot> {
-        let foreign = || StoreError::Invalid("it was taken in by a Store that knows no such database".into());
+        let foreign =
+            || StoreError::Invalid("the capture was made by a Store that doesn't use this database".into());
         let taken = taken.into_iter().map(|taken| taken.into_inner::<FinishedCapture>().ok_or_else(foreign));
         let taken = taken.collect::<StoreResult<Vec<_>>>()?;
         let shared = Arc::clone(&self.0);

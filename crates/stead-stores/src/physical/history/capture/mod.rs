@@ -45,8 +45,8 @@ impl PhysicalStore {
         match self.captured_at(version)? {
             Some((shadow, parts)) => Ok(Arc::new(SnapshotView::new(&shadow.at(version), parts))),
             None => Err(StoreError::Unsupported(
-                "a host directory is not kept as it was at every version, only at those of snapshots that hold it; its \
-                 log, undo and diff tell what was changed",
+                "a host directory can only be read as of a snapshot that includes it; for other versions use log, \
+                 diff or undo",
             )),
         }
     }

@@ -31,7 +31,7 @@ impl SnapshotView {
         if place.base != NodeId::ROOT || self.parts.extents.contains(&place.path) {
             return Ok(&self.store);
         }
-        Err(StoreError::Unsupported("the snapshot does not hold this part of the directory"))
+        Err(StoreError::Unsupported("the snapshot doesn't include this part of the directory"))
     }
 }
 
@@ -39,7 +39,7 @@ impl SnapshotView {
 fn explain_missing_content<T>(result: StoreResult<T>) -> StoreResult<T> {
     result.map_err(|error| match error {
         StoreError::Expired(_) => StoreError::Expired(
-            "the snapshot knows that the file was there, and its size, but not its content: it was larger than \
+            "the snapshot has the name and the size of this file, but not its content: the file was larger than \
              `keep.file_bytes`, or could not be read"
                 .into(),
         ),
@@ -48,7 +48,7 @@ fn explain_missing_content<T>(result: StoreResult<T>) -> StoreResult<T> {
 }
 
 const READ_ONLY_VIEW: StoreError =
-    StoreError::Unsupported("this is a view of a past version, which can't be changed");
+    StoreError::Unsupported("this is an earlier version, which can't be changed");
 
 impl Store for SnapshotView {
     fn info(&self) -> StoreInfo {
