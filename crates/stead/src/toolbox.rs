@@ -41,7 +41,7 @@ impl Stead {
     /// let stead = Stead::builder("coder").workspace("/notes", AccessScope::ReadWrite, &notes).build()?;
     /// stead.call("write_file", json!({ "path": "/notes/plan.md", "content": "1. read" }));
     /// let reply = stead.call("read_file", json!({ "path": "/notes/plan.md" }));
-    /// assert_eq!(reply.words(), "1. read");
+    /// assert_eq!(reply.joined_text(), "1. read");
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn call(&self, tool: &str, arguments: Value) -> Reply {

@@ -176,8 +176,8 @@ store = "notes"
         {
             "code": Physical {
                 path: "conf/srv/code",
-                keep: Some(
-                    KeepOptions {
+                displaced_retention: Some(
+                    DisplacedRetention {
                         age: 1209600s,
                         bytes: 1073741824,
                         file_bytes: 67108864,
