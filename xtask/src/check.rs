@@ -7,7 +7,7 @@ use crate::steps::StepRunner;
 /// A step: its name and its function.
 type CheckStep = (&'static str, fn() -> Result);
 
-const STEPS: [CheckStep; 8] = [
+const STEPS: [CheckStep; 9] = [
     ("format", || format(&["fmt", "--all", "--check"])),
     ("format of the benchmarks", || format(&["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])),
     ("lints", lints),
@@ -15,6 +15,7 @@ const STEPS: [CheckStep; 8] = [
     ("boundary: sources", crate::boundary::check_sources),
     ("boundary: dependencies", crate::boundary::check_dependencies),
     ("boundary: compiled code", crate::boundary::check_compiled_code),
+    ("licences", crate::licences::check),
     ("documentation", documentation),
 ];
 

@@ -10,6 +10,7 @@ mod boundary;
 mod check;
 mod clients;
 mod compared_servers;
+mod licences;
 mod mcp_hosts;
 mod mounted_stead;
 mod programs;
@@ -26,6 +27,7 @@ mod torture;
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
+cargo xtask test --fast                       unit tests, and the behaviour suite on Memory and SQLite: under a minute
 cargo xtask second-user                       the tests that depend on modes, as another user (needs root); part of test
 cargo xtask clients [--long [--write]]        the server with other projects' clients and hosts; part of test; --long
                                               runs all hosts, --write writes what their models get into docs/hosts.md
@@ -53,6 +55,7 @@ fn dispatch(arguments: &[String]) -> Result {
         ["check"] => check::run(),
         ["test"] => test::run(test::RunLength::Short),
         ["test", "--long"] => test::run(test::RunLength::Long),
+        ["test", "--fast"] => test::run_fast(),
         ["second-user"] => second_user::run(),
         ["clients"] => clients::run(test::RunLength::Short, mcp_hosts::HostsPage::Unchanged),
         ["clients", "--long"] => clients::run(test::RunLength::Long, mcp_hosts::HostsPage::Unchanged),

@@ -71,6 +71,14 @@ pub(crate) fn run(length: RunLength) -> Result {
     outcomes.into_iter().collect()
 }
 
+/// Runs the tests that need nothing but the build: unit tests, and the behaviour suite on Memory and SQLite.
+pub(crate) fn run_fast() -> Result {
+    let test = |arguments: &[&str]| run_shown(cargo().arg("test").args(arguments));
+    let unit_tests = test(&["--workspace", "--lib", "--bins", "--no-fail-fast"]);
+    let suite = test(&["--package", "stead-stores", "--test", "suite", "--", "memory::", "on_sqlite::"]);
+    unit_tests.and(suite)
+}
+
 /// The test targets that `cargo test` skips, with their packages.
 fn loop_tests(metadata: &Value) -> Vec<(String, String)> {
     let mut loops = Vec::new();

@@ -1,72 +1,91 @@
-//! On hosts other than Linux there is no Physical Store yet: opening one says so.
+//! The Physical Store on hosts other than Linux: it can't be opened there yet.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use stead_core::Timestamp;
-use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Store,
-    StoreError, StoreResult, Verified, Version, Whole,
+    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreInfo, StoreResult, WalkEntry,
 };
 
 use super::{PhysicalOptions, Pruned};
 
-/// A directory of the host. None can be opened here.
+/// A directory of the host. It can't be opened on this host.
 #[derive(Debug)]
 pub struct PhysicalStore(Infallible);
 
 impl PhysicalStore {
-    /// Says that it can't.
+    /// Returns [`StoreError::Unsupported`].
     pub fn open(_root: impl AsRef<Path>, _options: PhysicalOptions) -> StoreResult<Self> {
-        Err(StoreError::Unsupported("a Physical Store needs Linux"))
+        Err(StoreError::Unsupported("a Physical Store needs Linux for now"))
     }
 
-    /// There is nothing to let go of.
+    /// Removes displaced content that is past its retention.
     pub fn prune(&self, _now: Timestamp) -> StoreResult<Pruned> {
         match self.0 {}
     }
 }
 
 impl Store for PhysicalStore {
-    fn about(&self) -> About {
+    fn info(&self) -> StoreInfo {
         match self.0 {}
     }
-    fn stat(&self, _: &Place) -> StoreResult<Attr> {
+    fn stat(&self, _: &NodePath) -> StoreResult<Attr> {
         match self.0 {}
     }
-    fn read(&self, _: &Place, _: u64) -> StoreResult<Whole> {
+    fn read(&self, _: &NodePath, _: u64) -> StoreResult<FileContent> {
         match self.0 {}
     }
-    fn open(&self, _: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, _: &NodePath, _: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
         match self.0 {}
     }
-    fn read_link(&self, _: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, _: &NodePath) -> StoreResult<Vec<u8>> {
         match self.0 {}
     }
-    fn list(&self, _: &Place, _: &Page) -> StoreResult<Listing> {
+    fn list(&self, _: &NodePath, _: &Page) -> StoreResult<Listing> {
         match self.0 {}
     }
-    fn walk(&self, _: &Place, _: &Walk, _: &mut dyn FnMut(Found) -> ControlFlow<()>) -> StoreResult<()> {
+    fn walk(
+        &self,
+        _: &NodePath,
+        _: &WalkOptions,
+        _: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
         match self.0 {}
     }
-    fn grep(&self, _: &Place, _: &Grep, _: &mut dyn FnMut(FileHits) -> ControlFlow<()>) -> StoreResult<()> {
+    fn grep(
+        &self,
+        _: &NodePath,
+        _: &Grep,
+        _: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
         match self.0 {}
     }
-    fn draft(&self, _: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, _: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         match self.0 {}
     }
     fn apply(&self, _: Change) -> StoreResult<Applied> {
         match self.0 {}
     }
-    fn settle(&self) -> StoreResult<()> {
+    fn sync(&self) -> StoreResult<()> {
         match self.0 {}
     }
-    fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
+    fn forget_node(&self, _: NodeId) {
         match self.0 {}
     }
-    fn verify(&self, _: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn history(&self) -> Option<&dyn History> {
+        match self.0 {}
+    }
+    fn forks(&self) -> Option<&dyn Forks> {
+        match self.0 {}
+    }
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        match self.0 {}
+    }
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
         match self.0 {}
     }
 }
