@@ -9,7 +9,7 @@ use stead_core::{
     Vfs, VfsPath, Workspace,
 };
 use stead_stores::{
-    Archives, Audit, AuditAccess, AuditQuery, Database, DatabaseOptions, PhysicalOptions, PhysicalStore,
+    ArchiveLookup, Audit, AuditAccess, AuditQuery, Database, DatabaseOptions, PhysicalOptions, PhysicalStore,
 };
 
 use crate::Result;
@@ -150,7 +150,7 @@ fn many(data: &Path, effort: Effort) -> Result<Table> {
     let access = AuditAccess::open(&database, &directory.join("audit"))?;
     row(
         "verify all of them".into(),
-        timed(1, || match access.verify(&Archives::default(), &mut |_| ())?.problems.first() {
+        timed(1, || match access.verify(&ArchiveLookup::default(), &mut |_| ())?.problems.first() {
             Some(problem) => Err(problem.clone().into()),
             None => Ok(()),
         })?,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use stead_core::testkit::Untouchable;
+use stead_core::testkit::PanickingStore;
 use stead_core::{AccessScope, Identity, Mount, Router, Vfs, VfsPath, Workspace};
 
 use crate::Result;
@@ -133,7 +133,11 @@ fn router(workspaces: usize) -> Result<(Router, Vec<VfsPath>)> {
     });
     let prefixes = prefixes.collect::<Vec<_>>();
     let workspace = |prefix: &String| -> Result<Workspace> {
-        Ok(Workspace::new(VfsPath::parse(prefix)?, AccessScope::ReadWrite, Mount::new(Arc::new(Untouchable))))
+        Ok(Workspace::new(
+            VfsPath::parse(prefix)?,
+            AccessScope::ReadWrite,
+            Mount::new(Arc::new(PanickingStore)),
+        ))
     };
     let router = Router::new(prefixes.iter().map(workspace).collect::<Result<Vec<_>>>()?)?;
     let path = |prefix: &String| Ok(VfsPath::parse(&format!("{prefix}/src/store/mod.rs"))?);

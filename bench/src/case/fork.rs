@@ -4,7 +4,7 @@ use std::path::Path;
 
 use stead_core::Store;
 use stead_core::identity::{Identity, Operation, OperationId};
-use stead_core::store::{Change, Content, Place, Put, Step, StorePath};
+use stead_core::store::{Change, Content, NodePath, PutOptions, Step, StorePath};
 use stead_core::{Clock, SystemClock};
 use stead_stores::{Database, DatabaseOptions, Durability, VirtualStore};
 
@@ -84,12 +84,12 @@ fn path(number: usize) -> String {
     format!("{}/{}/{number}", number / 10_000, number / 100)
 }
 
-fn place(path: String) -> Place {
-    Place::path(StorePath::from_checked(path))
+fn place(path: String) -> NodePath {
+    NodePath::from_root(StorePath::from_checked(path))
 }
 
 fn writing(path: String, content: Vec<u8>) -> Step {
-    Step::Write { at: place(path), content: Content::Bytes(content), put: Put::default() }
+    Step::Write { at: place(path), content: Content::Bytes(content), options: PutOptions::default() }
 }
 
 fn apply(store: &VirtualStore, steps: Vec<Step>) -> Result {

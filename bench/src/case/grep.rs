@@ -90,18 +90,18 @@ fn searchers(data: &Path) -> Result<Vec<Searcher>> {
 
 fn in_store(store: &dyn stead_core::Store, literal: &str) -> Result<Found> {
     use stead_core::glob::PathGlobs;
-    use stead_core::search::{Grep, GrepQuery, Output, Syntax};
-    use stead_core::store::Place;
+    use stead_core::search::{Grep, GrepOutput, GrepQuery, PatternSyntax};
+    use stead_core::store::NodePath;
 
     let query = GrepQuery {
-        syntax: Syntax::Literal,
-        output: Output::Counts,
+        syntax: PatternSyntax::Literal,
+        output: GrepOutput::Counts,
         max_results: usize::MAX,
         ..GrepQuery::new(literal)
     };
     let grep = Grep::new(&query, None, PathGlobs::none())?;
     let (mut files, mut lines) = (0, 0);
-    store.grep(&Place::root(), &grep, &mut |found| {
+    store.grep(&NodePath::root(), &grep, &mut |found| {
         files += 1;
         lines += found.hits.count;
         std::ops::ControlFlow::Continue(())

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stead_core::store::Version;
+use stead_core::store::RevisionNumber;
 use stead_core::vfs::{DiffOptions, LostUpdates, WriteOptions};
 use stead_core::{AccessScope, Clock, Identity, Mount, SystemClock, Vfs, VfsPath, Workspace};
 use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention};
@@ -71,16 +71,16 @@ fn among_many(path: &Path, effort: Effort) -> Result<Table> {
                     Ok(())
                 })?,
                 _ => {
-                    let before = database.version()?;
+                    let before = database.latest_revision()?;
                     let act = vfs.operation("change");
                     for number in 0..CHANGES {
                         act.write(place(random.usize(..files)), format!("{round} {number} {seat}"))?;
                     }
-                    let after = database.version()?;
+                    let after = database.latest_revision()?;
                     if seat == 1 {
                         timed(1, || compared(&vfs, before, after))?
                     } else {
-                        let what = stead_core::vfs::Undo::Last(1);
+                        let what = stead_core::vfs::UndoTarget::Last(1);
                         timed(1, || Ok(drop(vfs.undo(what, Default::default())?)))?
                     }
                 }
@@ -91,7 +91,7 @@ fn among_many(path: &Path, effort: Effort) -> Result<Table> {
     Ok(table)
 }
 
-fn compared(vfs: &Vfs, before: Version, after: Version) -> Result {
+fn compared(vfs: &Vfs, before: RevisionNumber, after: RevisionNumber) -> Result {
     let found = vfs.diff("/w", before, after, DiffOptions { text: false, context: 0 })?;
     assert!(!found.is_empty() && found.len() <= CHANGES, "the changes are what differs");
     Ok(())

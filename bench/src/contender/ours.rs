@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use stead_core::identity::{Identity, Operation, OperationId};
 use stead_core::store::{
-    Change, Content, DraftOf, Expect, Page, Parents, Place, Put, Replace, Step, StorePath,
+    Change, Content, DraftBase, NodePath, OpenPurpose, Page, Parents, Precondition, PutOptions, Replace,
+    Step, StorePath,
 };
 use stead_core::{Clock, Store, SystemClock};
-use stead_stores::{Database, DatabaseOptions, KeepOptions, PhysicalOptions, PhysicalStore};
+use stead_stores::{Database, DatabaseOptions, DisplacedRetention, PhysicalOptions, PhysicalStore};
 
 use super::{Contender, Durability, PIECE, disk};
 use crate::Result;
@@ -40,14 +41,18 @@ impl Ours {
 
     /// A Physical Store that keeps what it displaces.
     pub fn keeping(directory: &Path, durability: Durability) -> Result<Self> {
-        Ours::physical(directory, durability, Some(KeepOptions::default()))
+        Ours::physical(directory, durability, Some(DisplacedRetention::default()))
     }
 
-    fn physical(directory: &Path, durability: Durability, keep: Option<KeepOptions>) -> Result<Self> {
+    fn physical(directory: &Path, durability: Durability, keep: Option<DisplacedRetention>) -> Result<Self> {
         let (root, state) = (directory.join("root"), directory.join("state"));
         std::fs::create_dir(&root)?;
         std::fs::create_dir(&state)?;
-        let options = PhysicalOptions { durability: durability.into(), keep, ..PhysicalOptions::new(state) };
+        let options = PhysicalOptions {
+            durability: durability.into(),
+            displaced_retention: keep,
+            ..PhysicalOptions::new(state)
+        };
         Ok(Ours::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
     }
 
@@ -68,9 +73,9 @@ impl Ours {
         Ok(())
     }
 
-    fn write(&self, path: &str, content: Content, expect: Expect) -> Result {
-        let put = Put { expect, parents: Parents::Required, ..Put::default() };
-        self.apply(vec![Step::Write { at: place(path), content, put }])
+    fn write(&self, path: &str, content: Content, expect: Precondition) -> Result {
+        let put = PutOptions { expect, parents: Parents::Required, ..PutOptions::default() };
+        self.apply(vec![Step::Write { at: place(path), content, options: put }])
     }
 }
 
@@ -83,8 +88,8 @@ impl From<Durability> for stead_stores::Durability {
     }
 }
 
-fn place(path: &str) -> Place {
-    Place::path(StorePath::from_checked(path))
+fn place(path: &str) -> NodePath {
+    NodePath::from_root(StorePath::from_checked(path))
 }
 
 impl Contender for Ours {
@@ -95,7 +100,11 @@ impl Contender for Ours {
         loop {
             let mut steps = Vec::new();
             for (path, content) in (&mut *files).take(BATCH) {
-                steps.push(Step::Write { at: place(&path), content: content.into(), put: Put::default() });
+                steps.push(Step::Write {
+                    at: place(&path),
+                    content: content.into(),
+                    options: PutOptions::default(),
+                });
             }
             if steps.is_empty() {
                 return Ok(());
@@ -109,11 +118,11 @@ impl Contender for Ours {
     }
 
     fn create(&self, path: &str, content: &[u8]) -> Result {
-        self.write(path, content.to_vec().into(), Expect::Absent)
+        self.write(path, content.to_vec().into(), Precondition::Absent)
     }
 
     fn overwrite(&self, path: &str, content: &[u8]) -> Result {
-        self.write(path, content.to_vec().into(), Expect::Any)
+        self.write(path, content.to_vec().into(), Precondition::Any)
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>> {
@@ -134,21 +143,21 @@ impl Contender for Ours {
             to: place(to),
             replace: Replace::Refuse,
             parents: Parents::Required,
-            expect: Expect::Any,
-            spare: [None, None],
+            expect: Precondition::Any,
+            protected: [None, None],
         }])
     }
 
     fn write_large(&self, path: &str, content: &[u8]) -> Result {
-        let mut draft = self.store.draft(DraftOf::Nothing)?;
+        let mut draft = self.store.draft(DraftBase::Empty)?;
         for (index, piece) in content.chunks(PIECE).enumerate() {
             draft.write_at((index * PIECE) as u64, piece)?;
         }
-        self.write(path, Content::Sealed(draft.seal()?), Expect::Any)
+        self.write(path, Content::Sealed(draft.seal()?), Precondition::Any)
     }
 
     fn read_large(&self, path: &str) -> Result<u64> {
-        let content = self.store.open(&place(path))?;
+        let content = self.store.open(&place(path), OpenPurpose::Read)?;
         let mut piece = vec![0; PIECE];
         let mut size = 0;
         loop {
