@@ -7,7 +7,7 @@ use std::time::Duration;
 use stead_core::store::RevisionNumber;
 use stead_core::vfs::{DiffOptions, LostUpdates, WriteOptions};
 use stead_core::{AccessScope, Clock, Identity, Mount, SystemClock, Vfs, VfsPath, Workspace};
-use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention};
+use stead_stores::database::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions, Durability};
 
 use crate::Result;

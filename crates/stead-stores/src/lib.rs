@@ -2,19 +2,26 @@
 //!
 //! Nothing here can start a process.
 
+pub mod audit;
 mod boot;
+pub mod database;
 pub mod durability;
+mod ledger;
+mod memory;
 pub mod physical;
 mod state_folder;
 pub mod sync;
 pub mod virtual_store;
 
+pub use audit::{
+    ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
+    AuditQuery, AuditVerified, verify_archive,
+};
+pub use database::{Database, DatabaseOptions};
 pub use durability::Durability;
+pub use memory::MemoryStore;
 pub use physical::{
     Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, PhysicalStore, Pruned,
 };
 pub use state_folder::state_folder_of;
-pub use virtual_store::{
-    ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
-    AuditQuery, AuditVerified, Database, DatabaseOptions, MemoryStore, VirtualStore, verify_archive,
-};
+pub use virtual_store::VirtualStore;

@@ -10,7 +10,7 @@ use stead_core::vfs::Overwrite;
 use stead_core::{
     AccessScope, Clock, Identity, Mount, Store, SystemClock, Timestamp, Vfs, VfsPath, Workspace,
 };
-use stead_stores::virtual_store::{GcOptions, Retention};
+use stead_stores::database::{GcOptions, Retention};
 use stead_stores::{
     ArchiveLookup, Audit, AuditAccess, Database, DatabaseOptions, PhysicalOptions, PhysicalStore,
 };

@@ -14,7 +14,7 @@ use stead_core::{
     AccessScope, Clock, FixedClock, Identity, Mount, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
     Workspace,
 };
-use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention};
+use stead_stores::database::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions, Durability, VirtualStore};
 
 const DAY: u64 = 24 * 3600;

@@ -37,7 +37,7 @@ pub use stead_core::{
     Toolbox, Vfs, VfsPath, Workspace, filesystem_map, monitor, name, parse_thread_name, search, store, tools,
     vfs,
 };
-pub use stead_stores::virtual_store::{
+pub use stead_stores::database::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
 };
 pub use stead_stores::{

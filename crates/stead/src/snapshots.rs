@@ -7,7 +7,7 @@ use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, RevisionSeq
 use stead_core::vfs::{IntoPath, PointInTime};
 use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
 use stead_stores::Database;
-use stead_stores::virtual_store::{NewSnapshot, Snapshot};
+use stead_stores::database::{NewSnapshot, Snapshot};
 
 use crate::error::{Error, Result};
 use crate::stead::Stead;

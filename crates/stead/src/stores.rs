@@ -12,8 +12,8 @@ use stead_core::store::{Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, 
 use stead_core::{
     AuditLog, AuditLogId, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp,
 };
+use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
-use stead_stores::virtual_store::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, LedgerOpenMode, LedgerSource,
     MemoryStore, PhysicalOptions, PhysicalStore, Pruned,

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use stead_core::StoreError;
 
-use super::draft::DraftPins;
-use super::error::{DatabaseError, Result, corrupt};
+use crate::database::error::{DatabaseError, Result, corrupt};
+use crate::virtual_store::draft::DraftPins;
 
 /// The most bytes that a row of `content` holds. Every chunk of a larger content but the last has exactly this size.
 pub(crate) const CHUNK_SIZE: usize = 256 * 1024;
@@ -19,14 +19,14 @@ const LIST_CONTEXT: &str = "stead 2026-11 content in chunks";
 
 /// A row of `content` that holds bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Chunk {
-    pub(super) id: i64,
-    pub(super) hash: Hash,
+pub(crate) struct Chunk {
+    pub(crate) id: i64,
+    pub(crate) hash: Hash,
 }
 
 /// Content that is ready to be referred to by an entry.
 #[derive(Debug)]
-pub(super) enum PreparedContent {
+pub(crate) enum PreparedContent {
     Empty,
     /// Hashed bytes of at most one chunk.
     Single {
@@ -49,7 +49,7 @@ pub(super) enum PreparedContent {
 
 impl PreparedContent {
     /// Prepares bytes that fit into a chunk.
-    pub(super) fn single(bytes: Vec<u8>) -> Self {
+    pub(crate) fn single(bytes: Vec<u8>) -> Self {
         debug_assert!(bytes.len() <= CHUNK_SIZE, "more than a chunk");
         if bytes.is_empty() {
             PreparedContent::Empty
@@ -59,7 +59,7 @@ impl PreparedContent {
     }
 
     /// Prepares bytes of any size. Bytes that don't fit into a chunk are stored in the database now.
-    pub(super) fn stored(conn: &Connection, bytes: Vec<u8>) -> Result<Self> {
+    pub(crate) fn stored(conn: &Connection, bytes: Vec<u8>) -> Result<Self> {
         if bytes.len() <= CHUNK_SIZE {
             return Ok(PreparedContent::single(bytes));
         }
@@ -67,7 +67,7 @@ impl PreparedContent {
         Ok(PreparedContent::Chunked { chunks, size: bytes.len() as i64, _pins: None })
     }
 
-    pub(super) fn size(&self) -> i64 {
+    pub(crate) fn size(&self) -> i64 {
         match self {
             PreparedContent::Empty => 0,
             PreparedContent::Single { bytes, .. } => bytes.len() as i64,
@@ -76,7 +76,7 @@ impl PreparedContent {
     }
 
     /// Stores the content, if the database doesn't have it, and returns its id; `None` for no bytes.
-    pub(super) fn store(&self, conn: &Connection) -> Result<Option<i64>> {
+    pub(crate) fn store(&self, conn: &Connection) -> Result<Option<i64>> {
         match self {
             PreparedContent::Empty => Ok(None),
             PreparedContent::Single { hash, bytes } => store_hashed(conn, *hash, bytes).map(Some),
@@ -90,13 +90,13 @@ impl PreparedContent {
 }
 
 /// Stores the bytes of one chunk.
-pub(super) fn store_bytes(conn: &Connection, bytes: &[u8]) -> Result<Chunk> {
+pub(crate) fn store_bytes(conn: &Connection, bytes: &[u8]) -> Result<Chunk> {
     let hash = blake3::hash(bytes);
     Ok(Chunk { id: store_hashed(conn, hash, bytes)?, hash })
 }
 
 /// Stores bytes whose hash is known, and returns their id.
-pub(super) fn store_hashed(conn: &Connection, hash: Hash, bytes: &[u8]) -> Result<i64> {
+pub(crate) fn store_hashed(conn: &Connection, hash: Hash, bytes: &[u8]) -> Result<i64> {
     if let Some(id) = find_by_hash(conn, hash)? {
         return Ok(id);
     }
@@ -118,7 +118,7 @@ fn store_list(conn: &Connection, chunks: &[Chunk], size: i64) -> Result<i64> {
 }
 
 /// The hash that names content in chunks: over the hashes of its chunks.
-pub(super) fn list_hash(hashes: impl Iterator<Item = Hash>) -> Hash {
+pub(crate) fn list_hash(hashes: impl Iterator<Item = Hash>) -> Hash {
     let mut hasher = blake3::Hasher::new_derive_key(LIST_CONTEXT);
     for hash in hashes {
         hasher.update(hash.as_bytes());
@@ -165,7 +165,7 @@ impl ContentHasher {
 }
 
 /// The first bytes of a hash as an SQLite integer: an index over it has a third of the size of one over whole hashes.
-pub(super) fn hash_key(hash: Hash) -> i64 {
+pub(crate) fn hash_key(hash: Hash) -> i64 {
     let (start, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
     i64::from_be_bytes(*start)
 }
@@ -195,7 +195,7 @@ fn find_by_hash(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
 }
 
 /// The chunks of a content, in order; the content itself if it isn't in chunks.
-pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
+pub(crate) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
     let Some(content) = content else { return no_chunks(size) };
     let chunk = |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
     let chunks = if size <= CHUNK_SIZE as i64 {
@@ -218,12 +218,12 @@ pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Resu
 }
 
 /// Passes a chunk's bytes to `take` without copying them. Fails if they don't match their hash.
-pub(super) fn with_bytes<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+pub(crate) fn with_bytes<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
     with_hashed(conn, id, |bytes, _| take(bytes))
 }
 
 /// Like [`with_bytes`], and also passes their hash.
-pub(super) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8], Hash) -> T) -> Result<T> {
+pub(crate) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8], Hash) -> T) -> Result<T> {
     let mut statement = conn.prepare_cached("SELECT hash, data FROM content WHERE id = ?1")?;
     let mut rows = statement.query([id])?;
     let row = rows.next()?.ok_or_else(missing_content_error)?;
@@ -237,7 +237,7 @@ pub(super) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]
 ///
 /// The database file has no checksums of its own. This check keeps a damaged disk from returning other bytes than were
 /// written.
-pub(super) fn check_hash(column: ValueRef<'_>, bytes: &[u8]) -> Result<Hash> {
+pub(crate) fn check_hash(column: ValueRef<'_>, bytes: &[u8]) -> Result<Hash> {
     let hash = blake3::hash(bytes);
     if column.as_blob().is_ok_and(|stored| stored == hash.as_bytes()) {
         Ok(hash)
@@ -247,7 +247,7 @@ pub(super) fn check_hash(column: ValueRef<'_>, bytes: &[u8]) -> Result<Hash> {
 }
 
 /// Checks the hashes of all chunks of a content against the hash of its list.
-pub(super) fn check_list(list: Hash, chunks: impl Iterator<Item = Hash>) -> Result<()> {
+pub(crate) fn check_list(list: Hash, chunks: impl Iterator<Item = Hash>) -> Result<()> {
     if list_hash(chunks) == list { Ok(()) } else { Err(damaged_content_error()) }
 }
 
@@ -258,25 +258,25 @@ fn damaged_content_error() -> DatabaseError {
 
 /// Where the bytes of a content are.
 #[derive(Debug)]
-pub(super) struct ContentLayout {
+pub(crate) struct ContentLayout {
     /// The ids of its chunks, in order; only its own id if it isn't in chunks.
-    pub(super) chunk_ids: Vec<i64>,
+    pub(crate) chunk_ids: Vec<i64>,
     /// The hash of the list of chunks, if there is one.
-    pub(super) list_hash: Option<Hash>,
+    pub(crate) list_hash: Option<Hash>,
 }
 
 /// Parses the column `parts`: the ids of the chunks.
-pub(super) fn part_ids(parts: &str) -> Result<Vec<i64>> {
+pub(crate) fn part_ids(parts: &str) -> Result<Vec<i64>> {
     serde_json::from_str(parts).map_err(|_| corrupt("the list of a file's chunks can't be read"))
 }
 
 /// Reads a whole content.
-pub(super) fn read_whole(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<u8>> {
+pub(crate) fn read_whole(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<u8>> {
     read_layout(conn, &layout(conn, content, size)?, size)
 }
 
 /// Reads a whole content chunk by chunk, and checks each chunk and then the list of them.
-pub(super) fn read_layout(conn: &Connection, layout: &ContentLayout, size: i64) -> Result<Vec<u8>> {
+pub(crate) fn read_layout(conn: &Connection, layout: &ContentLayout, size: i64) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     let mut hashes = Vec::with_capacity(layout.chunk_ids.len());
     for &id in &layout.chunk_ids {
@@ -290,12 +290,12 @@ pub(super) fn read_layout(conn: &Connection, layout: &ContentLayout, size: i64) 
 }
 
 /// Returns the bytes if their number is the one in the catalog.
-pub(super) fn check_length(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
+pub(crate) fn check_length(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
     if bytes.len() as i64 == size { Ok(bytes) } else { Err(corrupt("a file's content has the wrong length")) }
 }
 
 /// Looks up where the bytes of a content are.
-pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<ContentLayout> {
+pub(crate) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<ContentLayout> {
     let Some(content) = content else {
         return Ok(ContentLayout { chunk_ids: no_chunks(size)?, list_hash: None });
     };
@@ -309,7 +309,7 @@ pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Resu
 }
 
 /// The chunks of a content of this size, from the columns `parts` and `hash` of its row.
-pub(super) fn chunk_layout(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Result<ContentLayout> {
+pub(crate) fn chunk_layout(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Result<ContentLayout> {
     let ids = part_ids(parts.as_str().unwrap_or_default())?;
     let list = hash.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
     match list {
@@ -321,12 +321,12 @@ pub(super) fn chunk_layout(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -
 }
 
 /// The error for content that something refers to and that doesn't exist.
-pub(super) fn missing_content_error() -> DatabaseError {
+pub(crate) fn missing_content_error() -> DatabaseError {
     corrupt("the content of a file is missing")
 }
 
 /// The error for a file whose content isn't stored: retention has removed it, or a capture has left it out.
-pub(super) fn content_not_kept_error() -> StoreError {
+pub(crate) fn content_not_kept_error() -> StoreError {
     StoreError::Expired("its content at that version is no longer kept".into())
 }
 
@@ -339,7 +339,7 @@ fn no_chunks<T>(size: i64) -> Result<Vec<T>> {
 }
 
 /// Splits a range into pieces of one chunk each: the chunk's index, the offset in it, and the part of the range.
-pub(super) fn chunk_pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
+pub(crate) fn chunk_pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         if done == length {

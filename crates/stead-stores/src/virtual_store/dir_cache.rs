@@ -6,14 +6,14 @@
 
 use parking_lot::RwLock;
 
-use super::batch::DirPaths;
+use crate::database::batch::DirPaths;
 
 /// When the cache would exceed this, it starts over: about four megabytes for paths of usual length.
 const MAX_ENTRIES: usize = 32_768;
 
 /// The directories of one volume by path.
 #[derive(Debug, Default)]
-pub(super) struct DirCache(RwLock<DirCacheState>);
+pub(crate) struct DirCache(RwLock<DirCacheState>);
 
 #[derive(Debug, Default)]
 struct DirCacheState {
@@ -23,18 +23,18 @@ struct DirCacheState {
 
 impl DirCache {
     /// Returns the directory's node, and the epoch at which that is valid.
-    pub(super) fn get(&self, path: &[u8]) -> Option<(i64, i64)> {
+    pub(crate) fn get(&self, path: &[u8]) -> Option<(i64, i64)> {
         let known = self.0.read();
         known.nodes.get(path).map(|&node| (node, known.epoch))
     }
 
     /// Returns the directory's node if the cache has it at this epoch.
-    pub(super) fn get_at(&self, epoch: i64, path: &[u8]) -> Option<i64> {
+    pub(crate) fn get_at(&self, epoch: i64, path: &[u8]) -> Option<i64> {
         self.get(path).filter(|&(_, at)| at == epoch).map(|(node, _)| node)
     }
 
     /// Adds directories that are valid at an epoch. A later epoch replaces the cache; an earlier one is ignored.
-    pub(super) fn insert_all(&self, epoch: i64, paths: DirPaths) {
+    pub(crate) fn insert_all(&self, epoch: i64, paths: DirPaths) {
         if paths.is_empty() {
             return;
         }

@@ -9,12 +9,12 @@ use rusqlite::params;
 use stead_core::store::{Draft, DraftBase, SealedContent};
 use stead_core::{Clock, StoreError, StoreResult, SystemClock};
 
-use super::VirtualStore;
-use super::chunk_patches::ChunkPatches;
-use super::content::{self, CHUNK_SIZE, Chunk, PreparedContent};
-use super::database::DatabaseInner;
-use super::error::{DatabaseError, Result};
-use super::group_commit::CommitSync;
+use crate::database::DatabaseInner;
+use crate::database::error::{DatabaseError, Result};
+use crate::database::group_commit::CommitSync;
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::chunk_patches::ChunkPatches;
+use crate::virtual_store::content::{self, CHUNK_SIZE, Chunk, PreparedContent};
 
 /// How many chunks a draft holds in memory. They are staged together, so that a long write needs few transactions.
 const MAX_CHUNKS_IN_MEMORY: usize = 4;
@@ -26,7 +26,7 @@ const MAX_FILE_SIZE: u64 = 1 << 38;
 /// Protects the staged chunks of a draft, to which no entry refers yet, from gc. Once it is dropped, the next write
 /// transaction removes the protection: by then an entry refers to the chunks, or nothing ever will.
 #[derive(Debug)]
-pub(super) struct DraftPins {
+pub(crate) struct DraftPins {
     database: Arc<DatabaseInner>,
     draft: i64,
 }

@@ -4,15 +4,15 @@ use rusqlite::{Connection, Row as SqlRow, params};
 use stead_core::Timestamp;
 use stead_core::store::{Attr, NodeId, NodeKind, VersionTag};
 
-use super::error::{Result, corrupt};
+use crate::database::error::{Result, corrupt};
 
 /// The permission bits of entries that are made without any.
-pub(super) const FILE_MODE: u32 = 0o644;
-pub(super) const DIRECTORY_MODE: u32 = 0o755;
-pub(super) const SYMLINK_MODE: u32 = 0o777;
+pub(crate) const FILE_MODE: u32 = 0o644;
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
+pub(crate) const SYMLINK_MODE: u32 = 0o777;
 
 /// The kind of a row that hides a name of a fork's base.
-pub(super) const WHITEOUT: i64 = 0;
+pub(crate) const WHITEOUT: i64 = 0;
 
 /// A query over the live entries `e`, and the same query over the entries as of revision `?2`.
 ///
@@ -34,33 +34,33 @@ macro_rules! entries {
         ]
     };
 }
-pub(super) use entries;
+pub(crate) use entries;
 
 /// What the catalog holds of an entry besides its name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct EntryRow {
-    pub(super) node: i64,
-    pub(super) parent: i64,
-    pub(super) kind: EntryKind,
-    pub(super) mode: u32,
-    pub(super) size: i64,
-    pub(super) created: i64,
-    pub(super) modified: i64,
-    pub(super) changed: i64,
-    pub(super) content: Option<i64>,
-    pub(super) since: i64,
+pub(crate) struct EntryRow {
+    pub(crate) node: i64,
+    pub(crate) parent: i64,
+    pub(crate) kind: EntryKind,
+    pub(crate) mode: u32,
+    pub(crate) size: i64,
+    pub(crate) created: i64,
+    pub(crate) modified: i64,
+    pub(crate) changed: i64,
+    pub(crate) content: Option<i64>,
+    pub(crate) since: i64,
 }
 
 /// The kinds of entries in a Virtual Store, with their codes in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EntryKind {
+pub(crate) enum EntryKind {
     File = 1,
     Directory = 2,
     Symlink = 3,
 }
 
 impl EntryKind {
-    pub(super) fn from_code(code: i64) -> Result<Self> {
+    pub(crate) fn from_code(code: i64) -> Result<Self> {
         match code {
             1 => Ok(EntryKind::File),
             2 => Ok(EntryKind::Directory),
@@ -72,7 +72,7 @@ impl EntryKind {
 
 impl EntryKind {
     /// The kind as the Store port names it.
-    pub(super) fn to_kind(self) -> NodeKind {
+    pub(crate) fn to_kind(self) -> NodeKind {
         match self {
             EntryKind::File => NodeKind::File,
             EntryKind::Directory => NodeKind::Directory,
@@ -84,7 +84,7 @@ impl EntryKind {
 impl EntryRow {
     /// Reads the columns `node, parent, kind, mode, size, created, modified, changed, content, since`, beginning at
     /// column `first`.
-    pub(super) fn from_columns(row: &SqlRow<'_>, first: usize) -> Result<Self> {
+    pub(crate) fn from_columns(row: &SqlRow<'_>, first: usize) -> Result<Self> {
         Ok(EntryRow {
             node: row.get(first)?,
             parent: row.get(first + 1)?,
@@ -100,12 +100,12 @@ impl EntryRow {
     }
 
     /// The version tag: unique per node and the revision that last changed it.
-    pub(super) fn tag(&self) -> VersionTag {
+    pub(crate) fn tag(&self) -> VersionTag {
         VersionTag(u128::from(self.node.cast_unsigned()) << 64 | u128::from(self.since.cast_unsigned()))
     }
 
     /// The attributes that a caller of the Store sees.
-    pub(super) fn attr(&self) -> Attr {
+    pub(crate) fn attr(&self) -> Attr {
         Attr {
             node: NodeId(self.node.cast_unsigned()),
             kind: self.kind.to_kind(),
@@ -119,7 +119,7 @@ impl EntryRow {
     }
 
     /// Inserts the row into a volume, in which no entry may have this name.
-    pub(super) fn insert(&self, conn: &Connection, vol: i64, name: &[u8]) -> Result<()> {
+    pub(crate) fn insert(&self, conn: &Connection, vol: i64, name: &[u8]) -> Result<()> {
         conn.prepare_cached(
             "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, content, since)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
@@ -142,7 +142,7 @@ impl EntryRow {
     }
 
     /// Inserts a whiteout that hides this row of the base from a volume, since that revision.
-    pub(super) fn insert_whiteout(&self, conn: &Connection, vol: i64, name: &[u8], since: i64) -> Result<()> {
+    pub(crate) fn insert_whiteout(&self, conn: &Connection, vol: i64, name: &[u8], since: i64) -> Result<()> {
         conn.prepare_cached(
             "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, since)
              VALUES (?1, ?2, ?3, -?4, ?5, 0, 0, 0, 0, 0, ?6)",
@@ -151,7 +151,7 @@ impl EntryRow {
         Ok(())
     }
 
-    pub(super) fn is_directory(&self) -> bool {
+    pub(crate) fn is_directory(&self) -> bool {
         self.kind == EntryKind::Directory
     }
 }
@@ -159,7 +159,7 @@ impl EntryRow {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::Database;
+    use crate::database::Database;
 
     /// At any revision, an entry is found by its key: neither the live entries nor the history is scanned.
     #[test]

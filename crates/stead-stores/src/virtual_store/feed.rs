@@ -3,9 +3,9 @@
 use rusqlite::params;
 use stead_core::store::{ChangeKind, Feed, FeedEntry, NodeId, RevisionNumber};
 
-use super::VirtualStore;
-use super::database::newest_revision;
-use super::error::{Result, corrupt};
+use crate::database::error::{Result, corrupt};
+use crate::database::newest_revision;
+use crate::virtual_store::VirtualStore;
 
 /// The code of a kind of change in the table `change`.
 pub(super) fn kind_code(what: ChangeKind) -> i64 {

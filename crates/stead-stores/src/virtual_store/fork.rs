@@ -9,14 +9,15 @@ use rusqlite::{Connection, params};
 use stead_core::store::{Fork, ForkName, QuotaLimits};
 use stead_core::{ApprovalPolicy, StoreError, StoreResult, Timestamp, VfsPath};
 
-use super::batch::WriteTransaction;
-use super::database::{Volume, find_volume, namespace_text, newest_revision, remove_volume};
-use super::entry_row::{EntryRow, entries};
-use super::error::{Result, corrupt};
-use super::group_commit::CommitSync;
-use super::layers::{Layer, ROOTS_PARENT};
-use super::tree::VolumeTree;
-use super::{Database, VirtualStore};
+use crate::database::Database;
+use crate::database::batch::WriteTransaction;
+use crate::database::error::{Result, corrupt};
+use crate::database::group_commit::CommitSync;
+use crate::database::{Volume, find_volume, namespace_text, newest_revision, remove_volume};
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::entry_row::{EntryRow, entries};
+use crate::virtual_store::layers::{Layer, ROOTS_PARENT};
+use crate::virtual_store::tree::VolumeTree;
 
 /// How many layers a fork has below it at most.
 const MAX_LAYERS: usize = 4;
@@ -37,7 +38,7 @@ impl VirtualStore {
     }
 
     /// Like `fork_as`, for an agent.
-    pub(super) fn fork_for(&self, fork: &Fork) -> StoreResult<VirtualStore> {
+    pub(crate) fn fork_for(&self, fork: &Fork) -> StoreResult<VirtualStore> {
         self.create_fork(namespace_of(&fork.owner, &fork.name)?, Some(fork.clone()))
     }
 
@@ -80,7 +81,7 @@ fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
 }
 
 /// The revisions of a volume at which it was forked. Everything that existed at one of them has to stay in history.
-pub(super) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
+pub(crate) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
     let mut statement = conn
         .prepare_cached("SELECT DISTINCT base_revision FROM volume WHERE base = ?1 ORDER BY base_revision")?;
     let versions = statement.query_map([vol], |row| row.get(0))?;
@@ -88,14 +89,14 @@ pub(super) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> 
 }
 
 /// The newest revision of a volume at which it was forked.
-pub(super) fn newest_fork_revision(conn: &Connection, vol: i64) -> Result<Option<i64>> {
+pub(crate) fn newest_fork_revision(conn: &Connection, vol: i64) -> Result<Option<i64>> {
     let mut statement =
         conn.prepare_cached("SELECT max(base_revision) FROM volume WHERE base IS NOT NULL AND base = ?1")?;
     Ok(statement.query_row([vol], |row| row.get(0))?)
 }
 
 /// Refuses to destroy a volume that has forks.
-pub(super) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
+pub(crate) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
     if pinned_revisions(conn, vol)?.is_empty() {
         return Ok(());
     }
@@ -103,7 +104,7 @@ pub(super) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
 }
 
 /// Removes merged layers that no fork uses any more.
-pub(super) fn remove_unused_layers(conn: &Connection) -> Result<()> {
+pub(crate) fn remove_unused_layers(conn: &Connection) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "SELECT id FROM volume v WHERE base IS NOT NULL AND substr(namespace, 1, length(?1)) = ?1
            AND NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = v.id)",

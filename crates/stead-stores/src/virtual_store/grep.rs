@@ -15,11 +15,11 @@ use stead_core::glob::PathGlobs;
 use stead_core::search::{FileHits, Grep, GrepSearcher, Hits};
 use stead_core::store::{NodePath, StorePath};
 
-use super::VirtualStore;
-use super::content;
-use super::entry_row::{EntryKind, EntryRow};
-use super::error::{DatabaseError, Result, corrupt};
-use super::walk::{LoadedTree, WalkBounds};
+use crate::database::error::{DatabaseError, Result, corrupt};
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::content;
+use crate::virtual_store::entry_row::{EntryKind, EntryRow};
+use crate::virtual_store::walk::{LoadedTree, WalkBounds};
 
 /// How many contents are searched before the connection is returned, so that a long search doesn't block other readers
 /// or the checkpoint of the write-ahead log.

@@ -11,14 +11,14 @@ use stead_core::store::{
 };
 use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Timestamp};
 
-use super::VirtualStore;
-use super::database::DatabaseInner;
-use super::entry_row::{EntryKind, EntryRow};
-use super::error::{Result, corrupt};
-use super::feed;
-use super::read::ReadTransaction;
-use super::tree::VolumeTree;
-use super::unchanged;
+use crate::database::DatabaseInner;
+use crate::database::error::{Result, corrupt};
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::entry_row::{EntryKind, EntryRow};
+use crate::virtual_store::feed;
+use crate::virtual_store::read::ReadTransaction;
+use crate::virtual_store::tree::VolumeTree;
+use crate::virtual_store::unchanged;
 
 /// How many revisions one query for their numbers returns.
 const REVISIONS_PER_PAGE: usize = 256;
@@ -33,10 +33,10 @@ const REVISIONS_OF_AGENT: &str =
 const REVISIONS_OF_OPERATION: &str = "SELECT id FROM revision WHERE operation = ?1";
 
 /// What a [`ContentRef`] of a Virtual Store holds.
-pub(super) struct VirtualContentRef {
-    pub(super) database: Arc<DatabaseInner>,
-    pub(super) content: Option<i64>,
-    pub(super) size: i64,
+pub(crate) struct VirtualContentRef {
+    pub(crate) database: Arc<DatabaseInner>,
+    pub(crate) content: Option<i64>,
+    pub(crate) size: i64,
 }
 
 /// What a revision did to one node, according to the table `change`.
@@ -51,11 +51,11 @@ struct LoggedChange {
 }
 
 impl VirtualStore {
-    pub(super) fn revision_before(&self, time: Timestamp) -> Result<RevisionNumber> {
+    pub(crate) fn revision_before(&self, time: Timestamp) -> Result<RevisionNumber> {
         revision_before(&*self.database_inner().reader()?, time)
     }
 
-    pub(super) fn revisions_of(&self, query: &RevisionQuery) -> Result<RevisionSet> {
+    pub(crate) fn revisions_of(&self, query: &RevisionQuery) -> Result<RevisionSet> {
         self.read_transaction(|snapshot| {
             let top = match &query.at {
                 Some(place) => Some(snapshot.find_now_or_last(place)?),
@@ -66,7 +66,7 @@ impl VirtualStore {
         })
     }
 
-    pub(super) fn undoable_operations_of(
+    pub(crate) fn undoable_operations_of(
         &self,
         agent: &str,
         since: Timestamp,
@@ -85,7 +85,7 @@ impl VirtualStore {
         })
     }
 
-    pub(super) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+    pub(crate) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         let kept = past
             .inner::<VirtualContentRef>()
             .filter(|kept| Arc::ptr_eq(&kept.database, self.database_inner()))
@@ -95,7 +95,7 @@ impl VirtualStore {
 }
 
 /// The newest revision at that time.
-pub(super) fn revision_before(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
+pub(crate) fn revision_before(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
     let version = conn
         .prepare_cached("SELECT id FROM revision WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
         .query_row([time.0], |row| row.get(0))
@@ -104,7 +104,7 @@ pub(super) fn revision_before(conn: &Connection, time: Timestamp) -> Result<Revi
 }
 
 /// The operation that made a revision.
-pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Operation>> {
+pub(crate) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Operation>> {
     let operation = conn
         .prepare_cached(
             "SELECT operation, agent, thread, organization, team, tool, at FROM revision WHERE id = ?1",
@@ -128,7 +128,7 @@ pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Ope
 }
 
 /// The operations that an operation undid in a volume, and whether it has been undone there itself.
-pub(super) fn undo_links(
+pub(crate) fn undo_links(
     conn: &Connection,
     volume: i64,
     operation: &Operation,
@@ -143,7 +143,7 @@ pub(super) fn undo_links(
 
 /// The operations of an agent that can be undone, each with its newest revision for which `did` returns true, newest
 /// first. Undos, and operations that were undone, are left out.
-pub(super) fn undoable_operations(
+pub(crate) fn undoable_operations(
     conn: &Connection,
     volume: i64,
     agent: &str,
@@ -172,7 +172,7 @@ pub(super) fn undoable_operations(
 }
 
 /// The revisions that these operations made, newest first.
-pub(super) fn revision_numbers_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
+pub(crate) fn revision_numbers_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
     let mut statement = conn.prepare_cached(REVISIONS_OF_OPERATION)?;
     let mut versions = Vec::new();
     for operation in operations {
@@ -479,7 +479,7 @@ impl RevisionReader<'_> {
 }
 
 /// Whether an operation has been undone in a volume, and that undo has not been undone itself.
-pub(super) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], depth: usize) -> Result<bool> {
+pub(crate) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], depth: usize) -> Result<bool> {
     let by: Vec<[u8; 16]> = conn
         .prepare_cached("SELECT undone_by FROM undone WHERE volume = ?1 AND operation = ?2")?
         .query_map(params![volume, operation], |row| row.get(0))?
@@ -504,7 +504,7 @@ fn node_and_path(tree: &VolumeTree<'_>, node: i64) -> Result<Option<(EntryRow, O
 }
 
 /// The path of a node from the root; `None` if the node or a directory above it is missing.
-pub(super) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<StorePath>> {
+pub(crate) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<StorePath>> {
     let mut names = Vec::new();
     let mut passed = HashSet::new();
     while node != tree.root {

@@ -12,23 +12,23 @@ use rusqlite::{Connection, OptionalExtension, Rows, Statement, params};
 use stead_core::StoreError;
 use stead_core::store::Attr;
 
-use super::database::Volume;
-use super::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
-use super::error::{DatabaseError, Result, corrupt};
-use super::tree::VolumeTree;
+use crate::database::Volume;
+use crate::database::error::{DatabaseError, Result, corrupt};
+use crate::virtual_store::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
+use crate::virtual_store::tree::VolumeTree;
 
 /// The parent of a root.
-pub(super) const ROOTS_PARENT: i64 = 0;
+pub(crate) const ROOTS_PARENT: i64 = 0;
 
 /// A volume below a fork, as of the revision at which it was forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layer {
-    pub(super) vol: i64,
-    pub(super) as_of: i64,
+pub(crate) struct Layer {
+    pub(crate) vol: i64,
+    pub(crate) as_of: i64,
 }
 
 /// What one layer says of a name.
-pub(super) enum LayerLookup {
+pub(crate) enum LayerLookup {
     /// This entry has the name.
     Found(EntryRow),
     /// No entry has the name, whatever the base says.
@@ -38,7 +38,7 @@ pub(super) enum LayerLookup {
 }
 
 /// Called for each entry with its name.
-pub(super) type Visit<'v> = dyn FnMut(EntryRow, &[u8]) -> Result<ControlFlow<()>> + 'v;
+pub(crate) type Visit<'v> = dyn FnMut(EntryRow, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
 /// Called for each name: the entry (`None` for a whiteout), its parent, and the name.
 type VisitMerged<'v> = dyn FnMut(Option<EntryRow>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
@@ -55,12 +55,12 @@ macro_rules! named {
 
 impl Volume {
     /// The revision at which the volume was forked, which is older than all of its own. `None` if it isn't a fork.
-    pub(super) fn forked_at(&self) -> Option<i64> {
+    pub(crate) fn forked_at(&self) -> Option<i64> {
         self.base_layers.first().map(|base| base.as_of)
     }
 
     /// Fails if the volume has been destroyed: without its own rows, a fork would show its base.
-    pub(super) fn check_exists(&self, conn: &Connection) -> Result<()> {
+    pub(crate) fn check_exists(&self, conn: &Connection) -> Result<()> {
         if self.base_layers.is_empty() {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl Volume {
 }
 
 /// The layers below a volume, the nearest first.
-pub(super) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
+pub(crate) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
     let mut below = Vec::new();
     loop {
         let base = conn
@@ -86,13 +86,13 @@ pub(super) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>>
 
 impl<'c> VolumeTree<'c> {
     /// The tree one layer down.
-    pub(super) fn base(&self) -> Option<VolumeTree<'c>> {
+    pub(crate) fn base(&self) -> Option<VolumeTree<'c>> {
         let (base, below) = self.base_layers.split_first()?;
         Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), base_layers: below, ..*self })
     }
 
     /// A node's row and name, from the uppermost layer that has the node.
-    pub(super) fn node_with_name(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
+    pub(crate) fn node_with_name(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
         const SQL: [&str; 2] = named!("e.node = ?3");
         let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, node])?;
@@ -107,7 +107,7 @@ impl<'c> VolumeTree<'c> {
 
     /// Visits the entries of a directory whose names come after `after`, sorted. Visits at least `limit` of them, if
     /// there are as many, and in a fork possibly more.
-    pub(super) fn children(
+    pub(crate) fn children(
         &self,
         parent: i64,
         after: &[u8],
@@ -121,7 +121,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// Like [`VolumeTree::children`], for callers that need only attributes.
-    pub(super) fn list_attrs(
+    pub(crate) fn list_attrs(
         &self,
         parent: i64,
         after: &[u8],
@@ -159,7 +159,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// Visits all entries of a directory, sorted. Files whose names don't end with `ending` may be left out.
-    pub(super) fn children_ending(&self, parent: i64, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
+    pub(crate) fn children_ending(&self, parent: i64, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] =
             named!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
         match self.ending_offset(ending) {
@@ -176,7 +176,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// How many entries a directory has.
-    pub(super) fn count(&self, parent: i64) -> Result<u64> {
+    pub(crate) fn count(&self, parent: i64) -> Result<u64> {
         const SQL: [&str; 2] = entries!("SELECT count(*)", "e.parent = ?3");
         if self.base_layers.is_empty() {
             let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
@@ -193,7 +193,7 @@ impl<'c> VolumeTree<'c> {
 
     /// Visits all entries but the root, sorted by directory and name. Files whose names don't end with `ending` may be
     /// left out.
-    pub(super) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
+    pub(crate) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
         const SIFTED: [&str; 2] =
             named!("e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name");
@@ -237,7 +237,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// Everything below a directory, each directory before its content.
-    pub(super) fn below(&self, top: i64) -> Result<Vec<(EntryRow, Vec<u8>)>> {
+    pub(crate) fn below(&self, top: i64) -> Result<Vec<(EntryRow, Vec<u8>)>> {
         let mut found: Vec<(EntryRow, Vec<u8>)> = Vec::new();
         let (mut next, mut directory) = (0, top);
         loop {
@@ -255,7 +255,7 @@ impl<'c> VolumeTree<'c> {
 
     /// Visits what `sql` finds in all layers, sorted by directory and name: for each name the uppermost row, or `None`
     /// if that is a whiteout. The first of `rest` is the statement's third parameter.
-    pub(super) fn merged(
+    pub(crate) fn merged(
         &self,
         sql: [&'static str; 2],
         rest: &[&dyn rusqlite::ToSql],
@@ -298,7 +298,7 @@ impl<'c> VolumeTree<'c> {
 
     /// The row with the times that a directory had as of the revision. Such times are stored only where a fork needs
     /// them.
-    pub(super) fn with_times_as_of(&self, row: EntryRow) -> Result<EntryRow> {
+    pub(crate) fn with_times_as_of(&self, row: EntryRow) -> Result<EntryRow> {
         let Some(as_of) = self.as_of.filter(|_| row.is_directory()) else { return Ok(row) };
         let times = self
             .conn

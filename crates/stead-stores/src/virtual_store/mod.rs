@@ -1,50 +1,35 @@
-//! The Virtual Store: files in a SQLite database, with every version of them.
+//! The Virtual Store: files in a database, with every version of them.
 //!
-//! A [`Database`] holds volumes, one per namespace, and each is a [`VirtualStore`]. Entries are rows that name their
-//! parent and their content; content is kept once, by its hash. A change is one transaction and makes one version of
-//! the database, and what a change displaces stays readable as of the versions before it. `docs/format.md` describes
-//! the tables.
+//! A [`Database`] holds volumes, one per namespace, and each of them is a [`VirtualStore`]. An entry is a row that names its
+//! parent and its content. Content is stored once, by its hash. A change is one transaction and makes one revision of the
+//! database. What a change displaces stays readable as of the revisions before it. `docs/format.md` describes the tables.
 //!
-//! A fork is a volume that stands on another one, and `layers` has its rows and those below them look like one tree.
+//! | modules | what they do |
+//! |---|---|
+//! | `read`, `walk`, `grep`, `open_file`, `feed`, `history` | answer calls that change nothing |
+//! | `draft`, `change`, `content`, `chunk_patches` | write content, and make changes |
+//! | `tree`, `dir_cache`, `entry_row`, `layers` | resolve paths to rows; `layers` shows a fork and its bases as one tree |
+//! | `fork`, `capture`, `unchanged` | volumes over other volumes, what snapshots hold of host directories, revisions without changes |
 //!
-//! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
-//! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them. `audit`
-//! is what is written down of all that goes through a door.
-//! `books` is not about volumes: it is where Physical Stores write down what they do. `shadow` is what their snapshots hold.
+//! Connections, group commit and the schema are in [`crate::database`].
 
-mod audit;
-mod batch;
 pub(crate) mod capture;
-mod change;
+pub(crate) mod change;
 mod chunk_patches;
-mod content;
-mod database;
-mod dir_cache;
+pub(crate) mod content;
+pub(crate) mod dir_cache;
 mod draft;
-mod entry_row;
-mod error;
+pub(crate) mod entry_row;
 mod feed;
-mod fork;
+pub(crate) mod fork;
 mod grep;
-mod group_commit;
-mod history;
-mod layers;
-pub(crate) mod ledger;
-pub mod maintenance;
-mod memory;
+pub(crate) mod history;
+pub(crate) mod layers;
 mod open_file;
 mod read;
-mod reader_pool;
-mod reserve;
-mod revision_file;
-mod schema;
-mod shm_vfs;
-mod tree;
-mod unchanged;
-mod verify;
-mod wal_file;
+pub(crate) mod tree;
+pub(crate) mod unchanged;
 mod walk;
-mod writer_lock;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -58,17 +43,8 @@ use stead_core::store::{
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
-pub use audit::{
-    ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
-    AuditQuery, AuditVerified, verify_archive,
-};
-pub use database::{Database, DatabaseOptions};
-pub use maintenance::{
-    BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
-};
-pub use memory::MemoryStore;
-
-use database::{DatabaseInner, Volume};
+use crate::database::maintenance;
+use crate::database::{Database, DatabaseInner, Volume};
 use dir_cache::DirCache;
 
 /// A Store on a volume of a database, as it is now or as it was at a version.
@@ -82,7 +58,7 @@ pub struct VirtualStore {
 }
 
 impl VirtualStore {
-    fn new(database: Database, volume: Arc<Volume>) -> Self {
+    pub(crate) fn new(database: Database, volume: Arc<Volume>) -> Self {
         let dirs = Arc::clone(&volume.dirs);
         VirtualStore { database, volume, as_of: None, dirs }
     }

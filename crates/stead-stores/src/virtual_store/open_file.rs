@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use stead_core::store::{Attr, NodeId, NodeKind, NodePath, OpenContent, VersionTag};
 use stead_core::{StoreResult, Timestamp};
 
-use super::VirtualStore;
-use super::content::{self, CHUNK_SIZE, ContentLayout};
-use super::database::DatabaseInner;
-use super::entry_row::FILE_MODE;
-use super::error::{Result, corrupt};
+use crate::database::DatabaseInner;
+use crate::database::error::{Result, corrupt};
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::content::{self, CHUNK_SIZE, ContentLayout};
+use crate::virtual_store::entry_row::FILE_MODE;
 
 /// A file's content, read chunk by chunk.
 pub(super) struct OpenVirtualFile {

@@ -11,14 +11,14 @@ use rusqlite::{Connection, params};
 use stead_core::store::{Attr, Entry, FileContent, Listing, NodePath, Page};
 use stead_core::{Name, StoreError};
 
-use super::VirtualStore;
-use super::batch::DirPaths;
-use super::content::{self, CHUNK_SIZE};
-use super::dir_cache::DirCache;
-use super::entry_row::{EntryKind, EntryRow};
-use super::error::{Result, corrupt};
-use super::schema::DIR_EPOCH;
-use super::tree::{DirLookup, VolumeTree};
+use crate::database::batch::DirPaths;
+use crate::database::error::{Result, corrupt};
+use crate::database::schema::DIR_EPOCH;
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::content::{self, CHUNK_SIZE};
+use crate::virtual_store::dir_cache::DirCache;
+use crate::virtual_store::entry_row::{EntryKind, EntryRow};
+use crate::virtual_store::tree::{DirLookup, VolumeTree};
 
 /// The key by which a single statement finds an entry.
 struct EntryKey<'a> {

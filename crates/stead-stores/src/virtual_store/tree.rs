@@ -7,14 +7,14 @@ use rusqlite::{Connection, params};
 use stead_core::StoreError;
 use stead_core::store::{LinkHit, NodeId, NodePath};
 
-use super::content;
-use super::database::Volume;
-use super::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
-use super::error::{Result, corrupt};
-use super::layers::{Layer, LayerLookup};
+use crate::database::Volume;
+use crate::database::error::{Result, corrupt};
+use crate::virtual_store::content;
+use crate::virtual_store::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
+use crate::virtual_store::layers::{Layer, LayerLookup};
 
 /// The directories that are known already, and those found on the way.
-pub(super) trait DirLookup {
+pub(crate) trait DirLookup {
     /// The node of the directory at this path from the root, if it is known.
     fn node_at(&self, path: &[u8]) -> Option<i64>;
     /// Remembers the node of a directory.
@@ -23,36 +23,36 @@ pub(super) trait DirLookup {
 
 /// A volume as one transaction sees it.
 #[derive(Clone, Copy)]
-pub(super) struct VolumeTree<'c> {
-    pub(super) conn: &'c Connection,
-    pub(super) vol: i64,
-    pub(super) root: i64,
+pub(crate) struct VolumeTree<'c> {
+    pub(crate) conn: &'c Connection,
+    pub(crate) vol: i64,
+    pub(crate) root: i64,
     /// The revision to read; `None` for the present.
-    pub(super) as_of: Option<i64>,
+    pub(crate) as_of: Option<i64>,
     /// The layers below the volume, the nearest first.
-    pub(super) base_layers: &'c [Layer],
+    pub(crate) base_layers: &'c [Layer],
 }
 
 /// How far a directory's path exists.
-pub(super) struct ReachedDir {
+pub(crate) struct ReachedDir {
     /// The last directory that exists.
-    pub(super) node: i64,
+    pub(crate) node: i64,
     /// How many bytes of the path lead to it; fewer than all of them if a name is missing.
-    pub(super) path_length: usize,
+    pub(crate) path_length: usize,
 }
 
 impl<'c> VolumeTree<'c> {
-    pub(super) fn new(conn: &'c Connection, volume: &'c Volume, as_of: Option<i64>) -> Self {
+    pub(crate) fn new(conn: &'c Connection, volume: &'c Volume, as_of: Option<i64>) -> Self {
         VolumeTree { conn, vol: volume.id, root: volume.root, as_of, base_layers: &volume.base_layers }
     }
 
     /// Selects the query over the live entries, or the one as of a revision.
-    pub(super) fn select_sql(&self, [live, as_of]: [&'static str; 2]) -> &'static str {
+    pub(crate) fn select_sql(&self, [live, as_of]: [&'static str; 2]) -> &'static str {
         if self.as_of.is_none() { live } else { as_of }
     }
 
     /// The entry with this name in this directory.
-    pub(super) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<EntryRow>> {
+    pub(crate) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<EntryRow>> {
         match (self.lookup_own(parent, name)?, self.base()) {
             (LayerLookup::Found(row), _) => Ok(Some(row)),
             (LayerLookup::NotHere, Some(base)) => base.child(parent, name),
@@ -61,7 +61,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// What this layer itself says of a name.
-    pub(super) fn lookup_own(&self, parent: i64, name: &[u8]) -> Result<LayerLookup> {
+    pub(crate) fn lookup_own(&self, parent: i64, name: &[u8]) -> Result<LayerLookup> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
             "e.parent = ?3 AND e.name = ?4"
@@ -76,7 +76,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// A node's row, wherever the node is.
-    pub(super) fn node(&self, node: i64) -> Result<Option<EntryRow>> {
+    pub(crate) fn node(&self, node: i64) -> Result<Option<EntryRow>> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
             "e.node = ?3"
@@ -90,23 +90,23 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// The name of a node.
-    pub(super) fn name_of(&self, node: i64) -> Result<Vec<u8>> {
+    pub(crate) fn name_of(&self, node: i64) -> Result<Vec<u8>> {
         let named = self.node_with_name(node)?.ok_or(StoreError::NotFound)?;
         Ok(named.1)
     }
 
     /// The target of a symlink, as it was written.
-    pub(super) fn symlink_target(&self, link: &EntryRow) -> Result<Vec<u8>> {
+    pub(crate) fn symlink_target(&self, link: &EntryRow) -> Result<Vec<u8>> {
         content::read_whole(self.conn, link.content, link.size)
     }
 
     /// The error for a path that leads over this symlink, which is the component number `depth` of the path.
-    pub(super) fn symlink_hit<T>(&self, link: &EntryRow, depth: usize) -> Result<T> {
+    pub(crate) fn symlink_hit<T>(&self, link: &EntryRow, depth: usize) -> Result<T> {
         Err(LinkHit::error_at(depth, self.symlink_target(link)?).into())
     }
 
     /// The directory node that a path starts from.
-    pub(super) fn start_node(&self, from: NodeId) -> Result<i64> {
+    pub(crate) fn start_node(&self, from: NodeId) -> Result<i64> {
         let from = self.node_number(from);
         if from == self.root {
             return Ok(from);
@@ -119,12 +119,12 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// A node's number in the database.
-    pub(super) fn node_number(&self, node: NodeId) -> i64 {
+    pub(crate) fn node_number(&self, node: NodeId) -> i64 {
         if node == NodeId::ROOT { self.root } else { node.0.cast_signed() }
     }
 
     /// Follows the path of a directory as far as it exists.
-    pub(super) fn follow(&self, known: &mut dyn DirLookup, start: i64, path: &[u8]) -> Result<ReachedDir> {
+    pub(crate) fn follow(&self, known: &mut dyn DirLookup, start: i64, path: &[u8]) -> Result<ReachedDir> {
         let from_root = start == self.root;
         let mut reached = ReachedDir { node: start, path_length: 0 };
         if from_root {
@@ -151,7 +151,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// The entry at a path. If the last component is a symlink, this is the symlink itself.
-    pub(super) fn find(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
+    pub(crate) fn find(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let missing = || StoreError::NotFound.into();
         let Some((directory, name)) = place.path.parent_and_name() else {
             return self.node(self.node_number(place.base))?.ok_or_else(missing);
@@ -165,13 +165,13 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// The entry at a path. If the last component is a symlink, that is an error that says where it leads.
-    pub(super) fn find_followed(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
+    pub(crate) fn find_followed(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let row = self.find(known, place)?;
         if row.kind == EntryKind::Symlink { self.symlink_hit(&row, place.path.depth()) } else { Ok(row) }
     }
 
     /// The node of the directory at a path.
-    pub(super) fn directory(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<i64> {
+    pub(crate) fn directory(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<i64> {
         if self.node_number(place.base) == self.root {
             let reached = self.follow(known, self.root, place.path.as_bytes())?;
             return if reached.path_length == place.path.as_bytes().len() {
@@ -185,7 +185,7 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// Whether `node` is `top` or lies below it.
-    pub(super) fn is_at_or_below(&self, mut node: i64, top: i64) -> Result<bool> {
+    pub(crate) fn is_at_or_below(&self, mut node: i64, top: i64) -> Result<bool> {
         while node != top {
             if node == self.root {
                 return Ok(false);

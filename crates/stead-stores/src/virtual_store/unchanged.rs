@@ -4,31 +4,31 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{Revision, RevisionNumber, RevisionQuery, StorePath};
 
-use super::error::Result;
-use super::history::{operation_of, revision_numbers_of, undo_links};
+use crate::database::error::Result;
+use crate::virtual_store::history::{operation_of, revision_numbers_of, undo_links};
 
 /// Adds the row of a revision that changed nothing. `path` is the path that the change was about.
-pub(super) fn note(conn: &Connection, volume: i64, version: i64, path: &StorePath) -> Result<()> {
+pub(crate) fn note(conn: &Connection, volume: i64, version: i64, path: &StorePath) -> Result<()> {
     conn.prepare_cached("INSERT INTO empty_revision(volume, revision, path) VALUES (?1, ?2, ?3)")?
         .execute(params![volume, version, path.as_bytes()])?;
     Ok(())
 }
 
 /// Removes the row of a revision that changed nothing.
-pub(super) fn forget(conn: &Connection, volume: i64, version: i64) -> Result<()> {
+pub(crate) fn forget(conn: &Connection, volume: i64, version: i64) -> Result<()> {
     conn.prepare_cached("DELETE FROM empty_revision WHERE volume = ?1 AND revision = ?2")?
         .execute([volume, version])?;
     Ok(())
 }
 
 /// Whether a revision of a volume changed nothing.
-pub(super) fn is_one(conn: &Connection, volume: i64, version: i64) -> Result<bool> {
+pub(crate) fn is_one(conn: &Connection, volume: i64, version: i64) -> Result<bool> {
     let sql = "SELECT 1 FROM empty_revision WHERE volume = ?1 AND revision = ?2";
     Ok(conn.prepare_cached(sql)?.exists([volume, version])?)
 }
 
 /// Adds revisions that changed nothing to the result of a query, if it asks for operations.
-pub(super) fn add_to(
+pub(crate) fn add_to(
     conn: &Connection,
     volume: i64,
     query: &RevisionQuery,

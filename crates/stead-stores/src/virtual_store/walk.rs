@@ -10,11 +10,11 @@ use stead_core::StoreError;
 use stead_core::search::WalkOptions;
 use stead_core::store::{NodeId, NodePath, StorePath, WalkEntry};
 
-use super::VirtualStore;
-use super::entry_row::EntryRow;
-use super::error::Result;
-use super::read::ReadTransaction;
-use super::tree::VolumeTree;
+use crate::database::error::Result;
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::entry_row::EntryRow;
+use crate::virtual_store::read::ReadTransaction;
+use crate::virtual_store::tree::VolumeTree;
 
 /// How many rows are read between two looks at the clock.
 const ROWS_PER_DEADLINE_CHECK: usize = 1_024;

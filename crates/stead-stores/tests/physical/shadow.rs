@@ -8,7 +8,7 @@ use stead_core::store::{
 };
 use stead_core::vfs::{DiffOptions, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Clock, Mount, SystemClock, Vfs, VfsPath, Workspace};
-use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention, Snapshot};
+use stead_stores::database::{GcOptions, NewSnapshot, Retention, Snapshot};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stead_core::store::QuotaLimits;
-use stead_stores::virtual_store::Retention;
+use stead_stores::database::Retention;
 
 use super::section::Section;
 

@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use stead_core::store::QuotaLimits;
 use stead_core::{AccessScope, ApprovalPolicy, VfsPath};
-use stead_stores::virtual_store::Retention;
+use stead_stores::database::Retention;
 use stead_stores::{DisplacedRetention, state_folder_of};
 
 use super::{

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
 use stead_core::{AccessScope, ApprovalPolicy, VfsPath};
-use stead_stores::virtual_store::Retention;
+use stead_stores::database::Retention;
 use stead_stores::{DisplacedRetention, Durability};
 use toml::de::DeTable;
 

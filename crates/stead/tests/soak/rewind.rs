@@ -10,7 +10,7 @@ use stead_core::store::{CaptureScope, RevisionNumber, StorePath};
 use stead_core::testkit::{TreeSnapshot, snapshot_of};
 use stead_core::vfs::{Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget, WriteOptions};
 use stead_core::{Clock, Identity, Operation, OperationId, Store, SystemClock};
-use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention};
+use stead_stores::database::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions};
 
 use crate::child::{Task, tell, told};

@@ -10,7 +10,7 @@ use super::super::mask::STATE_DIR_NAME;
 use super::super::options::{Confinement, LedgerOpenMode};
 use super::super::root::{Dir, Root};
 use crate::Database;
-use crate::virtual_store::ledger::{Ledger, LedgerDirectory};
+use crate::ledger::{Ledger, LedgerDirectory};
 
 /// The names that the directories with displaced content have in a staging area.
 pub(in super::super) const DISPLACED_DIR_NAMES: [&str; 2] = ["displaced", "displaced-2"];

@@ -15,8 +15,8 @@ use super::super::tree;
 use super::ledger_event::{Fingerprint, LedgerEvent, LedgerEventDetail, LedgerEventKind};
 use super::prune::footprint;
 use super::{PhysicalHistory, displaced_name};
+use crate::ledger::Ledger;
 use crate::sync;
-use crate::virtual_store::ledger::Ledger;
 
 impl PhysicalHistory {
     /// Moves an entry from the staging directory to the displaced content, and returns how much space it takes.

@@ -6,7 +6,7 @@ use stead_core::store::{Attr, NodeKind, StoreError, StoreResult};
 
 use super::super::host::HostStat;
 use super::super::patch::FilePatch;
-use crate::virtual_store::ledger::{LedgerRow, StoredLedgerRow};
+use crate::ledger::{LedgerRow, StoredLedgerRow};
 
 /// What an entry of the directory looked like. A file with the same inode, size and modification time has the same
 /// content, because Stead sets modification times to the nanosecond.

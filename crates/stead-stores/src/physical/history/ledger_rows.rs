@@ -2,7 +2,7 @@
 
 use stead_core::store::StoreResult;
 
-use crate::virtual_store::ledger::{Ledger, ROWS_PER_PAGE, StoredLedgerRow};
+use crate::ledger::{Ledger, ROWS_PER_PAGE, StoredLedgerRow};
 
 /// The rows of a ledger, newest first.
 pub(super) struct LedgerRows<'a> {

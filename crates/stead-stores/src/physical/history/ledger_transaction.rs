@@ -18,9 +18,7 @@ use super::PhysicalHistory;
 use super::ledger_event::LedgerEvent;
 use super::usage::{UsageChange, check_file_sizes, usage_deltas};
 use crate::Durability;
-use crate::virtual_store::ledger::{
-    Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta,
-};
+use crate::ledger::{Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta};
 
 /// What a change writes to the ledger. A change of one action writes before the action; a change of several actions
 /// writes once, after them and before it is done.

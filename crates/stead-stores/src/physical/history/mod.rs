@@ -34,8 +34,8 @@ use super::options::{DisplacedRetention, LedgerOpenMode, LedgerSource};
 use super::owner_access;
 use super::root::Dir;
 use crate::Durability;
+use crate::ledger::Ledger;
 use crate::virtual_store::capture::CaptureVolume;
-use crate::virtual_store::ledger::Ledger;
 
 pub(super) use directory_identity::{DISPLACED_DIR_NAMES, DirectoryIdentity, directory_id};
 pub(super) use displaced::TreeFingerprint;

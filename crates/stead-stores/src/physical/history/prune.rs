@@ -16,7 +16,7 @@ use super::ledger_event::Fingerprint;
 use super::ledger_rows::LedgerRows;
 use super::old_content::ContentSource;
 use super::{PhysicalHistory, displaced_name};
-use crate::virtual_store::ledger::Ledger;
+use crate::ledger::Ledger;
 
 /// Hosts allocate space in blocks, so many small files take much space, too.
 const BLOCK_SIZE: u64 = 4_096;

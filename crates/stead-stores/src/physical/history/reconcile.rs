@@ -12,8 +12,8 @@ use super::super::recover::NotedRevisions;
 use super::super::root::{Dir, Root};
 use super::super::undo::{UndoContext, UndoRecord, UndoTime, has_happened, undo};
 use super::PhysicalHistory;
+use crate::ledger::PendingIntent;
 use crate::sync;
-use crate::virtual_store::ledger::PendingIntent;
 
 /// What a dead process left.
 pub(in super::super) struct DeadProcessState<'a> {

@@ -12,7 +12,7 @@ use super::super::PhysicalStore;
 use super::super::change::PhysicalChange;
 use super::super::mask::{is_at_or_below, join};
 use super::ledger_event::{Fingerprint, LedgerEvent, LedgerEventKind};
-use crate::virtual_store::ledger::UsageDelta;
+use crate::ledger::UsageDelta;
 
 /// The age in seconds at which a counter is compared with the disk: what other programs do isn't counted.
 const RECOUNT_AFTER_SECONDS: i64 = 600;

@@ -16,18 +16,18 @@ use stead_core::store::{
 };
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::VirtualStore;
-use super::content;
-use super::database::{Database, DatabaseInner};
-use super::entry_row::{EntryKind, entries};
-use super::error::{DatabaseError, Result};
-use super::group_commit::CommitSync;
-use super::history::VirtualContentRef;
-use super::ledger::Ledger;
+use crate::database::error::{DatabaseError, Result};
+use crate::database::group_commit::CommitSync;
+use crate::database::{Database, DatabaseInner};
+use crate::ledger::Ledger;
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::content;
+use crate::virtual_store::entry_row::{EntryKind, entries};
+use crate::virtual_store::history::VirtualContentRef;
 
-pub(crate) use super::content::{CHUNK_SIZE, ContentHasher};
+pub(crate) use crate::virtual_store::content::{CHUNK_SIZE, ContentHasher};
 pub(crate) use record::CapturedParts;
-pub(super) use record::{
+pub(crate) use record::{
     FinishedCapture, forget_unreadable_captures, record_capture, revert_unfinished_capture,
 };
 pub(crate) use update::{CaptureNote, CaptureTurn};

@@ -9,12 +9,12 @@ use stead_core::store::{
     CaptureScope, CaptureScopes, Captured, RevisionNumber, StoreError, StorePath, StoreResult,
 };
 
-use super::super::batch::WriteTransaction;
-use super::super::database::DatabaseInner;
-use super::super::error::{Result, corrupt};
-use super::super::maintenance::{PINNED_REVISIONS, is_readable};
-use super::super::schema::HISTORY_FROM;
-use super::{CaptureTurn, CaptureVolume};
+use crate::database::DatabaseInner;
+use crate::database::batch::WriteTransaction;
+use crate::database::error::{Result, corrupt};
+use crate::database::maintenance::{PINNED_REVISIONS, is_readable};
+use crate::database::schema::HISTORY_FROM;
+use crate::virtual_store::capture::{CaptureTurn, CaptureVolume};
 
 /// Which parts of a directory were captured.
 #[derive(Debug, Clone, Default)]
@@ -87,12 +87,12 @@ impl StoredParts {
     }
 }
 
-fn damaged_parts_error() -> super::super::error::DatabaseError {
+fn damaged_parts_error() -> crate::database::error::DatabaseError {
     corrupt("the list of what a snapshot includes of a directory can't be read")
 }
 
 /// A capture that is complete, for the snapshot to record.
-pub(in super::super) struct FinishedCapture {
+pub(crate) struct FinishedCapture {
     database: Arc<DatabaseInner>,
     vol: i64,
     turn: CaptureTurn,
@@ -127,7 +127,7 @@ impl CaptureVolume {
 
 /// Records, in a snapshot's transaction, what was captured at its revision. `Conflict` if another capture of the
 /// directory has started meanwhile.
-pub(in super::super) fn record_capture(
+pub(crate) fn record_capture(
     writing: &mut WriteTransaction<'_>,
     taken: &FinishedCapture,
     shared: &DatabaseInner,
@@ -159,7 +159,7 @@ pub(in super::super) fn record_capture(
 }
 
 /// Deletes the records of captures whose revisions can't be read any more.
-pub(in super::super) fn forget_unreadable_captures(writing: &mut WriteTransaction<'_>) -> Result<()> {
+pub(crate) fn forget_unreadable_captures(writing: &mut WriteTransaction<'_>) -> Result<()> {
     let sql = format!(
         "DELETE FROM capture WHERE revision < (SELECT value FROM meta WHERE id = ?1) AND revision NOT IN (SELECT revision FROM ({PINNED_REVISIONS}))"
     );
@@ -170,7 +170,7 @@ pub(in super::super) fn forget_unreadable_captures(writing: &mut WriteTransactio
 /// Reverts a capture volume to the newest revision that a snapshot captured: later ones belong to no snapshot. Does
 /// nothing if a capture was active after `idle_since`; an older one is ended, if it wrote anything. Returns how many
 /// states were removed.
-pub(in super::super) fn revert_unfinished_capture(
+pub(crate) fn revert_unfinished_capture(
     writing: &mut WriteTransaction<'_>,
     vol: i64,
     idle_since: i64,

@@ -4,14 +4,14 @@ use rusqlite::{OptionalExtension, params};
 use stead_core::store::{Change, NodeId, Step, StoreError, StoreResult, VersionTag};
 use stead_core::{Clock, Operation, SystemClock};
 
-use super::super::batch::WriteTransaction;
-use super::super::error::Result;
-use super::super::group_commit::CommitSync;
-use super::CaptureVolume;
+use crate::database::batch::WriteTransaction;
+use crate::database::error::Result;
+use crate::database::group_commit::CommitSync;
+use crate::virtual_store::capture::CaptureVolume;
 
 /// The turn of a capture. Starting another capture of the directory ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CaptureTurn(pub(super) i64);
+pub(crate) struct CaptureTurn(pub(crate) i64);
 
 /// What a capture found out about an entry.
 #[derive(Debug)]

@@ -4,11 +4,11 @@
 use rusqlite::params;
 use stead_core::store::DisplacedContent;
 
-use super::super::entry_row::{EntryRow, WHITEOUT};
-use super::super::error::Result;
-use super::super::fork;
-use super::super::layers::LayerLookup;
-use super::VirtualChange;
+use crate::database::error::Result;
+use crate::virtual_store::change::VirtualChange;
+use crate::virtual_store::entry_row::{EntryRow, WHITEOUT};
+use crate::virtual_store::fork;
+use crate::virtual_store::layers::LayerLookup;
 
 impl VirtualChange<'_, '_> {
     pub(super) fn is_fork(&self) -> bool {

@@ -6,11 +6,11 @@
 
 mod fork_rows;
 mod name_steps;
-pub(super) mod quota;
+pub(crate) mod quota;
 mod subtree;
 mod write_steps;
 
-pub(super) use subtree::SUBTREE_TABLE;
+pub(crate) use subtree::SUBTREE_TABLE;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -25,23 +25,23 @@ use stead_core::store::{
 };
 use stead_core::{Operation, StoreError, StoreResult};
 
-use super::VirtualStore;
-use super::batch::{DirPaths, WriteTransaction};
-use super::content::{CHUNK_SIZE, PreparedContent};
-use super::database::Volume;
-use super::dir_cache::DirCache;
-use super::draft::SealedDraft;
-use super::entry_row::{DIRECTORY_MODE, EntryKind, EntryRow};
-use super::error::{DatabaseError, Result};
-use super::feed;
-use super::group_commit::CommitSync;
-use super::history::VirtualContentRef;
-use super::tree::{DirLookup, VolumeTree};
-use super::unchanged;
+use crate::database::Volume;
+use crate::database::batch::{DirPaths, WriteTransaction};
+use crate::database::error::{DatabaseError, Result};
+use crate::database::group_commit::CommitSync;
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::content::{CHUNK_SIZE, PreparedContent};
+use crate::virtual_store::dir_cache::DirCache;
+use crate::virtual_store::draft::SealedDraft;
+use crate::virtual_store::entry_row::{DIRECTORY_MODE, EntryKind, EntryRow};
+use crate::virtual_store::feed;
+use crate::virtual_store::history::VirtualContentRef;
+use crate::virtual_store::tree::{DirLookup, VolumeTree};
+use crate::virtual_store::unchanged;
 use quota::{UsageAmount, UsageTally};
 
 impl VirtualStore {
-    pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
+    pub(crate) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
         self.apply_with(CommitSync::of(change.sync), change, |_| Ok(()), |_, _| Ok(()))
     }
 
@@ -49,7 +49,7 @@ impl VirtualStore {
     ///
     /// Content is hashed, and staged if it is large, on the caller's own thread. The rest is one job of the group
     /// commit.
-    pub(super) fn apply_with(
+    pub(crate) fn apply_with(
         &self,
         weight: CommitSync,
         change: Change,

@@ -7,10 +7,10 @@ use stead_core::store::{
     StepOutcome, Subtree,
 };
 
-use super::super::entry_row::EntryRow;
-use super::super::error::{DatabaseError, Result};
-use super::quota::UsageAmount;
-use super::{CatalogSlot, VirtualChange, outcome_of};
+use crate::database::error::{DatabaseError, Result};
+use crate::virtual_store::change::quota::UsageAmount;
+use crate::virtual_store::change::{CatalogSlot, VirtualChange, outcome_of};
+use crate::virtual_store::entry_row::EntryRow;
 
 impl VirtualChange<'_, '_> {
     pub(super) fn remove(

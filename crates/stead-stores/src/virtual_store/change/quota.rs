@@ -6,10 +6,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::StoreError;
 use stead_core::store::{QuotaRoot, StorePath, Usage};
 
-use super::super::entry_row::{EntryKind, EntryRow};
-use super::super::error::{DatabaseError, Result, corrupt};
-use super::super::tree::{DirLookup, VolumeTree};
-use super::VirtualChange;
+use crate::database::error::{DatabaseError, Result, corrupt};
+use crate::virtual_store::change::VirtualChange;
+use crate::virtual_store::entry_row::{EntryKind, EntryRow};
+use crate::virtual_store::tree::{DirLookup, VolumeTree};
 
 /// The usage below node `?2` of volume `?1`: bytes, files, and the largest file.
 const COUNT_USAGE_SQL: &str = "WITH RECURSIVE below(node, kind, size) AS (
@@ -24,16 +24,16 @@ const COUNT_USAGE_SQL: &str = "WITH RECURSIVE below(node, kind, size) AS (
 
 /// The usage of an entry, or of many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in super::super) struct UsageAmount {
-    pub(super) bytes: i64,
-    pub(super) files: i64,
+pub(crate) struct UsageAmount {
+    pub(crate) bytes: i64,
+    pub(crate) files: i64,
     /// The size of the largest file.
-    pub(super) largest: i64,
+    pub(crate) largest: i64,
 }
 
 impl UsageAmount {
     /// The usage of one entry.
-    pub(super) fn of(row: &EntryRow) -> Self {
+    pub(crate) fn of(row: &EntryRow) -> Self {
         match row.kind {
             EntryKind::File => UsageAmount { bytes: row.size, files: 1, largest: row.size },
             EntryKind::Symlink => UsageAmount { files: 1, ..UsageAmount::default() },
@@ -50,7 +50,7 @@ impl UsageAmount {
         }
     }
 
-    pub(in super::super) fn usage(self) -> Usage {
+    pub(crate) fn usage(self) -> Usage {
         let positive = |count: i64| u64::try_from(count).unwrap_or(0);
         Usage { bytes: positive(self.bytes), files: positive(self.files) }
     }
@@ -58,7 +58,7 @@ impl UsageAmount {
 
 /// What is counted during a change.
 #[derive(Debug, Default)]
-pub(super) struct UsageTally {
+pub(crate) struct UsageTally {
     /// For each quota root of the volume, the usage before the change and now.
     roots: HashMap<i64, (UsageAmount, UsageAmount)>,
     /// For a directory, the quota roots at or above it.
@@ -66,7 +66,7 @@ pub(super) struct UsageTally {
     /// Files that were created or grew; `None` if no quota limits the size of a file.
     grown_files: Option<Vec<GrownFile>>,
     /// Whether the current step restores stored content, whose size isn't checked.
-    pub(super) is_reviving: bool,
+    pub(crate) is_reviving: bool,
 }
 
 /// A file that was created, grew or was moved, in a directory. For a subtree, its largest file.
@@ -90,7 +90,7 @@ impl DirLookup for NoDirCache {
 }
 
 /// The directory of a quota root, if there is one at its path.
-pub(in super::super) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Result<Option<i64>> {
+pub(crate) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Result<Option<i64>> {
     match tree.follow(&mut NoDirCache, tree.root, path.as_bytes()) {
         Ok(reached) => Ok((reached.path_length == path.as_bytes().len()).then_some(reached.node)),
         Err(DatabaseError::Store(StoreError::NotADirectory | StoreError::Link(_))) => Ok(None),
@@ -99,7 +99,7 @@ pub(in super::super) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Re
 }
 
 /// The usage of a quota root by its counter, if it has one.
-pub(in super::super) fn counted_usage(conn: &Connection, vol: i64, node: i64) -> Result<Option<Usage>> {
+pub(crate) fn counted_usage(conn: &Connection, vol: i64, node: i64) -> Result<Option<Usage>> {
     let counted = conn
         .prepare_cached("SELECT bytes, files FROM usage WHERE volume = ?1 AND node = ?2")?
         .query_row([vol, node], |row| Ok(UsageAmount { bytes: row.get(0)?, files: row.get(1)?, largest: 0 }))
@@ -108,7 +108,7 @@ pub(in super::super) fn counted_usage(conn: &Connection, vol: i64, node: i64) ->
 }
 
 /// Counts the usage below a directory.
-pub(in super::super) fn count_usage(tree: &VolumeTree<'_>, node: i64) -> Result<UsageAmount> {
+pub(crate) fn count_usage(tree: &VolumeTree<'_>, node: i64) -> Result<UsageAmount> {
     if !tree.base_layers.is_empty() {
         let below = tree.below(node)?;
         return Ok(below.iter().fold(UsageAmount::default(), |sum, (row, _)| sum.plus(UsageAmount::of(row))));
@@ -122,7 +122,7 @@ pub(in super::super) fn count_usage(tree: &VolumeTree<'_>, node: i64) -> Result<
 impl VirtualChange<'_, '_> {
     /// Starts to count: loads the counters of the volume's quota roots, and adds those that this change names for the
     /// first time.
-    pub(super) fn begin_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
+    pub(crate) fn begin_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         let vol = self.volume.id;
         let mut statement =
             self.conn().prepare_cached("SELECT node, bytes, files FROM usage WHERE volume = ?1")?;
@@ -158,12 +158,12 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Adds to the usage of a directory.
-    pub(super) fn add_usage(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
+    pub(crate) fn add_usage(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
         self.add_usage_from(None, parent, amount)
     }
 
     /// `add_usage` for what was in another directory before.
-    pub(super) fn add_usage_from(
+    pub(crate) fn add_usage_from(
         &mut self,
         from: Option<i64>,
         parent: i64,
@@ -180,7 +180,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Subtracts from the usage of a directory.
-    pub(super) fn subtract_usage(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
+    pub(crate) fn subtract_usage(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
         self.change_usage(parent, -amount.bytes, -amount.files)
     }
 
@@ -198,7 +198,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// The usage of an entry with everything below it. Zero for a directory if nothing is counted.
-    pub(super) fn amount_of(&self, row: &EntryRow) -> Result<UsageAmount> {
+    pub(crate) fn amount_of(&self, row: &EntryRow) -> Result<UsageAmount> {
         if !row.is_directory() {
             return Ok(UsageAmount::of(row));
         }
@@ -209,7 +209,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Removes the counter of a directory that is removed, if it has one.
-    pub(super) fn forget_root(&mut self, node: i64) -> Result<()> {
+    pub(crate) fn forget_root(&mut self, node: i64) -> Result<()> {
         if self.usage_tally.roots.remove(&node).is_some() {
             self.conn()
                 .prepare_cached("DELETE FROM usage WHERE volume = ?1 AND node = ?2")?
@@ -219,12 +219,12 @@ impl VirtualChange<'_, '_> {
     }
 
     /// The quota roots that the change counts, for steps that remove many directories at once.
-    pub(super) fn counted_roots(&self) -> Vec<i64> {
+    pub(crate) fn counted_roots(&self) -> Vec<i64> {
         self.usage_tally.roots.keys().copied().collect()
     }
 
     /// Forgets which roots are above which directories, because directories have moved.
-    pub(super) fn forget_roots_above(&mut self) {
+    pub(crate) fn forget_roots_above(&mut self) {
         self.usage_tally.roots_above.clear();
     }
 
@@ -248,7 +248,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Checks the quotas, and writes the counters.
-    pub(super) fn finish_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
+    pub(crate) fn finish_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         for quota in quotas {
             let (mut before, mut after, mut nodes) = (Usage::default(), Usage::default(), Vec::new());
             for place in quota.roots() {
@@ -290,9 +290,9 @@ impl VirtualChange<'_, '_> {
     }
 }
 
-impl super::super::VirtualStore {
+impl crate::virtual_store::VirtualStore {
     /// The usage below a directory, from its counter if there is one.
-    pub(in super::super) fn usage_at(&self, at: &StorePath) -> Result<Usage> {
+    pub(crate) fn usage_at(&self, at: &StorePath) -> Result<Usage> {
         self.read_transaction(|snapshot| {
             let tree = snapshot.tree;
             let Some(node) = root_node(&tree, at)? else { return Ok(Usage::default()) };

@@ -9,10 +9,10 @@ use stead_core::StoreError;
 use stead_core::name::escape_name;
 use stead_core::store::{ChangeKind, DisplacedContent, ProtectedNames};
 
-use super::super::entry_row::{EntryKind, EntryRow};
-use super::super::error::Result;
-use super::super::feed;
-use super::{VirtualChange, quota};
+use crate::database::error::Result;
+use crate::virtual_store::change::{VirtualChange, quota};
+use crate::virtual_store::entry_row::{EntryKind, EntryRow};
+use crate::virtual_store::feed;
 
 /// Selects from the entries below node `?2`, a directory before its entries. `CROSS JOIN` fixes the order: from the top
 /// down.
@@ -32,12 +32,12 @@ macro_rules! below {
 }
 
 /// The temporary table that holds a subtree while a step works on it.
-pub(in super::super) const SUBTREE_TABLE: &str =
+pub(crate) const SUBTREE_TABLE: &str =
     "CREATE TEMP TABLE subtree(seq INTEGER PRIMARY KEY, node INTEGER NOT NULL UNIQUE, parent INTEGER NOT NULL,
                                name BLOB NOT NULL) STRICT;";
 
 impl VirtualChange<'_, '_> {
-    pub(super) fn has_children(&self, directory: i64) -> Result<bool> {
+    pub(crate) fn has_children(&self, directory: i64) -> Result<bool> {
         let mut some = false;
         self.tree().children(directory, b"", 1, &mut |_, _| {
             some = true;
@@ -47,7 +47,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Fails with `Protected` if an entry below `top` is protected.
-    pub(super) fn check_protected(&self, top: i64, spare: Option<&ProtectedNames>) -> Result<()> {
+    pub(crate) fn check_protected(&self, top: i64, spare: Option<&ProtectedNames>) -> Result<()> {
         let Some(spare) = spare.filter(|spare| !spare.globs.is_empty()) else { return Ok(()) };
         let mut directories: HashMap<i64, Vec<u8>> = HashMap::new();
         let mut check = |node: i64, parent: i64, name: &[u8], kind: EntryKind| -> Result<()> {
@@ -79,7 +79,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Removes everything below a directory.
-    pub(super) fn delete_below(&mut self, top: i64, keep: DisplacedContent) -> Result<()> {
+    pub(crate) fn delete_below(&mut self, top: i64, keep: DisplacedContent) -> Result<()> {
         if self.is_fork() {
             return self.delete_each_below(top, keep);
         }
@@ -130,7 +130,7 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Copies everything below one directory into another, which has to be new.
-    pub(super) fn copy_below(&mut self, top: i64, copy: i64) -> Result<()> {
+    pub(crate) fn copy_below(&mut self, top: i64, copy: i64) -> Result<()> {
         if self.is_fork() {
             return self.copy_each_below(top, copy);
         }

@@ -6,10 +6,10 @@ use stead_core::store::{
 };
 use stead_core::{Edit, MAX_EDIT_SIZE, StoreError, Timestamp};
 
-use super::super::content::{self, CHUNK_SIZE, PreparedContent};
-use super::super::entry_row::{DIRECTORY_MODE, EntryKind, EntryRow, FILE_MODE, SYMLINK_MODE};
-use super::super::error::Result;
-use super::{CatalogSlot, VirtualChange, outcome_of};
+use crate::database::error::Result;
+use crate::virtual_store::change::{CatalogSlot, VirtualChange, outcome_of};
+use crate::virtual_store::content::{self, CHUNK_SIZE, PreparedContent};
+use crate::virtual_store::entry_row::{DIRECTORY_MODE, EntryKind, EntryRow, FILE_MODE, SYMLINK_MODE};
 
 /// The bits that a mode can have.
 const MODE_BITS: u32 = 0o7777;

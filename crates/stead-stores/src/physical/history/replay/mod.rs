@@ -26,7 +26,7 @@ use super::ledger_event::{Fingerprint, LedgerEvent, LedgerEventKind};
 use super::ledger_rows::LedgerRows;
 use super::old_content::ContentSource;
 use super::{PhysicalHistory, displaced_name};
-use crate::virtual_store::ledger::{Ledger, StoredLedgerRow};
+use crate::ledger::{Ledger, StoredLedgerRow};
 use subject::QuerySubject;
 use tracked_node::{PassedMove, TrackedNode};
 

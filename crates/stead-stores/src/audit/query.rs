@@ -1,0 +1,423 @@
+//! Queries over the audit: the records are searched range by range in the order of their ids, and Bloom filters skip
+//! ranges without a match.
+//!
+//! Pages are sorted by time. A record's id is never before the time at which its call began, so a search that goes back
+//! from the newest record knows when no later call can follow.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::str::FromStr;
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, Statement, params_from_iter};
+use stead_core::{OperationId, StoreResult, Timestamp, VfsPath};
+
+use crate::audit::bloom_filter::{BloomFilter, FilterTerm, TermField, micros};
+use crate::audit::body::{AuditEntry, time_text};
+use crate::database::DatabaseInner;
+use crate::database::error::{Result, corrupt};
+
+/// How often a follower looks for new records.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Which records are wanted. A record must meet all conditions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditQuery {
+    /// Only records of this agent.
+    pub agent: Option<String>,
+    /// Only records of this thread.
+    pub thread: Option<String>,
+    /// Only records with this path or one below it.
+    pub path: Option<VfsPath>,
+    /// Only records of this tool or call.
+    pub call: Option<String>,
+    /// Only records of this operation.
+    pub operation: Option<OperationId>,
+    /// Only records with this outcome: `ok`, `denied`, `failed` or `begun`.
+    pub outcome: Option<String>,
+    /// Only records of calls that began at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only records of calls that began before this time.
+    pub until: Option<Timestamp>,
+}
+
+/// One page of records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditPage {
+    /// The records, sorted by when their calls began, newest first.
+    pub entries: Vec<AuditEntry>,
+    /// Where the next page begins; `None` after the last page.
+    pub cursor: Option<AuditCursor>,
+}
+
+/// The end of a page of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditCursor {
+    /// When the call of the page's last record began, in microseconds since 1970.
+    at: i64,
+    /// The id of that record.
+    id: i64,
+}
+
+impl fmt::Display for AuditCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.at, self.id)
+    }
+}
+
+/// The text isn't a valid cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it isn't a valid cursor; use one that a listing returned")]
+pub struct InvalidAuditCursor;
+
+impl FromStr for AuditCursor {
+    type Err = InvalidAuditCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAuditCursor> {
+        let (at, id) = text.split_once('-').ok_or(InvalidAuditCursor)?;
+        let number = |text: &str| text.parse().map_err(|_| InvalidAuditCursor);
+        Ok(AuditCursor { at: number(at)?, id: number(id)? })
+    }
+}
+
+/// Where a search starts, and in which direction it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScanFrom {
+    /// The newest records before this cursor, newest first; before none, the newest of all.
+    Before(Option<AuditCursor>),
+    /// The oldest records after this id, oldest first.
+    After(i64),
+}
+
+/// The conditions of a statement. The first two values are the ids between which records lie.
+struct Conditions {
+    sql: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Conditions {
+    /// Only records that come after the end of a page.
+    fn after_page(&mut self, cursor: AuditCursor) {
+        let at = time_text(Timestamp(cursor.at.saturating_mul(1_000))).to_string();
+        self.values.extend([Value::from(at), Value::from(cursor.id)]);
+        let (at, id) = (self.values.len() - 1, self.values.len());
+        self.sql.push(format!("(at < ?{at} OR (at = ?{at} AND id < ?{id}))"));
+    }
+
+    /// Adds a condition with one value, which replaces `?`.
+    fn add(&mut self, sql: &str, value: impl Into<Value>) {
+        self.values.push(value.into());
+        self.sql.push(sql.replace('?', &format!("?{}", self.values.len())));
+    }
+}
+
+impl AuditQuery {
+    /// The terms that a matching record contains, as far as filters cover them. A filter that lacks one rules out its
+    /// range.
+    fn terms(&self) -> Vec<FilterTerm> {
+        let operation = self.operation.map(|operation| operation.to_string());
+        let path = self.path.as_ref().filter(|path| !path.is_root()).map(ToString::to_string);
+        let wanted = [
+            (TermField::Agent, &self.agent),
+            (TermField::Thread, &self.thread),
+            (TermField::Call, &self.call),
+            (TermField::Operation, &operation),
+            (TermField::Outcome, &self.outcome),
+            (TermField::Path, &path),
+        ];
+        let told =
+            wanted.into_iter().filter_map(|(part, text)| Some(FilterTerm::new(part, text.as_deref()?)));
+        told.collect()
+    }
+
+    /// The SQL conditions for a row.
+    fn conditions(&self) -> Conditions {
+        let sql = vec!["id > ?1".to_owned(), "id < ?2".to_owned()];
+        let mut all = Conditions { sql, values: vec![Value::Null, Value::Null] };
+        if let Some(since) = self.since {
+            all.add("at >= ?", time_text(since).to_string());
+        }
+        if let Some(until) = self.until {
+            all.add("at < ?", time_text(until).to_string());
+        }
+        if let Some(operation) = self.operation {
+            all.add("operation = ?", operation.to_string());
+        }
+        for (column, wanted) in [
+            ("agent", &self.agent),
+            ("thread", &self.thread),
+            ("call", &self.call),
+            ("outcome", &self.outcome),
+        ] {
+            if let Some(wanted) = wanted {
+                all.add(&format!("{column} = ?"), wanted.clone());
+            }
+        }
+        if let Some(path) = self.path.as_ref().filter(|path| !path.is_root()) {
+            // In characters, as SQLite's `substr` counts.
+            let length = path.as_str().chars().count() + 1;
+            let below = |column| format!("substr({column} || '/', 1, {length}) = ?");
+            all.add(&format!("({} OR {})", below("path"), below("path2")), format!("{path}/"));
+        }
+        all
+    }
+
+    /// Returns the ids of at most `limit` matching records.
+    fn ids(&self, conn: &Connection, from: ScanFrom, limit: usize) -> Result<Vec<i64>> {
+        let mut search = RecordSearch::new(self, conn, from, limit)?;
+        let terms = self.terms();
+        if terms.is_empty() && self.until.is_none() {
+            search.search_rest()?;
+            return Ok(search.ids());
+        }
+        let sql = match from {
+            ScanFrom::Before(_) => {
+                "SELECT first, last, oldest, bits FROM audit_filter WHERE last > ?1 AND first < ?2 ORDER BY first DESC"
+            }
+            ScanFrom::After(_) => {
+                "SELECT first, last, oldest, bits FROM audit_filter WHERE last > ?1 AND first < ?2 ORDER BY first"
+            }
+        };
+        let mut statement = conn.prepare_cached(sql)?;
+        let mut sieves = statement.query([search.low, search.high])?;
+        while let Some(row) = sieves.next()? {
+            let sieve = BloomFilter::from_row(row)?;
+            let in_time = self.until.is_none_or(|until| sieve.oldest <= micros(until));
+            let wanted = in_time && terms.iter().all(|term| sieve.may_contain(*term));
+            search.pass_filter(&sieve, wanted)?;
+            if search.is_finished() {
+                return Ok(search.ids());
+            }
+        }
+        search.search_rest()?;
+        Ok(search.ids())
+    }
+
+    fn entries(&self, conn: &Connection, from: ScanFrom, limit: usize) -> Result<Vec<AuditEntry>> {
+        let ids = self.ids(conn, from, limit)?;
+        let mut body = conn.prepare_cached("SELECT body FROM audit WHERE id = ?1")?;
+        let mut entry = |id: i64| {
+            let body: String = body.query_row([id], |row| row.get(0))?;
+            AuditEntry::parse(id, &body)
+                .map_err(|_| corrupt("a record of the audit is damaged; run `stead audit verify`"))
+        };
+        ids.into_iter().map(&mut entry).collect()
+    }
+}
+
+/// A search through the records, range by range.
+struct RecordSearch<'c> {
+    statement: Statement<'c>,
+    values: Vec<Value>,
+    from: ScanFrom,
+    /// The ids that have not been searched yet lie between these two, both excluded.
+    low: i64,
+    high: i64,
+    limit: usize,
+    /// The records found. Backwards, these are the latest `limit` by time, and forwards the first `limit` by id.
+    found: BinaryHeap<Reverse<AuditCursor>>,
+    /// Whether the search has enough.
+    is_done: bool,
+}
+
+impl<'c> RecordSearch<'c> {
+    fn new(query: &AuditQuery, conn: &'c Connection, from: ScanFrom, limit: usize) -> Result<Self> {
+        let mut conditions = query.conditions();
+        if let ScanFrom::Before(Some(cursor)) = from {
+            conditions.after_page(cursor);
+        }
+        let Conditions { sql, values } = conditions;
+        let order = match from {
+            ScanFrom::Before(_) => "DESC",
+            ScanFrom::After(_) => "ASC",
+        };
+        let sql = format!("SELECT id, at FROM audit WHERE {} ORDER BY id {order}", sql.join(" AND "));
+        // A record's id is never before the time at which its call began.
+        let since = query.since.map_or(i64::MIN, |since| micros(since).saturating_sub(1));
+        let (low, high) = match from {
+            ScanFrom::Before(_) => (since, i64::MAX),
+            ScanFrom::After(id) => (id.max(since), i64::MAX),
+        };
+        let statement = conn.prepare(&sql)?;
+        Ok(RecordSearch {
+            statement,
+            values,
+            from,
+            low,
+            high,
+            limit,
+            found: BinaryHeap::new(),
+            is_done: limit == 0,
+        })
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_done
+    }
+
+    /// The ids of the records found, in the order that was asked for.
+    fn ids(self) -> Vec<i64> {
+        // Sorted ascending by `Reverse`, so the newest come first.
+        let mut found: Vec<_> =
+            self.found.into_sorted_vec().into_iter().map(|Reverse(found)| found.id).collect();
+        if let ScanFrom::After(_) = self.from {
+            found.sort_unstable();
+        }
+        found
+    }
+
+    /// Whether enough was found, and all of it is later than any record with an id up to this one.
+    fn is_enough_before(&self, id: i64) -> bool {
+        self.found.len() >= self.limit
+            && self
+                .found
+                .peek()
+                .is_some_and(|Reverse(oldest)| matches!(self.from, ScanFrom::Before(_)) && id < oldest.at)
+    }
+
+    /// Searches the records between the last filter and this one, and those of this filter if they are wanted.
+    fn pass_filter(&mut self, sieve: &BloomFilter, wanted: bool) -> Result<()> {
+        match self.from {
+            ScanFrom::Before(_) => {
+                self.search_range(sieve.last.max(self.low), self.high)?;
+                self.is_done |= self.is_enough_before(sieve.last);
+                if wanted {
+                    self.search_range(
+                        self.low.max(sieve.first - 1),
+                        self.high.min(sieve.last.saturating_add(1)),
+                    )?;
+                }
+                self.high = self.high.min(sieve.first);
+            }
+            ScanFrom::After(_) => {
+                self.search_range(self.low, sieve.first.min(self.high))?;
+                if wanted {
+                    self.search_range(
+                        self.low.max(sieve.first - 1),
+                        self.high.min(sieve.last.saturating_add(1)),
+                    )?;
+                }
+                self.low = self.low.max(sieve.last);
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches everything that is left.
+    fn search_rest(&mut self) -> Result<()> {
+        self.search_range(self.low, self.high)
+    }
+
+    /// Searches the records between two ids, both excluded.
+    fn search_range(&mut self, low: i64, high: i64) -> Result<()> {
+        if self.is_finished() || low >= high {
+            return Ok(());
+        }
+        (self.values[0], self.values[1]) = (low.into(), high.into());
+        let RecordSearch { statement, values, from, limit, found, is_done: over, .. } = self;
+        let mut rows = statement.query(params_from_iter(&*values))?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            let at = row.get_ref(1)?.as_str().ok().and_then(|at| at.parse().ok()).map_or(id, micros);
+            match from {
+                ScanFrom::After(_) => found.push(Reverse(AuditCursor { at, id })),
+                ScanFrom::Before(_) => {
+                    if found.len() >= *limit && found.peek().is_some_and(|Reverse(oldest)| id < oldest.at) {
+                        *over = true;
+                        break;
+                    }
+                    found.push(Reverse(AuditCursor { at, id }));
+                    if found.len() > *limit {
+                        found.pop();
+                    }
+                }
+            }
+            if matches!(from, ScanFrom::After(_)) && found.len() >= *limit {
+                *over = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the newest records that match a query, or those before a cursor.
+pub(crate) fn page(
+    shared: &DatabaseInner,
+    query: &AuditQuery,
+    cursor: Option<AuditCursor>,
+    limit: usize,
+) -> StoreResult<AuditPage> {
+    let reader = shared.reader()?;
+    let from = ScanFrom::Before(cursor);
+    let mut entries = query.entries(&reader, from, limit.saturating_add(1))?;
+    let more = entries.len() > limit;
+    entries.truncate(limit);
+    let end = |entry: &AuditEntry| AuditCursor { at: entry.at().map_or(entry.id, micros), id: entry.id };
+    let cursor = entries.last().map(end).filter(|_| more);
+    Ok(AuditPage { entries, cursor })
+}
+
+/// Visits all records that match a query, oldest first, a thousand at a time.
+pub(crate) fn each_entry(
+    shared: &DatabaseInner,
+    query: &AuditQuery,
+    visit: &mut dyn FnMut(&AuditEntry) -> std::ops::ControlFlow<()>,
+) -> StoreResult<()> {
+    let mut last = i64::MIN;
+    loop {
+        // A connection for each range, so that no reader delays the checkpoint of the write-ahead log for long.
+        let entries = query.entries(&*shared.reader()?, ScanFrom::After(last), 1_000)?;
+        let Some(end) = entries.last() else { return Ok(()) };
+        last = end.id;
+        for entry in &entries {
+            if visit(entry).is_break() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Returns records as they are added.
+#[derive(Debug)]
+pub struct AuditFollower<'a> {
+    database: &'a DatabaseInner,
+    query: AuditQuery,
+    last_id: i64,
+}
+
+impl<'a> AuditFollower<'a> {
+    /// Starts after the record `last`; `None` starts from now.
+    pub(crate) fn new(shared: &'a DatabaseInner, query: AuditQuery, last: Option<i64>) -> StoreResult<Self> {
+        let last = match last {
+            Some(last) => last,
+            None => newest_id(&*shared.reader()?)?,
+        };
+        Ok(AuditFollower { database: shared, query, last_id: last })
+    }
+
+    /// Waits until there are matching records, and returns them, oldest first.
+    pub fn wait_for_entries(&mut self) -> StoreResult<Vec<AuditEntry>> {
+        loop {
+            let reader = self.database.reader()?;
+            // Ids only grow, so the newest one says whether any record was added.
+            let newest = newest_id(&reader)?;
+            if newest > self.last_id {
+                let entries = self.query.entries(&reader, ScanFrom::After(self.last_id), 1_000)?;
+                self.last_id = if entries.len() < 1_000 { newest } else { entries[999].id };
+                if !entries.is_empty() {
+                    return Ok(entries);
+                }
+            }
+            drop(reader);
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+fn newest_id(conn: &Connection) -> Result<i64> {
+    Ok(conn.prepare_cached("SELECT ifnull(max(id), 0) FROM audit")?.query_row([], |row| row.get(0))?)
+}

@@ -1,0 +1,215 @@
+//! Compares revisions with the records of the changes that made them.
+//!
+//! Who made a revision is in its row, from which log and blame are read, and in the record, which can't be changed
+//! without being noticed. So the row must agree with the record. So must the rows of what the revision did, as long as
+//! they exist, and how much of the history retention may have removed.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use rusqlite::{Connection, OptionalExtension};
+use stead_core::name::escape_name;
+use uuid::Uuid;
+
+use crate::audit::body::AuditEntry;
+use crate::audit::change_digest;
+use crate::database::error::Result;
+use crate::database::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM, UNRECORDED};
+
+/// A text that every record with a revision contains, and no other.
+const VERSION_KEY: &str = ",\"version\":";
+/// A text that only the record of a restored backup contains.
+const RESTORE_CALL: &str = ",\"call\":\"restore_backup\",";
+/// How many revisions without a record are reported one by one.
+const MAX_LISTED: usize = 10;
+
+/// The revisions of a database, to be compared with records.
+pub(crate) struct RevisionCheck<'c> {
+    conn: &'c Connection,
+    /// Older revisions may have been removed by retention.
+    history_from: i64,
+    /// The newest revision that a restored backup made. Older ones may belong to the backup, or be gone with what it
+    /// replaced.
+    last_restored: i64,
+    /// How many revisions were made by restored backups.
+    restores: u64,
+    /// When backups were restored, according to records.
+    recorded_restores: RefCell<HashSet<String>>,
+    /// The digest of the rows of each revision.
+    digests: HashMap<i64, String>,
+    /// How many revisions were made while the audit was off.
+    unrecorded: i64,
+    /// Up to which revision history was removed while the audit was off.
+    forgotten_unrecorded: i64,
+    /// The revisions that have a record, each with the number of earlier ones without a record.
+    recorded: RefCell<BTreeMap<i64, i64>>,
+    /// Up to which revision history was removed, according to records.
+    forgotten: RefCell<i64>,
+}
+
+/// A row of `version` without its number and time.
+#[derive(Debug, PartialEq, Eq)]
+struct RevisionRow {
+    operation: Option<Uuid>,
+    agent: String,
+    thread: Option<String>,
+    organization: Option<String>,
+    team: Option<String>,
+    tool: String,
+}
+
+impl<'c> RevisionCheck<'c> {
+    pub(crate) fn new(conn: &'c Connection) -> Result<Self> {
+        let number = |sql: &str| -> Result<i64> { Ok(conn.query_row(sql, [], |row| row.get(0))?) };
+        let meta = |id: i64| number(&format!("SELECT ifnull((SELECT value FROM meta WHERE id = {id}), 0)"));
+        let restores = "FROM revision WHERE tool = 'restore-backup' AND agent = 'operator'";
+        Ok(RevisionCheck {
+            conn,
+            history_from: meta(HISTORY_FROM)?,
+            last_restored: number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
+            restores: number(&format!("SELECT count(*) {restores}"))?.cast_unsigned(),
+            recorded_restores: RefCell::default(),
+            digests: change_digest::all_digests(conn)?,
+            unrecorded: meta(UNRECORDED)?,
+            forgotten_unrecorded: meta(FORGOTTEN_UNRECORDED)?,
+            recorded: RefCell::default(),
+            forgotten: RefCell::default(),
+        })
+    }
+
+    /// Reports what the database says and no record does: revisions that should have a record, and removed history.
+    /// Call it after every record was passed to `compare_record`.
+    pub(crate) fn unrecorded_problems(&self) -> Result<Vec<String>> {
+        let mut untold = Vec::new();
+        let forgotten = self.forgotten_unrecorded.max(*self.forgotten.borrow()).max(self.last_restored);
+        if self.history_from > forgotten {
+            untold.push(format!(
+                "the database says that history up to version {} was removed, but there is no record of such a gc",
+                self.history_from
+            ));
+        }
+        let recorded = self.recorded.borrow();
+        // Revisions that only captures of a directory made have no rows from which the log is read.
+        let sql = "SELECT id, agent, tool FROM revision WHERE id > ?1 AND id IN (
+                     SELECT revision FROM ledger_event UNION SELECT revision FROM empty_revision
+                     UNION SELECT revision FROM node_change WHERE volume NOT IN (SELECT volume FROM capture_volume)) ORDER BY id";
+        let mut statement = self.conn.prepare(sql)?;
+        let mut rows = statement.query([self.last_restored])?;
+        let (mut count, mut told) = (0, 0);
+        while let Some(row) = rows.next()? {
+            let (version, agent, tool): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            if recorded.contains_key(&version) {
+                continue;
+            }
+            count += 1;
+            // The next revision with a record says how many before it have none.
+            let known = recorded.range(version..).next().map_or(self.unrecorded, |(_, known)| *known);
+            if count > known && told < MAX_LISTED {
+                told += 1;
+                untold.push(format!(
+                    "version {version} (agent `{}`, tool `{}`) has no record, although the audit was on",
+                    escape_name(agent.as_bytes()),
+                    escape_name(tool.as_bytes())
+                ));
+            }
+        }
+        Ok(untold)
+    }
+
+    /// Reports if the database has more revisions of restored backups than there are records of them. Call it after
+    /// every record was passed to `compare_record`.
+    pub(crate) fn excess_restores_problem(&self) -> Option<String> {
+        let told = self.recorded_restores.borrow().len() as u64;
+        (self.restores > told).then(|| {
+            format!(
+                "the database has {} versions of restored backups, but there are records of {told}",
+                self.restores
+            )
+        })
+    }
+
+    /// Remembers a record, and says how the revision that it names differs from it; `None` if it doesn't.
+    pub(crate) fn compare_record(&self, body: &str) -> Result<Option<String>> {
+        if body.contains(RESTORE_CALL)
+            && let Ok(entry) = AuditEntry::parse(0, body)
+        {
+            self.recorded_restores.borrow_mut().insert(entry.at);
+        }
+        if !body.contains(VERSION_KEY) {
+            return Ok(None);
+        }
+        let Ok(entry) = AuditEntry::parse(0, body) else { return Ok(None) };
+        let Some(version) = entry.version else { return Ok(None) };
+        let Some(operation) = entry.operation else {
+            if entry.call == "gc" {
+                let mut forgotten = self.forgotten.borrow_mut();
+                *forgotten = version.max(*forgotten);
+            }
+            return Ok(None);
+        };
+        self.recorded.borrow_mut().insert(version, entry.unrecorded);
+        let operation = Uuid::from_bytes(*operation.as_bytes());
+        let row = self.load_row(version)?;
+        let Some(row) = row.filter(|row| row.operation == Some(operation) || version > self.last_restored)
+        else {
+            let may_be_gone = version < self.history_from || version <= self.last_restored;
+            return Ok((!may_be_gone).then(|| format!("its version {version} is missing")));
+        };
+        let recorded = RevisionRow {
+            operation: Some(operation),
+            agent: entry.agent,
+            thread: entry.thread,
+            organization: entry.organization,
+            team: entry.team,
+            tool: entry.call,
+        };
+        if row != recorded {
+            return Ok(Some(format!(
+                "its version {version} has other values in the database: {}",
+                row.differences(&recorded)
+            )));
+        }
+        // Rows of older revisions may be removed in part. A revision without rows was undone by recovery, or its volume
+        // is gone.
+        let is_whole = version > self.history_from;
+        let rows = self.digests.get(&version).filter(|_| is_whole);
+        Ok(match (rows, &entry.did) {
+            (Some(rows), Some(did)) if rows != did => {
+                Some(format!("the changes of its version {version} differ from the record"))
+            }
+            _ => None,
+        })
+    }
+
+    fn load_row(&self, version: i64) -> Result<Option<RevisionRow>> {
+        let sql = "SELECT operation, agent, thread, organization, team, tool FROM revision WHERE id = ?1";
+        let row = self.conn.prepare_cached(sql)?.query_row([version], |row| {
+            let operation: Vec<u8> = row.get(0)?;
+            Ok(RevisionRow {
+                operation: Uuid::from_slice(&operation).ok(),
+                agent: row.get(1)?,
+                thread: row.get(2)?,
+                organization: row.get(3)?,
+                team: row.get(4)?,
+                tool: row.get(5)?,
+            })
+        });
+        Ok(row.optional()?)
+    }
+}
+
+impl RevisionRow {
+    /// The names of the fields that differ.
+    fn differences(&self, recorded: &RevisionRow) -> String {
+        let differing = [
+            ("operation", self.operation != recorded.operation),
+            ("agent", self.agent != recorded.agent),
+            ("thread", self.thread != recorded.thread),
+            ("organization", self.organization != recorded.organization),
+            ("team", self.team != recorded.team),
+            ("tool", self.tool != recorded.tool),
+        ];
+        let names: Vec<_> = differing.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
+        names.join(", ")
+    }
+}

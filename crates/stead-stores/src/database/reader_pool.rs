@@ -1,0 +1,112 @@
+//! The connections for reading: a few, opened when they are needed, each used by one caller at a time.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use parking_lot::{Condvar, MappedMutexGuard, Mutex};
+use rusqlite::Connection;
+
+use crate::database::error::Result;
+use crate::database::schema::{ConnectionRole, connect};
+
+/// How many connections there are at most. More would only wait for a processor, and each has its own cache.
+static MAX_CONNECTIONS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get()).clamp(4, 8));
+
+/// The reading connections of a database file.
+pub(crate) struct ReaderPool {
+    path: PathBuf,
+    role: ConnectionRole,
+    wait_timeout: Duration,
+    state: Mutex<PoolState>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct PoolState {
+    idle: Vec<Connection>,
+    open_count: usize,
+}
+
+impl ReaderPool {
+    /// A pool for a file. `first` is a connection that is already open.
+    pub(crate) fn new(
+        path: PathBuf,
+        role: ConnectionRole,
+        wait_timeout: Duration,
+        first: Option<Connection>,
+    ) -> Self {
+        let idle: Vec<_> = first.into_iter().collect();
+        let state = PoolState { open_count: idle.len(), idle };
+        ReaderPool { path, role, wait_timeout, state: Mutex::new(state), returned: Condvar::new() }
+    }
+
+    /// The database's file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns a connection; waits for one if all are in use.
+    pub(crate) fn take(&self) -> Result<ReadConnection<'_>> {
+        let mut state = self.state.lock();
+        loop {
+            // The connection that was used last has the warmest cache.
+            if let Some(conn) = state.idle.pop() {
+                return Ok(ReadConnection::Pooled { readers: self, conn: Some(conn) });
+            }
+            if state.open_count < *MAX_CONNECTIONS {
+                state.open_count += 1;
+                break;
+            }
+            self.returned.wait(&mut state);
+        }
+        drop(state);
+        // From here on, dropping this gives the place in the pool back, also if connecting fails.
+        let mut place = ReadConnection::Pooled { readers: self, conn: None };
+        if let ReadConnection::Pooled { conn, .. } = &mut place {
+            *conn = Some(connect(&self.path, self.role, self.wait_timeout)?);
+        }
+        Ok(place)
+    }
+
+    fn return_connection(&self, conn: Option<Connection>) {
+        let mut state = self.state.lock();
+        match conn {
+            Some(conn) => state.idle.push(conn),
+            None => state.open_count -= 1,
+        }
+        drop(state);
+        self.returned.notify_one();
+    }
+}
+
+/// A connection for reading, which is returned when this is dropped.
+pub(crate) enum ReadConnection<'a> {
+    /// One connection of a pool.
+    Pooled { readers: &'a ReaderPool, conn: Option<Connection> },
+    /// The only connection, which also writes.
+    Writer(MappedMutexGuard<'a, Connection>),
+}
+
+impl Deref for ReadConnection<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        match self {
+            ReadConnection::Pooled { conn, .. } => {
+                conn.as_ref().expect("a reader that was handed out has a connection")
+            }
+            ReadConnection::Writer(conn) => conn,
+        }
+    }
+}
+
+impl Drop for ReadConnection<'_> {
+    fn drop(&mut self) {
+        if let ReadConnection::Pooled { readers, conn } = self {
+            readers.return_connection(conn.take());
+        }
+    }
+}

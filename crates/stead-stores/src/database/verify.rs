@@ -1,0 +1,316 @@
+//! Checks a database: every hash, every reference, and SQLite's own structure. The audit has its own check.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use blake3::Hash;
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use stead_core::store::VerifyReport;
+
+use crate::database::error::Result;
+use crate::database::revision_file::AcknowledgedRevisions;
+use crate::database::{Volume, newest_revision};
+use crate::virtual_store::change::quota;
+use crate::virtual_store::content::{CHUNK_SIZE, hash_key, list_hash, part_ids};
+use crate::virtual_store::entry_row::WHITEOUT;
+use crate::virtual_store::layers;
+use crate::virtual_store::tree::VolumeTree;
+
+/// How many problems are reported in detail.
+const MAX_PROBLEMS: usize = 100;
+/// How many rows are checked between two calls of `progress`.
+const ROWS_PER_PROGRESS: u64 = 1_024;
+
+/// Rules that no row may break: a query for the rows that do, and what is wrong with them.
+const RULES: [(&str, &str); 14] = [
+    (
+        "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
+        "is the volume of a fork whose base doesn't exist",
+    ),
+    (
+        "SELECT e.node FROM entry e WHERE e.kind = 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = e.volume AND v.base IS NOT NULL)",
+        "is a whiteout in a volume that isn't a fork",
+    ),
+    (
+        "SELECT e.node FROM entry e JOIN volume v ON v.id = e.volume AND v.base IS NULL WHERE e.parent <> 0
+           AND NOT EXISTS (SELECT 1 FROM entry p WHERE p.node = e.parent AND p.volume = e.volume AND p.kind = 2)",
+        "has no parent directory",
+    ),
+    (
+        "SELECT v.root FROM volume v
+         WHERE v.base IS NULL AND v.root <> 0 AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.volume = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
+        "is the root of a volume and doesn't exist",
+    ),
+    (
+        "SELECT e.node FROM entry e WHERE e.parent = 0 AND e.kind <> 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.root = e.node AND v.id = e.volume)",
+        "has no parent and isn't a root",
+    ),
+    (
+        "SELECT e.node FROM entry e WHERE e.kind = 2 AND (e.content IS NOT NULL OR e.size <> 0)",
+        "is a directory with content",
+    ),
+    (
+        "SELECT e.node FROM entry e LEFT JOIN content c ON c.id = e.content
+         WHERE e.kind <> 2 AND e.size <> ifnull(c.size, 0)
+           AND NOT (e.content IS NULL AND e.volume IN (SELECT volume FROM capture_volume))",
+        "has content that is missing or has the wrong length",
+    ),
+    (
+        "SELECT h.node FROM entry_history h LEFT JOIN content c ON c.id = h.content
+         WHERE h.kind <> 2 AND h.content IS NOT NULL AND h.size <> ifnull(c.size, -1)",
+        "had content that is missing or has the wrong length",
+    ),
+    (
+        "SELECT h.node FROM entry_history h WHERE h.since >= h.until",
+        "has a row in the history that ends before it begins",
+    ),
+    (
+        "SELECT h.node FROM entry_history h JOIN entry_history o
+           ON o.volume = h.volume AND o.parent = h.parent AND o.name = h.name AND o.since > h.since AND o.since < h.until",
+        "had its path at the same time as another node",
+    ),
+    (
+        "SELECT h.node FROM entry_history h JOIN entry e ON e.volume = h.volume AND e.parent = h.parent AND e.name = h.name
+         WHERE e.since < h.until",
+        "had its path at the same time as the present node",
+    ),
+    (
+        "SELECT node FROM entry WHERE node >= (SELECT value FROM meta WHERE id = 2)
+           OR since > (SELECT ifnull(max(id), 0) FROM revision)",
+        "has a number or a version that the database hasn't reached",
+    ),
+    (
+        "SELECT s.volume FROM capture_volume s WHERE NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.volume)
+           OR NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.ledger)",
+        "is a capture volume whose volume or ledger doesn't exist",
+    ),
+    (
+        "SELECT q.node FROM usage q JOIN volume v ON v.id = q.volume AND v.base IS NULL WHERE (q.bytes, q.files) <> (
+           WITH RECURSIVE below(node, kind, size) AS (
+             SELECT node, kind, size FROM entry WHERE volume = q.volume AND parent = q.node
+             UNION ALL
+             SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.volume = q.volume AND e.parent = b.node
+             WHERE b.kind = 2)
+           SELECT ifnull(sum(iif(kind = 1, size, 0)), 0), count(*) FILTER (WHERE kind <> 2) FROM below)",
+        "has a quota count that differs from its content",
+    ),
+];
+
+struct DatabaseCheck<'a> {
+    conn: &'a Connection,
+    progress: &'a mut dyn FnMut(u64),
+    rows_checked: u64,
+    verified: VerifyReport,
+}
+
+/// Checks everything in the database in one snapshot. `known` is what the file beside the database says.
+pub(crate) fn verify(
+    conn: &Connection,
+    known: Option<AcknowledgedRevisions>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<VerifyReport> {
+    let _transaction = conn.unchecked_transaction()?;
+    let mut verifying = DatabaseCheck { conn, progress, rows_checked: 0, verified: VerifyReport::default() };
+    verifying.structure()?;
+    // If the structure is broken, no query can be trusted.
+    if verifying.verified.problems.is_empty() {
+        verifying.entries()?;
+        verifying.forks()?;
+        verifying.contents()?;
+        verifying.unreferenced()?;
+        verifying.revisions(known)?;
+    }
+    (verifying.progress)(verifying.rows_checked);
+    Ok(verifying.verified)
+}
+
+impl DatabaseCheck<'_> {
+    fn add_problem(&mut self, what: String) {
+        match self.verified.problems.len() {
+            MAX_PROBLEMS => {
+                self.verified.problems.push("there are more problems, which aren't listed".into())
+            }
+            told if told < MAX_PROBLEMS => self.verified.problems.push(what),
+            _ => {}
+        }
+    }
+
+    fn advance(&mut self) {
+        self.rows_checked += 1;
+        if self.rows_checked.is_multiple_of(ROWS_PER_PROGRESS) {
+            (self.progress)(self.rows_checked);
+        }
+    }
+
+    /// Checks that all acknowledged revisions exist, according to the file beside the database.
+    fn revisions(&mut self, known: Option<AcknowledgedRevisions>) -> Result<()> {
+        let Some(AcknowledgedRevisions { revision: version, lost: (mut first, mut last) }) = known else {
+            return Ok(());
+        };
+        let newest = newest_revision(self.conn)?;
+        if version > newest {
+            (first, last) = (if first > 0 { first.min(newest + 1) } else { newest + 1 }, version);
+        }
+        if first > 0 {
+            self.add_problem(format!(
+                "versions {first} to {last} were acknowledged and are lost: the end of the write-ahead log was cut \
+                 off, or the file was replaced by an older database; restore a backup with `stead restore-backup`, or \
+                 accept the loss by setting the line `lost` in the file that ends with `-version` to zeros"
+            ));
+        }
+        Ok(())
+    }
+
+    fn structure(&mut self) -> Result<()> {
+        let mut statement = self.conn.prepare("PRAGMA integrity_check(100)")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let said: String = row.get(0)?;
+            if said != "ok" {
+                self.add_problem(format!("the database's structure is broken: {said}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&mut self) -> Result<()> {
+        let count: i64 = self.conn.query_row(
+            "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM entry_history)",
+            [],
+            |row| row.get(0),
+        )?;
+        self.verified.entries = count.cast_unsigned();
+        for (query, wrong) in RULES {
+            let mut statement = self.conn.prepare(query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let node: i64 = row.get(0)?;
+                self.add_problem(format!("node {node} {wrong}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a fork's own rows lie in directories that the fork shows, that its whiteouts hide existing entries,
+    /// and that its quotas count everything that it shows.
+    fn forks(&mut self) -> Result<()> {
+        let mut statement = self.conn.prepare("SELECT id, root FROM volume WHERE base IS NOT NULL")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, root) = (row.get(0)?, row.get(1)?);
+            let volume =
+                Volume { id, root, dirs: Arc::default(), base_layers: layers::load_layers(self.conn, id)? };
+            for node in misplaced_in_fork(&VolumeTree::new(self.conn, &volume, None))? {
+                self.add_problem(format!(
+                    "node {node} of a fork has no parent, hides nothing, or has a wrong quota count"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that every content has the hash and the size of its row, and every list its chunks.
+    fn contents(&mut self) -> Result<()> {
+        let mut statement =
+            self.conn.prepare("SELECT id, key, hash, size, parts, data FROM content ORDER BY id")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, stored_key, size): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?);
+            let hash = row.get_ref(2)?.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
+            let computed = match (row.get_ref(4)?, row.get_ref(5)?) {
+                (ValueRef::Null, ValueRef::Blob(data))
+                    if data.len() as i64 == size && data.len() <= CHUNK_SIZE =>
+                {
+                    Some(blake3::hash(data))
+                }
+                (ValueRef::Text(_), ValueRef::Null) => {
+                    self.list_hash(row.get_ref(4)?.as_str().unwrap_or(""), size)?
+                }
+                _ => None,
+            };
+            if computed.is_none() || computed != hash {
+                self.add_problem(format!("content {id} doesn't match its hash"));
+            } else if hash.map(hash_key) != Some(stored_key) {
+                self.add_problem(format!("content {id} can't be found by its hash"));
+            }
+            self.verified.contents += 1;
+            self.advance();
+        }
+        Ok(())
+    }
+
+    /// The hash of a list of chunks; `None` if a chunk is missing or has a wrong size.
+    fn list_hash(&self, parts: &str, size: i64) -> Result<Option<Hash>> {
+        let Ok(ids) = part_ids(parts) else { return Ok(None) };
+        let mut statement =
+            self.conn.prepare_cached("SELECT hash, size FROM content WHERE id = ?1 AND data IS NOT NULL")?;
+        let (mut hashes, mut left) = (Vec::with_capacity(ids.len()), size);
+        for id in ids {
+            let mut rows = statement.query([id])?;
+            let Some(row) = rows.next()? else { return Ok(None) };
+            let expected = left.min(CHUNK_SIZE as i64);
+            if row.get::<_, i64>(1)? != expected || expected <= 0 {
+                return Ok(None);
+            }
+            left -= expected;
+            hashes.push(Hash::from_bytes(row.get(0)?));
+        }
+        Ok((left == 0).then(|| list_hash(hashes.into_iter())))
+    }
+
+    fn unreferenced(&mut self) -> Result<()> {
+        let mut referenced = HashSet::new();
+        let mut statement = self.conn.prepare(
+            "WITH used(id) AS (
+               SELECT content FROM entry WHERE content IS NOT NULL
+               UNION SELECT content FROM entry_history WHERE content IS NOT NULL
+               UNION SELECT content FROM pin)
+             SELECT id FROM used
+             UNION SELECT p.value FROM used JOIN content c ON c.id = used.id JOIN json_each(c.parts) p",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            referenced.insert(row.get::<_, i64>(0)?);
+        }
+        let mut statement = self.conn.prepare("SELECT id, size FROM content WHERE parts IS NULL")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            if !referenced.contains(&row.get(0)?) {
+                self.verified.unreferenced += row.get::<_, i64>(1)?.cast_unsigned();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The nodes of a fork that are in a wrong place, and the quota directories whose counted usage is wrong.
+fn misplaced_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
+    let mut wrong = Vec::new();
+    let mut statement =
+        tree.conn.prepare_cached("SELECT node, parent, kind, name FROM entry WHERE volume = ?1")?;
+    let mut rows = statement.query([tree.vol])?;
+    while let Some(row) = rows.next()? {
+        let (node, parent, kind): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let fits = if kind == WHITEOUT {
+            let name: Vec<u8> = row.get(3)?;
+            let hidden = tree.base().map(|base| base.child(parent, &name)).transpose()?.flatten();
+            hidden.is_some_and(|hidden| hidden.node == -node)
+        } else {
+            node == tree.root && parent == 0 || tree.node(parent)?.is_some_and(|row| row.is_directory())
+        };
+        if !fits {
+            wrong.push(node);
+        }
+    }
+    let mut statement = tree.conn.prepare_cached("SELECT node FROM usage WHERE volume = ?1")?;
+    let mut rows = statement.query([tree.vol])?;
+    while let Some(row) = rows.next()? {
+        let node = row.get(0)?;
+        if quota::counted_usage(tree.conn, tree.vol, node)? != Some(quota::count_usage(tree, node)?.usage()) {
+            wrong.push(node);
+        }
+    }
+    Ok(wrong)
+}

@@ -1,0 +1,94 @@
+//! The lock for writing among the processes that share a database.
+//!
+//! SQLite's own waiting is a loop of sleeps, in which the process that just wrote tends to win again. Two locked files
+//! make it a queue: a process that waits for the lock holds `-next`, so the process that releases the lock can't take
+//! it again before the one that waits.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stead_core::{StoreError, StoreResult};
+
+use crate::database::error::from_io;
+
+/// How long to sleep between two attempts at a lock that another process holds.
+const FIRST_NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_micros(150);
+
+/// The two lock files beside a database.
+#[derive(Debug)]
+pub(crate) struct WriterLock {
+    queue: File,
+    lock: File,
+}
+
+/// The writer lock, released when this is dropped.
+#[derive(Debug)]
+pub(crate) struct WriterLockGuard<'a>(&'a File);
+
+impl WriterLock {
+    /// Opens the lock files of the database at `path`.
+    pub(crate) fn open(path: &Path) -> StoreResult<Self> {
+        let beside = |suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
+            file.map_err(|error| from_io(&error))
+        };
+        Ok(WriterLock { queue: beside("-next")?, lock: beside("-turn")? })
+    }
+
+    /// Waits for the lock. Only one thread at a time may call this: a file lock belongs to the open file, so two
+    /// threads would both get it.
+    pub(crate) fn acquire(&self, patience: Duration) -> StoreResult<WriterLockGuard<'_>> {
+        let until = Instant::now() + patience;
+        lock_file(&self.queue, until)?;
+        let taken = lock_file(&self.lock, until);
+        // The file is open, so unlocking can't fail in a way that would leave it locked.
+        let _ = self.queue.unlock();
+        taken.map(|()| WriterLockGuard(&self.lock))
+    }
+}
+
+impl Drop for WriterLockGuard<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+/// Locks a file, and gives up after `until`: another process may have been stopped while it held the lock.
+fn lock_file(file: &File, until: Instant) -> StoreResult<()> {
+    let mut nap = FIRST_NAP;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(nap),
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::unavailable(
+                    "another process is using the database and did not finish in time",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(from_io(&error)),
+        }
+        nap = (nap * 2).min(LONGEST_NAP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_turn_is_waited_for_and_not_forever() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| WriterLock::open(&dir.path().join("db")).unwrap());
+        let turn = one.acquire(Duration::from_secs(5)).unwrap();
+        assert!(matches!(other.acquire(Duration::from_millis(5)), Err(StoreError::Unavailable { .. })));
+        drop(turn);
+        drop(other.acquire(Duration::from_millis(5)).unwrap());
+        one.acquire(Duration::from_millis(5)).unwrap();
+    }
+}

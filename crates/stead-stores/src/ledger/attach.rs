@@ -1,0 +1,222 @@
+//! Finds the ledger of a host directory: its own, or that of an earlier directory at the same location.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::StoreResult;
+
+use crate::database::Database;
+use crate::database::batch::WriteTransaction;
+use crate::database::error::Result;
+use crate::database::group_commit::CommitSync;
+use crate::ledger::Ledger;
+
+/// What identifies a directory to the ledgers.
+pub(crate) struct LedgerDirectory<'a> {
+    /// The directory itself, by device and inode. Changes when the directory is recreated.
+    pub(crate) id: &'a str,
+    /// Where it is. Stays the same when the directory is recreated.
+    pub(crate) location: &'a str,
+    /// Whether the directory with this id exists at another location now, and so keeps its ledger.
+    pub(crate) is_elsewhere: &'a dyn Fn(&str) -> bool,
+}
+
+/// A ledger that was found, as the id of its volume, and how it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LedgerMatch {
+    /// It belongs to this directory at this location.
+    SameDirectory(i64),
+    /// It belongs to this directory, from when it was at another location.
+    Moved(i64),
+    /// It belonged to an earlier directory at this location.
+    SameLocation(i64),
+}
+
+impl Database {
+    /// The ledger of a directory; `None` if it has none and `begin` is false.
+    pub(crate) fn ledger(&self, directory: &LedgerDirectory<'_>, begin: bool) -> StoreResult<Option<Ledger>> {
+        let found = find_ledger(&*self.0.reader()?, directory)?;
+        let (id, place) = (directory.id.to_owned(), directory.location.to_owned());
+        let vol = match found {
+            Some(LedgerMatch::SameDirectory(vol)) => vol,
+            Some(found @ (LedgerMatch::Moved(vol) | LedgerMatch::SameLocation(vol))) => {
+                let noted = self.0.write_reserved(CommitSync::Deferred, move |writing| {
+                    attach(writing, &id, &place, vol)?;
+                    if matches!(found, LedgerMatch::SameLocation(_)) {
+                        // The counters don't know the content of the new directory.
+                        writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
+                    }
+                    Ok(())
+                });
+                // A caller that only reads can go on where nothing can be written.
+                if begin {
+                    noted?;
+                }
+                vol
+            }
+            None if !begin => return Ok(None),
+            None => self
+                .0
+                .write_reserved(CommitSync::Deferred, move |writing| begin_ledger(writing, &id, &place))?,
+        };
+        Ok(Some(Ledger::new(&self.0, vol)))
+    }
+}
+
+impl Ledger {
+    /// The ids of the directories that have had this ledger.
+    pub(crate) fn directories(&self) -> StoreResult<Vec<String>> {
+        let list = || -> Result<Vec<String>> {
+            let reader = self.database.reader()?;
+            let mut statement =
+                reader.prepare_cached("SELECT DISTINCT identity FROM ledger_directory WHERE volume = ?1")?;
+            let rows = statement.query_map([self.vol], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        Ok(list()?)
+    }
+}
+
+fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Option<LedgerMatch>> {
+    let LedgerDirectory { id, location: place, is_elsewhere } = directory;
+    let own = conn
+        .prepare_cached("SELECT volume FROM ledger_directory WHERE identity = ?1 AND location = ?2")?
+        .query_row([id, place], |row| row.get(0))
+        .optional()?;
+    if let Some(vol) = own {
+        return Ok(Some(LedgerMatch::SameDirectory(vol)));
+    }
+    // Unless another directory goes on with the ledger at the old location.
+    let moved = conn
+        .prepare_cached(
+            "SELECT max(volume) FROM ledger_directory a WHERE identity = ?1 AND NOT EXISTS (
+               SELECT 1 FROM ledger_directory b WHERE b.location = a.location AND b.volume = a.volume AND b.identity <> ?1)",
+        )?
+        .query_row([id], |row| row.get::<_, Option<i64>>(0))?;
+    if let Some(vol) = moved {
+        return Ok(Some(LedgerMatch::Moved(vol)));
+    }
+    let mut statement = conn.prepare_cached(
+        "SELECT volume, identity FROM ledger_directory WHERE location = ?1 ORDER BY volume DESC",
+    )?;
+    let mut rows = statement.query([place])?;
+    while let Some(row) = rows.next()? {
+        let (vol, before): (i64, String) = (row.get(0)?, row.get(1)?);
+        if !is_elsewhere(&before) {
+            return Ok(Some(LedgerMatch::SameLocation(vol)));
+        }
+    }
+    Ok(None)
+}
+
+fn attach(writing: &mut WriteTransaction<'_>, id: &str, place: &str, vol: i64) -> Result<()> {
+    writing
+        .conn
+        .prepare_cached(
+            "INSERT OR IGNORE INTO ledger_directory(identity, location, volume) VALUES (?1, ?2, ?3)",
+        )?
+        .execute(params![id, place, vol])?;
+    Ok(())
+}
+
+/// Creates a ledger, unless another process did so meanwhile.
+fn begin_ledger(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Result<i64> {
+    let mut statement = writing
+        .conn
+        .prepare_cached("SELECT volume FROM ledger_directory WHERE identity = ?1 AND location = ?2")?;
+    if let Some(vol) = statement.query_row([id, place], |row| row.get(0)).optional()? {
+        return Ok(vol);
+    }
+    drop(statement);
+    // From the node counter, like the id of every volume, so that ids are unique.
+    let vol = writing.fresh_node()?;
+    let plain = format!("{{\"directory\":\"{id}\"}}");
+    let placed = format!("{{\"directory\":\"{id}\",\"place\":\"{place}\"}}");
+    for namespace in [plain, placed] {
+        let made = writing
+            .conn
+            .prepare_cached("INSERT OR IGNORE INTO volume(id, namespace, root) VALUES (?1, ?2, 0)")?
+            .execute(params![vol, namespace])?;
+        if made == 1 {
+            break;
+        }
+    }
+    attach(writing, id, place, vol)?;
+    Ok(vol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn books(database: &Database, id: &str, place: &str, elsewhere: &[&str], begin: bool) -> Option<i64> {
+        let is_elsewhere = |id: &str| elsewhere.contains(&id);
+        let directory = LedgerDirectory { id, location: place, is_elsewhere: &is_elsewhere };
+        database.ledger(&directory, begin).unwrap().map(|books| books.vol)
+    }
+
+    #[test]
+    fn books_follow_a_directory_and_stay_at_its_place() {
+        let database = Database::in_memory();
+        assert_eq!(books(&database, "one", "here", &[], false), None);
+        let first = books(&database, "one", "here", &[], true);
+        assert!(first.is_some());
+        assert_eq!(books(&database, "one", "here", &[], true), first);
+        // Recreated, and then the old one is back.
+        assert_eq!(books(&database, "two", "here", &[], false), first);
+        assert_eq!(books(&database, "one", "here", &[], true), first);
+        // The first one is moved, while the second one goes on here.
+        let moved = books(&database, "one", "there", &[], true);
+        assert_ne!(moved, first);
+        assert_eq!(books(&database, "one", "there", &[], true), moved);
+        assert_eq!(books(&database, "two", "here", &[], true), first);
+        assert_eq!(books(&database, "three", "elsewhere", &[], false), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_still_there_keeps_its_books() {
+        let database = Database::in_memory();
+        let first = books(&database, "one", "here", &[], true);
+        // The first one was moved, and another one was created in its place. Either may be opened first.
+        let second = books(&database, "two", "here", &["one"], true);
+        assert_ne!(second, first);
+        assert_eq!(books(&database, "one", "there", &["two"], true), first);
+        // Two paths to one directory.
+        assert_eq!(books(&database, "one", "by another way", &[], true), first);
+        assert_eq!(books(&database, "one", "there", &[], true), first);
+        assert_eq!(books(&database, "three", "here", &["one", "two"], false), None);
+        assert_eq!(books(&database, "three", "here", &["one"], false), second);
+    }
+
+    #[test]
+    fn a_change_that_was_not_made_is_forgotten_in_its_own_directory_only() {
+        let database = Database::in_memory();
+        let ledger = |id| {
+            let directory = LedgerDirectory { id, location: id, is_elsewhere: &|_| false };
+            database.ledger(&directory, true).unwrap().unwrap()
+        };
+        let (done, lost) = (ledger("done"), ledger("lost"));
+        let volumes = (done.vol, lost.vol);
+        let revision: i64 = database
+            .0
+            .write(CommitSync::Deferred, move |writing| {
+                writing.conn.execute(
+                    "INSERT INTO revision(operation, agent, tool, at) VALUES (x'02', 'a', 'undo', 0)",
+                    [],
+                )?;
+                let revision = writing.conn.last_insert_rowid();
+                writing.conn.execute(
+                    "INSERT INTO undone(volume, operation, undone_by) VALUES (?1, x'01', x'02'), (?2, x'01', x'02')",
+                    [volumes.0, volumes.1],
+                )?;
+                Ok(revision)
+            })
+            .unwrap();
+        lost.reconcile(Vec::new(), vec![revision]).unwrap();
+        let left: Vec<i64> = {
+            let reader = database.0.reader().unwrap();
+            let mut statement = reader.prepare("SELECT volume FROM undone").unwrap();
+            let volumes = statement.query_map([], |row| row.get(0)).unwrap();
+            volumes.map(Result::unwrap).collect()
+        };
+        assert_eq!(left, [volumes.0]);
+    }
+}

@@ -1,0 +1,87 @@
+//! The usage counters of a ledger, and the check of quotas.
+
+use rusqlite::{OptionalExtension, params};
+use stead_core::store::{QuotaRoot, Usage};
+use stead_core::{StoreError, StoreResult, Timestamp};
+
+use crate::database::batch::WriteTransaction;
+use crate::database::error::{DatabaseError, Result};
+use crate::database::group_commit::CommitSync;
+use crate::ledger::{Ledger, UsageDelta};
+
+impl Ledger {
+    /// Corrects a counter after a scan, unless it has changed during the scan.
+    pub(crate) fn correct_counter(
+        &self,
+        path: Vec<u8>,
+        was: Usage,
+        found: Usage,
+        at: Timestamp,
+    ) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
+            writing
+                .conn
+                .prepare_cached(
+                    "UPDATE ledger_usage SET bytes = ?5, files = ?6, at = ?7, dirty = 0
+                     WHERE volume = ?1 AND path = ?2 AND bytes = ?3 AND files = ?4",
+                )?
+                .execute(params![
+                    vol,
+                    path,
+                    was.bytes.cast_signed(),
+                    was.files.cast_signed(),
+                    found.bytes.cast_signed(),
+                    found.files.cast_signed(),
+                    at.0
+                ])?;
+            Ok(())
+        })
+    }
+}
+
+pub(crate) fn add_to_counter(
+    writing: &mut WriteTransaction<'_>,
+    vol: i64,
+    path: &[u8],
+    bytes: i64,
+    files: i64,
+) -> Result<()> {
+    writing
+        .conn
+        .prepare_cached(
+            "UPDATE ledger_usage SET bytes = max(0, bytes + ?3), files = max(0, files + ?4) WHERE volume = ?1 AND path = ?2",
+        )?
+        .execute(params![vol, path, bytes, files])?;
+    Ok(())
+}
+
+pub(crate) fn check_quota(
+    writing: &mut WriteTransaction<'_>,
+    vol: i64,
+    quota: &QuotaRoot,
+    deltas: &[UsageDelta],
+) -> Result<()> {
+    let mut statement = writing
+        .conn
+        .prepare_cached("SELECT bytes, files FROM ledger_usage WHERE volume = ?1 AND path = ?2")?;
+    let (mut before, mut after) = (Usage::default(), Usage::default());
+    for place in quota.roots() {
+        let path = place.as_bytes();
+        let held = statement
+            .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+            .optional()?
+            .ok_or_else(|| {
+                DatabaseError::Store(StoreError::unavailable("the counter of a quota was removed meanwhile"))
+            })?;
+        let delta = deltas.iter().find(|delta| delta.path == path);
+        let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));
+        before = before.plus(usage_of(held.0 - bytes, held.1 - files));
+        after = after.plus(usage_of(held.0, held.1));
+    }
+    Ok(quota.check(before, after)?)
+}
+
+pub(crate) fn usage_of(bytes: i64, files: i64) -> Usage {
+    let positive = |count: i64| u64::try_from(count).unwrap_or(0);
+    Usage { bytes: positive(bytes), files: positive(files) }
+}
