@@ -152,7 +152,7 @@ impl Captured {
 
 impl fmt::Debug for Captured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TakenIn")
+        f.write_str("Captured")
     }
 }
 

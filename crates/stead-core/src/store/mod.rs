@@ -85,7 +85,7 @@ pub trait Store: Debug + Send + Sync {
 
     /// Visits everything below a directory, sorted by path, component by component. The directory itself isn't visited.
     ///
-    /// Symlinks are visited and never followed. A directory that can't be read is visited, added to `walk.unread`, and
+    /// Symlinks are visited and never followed. A directory that can't be read is visited, added to `walk.unreadable`, and
     /// not descended into.
     fn walk(
         &self,
@@ -95,7 +95,7 @@ pub trait Store: Debug + Send + Sync {
     ) -> StoreResult<()>;
 
     /// Searches the content of the file at `at`, or of the files below it. Files come in any order. What can't be read is
-    /// added to `grep.unread` and skipped.
+    /// added to `grep.unreadable` and skipped.
     fn grep(
         &self,
         at: &NodePath,
