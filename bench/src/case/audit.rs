@@ -133,7 +133,7 @@ fn many(data: &Path, effort: Effort) -> Result<Table> {
         eprintln!("  {} records", count(part * stretch));
         let sample = timed(stretch, || {
             for number in part * stretch..(part + 1) * stretch {
-                audit.note(&record(&identity, number)?)?;
+                audit.append(&record(&identity, number)?)?;
             }
             Ok(())
         })?;
@@ -190,9 +190,9 @@ fn record(identity: &Arc<Identity>, number: usize) -> Result<AuditRecord> {
         outcome: if number % 1_000 == 0 { AuditOutcome::Denied } else { AuditOutcome::Ok },
         dry_run: false,
         bytes: Some(4_096),
-        files: None,
-        took: Duration::from_micros(12),
+        file_count: None,
+        duration: Duration::from_micros(12),
         operation: None,
-        version: None,
+        revision: None,
     })
 }
