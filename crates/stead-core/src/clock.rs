@@ -101,11 +101,14 @@ fn parse_rfc3339(text: &str) -> Option<Timestamp> {
         Some((date, time)) => (date, time),
         None => (text, "00:00:00Z"),
     };
+    if date.len() != 10 {
+        return None;
+    }
     let mut parts = date.split('-').map(number);
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
     let days = days_from_civil(year, month, day);
     // A date that doesn't exist, such as 30 February, comes back as another date.
-    if date.len() != 10 || parts.next().is_some() || civil_from_days(days) != (year, month, day) {
+    if parts.next().is_some() || civil_from_days(days) != (year, month, day) {
         return None;
     }
     let offset_at = time.find(['Z', 'z', '+', '-'])?;
@@ -114,7 +117,11 @@ fn parse_rfc3339(text: &str) -> Option<Timestamp> {
         "Z" | "z" => 0,
         _ => {
             let (hours, minutes) = offset.get(1..)?.split_once(':')?;
-            let seconds = number(hours)? * 3600 + number(minutes)? * 60;
+            let (hours, minutes) = (number(hours)?, number(minutes)?);
+            if hours > 23 || minutes > 59 {
+                return None;
+            }
+            let seconds = hours * 3600 + minutes * 60;
             if offset.starts_with('-') { -seconds } else { seconds }
         }
     };
@@ -226,6 +233,11 @@ mod tests {
             "2026-11-15T01:00:00.Z",
             "+026-11-15",
             "2026-11-15T01:00:00.-1Z",
+            "2026-11-15T01:00:00+24:00",
+            "2026-11-15T01:00:00+01:60",
+            "2026-11-15T01:00:00+999999999999999999:00",
+            "9223372036854775807-01-01",
+            "2026-9223372036854775807-01",
         ] {
             assert!(at(wrong).is_err(), "{wrong}");
         }

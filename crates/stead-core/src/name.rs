@@ -57,13 +57,13 @@ impl Serialize for Name {
 ///
 /// Different names are displayed differently: a `\` is doubled, because a single one begins an escape.
 pub fn escape_name(bytes: &[u8]) -> Escaped<'_> {
-    Escaped { bytes, backslash: "\\\\" }
+    Escaped { bytes, backslash: "\\\\", is_name: true }
 }
 
 /// Displays text, such as a pattern or a line of a file, with everything escaped that could control a terminal. A `\`
 /// is an ordinary character here and stays single.
 pub fn escape_text(text: &str) -> Escaped<'_> {
-    Escaped { bytes: text.as_bytes(), backslash: "\\" }
+    Escaped { bytes: text.as_bytes(), backslash: "\\", is_name: false }
 }
 
 /// Returned by [`escape_name`] and [`escape_text`]; escapes when displayed.
@@ -72,6 +72,8 @@ pub struct Escaped<'a> {
     bytes: &'a [u8],
     /// The text for a backslash.
     backslash: &'static str,
+    /// Whether invisible characters are escaped, too: two names that differ only by one would look the same.
+    is_name: bool,
 }
 
 impl fmt::Display for Escaped<'_> {
@@ -82,7 +84,7 @@ impl fmt::Display for Escaped<'_> {
         }
         for chunk in self.bytes.utf8_chunks() {
             for character in chunk.valid().chars() {
-                if is_misleading(character) {
+                if is_misleading(character) || self.is_name && is_invisible(character) {
                     write!(f, "{}", character.escape_unicode())?;
                 } else if character == '\\' {
                     f.write_str(self.backslash)?;
@@ -101,7 +103,13 @@ impl fmt::Display for Escaped<'_> {
 /// Whether a character is a control character, a line or paragraph separator, or a text direction mark.
 fn is_misleading(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, '\u{61c}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether a character has no width and belongs to no script: a soft hyphen, a space of width zero, a joiner of words or a
+/// byte order mark. The joiners of letters and emoji aren't among them, since names need them.
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{ad}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 
 /// Folds a name as a case-insensitive file system may compare it: lower case, without the characters that Unicode lets
@@ -161,6 +169,11 @@ mod tests {
         assert_eq!(shown(b"a\\u{a}b"), "a\\\\u{a}b");
         assert_ne!(shown(b"a\\u{a}b"), shown(b"a\nb"));
         assert_ne!(shown(b"\\xff"), shown(b"\xff"));
+        for invisible in ["\u{61c}", "\u{200b}", "\u{2060}", "\u{feff}", "\u{ad}"] {
+            assert!(shown(format!("a{invisible}b").as_bytes()).is_ascii(), "{}", invisible.escape_unicode());
+        }
+        let family = "\u{1f468}\u{200d}\u{1f469}";
+        assert_eq!(shown(family.as_bytes()), family);
         assert_eq!(escape_text("\\d+\n").to_string(), "\\d+\\u{a}");
     }
 

@@ -46,15 +46,22 @@ pub struct Batch<'a> {
     /// The same paths as the caller may know them, and whether it may read there.
     reported_paths: Vec<(VfsPath, Visibility)>,
     store: Option<Arc<dyn Store>>,
-    /// Parent directories after following symlinks, by the path as written, and whether one of those symlinks may not
-    /// be read.
-    resolved_parents: HashMap<VfsPath, (VfsPath, bool)>,
+    /// Parent directories after following symlinks, by the path as written.
+    resolved_parents: HashMap<VfsPath, ResolvedParent>,
     /// Names that must still be free when the batch is applied ([`crate::store::Change::expect_free`]).
     expect_free: Vec<(Arc<dyn Store>, StorePath)>,
     /// Names that git looks for in a repository and that the batch creates.
     created_git_names: HashSet<StorePath>,
     /// The first path in a WRITE_ONLY Workspace ([`crate::store::Change::blind_at`]).
     blind_at: Option<(Arc<dyn Store>, StorePath)>,
+}
+
+/// A parent directory of a step, after following symlinks ([`ResolvedPath`]).
+#[derive(Debug, Clone)]
+struct ResolvedParent {
+    path: VfsPath,
+    reported_path: VfsPath,
+    via_hidden_symlink: Option<VfsPath>,
 }
 
 impl<'a> Batch<'a> {
@@ -199,36 +206,45 @@ impl<'a> Batch<'a> {
         let asked = call.authorize(path, Access::Write)?;
         let spot = match (path.parent(), path.name()) {
             (Some(parent), Some(name)) if !asked.is_workspace() => {
-                let (parent, is_secret) = match self.resolved_parents.get(&parent) {
+                let parent = match self.resolved_parents.get(&parent) {
                     Some(resolved) => resolved.clone(),
                     None => {
-                        let (_, spot) = call.resolve(&parent, Access::Write)?;
-                        let resolved = (spot.path, spot.via_hidden_symlink);
+                        let (_, ResolvedPath { path, reported_path, via_hidden_symlink, .. }) =
+                            call.resolve(&parent, Access::Write)?;
+                        let resolved = ResolvedParent { path, reported_path, via_hidden_symlink };
                         self.resolved_parents.insert(parent, resolved.clone());
                         resolved
                     }
                 };
-                let entered = call.authorize(&parent.join(name)?, Access::Write);
-                // A refusal must not disclose the target of a symlink that the caller may not read.
-                let spot = match entered {
-                    Err(error) if is_secret && !matches!(error, Error::ApprovalRequired { .. }) => {
-                        return Err(asked.store_error(StoreError::HostDenied));
+                let joined = parent.path.join(name).map_err(Error::from);
+                let entered = joined.and_then(|path| call.authorize(&path, Access::Write));
+                match parent.via_hidden_symlink {
+                    // A refusal must not disclose the target of a symlink that the caller may not read.
+                    Some(workspace) => {
+                        let reported_path = parent.reported_path.join(name)?;
+                        let spot = entered.map_err(|error| match error {
+                            Error::ApprovalRequired { .. } => Error::ApprovalRequired {
+                                path: reported_path.clone(),
+                                workspace: workspace.clone(),
+                            },
+                            _ => Error::Store {
+                                path: path.clone(),
+                                visibility: Visibility::Hidden,
+                                cause: StoreError::HostDenied,
+                            },
+                        })?;
+                        ResolvedPath { reported_path, via_hidden_symlink: Some(workspace), ..spot }
                     }
-                    entered => entered?,
-                };
-                if is_secret {
-                    ResolvedPath { reported_path: path.clone(), via_hidden_symlink: is_secret, ..spot }
-                } else {
-                    spot
+                    None => entered?,
                 }
             }
             _ => asked,
         };
         let store = spot.workspace.mount().store();
         if !same_store(&**self.store.get_or_insert_with(|| Arc::clone(store)), &**store) {
-            return Err(Error::Invalid(format!(
+            return Err(spot.refusal(Error::Invalid(format!(
                 "`{path}` is in another Store than the other paths; a batch can change only one Store"
-            )));
+            ))));
         }
         Ok(spot)
     }

@@ -455,6 +455,7 @@ impl<'v> Call<'v> {
         }
         Ok(OpenAudit {
             record,
+            recording: begins,
             compound: whole,
             began: self.began,
             bytes_read: AtomicU64::new(0),
@@ -476,6 +477,7 @@ pub(super) enum OpenRecording {
 /// The audit of an open file: on drop, writes the record of what was read through it.
 pub(super) struct OpenAudit {
     record: Option<(Arc<dyn AuditLog>, AuditRecord)>,
+    recording: OpenRecording,
     /// The compound operation that the open file is part of. Then only that operation counts the bytes, and there is no
     /// record.
     compound: Option<Arc<CompoundOperation>>,
@@ -509,6 +511,28 @@ impl OpenAudit {
         self.failed.lock().get_or_insert(kind);
     }
 
+    /// Writes the record. Fails if it can't be written and nothing else in the log shows that the file was open.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        let read = std::mem::take(self.bytes_read.get_mut());
+        if let Some(whole) = &self.compound {
+            whole.add_bytes(read);
+        }
+        let Some((log, mut record)) = self.record.take() else { return Ok(()) };
+        let (changed, failed) = (*self.change_recorded.get_mut(), self.failed.get_mut().take());
+        if changed && read == 0 && failed.is_none() {
+            return Ok(());
+        }
+        record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
+        record.bytes = Some(read);
+        record.duration = self.began.elapsed();
+        match log.append(&record) {
+            Err(cause) if self.recording == OpenRecording::Silent && !changed => {
+                Err(Error::AuditUnavailable(cause))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Notes that a change has a record of what was written.
     pub(super) fn mark_change_recorded(&self) {
         self.change_recorded.store(true, Ordering::Relaxed);
@@ -517,18 +541,7 @@ impl OpenAudit {
 
 impl Drop for OpenAudit {
     fn drop(&mut self) {
-        if let Some(whole) = &self.compound {
-            whole.add_bytes(*self.bytes_read.get_mut());
-        }
-        let Some((log, record)) = &mut self.record else { return };
-        let (read, failed) = (*self.bytes_read.get_mut(), self.failed.get_mut().take());
-        if *self.change_recorded.get_mut() && read == 0 && failed.is_none() {
-            return;
-        }
-        record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
-        record.bytes = Some(read);
-        record.duration = self.began.elapsed();
-        // A drop can't report an error. For a reader, a Begun record is in the log.
-        let _ = log.append(record);
+        // A drop can't report an error; `OpenFile::close` can.
+        let _ = self.finish();
     }
 }

@@ -367,7 +367,7 @@ impl<'v> Call<'v> {
                 self.check_not_stopped()?;
             }
             if !taken.arrived_intact(to) {
-                return Err(Error::CopyMismatch { path: to.path.clone() });
+                return Err(Error::CopyMismatch { path: to.reported_path.clone() });
             }
         }
         Ok(())

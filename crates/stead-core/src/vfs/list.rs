@@ -332,7 +332,7 @@ impl<'v> Call<'v> {
                 if query.has_extension(entry.path.as_bytes(), entry.attr.kind) {
                     let path = region.logical_path(&entry.path);
                     found.insert(sort_key(&path), PathEntry::from_attr(path, &entry.attr));
-                    left -= 1;
+                    left = left.saturating_sub(1);
                 }
                 let enough = left == 0 || self.check_not_stopped().is_err();
                 if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -513,10 +513,12 @@ fn encode_cursor(name: &Name) -> String {
 fn decode_cursor(cursor: &str) -> Result<Name> {
     let broken =
         || Error::Invalid("`cursor` isn't from an earlier listing; leave it out to start over".into());
-    if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) {
+    if !cursor.len().is_multiple_of(2) {
         return Err(broken());
     }
-    let bytes: Option<Vec<u8>> =
-        (0..cursor.len()).step_by(2).map(|at| u8::from_str_radix(&cursor[at..at + 2], 16).ok()).collect();
+    // `from_str_radix` would also accept a sign.
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    let bytes: Option<Vec<u8>> = cursor.as_bytes().chunks_exact(2).map(byte).collect();
     bytes.and_then(Name::new).ok_or_else(broken)
 }

@@ -226,7 +226,7 @@ impl fmt::Debug for OpenNode {
 #[derive(Debug)]
 pub struct OpenFile {
     vfs: Vfs,
-    path: VfsPath,
+    resolved_path: VfsPath,
     /// The same path in the Store.
     node_path: NodePath,
     /// The path as the caller may know it.
@@ -336,7 +336,7 @@ impl Call<'_> {
         let (vfs, path, place) = (self.vfs.clone(), spot.path.clone(), spot.node_path.clone());
         Ok(OpenFile {
             vfs,
-            path,
+            resolved_path: path,
             node_path: place,
             reported_path: spot.reported_path.clone(),
             is_hidden: is_blind,
@@ -571,9 +571,10 @@ impl OpenFile {
         self.audit.mark_change_recorded();
     }
 
-    /// The path that the file was opened by, with symlinks resolved.
+    /// The path that the file was opened by, with symlinks resolved. The target of a symlink that the caller may not
+    /// read is not disclosed.
     pub fn path(&self) -> &VfsPath {
-        &self.path
+        &self.reported_path
     }
 
     /// The node's id in its Store.
@@ -600,7 +601,7 @@ impl OpenFile {
     /// Reads at an offset. Returns fewer bytes than requested only at the end of the file.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if !self.options.read {
-            return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
+            return Err(Error::Invalid(format!("`{}` was not opened for reading", self.reported_path)));
         }
         let count = self.node.read_at(offset, buffer);
         self.audit.add_read(&count, StoreError::kind);
@@ -611,7 +612,7 @@ impl OpenFile {
     /// the bytes that were cut off.
     pub fn read_with_cut_off(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if !self.options.read {
-            return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
+            return Err(Error::Invalid(format!("`{}` was not opened for reading", self.reported_path)));
         }
         let count = self.node.read_with_cut_off(offset, buffer);
         self.audit.add_read(&count, StoreError::kind);
@@ -644,7 +645,7 @@ impl OpenFile {
     /// Writes at an offset. A gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.with_draft(|draft, edits, room| {
-            room.grow(offset.saturating_add(bytes.len() as u64))?;
+            room.grow(room.end(offset, bytes)?)?;
             edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)
         })
@@ -665,7 +666,7 @@ impl OpenFile {
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
         self.with_draft(|draft, edits, room| {
             let end = draft.size();
-            room.grow(end.saturating_add(bytes.len() as u64))?;
+            room.grow(room.end(end, bytes)?)?;
             edits.append(end);
             draft.write_at(end, bytes)?;
             Ok(end)
@@ -700,7 +701,7 @@ impl OpenFile {
         write: impl FnOnce(&mut dyn Draft, &mut DraftEdits, &mut DraftRoom<'_>) -> Result<T, StoreError>,
     ) -> Result<T> {
         if !self.options.write {
-            return Err(Error::Invalid(format!("`{}` was not opened for writing", self.path)));
+            return Err(Error::Invalid(format!("`{}` was not opened for writing", self.reported_path)));
         }
         let shared = &*self.vfs.shared;
         let mut state = self.node.state.write();
@@ -741,7 +742,7 @@ impl OpenFile {
     fn without_usage(&self, cause: StoreError) -> StoreError {
         let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
         let store = &*self.node.store;
-        let withheld = self.vfs.unaudited_call("open", [Ok(self.path.clone())], |call, _| {
+        let withheld = self.vfs.unaudited_call("open", [Ok(self.resolved_path.clone())], |call, _| {
             let quotas =
                 call.quotas_for(store, DraftCounting::Ignored).map_err(|cause| self.store_error(cause))?;
             Ok(call.undisclosed_limits(store, &quotas))
@@ -796,7 +797,7 @@ impl OpenFile {
             return Ok(());
         }
         let turn = self.vfs.shared.draft_reservations.commit_guard();
-        let put = self.vfs.subcall("open", [Ok(self.path.clone())], |call, _| {
+        let put = self.vfs.subcall("open", [Ok(self.resolved_path.clone())], |call, _| {
             call.commits_draft.set(true);
             call.join_creating_operation(&self.node.store, self.node.node);
             let made = self.commit(call, &mut state, lasts).map_err(|cause| self.store_error(cause))?;
@@ -874,7 +875,7 @@ impl OpenFile {
                     self.vfs.shared.open_nodes.created.lock().remove(&self.key());
                     let content = self.node.open_again(&*state.content)?;
                     state.show(content);
-                    self.vfs.shared.read_set.forget(&self.path);
+                    self.vfs.shared.read_set.forget(&self.resolved_path);
                     // Not the tag of the reopened content: that may be another writer's by now.
                     let made = applied.outcomes.first().and_then(|outcome| outcome.attr);
                     let tag = made.unwrap_or_else(|| state.content.attr()).tag;
@@ -891,8 +892,9 @@ impl OpenFile {
     }
 
     /// Commits what was written, syncs it and closes the file. Unlike a drop, it reports a failure.
-    pub fn close(self) -> Result<()> {
-        self.sync()
+    pub fn close(mut self) -> Result<()> {
+        self.sync()?;
+        self.audit.finish()
     }
 
     fn store_error(&self, cause: StoreError) -> Error {
@@ -908,6 +910,12 @@ struct DraftRoom<'a> {
 }
 
 impl DraftRoom<'_> {
+    /// Where a write ends.
+    fn end(&self, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
+        let limit = self.shared.limits.max_file_size;
+        offset.checked_add(bytes.len() as u64).ok_or(StoreError::TooLarge { size: u64::MAX, limit })
+    }
+
     /// Checks the file size limit, and reserves room for a draft of that size.
     fn grow(&mut self, size: u64) -> Result<(), StoreError> {
         check_size_limit(size, self.shared.limits.max_file_size)?;
@@ -916,9 +924,10 @@ impl DraftRoom<'_> {
 
     /// As many of these bytes as there is room for at an offset: at least one, if there are any.
     fn fit<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
-        let end = offset.saturating_add(bytes.len() as u64);
+        let end = self.end(offset, bytes)?;
         check_size_limit(end, self.shared.limits.max_file_size)?;
-        let most = self.reservation.grow_up_to(self.shared, offset + u64::from(!bytes.is_empty()), end)?;
+        let least = end.min(offset.saturating_add(1));
+        let most = self.reservation.grow_up_to(self.shared, least, end)?;
         let count = usize::try_from(most.saturating_sub(offset)).unwrap_or(usize::MAX);
         Ok(&bytes[..count.min(bytes.len())])
     }

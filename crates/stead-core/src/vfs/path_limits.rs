@@ -10,13 +10,15 @@ use crate::vfs::call::Call;
 use crate::vfs::resolve::ResolvedPath;
 
 impl Call<'_> {
-    /// Refuses to move or copy a directory so deep that a path in it would be over the limits of depth or length, and
-    /// could not be used any more.
+    /// Refuses to move or copy a directory to where a path in it would be over the limits of depth or length, and could
+    /// not be used any more.
     ///
-    /// The directory is walked only if the destination is deeper than the source.
+    /// The directory is walked only if the destination is deeper than the source, or its path is longer.
     pub(super) fn check_path_limits(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
         // Where the caller may not read, it can move only files.
-        if to.path.depth() <= from.path.depth() || from.visibility() == Visibility::Hidden {
+        let is_deeper = to.path.depth() > from.path.depth();
+        let is_longer = to.path.as_str().len() > from.path.as_str().len();
+        if !(is_deeper || is_longer) || from.visibility() == Visibility::Hidden {
             return Ok(());
         }
         match from.store().stat(&from.node_path) {
@@ -33,12 +35,14 @@ impl Call<'_> {
             } else if length > MAX_PATH {
                 over = Some(PathError::TooLong { length });
             }
-            if over.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let enough = over.is_some() || self.check_not_stopped().is_err();
+            if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         match from.store().walk(&from.node_path, &WalkOptions::default(), visit) {
             Ok(()) | Err(StoreError::NotFound | StoreError::Link(_) | StoreError::NotADirectory) => {}
             Err(cause) => return Err(from.store_error(cause)),
         }
-        over.map_or(Ok(()), |over| Err(Error::Path(over)))
+        self.check_not_stopped()?;
+        over.map_or(Ok(()), |over| Err(to.refusal(Error::Path(over))))
     }
 }

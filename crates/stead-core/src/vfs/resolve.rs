@@ -35,8 +35,8 @@ pub(super) struct ResolvedPath<'a> {
     /// The path as the caller may know it: the target of a symlink in a WRITE_ONLY Workspace is not disclosed.
     pub(super) reported_path: VfsPath,
     pub(super) node_path: NodePath,
-    /// Whether a symlink that the caller may not read led here.
-    pub(super) via_hidden_symlink: bool,
+    /// The Workspace of the symlink that the caller may not read and that led here, if one did.
+    pub(super) via_hidden_symlink: Option<VfsPath>,
 }
 
 impl<'a> ResolvedPath<'a> {
@@ -62,7 +62,22 @@ impl<'a> ResolvedPath<'a> {
 
     /// Whether the caller may read here.
     pub(super) fn visibility(&self) -> Visibility {
-        if self.via_hidden_symlink { Visibility::Hidden } else { Visibility::of(self.workspace.scope()) }
+        if self.via_hidden_symlink.is_some() {
+            Visibility::Hidden
+        } else {
+            Visibility::of(self.workspace.scope())
+        }
+    }
+
+    /// The Workspace as the caller may know it: the one that `reported_path` is in.
+    pub(super) fn reported_workspace(&self) -> &VfsPath {
+        self.via_hidden_symlink.as_ref().unwrap_or(self.workspace.prefix())
+    }
+
+    /// The error for a refusal at this path. Where a symlink led here that the caller may not read, it discloses
+    /// neither the target nor why the target is refused.
+    pub(super) fn refusal(&self, error: Error) -> Error {
+        if self.via_hidden_symlink.is_some() { self.store_error(StoreError::HostDenied) } else { error }
     }
 
     /// A Store's error, for this path.
@@ -153,7 +168,7 @@ impl<'v> Call<'v> {
             path: path.clone(),
             reported_path: path.clone(),
             node_path: workspace.mount().node_path(below),
-            via_hidden_symlink: false,
+            via_hidden_symlink: None,
         };
         let changes = matches!(access, Access::Write | Access::MoveOut | Access::Restore);
         if changes && !workspace.protect().is_empty() {
@@ -207,7 +222,7 @@ impl<'v> Call<'v> {
             reported_path: path.clone(),
             path,
             node_path: place,
-            via_hidden_symlink: false,
+            via_hidden_symlink: None,
         }
     }
 
@@ -272,12 +287,28 @@ impl<'v> Call<'v> {
 
     /// Follows every symlink of a path, including one in the last component. Nothing needs to exist there.
     pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, ResolvedPath<'v>)> {
-        self.resolve_and_call(path, access, |spot| match spot.store().stat(&spot.node_path) {
-            Ok(attr) if attr.kind == NodeKind::Symlink => Err(symlink_hit(spot)?),
-            Ok(attr) => Ok(Some(attr)),
-            Err(StoreError::NotFound) => Ok(None),
-            Err(other) => Err(other),
-        })
+        self.resolve_and_call(path, access, stat_or_symlink_hit)
+    }
+
+    /// Like [`Call::resolve`], for a file or a symlink that is about to be put there: what each path on the way refuses
+    /// is refused in the same order as by a call that follows symlinks only as the Store reports them.
+    pub(super) fn resolve_to_put(&self, path: &VfsPath) -> Result<ResolvedPath<'v>> {
+        let (_, spot) =
+            self.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+                spot.check_not_protected_ancestor()?;
+                Ok(stat_or_symlink_hit(spot)?)
+            })?;
+        Ok(spot)
+    }
+}
+
+/// The attributes of what is at this path, if something is. A symlink is an error, for the caller to follow it.
+fn stat_or_symlink_hit(spot: &ResolvedPath<'_>) -> StoreResult<Option<Attr>> {
+    match spot.store().stat(&spot.node_path) {
+        Ok(attr) if attr.kind == NodeKind::Symlink => Err(symlink_hit(spot)?),
+        Ok(attr) => Ok(Some(attr)),
+        Err(StoreError::NotFound) => Ok(None),
+        Err(other) => Err(other),
     }
 }
 
@@ -292,41 +323,57 @@ pub(super) struct SymlinkResolver {
     requested: VfsPath,
     pub(super) path: VfsPath,
     hops: usize,
-    /// Whether it led through a symlink that the caller may not read.
-    via_hidden_symlink: bool,
+    /// The first symlink on the way that the caller may not read.
+    hidden_symlink: Option<HiddenSymlink>,
+}
+
+/// A symlink that the caller may not read. The caller is answered as if the path ended there.
+struct HiddenSymlink {
+    /// The path that was resolved so far: to the symlink, or through it.
+    path: VfsPath,
+    /// The Workspace it is in.
+    workspace: VfsPath,
 }
 
 impl SymlinkResolver {
     pub(super) fn new(path: &VfsPath) -> Self {
-        SymlinkResolver { requested: path.clone(), path: path.clone(), hops: 0, via_hidden_symlink: false }
+        SymlinkResolver { requested: path.clone(), path: path.clone(), hops: 0, hidden_symlink: None }
     }
 
     /// Turns a refusal at a symlink's target into one that doesn't disclose the target. For a symlink that the caller
     /// may not read, it doesn't even disclose that there is one.
     pub(super) fn mask_refusal<T>(&self, judged: Result<T>) -> Result<T> {
-        match judged {
-            Err(Error::ApprovalRequired { workspace, .. }) if self.via_hidden_symlink => {
-                Err(Error::ApprovalRequired { path: self.requested.clone(), workspace })
+        match (judged, &self.hidden_symlink) {
+            (Err(Error::ApprovalRequired { .. }), Some(HiddenSymlink { path, workspace })) => {
+                Err(Error::ApprovalRequired { path: path.clone(), workspace: workspace.clone() })
             }
-            Err(
-                Error::OutsideWorkspaces { .. }
-                | Error::ScopeDenied { .. }
-                | Error::Protected { .. }
-                | Error::BehindBarrier { .. }
-                | Error::ContainsWorkspace { .. }
-                | Error::IsWorkspace { .. }
-                | Error::SyntheticDirectory { .. },
-            ) if self.via_hidden_symlink => Err(self.hidden_error()),
-            Err(Error::OutsideWorkspaces { .. }) if self.hops > 0 => Err(self.outside_error()),
-            judged => judged,
+            (
+                Err(
+                    Error::OutsideWorkspaces { .. }
+                    | Error::ScopeDenied { .. }
+                    | Error::Protected { .. }
+                    | Error::GitRepository { .. }
+                    | Error::BehindBarrier { .. }
+                    | Error::ContainsWorkspace { .. }
+                    | Error::IsWorkspace { .. }
+                    | Error::SyntheticDirectory { .. },
+                ),
+                Some(_),
+            ) => Err(self.hidden_error()),
+            (Err(Error::OutsideWorkspaces { .. }), None) if self.hops > 0 => Err(self.outside_error()),
+            (judged, _) => judged,
         }
     }
 
     /// A resolved path as the caller may know it.
     pub(super) fn mask_path<'a>(&self, spot: ResolvedPath<'a>) -> ResolvedPath<'a> {
-        match self.via_hidden_symlink {
-            true => ResolvedPath { reported_path: self.requested.clone(), via_hidden_symlink: true, ..spot },
-            false => spot,
+        match &self.hidden_symlink {
+            Some(HiddenSymlink { path, workspace }) => ResolvedPath {
+                reported_path: path.clone(),
+                via_hidden_symlink: Some(workspace.clone()),
+                ..spot
+            },
+            None => spot,
         }
     }
 
@@ -341,12 +388,12 @@ impl SymlinkResolver {
 
     /// A Store's error, for the requested path: the resolved one may disclose a path of the host.
     pub(super) fn store_error(&self, spot: &ResolvedPath<'_>, cause: StoreError) -> Error {
-        let sight = if self.via_hidden_symlink { Visibility::Hidden } else { spot.visibility() };
+        let sight = if self.hidden_symlink.is_some() { Visibility::Hidden } else { spot.visibility() };
         Error::Store { path: self.requested.clone(), visibility: sight, cause }
     }
 
     fn outside_error(&self) -> Error {
-        if self.via_hidden_symlink {
+        if self.hidden_symlink.is_some() {
             self.hidden_error()
         } else {
             Error::SymlinkOutside { path: self.requested.clone() }
@@ -356,8 +403,11 @@ impl SymlinkResolver {
     /// Follows the symlink that a Store reported on the way to `spot`.
     pub(super) fn follow(&mut self, spot: &ResolvedPath<'_>, hit: &LinkHit) -> Result<()> {
         self.hops += 1;
-        self.via_hidden_symlink |= !spot.workspace.scope().allows(Access::Read);
-        if self.hops > MAX_LINKS && self.via_hidden_symlink {
+        if self.hidden_symlink.is_none() && !spot.workspace.scope().allows(Access::Read) {
+            let workspace = spot.workspace.prefix().clone();
+            self.hidden_symlink = Some(HiddenSymlink { path: spot.path.clone(), workspace });
+        }
+        if self.hops > MAX_LINKS && self.hidden_symlink.is_some() {
             return Err(self.hidden_error());
         }
         if self.hops > MAX_LINKS {

@@ -147,10 +147,8 @@ impl ResolvedPath<'_> {
         if protect.is_ancestor_of_match(self.relative_path())
             || self.path_in_store().is_some_and(|path| protect.is_ancestor_of_match(path))
         {
-            return Err(Error::Protected {
-                path: self.path.clone(),
-                workspace: self.workspace.prefix().clone(),
-            });
+            let workspace = self.workspace.prefix().clone();
+            return Err(self.refusal(Error::Protected { path: self.path.clone(), workspace }));
         }
         Ok(())
     }
@@ -173,7 +171,7 @@ impl Vfs {
             let bytes = content.into();
             call.set_bytes(bytes.len() as u64);
             if bytes.len() > MAX_CLONED_CONTENT {
-                let (_, spot) = call.resolve(path, Access::Write)?;
+                let spot = call.resolve_to_put(path)?;
                 return call.put_resolved(&spot, Content::Bytes(bytes), options);
             }
             let (written, _) =
@@ -192,7 +190,7 @@ impl Vfs {
         options: &WriteOptions,
     ) -> Result<WriteResult> {
         self.call("write", [path.into_path()], |call, [path]| {
-            let (_, spot) = call.resolve(path, Access::Write)?;
+            let spot = call.resolve_to_put(path)?;
             let sealed = call.draft_from_reader(&spot, from)?;
             call.set_bytes(sealed.size());
             call.put_resolved(&spot, Content::Sealed(sealed), options)

@@ -2,7 +2,7 @@
 
 use super::{OUT_TRUNCATED, append_more, append_unreadable, start_path, text_or};
 use crate::scope::Access;
-use crate::search::{CaseSensitivity, GrepOutput, GrepQuery, LineRole, PatternSyntax};
+use crate::search::{CaseSensitivity, GrepOutput, GrepQuery, HitLine, LineRole, PatternSyntax};
 use crate::tools::page::{MAX_REPLY_CHARACTERS, PagedText, ReplyBounds};
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -86,7 +86,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         ..GrepQuery::new(arguments.text("pattern"))
     };
     let result = desk.vfs.grep(&query, start_path(arguments))?;
-    let (text, cut) = format_hits(
+    let HitsText { text, files, matches, cut } = format_hits(
         &result,
         query.output,
         ReplyBounds::for_limit(arguments.number("max_results"), DEFAULT_LIMIT),
@@ -101,27 +101,48 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         (false, false) => {}
     }
     Ok(Reply::text(text)
-        .fact("files", result.files.len())
-        .fact("matches", result.files.iter().map(|file| file.count).sum::<usize>())
+        .fact("files", files)
+        .fact("matches", matches)
         .fact("truncated", result.truncated || cut)
         .fact("timed_out", result.timed_out))
 }
 
-/// The hits as lines, and whether some were cut because they exceed the bounds.
-fn format_hits(result: &GrepResult, output: GrepOutput, bounds: ReplyBounds) -> (String, bool) {
+/// The hits as lines.
+struct HitsText {
+    text: String,
+    /// How many files are in the text.
+    files: usize,
+    /// How many matching lines of these files are in the text or counted in it.
+    matches: usize,
+    /// Whether some hits were cut because they exceed the bounds.
+    cut: bool,
+}
+
+fn format_hits(result: &GrepResult, output: GrepOutput, bounds: ReplyBounds) -> HitsText {
     let mut page = PagedText::new(bounds);
+    let (mut files, mut matches, mut cut) = (0, 0, false);
     for FileMatch { path, count, lines } in &result.files {
-        let fits = match output {
-            GrepOutput::Files => page.push_line(path),
-            GrepOutput::Counts => page.push_line(&format!("{path}:{count}")),
-            GrepOutput::Lines => lines.iter().all(|line| {
-                let mark = if line.role == LineRole::Match { ':' } else { '-' };
-                page.push_line(&format!("{path}{mark}{}{mark}{}", line.number, line.text))
-            }),
-        };
-        if !fits {
-            return (page.into_text(), true);
+        match output {
+            GrepOutput::Files | GrepOutput::Counts => {
+                let is_count = output == GrepOutput::Counts;
+                let line = if is_count { format!("{path}:{count}") } else { path.clone() };
+                cut = !page.push_line(&line);
+                (files, matches) = if cut { (files, matches) } else { (files + 1, matches + count) };
+            }
+            GrepOutput::Lines => {
+                let fits = |line: &&HitLine| {
+                    let mark = if line.role == LineRole::Match { ':' } else { '-' };
+                    page.push_line(&format!("{path}{mark}{}{mark}{}", line.number, line.text))
+                };
+                let shown: Vec<_> = lines.iter().take_while(fits).collect();
+                cut = shown.len() < lines.len();
+                let hits = shown.iter().filter(|line| line.role == LineRole::Match).count();
+                (files, matches) = (files + usize::from(hits > 0), matches + hits);
+            }
+        }
+        if cut {
+            break;
         }
     }
-    (page.into_text(), false)
+    HitsText { text: page.into_text(), files, matches, cut }
 }

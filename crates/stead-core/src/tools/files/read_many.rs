@@ -70,7 +70,10 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let mut left = limit.map_or(PAGE_BYTES, |most| most as usize);
     let mut lines = ReplyBounds::for_limit(limit, PAGE_BYTES as u64).lines;
     let (mut blocks, mut files) = (Vec::new(), Vec::new());
+    // About what the headings of the files that follow take.
+    let mut rest: usize = arguments.texts("paths").map(heading_size).sum();
     for path in arguments.texts("paths") {
+        rest -= heading_size(path);
         // With no room left, one line is still read: it shows whether the file exists and is readable.
         let range = LineRange { offset: 1, limit: lines.max(1) as u64, max_bytes: left.max(1) };
         match desk.vfs.read_lines(path, range) {
@@ -117,12 +120,25 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
             Err(error) => {
                 let failure = Failure::from(error);
                 let (message, code) = (&failure.message, failure.kind.code());
-                blocks.push(Block::Text(format!("==> {} <==\n{message} [{code}]\n", path.escape_debug())));
+                let head = format!("==> {} <==\n", path.escape_debug());
+                // Without room for the headings of the other files, only the code says what went wrong.
+                let told = match left > rest + head.len() + message.len() && lines > 0 {
+                    true => format!("{message} [{code}]\n"),
+                    false => format!("[{code}]\n"),
+                };
+                left = left.saturating_sub(head.len() + told.len());
+                lines = lines.saturating_sub(2);
+                blocks.push(Block::Text(format!("{head}{told}")));
                 files.push(json!({ "path": path, "error": failure.message, "code": failure.kind.code() }));
             }
         }
     }
     Ok(Reply { blocks, ..Reply::default() }.fact("files", files))
+}
+
+/// About how many bytes a file takes in the reply besides its text.
+fn heading_size(path: &str) -> usize {
+    path.len() + 32
 }
 
 /// A file's text and, if it is cut, how to continue.

@@ -49,8 +49,15 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     if text.is_empty() {
         text.push_str("The history has no changes of this path.\n");
     }
-    let more = truncated.then(|| Note::More(format!("limit {}", (limit + shown).min(MAX_LIMIT as usize))));
+    let more = truncated.then(|| Note::More(how_to_get_more(limit, shown)));
     Ok(Reply::text(text).note(more).fact("count", shown).fact("truncated", truncated))
+}
+
+/// What to pass to get more, after a call with this limit that returned this many changes.
+fn how_to_get_more(limit: usize, shown: usize) -> String {
+    let next = (limit + shown).min(MAX_LIMIT as usize);
+    // With the largest limit, the same call would return the same again.
+    if next > limit { format!("limit {next}") } else { "a path below this one".to_owned() }
 }
 
 /// One change: a line for the change itself, and one for each of its paths.
@@ -72,4 +79,16 @@ fn format_entry(entry: &LogEntry) -> String {
         let _ = writeln!(text, "  and {} more", entry.changes.len() - MAX_PATHS_PER_CHANGE);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_repeat_the_same_call() {
+        assert_eq!(how_to_get_more(50, 50), "limit 100");
+        assert_eq!(how_to_get_more(900, 900), "limit 1000");
+        assert_eq!(how_to_get_more(1_000, 700), "a path below this one");
+    }
 }

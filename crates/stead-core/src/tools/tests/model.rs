@@ -261,3 +261,30 @@ fn one_description_names_the_workspaces() {
     let all = told(&blind);
     assert!(matches!(all.as_slice(), [(_, text)] if text.contains("Workspaces: /out WO.")), "{all:?}");
 }
+
+#[test]
+fn the_errors_of_many_files_count_against_the_room_of_the_reply() {
+    let tools = three();
+    tools.vfs().write("/rw/last", "the last file\n").unwrap();
+    let missing = (0..99).map(|n| format!("/rw/{n}{}", "m".repeat(90)));
+    let paths: Vec<_> = missing.chain(["/rw/last".to_owned()]).collect();
+    let (words, facts) = done(&tools, "read_many", json!({ "paths": paths }));
+    assert!(words.chars().count() <= 20_000, "{}", words.chars().count());
+    let files = facts["files"].as_array().unwrap();
+    assert_eq!((files.len(), &files[98]["code"]), (100, &json!("not_found")));
+    assert!(words.contains("the last file"), "the last file still has room");
+}
+
+#[test]
+fn a_search_counts_only_the_hits_that_it_returns() {
+    let tools = three();
+    tools.vfs().write("/rw/many", format!("{}\n", "x".repeat(300)).repeat(150)).unwrap();
+    for (output, of) in [("lines", 150), ("counts", 1)] {
+        let arguments = json!({ "pattern": "x", "path": "/rw", "output": output });
+        let (words, facts) = done(&tools, "grep", arguments);
+        let hits = words.lines().filter(|line| line.starts_with("/rw/many:")).count();
+        assert_eq!(facts["truncated"], json!(hits < of), "{output}");
+        assert_eq!(facts["matches"], json!(if output == "lines" { hits } else { 150 }), "{output}");
+        assert_eq!(facts["files"], json!(1), "{output}");
+    }
+}

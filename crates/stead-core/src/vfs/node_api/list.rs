@@ -39,7 +39,11 @@ impl NodeApi {
                 let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
                 levels.push((name.clone(), self.lookup(seat, &name)?));
             }
-            for name in self.special_files.names_in(seat.node) {
+            let special = match call.route_and_authorize(&seat.path, Access::Read)? {
+                Resolution::Path(spot) => self.special_files.names_in(&spot, seat.node),
+                Resolution::Synthetic => Vec::new(),
+            };
+            for name in special {
                 // A node of the Store with the same name takes precedence.
                 let looked = self.lookup(seat, &name).ok();
                 levels.extend(

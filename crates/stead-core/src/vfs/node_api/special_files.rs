@@ -110,29 +110,36 @@ impl SpecialFiles {
         }
     }
 
-    /// The names of the special files in a directory. If its node isn't known, those of all directories.
-    pub(super) fn names_in(&self, directory: Option<NodeId>) -> Vec<Name> {
+    /// The names of the special files in a directory. `node` is its node, if it is known.
+    pub(super) fn names_in(&self, directory: &ResolvedPath<'_>, node: Option<NodeId>) -> Vec<Name> {
+        if self.0.lock().by_name.is_empty() {
+            return Vec::new();
+        }
+        let look = || Some(directory.store().stat(&directory.node_path).ok()?.node);
+        let Some(node) = node.or_else(look) else { return Vec::new() };
+        // The nodes of two Stores can have the same id.
+        let parent = (store_key(directory), node);
         let table = self.0.lock();
-        let is_inside = |parent| directory.is_none_or(|directory| directory == parent);
-        table
-            .by_name
-            .keys()
-            .filter(|(_, parent, _)| is_inside(*parent))
-            .map(|(_, _, name)| name.clone())
-            .collect()
+        let inside = table.by_name.keys().filter(|(store, node, _)| (*store, *node) == parent);
+        inside.map(|(_, _, name)| name.clone()).collect()
     }
 
-    fn add(&self, made: SpecialFile) -> Option<NodeId> {
+    fn add(&self, made: SpecialFile) -> Result<NodeId, StoreError> {
         let mut table = self.0.lock();
-        if table.by_node.len() == MAX_SPECIAL_FILES || table.by_name.contains_key(&made.key) {
-            return None;
+        // Another call may have taken the name since it was found free.
+        if table.by_name.contains_key(&made.key) {
+            return Err(StoreError::AlreadyExists);
+        }
+        if table.by_node.len() == MAX_SPECIAL_FILES {
+            let allowed = MAX_SPECIAL_FILES as u64;
+            return Err(StoreError::OverQuotaUndisclosed { on: QuotaResource::Files, allowed });
         }
         table.last_id += 1;
         // Counts down from the top, so that the ids don't collide with those of Stores.
         let node = NodeId(u64::MAX - table.last_id);
         table.by_name.insert(made.key.clone(), node);
         table.by_node.insert(node, made);
-        Some(node)
+        Ok(node)
     }
 
     fn remove(&self, node: NodeId) {
@@ -189,11 +196,7 @@ impl NodeApi {
             let now = call.shared().clock.now();
             let made = SpecialFile { key: slot, kind, mode, modified: now, changed: now };
             let attr = made.clone();
-            let full = StoreError::OverQuotaUndisclosed {
-                on: QuotaResource::Files,
-                allowed: MAX_SPECIAL_FILES as u64,
-            };
-            let node = self.special_files.add(made).ok_or_else(|| spot.store_error(full))?;
+            let node = self.special_files.add(made).map_err(|cause| spot.store_error(cause))?;
             Ok(self.visible_lookup(&spot, attr.attr(node), call.shared().open_nodes.commit_mark()))
         })
     }
@@ -252,7 +255,7 @@ impl NodeApi {
         let there = spot.store().stat(&spot.node_path);
         if subtree == Subtree::EmptyDirectory
             && let Ok(attr) = &there
-            && !self.special_files.names_in(Some(attr.node)).is_empty()
+            && !self.special_files.names_in(spot, Some(attr.node)).is_empty()
         {
             return Err(spot.store_error(StoreError::NotEmpty));
         }
@@ -283,7 +286,7 @@ impl NodeApi {
         if replace == Replace::Overwrite
             && from.path != to.path
             && let Ok(attr) = to.store().stat(&to.node_path)
-            && !self.special_files.names_in(Some(attr.node)).is_empty()
+            && !self.special_files.names_in(to, Some(attr.node)).is_empty()
         {
             return Err(to.store_error(StoreError::NotEmpty));
         }
@@ -341,5 +344,20 @@ impl Call<'_> {
             self.apply_at(spot, vec![step], Vec::new())?;
         }
         spot.store().stat(&place).map(|attr| attr.node).map_err(|cause| spot.store_error(cause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_calls_that_make_the_same_name_the_second_finds_it_taken() {
+        let files = SpecialFiles::default();
+        let key = (0, NodeId(1), Name::new(*b"pipe").expect("a name"));
+        let (mode, at) = (0o600, Timestamp(0));
+        let made = SpecialFile { key, kind: SpecialKind::Fifo, mode, modified: at, changed: at };
+        assert!(files.add(made.clone()).is_ok());
+        assert!(matches!(files.add(made), Err(StoreError::AlreadyExists)));
     }
 }

@@ -8,7 +8,7 @@ use crate::audit::AuditOutcome;
 use crate::error::ErrorKind;
 use crate::identity::Identity;
 use crate::scope::AccessScope;
-use crate::store::{NodeKind, Precondition, Replace};
+use crate::store::{NodeKind, Precondition, Replace, SpecialKind};
 use crate::testkit::{MemoryAuditLog, ModelStore};
 use crate::vfs::{OpenOptions, RemoveOptions};
 use crate::workspace::Mount;
@@ -276,4 +276,25 @@ fn who_reads_sees_what_another_has_changed_once_that_is_told() {
     let mut buffer = [0; 16];
     let count = file.read_at(0, &mut buffer).unwrap();
     assert_eq!(&buffer[..count], b"three");
+}
+
+#[test]
+fn a_pipe_is_only_in_its_own_directory() {
+    let t = subject();
+    let (rw, dir, far) = (t.seat("/rw"), t.seat("/rw/dir"), t.seat("/rw/deep/far"));
+    for seat in [&rw, &dir] {
+        t.door.make_special(seat, &name("pipe"), SpecialKind::Fifo, 0o600).unwrap();
+    }
+    // A directory whose node wasn't known when it was looked up.
+    let listed = t.door.list(&DirectoryRef { path: path("/rw"), node: None }, 100).unwrap();
+    let names: Vec<_> = listed.entries.iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(names, ["deep", "pipe", "a", "dir"]);
+    // A directory of another Store, with the same node id as the one that holds the pipe.
+    let twin = (0..100).map(|number| name(&format!("d{number}"))).find(|name| {
+        let made = t.door.mkdir(&far, name, 0o700).unwrap();
+        made.node == dir.node
+    });
+    let twin = twin.expect("a Store counts its ids up");
+    t.door.rmdir(&far, &twin).unwrap();
+    assert_eq!(kind(t.door.rmdir(&rw, &name("dir"))), ErrorKind::AlreadyExists);
 }

@@ -506,3 +506,16 @@ fn a_call_of_a_surface_has_one_record_however_often_it_comes_to_the_door() {
         assert_eq!(ended(&notes), [""; 0]);
     }
 }
+
+#[test]
+fn closing_a_file_that_was_opened_only_for_writing_fails_if_it_cannot_be_recorded() {
+    let (vfs, notes) = audited(false);
+    let open = || vfs.open("/rw/a", OpenOptions::write()).unwrap();
+    let file = open();
+    notes.set_full(true);
+    assert!(matches!(file.close(), Err(Error::AuditUnavailable(_))));
+    notes.set_full(false);
+    assert_eq!(ended(&notes), [""; 0]);
+    open().close().unwrap();
+    assert_eq!(ended(&notes), ["open /rw/a ok 0"]);
+}

@@ -1,6 +1,7 @@
 //! Copies and moves, within a Store and across.
 
 use super::*;
+use crate::path::PathError;
 
 fn two() -> (Vfs, Arc<ModelStore>, Arc<ModelStore>) {
     let (a, b) = (store_with(&[("/f", "file"), ("/d/x", "in x"), ("/d/e/y", "in y")]), store_with(&[]));
@@ -147,4 +148,20 @@ fn links_on_the_way_are_judged_at_both_ends() {
     assert_eq!(text(&vfs, "/a/back"), "file");
     assert_eq!(kind(vfs.copy("/a/f", "/a/outside/f", Overwrite::Refuse)), ErrorKind::Denied);
     assert_eq!(kind(vfs.copy("/a/outside/f", "/b/f", Overwrite::Refuse)), ErrorKind::Denied);
+}
+
+#[test]
+fn a_directory_is_not_moved_to_a_name_so_long_that_a_path_in_it_could_not_be_used() {
+    let (vfs, _) = open_door();
+    let below = vec!["n".repeat(255); 15].join("/");
+    let file = format!("/d/{below}/{}", "f".repeat(240));
+    vfs.write(&*file, "x").unwrap();
+    let longer = format!("/{}", "d".repeat(100));
+    for refused in
+        [vfs.rename("/d", &*longer, Overwrite::Refuse), vfs.copy("/d", &*longer, Overwrite::Refuse)]
+    {
+        assert!(matches!(refused, Err(Error::Path(PathError::TooLong { .. }))), "{refused:?}");
+    }
+    assert_eq!(text(&vfs, &file), "x");
+    vfs.rename("/d", "/e", Overwrite::Refuse).unwrap();
 }

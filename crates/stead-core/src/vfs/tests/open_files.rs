@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::store::{ChangeFeed, NodePath, StorePath};
+use crate::store::{ChangeFeed, NodePath, StoreError, StorePath};
 
 fn whole(file: &OpenFile) -> String {
     let mut buffer = vec![0; usize::try_from(file.size()).unwrap()];
@@ -222,4 +222,28 @@ fn what_was_cut_off_can_be_read_until_the_reader_has_heard_of_the_cut() {
     file.forget_cut_off();
     file.cut_under_readers(9).unwrap();
     assert_eq!((file.size(), file.forget_cut_off()), (9, None), "it became longer");
+}
+
+#[test]
+fn a_write_past_the_largest_offset_is_too_large() {
+    let (vfs, _) = open_door();
+    let file = vfs.open("/a", OpenOptions::write().create()).unwrap();
+    let refused = [file.write_some_at(u64::MAX, b"x").map(drop), file.write_at(u64::MAX, b"x")];
+    for refused in refused {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused.store_error(), Some(StoreError::TooLarge { .. })), "{refused}");
+    }
+}
+
+#[test]
+fn an_open_file_is_named_as_its_caller_may_know_it() {
+    let (inbox, target) = (store_with(&[]), store_with(&[("/secret", "x")]));
+    store_link(&inbox, "/link", "/rw/secret");
+    let vfs = door([workspace("/wo", WriteOnly, &inbox), workspace("/rw", ReadWrite, &target)]);
+    let file = vfs.open("/wo/link", OpenOptions::write().create()).unwrap();
+    assert_eq!(*file.path(), path("/wo/link"));
+    let refused = file.read_at(0, &mut [0]).unwrap_err().to_string();
+    assert_eq!(refused, "`/wo/link` was not opened for reading");
+    let refused = file.read_with_cut_off(0, &mut [0]).unwrap_err().to_string();
+    assert_eq!(refused, "`/wo/link` was not opened for reading");
 }

@@ -58,7 +58,10 @@ fn a_listing_with_nested_workspaces_is_paged_without_loss() {
         }
         assert_eq!(seen.join(" "), whole, "pages of {limit}");
     }
-    assert_eq!(kind(vfs.list("/", &ListPage { cursor: Some("zz".into()), limit: 1 })), ErrorKind::Invalid);
+    for cursor in ["zz", "+f", "a", "é"] {
+        let listed = vfs.list("/", &ListPage { cursor: Some(cursor.into()), limit: 1 });
+        assert_eq!(kind(listed), ErrorKind::Invalid, "{cursor}");
+    }
 }
 
 #[test]
@@ -172,6 +175,7 @@ fn walks_are_limited_by_depth_extension_and_number() {
     assert_eq!(walk(WalkQuery { depth: 1, ..Default::default() }), "/.rs /a /e.rs");
     assert_eq!(walk(WalkQuery { extensions: vec!["rs".into()], ..Default::default() }), "/a/b/c.rs /e.rs");
     assert_eq!(walk(WalkQuery { limit: 2, ..Default::default() }), "/.rs /a");
+    assert_eq!(walk(WalkQuery { limit: 0, ..Default::default() }), "");
 }
 
 #[test]

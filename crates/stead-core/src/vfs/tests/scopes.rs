@@ -2,7 +2,7 @@
 
 use super::*;
 
-type Call = (&'static str, fn(&Vfs, &str) -> Result<(), Error>);
+pub(super) type Call = (&'static str, fn(&Vfs, &str) -> Result<(), Error>);
 
 /// Every call that reads at one path.
 fn reads() -> Vec<Call> {
@@ -27,7 +27,7 @@ fn reads() -> Vec<Call> {
     ]
 }
 
-fn writes() -> Vec<Call> {
+pub(super) fn writes() -> Vec<Call> {
     vec![
         ("write", |vfs, at| vfs.write(at, "x").map(drop)),
         ("write large", |vfs, at| vfs.write(at, vec![0; 1 << 20]).map(drop)),

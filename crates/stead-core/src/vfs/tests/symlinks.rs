@@ -1,6 +1,8 @@
 //! Symlinks: followed by the `Vfs`, and authorized at their target.
 
+use super::scopes::writes;
 use super::*;
+use crate::workspace::ApprovalPolicy;
 
 #[test]
 fn links_are_followed_within_and_across_workspaces_and_judged_where_they_lead() {
@@ -83,4 +85,90 @@ fn a_dangling_link_is_written_through() {
     assert_eq!(vfs.read_link("/l").unwrap(), "made/here");
     assert_eq!(vfs.stat_link("/l").unwrap().kind, NodeKind::Symlink);
     assert_eq!(vfs.stat("/l").unwrap().kind, NodeKind::File);
+}
+
+/// A WRITE_ONLY Workspace `/wo` with symlinks into `/rw/secret` and `/asks/secret`, which no answer may name, and a
+/// symlink `/free/way` to it.
+fn hidden_symlinks() -> Vfs {
+    let (inbox, target) = (store_with(&[]), store_with(&[("/secret/file", "x")]));
+    let unprotected =
+        Workspace::new(path("/"), ReadWrite, Mount::new(target.clone())).with_protect::<&str>([]).unwrap();
+    let unprotected = door([unprotected]);
+    for name in ["HEAD", "objects/ab/x", "refs/heads/main"] {
+        unprotected.write(format!("/secret/{name}").as_str(), "x").unwrap();
+    }
+    for (at, to) in [
+        ("/directory", "/rw/secret"),
+        ("/config", "/rw/secret/config"),
+        ("/git", "/rw/secret/.git"),
+        ("/file", "/rw/secret/file"),
+        ("/asks", "/asks/secret"),
+        ("/above", "/rw"),
+    ] {
+        store_link(&inbox, at, to);
+    }
+    let free = store_with(&[("/a", "a")]);
+    store_link(&free, "/way", "/wo");
+    let asks = workspace("/asks", ReadWrite, &store_with(&[])).with_approval_policy(ApprovalPolicy::Changes);
+    door([
+        workspace("/wo", WriteOnly, &inbox),
+        workspace("/rw", ReadWrite, &target),
+        asks,
+        workspace("/free", ReadWrite, &free),
+    ])
+}
+
+#[test]
+fn no_refusal_discloses_where_a_symlink_leads_that_may_not_be_read() {
+    let vfs = hidden_symlinks();
+    let links = ["config", "git", "file", "asks", "asks/x", "above"];
+    let below = ["config", ".git", "hooks/x", "commondir", "file", ".git/config"];
+    let below = below.iter().map(|name| format!("directory/{name}"));
+    for name in links.iter().map(|&link| link.to_owned()).chain(below) {
+        for way in ["/wo", "/free/way"] {
+            let at = format!("{way}/{name}");
+            for (call, made) in writes() {
+                let Err(error) = made(&vfs, &at) else { continue };
+                let told = error.to_string();
+                assert!(!told.contains("secret") && !told.contains("`/rw/"), "{call} {at}: {told}");
+                for workspace in ["`/rw`", "`/asks`"] {
+                    let named = told.contains(&format!("the Workspace {workspace}"));
+                    assert!(!named, "{call} {at}: {told}");
+                }
+                assert!(!format!("{error:?}").contains("GitRepository"), "{call} {at}: {told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_and_a_large_write_through_a_hidden_symlink_are_refused_alike() {
+    let vfs = hidden_symlinks();
+    for at in ["/wo/git", "/wo/config", "/wo/directory/.git", "/wo/directory/config"] {
+        let small = vfs.write(at, "x").unwrap_err().to_string();
+        assert_eq!(vfs.write(at, vec![b'x'; 1 << 20]).unwrap_err().to_string(), small);
+        let streamed = vfs.write_from(at, &mut &b"x"[..], &WriteOptions::new());
+        assert_eq!(streamed.unwrap_err().to_string(), small);
+    }
+}
+
+#[test]
+fn a_hidden_symlink_behind_a_visible_one_is_answered_like_a_file() {
+    let vfs = hidden_symlinks();
+    let written = |name: &str, content: usize| {
+        vfs.write(format!("/free/way/{name}"), vec![b'x'; content]).unwrap().path.to_string()
+    };
+    for content in [1, 1 << 20] {
+        assert_eq!(written("plain", content), "/wo/plain");
+        assert_eq!(written("file", content), "/wo/file");
+        assert_eq!(written("directory/new", content), "/wo/directory/new");
+    }
+    let edited = |name: &str| {
+        let refused = vfs.edit(format!("/free/way/{name}"), "x", "y", Occurrences::One).unwrap_err();
+        refused.to_string().replace(&format!("/{name}`"), "")
+    };
+    assert_eq!(edited("file"), edited("plain"));
+    let mut batch = vfs.batch();
+    batch.write("/free/way/directory/batched", "x", &WriteOptions::new()).unwrap();
+    assert_eq!(batch.apply().unwrap()[0].path, path("/wo/directory/batched"));
 }
