@@ -5,8 +5,8 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 use stead::history::diff::ContentDiff;
 use stead::vfs::{
-    BlameLine, CopyResult, Difference, DirEntry, LogChange, LogEntry, PathChange, PathConflict, PathEntry,
-    RevertResult, Stat, Unreadable, WriteResult,
+    BlameLine, CopyResult, Difference, DirEntry, IncompleteUndo, LogChange, LogEntry, PathChange,
+    PathConflict, PathEntry, RevertResult, Stat, Unreadable, WriteResult,
 };
 use stead::{Fork, Operation, Snapshot, Timestamp, VersionTag};
 
@@ -185,6 +185,8 @@ pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
             "action": format!("{:?}", change.action).to_lowercase(),
         })
     };
+    let incomplete =
+        |one: &IncompleteUndo| json!({ "operation": operation(&one.operation), "partial": one.is_partial });
     let stays = |stays: &[PathConflict]| -> Vec<Value> {
         stays.iter().map(|one| json!({ "path": one.path.to_string(), "why": one.why })).collect()
     };
@@ -193,6 +195,7 @@ pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
         "dry_run": dry_run,
         "operation": undone.operation.map(|id| id.to_string()),
         "undone": undone.undone.iter().map(operation).collect::<Vec<_>>(),
+        "incomplete": undone.incomplete.iter().map(incomplete).collect::<Vec<_>>(),
         "changes": undone.changes.iter().map(change).collect::<Vec<_>>(),
         "conflicts": stays(&undone.conflicts),
         "omitted": stays(&undone.left_out),

@@ -1,6 +1,7 @@
 use stead::vfs::{IntoPath, RestoreOptions};
 
 use crate::command_error::{CommandError, CommandResult};
+use crate::commands::undo::{Reverted, report_undone};
 use crate::session::Session;
 
 /// Restore a Workspace, or some paths in it, to an earlier version
@@ -28,5 +29,5 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let what = RestoreOptions { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
         Ok::<_, CommandError>(stead.vfs().restore(&*args.prefix, version, &what)?)
     })?;
-    super::undo::report_undone(&undone, args.dry_run, "Restored", session)
+    report_undone(&undone, Reverted::Paths, args.dry_run, session)
 }

@@ -44,25 +44,47 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
         return Ok(Exit::OK);
     }
-    report_undone(&undone, args.dry_run, "Undid", session)
+    let what = Reverted::Operations { skip_conflicts: args.skip_conflicts };
+    report_undone(&undone, what, args.dry_run, session)
+}
+
+/// What was reverted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reverted {
+    /// Operations, by an undo.
+    Operations { skip_conflicts: bool },
+    /// Paths, by a restore.
+    Paths,
 }
 
 /// Prints what was undone or restored, or would be. With conflicts the exit code is `NEGATIVE`.
 pub(super) fn report_undone(
     undone: &RevertResult,
+    what: Reverted,
     dry_run: bool,
-    did: &str,
     session: &mut Session,
 ) -> CommandResult {
-    let refused = !undone.done && !dry_run;
+    let skips = what == Reverted::Operations { skip_conflicts: true };
+    // Also for a dry run: the undo itself would be refused.
+    let refused = !undone.done && !undone.conflicts.is_empty() && !skips;
     let exit = if undone.conflicts.is_empty() { Exit::OK } else { Exit::NEGATIVE };
     if session.wants_json() {
         session.print_json(&json::undone(undone, dry_run))?;
         return Ok(exit);
     }
-    for operation in &undone.undone {
+    let whole =
+        undone.undone.iter().map(|operation| (operation, if dry_run { "Would undo" } else { "Undid" }));
+    let incomplete = undone.incomplete.iter().map(|one| {
+        let verb = match (one.is_partial, dry_run) {
+            (false, _) => "Could not undo",
+            (true, true) => "Would partly undo",
+            (true, false) => "Partly undid",
+        };
+        (&one.operation, verb)
+    });
+    for (operation, verb) in whole.chain(incomplete) {
         let (tool, time) = (human::escape_text(&operation.tool), human::time(Some(operation.at)));
-        let verb = if undone.done { did } else { "Would undo" };
+        let verb = if refused { "Could not undo" } else { verb };
         session.say(format_args!("{verb} {tool} of {time} ({})", operation.id));
     }
     for change in undone.changes.iter().filter(|_| !refused) {
@@ -87,15 +109,21 @@ pub(super) fn report_undone(
             session.print_line(format_args!("{word} {}: {}", one.path, one.why))?;
         }
     }
-    if refused {
+    // What can be undone in spite of the conflicts.
+    let has_rest = !undone.undone.is_empty() || !undone.changes.is_empty();
+    if refused || !has_rest && !undone.conflicts.is_empty() {
         let count = human::count(undone.conflicts.len() as u64, "conflict", "conflicts");
-        let hint = if did == "Undid" { "; --skip-conflicts undoes the rest" } else { "" };
-        session.say(format_args!("Nothing was changed: {count}{hint}."));
+        let nothing = if dry_run { "Nothing would be changed" } else { "Nothing was changed" };
+        let hint = match what {
+            Reverted::Operations { .. } if has_rest => "; --skip-conflicts undoes the rest",
+            Reverted::Operations { .. } | Reverted::Paths => "",
+        };
+        session.say(format_args!("{nothing}: {count}{hint}."));
     } else if undone.changes.is_empty() && undone.conflicts.is_empty() {
-        if !undone.undone.is_empty() || did == "Restored" {
+        if !undone.undone.is_empty() || what == Reverted::Paths {
             session.say("Nothing to do: everything is already in that state.");
         }
-    } else if undone.done && did == "Restored" {
+    } else if undone.done && what == Reverted::Paths {
         let count = human::count(undone.changes.len() as u64, "change", "changes");
         session.say(format_args!("Restored with {count}; `stead undo` undoes the restore."));
     }

@@ -105,8 +105,20 @@ fn a_conflict_is_an_answer() {
     place.run(["--agent", "bob", "edit", "/site/index.html", "two", "zwei"]);
     assert_snapshot!(steady(&place.run(["--agent", "ann", "undo"])), @r"
     conflict /site/index.html: the same lines have been changed since
-    ! Would undo edit of
-    ! Nothing was changed: 1 conflict; --skip-conflicts undoes the rest.
+    ! Could not undo edit of
+    ! Nothing was changed: 1 conflict.
+    exit 1
+    ");
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "undo", "--dry-run"])), @r"
+    conflict /site/index.html: the same lines have been changed since
+    ! Could not undo edit of
+    ! Nothing would be changed: 1 conflict.
+    exit 1
+    ");
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "undo", "--skip-conflicts"])), @r"
+    conflict /site/index.html: the same lines have been changed since
+    ! Could not undo edit of
+    ! Nothing was changed: 1 conflict.
     exit 1
     ");
     let told = place.stead(["--agent", "ann", "undo", "--json"]);
@@ -119,6 +131,40 @@ fn a_conflict_is_an_answer() {
     exit 1
     ");
     assert!(place.run(["undo", "--agent", "ann", "--operation", "x"]).ends_with("exit 2"));
+}
+
+#[test]
+fn skipping_conflicts_says_which_operations_are_undone() {
+    let place = two();
+    place.run(["--agent", "ann", "edit", "/site/index.html", "2", "two"]);
+    place.run(["--agent", "bob", "edit", "/site/index.html", "two", "zwei"]);
+    place.run(["--agent", "ann", "write", "/site/new.html", "x"]);
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "undo", "--last", "2"])), @r"
+    conflict /site/index.html: the same lines have been changed since
+    ! Could not undo write of
+    ! Could not undo edit of
+    ! Nothing was changed: 1 conflict; --skip-conflicts undoes the rest.
+    exit 1
+    ");
+    let skip = ["--agent", "ann", "undo", "--last", "2", "--skip-conflicts"];
+    assert_snapshot!(steady(&place.run([&skip[..], &["--dry-run"]].concat())), @r"
+    removed /site/new.html
+    conflict /site/index.html: the same lines have been changed since
+    ! Would undo write of
+    ! Could not undo edit of
+    exit 1
+    ");
+    assert_snapshot!(steady(&place.run(skip)), @r"
+    removed /site/new.html
+    conflict /site/index.html: the same lines have been changed since
+    ! Undid write of
+    ! Could not undo edit of
+    exit 1
+    ");
+    let told = place.stead(["--agent", "ann", "undo", "--last", "2", "--skip-conflicts", "--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["incomplete"][0]["operation"]["tool"], "edit");
+    assert_eq!(told["incomplete"][0]["partial"], false);
 }
 
 #[test]

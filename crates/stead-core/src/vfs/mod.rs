@@ -42,8 +42,8 @@ pub use batch::Batch;
 pub use copy::{CopyResult, Overwrite};
 pub use follow::FollowedFile;
 pub use history::{
-    BlameLine, DiffOptions, Difference, DifferenceKind, LogAction, LogChange, LogEntry, LogQuery, OnConflict,
-    PathChange, PathConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
+    BlameLine, DiffOptions, Difference, DifferenceKind, IncompleteUndo, LogAction, LogChange, LogEntry,
+    LogQuery, OnConflict, PathChange, PathConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use open_file::{CommittedDraft, OpenFile, OpenOptions};

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use stead_core::store::RevisionNumber;
-use stead_core::testkit::{Fault, FaultyStore};
-use stead_core::vfs::{DiffOptions, LostUpdates, RestoreOptions, UndoOptions, UndoTarget};
-use stead_core::{AccessScope, Error, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, Workspace};
+use stead_core::testkit::{Fault, FaultyStore, InterferingStore};
+use stead_core::vfs::{
+    DiffOptions, LostUpdates, OnConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
+};
+use stead_core::{AccessScope, Error, ErrorKind, Identity, Mount, Operation, Store, Vfs, VfsPath, Workspace};
 use stead_stores::Database;
 
 use crate::{text, undo};
@@ -50,6 +52,75 @@ fn an_undo_that_fails_in_the_second_store_is_finished_by_the_next_one() {
     assert_eq!((rest.undone.len(), rest.changes.len()), (1, 1), "{rest:?}");
     assert!(!a.exists("/two/f").unwrap());
     assert!(!a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done);
+}
+
+/// Undoes an operation on two Stores, skipping conflicts. After the first Store is changed, `meanwhile` is called with
+/// a `Vfs` of another agent.
+fn undo_with_interference(
+    stores: &[Arc<dyn Store>; 2],
+    meanwhile: impl Fn(&Vfs) + Send + Sync + 'static,
+) -> RevertResult {
+    let [one, two] = stores;
+    let other = crate::door(two, "b");
+    let interfering: Arc<dyn Store> =
+        Arc::new(InterferingStore { store: Arc::clone(one), interfere: Box::new(move || meanwhile(&other)) });
+    let skip = UndoOptions { on_conflict: OnConflict::Skip, ..UndoOptions::default() };
+    agent([("/one", &interfering), ("/two", two)]).undo(UndoTarget::Last(1), skip).unwrap()
+}
+
+#[test]
+fn an_operation_that_comes_into_conflict_during_its_undo_does_not_count_as_undone() {
+    let stores = two_stores();
+    let a = agent([("/one", &stores[0]), ("/two", &stores[1])]);
+    a.write("/two/kept", "before").unwrap();
+    let both = a.operation("both");
+    both.write("/one/f", "1").unwrap();
+    both.write("/two/f", "2").unwrap();
+    both.write("/two/kept", "after").unwrap();
+
+    let undone = undo_with_interference(&stores, |other| drop(other.write("/w/kept", "another's").unwrap()));
+    assert!(undone.done && undone.undone.is_empty(), "{undone:?}");
+    assert_eq!(undone.incomplete.len(), 1, "{undone:?}");
+    assert!(undone.incomplete[0].is_partial);
+    assert_eq!(undone.conflicts.len(), 1, "{undone:?}");
+    assert_eq!(undone.conflicts[0].path.as_str(), "/two/kept");
+    let changed: Vec<_> = undone.changes.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!(changed, ["/one/f", "/two/f"]);
+    assert_eq!(text(&a, "/two/kept"), "another's");
+
+    let target = UndoTarget::Operation(undone.incomplete[0].operation.id);
+    let again = a.undo(target, UndoOptions::default()).unwrap();
+    assert_eq!(again.conflicts.len(), 1, "it can still be undone: {again:?}");
+}
+
+#[test]
+fn nor_does_one_whose_directory_gets_an_entry_meanwhile() {
+    let stores = two_stores();
+    let a = agent([("/one", &stores[0]), ("/two", &stores[1])]);
+    a.write("/one/f", "before").unwrap();
+    a.mkdir("/two/d", stead_core::store::Parents::Create).unwrap();
+    let theirs = a.operation("write");
+    theirs.write("/one/f", "after").unwrap();
+    let skip = UndoOptions { on_conflict: OnConflict::Skip, ..UndoOptions::default() };
+    let interfering: Arc<dyn Store> = Arc::new(InterferingStore {
+        store: Arc::clone(&stores[0]),
+        interfere: Box::new({
+            let other = crate::door(&stores[1], "b");
+            move || drop(other.write("/w/d/theirs", "x").unwrap())
+        }),
+    });
+    let undone =
+        agent([("/one", &interfering), ("/two", &stores[1])]).undo(UndoTarget::Last(2), skip).unwrap();
+    let ids =
+        |operations: &[Operation]| operations.iter().map(|one| one.tool.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(&undone.undone), ["write"], "{undone:?}");
+    assert_eq!((undone.incomplete.len(), undone.conflicts.len()), (1, 1), "{undone:?}");
+    assert_eq!(undone.incomplete[0].operation.tool, "mkdir");
+    assert!(!undone.incomplete[0].is_partial);
+    assert!(a.exists("/two/d/theirs").unwrap());
+    let target = UndoTarget::Operation(undone.incomplete[0].operation.id);
+    let again = a.undo(target, UndoOptions::default()).unwrap();
+    assert_eq!(again.conflicts.len(), 1, "it can still be undone: {again:?}");
 }
 
 #[test]

@@ -139,8 +139,9 @@ fn whatever_becomes_of_a_file_out_of_sight_the_answer_is_the_same(store: &Subjec
             }
             let dry = UndoOptions { dry_run: true, ..UndoOptions::default() };
             let answer = |undone: RevertResult| {
-                let RevertResult { undone, changes, conflicts, left_out, done, .. } = undone;
-                format!("{} {changes:?} {conflicts:?} {left_out:?} {done}", undone.len())
+                let RevertResult { undone, incomplete, changes, conflicts, left_out, done, .. } = undone;
+                let incomplete: Vec<_> = incomplete.iter().map(|one| one.is_partial).collect();
+                format!("{} {incomplete:?} {changes:?} {conflicts:?} {left_out:?} {done}", undone.len())
             };
             let restored =
                 a.restore("/home", version, &RestoreOptions { dry_run: true, ..RestoreOptions::default() });

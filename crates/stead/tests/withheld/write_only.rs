@@ -221,8 +221,11 @@ fn a_file_that_is_opened_to_be_made_makes_as_many_versions_as_one_that_is_there(
             stead::vfs::UndoTarget::Last(9),
             stead::vfs::UndoOptions { dry_run: true, ..Default::default() },
         );
-        let tools: Vec<_> = undone.unwrap().undone.into_iter().map(|one| one.tool).collect();
-        (inbox.stead.vfs().write("/free/a", "2").unwrap().revision.unwrap().0 - before, tools)
+        let undone = undone.unwrap();
+        let tools: Vec<_> = undone.undone.into_iter().map(|one| one.tool).collect();
+        let incomplete: Vec<_> =
+            undone.incomplete.into_iter().map(|one| (one.operation.tool, one.is_partial)).collect();
+        (inbox.stead.vfs().write("/free/a", "2").unwrap().revision.unwrap().0 - before, tools, incomplete)
     };
     let writing = || OpenOptions::write().create();
     for options in [writing(), writing().truncate()] {

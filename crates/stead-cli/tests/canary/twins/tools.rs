@@ -76,7 +76,8 @@ fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
     }
     let dry_run = UndoOptions { dry_run: true, ..UndoOptions::default() };
     let all = stead.vfs().undo(UndoTarget::Since(Timestamp(0)), dry_run).unwrap();
-    let all = format!("{} {:?} {:?}", all.undone.len(), all.changes, all.conflicts);
+    let incomplete: Vec<_> = all.incomplete.iter().map(|one| (&one.operation.tool, one.is_partial)).collect();
+    let all = format!("{} {incomplete:?} {:?} {:?}", all.undone.len(), all.changes, all.conflicts);
     transcript.note("undo of all", &all);
     let walk = stead.vfs().walk("/", &WalkQuery::default()).unwrap();
     let walk: Vec<_> = walk.entries.iter().map(|entry| &entry.path).collect();

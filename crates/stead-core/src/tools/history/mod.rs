@@ -20,7 +20,7 @@ use crate::store::RevisionNumber;
 use crate::tools::page::{PagedText, ReplyBounds};
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Failure, Reply, ToolContext};
-use crate::vfs::{PathChange, PathConflict, RevertResult, Vfs};
+use crate::vfs::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, Vfs};
 
 /// Named revisions of the Stores. Implemented by the code that opens the Stores.
 pub trait Snapshots: fmt::Debug + Send + Sync {
@@ -104,10 +104,15 @@ const REVERT_OUTPUT: [Field; 7] = [
 const MAX_SHOWN: usize = 200;
 
 /// The reply of an undo or a restore: what was done, what would be done, or which conflicts prevent it. `put_back`
-/// begins the sentence of a success.
-fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
-    let RevertResult { operation, undone: operations, changes, conflicts, left_out, done } = undone;
+/// begins the sentence of a success. `on_conflict` is what the call asked for.
+fn revert_reply(undone: &RevertResult, put_back: &str, on_conflict: OnConflict) -> Reply {
+    let RevertResult { operation, undone: operations, incomplete, changes, conflicts, left_out, done } =
+        undone;
+    let is_refused = !done && !conflicts.is_empty() && on_conflict == OnConflict::Refuse;
     let mut lines = vec![match (done, conflicts.is_empty()) {
+        (_, false) if operations.is_empty() && changes.is_empty() => {
+            "Nothing was changed, because of these conflicts:".to_owned()
+        }
         (true, true) if changes.is_empty() => format!("{put_back}: nothing had to be changed."),
         (true, true) => format!("{put_back}."),
         (true, false) => format!("{put_back}, except for the conflicts below, which stay as they are."),
@@ -115,12 +120,21 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
             "There is nothing to undo: nothing would change.".to_owned()
         }
         (false, true) => "This is what would be done:".to_owned(),
-        (false, false) => "Nothing was changed, because of these conflicts:".to_owned(),
+        (false, false) if is_refused => "Nothing was changed, because of these conflicts:".to_owned(),
+        (false, false) => {
+            "This is what would be done; the conflicts below would stay as they are:".to_owned()
+        }
     }];
-    for operation in operations.iter().take(MAX_SHOWN) {
+    // What a refused call would have done isn't listed as if it was done.
+    let (whole, shown_changes): (&[_], &[_]) = if is_refused { (&[], &[]) } else { (operations, changes) };
+    for operation in whole.iter().take(MAX_SHOWN) {
         lines.push(format!("operation {}: {} at {}", operation.id, operation.tool, operation.at));
     }
-    lines.extend(changes.iter().take(MAX_SHOWN).map(change_line));
+    for IncompleteUndo { operation, is_partial } in incomplete.iter().take(MAX_SHOWN) {
+        let extent = if *is_partial && !is_refused { "not all of it is undone" } else { "not undone" };
+        lines.push(format!("operation {}: {} at {}, {extent}", operation.id, operation.tool, operation.at));
+    }
+    lines.extend(shown_changes.iter().take(MAX_SHOWN).map(change_line));
     lines.extend(
         conflicts.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("conflict {path}: {why}")),
     );
@@ -134,9 +148,9 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
     lines.extend(
         left_out.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("left out {path}: {why}")),
     );
-    let count = operations.len() + changes.len() + conflicts.len() + left_out.len();
-    let told = |count: usize| count.min(MAX_SHOWN);
-    let told = told(operations.len()) + told(changes.len()) + told(conflicts.len()) + told(left_out.len());
+    let counts = [whole.len(), incomplete.len(), shown_changes.len(), conflicts.len(), left_out.len()];
+    let count: usize = counts.iter().sum();
+    let told: usize = counts.iter().map(|count| count.min(&MAX_SHOWN)).sum();
     let mut page = PagedText::new(ReplyBounds::PAGE);
     let fits = lines.iter().take_while(|line| page.push_line(line)).count();
     let untold = count - told + (lines.len() - fits);
@@ -157,7 +171,7 @@ fn revert_reply(undone: &RevertResult, put_back: &str) -> Reply {
         .fact("omitted", left_out.len())
         .fact("truncated", untold > 0)
         .optional_fact("operation", operation.as_ref().map(OperationId::to_string));
-    if *done || conflicts.is_empty() {
+    if !is_refused {
         return reply;
     }
     // Nothing was changed because of conflicts, so the reply is a failure.

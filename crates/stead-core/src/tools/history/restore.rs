@@ -4,7 +4,7 @@ use super::{DRY_RUN, REVERT_OUTPUT, parse_paths, revert_reply};
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
-use crate::vfs::RestoreOptions;
+use crate::vfs::{OnConflict, RestoreOptions};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "restore",
@@ -32,5 +32,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         RestoreOptions { paths: parse_paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
     desk.authorize(path, Access::Restore)?;
     let undone = desk.vfs.restore(path, desk.resolve_revision(path, snapshot)?, &what)?;
-    Ok(revert_reply(&undone, "Restored"))
+    Ok(revert_reply(&undone, "Restored", OnConflict::Refuse))
 }

@@ -36,5 +36,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     };
     let on_conflict = if arguments.flag("skip_conflicts") { OnConflict::Skip } else { OnConflict::Refuse };
     let options = UndoOptions { dry_run: arguments.flag("dry_run"), on_conflict };
-    Ok(revert_reply(&desk.vfs.undo(what, options)?, "Undone"))
+    Ok(revert_reply(&desk.vfs.undo(what, options)?, "Undone", on_conflict))
 }

@@ -16,7 +16,9 @@ use crate::store::{
 };
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::history::restore::revisions_since;
-use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, RevertResult, UndoOptions};
+use crate::vfs::history::undo::{
+    IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, report_kept_directories,
+};
 use crate::vfs::history::{StoreGroup, read_content};
 
 /// How often a plan is made again because something changed in the meantime.
@@ -49,11 +51,15 @@ pub(super) struct PlannedRevert<'a> {
     changes: Vec<PathChange>,
     /// The nodes that the caller may not change, and why.
     refused: BTreeMap<NodeId, String>,
+    /// Whether it has been applied.
+    applied: bool,
+    /// Whether it has changed a file.
+    changed: bool,
 }
 
 /// What an undo or a restore reports, beside what it does on each Store.
 pub(super) struct RevertSummary {
-    /// The operations that are undone; `None` for a restore.
+    /// The operations to undo; `None` for a restore.
     undone: Option<Vec<Operation>>,
     left_out: Vec<PathConflict>,
 }
@@ -120,7 +126,19 @@ impl StoreRevert<'_> {
     }
 }
 
-impl PlannedRevert<'_> {
+impl<'a> PlannedRevert<'a> {
+    /// A plan that does nothing.
+    fn empty(revert: StoreRevert<'a>) -> Self {
+        PlannedRevert {
+            revert,
+            steps: RevertSteps::default(),
+            changes: Vec::new(),
+            refused: BTreeMap::new(),
+            applied: false,
+            changed: false,
+        }
+    }
+
     /// The operations of which something can't be undone.
     pub(super) fn incomplete_operations(&self) -> Vec<OperationId> {
         let stays = |node: &NodeId| {
@@ -144,26 +162,9 @@ impl Call<'_> {
         outcome: RevertSummary,
         options: UndoOptions,
     ) -> Result<RevertResult> {
-        let (restores, undone) = (outcome.undone.is_none(), outcome.undone.unwrap_or_default());
-        let mut result = RevertResult {
-            operation: None,
-            undone,
-            changes: Vec::new(),
-            conflicts: Vec::new(),
-            left_out: outcome.left_out,
-            done: false,
-        };
-        for part in &planned {
-            result.changes.extend(part.changes.iter().cloned());
-            let refused = self.refused_paths(part);
-            if restores {
-                result.left_out.extend(refused)
-            } else {
-                result.conflicts.extend(refused)
-            }
-            result.conflicts.extend(self.conflicting_paths(part));
-        }
-        if !restores && result.undone.is_empty() && result.conflicts.is_empty() {
+        let result = self.describe_reverts(&planned, &outcome);
+        let operations = outcome.undone.as_deref();
+        if operations.is_some_and(<[Operation]>::is_empty) && result.conflicts.is_empty() {
             return Ok(result);
         }
         if self.vfs.approval.is_strict() && result.changes.is_empty() {
@@ -182,14 +183,10 @@ impl Call<'_> {
         if options.dry_run || refused {
             return Ok(result);
         }
-        // An operation of which something stays as it is doesn't count as undone.
-        let stays: HashSet<OperationId> =
-            planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
-        let complete = result.undone.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
-        let complete: Vec<OperationId> = complete.collect();
-        let records: &[CompanionRecord] =
-            if complete.is_empty() { &[] } else { &[CompanionRecord::Undoes(complete)] };
-        if self.apply_plans(planned, records, options)? {
+        // Something may change meanwhile, so the answer is about the plans that were applied in the end.
+        let applied = self.apply_plans(planned, operations.unwrap_or_default(), options)?;
+        let mut result = self.describe_reverts(&applied, &outcome);
+        if applied.iter().any(|part| part.changed) {
             result.operation = Some(self.operation());
         }
         for change in &result.changes {
@@ -199,36 +196,77 @@ impl Call<'_> {
         Ok(result)
     }
 
-    /// Applies one change per Store and returns whether a file was changed. Each Store records by itself what was
-    /// undone there, so if a later Store fails, repeating the call finishes the rest.
-    fn apply_plans(
-        &self,
-        planned: Vec<PlannedRevert<'_>>,
-        records: &[CompanionRecord],
-        options: UndoOptions,
-    ) -> Result<bool> {
-        // A change without steps is needed too, to record what was undone.
-        let wanted = |part: &PlannedRevert<'_>| !part.steps.steps.is_empty() || !records.is_empty();
-        let last = planned.iter().rposition(wanted);
-        let (mut changed, mut done) = (false, None);
-        for (index, part) in planned.into_iter().enumerate() {
-            if !wanted(&part) {
-                continue;
+    /// What these plans do, and what they leave as it is.
+    fn describe_reverts(&self, planned: &[PlannedRevert<'_>], outcome: &RevertSummary) -> RevertResult {
+        let mut result = RevertResult {
+            operation: None,
+            undone: Vec::new(),
+            incomplete: Vec::new(),
+            changes: Vec::new(),
+            conflicts: Vec::new(),
+            left_out: outcome.left_out.clone(),
+            done: false,
+        };
+        for part in planned {
+            result.changes.extend(part.changes.iter().cloned());
+            let refused = self.refused_paths(part);
+            if outcome.undone.is_none() {
+                result.left_out.extend(refused)
+            } else {
+                result.conflicts.extend(refused)
             }
+            result.conflicts.extend(self.conflicting_paths(part));
+        }
+        let stays: HashSet<OperationId> =
+            planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
+        for operation in outcome.undone.iter().flatten().cloned() {
+            if stays.contains(&operation.id) {
+                let is_partial =
+                    planned.iter().any(|part| part.steps.effective_operations.contains(&operation.id));
+                result.incomplete.push(IncompleteUndo { operation, is_partial });
+            } else {
+                result.undone.push(operation);
+            }
+        }
+        result
+    }
+
+    /// Applies one change per Store and returns the plans as they were applied. Each Store records by itself what was
+    /// undone there, so if a later Store fails, repeating the call finishes the rest.
+    fn apply_plans<'a>(
+        &self,
+        planned: Vec<PlannedRevert<'a>>,
+        operations: &[Operation],
+        options: UndoOptions,
+    ) -> Result<Vec<PlannedRevert<'a>>> {
+        // An operation of which something stays as it is doesn't count as undone.
+        let mut stays: HashSet<OperationId> =
+            planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
+        let effective: Vec<_> = planned.iter().map(|part| part.steps.effective_operations.clone()).collect();
+        // A change without steps is needed too, to record what was undone.
+        let records = undo_record(operations, &stays).is_some();
+        let last = planned.iter().rposition(|part| !part.steps.steps.is_empty() || records);
+        let (mut applied, mut done) = (Vec::with_capacity(planned.len()), None);
+        for (index, part) in planned.into_iter().enumerate() {
             let prefix = part.revert.group.workspaces[0].prefix().clone();
-            let changes = !part.steps.steps.is_empty();
             let stage = if Some(index) == last { ChangeStage::Final } else { ChangeStage::Intermediate };
-            match (self.apply_plan(part, options, records, stage), &done) {
+            let elsewhere = effective.iter().enumerate().filter(|(other, _)| *other != index);
+            let elsewhere = elsewhere.flat_map(|(_, operations)| operations).copied().collect();
+            match (self.apply_plan(part, operations, (&mut stays, elsewhere), options, stage), &done) {
                 (Err(cause), Some(done)) => {
                     let (done, cause) = (VfsPath::clone(done), Box::new(cause));
                     return Err(Error::PartiallyApplied { done, left: prefix, cause });
                 }
-                (applied, _) => applied?,
+                (part, _) => {
+                    let part = part?;
+                    if part.applied {
+                        done = done.or(Some(prefix));
+                    }
+                    applied.push(part);
+                }
             }
-            changed |= changes;
-            done = done.or(Some(prefix));
         }
-        Ok(changed)
+        Ok(applied)
     }
 
     /// Plans the revert of one Store, and plans it again if what the plan looked at has changed.
@@ -241,7 +279,7 @@ impl Call<'_> {
                 Err(Error::Store { cause, .. }) if is_race(&cause) => part.reload()?,
                 Err(error) => return Err(error),
                 Ok((steps, changes, refused)) => {
-                    return Ok(PlannedRevert { revert: part, steps, changes, refused });
+                    return Ok(PlannedRevert { steps, changes, refused, ..PlannedRevert::empty(part) });
                 }
             }
         }
@@ -433,41 +471,61 @@ impl Call<'_> {
         Some(PathConflict { path, why: why.to_owned() })
     }
 
-    /// Applies a plan as one change. If something has changed since it was planned, plans it again.
-    fn apply_plan(
+    /// Applies a plan as one change, and returns the plan. If something has changed since it was planned, plans it
+    /// again.
+    ///
+    /// `stays` has the operations of which something stays as it is, on any Store; a new plan adds to it. `elsewhere`
+    /// has the operations of which something can be undone on another Store.
+    fn apply_plan<'a>(
         &self,
-        planned: PlannedRevert<'_>,
+        mut planned: PlannedRevert<'a>,
+        operations: &[Operation],
+        (stays, elsewhere): (&mut HashSet<OperationId>, HashSet<OperationId>),
         options: UndoOptions,
-        records: &[CompanionRecord],
         stage: ChangeStage,
-    ) -> Result<()> {
-        let PlannedRevert { revert: mut part, mut steps, .. } = planned;
+    ) -> Result<PlannedRevert<'a>> {
         for _ in 0..MAX_ATTEMPTS {
-            let RevertSteps { steps: made, revive: returning, .. } = steps;
-            let applied = self.apply_with(&**part.group.store, made, stage, |change| {
-                change.records.extend_from_slice(records);
+            let record = undo_record(operations, stays);
+            let steps = std::mem::take(&mut planned.steps.steps);
+            if steps.is_empty() && record.is_none() {
+                return Ok(planned);
+            }
+            let (changes, returning) = (!steps.is_empty(), std::mem::take(&mut planned.steps.revive));
+            let applied = self.apply_with(&**planned.revert.group.store, steps, stage, |change| {
+                change.records.extend(record);
                 change.revive = returning;
             });
             match applied {
                 Err(cause) if is_race(&cause) => {}
-                Err(cause) => return Err(part.group.store_error(cause)),
-                Ok(_) => return Ok(()),
+                Err(cause) => return Err(planned.revert.group.store_error(cause)),
+                Ok(_) => return Ok(PlannedRevert { applied: true, changed: changes, ..planned }),
             }
+            let mut part = planned.revert;
             part.reload()?;
             if part.revisions.revisions.is_empty() {
-                return Ok(());
+                return Ok(PlannedRevert::empty(part));
             }
-            let again = self.plan_with_retries(part)?;
-            // Nothing can be undone any more: the directory to be removed has got other entries.
-            let is_held =
-                again.steps.effective_operations.is_empty() && !again.steps.kept_directories.is_empty();
-            if is_held || !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
-                return Err(again.revert.group.store_error(StoreError::Conflict));
+            planned = self.plan_with_retries(part)?;
+            let is_undo = planned.revert.mode == RevertMode::Merge;
+            if is_undo {
+                report_kept_directories(operations, std::slice::from_mut(&mut planned), elsewhere.clone());
+                stays.extend(planned.incomplete_operations());
             }
-            (part, steps) = (again.revert, again.steps);
+            let is_in_conflict =
+                !planned.steps.conflicts.is_empty() || is_undo && !planned.incomplete_operations().is_empty();
+            if is_in_conflict && options.on_conflict == OnConflict::Refuse {
+                return Err(planned.revert.group.store_error(StoreError::Conflict));
+            }
         }
-        Err(part.group.store_error(StoreError::Conflict))
+        Err(planned.revert.group.store_error(StoreError::Conflict))
     }
+}
+
+/// The record of which of these operations are undone: all but those of which something stays as it is.
+fn undo_record(operations: &[Operation], stays: &HashSet<OperationId>) -> Option<CompanionRecord> {
+    let complete = operations.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
+    let complete: Vec<OperationId> = complete.collect();
+    (!complete.is_empty()).then_some(CompanionRecord::Undoes(complete))
 }
 
 /// The conflict for the part of an undo that lies outside what the caller may restore.

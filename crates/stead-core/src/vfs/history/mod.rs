@@ -13,7 +13,7 @@ mod undo;
 pub use compare::{BlameLine, DiffOptions, Difference, DifferenceKind};
 pub use log::{LogAction, LogChange, LogEntry, LogQuery};
 pub use restore::RestoreOptions;
-pub use undo::{OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, UndoTarget};
+pub use undo::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, UndoTarget};
 
 use std::sync::Arc;
 

@@ -55,8 +55,10 @@ pub struct UndoOptions {
 pub struct RevertResult {
     /// The operation that did it; `None` if nothing was changed.
     pub operation: Option<OperationId>,
-    /// The operations that were undone, newest first, without those that have no effect any more.
+    /// The operations that were undone as a whole, newest first, without those that have no effect any more.
     pub undone: Vec<Operation>,
+    /// The operations of which something stays as it is, newest first. They don't count as undone.
+    pub incomplete: Vec<IncompleteUndo>,
     /// What it does to each path.
     pub changes: Vec<PathChange>,
     /// Paths that stay as they are because they were changed since, or because the caller may not undo the change.
@@ -65,6 +67,15 @@ pub struct RevertResult {
     pub left_out: Vec<PathConflict>,
     /// Whether the changes were applied.
     pub done: bool,
+}
+
+/// An operation of which an undo leaves something as it is.
+#[derive(Debug, Clone)]
+pub struct IncompleteUndo {
+    /// The operation.
+    pub operation: Operation,
+    /// Whether the undo changes something of it all the same.
+    pub is_partial: bool,
 }
 
 /// What an undo or a restore does to one path.
@@ -98,11 +109,17 @@ impl Vfs {
 
 /// Turns a directory that stays because it holds something else into a conflict, if nothing else of its operation can
 /// be undone. Such an operation still has an effect, so it must not be skipped.
-fn report_kept_directories(chosen: &[Operation], planned: &mut [PlannedRevert<'_>]) {
-    let effective: HashSet<OperationId> = planned
-        .iter()
-        .flat_map(|part| part.steps.effective_operations.iter().copied().chain(part.incomplete_operations()))
-        .collect();
+///
+/// `effective` has the operations of which something can be undone on Stores that aren't in `planned`.
+pub(super) fn report_kept_directories(
+    chosen: &[Operation],
+    planned: &mut [PlannedRevert<'_>],
+    mut effective: HashSet<OperationId>,
+) {
+    for part in &*planned {
+        effective.extend(&part.steps.effective_operations);
+        effective.extend(part.incomplete_operations());
+    }
     let held = |id: &OperationId| !effective.contains(id) && chosen.iter().any(|one| one.id == *id);
     for part in planned {
         let RevertSteps { kept_directories: staying, conflicts, .. } = &mut part.steps;
@@ -132,7 +149,7 @@ impl Call<'_> {
                     planned.push(self.plan_with_retries(part)?);
                 }
             }
-            report_kept_directories(&chosen, &mut planned);
+            report_kept_directories(&chosen, &mut planned, HashSet::new());
             let mut wanted: HashSet<OperationId> =
                 planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
             wanted.extend(planned.iter().flat_map(|part| &part.steps.effective_operations));
