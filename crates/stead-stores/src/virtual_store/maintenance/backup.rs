@@ -287,7 +287,7 @@ fn move_damaged(database: &Path) -> std::io::Result<()> {
     }
     let now = SystemClock.now().as_millis();
     let place = sibling_path(database, "-damaged").join(format!("{now}-{:08x}", fastrand::u32(..)));
-    DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
+    sync::make_private_dir(SyncPoint::RestoredDatabaseName, &place)?;
     for file in files {
         let name = file.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
         match std::fs::rename(&file, place.join(name)) {
@@ -295,7 +295,8 @@ fn move_damaged(database: &Path) -> std::io::Result<()> {
             _ => {}
         }
     }
-    Ok(())
+    // Before the database gets its name back: that syncs only that the damaged files have left.
+    sync::sync_directory(SyncPoint::RestoredDatabaseName, &place)
 }
 
 fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
