@@ -8,7 +8,7 @@ use std::thread;
 
 use stead::monitor::{CallMonitor, StopReason};
 use stead::{ErrorKind, Stead};
-use stead_server::ShutdownSignals;
+use stead_server::{ShutdownSignals, print_to_stderr};
 
 use crate::command_error::CommandError;
 
@@ -33,7 +33,9 @@ impl Interrupt {
                 runtime.block_on(async {
                     signals.recv().await;
                     asked.store(true, Ordering::Relaxed);
-                    eprintln!("stead: stopping after the current step; press Ctrl-C again to stop at once");
+                    print_to_stderr(
+                        "stead: stopping after the current step; press Ctrl-C again to stop at once",
+                    );
                     signals.recv().await;
                     std::process::exit(AT_ONCE);
                 });

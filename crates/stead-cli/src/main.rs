@@ -1,5 +1,8 @@
 //! The binary `stead`: parses the arguments, runs one command and reports its result.
 
+// These panic if the output is closed: `Session` and `print_to_stderr` don't.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod allocator;
 mod command_error;
 mod commands;
@@ -12,9 +15,11 @@ mod session;
 mod telemetry;
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use stead_server::print_to_stderr;
 
 use command_error::Exit;
 use commands::Command;
@@ -48,7 +53,7 @@ enum McpCommand {
 
 fn main() -> ExitCode {
     allocator::tune_allocator();
-    stead::set_operator_notifier(|text| eprintln!("stead: {text}"));
+    stead::set_operator_notifier(|text| print_to_stderr(format_args!("stead: {text}")));
     let credential = credential::take();
     let cli = match parse() {
         Ok(cli) => cli,
@@ -78,9 +83,10 @@ fn report_usage_error(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && asked_for_json {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-        println!("{}", json::error("invalid", message));
+        // If the output is closed, there is nobody to report to.
+        let _ = writeln!(std::io::stdout(), "{}", json::error("invalid", message));
     } else if error.use_stderr() && std::env::args_os().any(|argument| has_control_characters(&argument)) {
-        eprintln!("{}", human::escape_lines(error.to_string().trim_end()));
+        print_to_stderr(human::escape_lines(error.to_string().trim_end()));
     } else if error.print().is_err() {
         // The output is closed, so there is nobody to report to.
     }

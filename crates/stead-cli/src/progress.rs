@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use stead::transfer::{OmittedEntry, TransferObserver, TransferTotals};
+use stead_server::print_to_stderr;
 
 use crate::human;
 use crate::session::Session;
@@ -44,8 +45,8 @@ impl TransferObserver for Progress {
         // The reason already begins with the path if the door gave it.
         let named = reason.starts_with(&format!("`{path}`"));
         self.bar.suspend(|| match named {
-            true => eprintln!("stead: left out: {reason}"),
-            false => eprintln!("stead: left out `{path}`: {reason}"),
+            true => print_to_stderr(format_args!("stead: left out: {reason}")),
+            false => print_to_stderr(format_args!("stead: left out `{path}`: {reason}")),
         });
     }
 }

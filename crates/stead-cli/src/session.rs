@@ -10,6 +10,7 @@ use serde_json::Value;
 use stead::name::escape_name;
 use stead::vfs::Unreadable;
 use stead::{Config, Identity, Stead, Stores, Vfs};
+use stead_server::print_to_stderr;
 
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::{human, json};
@@ -191,7 +192,7 @@ impl Session {
         if !self.globals.json {
             // Flushed first, so that output and message keep their order where both go to the same terminal.
             let _ = self.stdout.flush();
-            eprintln!("{message}");
+            print_to_stderr(message);
         }
     }
 
@@ -226,7 +227,7 @@ impl Session {
         // Flushed first, so that output and message keep their order where both go to the same terminal.
         let _ = self.stdout.flush();
         let prefix = if failure.has_location() { "" } else { "stead: " };
-        eprintln!("{prefix}{}", human::escape_lines(&message));
+        print_to_stderr(format_args!("{prefix}{}", human::escape_lines(&message)));
         failure.exit()
     }
 
@@ -258,7 +259,7 @@ impl Session {
             Ok(()) => Exit::OK,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::OK,
             Err(error) => {
-                eprintln!("stead: the output can't be written: {}", error.kind());
+                print_to_stderr(format_args!("stead: the output can't be written: {}", error.kind()));
                 Exit::TEMPORARY
             }
         }

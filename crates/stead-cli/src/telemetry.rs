@@ -44,7 +44,9 @@ impl Telemetry {
         #[cfg(not(feature = "otel"))]
         {
             if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some() {
-                eprintln!("stead: this build can't send traces; build it with `--features otel`");
+                stead_server::print_to_stderr(
+                    "stead: this build can't send traces; build it with `--features otel`",
+                );
             }
             let _ = registry.try_init();
             Ok(Telemetry {})

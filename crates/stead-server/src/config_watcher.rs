@@ -10,6 +10,7 @@ use stead::Config;
 use stead::config::ConfigError;
 
 use crate::in_place::in_place;
+use crate::stderr::print_to_stderr;
 use crate::stead_registry::SteadRegistry;
 
 /// How often the configuration file and the forks are checked.
@@ -26,7 +27,7 @@ pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
     let mut known = fingerprint_of(&file);
     tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.open_audit()).await {
-        eprintln!("stead: all calls are refused until this is fixed: {error}");
+        print_to_stderr(format_args!("stead: all calls are refused until this is fixed: {error}"));
     }
     let mut pace = tokio::time::interval(POLL_INTERVAL);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -55,10 +56,10 @@ fn reload(steads: &SteadRegistry, file: &Path) {
     };
     let reloaded = Config::load(file).map_err(stead::Error::from).and_then(usable);
     match reloaded {
-        Ok(()) => eprintln!("stead: the changed configuration is now in use"),
-        Err(error) => {
-            eprintln!("stead: the changed configuration isn't valid, so the old one stays in use:\n{error}")
-        }
+        Ok(()) => print_to_stderr("stead: the changed configuration is now in use"),
+        Err(error) => print_to_stderr(format_args!(
+            "stead: the changed configuration isn't valid, so the old one stays in use:\n{error}"
+        )),
     }
 }
 

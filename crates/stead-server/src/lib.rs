@@ -4,6 +4,9 @@
 //! client sends can change that, and this crate makes no access decision. The tools live in the core and know nothing
 //! of MCP; the types of the MCP library stay inside the module `mcp`.
 
+// These panic if the output is closed; `print_to_stderr` doesn't.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod call_scheduler;
 mod config_watcher;
 mod http;
@@ -15,6 +18,7 @@ mod metrics;
 mod pending_approvals;
 mod run;
 mod signals;
+mod stderr;
 mod stdio;
 mod stead_registry;
 
@@ -23,5 +27,6 @@ pub use limits::ServerLimits;
 pub use live_stead::LiveStead;
 pub use run::{run_http, run_stdio};
 pub use signals::ShutdownSignals;
+pub use stderr::print_to_stderr;
 pub use stdio::{serve_stdio, serve_stream};
 pub use stead_registry::SteadRegistry;

@@ -565,6 +565,43 @@ fn an_archive_that_is_gone_or_another_is_found() {
 }
 
 #[test]
+fn a_damaged_line_of_the_heads_stays_when_heads_are_removed() {
+    let place = Place::new();
+    place.fill();
+    let heads = place.beside().join("heads");
+    let damaged = std::fs::read_to_string(&heads).unwrap().trim().replace("\"seq\":", "\"seg\":");
+    std::fs::write(&heads, format!("{damaged}\n")).unwrap();
+    place.fill();
+    let access = place.access();
+    assert_eq!(access.archive(SystemClock.now(), &place.directory.path().join("to")).unwrap().records, 22);
+    let left = std::fs::read_to_string(&heads).unwrap();
+    assert!(left.lines().any(|line| line == damaged), "it is evidence: {left}");
+}
+
+#[test]
+fn an_archive_that_was_interrupted_before_the_heads_knew_of_it_is_remembered_later() {
+    let place = Place::new();
+    place.fill();
+    let to = place.directory.path().join("to");
+    let file = place.access().archive(SystemClock.now(), &to).unwrap().file.unwrap();
+    let heads = place.beside().join("heads");
+    let known = |text: &str| text.lines().filter(|line| line.contains(&file)).count();
+    let text = std::fs::read_to_string(&heads).unwrap();
+    assert_eq!(known(&text), 1);
+    // As after a power cut between the commit and the line in `heads`.
+    let without: String =
+        text.lines().filter(|line| !line.contains(&file)).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&heads, without).unwrap();
+    assert_eq!(place.access().archive(SystemClock.now(), &to).unwrap().file, None);
+    assert_eq!(known(&std::fs::read_to_string(&heads).unwrap()), 1);
+    assert_eq!(place.access().archive(SystemClock.now(), &to).unwrap().file, None);
+    assert_eq!(known(&std::fs::read_to_string(&heads).unwrap()), 1, "once is enough");
+    place.meddle("DELETE FROM audit_archive");
+    let problem = place.verify().problems[0].clone();
+    assert!(problem.contains(&file) && problem.contains("missing or different in the database"), "{problem}");
+}
+
+#[test]
 fn what_is_only_said_to_be_archived_is_found() {
     let place = Place::new();
     place.fill();

@@ -214,3 +214,31 @@ fn a_database_whose_only_content_was_in_a_lost_log_is_not_begun_anew() {
     let error = opened.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
+
+#[test]
+fn every_database_that_a_backup_replaced_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, backup) = (directory.path().join("db"), directory.path().join("backup"));
+    filled(&file);
+    Database::open(&file, DatabaseOptions::default()).unwrap().backup(&backup, &mut |_| ()).unwrap();
+    for damage in ["first damage", "second damage"] {
+        fs::write(&file, damage).unwrap();
+        Database::restore_lost(&file, &backup, DatabaseOptions::default()).unwrap();
+        Database::open(&file, DatabaseOptions::default()).unwrap();
+    }
+    let mut kept = Vec::new();
+    let mut open = vec![directory.path().to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                open.push(entry);
+            } else if let Ok(text) = fs::read_to_string(&entry)
+                && text.ends_with(" damage")
+            {
+                kept.push(text);
+            }
+        }
+    }
+    kept.sort();
+    assert_eq!(kept, ["first damage", "second damage"]);
+}

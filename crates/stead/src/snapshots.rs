@@ -276,7 +276,14 @@ impl Stead {
     }
 
     fn find_snapshot(&self, path: Option<&VfsPath>, name: &str) -> Result<Option<Snapshot>> {
-        let Ok(database) = self.database() else { return Ok(None) };
+        let source = self.database_source.as_ref();
+        let database = match source.map_or(Ok(None), |source| source.existing_database()) {
+            Ok(Some(database)) => database,
+            Ok(None) => return Ok(None),
+            // Versions and times of a Store outside the database can be read without it.
+            Err(_) if is_version_or_time(name) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let number = name.strip_prefix('#').and_then(|number| number.parse::<i64>().ok());
         let named = |snapshot: &Snapshot| match number {
             Some(number) => snapshot.id == number,
@@ -307,6 +314,12 @@ impl Stead {
             None => Err(Error::Invalid("this stead has no database, so it has no snapshots".to_owned())),
         }
     }
+}
+
+/// Whether a text can name a version or a time, and need not be a snapshot's label.
+fn is_version_or_time(text: &str) -> bool {
+    text.strip_prefix('v').unwrap_or(text).parse::<i64>().is_ok()
+        || time_text::parse_time(text, SystemClock.now()).is_ok()
 }
 
 /// The kind of an error, for the audit record.

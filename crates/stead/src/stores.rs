@@ -25,19 +25,8 @@ use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
 use crate::lazy_store::{Abilities, LazyStore};
 
 /// The suffixes of a database's files: the database itself, SQLite's files, and the files that Stead puts beside it.
-const DATABASE_FILE_SUFFIXES: [&str; 11] = [
-    "",
-    "-wal",
-    "-shm",
-    "-journal",
-    "-turn",
-    "-next",
-    "-reserve",
-    "-version",
-    "-damaged",
-    "-damaged-wal",
-    "-damaged-shm",
-];
+const DATABASE_FILE_SUFFIXES: [&str; 10] =
+    ["", "-wal", "-shm", "-journal", "-turn", "-next", "-reserve", "-version", "-damaged", "-restoring"];
 
 /// The Stores of a configuration. Each is opened at its first use, and only once, however many Workspaces use it and
 /// however many names it has.
@@ -359,6 +348,16 @@ impl DatabaseSource {
             DatabaseSource::FromConfig(opener) => opener.database(),
         }
     }
+
+    /// The database, or `None` if there is none yet. Creates nothing.
+    pub(crate) fn existing_database(&self) -> Result<Option<Database>> {
+        match self {
+            DatabaseSource::FromConfig(opener) if !Database::existed_at(&opener.config.database.path) => {
+                Ok(None)
+            }
+            source => source.database().map(Some),
+        }
+    }
 }
 
 /// Opens Stores, the database and the audit log as the configuration says.
@@ -604,5 +603,38 @@ mod tests {
         for path in ["/here/deep/real.db", "/here/deep/real.db-wal", "/here/second"] {
             assert!(stead.vfs().read(path).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn what_a_restored_backup_leaves_beside_the_database_is_out_of_reach() {
+        let host = tempfile::tempdir().unwrap();
+        std::fs::create_dir(host.path().join("data")).unwrap();
+        let text = r#"
+            [database]
+            url = "sqlite:data/stead.db"
+            [stores.here]
+            kind = "physical"
+            path = "data"
+            [[agents.a.workspaces]]
+            prefix = "/here"
+            scope = "rw"
+            store = "here"
+        "#;
+        let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
+        let backup = host.path().join("backup");
+        Stead::open(&config, "a").unwrap().vfs().write("/here/fine", "x").unwrap();
+        crate::Stores::of(&config).backup(&backup, &mut |_| ()).unwrap();
+        for damage in ["first", "second"] {
+            std::fs::write(host.path().join("data/stead.db"), damage).unwrap();
+            crate::Stores::of(&config).restore_backup(&backup, &mut |_| ()).unwrap();
+        }
+        let stead = Stead::open(&config, "a").unwrap();
+        let listed = stead.vfs().list("/here", &stead_core::vfs::ListPage::all()).unwrap();
+        let names: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_string()).collect();
+        assert_eq!(names, ["fine"]);
+        // The copy of the backup is there only while it is restored.
+        std::fs::create_dir(host.path().join("data/stead.db-restoring")).unwrap();
+        std::fs::write(host.path().join("data/stead.db-restoring/copy.db"), "x").unwrap();
+        assert!(stead.vfs().read("/here/stead.db-restoring/copy.db").is_err());
     }
 }

@@ -172,12 +172,21 @@ impl Tokens {
         if used.is_empty() {
             return Ok(());
         }
-        self.update_file(|kept| {
+        let saved = self.update_file(|kept| {
             for token in &mut kept.tokens {
                 token.last_used = token.last_used.max(used.get(&token.id).copied());
             }
             Ok(())
-        })
+        });
+        if saved.is_err() {
+            let mut cache = self.lock();
+            for (id, at) in used {
+                // The token may have been used again meanwhile.
+                let unsaved = cache.unsaved_uses.entry(id).or_insert(at);
+                *unsaved = at.max(*unsaved);
+            }
+        }
+        saved
     }
 
     fn lock(&self) -> MutexGuard<'_, TokenCache> {
@@ -309,6 +318,21 @@ mod tests {
         assert!(!server.is_still_valid(&token, NOW));
         assert!(server.were_ever_created().unwrap(), "revoking the last one lets nobody in");
         assert!(here.revoke(&token.id).unwrap_err().to_string().contains(&token.id));
+    }
+
+    #[test]
+    fn a_last_use_that_could_not_be_saved_is_saved_later() {
+        let host = tempfile::tempdir().unwrap();
+        let tokens = tokens(host.path());
+        let (_, secret) = tokens.create(Identity::agent("a"), None, NOW).unwrap();
+        tokens.check(&secret, NOW).unwrap().unwrap();
+        // The file can't be replaced while this is there.
+        let obstacle = host.path().join(".stead/tokens.json.new");
+        fs::create_dir(&obstacle).unwrap();
+        tokens.save_last_used().unwrap_err();
+        fs::remove_dir(&obstacle).unwrap();
+        tokens.save_last_used().unwrap();
+        assert_eq!(tokens.list().unwrap()[0].last_used, Some(NOW));
     }
 
     #[test]

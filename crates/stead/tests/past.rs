@@ -150,3 +150,40 @@ fn a_snapshot_is_looked_at_in_the_stores_that_it_holds_alone() {
     let refused = stead.as_of_text("/scratch/a", "draft").unwrap_err();
     assert!(refused.to_string().contains("doesn't include `/scratch/a`"), "{refused}");
 }
+
+#[test]
+fn a_snapshot_that_is_looked_for_in_a_broken_database_is_not_said_to_be_missing() {
+    let host = tempfile::tempdir().unwrap();
+    std::fs::create_dir(host.path().join("data")).unwrap();
+    let text = r#"
+        [stores.here]
+        kind = "physical"
+        path = "data"
+        [stores.m]
+        kind = "memory"
+        [[agents.a.workspaces]]
+        prefix = "/here"
+        scope = "rw"
+        store = "here"
+        [[agents.a.workspaces]]
+        prefix = "/m"
+        scope = "rw"
+        store = "m"
+        [audit]
+        enabled = false
+    "#;
+    let config = stead::Config::parse(text, &host.path().join("stead.toml")).unwrap();
+    let stead = Stead::open(&config, "a").unwrap();
+    let version = stead.vfs().write("/m/a", "1").unwrap().revision.unwrap();
+    let missing = stead.resolve_revision("/m/a", "release").unwrap_err();
+    assert!(missing.to_string().contains("`release`"), "{missing}");
+    let database = config.database.path.clone();
+    assert!(!database.exists(), "nothing is created by looking");
+
+    std::fs::create_dir_all(database.parent().unwrap()).unwrap();
+    std::fs::write(&database, "this was a database").unwrap();
+    let broken = stead.resolve_revision("/m/a", "release").unwrap_err();
+    assert!(!broken.to_string().contains("`release`"), "{broken}");
+    // A version of a Store outside the database needs no database.
+    assert_eq!(stead.resolve_revision("/m/a", &format!("v{}", version.0)).unwrap(), version);
+}

@@ -462,3 +462,31 @@ fn steads_own_names_stay_out_of_directories() {
     assert_eq!(fs::read_to_string(out.join("stead.toml")).unwrap(), "mine");
     assert!(out.join("a").exists() && !out.join(".stead/stead.db").exists());
 }
+
+#[test]
+fn an_export_that_was_killed_can_be_repeated() {
+    let host = tempfile::tempdir().unwrap();
+    let stead = stead(AccessScope::ReadWrite);
+    stead.vfs().write("/in/tree/a", "content").unwrap();
+    let (archive, partial) = (host.path().join("out.tar"), host.path().join("out.tar.partial"));
+    let export_to_archive = || {
+        let to = ExportDestination::Archive(archive.clone());
+        export(stead.vfs(), "/in/tree", to, OnExisting::Refuse, CompareBy::Attributes, &mut Log::default())
+    };
+    // Another export is writing it.
+    let running = fs::File::create(&partial).unwrap();
+    running.lock().unwrap();
+    export_to_archive().unwrap_err();
+    // What a killed export leaves is longer than what is written now.
+    fs::write(&partial, vec![b'x'; 1 << 20]).unwrap();
+    drop(running);
+    export_to_archive().unwrap();
+    assert!(!partial.exists());
+    assert!(fs::metadata(&archive).unwrap().len() < 1 << 20);
+    // A symlink there leads nowhere.
+    fs::remove_file(&archive).unwrap();
+    fs::write(host.path().join("precious"), "precious").unwrap();
+    symlink("precious", &partial).unwrap();
+    export_to_archive().unwrap_err();
+    assert_eq!(fs::read(host.path().join("precious")).unwrap(), b"precious");
+}

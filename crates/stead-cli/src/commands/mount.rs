@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -209,9 +210,8 @@ fn wait_for_clean_exit() -> io::Result<bool> {
 fn run_in_background(session: &mut Session) -> CommandResult {
     let gone = |error| CommandError::host("the process in the background can't be started", error);
     let own = std::env::current_exe().map_err(gone)?;
-    let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
     let mut child = Command::new(own)
-        .args(arguments)
+        .args(foreground_arguments(std::env::args_os().skip(1)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -237,6 +237,15 @@ fn run_in_background(session: &mut Session) -> CommandResult {
     Ok(Exit::from_child(ended.code()))
 }
 
+/// The arguments without the option `--background`. After `--`, that text is a directory.
+fn foreground_arguments(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let mut are_options = true;
+    arguments.filter(move |argument| {
+        are_options &= argument != "--";
+        !are_options || argument != "--background"
+    })
+}
+
 fn to_command_error(error: &MountError) -> CommandError {
     let kind = match error {
         MountError::Unsupported(_) => ErrorKind::Unsupported,
@@ -244,4 +253,16 @@ fn to_command_error(error: &MountError) -> CommandError {
         MountError::Refused(_) => ErrorKind::Denied,
     };
     CommandError::Message(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_named_like_the_option_is_mounted_in_the_background_too() {
+        let given = ["mount", "--background", "--thread", "t", "--", "--background"];
+        let left: Vec<_> = foreground_arguments(given.into_iter().map(OsString::from)).collect();
+        assert_eq!(left, ["mount", "--thread", "t", "--", "--background"]);
+    }
 }

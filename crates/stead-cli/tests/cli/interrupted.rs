@@ -126,3 +126,56 @@ fn an_export_that_is_interrupted_leaves_whole_files_alone() {
     assert!(place.stead(["export", "--force", "/notes/in", "out"]).status.success());
     assert_eq!(held(&place.path("out")), held(&place.path("from")));
 }
+
+#[test]
+fn a_second_signal_ends_a_command_at_once_even_if_nobody_reads_its_messages() {
+    let place = place();
+    let mut command = place.command(["import", "-", "/notes/in"]);
+    let mut child = Running::spawn(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+    drop(child.stderr.take());
+    // It waits for more of the archive, which never comes.
+    let input = child.stdin.take().unwrap();
+    let caught = format!("/proc/{}/status", child.id());
+    let listens = || {
+        let status = std::fs::read_to_string(&caught).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & 0b10 != 0
+    };
+    while !listens() {
+        std::thread::yield_now();
+    }
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let status = loop {
+        assert!(std::time::Instant::now() < until, "it goes on");
+        interrupt(&child);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(130));
+    drop(input);
+}
+
+#[test]
+fn a_wrong_command_line_whose_answer_nobody_reads_is_still_a_wrong_command_line() {
+    let place = Place::empty();
+    for (args, output, errors) in [
+        (vec!["ls", "--json", "--no-such-option"], Stdio::piped(), Stdio::null()),
+        (vec!["ls", "--no-such-option\u{1}"], Stdio::null(), Stdio::piped()),
+    ] {
+        // The first process makes sure that nobody reads before the second one writes.
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read _; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_stead")])
+            .args(&args)
+            .current_dir(place.path(""))
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{args:?}");
+    }
+}

@@ -129,6 +129,30 @@ fn a_server_whose_answers_nobody_reads_ends_though_its_input_is_open() {
 }
 
 #[test]
+fn a_server_whose_messages_nobody_reads_still_uses_each_changed_configuration() {
+    let place = Place::new();
+    let mut server = Launched::new(place.command(["mcp", "--agent", "coder"]));
+    server.initialize();
+    drop(server.child.stderr.take());
+    let mut config = std::fs::read_to_string(place.path("stead.toml")).unwrap();
+    // The server prints a message after each change.
+    for name in ["first", "second"] {
+        config += &format!(
+            "\n[stores.{name}]\nkind = \"memory\"\n\
+             [[agents.coder.workspaces]]\nprefix = \"/{name}\"\nscope = \"rw\"\nstore = \"{name}\"\n"
+        );
+        std::fs::write(place.path("stead.toml"), &config).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        while server.call("stat", json!({ "path": format!("/{name}") }))["isError"] == true {
+            assert!(Instant::now() < until, "the {name} change is never used");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    drop(server.child.stdin.take());
+    assert_eq!(ends_by_itself(&mut server.child), Some(0));
+}
+
+#[test]
 fn a_server_at_sockets_ends_when_its_output_is_closed() {
     let place = Place::new();
     let (mut input, its_input) = UnixStream::pair().unwrap();

@@ -1,6 +1,6 @@
 //! History as pure functions: planning an undo or a restore, diff, merge and blame.
 //!
-//! Nothing here changes a Store. A Store returns its revisions ([`crate::Store::revisions`]); `undo` computes from them
+//! Nothing here changes a Store. A Store returns its revisions ([`crate::store::History::revisions`]); `undo` computes from them
 //! what each node should become, `steps` turns that into steps in an order that a Store can apply, and the door applies
 //! them.
 

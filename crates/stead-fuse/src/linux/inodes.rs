@@ -114,6 +114,8 @@ struct InodeTable {
     last_sequential: u64,
     /// The inode numbers of all synthetic directories.
     synthetic_inos: Vec<u64>,
+    /// The nodes of inodes that were removed, until [`Inodes::forget`] returns them.
+    forgotten: Vec<ForgottenNode>,
 }
 
 /// The Workspace and id of a node that the kernel doesn't know any more.
@@ -128,6 +130,7 @@ impl Inodes {
             names: HashMap::new(),
             last_sequential: 0,
             synthetic_inos: vec![ROOT_INO],
+            forgotten: Vec::new(),
         };
         let key = InodeKey::Synthetic(top.path.clone());
         let inode = Inode { lookups: 1, ..Inode::new(&key, top) };
@@ -180,12 +183,17 @@ impl Inodes {
         ino
     }
 
-    /// Lowers an inode's lookup count, as the kernel says. Returns its node if the inode was removed from the table.
-    pub(crate) fn forget(&self, ino: u64, times: u64) -> Option<ForgottenNode> {
+    /// Lowers an inode's lookup count, as the kernel says. Returns the nodes that were removed from the table with it
+    /// or since the last call, and that are not in it again.
+    pub(crate) fn forget(&self, ino: u64, times: u64) -> Vec<ForgottenNode> {
         let mut table = self.0.lock();
-        let inode = table.inodes.get_mut(&ino)?;
-        inode.lookups = inode.lookups.saturating_sub(times);
-        table.drop_unused(ino)
+        if let Some(inode) = table.inodes.get_mut(&ino) {
+            inode.lookups = inode.lookups.saturating_sub(times);
+            table.drop_unused(ino);
+        }
+        let mut forgotten = std::mem::take(&mut table.forgotten);
+        forgotten.retain(|&(workspace, node)| !table.by_key.contains_key(&InodeKey::Node(workspace, node)));
+        forgotten
     }
 
     /// The path and node of an inode, whether a directory or not; `None` if it has no path.
@@ -503,15 +511,15 @@ impl InodeTable {
         }
     }
 
-    /// Removes an inode from the table if neither the kernel nor another inode in it needs it. Returns its node then.
-    fn drop_unused(&mut self, ino: u64) -> Option<ForgottenNode> {
-        let inode = self.inodes.get(&ino)?;
+    /// Removes an inode from the table if neither the kernel nor another inode in it needs it.
+    fn drop_unused(&mut self, ino: u64) {
+        let Some(inode) = self.inodes.get(&ino) else { return };
         if inode.lookups > 0
             || inode.child_count > 0
             || ino == ROOT_INO
             || matches!(inode.key, InodeKey::Synthetic(_))
         {
-            return None;
+            return;
         }
         let inode = self.inodes.remove(&ino).expect("found above");
         let has_node = self.by_key.get(&inode.key) == Some(&ino);
@@ -522,9 +530,10 @@ impl InodeTable {
             self.names.remove(&(parent, name));
             self.release_child(parent);
         }
-        match inode.key {
-            InodeKey::Node(workspace, node) if has_node => Some((workspace, node)),
-            _ => None,
+        if let InodeKey::Node(workspace, node) = inode.key
+            && has_node
+        {
+            self.forgotten.push((workspace, node));
         }
     }
 
@@ -619,9 +628,9 @@ mod tests {
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
         assert_eq!(inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
-        assert_eq!(inodes.forget(a, 2), None, "something in it is known");
+        assert_eq!(inodes.forget(a, 2), [], "something in it is known");
         assert_eq!(path(&inodes, b).as_deref(), Some("/a/b"));
-        assert_eq!(inodes.forget(b, 1), Some((0, NodeId(11))));
+        assert_eq!(inodes.forget(b, 1), [(0, NodeId(10)), (0, NodeId(11))], "its parent goes with it");
         assert_eq!(inodes.0.lock().inodes.len(), 1);
         assert_eq!(inodes.0.lock().names.len(), 0);
         assert_eq!(inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
@@ -660,7 +669,7 @@ mod tests {
         let second = inodes.record_found(ROOT_INO, &name("b"), &node("/b", 10), true);
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/b".to_owned())));
-        assert_eq!(inodes.forget(first, 1), None, "the node belongs to the second");
+        assert_eq!(inodes.forget(first, 1), [], "the node belongs to the second");
         assert_eq!(inodes.ino_of(0, NodeId(10)), Some(second));
         inodes.remove_foreign(ROOT_INO, &name("b"));
         assert_eq!(
@@ -668,7 +677,7 @@ mod tests {
             second,
             "another has only moved it"
         );
-        assert_eq!(inodes.forget(second, 2), Some((0, NodeId(10))));
+        assert_eq!(inodes.forget(second, 2), [(0, NodeId(10))]);
     }
 
     /// A file that was created at `at`. All of them have the same node id.
@@ -695,12 +704,12 @@ mod tests {
         let first = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 1), true);
         assert!(!inodes.set_cached_tag(first, VersionTag(1)));
         let second = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 2), true);
-        assert_eq!(inodes.forget(second, 1), Some((0, NodeId(10))));
+        assert_eq!(inodes.forget(second, 1), [(0, NodeId(10))]);
         // A program still has the first one open, and the kernel has its content.
         let third = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 3), true);
         assert!(third != first && third != second);
         assert!(inodes.is_stale(first, VersionTag(3)), "what is known of the first one stays");
-        assert_eq!(inodes.forget(first, 1), None, "the node belongs to the third");
+        assert_eq!(inodes.forget(first, 1), [], "the node belongs to the third");
         assert_eq!(inodes.ino_of(0, NodeId(10)), Some(third));
     }
 

@@ -150,9 +150,7 @@ impl Filesystem for FuseServer {
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
-        if let Some((workspace, node)) = self.0.inodes.forget(ino.0, times) {
-            self.0.node_api.store(workspace).forget_node(node);
-        }
+        self.0.forget(ino.0, times);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {

@@ -28,6 +28,8 @@ pub(super) enum AuthError {
     NotLocal,
     /// No token was ever created, and several agents are configured.
     AmbiguousAgent(Vec<String>),
+    /// No token was ever created, and no agent is configured.
+    NoAgent,
     /// The tokens can't be read right now.
     Unavailable,
 }
@@ -58,6 +60,7 @@ pub(super) fn authenticate(
     }
     match (local, config.agents.keys().collect::<Vec<_>>().as_slice()) {
         (Some(agent), _) => known(Identity::agent(agent), None),
+        (None, []) => Err(AuthError::NoAgent),
         (None, [only]) => known(Identity::agent(*only), None),
         (None, several) => Err(AuthError::AmbiguousAgent(several.iter().map(ToString::to_string).collect())),
     }
@@ -106,6 +109,14 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
             .collect()
+    }
+
+    #[test]
+    fn without_agents_nobody_is_asked_which_one() {
+        let host = tempfile::tempdir().expect("a directory");
+        let config = config(host.path(), &[]);
+        let refused = authenticate(&HeaderMap::new(), HERE, &Tokens::of(&config), &config, None);
+        assert_eq!(refused.expect_err("no agent"), AuthError::NoAgent);
     }
 
     #[test]

@@ -128,6 +128,11 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
                     .join(", ")
             ),
         ),
+        AuthError::NoAgent => refusal(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "no agent is configured here; add one to `stead.toml`",
+        ),
         AuthError::Unavailable => service_unavailable("the tokens can't be read right now; try again"),
     }
 }

@@ -137,7 +137,7 @@ impl Routes {
     /// Metrics are for callers on this machine, and for callers with a valid token.
     fn authorize_metrics(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), AuthError> {
         match self.authenticate(request, from) {
-            Err(AuthError::MissingToken | AuthError::AmbiguousAgent(_))
+            Err(AuthError::MissingToken | AuthError::AmbiguousAgent(_) | AuthError::NoAgent)
                 if super::authenticate::is_local(request.headers(), from) =>
             {
                 Ok(())

@@ -47,14 +47,13 @@ impl ClientSubscriptions {
             // `notify_list_changes` reports the map already.
             return Ok(());
         }
-        if self.followed.lock().len() >= MAX_SUBSCRIPTIONS {
-            let message = format!(
-                "you can subscribe to at most {MAX_SUBSCRIPTIONS} resources; unsubscribe from some first"
-            );
-            return Err(ErrorData::invalid_params(message, None));
-        }
-        let followed = follow(now, &uri).map_err(|failure| convert::resource_error(&failure, &uri))?;
-        self.followed.lock().insert(uri, followed);
+        check_may_add(&self.followed.lock(), &uri)?;
+        // Without the lock, because it may take long.
+        let file = follow(now, &uri).map_err(|failure| convert::resource_error(&failure, &uri))?;
+        let mut followed = self.followed.lock();
+        // Other calls of this client may have taken the last places meanwhile.
+        check_may_add(&followed, &uri)?;
+        followed.insert(uri, file);
         Ok(())
     }
 
@@ -187,6 +186,16 @@ impl ClientSubscriptions {
     }
 }
 
+/// Fails if another resource would be one too many.
+fn check_may_add<T>(followed: &HashMap<String, T>, uri: &str) -> Result<(), ErrorData> {
+    if followed.len() < MAX_SUBSCRIPTIONS || followed.contains_key(uri) {
+        return Ok(());
+    }
+    let message =
+        format!("you can subscribe to at most {MAX_SUBSCRIPTIONS} resources; unsubscribe from some first");
+    Err(ErrorData::invalid_params(message, None))
+}
+
 fn follow(now: &SteadView, uri: &str) -> Result<FollowedFile, Failure> {
     let path = resources::path_of(uri)?;
     Ok(now.toolbox.vfs().operation("resources/subscribe").follow(path.as_str())?)
@@ -208,4 +217,19 @@ fn follow_all(now: &SteadView, uris: &[String]) -> HashMap<String, FollowedFile>
 fn changed_uris(followed: &mut HashMap<String, FollowedFile>) -> Vec<String> {
     let look = |(uri, followed): (&String, &mut FollowedFile)| followed.has_changed().then(|| uri.clone());
     followed.iter_mut().filter_map(look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_follows_as_much_as_it_may_can_subscribe_again_to_the_same() {
+        let mut followed: HashMap<String, ()> =
+            (1..MAX_SUBSCRIPTIONS).map(|number| (format!("stead:///{number}"), ())).collect();
+        assert!(check_may_add(&followed, "stead:///last").is_ok());
+        followed.insert("stead:///last".to_owned(), ());
+        assert!(check_may_add(&followed, "stead:///last").is_ok());
+        assert!(check_may_add(&followed, "stead:///another").is_err());
+    }
 }

@@ -102,8 +102,6 @@ pub(crate) fn archive(
         };
         finish().map_err(|error| unwritable_error(&error))?;
         let (segments, file) = (segments.clone(), name.clone());
-        let remembered =
-            RememberedArchive { archive: name.clone(), at: time_text(now).to_string(), records, hash: whole };
         let archive = ArchiveRow {
             file: name.clone(),
             directory: place.archive_directory_key(directory)?,
@@ -129,8 +127,8 @@ pub(crate) fn archive(
             }
             Ok(())
         })?;
-        place.append_lines(&[HeadsLine::Archive(remembered)])?;
     }
+    remember_archives(shared, place)?;
     for stretch in ids.chunks(RECORDS_PER_TRANSACTION) {
         let stretch = stretch.to_vec();
         shared.write_reserved(CommitSync::Deferred, move |writing| {
@@ -143,6 +141,22 @@ pub(crate) fn archive(
     }
     forget_archived_instances(shared, place)?;
     Ok(Archived { records, file: (!segments.is_empty()).then_some(name) })
+}
+
+/// Adds the archives to the file `heads` that it doesn't have: the new one, and one whose archiving was interrupted
+/// after its commit.
+fn remember_archives(shared: &Arc<DatabaseInner>, place: &AuditDirectory) -> StoreResult<()> {
+    let lines = place.lines()?;
+    let is_known = |file: &str| {
+        lines.iter().any(|line| matches!(line, HeadsLine::Archive(known) if known.archive == file))
+    };
+    let remembered = |row: ArchiveRow| {
+        let ArchiveRow { file, at, records, hash, .. } = row;
+        let hash = hash.try_into().ok()?;
+        Some(HeadsLine::Archive(RememberedArchive { archive: file, at, records, hash }))
+    };
+    let rows = ArchiveRow::all(&*shared.reader()?)?.into_iter().filter(|row| !is_known(&row.file));
+    place.append_lines(&rows.filter_map(remembered).collect::<Vec<_>>())
 }
 
 /// The last archived position of each instance, by the instance's row id.

@@ -245,14 +245,13 @@ impl AuditDirectory {
     /// Removes the heads of these instances from the file `heads`.
     pub(crate) fn forget_heads(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
         let _changing = self.lock(HEADS_LOCK).map_err(|error| unwritable_error(&error))?;
-        let kept =
-            |line: &HeadsLine| !matches!(line, HeadsLine::Head(head) if instances.contains(&head.instance));
-        let text: String = self
-            .lines()?
-            .iter()
-            .filter(|line| kept(line))
-            .map(|line| format!("{}\n", json_line(line)))
-            .collect();
+        // A line that can't be understood stays as it is: it may show that the file was damaged or changed.
+        let is_kept = |line: &&str| match serde_json::from_str(line) {
+            Ok(HeadsLine::Head(head)) => !instances.contains(&head.instance),
+            Ok(HeadsLine::Finding(_) | HeadsLine::Archive(_)) | Err(_) => !line.is_empty(),
+        };
+        let text = self.text()?;
+        let text: String = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
         let write = || -> io::Result<()> {
             let new = self.directory.join("heads-new");
             let mut file =
@@ -295,12 +294,15 @@ impl AuditDirectory {
 
     /// All valid lines of the file `heads`.
     pub(crate) fn lines(&self) -> StoreResult<Vec<HeadsLine>> {
-        let text = match fs::read_to_string(self.directory.join("heads")) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(unwritable_error(&error)),
-        };
-        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        Ok(self.text()?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// The content of the file `heads`.
+    fn text(&self) -> StoreResult<String> {
+        match fs::read_to_string(self.directory.join("heads")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+            text => text.map_err(|error| unwritable_error(&error)),
+        }
     }
 
     /// The newest heads of the instances that run or have not been recovered.

@@ -335,11 +335,9 @@ fn lost_database_error() -> StoreError {
 /// Whether the file can't be changed and holds the whole database: its file system is read-only, and its write-ahead
 /// log is missing or empty.
 fn is_immutable(path: &Path) -> bool {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
     let read_only = rustix::fs::statvfs(path)
         .is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
-    read_only && std::fs::metadata(log).map_or(true, |log| log.len() == 0)
+    read_only && wal_file::length_of(path) == 0
 }
 
 /// Opens the file with the newest revision, which is created if there is none.

@@ -5,7 +5,6 @@
 //! While the blocks are in use, the file is locked, so that no other process allocates them.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs, statvfs};
 use rustix::io::Errno;
+
+use crate::database::wal_file;
 
 /// The suffix of the file's name, after the database's name.
 const SUFFIX: &str = "-reserve";
@@ -28,6 +29,7 @@ const STEP_SIZE: u64 = 16 << 10;
 /// The reserve of one database.
 #[derive(Debug)]
 pub(crate) struct DiskReserve {
+    database: PathBuf,
     path: PathBuf,
     loan: Mutex<ReserveLoan>,
     /// Whether the host reported that there is no space. A disk quota doesn't show in the free space.
@@ -50,7 +52,12 @@ impl DiskReserve {
     pub(crate) fn of(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push(SUFFIX);
-        DiskReserve { path: path.into(), loan: Mutex::default(), no_space_reported: AtomicBool::new(false) }
+        DiskReserve {
+            database: database.to_owned(),
+            path: path.into(),
+            loan: Mutex::default(),
+            no_space_reported: AtomicBool::new(false),
+        }
     }
 
     /// Sets space aside, unless that was done already. A disk without enough space is no error: nothing depends on the
@@ -80,12 +87,7 @@ impl DiskReserve {
     /// log into the database before it truncates it: if it runs out of space half way, it has used space and freed
     /// none.
     pub(crate) fn has_room_for_log(&self, more: u64) -> bool {
-        let mut log = self.path.as_os_str().as_encoded_bytes().to_vec();
-        log.truncate(log.len() - SUFFIX.len());
-        log.extend_from_slice(b"-wal");
-        let log = PathBuf::from(std::ffi::OsString::from_vec(log));
-        let length = log.metadata().map_or(0, |log| log.len());
-        self.free_bytes() >= length.saturating_add(more)
+        self.free_bytes() >= wal_file::length_of(&self.database).saturating_add(more)
     }
 
     fn free_bytes(&self) -> u64 {

@@ -22,20 +22,49 @@ pub(crate) struct WalFile {
     path: OnceLock<PathBuf>,
 }
 
+/// Where SQLite puts the write-ahead log of a database: beside the real file, also if `database` is a symlink.
+pub(super) fn path_of(database: &Path) -> PathBuf {
+    let mut name = OsString::from(database.canonicalize().unwrap_or_else(|_| database.into()));
+    name.push("-wal");
+    name.into()
+}
+
+/// The length of the write-ahead log of a database; 0 if there is none.
+pub(super) fn length_of(database: &Path) -> u64 {
+    path_of(database).metadata().map_or(0, |log| log.len())
+}
+
 impl WalFile {
     /// Waits until everything that has been committed to the database at `database` is on the disk.
     pub(crate) fn sync(&self, database: &Path) -> io::Result<()> {
-        let path = self.path.get_or_init(|| {
-            // SQLite puts its files beside the real database file, also if the given path is a symlink.
-            let mut name = OsString::from(database.canonicalize().unwrap_or_else(|_| database.into()));
-            name.push("-wal");
-            name.into()
-        });
+        let path = self.path.get_or_init(|| path_of(database));
         match File::open(path) {
             Ok(file) => Ok(sync::sync_data(SyncPoint::DeferredCommits, file)?),
             // Nothing was committed since the log was checkpointed and removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::super::{Database, DatabaseOptions};
+    use super::*;
+
+    #[test]
+    fn the_log_of_a_database_behind_a_symlink_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("disk")).unwrap();
+        let link = directory.path().join("stead.db");
+        symlink("disk/real.db", &link).unwrap();
+        let database = Database::open(&link, DatabaseOptions::default()).unwrap();
+        database.store(["files"]).unwrap();
+        assert!(length_of(&link) > 0, "the database is open, and its log holds what was committed");
+        assert_eq!(length_of(&link), length_of(&directory.path().join("disk/real.db")));
+        drop(database);
+        assert_eq!(length_of(&link), 0);
     }
 }

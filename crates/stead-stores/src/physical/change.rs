@@ -39,6 +39,8 @@ pub(super) struct PhysicalChange<'s> {
     pub(super) staging: &'s Arc<StagingArea>,
     /// Which durability applies to this change: `Fast` if its sync is deferred.
     durability: Durability,
+    /// Whether the sync of this change is left to a later one.
+    is_deferred: bool,
     /// Whether the change may have more than one action. Then each action goes through the intent log.
     is_multi_action: bool,
     tree_lock: Option<TreeLock<'s>>,
@@ -78,7 +80,7 @@ impl PhysicalStore {
         act.cancel_watch = change.monitor;
         if change.sync == SyncPolicy::Deferred && act.durability == Durability::Full {
             act.durability = Durability::Fast;
-            shop.has_deferred_changes.store(true, Ordering::Release);
+            act.is_deferred = true;
         }
         if act.durability == Durability::Full {
             shop.sync_name()?;
@@ -150,6 +152,7 @@ impl<'s> PhysicalChange<'s> {
             store,
             staging,
             durability: store.durability,
+            is_deferred: false,
             is_multi_action: false,
             tree_lock: None,
             name_locks: None,
@@ -329,19 +332,17 @@ impl<'s> PhysicalChange<'s> {
         spot: &HostSlot,
     ) -> StoreResult<()> {
         let (at, stash) = (spot.first_path().to_vec(), scrap.name().to_owned());
-        let how = UndoRecord::Placed { at, print: self.tree_fingerprint(&stash)?, stash, ino };
+        let how = UndoRecord::Placed { at, print: Some(self.tree_fingerprint(&stash)?), stash, ino };
         let room = self.staging.staging_dir_fd();
         self.perform("place", how, || owner_access::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
         scrap.mark_placed();
         self.schedule_dir_sync(&spot.dir)
     }
 
-    /// The fingerprint of an entry in the staging directory, by which recovery can recognise it. Only a change with an
-    /// intent log needs one.
-    fn tree_fingerprint(&self, stash: &str) -> StoreResult<Option<TreeFingerprint>> {
-        self.is_multi_action
-            .then(|| TreeFingerprint::of(self.staging.staging_dir(), stash.as_bytes()))
-            .transpose()
+    /// The fingerprint of an entry in the staging directory. By it, recovery and a rollback see whether somebody has
+    /// changed the entry since it got its place.
+    fn tree_fingerprint(&self, stash: &str) -> StoreResult<TreeFingerprint> {
+        TreeFingerprint::of(self.staging.staging_dir(), stash.as_bytes())
     }
 
     /// Refuses to move or remove a path that is masked or pinned, or a directory that contains one.
@@ -368,7 +369,7 @@ impl<'s> PhysicalChange<'s> {
     ) -> StoreResult<()> {
         self.check_may_leave(spot)?;
         let stash = scrap.name().to_owned();
-        let (at, print) = (spot.path().to_vec(), self.tree_fingerprint(&stash)?);
+        let (at, print) = (spot.path().to_vec(), Some(self.tree_fingerprint(&stash)?));
         let how = UndoRecord::Replaced { at, stash: stash.clone(), ours, theirs: seen.ino, print };
         let room = self.staging.staging_dir_fd();
         let mine: NameAt<'_> = (room, stash.as_bytes());
@@ -510,6 +511,11 @@ impl<'s> PhysicalChange<'s> {
     /// Commits the change and returns the revision that it made, if the ledger has one.
     fn finish(mut self) -> StoreResult<Option<i64>> {
         let unsynced = std::mem::take(&mut self.unsynced);
+        if self.is_deferred {
+            // After the actions: a sync that was made before them does not cover them. And before the names are
+            // unlocked, so that a change that builds on this one finds it.
+            self.staging.has_deferred_changes.store(true, Ordering::Release);
+        }
         if !self.is_multi_action {
             // A single action is atomic, so other changes may go on while this caller waits for the disk.
             self.tree_lock = None;
@@ -553,7 +559,7 @@ impl<'s> PhysicalChange<'s> {
                 Unsynced::File(file) => match sync::sync_all(sync::SyncPoint::WrittenFile, file) {
                     // A file that may not be read was opened as a mere handle (O_PATH), which can't be synced.
                     Err(Errno::BADF) => {
-                        sync::sync_file_system(sync::SyncPoint::MultipleActions, &self.store.root.dir)
+                        sync::sync_file_system(sync::SyncPoint::WrittenFile, &self.store.root.dir)
                             .map_err(errno_to_store_error)?;
                     }
                     result => result.map_err(errno_to_store_error)?,
@@ -597,8 +603,9 @@ impl<'s> PhysicalChange<'s> {
             let _ = self.roll_back_ledger(&reason);
         }
         if self.name_locks.is_none() && !self.undo_records.is_empty() {
-            // The names were unlocked before the sync failed. If the tree can't be locked now, the undo goes on without
-            // a lock: it compares inodes before it acts on a name.
+            // The names were unlocked before the sync failed, so another change may have built on this one. If the tree
+            // can't be locked now, the undo goes on without a lock: it compares inodes and fingerprints before it acts
+            // on a name.
             let _ = self.lock_tree();
         }
         let site = UndoContext {
@@ -654,6 +661,100 @@ fn keep_policy_of(step: &Step) -> DisplacedContent {
         | Step::Copy { displaced: keep, .. } => *keep,
         Step::Mkdir { .. } | Step::Symlink { .. } | Step::Rename { .. } | Step::SetAttr { .. } => {
             DisplacedContent::Keep
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use stead_core::monitor::StopReason;
+    use stead_core::store::{Content, PutOptions};
+    use stead_core::{Identity, Operation, OperationId, Store};
+
+    use super::super::PhysicalOptions;
+    use super::*;
+
+    fn change(step: Step, sync: SyncPolicy) -> Change {
+        let now = SystemClock.now();
+        let identity = Identity::agent("tester").into();
+        let operation = Operation { id: OperationId::fresh(now), identity, tool: "test".into(), at: now };
+        Change { sync, ..Change::new(operation, vec![step]) }
+    }
+
+    fn at(path: &str) -> NodePath {
+        NodePath::from_root(StorePath::from_checked(path))
+    }
+
+    fn write_step(path: &str, text: &str) -> Step {
+        Step::Write { at: at(path), content: Content::Bytes(text.into()), options: PutOptions::default() }
+    }
+
+    fn open(temp: &std::path::Path) -> PhysicalStore {
+        std::fs::create_dir(temp.join("root")).unwrap();
+        PhysicalStore::open(temp.join("root"), PhysicalOptions::new(temp.join("state"))).unwrap()
+    }
+
+    /// Makes a change with full durability when a deferred change has begun and nothing of it has happened.
+    #[derive(Debug)]
+    struct SyncMeanwhile(Arc<PhysicalStore>, AtomicBool);
+
+    impl CallMonitor for SyncMeanwhile {
+        fn progress(&self, _: u64, _: Option<u64>) {}
+
+        fn stop_reason(&self) -> Option<StopReason> {
+            if !self.1.swap(true, Ordering::Relaxed) {
+                self.0.apply(change(write_step("synced", ""), SyncPolicy::Now)).unwrap();
+            }
+            None
+        }
+    }
+
+    #[test]
+    fn a_deferred_change_that_a_sync_overtakes_still_waits_for_the_next_sync() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = Arc::new(open(temp.path()));
+        let waits = || store.staging().unwrap().has_deferred_changes.load(Ordering::Acquire);
+        let mut deferred = change(write_step("deferred", ""), SyncPolicy::Deferred);
+        deferred.monitor = Some(Arc::new(SyncMeanwhile(Arc::clone(&store), AtomicBool::default())));
+        store.apply(deferred).unwrap();
+        assert!(temp.path().join("root/synced").exists());
+        assert!(waits(), "the name of the deferred file is not on the disk yet");
+        store.apply(change(write_step("later", ""), SyncPolicy::Now)).unwrap();
+        assert!(!waits());
+    }
+
+    #[test]
+    fn a_change_whose_sync_failed_takes_nothing_of_a_later_change_away() {
+        for begins_empty in [true, false] {
+            let temp = tempfile::tempdir().unwrap();
+            let store = open(temp.path());
+            if !begins_empty {
+                store.apply(change(write_step("f", "before"), SyncPolicy::Now)).unwrap();
+            }
+            let failing = change(write_step("f", "first "), SyncPolicy::Now);
+            let staging = store.staging().unwrap();
+            let ledger = LedgerTransaction::begin(staging, &failing).unwrap();
+            let mut act = PhysicalChange::new(&store, staging, ledger);
+            act.ledger.begin_step(0, DisplacedContent::Keep);
+            act.apply_step(write_step("f", "first ")).unwrap();
+            // From here on it waits for the disk, and other changes go on.
+            act.unlock_names();
+            let options = PutOptions::default();
+            let more = Step::Append { at: at("f"), content: Content::Bytes(b"second".into()), options };
+            store.apply(change(more, SyncPolicy::Now)).unwrap();
+            act.roll_back(StoreError::unavailable("the disk failed"));
+            assert_eq!(std::fs::read(temp.path().join("root/f")).unwrap(), b"first second");
+            // If nobody has built on it, the change is rolled back.
+            let failing = change(write_step("g", "x"), SyncPolicy::Now);
+            let ledger = LedgerTransaction::begin(staging, &failing).unwrap();
+            let mut act = PhysicalChange::new(&store, staging, ledger);
+            act.ledger.begin_step(0, DisplacedContent::Keep);
+            act.apply_step(write_step("g", "x")).unwrap();
+            act.unlock_names();
+            act.roll_back(StoreError::unavailable("the disk failed"));
+            assert!(!temp.path().join("root/g").exists());
         }
     }
 }

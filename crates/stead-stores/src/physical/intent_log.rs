@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
-use stead_core::store::StoreResult;
+use stead_core::store::{StoreError, StoreResult};
 
 use super::host::{self, OpenMode, errno_to_store_error, io_to_store_error};
 use super::root::{Dir, Root};
@@ -91,15 +91,19 @@ impl IntentLog {
     }
 
     fn append(&mut self, record: &IntentRecord, durability: Durability) -> StoreResult<()> {
+        let payload = serde_json::to_vec(record).expect("records hold numbers, text and bytes");
+        self.append_bytes(&payload, durability)
+    }
+
+    fn append_bytes(&mut self, payload: &[u8], durability: Durability) -> StoreResult<()> {
         if self.end == 0 {
             self.epoch = fastrand::u64(1..);
         }
-        let payload = serde_json::to_vec(record).expect("records hold numbers, text and bytes");
         let mut bytes = Vec::with_capacity(HEADER_LENGTH + payload.len());
         bytes.extend_from_slice(&u32::try_from(payload.len()).expect("records are short").to_le_bytes());
         bytes.extend_from_slice(&self.epoch.to_le_bytes());
-        bytes.extend_from_slice(&checksum(self.epoch, &payload));
-        bytes.extend_from_slice(&payload);
+        bytes.extend_from_slice(&checksum(self.epoch, payload));
+        bytes.extend_from_slice(payload);
         self.file.write_all_at(&bytes, self.end).map_err(io_to_store_error)?;
         self.end += bytes.len() as u64;
         match durability {
@@ -138,7 +142,7 @@ pub(super) type IntentLogOutcomes = HashMap<u64, bool>;
 pub(super) fn outcomes(room: &Dir) -> StoreResult<IntentLogOutcomes> {
     let mut fates = IntentLogOutcomes::new();
     for journal in open_intent_logs(room)? {
-        let (epoch, records) = read_records(&journal.file);
+        let (epoch, records) = read_records(&journal.file)?;
         if let Some(last) = records.last() {
             fates.insert(epoch, matches!(last, IntentRecord::Done));
         }
@@ -147,12 +151,13 @@ pub(super) fn outcomes(room: &Dir) -> StoreResult<IntentLogOutcomes> {
 }
 
 /// Reads the records of a log up to the first that is torn or from another use.
-fn records(file: &File) -> Vec<IntentRecord> {
-    read_records(file).1
+fn records(file: &File) -> StoreResult<Vec<IntentRecord>> {
+    Ok(read_records(file)?.1)
 }
 
-/// Reads the epoch of the current use of a log, and its records.
-fn read_records(file: &File) -> (u64, Vec<IntentRecord>) {
+/// Reads the epoch of the current use of a log, and its records. `Corrupt` if a complete record can't be understood:
+/// another version of Stead may have written it, and without it the change can't be rolled back.
+fn read_records(file: &File) -> StoreResult<(u64, Vec<IntentRecord>)> {
     let mut records = Vec::new();
     let (mut at, mut first_epoch) = (0, None);
     loop {
@@ -171,11 +176,18 @@ fn read_records(file: &File) -> (u64, Vec<IntentRecord>) {
         {
             break;
         }
-        let Ok(record) = serde_json::from_slice(&payload) else { break };
-        records.push(record);
+        records.push(serde_json::from_slice(&payload).map_err(|_| unknown_record_error())?);
         at += (HEADER_LENGTH + length) as u64;
     }
-    (first_epoch.unwrap_or(0), records)
+    Ok((first_epoch.unwrap_or(0), records))
+}
+
+fn unknown_record_error() -> StoreError {
+    StoreError::Corrupt(
+        "a process died in the middle of a change, and this version of Stead can't read how to roll the change back; \
+         open the directory once with the version that made the change"
+            .into(),
+    )
 }
 
 fn open_intent_logs(room: &Dir) -> StoreResult<Vec<IntentLog>> {
@@ -198,8 +210,9 @@ fn open_intent_logs(room: &Dir) -> StoreResult<Vec<IntentLog>> {
 pub(super) fn has_unfinished_change(room: &Dir) -> bool {
     open_intent_logs(room).is_ok_and(|journals| {
         journals.iter().any(|journal| {
-            let records = records(&journal.file);
-            !records.is_empty() && !matches!(records.last(), Some(IntentRecord::Done))
+            records(&journal.file).is_ok_and(|records| {
+                !records.is_empty() && !matches!(records.last(), Some(IntentRecord::Done))
+            })
         })
     })
 }
@@ -207,7 +220,7 @@ pub(super) fn has_unfinished_change(room: &Dir) -> bool {
 /// Undoes the unfinished changes of a dead process, the last action first, and clears its intent logs.
 pub(super) fn undo_unfinished(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
     for mut journal in open_intent_logs(room)? {
-        let records = records(&journal.file);
+        let records = records(&journal.file)?;
         if !matches!(records.last(), Some(IntentRecord::Done)) {
             let site = UndoContext {
                 root,
@@ -240,20 +253,28 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_record_of_an_unknown_kind_is_an_error_and_not_a_torn_one() {
+        let mut log = IntentLog::new(tempfile::tempfile().unwrap(), "j".into());
+        log.append_intent(taken("a"), Durability::Fast).unwrap();
+        log.append_bytes(br#"{"Undo":{"FromTheFuture":{}}}"#, Durability::Fast).unwrap();
+        assert!(matches!(records(&log.file), Err(StoreError::Corrupt(_))));
+    }
+
+    #[test]
     fn records_of_an_earlier_use_and_torn_ones_are_not_read() {
         let mut journal = IntentLog::new(tempfile::tempfile().unwrap(), "j".into());
         for name in ["a", "b", "c"] {
             journal.append_intent(taken(name), Durability::Fast).unwrap();
         }
-        assert_eq!(records(&journal.file).len(), 3);
+        assert_eq!(records(&journal.file).unwrap().len(), 3);
         journal.clear().unwrap();
-        assert!(records(&journal.file).is_empty());
+        assert!(records(&journal.file).unwrap().is_empty());
         journal.append_intent(taken("d"), Durability::Fast).unwrap();
-        assert_eq!(records(&journal.file).len(), 1);
+        assert_eq!(records(&journal.file).unwrap().len(), 1);
         journal.append_done(Durability::Fast).unwrap();
-        assert!(matches!(&*records(&journal.file), [IntentRecord::Undo(_), IntentRecord::Done]));
+        assert!(matches!(&*records(&journal.file).unwrap(), [IntentRecord::Undo(_), IntentRecord::Done]));
         let length = journal.end;
         journal.file.set_len(length - 1).unwrap();
-        assert_eq!(records(&journal.file).len(), 1);
+        assert_eq!(records(&journal.file).unwrap().len(), 1);
     }
 }

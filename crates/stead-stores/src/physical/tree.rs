@@ -66,11 +66,20 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
     host::remove_dir(dir.as_fd(), name)
 }
 
-/// The size of all entries of one of Stead's own directories in bytes, without those further below.
+/// The size in bytes of everything in and below one of Stead's own directories, without what can't be read.
 pub(super) fn size(dir: &Dir) -> u64 {
-    let Ok(view) = dir.enter(b"", OpenMode::Directory) else { return 0 };
-    let Ok(names) = names(&view) else { return 0 };
-    names.iter().filter_map(|(name, _)| view.stat_at(name).ok()).map(|stat| stat.size).sum()
+    let (mut size, mut open) = (0_u64, vec![Vec::new()]);
+    while let Some(path) = open.pop() {
+        let Ok(here) = owner_access::enter(dir, &path) else { continue };
+        for (name, _) in names(&here).unwrap_or_default() {
+            let Ok(stat) = here.stat_at(&name) else { continue };
+            size = size.saturating_add(stat.size);
+            if stat.is_dir() {
+                open.push(join(&path, &name));
+            }
+        }
+    }
+    size
 }
 
 /// How a directory is inspected before a step on the whole tree.

@@ -27,7 +27,7 @@ use crate::boot;
 /// An action, and what it takes to undo it.
 ///
 /// Paths start at the root. `stash` is a name in the staging directory. `print` is the fingerprint of what the action
-/// puts into place, if the intent log is to undo it. `changed` is the change time (ctime) that the removed or renamed
+/// puts into place. `changed` is the change time (ctime) that the removed or renamed
 /// entry had before; of two exchanged entries, that of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum UndoRecord {

@@ -239,6 +239,22 @@ fn what_is_too_old_or_too_much_is_let_go_and_stays_told() {
 }
 
 #[test]
+fn what_was_let_go_is_not_counted_as_kept_if_the_clock_went_back() {
+    let bench = Bench::keeping(|_| ());
+    let now = SystemClock.now();
+    // The third change has an older time than the second.
+    for (days_ago, content) in [(3, "one"), (2, "two"), (20, "three"), (1, "four")] {
+        let mut change = change(vec![write_step("a", content)]);
+        change.operation.at = Timestamp(now.0 - days_ago * 24 * 3_600 * 1_000_000_000);
+        bench.store.apply(change).unwrap();
+    }
+    assert_eq!(kept(&bench), 3);
+    let pruned = bench.store.prune(now).unwrap();
+    assert_eq!(kept(&bench), 2);
+    assert_eq!((pruned.kept, pruned.freed), (2 * 4_096, 4_096));
+}
+
+#[test]
 fn scratch_is_not_kept() {
     let bench = Bench::keeping(|_| ());
     let scratch = |content: &str| {

@@ -5,12 +5,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 use stead_core::store::{
-    Content, DraftBase, NodePath, OpenPurpose, Page, PutOptions, RevisionQuery, Step, StoreError,
+    Content, DisplacedContent, DraftBase, IfMissing, NodePath, OpenPurpose, Page, Parents, Precondition,
+    PutOptions, Replace, RevisionQuery, Step, StoreError, Subtree,
 };
 use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 
-use crate::{Bench, append_step, apply, at, write};
+use crate::{Bench, append_step, apply, at, change, write};
 
 fn set_mode(bench: &Bench, path: &str, mode: u32) {
     fs::set_permissions(bench.host(path), Permissions::from_mode(mode)).unwrap();
@@ -101,5 +102,47 @@ fn a_write_takes_the_right_to_run_as_another_away() {
         set_mode(&bench, "f", 0o6755);
         write();
         assert_eq!(mode(&bench, "f"), 0o755, "{name}");
+    }
+}
+
+#[test]
+fn content_that_is_copied_from_a_closed_file_leaves_the_preconditions_on_that_file_right() {
+    for step in ["remove", "append", "rename"] {
+        let bench = Bench::keeping(|_| ());
+        write(&bench.store, "f", "one");
+        apply(&bench.store, append_step("f", b" two")).unwrap();
+        set_mode(&bench, "f", 0o200);
+        let store: &dyn Store = &bench.store;
+        let history = store.require_history().unwrap();
+        let changes = history.revisions(&RevisionQuery::all()).unwrap().revisions[0].changes.clone();
+        let before = changes[0].before.as_ref().unwrap().content.clone().unwrap();
+        let expect = Precondition::Tag(bench.store.stat(&at("f")).unwrap().tag);
+        let second = match step {
+            "remove" => Step::Remove {
+                at: at("f"),
+                subtree: Subtree::File,
+                expect,
+                if_missing: IfMissing::Fail,
+                protected: None,
+                displaced: DisplacedContent::Keep,
+            },
+            "append" => Step::Append {
+                at: at("f"),
+                content: Content::Bytes(b"three".into()),
+                options: PutOptions { expect, ..PutOptions::default() },
+            },
+            _ => Step::Rename {
+                from: at("f"),
+                to: at("h"),
+                replace: Replace::Refuse,
+                parents: Parents::Required,
+                expect,
+                protected: [None, None],
+            },
+        };
+        let copy =
+            Step::Write { at: at("g"), content: Content::Stored(before), options: PutOptions::default() };
+        bench.store.apply(change(vec![copy, second])).unwrap_or_else(|error| panic!("{step}: {error}"));
+        assert_eq!(fs::read(bench.host("g")).unwrap(), b"one");
     }
 }

@@ -137,3 +137,18 @@ fn a_batch_that_died_is_taken_back_but_for_what_another_program_has_changed() {
     let of = |name: &str| problems.iter().filter(|problem| problem.starts_with(name)).count();
     assert_eq!((problems.len(), of("`a`:"), of("`c`:")), (2, 1, 1), "{problems:?}");
 }
+
+#[test]
+fn verify_counts_what_lies_in_a_recovered_directory() {
+    let bench = Bench::new();
+    write(&bench.store, "d/in/large", &"x".repeat(100_000));
+    let store = doomed(bench.temp.path(), "commit", 0);
+    let steps = vec![remove_step("d", Subtree::Any), write_step("other", "")];
+    store.apply(change(steps)).unwrap_err();
+    drop(store);
+    // Its name is taken, so recovery can't put it back.
+    std::fs::write(bench.host("d"), "in the way").unwrap();
+    write(&bench.store, "trigger", "");
+    let counted = bench.store.verify(&mut |_| ()).unwrap().unreferenced;
+    assert!(counted >= 100_000, "{counted}");
+}

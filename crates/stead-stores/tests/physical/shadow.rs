@@ -3,6 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use stead_core::glob::{Anchor, PathGlobs};
+use stead_core::search::{Grep, GrepQuery};
 use stead_core::store::{
     CaptureScope, CaptureScopes, History, Maintenance, OpenPurpose, RevisionNumber, StoreError,
 };
@@ -206,6 +207,12 @@ fn of_a_file_that_is_too_large_only_its_size_is_held_and_everyone_says_so() {
     let told = past.read(&at("large"), 100).unwrap_err();
     assert!(matches!(&told, StoreError::Expired(what) if what.contains("keep.file_bytes")), "{told}");
     assert!(matches!(past.open(&at("large"), OpenPurpose::Read), Err(StoreError::Expired(_))));
+    let grep = Grep::new(&GrepQuery::new("e"), None, PathGlobs::none()).unwrap();
+    past.grep(&NodePath::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
+    let unread = grep.unreadable.take();
+    let [(path, told)] = &unread[..] else { panic!("one file: {unread:?}") };
+    assert_eq!(path.as_bytes(), b"large");
+    assert!(matches!(told, StoreError::Expired(what) if what.contains("keep.file_bytes")), "{told}");
     site.verified();
 
     site.put("small", "other");

@@ -1,8 +1,9 @@
 //! Exports from a stead: reads the tree through the door, page by page, and passes the entries to a sink.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stead_core::store::NodeKind;
@@ -164,6 +165,27 @@ fn run(
     Ok(exporter.tally.totals)
 }
 
+/// Creates the file that an archive is written to, and locks it. A file that an export left which was killed is used
+/// again; one that another export writes to is `WouldBlock`.
+fn create_partial(path: &Path) -> io::Result<File> {
+    loop {
+        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).custom_flags(no_follow).open(path)?;
+        file.try_lock()?;
+        let opened = file.metadata()?;
+        if !opened.is_file() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        // Another export may have finished between the two calls: then this file is its archive.
+        let is_there = |there: Metadata| (there.dev(), there.ino()) == (opened.dev(), opened.ino());
+        if path.symlink_metadata().is_ok_and(is_there) {
+            file.set_len(0)?;
+            return Ok(file);
+        }
+    }
+}
+
 struct Exporter<'v, 'w> {
     vfs: &'v Vfs,
     compare: CompareBy,
@@ -183,7 +205,7 @@ impl Exporter<'_, '_> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let file = File::create_new(&partial)
+        let file = create_partial(&partial)
             .map_err(|cause| Error::host(format!("`{}` can't be written", escaped_path(&partial)), cause))?;
         let written = self.run(from, &mut ArchiveSink::new(BufWriter::with_capacity(256 << 10, file)));
         let done = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed));

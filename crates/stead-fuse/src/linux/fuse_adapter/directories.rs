@@ -175,7 +175,14 @@ impl FuseAdapter {
     /// Undoes the lookup of an entry that didn't fit into the reply.
     pub(crate) fn undo_lookup(&self, entry: &ListedEntry<'_>, told: &EntryReply) {
         if let EntrySource::Named { .. } = entry.source {
-            self.inodes.forget(told.attr.ino.0, 1);
+            self.forget(told.attr.ino.0, 1);
+        }
+    }
+
+    /// Lowers an inode's lookup count, and tells the Stores which nodes the kernel doesn't know any more.
+    pub(crate) fn forget(&self, ino: u64, times: u64) {
+        for (workspace, node) in self.inodes.forget(ino, times) {
+            self.node_api.store(workspace).forget_node(node);
         }
     }
 

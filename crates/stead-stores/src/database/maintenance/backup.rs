@@ -1,5 +1,7 @@
 //! Backups: copies a database while it is in use, and restores one from a copy.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -140,7 +142,7 @@ impl Database {
             return Err(StoreError::Unsupported("a database in memory can't be restored"));
         };
         // Prepared in a copy, so that the database itself changes in one step.
-        let aside = RestoredCopy::copy(from, live.parent().unwrap_or(Path::new(".")))?;
+        let aside = RestoredCopy::copy(from, &live)?;
         let version = self.with_exclusive_access(|conn| {
             let next = aside.prepare(conn, &live)?;
             let source = Connection::open_with_flags(&aside.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -159,8 +161,8 @@ impl Database {
         Ok(RevisionNumber(version))
     }
 
-    /// Restores a backup in place of a database that is missing, or too damaged to be opened. The damaged files stay
-    /// beside it, with `-damaged` in their names.
+    /// Restores a backup in place of a database that is missing, or too damaged to be opened. The damaged files stay:
+    /// they are moved to a new directory in the directory `-damaged` beside the database.
     ///
     /// Revisions that were acknowledged before are not used again. The audit is the backup's.
     pub fn restore_lost(path: &Path, from: &Path, options: DatabaseOptions) -> StoreResult<RevisionNumber> {
@@ -169,20 +171,14 @@ impl Database {
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
-        let aside = RestoredCopy::copy(from, directory)?;
+        let aside = RestoredCopy::copy(from, path)?;
         let known = RevisionFile::of(path).read().unwrap_or_default();
         let version = aside.prepare_alone(known.revision)?;
         let turnstile = WriterLock::open(path)?;
         let _turn = turnstile.acquire(options.wait_timeout)?;
         let replace = || -> std::io::Result<()> {
             sync::sync_all(SyncPoint::RestoredDatabase, std::fs::File::open(&aside.0)?)?;
-            let damaged = sibling_path(path, "-damaged");
-            for suffix in ["-wal", "-shm", ""] {
-                match std::fs::rename(sibling_path(path, suffix), sibling_path(&damaged, suffix)) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                }
-            }
+            move_damaged(path)?;
             std::fs::rename(&aside.0, path)?;
             sync::sync_directory(SyncPoint::RestoredDatabaseName, directory)?;
             RevisionFile::of(path).make(AcknowledgedRevisions { revision: version, lost: (0, 0) })
@@ -196,9 +192,15 @@ impl Database {
 struct RestoredCopy(PathBuf);
 
 impl RestoredCopy {
-    fn copy(from: &Path, directory: &Path) -> StoreResult<Self> {
-        let aside = RestoredCopy(directory.join(format!("restoring-{:016x}.db", fastrand::u64(..))));
-        std::fs::copy(from, &aside.0).map_err(|error| from_io(&error))?;
+    /// Copies a backup into the directory `-restoring` beside the database: the Stores hide it, like the database.
+    fn copy(from: &Path, database: &Path) -> StoreResult<Self> {
+        let directory = sibling_path(database, "-restoring");
+        let aside = RestoredCopy(directory.join(format!("{:016x}.db", fastrand::u64(..))));
+        let copy = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+            std::fs::copy(from, &aside.0)
+        };
+        copy().map_err(|error| from_io(&error))?;
         Ok(aside)
     }
 
@@ -270,7 +272,31 @@ impl Drop for RestoredCopy {
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let _ = std::fs::remove_file(sibling_path(&self.0, suffix));
         }
+        if let Some(directory) = self.0.parent() {
+            // Fails if another restore uses it.
+            let _ = std::fs::remove_dir(directory);
+        }
     }
+}
+
+/// Moves the files of a damaged database to a new directory, so that none of an earlier damage is lost.
+fn move_damaged(database: &Path) -> std::io::Result<()> {
+    let files = ["-wal", "-shm", ""].map(|suffix| sibling_path(database, suffix));
+    if !files.iter().any(|file| file.symlink_metadata().is_ok()) {
+        return Ok(());
+    }
+    let now = SystemClock.now().as_millis();
+    let place = sibling_path(database, "-damaged").join(format!("{now}-{:08x}", fastrand::u32(..)));
+    sync::make_private_dir(SyncPoint::RestoredDatabaseName, &place)?;
+    for file in files {
+        let name = file.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
+        match std::fs::rename(&file, place.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    // Before the database gets its name back: that syncs only that the damaged files have left.
+    sync::sync_directory(SyncPoint::RestoredDatabaseName, &place)
 }
 
 fn sibling_path(path: &Path, suffix: &str) -> PathBuf {

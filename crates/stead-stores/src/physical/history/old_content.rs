@@ -529,14 +529,27 @@ impl PhysicalStore {
                 *content = Content::Sealed(SealedContent::new(past.size(), DraftContent::Complete(temp)));
             }
         }
-        for step in &mut steps {
-            if let Step::Write { options: PutOptions { expect: Precondition::Tag(tag), .. }, .. } = step
+        for precondition in steps.iter_mut().filter_map(precondition_of) {
+            if let Precondition::Tag(tag) | Precondition::TagOrAbsent(tag) = precondition
                 && let Some(now) = retagged.get(tag)
             {
                 *tag = *now;
             }
         }
         Ok(steps)
+    }
+}
+
+/// The precondition of a step, if its kind can have one.
+fn precondition_of(step: &mut Step) -> Option<&mut Precondition> {
+    match step {
+        Step::Write { options: PutOptions { expect, .. }, .. }
+        | Step::Append { options: PutOptions { expect, .. }, .. }
+        | Step::Edit { expect, .. }
+        | Step::Symlink { expect, .. }
+        | Step::Remove { expect, .. }
+        | Step::Rename { expect, .. } => Some(expect),
+        Step::Mkdir { .. } | Step::Copy { .. } | Step::SetAttr { .. } => None,
     }
 }
 

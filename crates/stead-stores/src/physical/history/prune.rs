@@ -103,18 +103,21 @@ impl PhysicalHistory {
         let (age, most) = self.retention.map_or((Duration::ZERO, 0), |keep| (keep.age, keep.bytes));
         let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let oldest = Timestamp(now.0.saturating_sub(age));
-        let (mut gone, mut sum, mut kept) = (Vec::new(), 0_u64, 0_u64);
+        let (mut gone, mut freed, mut kept) = (Vec::new(), 0_u64, 0_u64);
+        let mut is_full = false;
         let mut known: HashSet<Box<[u8]>> = HashSet::new();
         for (row, at) in books.rows_with_content()? {
             let name = displaced_name(row.0, row.1).into_bytes();
             let found =
                 self.displaced_dir_of(row).and_then(|past| entries_below(past, &name)).unwrap_or_default();
-            sum = sum.saturating_add(found.iter().map(|(_, face)| footprint(face)).sum());
+            let size: u64 = found.iter().map(|(_, face)| footprint(face)).sum();
             // Rows come newest first: once there is too much, all rows that follow are too much.
-            if at < oldest || sum > most {
+            is_full |= kept.saturating_add(size) > most;
+            if at < oldest || is_full {
                 gone.push(row);
+                freed = freed.saturating_add(size);
             } else {
-                kept = sum;
+                kept = kept.saturating_add(size);
             }
             known.insert(name.into());
         }
@@ -137,7 +140,7 @@ impl PhysicalHistory {
                 }
             }
         }
-        Ok(Pruned { freed: sum.saturating_sub(kept), kept })
+        Ok(Pruned { freed, kept })
     }
 }
 

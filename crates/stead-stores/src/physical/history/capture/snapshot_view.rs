@@ -37,14 +37,18 @@ impl SnapshotView {
 
 /// Replaces an `Expired` error by one that says why a snapshot can lack content.
 fn explain_missing_content<T>(result: StoreResult<T>) -> StoreResult<T> {
-    result.map_err(|error| match error {
+    result.map_err(explain_cause)
+}
+
+fn explain_cause(error: StoreError) -> StoreError {
+    match error {
         StoreError::Expired(_) => StoreError::Expired(
             "the snapshot has the name and the size of this file, but not its content: the file was larger than \
              `keep.file_bytes`, or could not be read"
                 .into(),
         ),
         other => other,
-    })
+    }
 }
 
 const READ_ONLY_VIEW: StoreError =
@@ -90,7 +94,12 @@ impl Store for SnapshotView {
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.store_for(at)?.grep(at, grep, visit)
+        // Clones share one list, so what other parts of a search could not read is taken out first.
+        let earlier = grep.unreadable.take();
+        let searched = self.store_for(at)?.grep(at, grep, visit);
+        let here = grep.unreadable.take().into_iter().map(|(path, cause)| (path, explain_cause(cause)));
+        earlier.into_iter().chain(here).for_each(|(path, cause)| grep.unreadable.add(path, cause));
+        searched
     }
 
     fn draft(&self, _: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
