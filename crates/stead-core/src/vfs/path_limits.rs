@@ -39,7 +39,14 @@ impl Call<'_> {
             if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         match from.store().walk(&from.node_path, &WalkOptions::default(), visit) {
-            Ok(()) | Err(StoreError::NotFound | StoreError::Link(_) | StoreError::NotADirectory) => {}
+            // In a directory whose mode lets nobody in, no path can be used anyway. Its owner may still move it.
+            Ok(())
+            | Err(
+                StoreError::NotFound
+                | StoreError::Link(_)
+                | StoreError::NotADirectory
+                | StoreError::HostDenied,
+            ) => {}
             Err(cause) => return Err(from.store_error(cause)),
         }
         self.check_not_stopped()?;
