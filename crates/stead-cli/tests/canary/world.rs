@@ -166,7 +166,7 @@ impl World {
             vfs.write(format!("{place}/{NAME}.txt"), &*secret).unwrap();
             vfs.append(format!("{place}/{NAME}.txt"), "").unwrap();
         }
-        // The target of a symlink that may be read is no secret. The content of the target is.
+        // The target of a symlink that may be read isn't secret. The content of the target is.
         vfs.write("/home/wo/linked.txt", &*secret).unwrap();
         for (link, target) in [
             ("/home/self", "."),

@@ -397,7 +397,7 @@ fn what_is_done_beside_files_is_on_record() {
     }
 }
 
-/// A snapshot of a host directory contains everything in it, whoever put it there.
+/// A snapshot of a host directory contains everything in it, also what other programs put there.
 #[test]
 fn a_directory_can_be_looked_at_and_put_back_as_it_was() {
     let place = two();

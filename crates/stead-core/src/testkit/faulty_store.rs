@@ -27,7 +27,7 @@ pub enum Fault {
     From(u64),
 }
 
-/// A Store around another that fails as it is told to.
+/// Wraps a Store and fails at the calls that the test has chosen.
 #[derive(Debug)]
 pub struct FaultyStore {
     store: Arc<dyn Store>,

@@ -428,7 +428,7 @@ fn is_stopped(error: &Error) -> bool {
     matches!(error, Error::Stopped(_) | Error::Store { cause: StoreError::Stopped(_), .. })
 }
 
-/// Hides that a name is taken where the caller may not read. Only a call that asked not to overwrite is told.
+/// Hides that a name is taken where the caller may not read. Only a call that asked not to overwrite learns it.
 fn hide_existing(to: &ResolvedPath<'_>, over: Overwrite, cause: StoreError) -> StoreError {
     match cause {
         StoreError::AlreadyExists if to.visibility() == Visibility::Hidden && over == Overwrite::Replace => {

@@ -1,4 +1,4 @@
-//! Following a file: whether its version tag has changed, whoever changed it.
+//! Following a file: whether its version tag has changed, by any agent or program.
 
 use crate::error::{Error, Result};
 use crate::path::VfsPath;

@@ -136,7 +136,7 @@ impl RecentCommits {
 pub(super) struct OpenNode {
     store: Arc<dyn Store>,
     node: NodeId,
-    /// The number of [`OpenFile`]s of this node. The reference count is no measure of that, since it has other holders,
+    /// The number of [`OpenFile`]s of this node. The reference count doesn't show it, since it has other holders,
     /// too.
     open_count: AtomicUsize,
     state: RwLock<OpenNodeState>,

@@ -1,6 +1,6 @@
 //! Invalidates the kernel's caches after changes by others, so that the kernel may cache replies for long.
 //!
-//! A Store with a feed reports what has changed since a cursor, whoever changed it. The kernel already knows the
+//! A Store with a feed reports what any process has changed since a cursor. The kernel already knows the
 //! changes made through this mount. By the time the other changes are read from the feed, names may have changed again,
 //! also through this mount; so each is compared with the Store's present state.
 

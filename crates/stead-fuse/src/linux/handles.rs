@@ -74,7 +74,7 @@ impl Retries {
     /// Enough for the threads that open removed files at the same time.
     const REMEMBERED: usize = 64;
 
-    /// Whether this thread was told to retry for this file, and now does. If not, it is added to the list.
+    /// Whether the mount has asked this thread to retry for this file, and it now does. If not, it is added to the list.
     pub(crate) fn comes_back(&self, thread: u32, ino: u64) -> bool {
         let mut retries = self.0.lock();
         if let Some(place) = retries.iter().position(|retry| *retry == (thread, ino)) {

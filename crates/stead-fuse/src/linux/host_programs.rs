@@ -1,7 +1,7 @@
 //! Host programs that a symlink on the mount may lead to.
 //!
 //! `python3 -m venv` creates a symlink to the interpreter, and works only if the kernel can follow it. So an absolute
-//! target outside the mount is shown if it is a program that every user may read and run: such a file is no secret, and
+//! target outside the mount is shown if it is a program that every user may read and run: such a file isn't secret, and
 //! a process on the host can run it without the symlink as well. Everything else outside stays hidden: a user's program
 //! that follows symlinks must not copy that user's files into a Workspace.
 

@@ -60,7 +60,7 @@ impl DiskReserve {
         }
     }
 
-    /// Sets space aside, unless that was done already. A disk without enough space is no error: nothing depends on the
+    /// Sets space aside, unless it was done before. A disk without enough space isn't an error: nothing depends on the
     /// reserve before the disk is full.
     pub(crate) fn fill(&self) {
         let Some(file) = self.open() else { return };

@@ -339,7 +339,7 @@ impl<'s> PhysicalChange<'s> {
         self.schedule_dir_sync(&spot.dir)
     }
 
-    /// The fingerprint of an entry in the staging directory. By it, recovery and a rollback see whether somebody has
+    /// The fingerprint of an entry in the staging directory. By it, recovery and a rollback see whether a program has
     /// changed the entry since it got its place.
     fn tree_fingerprint(&self, stash: &str) -> StoreResult<TreeFingerprint> {
         TreeFingerprint::of(self.staging.staging_dir(), stash.as_bytes())

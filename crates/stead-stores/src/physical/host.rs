@@ -330,7 +330,7 @@ fn map_missing_proc<T>(answer: HostResult<T>) -> HostResult<T> {
     answer.map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error })
 }
 
-/// Sets the owner and group of an open file. If the host doesn't allow that, it is no failure: the content matters
+/// Sets the owner and group of an open file. If the host doesn't allow that, the call succeeds: the content matters
 /// more.
 pub(super) fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> HostResult<()> {
     match rustix::fs::fchown(fd, uid.map(Uid::from_raw), gid.map(Gid::from_raw)) {

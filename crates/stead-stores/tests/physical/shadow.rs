@@ -1,4 +1,4 @@
-//! Snapshots of a directory contain everything in it, whoever put it there.
+//! Snapshots of a directory contain everything in it, also what other programs put there.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
