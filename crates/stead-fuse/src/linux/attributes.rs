@@ -46,10 +46,10 @@ pub(crate) fn file_type(kind: NodeKind) -> FileType {
     }
 }
 
-pub(crate) fn system_time(at: Timestamp) -> SystemTime {
-    let nanos = Duration::from_nanos(at.0.unsigned_abs());
-    let moment = if at.0 < 0 { UNIX_EPOCH.checked_sub(nanos) } else { UNIX_EPOCH.checked_add(nanos) };
-    moment.unwrap_or(UNIX_EPOCH)
+pub(crate) fn system_time(time: Timestamp) -> SystemTime {
+    let nanos = Duration::from_nanos(time.0.unsigned_abs());
+    let converted = if time.0 < 0 { UNIX_EPOCH.checked_sub(nanos) } else { UNIX_EPOCH.checked_add(nanos) };
+    converted.unwrap_or(UNIX_EPOCH)
 }
 
 pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn a_time_before_1970_is_the_one_that_the_kernel_means() {
         // Two seconds before 1970, and 0.8 seconds forward from there.
-        let told = UNIX_EPOCH - Duration::new(2, 800_000_000);
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(told)), Timestamp(-1_200_000_000));
+        let kernel_time = UNIX_EPOCH - Duration::new(2, 800_000_000);
+        assert_eq!(timestamp(TimeOrNow::SpecificTime(kernel_time)), Timestamp(-1_200_000_000));
         assert_eq!(
             timestamp(TimeOrNow::SpecificTime(UNIX_EPOCH - Duration::new(2, 0))),
             Timestamp::from_secs(-2)

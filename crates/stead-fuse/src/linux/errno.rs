@@ -82,11 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_has_one_number_whether_the_file_or_its_record_finds_no_room() {
+    fn a_full_disk_has_one_number_for_a_file_and_for_its_audit_record() {
         let path = stead_core::VfsPath::root();
-        let sight = stead_core::Visibility::Visible;
-        let written = Error::Store { path, visibility: sight, cause: StoreError::NoSpace };
-        for error in [written, Error::AuditUnavailable(StoreError::NoSpace)] {
+        let visibility = stead_core::Visibility::Visible;
+        let store_error = Error::Store { path, visibility, cause: StoreError::NoSpace };
+        for error in [store_error, Error::AuditUnavailable(StoreError::NoSpace)] {
             assert_eq!((errno(&error), error.kind().code()), (Errno::ENOSPC, "quota"));
         }
     }

@@ -27,7 +27,7 @@ pub(crate) struct OpenedFile {
     pub(crate) pages: Arc<PageCache>,
     pub(crate) using_threads: UsingThreads,
     /// Whether something was written through this handle that no close or fsync of it has committed.
-    pub(crate) is_unfinished: AtomicBool,
+    pub(crate) has_unfinished_write: AtomicBool,
 }
 
 /// The threads that have opened a file or written to it.
@@ -72,16 +72,16 @@ pub(crate) struct Retries(Mutex<VecDeque<(u32, u64)>>);
 
 impl Retries {
     /// Enough for the threads that open removed files at the same time.
-    const REMEMBERED: usize = 64;
+    const MAX_RETRIES: usize = 64;
 
     /// Whether the mount has asked this thread to retry for this file, and it now does. If not, it is added to the list.
-    pub(crate) fn comes_back(&self, thread: u32, ino: u64) -> bool {
+    pub(crate) fn take_or_add(&self, thread: u32, ino: u64) -> bool {
         let mut retries = self.0.lock();
-        if let Some(place) = retries.iter().position(|retry| *retry == (thread, ino)) {
-            retries.remove(place);
+        if let Some(index) = retries.iter().position(|retry| *retry == (thread, ino)) {
+            retries.remove(index);
             return true;
         }
-        if retries.len() == Self::REMEMBERED {
+        if retries.len() == Self::MAX_RETRIES {
             retries.pop_front();
         }
         retries.push_back((thread, ino));
@@ -177,23 +177,23 @@ mod tests {
     #[test]
     fn a_thread_opens_a_removed_file_at_its_second_attempt() {
         let retries = Retries::default();
-        assert!(!retries.comes_back(1, 10));
-        assert!(!retries.comes_back(2, 10), "another thread");
-        assert!(!retries.comes_back(1, 11), "another file");
-        assert!(retries.comes_back(1, 10));
-        assert!(!retries.comes_back(1, 10), "the next time it may go by a name");
+        assert!(!retries.take_or_add(1, 10));
+        assert!(!retries.take_or_add(2, 10), "another thread");
+        assert!(!retries.take_or_add(1, 11), "another file");
+        assert!(retries.take_or_add(1, 10));
+        assert!(!retries.take_or_add(1, 10), "the next time it may go by a name");
         for thread in 100..200 {
-            assert!(!retries.comes_back(thread, 10));
+            assert!(!retries.take_or_add(thread, 10));
         }
-        assert_eq!(retries.0.lock().len(), Retries::REMEMBERED);
+        assert_eq!(retries.0.lock().len(), Retries::MAX_RETRIES);
     }
 
     #[test]
     fn threads_of_one_process_are_one_user() {
-        let (own, other) = (std::process::id(), std::os::unix::process::parent_id());
-        let users = UsingThreads::new(own);
-        assert!(users.includes_process_of(own));
-        assert!(!users.includes_process_of(other));
+        let (own_process, parent_process) = (std::process::id(), std::os::unix::process::parent_id());
+        let users = UsingThreads::new(own_process);
+        assert!(users.includes_process_of(own_process));
+        assert!(!users.includes_process_of(parent_process));
         let thread = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
         let thread = thread.join().unwrap();
         users.add(thread);

@@ -34,27 +34,27 @@ pub(crate) fn is_program(target: &[u8]) -> bool {
 }
 
 fn leads_to_program(target: &[u8]) -> rustix::io::Result<bool> {
-    let fuse = mount_table::fuse_devices();
+    let fuse_devices = mount_table::fuse_devices();
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty());
     let mut names = VecDeque::from(path_components(target));
     // The directories on the path so far, for `..`.
-    let mut way: Vec<OwnedFd> = vec![open(Path::new("/"))?];
+    let mut directories: Vec<OwnedFd> = vec![open(Path::new("/"))?];
     let mut links = 0;
     while let Some(name) = names.pop_front() {
         if name == ".." {
-            way.truncate(way.len().saturating_sub(1).max(1));
+            directories.truncate(directories.len().saturating_sub(1).max(1));
             continue;
         }
-        let here = way.last().expect("the top directory is never left");
-        let found = rustix::fs::openat(here, &name, flags, Mode::empty())?;
-        let wanted = StatxFlags::TYPE | StatxFlags::MODE;
-        let about = rustix::fs::statx(&found, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted)?;
-        let device = format!("{}:{}", about.stx_dev_major, about.stx_dev_minor);
-        if fuse.contains(&device) {
+        let directory = directories.last().expect("the top directory is never left");
+        let found = rustix::fs::openat(directory, &name, flags, Mode::empty())?;
+        let mask = StatxFlags::TYPE | StatxFlags::MODE;
+        let stat = rustix::fs::statx(&found, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, mask)?;
+        let device = format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor);
+        if fuse_devices.contains(&device) {
             return Ok(false);
         }
-        let mode = u32::from(about.stx_mode);
+        let mode = u32::from(stat.stx_mode);
         match mode & FILE_TYPE_MASK {
             SYMLINK => {
                 links += 1;
@@ -63,14 +63,14 @@ fn leads_to_program(target: &[u8]) -> rustix::io::Result<bool> {
                 }
                 let next = rustix::fs::readlinkat(&found, "", Vec::new())?.into_bytes();
                 if next.starts_with(b"/") {
-                    way.truncate(1);
+                    directories.truncate(1);
                 }
                 for name in self::path_components(&next).into_iter().rev() {
                     names.push_front(name);
                 }
             }
             REGULAR => return Ok(names.is_empty() && mode & OTHERS_READ_EXECUTE == OTHERS_READ_EXECUTE),
-            _ => way.push(found),
+            _ => directories.push(found),
         }
     }
     Ok(false)
@@ -98,22 +98,22 @@ mod tests {
     #[test]
     fn a_program_is_a_file_that_everybody_may_read_and_run() {
         let directory = tempfile::tempdir().unwrap();
-        let at = directory.path().canonicalize().unwrap();
-        fs::create_dir(at.join("bin")).unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir(root.join("bin")).unwrap();
         for (name, mode) in [("tool", 0o755), ("secret", 0o600), ("mine", 0o700), ("data", 0o644)] {
-            fs::write(at.join("bin").join(name), "").unwrap();
-            fs::set_permissions(at.join("bin").join(name), fs::Permissions::from_mode(mode)).unwrap();
+            fs::write(root.join("bin").join(name), "").unwrap();
+            fs::set_permissions(root.join("bin").join(name), fs::Permissions::from_mode(mode)).unwrap();
         }
-        symlink("../bin/./tool", at.join("bin/relative")).unwrap();
-        symlink(at.join("bin/relative"), at.join("absolute")).unwrap();
-        symlink("loop", at.join("loop")).unwrap();
-        symlink("bin/secret", at.join("hidden")).unwrap();
-        let told = |name: &str| is_program(at.join(name).as_os_str().as_bytes());
+        symlink("../bin/./tool", root.join("bin/relative")).unwrap();
+        symlink(root.join("bin/relative"), root.join("absolute")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        symlink("bin/secret", root.join("hidden")).unwrap();
+        let is_program_at = |name: &str| is_program(root.join(name).as_os_str().as_bytes());
         for program in ["bin/tool", "bin/relative", "absolute", "bin/../absolute"] {
-            assert!(told(program), "{program}");
+            assert!(is_program_at(program), "{program}");
         }
         for other in ["bin/secret", "bin/mine", "bin/data", "bin", "none", "loop", "hidden", "bin/tool/x"] {
-            assert!(!told(other), "{other}");
+            assert!(!is_program_at(other), "{other}");
         }
         assert!(!is_program(b"bin/tool"), "a relative target depends on where the mount is");
         assert!(!is_program(b"/") && !is_program(b""));

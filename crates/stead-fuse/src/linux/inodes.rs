@@ -72,17 +72,17 @@ struct Inode {
 
 impl Inode {
     /// An inode that the kernel doesn't know yet.
-    fn new(key: &InodeKey, looked: &Lookup) -> Self {
+    fn new(key: &InodeKey, lookup: &Lookup) -> Self {
         Inode {
             key: key.clone(),
-            workspace: looked.workspace,
-            node: looked.node,
-            is_directory: looked.attr.kind == NodeKind::Directory,
+            workspace: lookup.workspace,
+            node: lookup.node,
+            is_directory: lookup.attr.kind == NodeKind::Directory,
             location: None,
             is_moved: false,
             is_removed: false,
-            created: looked.attr.created,
-            min_depth: looked.path.depth(),
+            created: lookup.attr.created,
+            min_depth: lookup.path.depth(),
             lookups: 0,
             child_count: 0,
             cached_tag: None,
@@ -139,47 +139,48 @@ impl Inodes {
         Inodes(Mutex::new(table))
     }
 
-    /// The inode number of a node that was found at a name. With `told`, the kernel gets to know the node, so its
+    /// The inode number of a node that was found at a name. With `is_reply`, the kernel gets to know the node, so its
     /// lookup count grows.
-    pub(crate) fn record_found(&self, parent: u64, name: &Name, looked: &Lookup, told: bool) -> u64 {
+    pub(crate) fn record_found(&self, parent: u64, name: &Name, lookup: &Lookup, is_reply: bool) -> u64 {
         let mut table = self.0.lock();
         let table = &mut *table;
-        let key = match (looked.is_synthetic, looked.workspace, looked.node) {
+        let key = match (lookup.is_synthetic, lookup.workspace, lookup.node) {
             (false, Some(workspace), Some(node)) => InodeKey::Node(workspace, node),
-            _ => InodeKey::Synthetic(looked.path.clone()),
+            _ => InodeKey::Synthetic(lookup.path.clone()),
         };
         let known = table.by_key.get(&key).copied();
-        if let Some(ino) = known.filter(|_| told) {
-            table.retire_if_reused(ino, looked.attr.created);
+        if let Some(ino) = known.filter(|_| is_reply) {
+            table.retire_if_reused(ino, lookup.attr.created);
         }
-        let has_ended = known.is_some_and(|ino| table.inodes.get(&ino).is_some_and(|inode| inode.is_removed));
+        let was_removed =
+            known.is_some_and(|ino| table.inodes.get(&ino).is_some_and(|inode| inode.is_removed));
         let ino = match known {
             // A listing may be older than what is known about the inode.
-            Some(ino) if !told => return ino,
-            Some(ino) if !has_ended => ino,
+            Some(ino) if !is_reply => return ino,
+            Some(ino) if !was_removed => ino,
             _ => {
-                if !told && let InodeKey::Node(..) = key {
+                if !is_reply && let InodeKey::Node(..) = key {
                     return table.new_ino(&key);
                 }
                 // In a WRITE_ONLY Workspace, a number made from the node id would reveal whether a file is new or was
                 // there before.
-                let is_hidden = looked.is_hidden && matches!(key, InodeKey::Node(..));
+                let is_hidden = lookup.is_hidden && matches!(key, InodeKey::Node(..));
                 let mut ino =
-                    if has_ended || is_hidden { table.next_sequential() } else { table.new_ino(&key) };
+                    if was_removed || is_hidden { table.next_sequential() } else { table.new_ino(&key) };
                 if table.inodes.contains_key(&ino) {
                     // Several files have had this node id one after the other, and the kernel still knows the first
                     // one.
                     ino = table.next_sequential();
                 }
-                table.inodes.insert(ino, Inode::new(&key, looked));
+                table.inodes.insert(ino, Inode::new(&key, lookup));
                 table.by_key.insert(key, ino);
                 ino
             }
         };
         table.attach(ino, parent, name);
         let inode = table.inodes.get_mut(&ino).expect("it was found or created above");
-        inode.lookups += u64::from(told);
-        inode.node = looked.node;
+        inode.lookups += u64::from(is_reply);
+        inode.node = lookup.node;
         ino
     }
 
@@ -197,7 +198,7 @@ impl Inodes {
     }
 
     /// The path and node of an inode, whether a directory or not; `None` if it has no path.
-    pub(crate) fn directory_ref(&self, ino: u64) -> Option<DirectoryRef> {
+    pub(crate) fn node_ref(&self, ino: u64) -> Option<DirectoryRef> {
         let table = self.0.lock();
         let node = table.inodes.get(&ino)?.node;
         Some(DirectoryRef { path: table.path(ino)?, node })
@@ -221,13 +222,13 @@ impl Inodes {
     /// The inode number of a node, if the kernel knows it.
     pub(crate) fn ino_of(&self, workspace: usize, node: NodeId) -> Option<u64> {
         let table = self.0.lock();
-        let is_level = |ino: &&u64| {
+        let is_match = |ino: &&u64| {
             let found = table.inodes.get(ino).map(|inode| (inode.workspace, inode.node));
             // The Workspace is compared as well, since every Store counts its nodes from one.
             found == Some((Some(workspace), Some(node)))
         };
-        let by_level = || table.synthetic_inos.iter().find(is_level).copied();
-        table.by_key.get(&InodeKey::Node(workspace, node)).copied().or_else(by_level)
+        let synthetic = || table.synthetic_inos.iter().find(is_match).copied();
+        table.by_key.get(&InodeKey::Node(workspace, node)).copied().or_else(synthetic)
     }
 
     /// The parent of an inode. The top directory is its own parent, and that of an inode without a location.
@@ -257,14 +258,14 @@ impl Inodes {
     /// allows would lead out of the mount from the old place.
     pub(crate) fn max_climb(&self, ino: u64) -> usize {
         let table = self.0.lock();
-        let (mut least, mut below, mut at) = (usize::MAX, 0, ino);
-        while let Some(inode) = table.inodes.get(&at) {
-            least = least.min(inode.min_depth + below);
+        let (mut min_depth, mut levels_below, mut current) = (usize::MAX, 0, ino);
+        while let Some(inode) = table.inodes.get(&current) {
+            min_depth = min_depth.min(inode.min_depth + levels_below);
             let Some((parent, _)) = &inode.location else { break };
-            (at, below) = (*parent, below + 1);
+            (current, levels_below) = (*parent, levels_below + 1);
         }
         // The depth counts the inode's own name as well.
-        if least == usize::MAX { 0 } else { least.saturating_sub(1) }
+        if min_depth == usize::MAX { 0 } else { min_depth.saturating_sub(1) }
     }
 
     /// The inode number of a name in a directory.
@@ -289,9 +290,9 @@ impl Inodes {
     /// Moves an inode to another name. An inode that had that name before is marked as removed.
     pub(crate) fn rename(&self, from: (u64, &Name), to: (u64, &Name)) {
         let mut table = self.0.lock();
-        let moving = table.detach(from.0, from.1);
+        let moved_ino = table.detach(from.0, from.1);
         table.retire_name(to.0, to.1);
-        if let Some(ino) = moving {
+        if let Some(ino) = moved_ino {
             table.attach(ino, to.0, to.1);
         }
     }
@@ -319,24 +320,24 @@ impl Inodes {
     }
 
     /// Whether the kernel may have content of another version than this one, or may lack a direct write in progress.
-    pub(crate) fn is_stale(&self, ino: u64, now: VersionTag) -> bool {
+    pub(crate) fn is_stale(&self, ino: u64, tag: VersionTag) -> bool {
         let table = self.0.lock();
         table.inodes.get(&ino).is_some_and(|inode| {
-            inode.cached_tag.is_some_and(|cached| cached != now) || inode.pages.lacks_direct_writes()
+            inode.cached_tag.is_some_and(|cached| cached != tag) || inode.pages.lacks_direct_writes()
         })
     }
 
     /// Records that the kernel has dropped its content of a file that was changed elsewhere; the file's version is
-    /// `now`.
-    pub(crate) fn note_changed_elsewhere(&self, ino: u64, now: VersionTag) {
+    /// `tag`.
+    pub(crate) fn note_changed_elsewhere(&self, ino: u64, tag: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
-            inode.cached_tag = Some(now);
+            inode.cached_tag = Some(tag);
             inode.changed_elsewhere_at = Some(Instant::now());
         }
     }
 
     /// Records a direct write.
-    pub(crate) fn written_directly(&self, ino: u64) {
+    pub(crate) fn note_direct_write(&self, ino: u64) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.changed_elsewhere_at = Some(Instant::now());
         }
@@ -345,8 +346,8 @@ impl Inodes {
     /// Whether a file was changed by others, or by a direct write, within `SHARED_WINDOW`.
     pub(crate) fn was_changed_elsewhere(&self, ino: u64) -> bool {
         let table = self.0.lock();
-        let since = table.inodes.get(&ino).and_then(|inode| inode.changed_elsewhere_at);
-        since.is_some_and(|since| since.elapsed() < SHARED_WINDOW)
+        let changed_at = table.inodes.get(&ino).and_then(|inode| inode.changed_elsewhere_at);
+        changed_at.is_some_and(|changed_at| changed_at.elapsed() < SHARED_WINDOW)
     }
 
     /// What the kernel may have cached of a file's content.
@@ -366,9 +367,9 @@ impl Inodes {
 
     /// Records that the kernel is about to get a directory's listing, with the directory in this state; `None` if the
     /// kernel may not cache it.
-    pub(crate) fn set_listed(&self, ino: u64, listed: Option<DirectoryState>) {
+    pub(crate) fn set_listed(&self, ino: u64, state: Option<DirectoryState>) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
-            inode.listed = listed.map(|listed| (listed, Instant::now()));
+            inode.listed = state.map(|state| (state, Instant::now()));
         }
     }
 
@@ -419,9 +420,9 @@ impl InodeTable {
         if ino == ROOT_INO {
             return;
         }
-        let place = Some((parent, name.clone()));
+        let location = Some((parent, name.clone()));
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
-        if inode.location == place {
+        if inode.location == location {
             return;
         }
         inode.is_moved = parent == ino;
@@ -434,7 +435,7 @@ impl InodeTable {
         }
         self.break_cycle(parent, ino);
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
-        let before = std::mem::replace(&mut inode.location, place);
+        let before = std::mem::replace(&mut inode.location, location);
         let depth = self.depth(parent) + 1;
         if let Some(inode) = self.inodes.get_mut(&ino) {
             inode.min_depth = inode.min_depth.min(depth);
@@ -457,16 +458,16 @@ impl InodeTable {
     /// Prepares to put `from` into `directory`. If the table has `directory` below `from`, others have moved a
     /// directory in between: that one loses its location.
     fn break_cycle(&mut self, directory: u64, from: u64) {
-        let mut at = directory;
-        while let Some((parent, name)) = self.inodes.get(&at).and_then(|inode| inode.location.clone()) {
+        let mut current = directory;
+        while let Some((parent, name)) = self.inodes.get(&current).and_then(|inode| inode.location.clone()) {
             if parent == from {
-                if let Some(inode) = self.inodes.get_mut(&at) {
+                if let Some(inode) = self.inodes.get_mut(&current) {
                     inode.is_moved = true;
                 }
                 self.detach(parent, &name);
                 return;
             }
-            at = parent;
+            current = parent;
         }
     }
 
@@ -484,8 +485,8 @@ impl InodeTable {
     /// has removed the first one.
     fn retire_if_reused(&mut self, ino: u64, created: Option<Timestamp>) {
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
-        let is_another = inode.created.zip(created).is_some_and(|(known, now)| known != now);
-        if !is_another || matches!(inode.key, InodeKey::Synthetic(_)) {
+        let is_reused = inode.created.zip(created).is_some_and(|(known, new)| known != new);
+        if !is_reused || matches!(inode.key, InodeKey::Synthetic(_)) {
             return;
         }
         inode.is_removed = true;
@@ -544,22 +545,22 @@ impl InodeTable {
 
     fn path(&self, ino: u64) -> Option<VfsPath> {
         let mut names = Vec::new();
-        let mut at = self.inodes.get(&ino)?;
-        let level = loop {
-            match &at.key {
+        let mut inode = self.inodes.get(&ino)?;
+        let base = loop {
+            match &inode.key {
                 InodeKey::Synthetic(path) => break path,
                 InodeKey::Node(..) => {
-                    let (parent, name) = at.location.as_ref()?;
+                    let (parent, name) = inode.location.as_ref()?;
                     names.push(name.as_path_component()?);
-                    at = self.inodes.get(parent)?;
+                    inode = self.inodes.get(parent)?;
                 }
             }
         };
         if names.is_empty() {
-            return Some(level.clone());
+            return Some(base.clone());
         }
         names.reverse();
-        level.join(&names.join("/")).ok()
+        base.join(&names.join("/")).ok()
     }
 }
 
@@ -600,19 +601,19 @@ mod tests {
     }
 
     fn path(inodes: &Inodes, ino: u64) -> Option<String> {
-        inodes.directory_ref(ino).map(|seat| seat.path.to_string())
+        inodes.node_ref(ino).map(|node_ref| node_ref.path.to_string())
     }
 
     #[test]
-    fn a_directory_that_moves_takes_all_that_is_in_it() {
+    fn a_renamed_directory_takes_everything_below_it_along() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
         let c = inodes.record_found(b, &name("c"), &node("/a/b/c", 12), true);
-        let over = inodes.record_found(ROOT_INO, &name("d"), &node("/d", 13), true);
+        let overwritten = inodes.record_found(ROOT_INO, &name("d"), &node("/d", 13), true);
         inodes.rename((a, &name("b")), (ROOT_INO, &name("d")));
         assert_eq!(path(&inodes, c).as_deref(), Some("/d/c"));
-        assert_eq!(path(&inodes, over), None);
+        assert_eq!(path(&inodes, overwritten), None);
         inodes.exchange((ROOT_INO, &name("d")), (ROOT_INO, &name("a")));
         assert_eq!(path(&inodes, c).as_deref(), Some("/a/c"));
         assert_eq!(path(&inodes, a).as_deref(), Some("/d"));
@@ -623,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_the_same_again_and_what_is_forgotten_goes() {
+    fn a_node_gets_the_same_number_again_and_forgotten_inodes_are_dropped() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
@@ -639,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_climbs_further_than_from_where_the_kernel_may_take_it_to_be() {
+    fn a_symlink_climbs_no_further_than_from_where_the_kernel_may_take_it_to_be() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
@@ -655,14 +656,14 @@ mod tests {
         inodes.rename((ROOT_INO, &name("a")), (ROOT_INO, &name("z")));
         inodes.rename((b, &name("c")), (ROOT_INO, &name("c")));
         assert_eq!(inodes.max_climb(c), 0);
-        let fresh = inodes.record_found(b, &name("m"), &node("/z/b/m", 15), true);
-        assert_eq!(inodes.max_climb(fresh), 2);
+        let new = inodes.record_found(b, &name("m"), &node("/z/b/m", 15), true);
+        assert_eq!(inodes.max_climb(new), 2);
         inodes.mark_moved(b);
-        assert_eq!(inodes.max_climb(fresh), 2);
+        assert_eq!(inodes.max_climb(new), 2);
     }
 
     #[test]
-    fn what_comes_after_something_that_was_removed_is_another() {
+    fn a_file_that_reuses_the_node_id_of_a_removed_file_gets_another_number() {
         let inodes = top();
         let first = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         inodes.remove(ROOT_INO, &name("a"));
@@ -681,32 +682,32 @@ mod tests {
     }
 
     /// A file that was created at `at`. All of them have the same node id.
-    fn made(path: &str, at: i64) -> Lookup {
-        let looked = node(path, 10);
-        let attr = Attr { kind: NodeKind::File, created: Some(Timestamp(at)), ..looked.attr };
-        Lookup { attr, ..looked }
+    fn file_created_at(path: &str, created_at: i64) -> Lookup {
+        let lookup = node(path, 10);
+        let attr = Attr { kind: NodeKind::File, created: Some(Timestamp(created_at)), ..lookup.attr };
+        Lookup { attr, ..lookup }
     }
 
     #[test]
-    fn what_has_the_node_of_something_that_the_host_removed_is_another() {
+    fn a_file_that_reuses_the_node_id_of_a_file_removed_on_the_host_gets_another_number() {
         let inodes = top();
-        let first = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 1), true);
-        assert_eq!(inodes.record_found(ROOT_INO, &name("f"), &made("/f", 1), true), first);
-        let second = inodes.record_found(ROOT_INO, &name("new"), &made("/new", 2), true);
+        let first = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 1), true);
+        assert_eq!(inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 1), true), first);
+        let second = inodes.record_found(ROOT_INO, &name("new"), &file_created_at("/new", 2), true);
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/new".to_owned())));
         assert!(inodes.should_look_up_again(first), "a program that goes by the old name looks again");
     }
 
     #[test]
-    fn a_number_that_the_kernel_still_has_is_given_to_nothing_else() {
+    fn a_number_that_the_kernel_still_knows_is_not_reused() {
         let inodes = top();
-        let first = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 1), true);
+        let first = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 1), true);
         assert!(!inodes.set_cached_tag(first, VersionTag(1)));
-        let second = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 2), true);
+        let second = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 2), true);
         assert_eq!(inodes.forget(second, 1), [(0, NodeId(10))]);
         // A program still has the first one open, and the kernel has its content.
-        let third = inodes.record_found(ROOT_INO, &name("f"), &made("/f", 3), true);
+        let third = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 3), true);
         assert!(third != first && third != second);
         assert!(inodes.is_stale(first, VersionTag(3)), "what is known of the first one stays");
         assert_eq!(inodes.forget(first, 1), [], "the node belongs to the third");
@@ -714,24 +715,24 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_is_known_by_its_own_node_and_not_by_that_of_another() {
+    fn a_workspace_directory_is_found_by_its_own_node_not_by_another_stores_node() {
         let inodes = top();
-        let level = |path: &str, workspace| Lookup {
+        let workspace_directory = |path: &str, workspace| Lookup {
             is_synthetic: true,
             workspace: Some(workspace),
             ..node(path, 3)
         };
-        let one = inodes.record_found(ROOT_INO, &name("one"), &level("/one", 0), true);
-        let other = inodes.record_found(ROOT_INO, &name("other"), &level("/other", 1), true);
-        assert_eq!(inodes.ino_of(0, NodeId(3)), Some(one));
-        assert_eq!(inodes.ino_of(1, NodeId(3)), Some(other));
+        let first = inodes.record_found(ROOT_INO, &name("one"), &workspace_directory("/one", 0), true);
+        let second = inodes.record_found(ROOT_INO, &name("other"), &workspace_directory("/other", 1), true);
+        assert_eq!(inodes.ino_of(0, NodeId(3)), Some(first));
+        assert_eq!(inodes.ino_of(1, NodeId(3)), Some(second));
         assert_eq!(inodes.ino_of(2, NodeId(3)), None, "a third has no place in the mount yet");
         inodes.remove_foreign(ROOT_INO, &name("one"));
-        assert_eq!(inodes.ino_named(ROOT_INO, &name("one")), Some(one), "a Workspace stays");
+        assert_eq!(inodes.ino_named(ROOT_INO, &name("one")), Some(first), "a Workspace stays");
     }
 
     #[test]
-    fn nothing_is_below_itself() {
+    fn no_directory_is_below_itself() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
@@ -762,7 +763,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_the_kernel_has_is_told_from_other_content() {
+    fn content_of_another_version_than_the_kernel_has_is_stale() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         assert!(!inodes.set_cached_tag(a, VersionTag(1)));
@@ -777,13 +778,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_past_the_pages_is_read_past_them_for_a_while() {
+    fn a_file_counts_as_changed_elsewhere_for_a_while_after_a_direct_write() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true);
         inodes.set_cached_tag(a, VersionTag(1));
         assert!(!inodes.was_changed_elsewhere(a));
-        inodes.written_directly(a);
+        inodes.note_direct_write(a);
         assert!(inodes.was_changed_elsewhere(a) && !inodes.was_changed_elsewhere(b));
     }
 }

@@ -43,48 +43,48 @@ pub struct FuseMount {
 
 impl FuseMount {
     /// Mounts what a `Vfs` can reach at an empty directory.
-    pub fn new(vfs: &Vfs, at: &Path, options: MountOptions) -> Result<Self, MountError> {
+    pub fn new(vfs: &Vfs, mount_point: &Path, options: MountOptions) -> Result<Self, MountError> {
         if !Path::new("/dev/fuse").exists() {
             return Err(MountError::Unsupported(
                 "this host has no /dev/fuse; load the kernel module fuse, or give the container the device"
                     .into(),
             ));
         }
-        clear_stale(at)?;
-        let at = empty_directory(at)?;
-        if mount_table::is_inside(&at) {
+        clear_stale(mount_point)?;
+        let mount_point = empty_directory(mount_point)?;
+        if mount_table::is_inside(&mount_point) {
             return Err(MountError::MountPoint(
                 "the directory is inside a mounted stead; name one outside".into(),
             ));
         }
         let config = config(&options);
-        let mounting =
-            FuseAdapter::new(vfs, &at, options).map_err(|error| MountError::MountPoint(error.to_string()))?;
-        let mounting = Arc::new(mounting);
+        let adapter = FuseAdapter::new(vfs, &mount_point, options)
+            .map_err(|error| MountError::MountPoint(error.to_string()))?;
+        let adapter = Arc::new(adapter);
         // Before the first request is answered, so that no change is missed.
-        let beginning = FeedCursors::take(&mounting);
-        let later = [
-            mounting.invalidation_worker.start("stead-inval"),
-            mounting.write_reply_worker.start("stead-reply"),
+        let cursors = FeedCursors::take(&adapter);
+        let workers = [
+            adapter.invalidation_worker.start("stead-inval"),
+            adapter.write_reply_worker.start("stead-reply"),
         ];
-        let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
-        let session = Session::new(FuseServer(Arc::clone(&mounting)), &at, &config)
+        let workers = workers.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
+        let session = Session::new(FuseServer(Arc::clone(&adapter)), &mount_point, &config)
             .map_err(|error| mount_error(&error))?;
         let session = session.spawn().map_err(|error| mount_error(&error))?;
         let notifier = session.notifier();
-        mounting.notifier.set(notifier.clone()).expect("it is set only here");
+        adapter.notifier.set(notifier.clone()).expect("it is set only here");
         let mut mount = FuseMount {
-            device: mount_table::device_at(&at),
-            mount_point: at,
-            adapter: Arc::clone(&mounting),
+            device: mount_table::device_at(&mount_point),
+            mount_point,
+            adapter: Arc::clone(&adapter),
             session: Some(session),
             stop: None,
             follower: None,
-            workers: later,
+            workers,
         };
-        if !beginning.is_empty() {
+        if !cursors.is_empty() {
             let (stop, stopped) = channel();
-            let run = move || follow(&mounting, &notifier, beginning, &stopped);
+            let run = move || follow(&adapter, &notifier, cursors, &stopped);
             let follower = Builder::new().name("stead-feed".into()).spawn(run);
             mount.follower = Some(follower.map_err(|error| mount_error(&error))?);
             mount.stop = Some(stop);
@@ -126,8 +126,8 @@ impl FuseMount {
         }
         self.adapter.invalidation_worker.stop();
         self.adapter.write_reply_worker.stop();
-        for later in self.workers.drain(..) {
-            let _ = later.join();
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
         }
         // What programs have left open is committed now: the kernel sends no more requests for it.
         self.adapter.close_all();
@@ -139,37 +139,37 @@ impl FuseMount {
     /// Unmounts. At first this waits until no program uses the mount; after the timeout, the mount is detached in spite
     /// of them.
     fn detach(&self, session: &BackgroundSession) -> Result<(), MountError> {
-        let until = Instant::now() + UNMOUNT_TIMEOUT;
-        let mut politely = true;
+        let deadline = Instant::now() + UNMOUNT_TIMEOUT;
+        let mut wait_for_users = true;
         loop {
-            let flags = if politely { UnmountFlags::empty() } else { UnmountFlags::DETACH };
-            let at = match &self.device {
+            let flags = if wait_for_users { UnmountFlags::empty() } else { UnmountFlags::DETACH };
+            let mount_point = match &self.device {
                 Some(device) => mount_table::mount_point_of(device),
                 None => Some(self.mount_point.clone()),
             };
             // It isn't mounted any more.
-            let Some(at) = at else { break };
-            match unmount(&at, flags) {
-                Err(Errno::BUSY) if politely => {
-                    politely = Instant::now() < until;
+            let Some(mount_point) = mount_point else { break };
+            match unmount(&mount_point, flags) {
+                Err(Errno::BUSY) if wait_for_users => {
+                    wait_for_users = Instant::now() < deadline;
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Ok(()) => break,
                 // The mount point was renamed, or isn't mounted any more: the next round finds out which.
-                Err(Errno::INVAL | Errno::NOENT) if self.device.is_some() && Instant::now() < until => {
+                Err(Errno::INVAL | Errno::NOENT) if self.device.is_some() && Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 Err(Errno::INVAL | Errno::NOENT) => break,
                 Err(Errno::PERM) => {
-                    fusermount(&at)?;
+                    fusermount(&mount_point)?;
                     break;
                 }
                 Err(error) => return Err(mount_error(&error.into())),
             }
         }
         // After a detach, the session ends when the last program lets go of the mount. That isn't waited for.
-        let until = if politely { Instant::now() + UNMOUNT_TIMEOUT } else { Instant::now() };
-        while !session.guard.is_finished() && Instant::now() < until {
+        let deadline = if wait_for_users { Instant::now() + UNMOUNT_TIMEOUT } else { Instant::now() };
+        while !session.guard.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
@@ -184,17 +184,17 @@ impl Drop for FuseMount {
 }
 
 /// The directory with all symlinks resolved. It has to be empty, because the mount would hide what is in it.
-fn empty_directory(at: &Path) -> Result<PathBuf, MountError> {
-    let place = |error: io::Error| {
+fn empty_directory(directory: &Path) -> Result<PathBuf, MountError> {
+    let to_mount_error = |error: io::Error| {
         MountError::MountPoint(match error.kind() {
             io::ErrorKind::NotFound => "the directory doesn't exist".into(),
             io::ErrorKind::NotADirectory => "the path isn't a directory".into(),
             other => other.to_string(),
         })
     };
-    let at = at.canonicalize().map_err(place)?;
-    match fs::read_dir(&at).map_err(place)?.next() {
-        None => Ok(at),
+    let directory = directory.canonicalize().map_err(to_mount_error)?;
+    match fs::read_dir(&directory).map_err(to_mount_error)?.next() {
+        None => Ok(directory),
         Some(_) => Err(MountError::MountPoint("the directory isn't empty; name an empty one".into())),
     }
 }
@@ -222,17 +222,17 @@ fn config(options: &MountOptions) -> Config {
 
 /// Removes a mount whose process was killed: until then, accessing it fails with ENOTCONN. Fails if a stead is mounted
 /// there that still works, and does nothing if none is.
-pub fn clear_stale(at: &Path) -> Result<(), MountError> {
+pub fn clear_stale(mount_point: &Path) -> Result<(), MountError> {
     // `FuseMount::new` reports a path that can't be resolved.
-    let Some(at) = mount_table::resolve_path(at) else { return Ok(()) };
-    if mount_table::device_at(&at).is_none() {
+    let Some(mount_point) = mount_table::resolve_path(mount_point) else { return Ok(()) };
+    if mount_table::device_at(&mount_point).is_none() {
         return Ok(());
     }
-    match fs::metadata(&at) {
+    match fs::metadata(&mount_point) {
         Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
-            match unmount(&at, UnmountFlags::DETACH) {
+            match unmount(&mount_point, UnmountFlags::DETACH) {
                 Ok(()) => Ok(()),
-                Err(Errno::PERM) => fusermount(&at),
+                Err(Errno::PERM) => fusermount(&mount_point),
                 Err(error) => Err(mount_error(&error.into())),
             }
         }
@@ -260,22 +260,22 @@ impl OrphanedMount {
     /// program that waits for a reply of this very mount, and an access would wait with them. Aborting the connection
     /// by force frees all of them.
     pub fn remove(&self) {
-        let Some(at) = mount_table::mount_point_of(&self.device) else { return };
-        if let Err(Errno::PERM) = unmount(&at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+        let Some(mount_point) = mount_table::mount_point_of(&self.device) else { return };
+        if let Err(Errno::PERM) = unmount(&mount_point, UnmountFlags::FORCE | UnmountFlags::DETACH) {
             // The user that mounted it may do this without root; not every host has this file.
             if let Some((_, minor)) = self.device.split_once(':') {
                 let _ = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
             }
             // An error can't be reported here.
-            let _ = fusermount(&at);
+            let _ = fusermount(&mount_point);
         }
     }
 }
 
 /// Unmounts without being root.
-fn fusermount(at: &Path) -> Result<(), MountError> {
-    let ended = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(at).output();
-    match ended {
+fn fusermount(mount_point: &Path) -> Result<(), MountError> {
+    let output = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mount_point).output();
+    match output {
         Ok(output) if output.status.success() => Ok(()),
         Ok(_) => Err(MountError::Refused("fusermount3 could not unmount the stead".into())),
         Err(_) => Err(MountError::Refused("fusermount3 is missing; install the package fuse3".into())),
@@ -284,12 +284,12 @@ fn fusermount(at: &Path) -> Result<(), MountError> {
 
 fn mount_error(error: &io::Error) -> MountError {
     // The library's error text may contain host paths, so it isn't shown.
-    let said = |text: &str| error.raw_os_error().is_none() && error.to_string().contains(text);
-    let why = match error.kind() {
-        _ if said("allow_other") => {
+    let mentions = |text: &str| error.raw_os_error().is_none() && error.to_string().contains(text);
+    let reason = match error.kind() {
+        _ if mentions("allow_other") => {
             "`--allow-other` needs `user_allow_other` in /etc/fuse.conf, or root".to_owned()
         }
-        _ if said("no write access to mountpoint") => {
+        _ if mentions("no write access to mountpoint") => {
             "this user may not write to the directory; name one that this user may write to".to_owned()
         }
         io::ErrorKind::NotFound => {
@@ -303,5 +303,5 @@ fn mount_error(error: &io::Error) -> MountError {
             None => "the mount failed; `stead doctor` shows what is missing".to_owned(),
         },
     };
-    MountError::Refused(why)
+    MountError::Refused(reason)
 }

@@ -28,29 +28,29 @@ impl MountEntry {
 }
 
 /// The device of the stead that is mounted at a path, if any. The path must have no symlinks.
-pub(super) fn device_at(at: &Path) -> Option<String> {
+pub(super) fn device_at(path: &Path) -> Option<String> {
     // Of several mounts at one point, the last one is on top.
-    let mounted = entries().into_iter().rev().find(|mounted| mounted.mount_point == at)?;
-    mounted.is_stead().then_some(mounted.device)
+    let entry = entries().into_iter().rev().find(|entry| entry.mount_point == path)?;
+    entry.is_stead().then_some(entry.device)
 }
 
 /// The current mount point of the stead with this device.
 pub(super) fn mount_point_of(device: &str) -> Option<PathBuf> {
-    let is_it = |mounted: &MountEntry| mounted.is_stead() && mounted.device == device;
-    entries().into_iter().find(is_it).map(|mounted| mounted.mount_point)
+    let matches_device = |entry: &MountEntry| entry.is_stead() && entry.device == device;
+    entries().into_iter().find(matches_device).map(|entry| entry.mount_point)
 }
 
 /// Whether a path lies inside a mounted stead.
-pub(super) fn is_inside(at: &Path) -> bool {
-    let around = entries().into_iter().filter(|mounted| at.starts_with(&mounted.mount_point));
-    around
-        .max_by_key(|mounted| mounted.mount_point.components().count())
-        .is_some_and(|mounted| mounted.is_stead())
+pub(super) fn is_inside(path: &Path) -> bool {
+    let containing = entries().into_iter().filter(|entry| path.starts_with(&entry.mount_point));
+    containing
+        .max_by_key(|entry| entry.mount_point.components().count())
+        .is_some_and(|entry| entry.is_stead())
 }
 
 /// The devices of all FUSE mounts. Accessing one may mean waiting for the process behind it.
 pub(super) fn fuse_devices() -> Vec<String> {
-    entries().into_iter().filter(MountEntry::is_fuse).map(|mounted| mounted.device).collect()
+    entries().into_iter().filter(MountEntry::is_fuse).map(|entry| entry.device).collect()
 }
 
 fn entries() -> Vec<MountEntry> {
@@ -59,30 +59,30 @@ fn entries() -> Vec<MountEntry> {
 }
 
 fn parse_line(line: &str) -> Option<MountEntry> {
-    let (about, kind) = line.split_once(" - ")?;
-    let (mut about, mut kind) = (about.split(' '), kind.split(' '));
-    let (device, at) = (about.nth(2)?, about.nth(1)?);
-    let (kind, source) = (kind.next()?, kind.next()?);
+    let (mount_fields, fs_fields) = line.split_once(" - ")?;
+    let (mut mount_fields, mut fs_fields) = (mount_fields.split(' '), fs_fields.split(' '));
+    let (device, mount_point) = (mount_fields.nth(2)?, mount_fields.nth(1)?);
+    let (fs_type, source) = (fs_fields.next()?, fs_fields.next()?);
     Some(MountEntry {
         device: device.to_owned(),
-        mount_point: PathBuf::from(unescape_octal(at)),
-        fs_type: kind.to_owned(),
+        mount_point: PathBuf::from(unescape_octal(mount_point)),
+        fs_type: fs_type.to_owned(),
         source: source.to_owned(),
     })
 }
 
 /// A path without symlinks and `..`. Its last component may be the mount of a process that has ended, which can't be
 /// accessed any more.
-pub(super) fn resolve_path(at: &Path) -> Option<PathBuf> {
-    let mut at = std::path::absolute(at).ok()?;
+pub(super) fn resolve_path(path: &Path) -> Option<PathBuf> {
+    let mut path = std::path::absolute(path).ok()?;
     for _ in 0..MAX_LINKS {
-        if let Ok(resolved) = at.canonicalize() {
+        if let Ok(resolved) = path.canonicalize() {
             return Some(resolved);
         }
-        let Some(Component::Normal(name)) = at.components().next_back() else { return None };
-        let parent = at.parent()?.canonicalize().ok()?;
+        let Some(Component::Normal(name)) = path.components().next_back() else { return None };
+        let parent = path.parent()?.canonicalize().ok()?;
         match fs::read_link(parent.join(name)) {
-            Ok(target) => at = parent.join(target),
+            Ok(target) => path = parent.join(target),
             Err(_) => return Some(parent.join(name)),
         }
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_escapes_is_read() {
+    fn octal_escapes_are_decoded() {
         assert_eq!(unescape_octal(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
         assert_eq!(unescape_octal(r"/plain\x"), r"/plain\x");
     }
@@ -122,15 +122,13 @@ mod tests {
     #[test]
     fn a_line_of_the_table_is_read() {
         let line = "36 35 0:71 / /mnt/a\\040b rw,nosuid shared:9 - fuse.stead stead:coder rw,user_id=0";
-        let mounted = parse_line(line).unwrap();
-        assert!(
-            mounted.is_stead() && mounted.device == "0:71" && mounted.mount_point == Path::new("/mnt/a b")
-        );
+        let entry = parse_line(line).unwrap();
+        assert!(entry.is_stead() && entry.device == "0:71" && entry.mount_point == Path::new("/mnt/a b"));
         assert!(!parse_line("22 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().is_fuse());
     }
 
     #[test]
-    fn a_name_that_leads_nowhere_is_resolved_up_to_it() {
+    fn a_path_whose_last_component_does_not_exist_is_resolved_up_to_it() {
         let directory = tempfile::tempdir().unwrap();
         let real = directory.path().canonicalize().unwrap();
         fs::create_dir(real.join("d")).unwrap();

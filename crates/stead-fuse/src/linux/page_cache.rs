@@ -40,53 +40,53 @@ struct ReadTracker {
 
 impl PageCache {
     /// Call it before a range is read into the kernel's pages.
-    pub(crate) fn note_read(&self, stretch: Range<u64>) {
+    pub(crate) fn note_read(&self, range: Range<u64>) {
         self.has_pages.store(true, Ordering::SeqCst);
         if self.is_tracking.load(Ordering::SeqCst)
-            && let Some(read) = &mut self.tracker.lock().reads
+            && let Some(reads) = &mut self.tracker.lock().reads
         {
-            merge_range(read, stretch);
+            merge_range(reads, range);
         }
     }
 
     /// Call it after a range was written that the kernel has in its pages. Returns whether the kernel has to drop them
     /// again.
-    pub(crate) fn note_write(&self, stretch: &Range<u64>) -> bool {
+    pub(crate) fn note_write(&self, range: &Range<u64>) -> bool {
         self.has_pages.store(true, Ordering::SeqCst);
         if !self.is_tracking.load(Ordering::SeqCst) {
             return false;
         }
-        let mut doubt = self.tracker.lock();
+        let mut tracker = self.tracker.lock();
         let touches = |read: &Range<u64>| {
-            read.start < stretch.end.next_multiple_of(PAGE_SIZE)
-                && stretch.start / PAGE_SIZE * PAGE_SIZE < read.end
+            read.start < range.end.next_multiple_of(PAGE_SIZE)
+                && range.start / PAGE_SIZE * PAGE_SIZE < read.end
         };
-        let is_stale = doubt.reads.iter().flatten().any(touches);
-        self.stop_tracking(&mut doubt);
+        let is_stale = tracker.reads.iter().flatten().any(touches);
+        self.stop_tracking(&mut tracker);
         is_stale
     }
 
     /// Call it while the kernel lets no program write: all later writes are copied after every invalidation that has
     /// ended.
-    pub(crate) fn note_no_writers(&self) {
+    pub(crate) fn note_writers_blocked(&self) {
         if self.is_tracking.load(Ordering::SeqCst) {
             self.stop_tracking(&mut self.tracker.lock());
         }
     }
 
-    fn stop_tracking(&self, doubt: &mut ReadTracker) {
-        if doubt.invalidations == 0 {
-            doubt.reads = None;
+    fn stop_tracking(&self, tracker: &mut ReadTracker) {
+        if tracker.invalidations == 0 {
+            tracker.reads = None;
             self.is_tracking.store(false, Ordering::SeqCst);
         }
     }
 
     /// Call it before the kernel is made to drop pages, and hold the guard until it has.
     pub(crate) fn begin_invalidation(&self, writes: ConcurrentWrites) -> InvalidationGuard<'_> {
-        let mut doubt = self.tracker.lock();
-        doubt.invalidations += 1;
+        let mut tracker = self.tracker.lock();
+        tracker.invalidations += 1;
         if writes == ConcurrentWrites::Possible {
-            doubt.reads.get_or_insert_default();
+            tracker.reads.get_or_insert_default();
             self.is_tracking.store(true, Ordering::SeqCst);
         }
         // Pages that are read from here on count again.
@@ -140,20 +140,20 @@ impl Drop for DirectWriteGuard {
     }
 }
 
-fn merge_range(read: &mut Vec<Range<u64>>, mut new: Range<u64>) {
-    read.retain(|old| {
-        let apart = old.end < new.start || new.end < old.start;
-        if !apart {
-            new = old.start.min(new.start)..old.end.max(new.end);
+fn merge_range(ranges: &mut Vec<Range<u64>>, mut added: Range<u64>) {
+    ranges.retain(|range| {
+        let is_apart = range.end < added.start || added.end < range.start;
+        if !is_apart {
+            added = range.start.min(added.start)..range.end.max(added.end);
         }
-        apart
+        is_apart
     });
-    read.push(new);
-    if read.len() > MAX_RANGES {
-        let start = read.iter().map(|read| read.start).min().unwrap_or(0);
-        let end = read.iter().map(|read| read.end).max().unwrap_or(0);
-        read.clear();
-        read.push(start..end);
+    ranges.push(added);
+    if ranges.len() > MAX_RANGES {
+        let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
+        let end = ranges.iter().map(|range| range.end).max().unwrap_or(0);
+        ranges.clear();
+        ranges.push(start..end);
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_was_read_between_its_dropping_and_the_next_write_is_dropped_again() {
+    fn a_page_read_between_an_invalidation_and_the_next_write_is_invalidated_again() {
         let cache = PageCache::default();
         cache.note_read(0..4096);
         assert!(!cache.note_write(&(100..200)), "nothing was dropped");
@@ -179,31 +179,31 @@ mod tests {
     }
 
     #[test]
-    fn writes_during_a_dropping_settle_nothing() {
+    fn a_write_during_an_invalidation_ends_no_tracking() {
         let cache = PageCache::default();
-        let dropping = cache.begin_invalidation(ConcurrentWrites::Possible);
+        let invalidation = cache.begin_invalidation(ConcurrentWrites::Possible);
         cache.note_read(0..4096);
         assert!(cache.note_write(&(0..10)));
         assert!(cache.note_write(&(0..10)), "it may have been copied before the page went");
-        drop(dropping);
+        drop(invalidation);
         assert!(cache.note_write(&(0..10)));
         assert!(!cache.note_write(&(0..10)));
     }
 
     #[test]
-    fn nothing_is_in_doubt_where_the_kernel_lets_nobody_write() {
+    fn no_page_is_stale_if_the_kernel_blocks_writers() {
         let cache = PageCache::default();
         drop(cache.begin_invalidation(ConcurrentWrites::Blocked));
         cache.note_read(0..4096);
         assert!(!cache.note_write(&(0..10)));
         drop(cache.begin_invalidation(ConcurrentWrites::Possible));
         cache.note_read(0..4096);
-        cache.note_no_writers();
+        cache.note_writers_blocked();
         assert!(!cache.note_write(&(0..10)));
     }
 
     #[test]
-    fn many_stretches_become_one() {
+    fn many_ranges_are_merged_into_one() {
         let cache = PageCache::default();
         drop(cache.begin_invalidation(ConcurrentWrites::Possible));
         for page in (0..1_000).step_by(2) {

@@ -49,11 +49,11 @@ thread_local! {
 impl FuseServer {
     fn reply_entry(&self, result: FuseResult<EntryReply>, reply: ReplyEntry) {
         match result {
-            Ok(told) => {
-                let mounting = Arc::clone(&self.0);
-                self.after_invalidation(told.stale_inodes(), move || {
-                    let told = mounting.refreshed_reply(told);
-                    reply.entry(&told.ttl, &told.attr, Generation(0));
+            Ok(entry) => {
+                let adapter = Arc::clone(&self.0);
+                self.after_invalidation(entry.stale_inodes(), move || {
+                    let entry = adapter.refreshed_reply(entry);
+                    reply.entry(&entry.ttl, &entry.attr, Generation(0));
                 });
             }
             Err(error) => reply.error(error),
@@ -62,11 +62,11 @@ impl FuseServer {
 
     fn reply_attr(&self, result: FuseResult<EntryReply>, reply: ReplyAttr) {
         match result {
-            Ok(told) => {
-                let mounting = Arc::clone(&self.0);
-                self.after_invalidation(told.stale_inodes(), move || {
-                    let told = mounting.refreshed_reply(told);
-                    reply.attr(&told.ttl, &told.attr);
+            Ok(entry) => {
+                let adapter = Arc::clone(&self.0);
+                self.after_invalidation(entry.stale_inodes(), move || {
+                    let entry = adapter.refreshed_reply(entry);
+                    reply.attr(&entry.ttl, &entry.attr);
                 });
             }
             Err(error) => reply.error(error),
@@ -83,18 +83,18 @@ impl FuseServer {
     /// Makes the kernel drop pages before a write into them is answered. The kernel may have locked one of them for
     /// that very write. It reads that page again by itself, so this waits no longer than the timeout.
     fn invalidate_before_reply(&self, ino: INodeNo, from: u64) {
-        let (mounting, (done, dropped)) = (Arc::clone(&self.0), channel());
-        let drop_them = move || {
-            mounting.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
+        let (adapter, (done, dropped)) = (Arc::clone(&self.0), channel());
+        let invalidate = move || {
+            adapter.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
             let _ = done.send(());
         };
-        if Builder::new().name("stead-drop".into()).spawn(drop_them).is_ok() {
+        if Builder::new().name("stead-drop".into()).spawn(invalidate).is_ok() {
             let _ = dropped.recv_timeout(INVALIDATION_TIMEOUT);
         }
     }
 
     /// Call it before the kernel changes a file's size: by then, it knows of the last truncation.
-    fn has_heard_of_cuts(&self, ino: INodeNo) {
+    fn drop_truncated_pages(&self, ino: INodeNo) {
         if let Some(from) = self.0.forget_cut_off(ino) {
             self.invalidate_before_reply(ino, from);
         }
@@ -105,10 +105,10 @@ impl FuseServer {
         if stale.is_empty() {
             return answer();
         }
-        let mounting = Arc::clone(&self.0);
+        let adapter = Arc::clone(&self.0);
         self.0.invalidation_worker.submit(Box::new(move || {
-            for (ino, now) in stale {
-                mounting.invalidate_content(ino, now);
+            for (ino, tag) in stale {
+                adapter.invalidate_content(ino, tag);
             }
             answer();
         }));
@@ -119,7 +119,7 @@ impl Filesystem for FuseServer {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Without FUSE_ATOMIC_O_TRUNC: with it, the kernel would treat the file of a running program as truncated
         // before it finds that the file must not be written, and the program would crash.
-        let wanted = [
+        let capabilities = [
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -127,15 +127,15 @@ impl Filesystem for FuseServer {
             // The kernel must not drop pages by itself when it gets another size: a program may be writing into them.
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
         ];
-        for flag in wanted {
+        for flag in capabilities {
             // A kernel that doesn't know a capability works without it.
             let _ = config.add_capabilities(flag);
         }
-        let maps_directly = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
-        self.0.direct_io_mmap.store(maps_directly, Ordering::Relaxed);
+        let can_map_direct_io = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
+        self.0.direct_io_mmap.store(can_map_direct_io, Ordering::Relaxed);
         let _ = config.set_max_write(MAX_IO_SIZE);
-        if let Err(most) = config.set_max_readahead(MAX_IO_SIZE) {
-            let _ = config.set_max_readahead(most);
+        if let Err(max) = config.set_max_readahead(MAX_IO_SIZE) {
+            let _ = config.set_max_readahead(max);
         }
         let _ = config.set_max_background(64);
         Ok(())
@@ -176,10 +176,10 @@ impl Filesystem for FuseServer {
         reply: ReplyAttr,
     ) {
         if size.is_some() {
-            self.has_heard_of_cuts(ino);
+            self.drop_truncated_pages(ino);
         }
-        let wanted = AttrChange { mode, uid, gid, size, modified };
-        self.reply_attr(self.0.setattr(request, ino, wanted, handle), reply);
+        let change = AttrChange { mode, uid, gid, size, modified };
+        self.reply_attr(self.0.setattr(request, ino, change, handle), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -208,11 +208,11 @@ impl Filesystem for FuseServer {
         if let Some(kind) = special {
             return self.reply_entry(self.0.make_special((parent, name), kind, mode), reply);
         }
-        let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(told, opened)| {
+        let created = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(entry, opened)| {
             self.0.release(opened.handle);
-            told
+            entry
         });
-        self.reply_entry(made, reply);
+        self.reply_entry(created, reply);
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
@@ -270,8 +270,8 @@ impl Filesystem for FuseServer {
         reply: ReplyCreate,
     ) {
         match self.0.create(request, (parent, name), mode, flags) {
-            Ok((told, opened)) => self.after_invalidation(opened.stale_inodes, move || {
-                reply.created(&told.ttl, &told.attr, Generation(0), opened.handle, opened.flags);
+            Ok((entry, opened)) => self.after_invalidation(opened.stale_inodes, move || {
+                reply.created(&entry.ttl, &entry.attr, Generation(0), opened.handle, opened.flags);
             }),
             Err(error) => reply.error(error),
         }
@@ -323,19 +323,19 @@ impl Filesystem for FuseServer {
     ) {
         match self.0.write(request, handle, offset, data, flags) {
             Ok((count, WriteReply::Done)) => reply.written(count),
-            Ok((count, WriteReply::DirectWrite { ino, from, guard: until })) => {
-                let mounting = Arc::clone(&self.0);
+            Ok((count, WriteReply::DirectWrite { ino, from, guard })) => {
+                let adapter = Arc::clone(&self.0);
                 self.0.write_reply_worker.submit(Box::new(move || {
-                    mounting.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
-                    drop(until);
+                    adapter.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
+                    drop(guard);
                     reply.written(count);
                 }));
             }
-            Ok((count, WriteReply::Behind { ino, from })) => {
+            Ok((count, WriteReply::BehindEnd { ino, from })) => {
                 reply.written(count);
-                let mounting = Arc::clone(&self.0);
+                let adapter = Arc::clone(&self.0);
                 self.0.invalidation_worker.submit(Box::new(move || {
-                    mounting.invalidate_pages(ino, from, ConcurrentWrites::Possible)
+                    adapter.invalidate_pages(ino, from, ConcurrentWrites::Possible)
                 }));
             }
             Ok((count, WriteReply::StalePages { ino, from })) => {
@@ -376,8 +376,8 @@ impl Filesystem for FuseServer {
 
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let read = self.0.read_directory(ino, handle, offset, |entry| {
-            let (number, kind) = self.0.entry_ino_and_kind(ino, entry);
-            reply.add(INodeNo(number), entry.next, file_type(kind), entry.name)
+            let (entry_ino, kind) = self.0.entry_ino_and_kind(ino, entry);
+            reply.add(INodeNo(entry_ino), entry.next, file_type(kind), entry.name)
         });
         match read {
             Ok(()) => reply.ok(),
@@ -395,15 +395,15 @@ impl Filesystem for FuseServer {
     ) {
         let mut stale = Vec::new();
         let read = self.0.read_directory(ino, handle, offset, |entry| {
-            let Some(told) = self.0.listed_entry_reply(ino, entry) else { return false };
-            let EntryReply { ttl, attr, stale_for: outdated } = &told;
-            let full = reply.add(attr.ino, entry.next, entry.name, ttl, attr, Generation(0));
-            if full {
-                self.0.undo_lookup(entry, &told);
+            let Some(entry_reply) = self.0.listed_entry_reply(ino, entry) else { return false };
+            let EntryReply { ttl, attr, stale_for } = &entry_reply;
+            let is_full = reply.add(attr.ino, entry.next, entry.name, ttl, attr, Generation(0));
+            if is_full {
+                self.0.undo_lookup(entry, &entry_reply);
             } else {
-                stale.extend(outdated.map(|now| (attr.ino, now)));
+                stale.extend(stale_for.map(|tag| (attr.ino, tag)));
             }
-            full
+            is_full
         });
         match read {
             Ok(()) => self.after_invalidation(stale, || reply.ok()),
@@ -423,8 +423,8 @@ impl Filesystem for FuseServer {
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
         match self.0.statfs(ino) {
             Ok(Space { blocks, free, files, files_free }) => {
-                let longest = MAX_COMPONENT as u32;
-                reply.statfs(blocks, free, free, files, files_free, 4096, longest, 4096);
+                let max_name_length = MAX_COMPONENT as u32;
+                reply.statfs(blocks, free, free, files, files_free, 4096, max_name_length, 4096);
             }
             Err(error) => reply.error(error),
         }
@@ -457,7 +457,7 @@ impl Filesystem for FuseServer {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.has_heard_of_cuts(ino);
+        self.drop_truncated_pages(ino);
         reply_empty(self.0.fallocate(handle, offset, length, mode), reply);
     }
 }

@@ -17,17 +17,17 @@ use stead_core::router::Router;
 pub(crate) fn kernel_target(router: &Router, link: &VfsPath, target: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(target).ok()?;
     let directory = link.parent()?;
-    let leads = directory.resolve_symlink_target(text).ok()?;
-    let inside = router.route(&leads).is_some() || router.is_synthetic(&leads);
-    if !inside {
+    let resolved = directory.resolve_symlink_target(text).ok()?;
+    let is_inside = router.route(&resolved).is_some() || router.is_synthetic(&resolved);
+    if !is_inside {
         return None;
     }
     let names = || text.split('/').filter(|name| !matches!(*name, "" | "."));
-    let turns_back = names().skip_while(|name| *name == "..").any(|name| name == "..");
-    if !text.starts_with('/') && !turns_back {
+    let has_inner_parent = names().skip_while(|name| *name == "..").any(|name| name == "..");
+    if !text.starts_with('/') && !has_inner_parent {
         return Some(target.to_vec());
     }
-    Some(relative_path(&directory, &leads).into_bytes())
+    Some(relative_path(&directory, &resolved).into_bytes())
 }
 
 /// How many `..` a target begins with.
@@ -37,9 +37,9 @@ pub(crate) fn leading_parents(target: &[u8]) -> usize {
 }
 
 /// The target to store: an absolute host path into the mount becomes a path of the stead.
-pub(crate) fn stored_target(at: &Path, target: &[u8]) -> Vec<u8> {
+pub(crate) fn stored_target(mount_point: &Path, target: &[u8]) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(target) else { return target.to_vec() };
-    match Path::new(text).strip_prefix(at) {
+    match Path::new(text).strip_prefix(mount_point) {
         Ok(below) if text.starts_with('/') => format!("/{}", below.display()).into_bytes(),
         _ => target.to_vec(),
     }
@@ -66,48 +66,48 @@ mod tests {
     }
 
     #[test]
-    fn ways_between_directories() {
-        let way = |from, to| relative_path(&path(from), &path(to));
-        assert_eq!(way("/a/b", "/a/c/d"), "../c/d");
-        assert_eq!(way("/a", "/a"), ".");
-        assert_eq!(way("/a/b", "/a"), "..");
-        assert_eq!(way("/", "/x/y"), "x/y");
+    fn relative_paths_between_directories() {
+        let relative = |from, to| relative_path(&path(from), &path(to));
+        assert_eq!(relative("/a/b", "/a/c/d"), "../c/d");
+        assert_eq!(relative("/a", "/a"), ".");
+        assert_eq!(relative("/a/b", "/a"), "..");
+        assert_eq!(relative("/", "/x/y"), "x/y");
     }
 
     #[test]
-    fn climbing_is_counted_at_the_beginning() {
+    fn leading_parent_components_are_counted() {
         assert_eq!([&b"a"[..], b"../a", b"./.././..//x/..", b".."].map(leading_parents), [0, 1, 2, 1]);
     }
 
     #[test]
-    fn the_kernel_is_told_only_what_stays_inside() {
+    fn the_kernel_gets_only_targets_inside_the_workspaces() {
         let mount = stead_core::Mount::new(std::sync::Arc::new(stead_core::testkit::PanickingStore));
         let workspace = stead_core::Workspace::new(path("/w"), stead_core::AccessScope::ReadWrite, mount);
         let router = Router::new([workspace]).unwrap();
-        let told = |link: &str, target: &str| {
-            let told = kernel_target(&router, &path(link), target.as_bytes());
-            told.map(|told| String::from_utf8(told).unwrap())
+        let shown_target = |link: &str, target: &str| {
+            let shown_target = kernel_target(&router, &path(link), target.as_bytes());
+            shown_target.map(|shown_target| String::from_utf8(shown_target).unwrap())
         };
         let same = ["a", "../a", "./a", "../../w/a", "a/b//c", "..", "../.."];
         for target in same {
-            assert_eq!(told("/w/d/link", target).as_deref(), Some(target));
+            assert_eq!(shown_target("/w/d/link", target).as_deref(), Some(target));
         }
-        assert_eq!(told("/w/d/link", "/w/x").as_deref(), Some("../x"));
-        assert_eq!(told("/w/d/link", "a/../../x").as_deref(), Some("../x"));
-        assert_eq!(told("/w/d/link", "a/..").as_deref(), Some("."));
+        assert_eq!(shown_target("/w/d/link", "/w/x").as_deref(), Some("../x"));
+        assert_eq!(shown_target("/w/d/link", "a/../../x").as_deref(), Some("../x"));
+        assert_eq!(shown_target("/w/d/link", "a/..").as_deref(), Some("."));
         for target in ["/etc/passwd", "../../../x", "../../x", "a/../../../../x"] {
-            assert_eq!(told("/w/d/link", target), None, "{target}");
+            assert_eq!(shown_target("/w/d/link", target), None, "{target}");
         }
         assert_eq!(kernel_target(&router, &path("/w/link"), b"\xff"), None);
     }
 
     #[test]
-    fn a_path_of_the_host_into_the_mount_is_one_of_the_stead() {
-        let kept =
+    fn a_host_path_into_the_mount_is_stored_as_a_path_of_the_stead() {
+        let stored =
             |target: &str| String::from_utf8(stored_target(Path::new("/mnt/s"), target.as_bytes())).unwrap();
-        assert_eq!(kept("/mnt/s/w/a"), "/w/a");
-        assert_eq!(kept("/mnt/s"), "/");
-        assert_eq!(kept("/mnt/stead/w"), "/mnt/stead/w");
-        assert_eq!(kept("../a"), "../a");
+        assert_eq!(stored("/mnt/s/w/a"), "/w/a");
+        assert_eq!(stored("/mnt/s"), "/");
+        assert_eq!(stored("/mnt/stead/w"), "/mnt/stead/w");
+        assert_eq!(stored("../a"), "../a");
     }
 }

@@ -14,34 +14,34 @@ impl FuseAdapter {
         &self,
         request: &Request,
         ino: INodeNo,
-        wanted: AttrChange,
+        change: AttrChange,
         handle: Option<FileHandle>,
     ) -> FuseResult<EntryReply> {
         let (uid, gid) = self.options.owner;
-        let is_other =
-            wanted.uid.is_some_and(|wanted| wanted != uid) || wanted.gid.is_some_and(|wanted| wanted != gid);
+        let changes_owner =
+            change.uid.is_some_and(|new| new != uid) || change.gid.is_some_and(|new| new != gid);
         // Everything belongs to one user. Unless `strict_owner` is set, root's `chown` is accepted and ignored, so that
         // programs that restore owners, such as tar, go on without them.
-        if is_other && (self.options.strict_owner || request.uid() != 0) {
+        if changes_owner && (self.options.strict_owner || request.uid() != 0) {
             return Err(Errno::EPERM);
         }
-        let changing = self.begin_change();
-        if let Some(size) = wanted.size {
+        let change_guard = self.begin_change();
+        if let Some(size) = change.size {
             if let Some(pages) = self.inodes.pages(ino.0) {
-                pages.note_no_writers();
+                pages.note_writers_blocked();
             }
             self.set_size(ino, size, handle)?;
         }
-        let mut modified = wanted.modified.map(timestamp);
-        if let Some(at) = modified
-            && self.handles.files_of(ino.0).iter().any(|open| open.file.set_modified(at))
+        let mut modified = change.modified.map(timestamp);
+        if let Some(time) = modified
+            && self.handles.files_of(ino.0).iter().any(|open| open.file.set_modified(time))
         {
             modified = None;
         }
-        if wanted.mode.is_some() || modified.is_some() {
-            self.set_attributes(ino, wanted.mode, modified)?;
+        if change.mode.is_some() || modified.is_some() {
+            self.set_attributes(ino, change.mode, modified)?;
         }
-        drop(changing);
+        drop(change_guard);
         self.getattr(ino, handle)
     }
 
@@ -60,9 +60,9 @@ impl FuseAdapter {
             return Ok(());
         }
         let names = self.names_lock.read();
-        let (seat, node) = (self.directory_ref(ino)?, self.file_node(ino)?);
+        let (node_ref, node) = (self.node_ref(ino)?, self.file_node(ino)?);
         let file =
-            self.node_api.open(&seat.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
+            self.node_api.open(&node_ref.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
         drop(names);
         file.cut_under_readers(size).map_err(|error| errno(&error))?;
         self.commit(ino.0, &file, SyncPolicy::Deferred).map(drop)
@@ -71,20 +71,20 @@ impl FuseAdapter {
     fn set_attributes(&self, ino: INodeNo, mode: Option<u32>, modified: Option<Timestamp>) -> FuseResult<()> {
         let _names = self.names_lock.read();
         let mode = mode.map(|mode| mode & 0o7777);
-        let Some(seat) = self.inodes.directory_ref(ino.0) else {
+        let Some(node_ref) = self.inodes.node_ref(ino.0) else {
             // It has no name any more: only programs that have it open see the change.
             let open = self.handles.any_file_of(ino.0).ok_or(Errno::ESTALE)?;
             open.file.set_unlinked_attributes(mode, modified);
             return Ok(());
         };
-        let node = seat.node.ok_or(Errno::EPERM)?;
-        let (looked, before) = self
+        let node = node_ref.node.ok_or(Errno::EPERM)?;
+        let (lookup, before) = self
             .node_api
-            .set_attributes((&seat.path, node), mode, modified)
+            .set_attributes((&node_ref.path, node), mode, modified)
             .map_err(|error| errno(&error))?;
-        if looked.attr.kind == NodeKind::File {
+        if lookup.attr.kind == NodeKind::File {
             // The content stays the same, so the kernel's pages stay valid.
-            self.inodes.advance_cached_tag(ino.0, Some(before), looked.attr.tag);
+            self.inodes.advance_cached_tag(ino.0, Some(before), lookup.attr.tag);
         }
         Ok(())
     }

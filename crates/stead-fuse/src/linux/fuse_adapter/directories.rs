@@ -34,25 +34,25 @@ enum EntrySource<'a> {
     /// `.` or `..`, with its inode number.
     Dot(u64),
     /// What was found at the name, and whether that may be out of date by now.
-    Named { name: &'a Name, looked: &'a Lookup, is_old: bool },
+    Named { name: &'a Name, lookup: &'a Lookup, is_old: bool },
 }
 
 impl FuseAdapter {
     pub(crate) fn opendir(&self, ino: INodeNo) -> FuseResult<(u64, FopenFlags)> {
         let _names = self.names_lock.read();
-        let begun = self.node_api.begin_list(&self.directory_ref(ino)?).map_err(|error| errno(&error))?;
-        let mut reply = FopenFlags::empty();
-        if let Some(now) = self.cacheable_state(&begun) {
-            reply |= FopenFlags::FOPEN_CACHE_DIR;
+        let directory = self.node_api.begin_list(&self.node_ref(ino)?).map_err(|error| errno(&error))?;
+        let mut flags = FopenFlags::empty();
+        if let Some(state) = self.cacheable_state(&directory) {
+            flags |= FopenFlags::FOPEN_CACHE_DIR;
             if self
                 .inodes
                 .listed(ino.0)
-                .is_some_and(|(listed, at)| listed == now && at.elapsed() < LISTING_TTL)
+                .is_some_and(|(listed, listed_at)| listed == state && listed_at.elapsed() < LISTING_TTL)
             {
-                reply |= FopenFlags::FOPEN_KEEP_CACHE;
+                flags |= FopenFlags::FOPEN_KEEP_CACHE;
             }
         }
-        Ok((self.handles.add_directory(OpenedDirectory::default()), reply))
+        Ok((self.handles.add_directory(OpenedDirectory::default()), flags))
     }
 
     /// The state of a directory, if the kernel may cache its listing. Without a feed, the cached entries would expire
@@ -64,66 +64,61 @@ impl FuseAdapter {
     }
 
     fn first_page(&self, ino: INodeNo) -> FuseResult<DirectoryBuffer> {
-        let (changes, since) = (self.change_count.load(Ordering::SeqCst), Some(Instant::now()));
+        let (change_count, read_at) = (self.change_count.load(Ordering::SeqCst), Some(Instant::now()));
         let _names = self.names_lock.read();
-        let seat = self.directory_ref(ino)?;
-        let before = self.node_api.lookup_path(&seat.path).map_err(|error| errno(&error))?;
-        let listed = self.node_api.list(&seat, PAGE_SIZE).map_err(|error| errno(&error))?;
+        let node_ref = self.node_ref(ino)?;
+        let before = self.node_api.lookup_path(&node_ref.path).map_err(|error| errno(&error))?;
+        let page = self.node_api.list(&node_ref, PAGE_SIZE).map_err(|error| errno(&error))?;
         self.inodes.set_listed(ino.0, self.cacheable_state(&before));
-        Ok(DirectoryBuffer {
-            entries: listed.entries,
-            next: listed.next,
-            change_count: changes,
-            read_at: since,
-        })
+        Ok(DirectoryBuffer { entries: page.entries, next: page.next, change_count, read_at })
     }
 
-    /// Passes the entries of a directory, from an offset on, to `give` until it returns true.
+    /// Passes the entries of a directory, from an offset on, to `emit` until it returns true.
     pub(crate) fn read_directory(
         &self,
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut give: impl FnMut(&ListedEntry<'_>) -> bool,
+        mut emit: impl FnMut(&ListedEntry<'_>) -> bool,
     ) -> FuseResult<()> {
         let directory = self.handles.directory(handle.0).ok_or(Errno::EBADF)?;
-        let mut read = directory.buffer.lock();
+        let mut buffer = directory.buffer.lock();
         // The first page is read here rather than in `opendir`, because the kernel lets no program change the directory
         // now: it may cache the names until one does. A program that begins again gets the entries that exist then.
         if offset == 0 {
-            *read = self.first_page(ino)?;
+            *buffer = self.first_page(ino)?;
         }
         // Changes from here on are handled by the kernel itself: it takes the reply for no newer than its request.
-        let old = read.change_count != self.change_count.load(Ordering::SeqCst)
-            || read.read_at.is_none_or(|since| since.elapsed() >= TTL_WITHOUT_FEED);
-        for at in offset.. {
-            let dot = |name, number| ListedEntry {
+        let is_old = buffer.change_count != self.change_count.load(Ordering::SeqCst)
+            || buffer.read_at.is_none_or(|since| since.elapsed() >= TTL_WITHOUT_FEED);
+        for position in offset.. {
+            let dot = |name, dot_ino| ListedEntry {
                 name: OsStr::new(name),
-                next: at + 1,
-                source: EntrySource::Dot(number),
+                next: position + 1,
+                source: EntrySource::Dot(dot_ino),
             };
-            let entry = match at {
+            let entry = match position {
                 0 => dot(".", ino.0),
                 1 => dot("..", self.inodes.parent(ino.0)),
                 _ => {
-                    let index = usize::try_from(at - 2).expect("an index of entries in memory");
-                    if index >= read.entries.len() {
-                        let Some(next) = read.next.take() else { break };
+                    let index = usize::try_from(position - 2).expect("an index of entries in memory");
+                    if index >= buffer.entries.len() {
+                        let Some(next) = buffer.next.take() else { break };
                         let _names = self.names_lock.read();
-                        let more = self.node_api.list_next(&self.directory_ref(ino)?, &next, PAGE_SIZE);
-                        let more = more.map_err(|error| errno(&error))?;
-                        read.entries.extend(more.entries);
-                        read.next = more.next;
-                        if index >= read.entries.len() {
+                        let page = self.node_api.list_next(&self.node_ref(ino)?, &next, PAGE_SIZE);
+                        let page = page.map_err(|error| errno(&error))?;
+                        buffer.entries.extend(page.entries);
+                        buffer.next = page.next;
+                        if index >= buffer.entries.len() {
                             break;
                         }
                     }
-                    let (name, looked) = &read.entries[index];
-                    let found = EntrySource::Named { name, looked, is_old: old };
-                    ListedEntry { name: OsStr::from_bytes(name.as_bytes()), next: at + 1, source: found }
+                    let (name, lookup) = &buffer.entries[index];
+                    let source = EntrySource::Named { name, lookup, is_old };
+                    ListedEntry { name: OsStr::from_bytes(name.as_bytes()), next: position + 1, source }
                 }
             };
-            if give(&entry) {
+            if emit(&entry) {
                 break;
             }
         }
@@ -133,9 +128,9 @@ impl FuseAdapter {
     /// The inode number and kind of an entry. The kernel learns nothing else about it, so no lookup is counted.
     pub(crate) fn entry_ino_and_kind(&self, directory: INodeNo, entry: &ListedEntry<'_>) -> (u64, NodeKind) {
         match entry.source {
-            EntrySource::Dot(number) => (number, NodeKind::Directory),
-            EntrySource::Named { name, looked, .. } => {
-                (self.inodes.record_found(directory.0, name, looked, false), looked.attr.kind)
+            EntrySource::Dot(ino) => (ino, NodeKind::Directory),
+            EntrySource::Named { name, lookup, .. } => {
+                (self.inodes.record_found(directory.0, name, lookup, false), lookup.attr.kind)
             }
         }
     }
@@ -148,18 +143,18 @@ impl FuseAdapter {
     ) -> Option<EntryReply> {
         match entry.source {
             // The kernel ignores the attributes of these two, except for the kind.
-            EntrySource::Dot(number) => {
-                Some(EntryReply { ttl: Duration::ZERO, attr: self.dot_attr(number), stale_for: None })
+            EntrySource::Dot(ino) => {
+                Some(EntryReply { ttl: Duration::ZERO, attr: self.dot_attr(ino), stale_for: None })
             }
-            EntrySource::Named { name, looked, is_old: false } => {
-                Some(self.record_entry(directory.0, name, looked))
+            EntrySource::Named { name, lookup, is_old: false } => {
+                Some(self.record_entry(directory.0, name, lookup))
             }
             // An entry that is out of date is looked up again: the kernel would take an old size for the current one,
             // and a removed name for an existing one.
             EntrySource::Named { name, is_old: true, .. } => {
                 let _names = self.names_lock.read();
-                let looked = self.node_api.lookup(&self.directory_ref(directory).ok()?, name).ok()?;
-                Some(self.record_entry(directory.0, name, &looked))
+                let lookup = self.node_api.lookup(&self.node_ref(directory).ok()?, name).ok()?;
+                Some(self.record_entry(directory.0, name, &lookup))
             }
         }
     }
@@ -173,9 +168,9 @@ impl FuseAdapter {
     }
 
     /// Undoes the lookup of an entry that didn't fit into the reply.
-    pub(crate) fn undo_lookup(&self, entry: &ListedEntry<'_>, told: &EntryReply) {
+    pub(crate) fn undo_lookup(&self, entry: &ListedEntry<'_>, reply: &EntryReply) {
         if let EntrySource::Named { .. } = entry.source {
-            self.forget(told.attr.ino.0, 1);
+            self.forget(reply.attr.ino.0, 1);
         }
     }
 
@@ -193,7 +188,7 @@ impl FuseAdapter {
     }
 
     fn workspace_of(&self, ino: INodeNo) -> Option<usize> {
-        let path = self.inodes.directory_ref(ino.0)?.path;
+        let path = self.inodes.node_ref(ino.0)?.path;
         let prefix = self.router.route(&path)?.workspace.prefix();
         self.node_api.workspaces().iter().position(|workspace| workspace.prefix() == prefix)
     }

@@ -38,7 +38,7 @@ pub(crate) enum WriteReply {
     /// Pages from an offset on, before the reply: they lack the direct write.
     DirectWrite { ino: INodeNo, from: u64, guard: DirectWriteGuard },
     /// Pages from an offset on, after the reply: their stale bytes lie behind the end of the file.
-    Behind { ino: INodeNo, from: u64 },
+    BehindEnd { ino: INodeNo, from: u64 },
     /// Pages from an offset on, before the reply: they may lack what was written, because they were invalidated after
     /// the kernel had copied it into them, or they may hold bytes that were truncated.
     StalePages { ino: INodeNo, from: u64 },
@@ -46,64 +46,70 @@ pub(crate) enum WriteReply {
 
 impl FuseAdapter {
     pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> FuseResult<OpenReply> {
-        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
+        let (_names, _change_guard) = (self.names_lock.read(), self.begin_change());
         let options = open_options(flags);
         // The file was removed but is still open, and is opened again, for example through `/proc/self/fd/N`.
         if let Some(open) = self.handles.any_file_of(ino.0).filter(|_| self.inodes.is_removed(ino.0)) {
-            if !self.retries.comes_back(request.pid(), ino.0) {
+            if !self.retries.take_or_add(request.pid(), ino.0) {
                 return Err(Errno::ESTALE);
             }
             let file = self.node_api.reopen(&open.file, options).map_err(|error| errno(&error))?;
             return Ok(self.add_file(request, ino, file, flags));
         }
-        let (seat, node) = (self.directory_ref(ino)?, self.file_node(ino)?);
+        let (node_ref, node) = (self.node_ref(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE, the kernel looks the name up
         // again: then a program that may create the file does, instead of getting an error that the file doesn't exist.
-        let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
-        let opened = self.node_api.open(&seat.path, node, options);
-        let file = opened.map_err(|error| if gone(&error) { Errno::ESTALE } else { errno(&error) })?;
+        let is_missing = |error: &Error| error.kind() == ErrorKind::NotFound;
+        let opened = self.node_api.open(&node_ref.path, node, options);
+        let file = opened.map_err(|error| if is_missing(&error) { Errno::ESTALE } else { errno(&error) })?;
         Ok(self.add_file(request, ino, file, flags))
     }
 
     /// Adds a file that was opened to the handles, and chooses between buffered and direct I/O.
     fn add_file(&self, request: &Request, ino: INodeNo, file: OpenFile, flags: OpenFlags) -> OpenReply {
-        let is_blind = self.is_write_only(ino);
-        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        let appends = flags.0 & O_APPEND != 0;
-        let stale = if is_blind { None } else { self.note_opened(ino, file.tag()) };
+        let is_write_only = self.is_write_only(ino);
+        let is_writable = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        let is_append = flags.0 & O_APPEND != 0;
+        let stale = if is_write_only { None } else { self.note_opened(ino, file.tag()) };
         // The kernel splits buffered writes at page boundaries. A direct write arrives in one piece, so that another
         // program's append can't get into the middle of it.
-        let comes_in_one_piece = writes && appends;
+        let must_arrive_in_one_piece = is_writable && is_append;
         // A buffered read ends where the kernel believes that the file ends, and the kernel ignores a new size that it
         // gets while something changes. Also, a program that waits for a page gets that page even if it was dropped
         // because a direct write made the file longer, and sees zeros up to the new end.
-        let ends_elsewhere = !writes && (stale.is_some() || self.inodes.was_changed_elsewhere(ino.0));
+        let may_have_stale_size =
+            !is_writable && (stale.is_some() || self.inodes.was_changed_elsewhere(ino.0));
         let is_mappable =
             flags.acc_mode() == OpenAccMode::O_WRONLY || self.direct_io_mmap.load(Ordering::Relaxed);
-        let is_direct = is_blind || is_mappable && (comes_in_one_piece || ends_elsewhere);
-        if is_direct && writes {
-            self.inodes.written_directly(ino.0);
+        let is_direct = is_write_only || is_mappable && (must_arrive_in_one_piece || may_have_stale_size);
+        if is_direct && is_writable {
+            self.inodes.note_direct_write(ino.0);
         }
         // The kernel must not drop pages by itself when a file is opened: `PageCache` has to know of each invalidation
         // while a program writes.
-        let mut reply = FopenFlags::FOPEN_KEEP_CACHE;
-        reply.set(FopenFlags::FOPEN_DIRECT_IO, is_direct);
+        let mut reply_flags = FopenFlags::FOPEN_KEEP_CACHE;
+        reply_flags.set(FopenFlags::FOPEN_DIRECT_IO, is_direct);
         // There is nothing to commit when it is closed, so the kernel need not ask for that.
-        reply.set(FopenFlags::FOPEN_NOFLUSH, !writes);
-        let (users, pages) = (UsingThreads::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
-        let is_unfinished = AtomicBool::new(false);
+        reply_flags.set(FopenFlags::FOPEN_NOFLUSH, !is_writable);
+        let (using_threads, pages) =
+            (UsingThreads::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
+        let has_unfinished_write = AtomicBool::new(false);
         let file = OpenedFile {
             ino: ino.0,
             file,
-            is_writable: writes,
-            is_append: appends,
+            is_writable,
+            is_append,
             is_direct,
             pages,
-            using_threads: users,
-            is_unfinished,
+            using_threads,
+            has_unfinished_write,
         };
         let handle = FileHandle(self.handles.add_file(file));
-        OpenReply { handle, flags: reply, stale_inodes: stale.map(|now| (ino, now)).into_iter().collect() }
+        OpenReply {
+            handle,
+            flags: reply_flags,
+            stale_inodes: stale.map(|tag| (ino, tag)).into_iter().collect(),
+        }
     }
 
     pub(crate) fn create(
@@ -113,15 +119,15 @@ impl FuseAdapter {
         mode: u32,
         flags: i32,
     ) -> FuseResult<(EntryReply, OpenReply)> {
-        let (_names, _changing) = (self.names_lock.read(), self.begin_change());
-        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
-        let expect = if flags & O_EXCL == 0 { Precondition::Any } else { Precondition::Absent };
+        let (_names, _change_guard) = (self.names_lock.read(), self.begin_change());
+        let (node_ref, name) = (self.node_ref(parent)?, self::parse_name(name)?);
+        let precondition = if flags & O_EXCL == 0 { Precondition::Any } else { Precondition::Absent };
         let options = open_options(OpenFlags(flags));
-        let made = self.node_api.create(&seat, &name, mode & 0o7777, expect, options);
-        let (file, looked) = made.map_err(|error| errno(&error))?;
-        let told = self.record_entry(parent.0, &name, &looked);
-        let opened = self.add_file(request, told.attr.ino, file, OpenFlags(flags));
-        Ok((told, opened))
+        let created = self.node_api.create(&node_ref, &name, mode & 0o7777, precondition, options);
+        let (file, lookup) = created.map_err(|error| errno(&error))?;
+        let entry = self.record_entry(parent.0, &name, &lookup);
+        let opened = self.add_file(request, entry.attr.ino, file, OpenFlags(flags));
+        Ok((entry, opened))
     }
 
     pub(crate) fn write(
@@ -133,9 +139,9 @@ impl FuseAdapter {
         flags: WriteFlags,
     ) -> FuseResult<(u32, WriteReply)> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
-        let _changing = self.begin_change();
+        let _change_guard = self.begin_change();
         open.using_threads.add(request.pid());
-        open.is_unfinished.store(true, Ordering::SeqCst);
+        open.has_unfinished_write.store(true, Ordering::SeqCst);
         let ino = INodeNo(open.ino);
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             // Writeback of a memory mapping, through any open handle. It goes to its own offset, even if that handle
@@ -145,33 +151,33 @@ impl FuseAdapter {
         }
         // The kernel sends a write only after it knows of every truncation. If it read truncated bytes since, it may
         // have done so after it knew, and has to drop them.
-        let stale = open.file.forget_cut_off();
-        let until = open.is_direct.then(|| open.pages.begin_direct_write());
-        if until.is_some() {
-            self.inodes.written_directly(open.ino);
+        let stale_from = open.file.forget_cut_off();
+        let guard = open.is_direct.then(|| open.pages.begin_direct_write());
+        if guard.is_some() {
+            self.inodes.note_direct_write(open.ino);
         }
         let written = if open.is_append {
-            open.file.append(data).map(|at| (at, data.len()))
+            open.file.append(data).map(|start| (start, data.len()))
         } else {
             open.file.write_some_at(offset, data).map(|count| (offset, count))
         };
-        let (at, count) = written.map_err(|error| errno(&error))?;
-        let (from, length) = (at.min(offset), count as u64);
-        let touched = from..offset.max(from) + length;
+        let (start, count) = written.map_err(|error| errno(&error))?;
+        let (from, length) = (start.min(offset), count as u64);
+        let written_range = from..offset.max(from) + length;
         // If the write continues from where the file was truncated, the kernel's pages have the new bytes, and their
         // stale bytes lie behind the end of the file.
-        let is_behind = stale.is_some_and(|cut| touched.start <= cut);
-        let from = stale.map_or(from, |cut| cut.min(from));
-        let written = match until {
-            Some(until) if open.pages.has_pages() => WriteReply::DirectWrite { ino, from, guard: until },
+        let is_stale_behind_end = stale_from.is_some_and(|cut| written_range.start <= cut);
+        let from = stale_from.map_or(from, |cut| cut.min(from));
+        let write_reply = match guard {
+            Some(guard) if open.pages.has_pages() => WriteReply::DirectWrite { ino, from, guard },
             Some(_) => WriteReply::Done,
-            None if open.pages.note_write(&touched) || stale.is_some() && !is_behind => {
+            None if open.pages.note_write(&written_range) || stale_from.is_some() && !is_stale_behind_end => {
                 WriteReply::StalePages { ino, from }
             }
-            None if is_behind => WriteReply::Behind { ino, from: touched.end },
+            None if is_stale_behind_end => WriteReply::BehindEnd { ino, from: written_range.end },
             None => WriteReply::Done,
         };
-        Ok((reply_count(count), written))
+        Ok((reply_count(count), write_reply))
     }
 
     /// Forgets the bytes that were truncated from a file, because the kernel knows of every truncation by now. Returns
@@ -182,28 +188,28 @@ impl FuseAdapter {
 
     /// Commits what was written as a change. Returns whether there was anything to commit. The kernel has the new
     /// content already, unless that includes the writes of others.
-    pub(super) fn commit(&self, ino: u64, file: &OpenFile, lasts: SyncPolicy) -> FuseResult<bool> {
-        let _changing = self.begin_change();
+    pub(super) fn commit(&self, ino: u64, file: &OpenFile, sync_policy: SyncPolicy) -> FuseResult<bool> {
+        let _change_guard = self.begin_change();
         let mut changed = false;
-        let put = file.commit_draft(lasts, |made| {
+        let result = file.commit_draft(sync_policy, |committed| {
             changed = true;
-            self.inodes.advance_cached_tag(ino, made.base, made.tag);
+            self.inodes.advance_cached_tag(ino, committed.base, committed.tag);
         });
-        put.map_err(|error| errno(&error))?;
+        result.map_err(|error| errno(&error))?;
         Ok(changed)
     }
 
     /// Commits what was written, because the program that wrote through this handle has closed or synced it.
-    fn finish(&self, open: &OpenedFile, lasts: SyncPolicy) -> FuseResult<bool> {
-        open.is_unfinished.store(false, Ordering::SeqCst);
-        let put = self.commit(open.ino, &open.file, lasts);
-        put.inspect_err(|_| open.is_unfinished.store(true, Ordering::SeqCst))
+    fn finish(&self, open: &OpenedFile, sync_policy: SyncPolicy) -> FuseResult<bool> {
+        open.has_unfinished_write.store(false, Ordering::SeqCst);
+        let result = self.commit(open.ino, &open.file, sync_policy);
+        result.inspect_err(|_| open.has_unfinished_write.store(true, Ordering::SeqCst))
     }
 
     /// The inode whose content the kernel has to drop after a change, if any.
     fn stale_inodes(&self, ino: u64, file: &OpenFile) -> Vec<(INodeNo, VersionTag)> {
-        let now = Some(file.tag()).filter(|now| self.inodes.is_stale(ino, *now));
-        now.map(|now| (INodeNo(ino), now)).into_iter().collect()
+        let tag = Some(file.tag()).filter(|tag| self.inodes.is_stale(ino, *tag));
+        tag.map(|tag| (INodeNo(ino), tag)).into_iter().collect()
     }
 
     /// Ends a handle that no program has open any more. Returns what the kernel has to drop.
@@ -211,8 +217,8 @@ impl FuseAdapter {
         let Some(open) = self.handles.remove_file(handle.0) else { return Vec::new() };
         // The kernel releases a handle some time after its last close. What another program has written through its own
         // handle by then isn't finished: it is committed when that program closes the file.
-        let is_unfinished = open.is_unfinished.load(Ordering::SeqCst);
-        if is_unfinished || !self.handles.files_of(open.ino).iter().any(|other| other.is_writable) {
+        let has_unfinished_write = open.has_unfinished_write.load(Ordering::SeqCst);
+        if has_unfinished_write || !self.handles.files_of(open.ino).iter().any(|other| other.is_writable) {
             // This also commits what a memory mapping wrote after the last close.
             if let Ok(true) = self.commit(open.ino, &open.file, SyncPolicy::Deferred) {
                 return self.stale_inodes(open.ino, &open.file);
@@ -270,7 +276,7 @@ impl FuseAdapter {
             KEEP_SIZE => Ok(()),
             0 if end <= open.file.size() => Ok(()),
             0 => {
-                let _changing = self.begin_change();
+                let _change_guard = self.begin_change();
                 open.file.set_size(end).map_err(|error| errno(&error))
             }
             _ => Err(Errno::EOPNOTSUPP),
@@ -284,8 +290,8 @@ fn open_options(flags: OpenFlags) -> OpenOptions {
         OpenAccMode::O_WRONLY => OpenOptions::write(),
         OpenAccMode::O_RDWR => OpenOptions::read_write(),
     };
-    let truncates = flags.0 & O_TRUNC != 0 && options.write;
-    OpenOptions { truncate: truncates, ..options }
+    let truncate = flags.0 & O_TRUNC != 0 && options.write;
+    OpenOptions { truncate, ..options }
 }
 
 /// The number of bytes written, in the kernel's type.

@@ -87,7 +87,7 @@ pub(super) struct EntryReply {
 impl EntryReply {
     /// The inode whose content the kernel has to drop before it gets the reply, if any.
     pub(super) fn stale_inodes(&self) -> Vec<(INodeNo, VersionTag)> {
-        self.stale_for.map(|now| (self.attr.ino, now)).into_iter().collect()
+        self.stale_for.map(|tag| (self.attr.ino, tag)).into_iter().collect()
     }
 }
 
@@ -101,17 +101,22 @@ impl Drop for ChangeCountGuard<'_> {
 }
 
 impl FuseAdapter {
-    pub(super) fn new(vfs: &Vfs, at: &Path, options: MountOptions) -> Result<Self, stead_core::Error> {
-        let door = NodeApi::new(vfs);
-        let believed =
-            (0..door.workspaces().len()).map(|workspace| match door.store(workspace).feed().is_some() {
+    pub(super) fn new(
+        vfs: &Vfs,
+        mount_point: &Path,
+        options: MountOptions,
+    ) -> Result<Self, stead_core::Error> {
+        let node_api = NodeApi::new(vfs);
+        let ttls = (0..node_api.workspaces().len()).map(|workspace| {
+            match node_api.store(workspace).feed().is_some() {
                 _ if options.immutable => TTL_IMMUTABLE,
                 true => TTL_WITH_FEED,
                 false => TTL_WITHOUT_FEED,
-            });
+            }
+        });
         Ok(FuseAdapter {
-            ttls: believed.collect(),
-            inodes: Inodes::new(&door.lookup_path(&VfsPath::root())?),
+            ttls: ttls.collect(),
+            inodes: Inodes::new(&node_api.lookup_path(&VfsPath::root())?),
             handles: Handles::default(),
             retries: Retries::default(),
             notifier: OnceLock::new(),
@@ -122,8 +127,8 @@ impl FuseAdapter {
             direct_io_mmap: AtomicBool::new(false),
             router: vfs.router().clone(),
             options,
-            mount_point: at.to_owned(),
-            node_api: door,
+            mount_point: mount_point.to_owned(),
+            node_api,
         })
     }
 
@@ -143,56 +148,56 @@ impl FuseAdapter {
         self.names_lock.write()
     }
 
-    fn ttl(&self, looked: &Lookup) -> Duration {
-        looked.workspace.map_or(TTL_WITH_FEED, |workspace| self.ttls[workspace])
+    fn ttl(&self, lookup: &Lookup) -> Duration {
+        lookup.workspace.map_or(TTL_WITH_FEED, |workspace| self.ttls[workspace])
     }
 
-    fn directory_ref(&self, ino: INodeNo) -> FuseResult<DirectoryRef> {
+    fn node_ref(&self, ino: INodeNo) -> FuseResult<DirectoryRef> {
         // On ESTALE, the kernel looks the node up again and retries.
         let missing = || if self.inodes.should_look_up_again(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
-        let seat = self.inodes.directory_ref(ino.0).ok_or_else(missing)?;
-        if seat.node.is_some() || ino.0 == ROOT_INO {
-            return Ok(seat);
+        let node_ref = self.inodes.node_ref(ino.0).ok_or_else(missing)?;
+        if node_ref.node.is_some() || ino.0 == ROOT_INO {
+            return Ok(node_ref);
         }
         // A synthetic directory may have been created in the Store since. From then on it needs its node, because a
         // feed reports the changes in it by that node.
-        let node = self.node_api.lookup_path(&seat.path).ok().and_then(|looked| looked.node);
+        let node = self.node_api.lookup_path(&node_ref.path).ok().and_then(|lookup| lookup.node);
         if let Some(node) = node {
             self.inodes.set_node(ino.0, node);
         }
-        Ok(DirectoryRef { node, ..seat })
+        Ok(DirectoryRef { node, ..node_ref })
     }
 
-    fn entry_reply(&self, ino: u64, looked: &Lookup) -> EntryReply {
+    fn entry_reply(&self, ino: u64, lookup: &Lookup) -> EntryReply {
         EntryReply {
-            ttl: self.ttl(looked),
-            attr: file_attr(ino, &looked.attr, LINK_COUNT, self.options.owner),
-            stale_for: Some(looked.attr.tag).filter(|now| self.inodes.is_stale(ino, *now)),
+            ttl: self.ttl(lookup),
+            attr: file_attr(ino, &lookup.attr, LINK_COUNT, self.options.owner),
+            stale_for: Some(lookup.attr.tag).filter(|tag| self.inodes.is_stale(ino, *tag)),
         }
     }
 
     /// Records a node that was found at a name, and returns the reply that makes it known to the kernel.
-    fn record_entry(&self, parent: u64, name: &Name, looked: &Lookup) -> EntryReply {
-        let ino = self.inodes.record_found(parent, name, looked, true);
-        self.entry_reply(ino, looked)
+    fn record_entry(&self, parent: u64, name: &Name, lookup: &Lookup) -> EntryReply {
+        let ino = self.inodes.record_found(parent, name, lookup, true);
+        self.entry_reply(ino, lookup)
     }
 
-    /// Makes the kernel drop its cached content of a file, whose version is now `now`.
+    /// Makes the kernel drop its cached content of a file, whose version is now `tag`.
     ///
     /// It waits for reads in progress, so a thread that has to answer those must not call it.
-    pub(super) fn invalidate_content(&self, ino: INodeNo, now: VersionTag) {
+    pub(super) fn invalidate_content(&self, ino: INodeNo, tag: VersionTag) {
         if let Some((workspace, node)) = self.inodes.node(ino.0) {
             self.node_api.refresh(workspace, node);
         }
         self.invalidate_pages(ino, 0, ConcurrentWrites::Possible);
-        self.inodes.note_changed_elsewhere(ino.0, now);
+        self.inodes.note_changed_elsewhere(ino.0, tag);
     }
 
     /// Makes the kernel drop its cached content of a file from an offset on. It waits like
     /// [`FuseAdapter::invalidate_content`].
     pub(super) fn invalidate_pages(&self, ino: INodeNo, from: u64, writes: ConcurrentWrites) {
         let pages = self.inodes.pages(ino.0);
-        let _dropping = pages.as_ref().map(|pages| pages.begin_invalidation(writes));
+        let _invalidation = pages.as_ref().map(|pages| pages.begin_invalidation(writes));
         if let Some(notifier) = self.notifier.get() {
             // It fails if the kernel doesn't know the file any more.
             let _ = notifier.inval_inode(ino, from.cast_signed(), 0);
@@ -204,7 +209,7 @@ impl FuseAdapter {
     fn note_opened(&self, ino: INodeNo, tag: VersionTag) -> Option<VersionTag> {
         let has_pages = self.inodes.pages(ino.0).is_some_and(|pages| pages.has_pages());
         if has_pages {
-            return Some(tag).filter(|now| self.inodes.is_stale(ino.0, *now));
+            return Some(tag).filter(|tag| self.inodes.is_stale(ino.0, *tag));
         }
         if !self.inodes.set_cached_tag(ino.0, tag)
             && let Some(notifier) = self.notifier.get()
@@ -217,31 +222,31 @@ impl FuseAdapter {
 
     pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> FuseResult<EntryReply> {
         let _names = self.names_lock.read();
-        let (seat, name) = (self.directory_ref(parent)?, self::parse_name(name)?);
-        let looked = self.node_api.lookup(&seat, &name).map_err(|error| match error {
+        let (directory, name) = (self.node_ref(parent)?, self::parse_name(name)?);
+        let lookup = self.node_api.lookup(&directory, &name).map_err(|error| match error {
             // Outside the Workspaces nothing exists.
             stead_core::Error::OutsideWorkspaces { .. } => Errno::ENOENT,
             error => errno(&error),
         })?;
-        Ok(self.record_entry(parent.0, &name, &looked))
+        Ok(self.record_entry(parent.0, &name, &lookup))
     }
 
     pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> FuseResult<EntryReply> {
         let names = self.names_lock.read();
-        let found = self.directory_ref(ino).and_then(|seat| {
+        let found = self.node_ref(ino).and_then(|node_ref| {
             let node = self.inodes.node(ino.0).map(|(_, node)| node);
-            if let Some(special) = node.and_then(|node| self.node_api.lookup_special(&seat.path, node)) {
+            if let Some(special) = node.and_then(|node| self.node_api.lookup_special(&node_ref.path, node)) {
                 return Ok(special);
             }
-            let looked = self.node_api.lookup_path(&seat.path).map_err(|error| errno(&error))?;
+            let lookup = self.node_api.lookup_path(&node_ref.path).map_err(|error| errno(&error))?;
             match node {
-                Some(node) if looked.node != Some(node) => Err(Errno::ESTALE),
-                _ => Ok(looked),
+                Some(node) if lookup.node != Some(node) => Err(Errno::ESTALE),
+                _ => Ok(lookup),
             }
         });
         drop(names);
         match found {
-            Ok(looked) => Ok(self.entry_reply(ino.0, &looked)),
+            Ok(lookup) => Ok(self.entry_reply(ino.0, &lookup)),
             // It has no name any more, but may still be open.
             Err(error) => {
                 let open = handle.and_then(|handle| self.handles.file(handle.0));
@@ -259,11 +264,11 @@ impl FuseAdapter {
     }
 
     /// The reply to send once the kernel has dropped its stale content: with the attributes as they are by then.
-    pub(super) fn refreshed_reply(&self, told: EntryReply) -> EntryReply {
-        if told.stale_for.is_none() {
-            return told;
+    pub(super) fn refreshed_reply(&self, reply: EntryReply) -> EntryReply {
+        if reply.stale_for.is_none() {
+            return reply;
         }
-        self.getattr(told.attr.ino, None).map_or(told, |now| EntryReply { stale_for: None, ..now })
+        self.getattr(reply.attr.ino, None).map_or(reply, |fresh| EntryReply { stale_for: None, ..fresh })
     }
 
     fn file_node(&self, ino: INodeNo) -> FuseResult<NodeId> {

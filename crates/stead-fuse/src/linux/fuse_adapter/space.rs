@@ -9,7 +9,8 @@ impl FuseAdapter {
     pub(crate) fn statfs(&self, ino: INodeNo) -> FuseResult<Space> {
         const BLOCK: u64 = 4096;
         let mut space = Space { blocks: 1 << 40, free: 1 << 39, files: 1 << 40, files_free: 1 << 39 };
-        let host = self.options.space_directory.as_deref().and_then(|room| rustix::fs::statvfs(room).ok());
+        let host =
+            self.options.space_directory.as_deref().and_then(|directory| rustix::fs::statvfs(directory).ok());
         if let Some(host) = host {
             let scale = |blocks: u64| blocks.saturating_mul(host.f_frsize) / BLOCK;
             space = Space {
@@ -19,9 +20,9 @@ impl FuseAdapter {
                 files_free: host.f_favail,
             };
         }
-        let seat = self.directory_ref(ino)?;
+        let node_ref = self.node_ref(ino)?;
         if let Some((limits, usage)) =
-            self.node_api.tightest_quota(&seat.path).map_err(|error| errno(&error))?
+            self.node_api.tightest_quota(&node_ref.path).map_err(|error| errno(&error))?
         {
             if let Some(bytes) = limits.bytes {
                 space.blocks = bytes / BLOCK;
