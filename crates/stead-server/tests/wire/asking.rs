@@ -9,7 +9,7 @@ use stead_server::{LiveStead, ServerLimits};
 
 use crate::client::{Client, code, modern};
 
-fn guarded() -> Stead {
+fn stead_with_approval() -> Stead {
     let mount = Mount::new(Arc::new(MemoryStore::new()));
     let workspace = Workspace::new(VfsPath::parse("/n").unwrap(), AccessScope::ReadWrite, mount);
     Stead::builder("a")
@@ -18,45 +18,46 @@ fn guarded() -> Stead {
         .unwrap()
 }
 
-fn write() -> Value {
+fn write_call() -> Value {
     json!({ "name": "write_file", "arguments": { "path": "/n/x", "content": "1" } })
 }
 
-fn answered(action: &str) -> (Stead, Value) {
-    let stead = guarded();
+fn write_and_answer(action: &str) -> (Stead, Value) {
+    let stead = stead_with_approval();
     let mut client = Client::with(&stead, json!({ "elicitation": {} }));
-    let id = client.ask("tools/call", write());
-    let asked = client.notified("elicitation/create");
-    assert_eq!(asked["params"]["message"], "May the agent use `write_file` on `/n/x`?");
+    let id = client.send_request("tools/call", write_call());
+    let question = client.wait_for("elicitation/create");
+    assert_eq!(question["params"]["message"], "May the agent use `write_file` on `/n/x`?");
     assert!(!stead.with_approval().vfs().exists("/n/x").unwrap(), "nothing happens before the answer");
-    client
-        .say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": action, "content": {} } }));
+    client.send(
+        &json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": action, "content": {} } }),
+    );
     let answer = client.answer(id);
     (stead, answer)
 }
 
 #[test]
-fn what_the_person_agrees_to_happens() {
-    let (stead, answer) = answered("accept");
+fn a_call_that_the_person_approves_is_made() {
+    let (stead, answer) = write_and_answer("accept");
     assert_eq!(answer["result"]["isError"], false, "{answer}");
     assert!(stead.with_approval().vfs().exists("/n/x").unwrap());
 }
 
 #[test]
-fn what_the_person_refuses_does_not() {
+fn a_call_that_the_person_refuses_is_not_made() {
     for action in ["decline", "cancel"] {
-        let (stead, answer) = answered(action);
-        let words = answer["result"]["content"][0]["text"].as_str().unwrap();
-        assert!(words.contains("did not approve"), "{words}");
+        let (stead, answer) = write_and_answer(action);
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("did not approve"), "{text}");
         assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
     }
 }
 
 #[test]
-fn where_nobody_can_be_asked_it_is_denied() {
+fn a_call_that_needs_approval_is_denied_if_the_client_can_not_ask() {
     for capabilities in [json!({}), json!({ "elicitation": { "url": {} } })] {
-        let stead = guarded();
-        let answer = Client::with(&stead, capabilities).call("write_file", write()["arguments"].clone());
+        let stead = stead_with_approval();
+        let answer = Client::with(&stead, capabilities).call("write_file", write_call()["arguments"].clone());
         assert_eq!(code(&answer), "denied");
         assert!(
             answer["content"][0]["text"].as_str().unwrap().contains("your host can't ask one"),
@@ -67,55 +68,55 @@ fn where_nobody_can_be_asked_it_is_denied() {
 }
 
 #[test]
-fn newer_clients_are_asked_between_two_calls() {
-    let stead = guarded();
-    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
-    let can_ask = json!({ "elicitation": {} });
-    let asked = client.request("tools/call", modern(write(), can_ask.clone()));
-    let result = &asked["result"];
-    assert_eq!(result["resultType"], "input_required", "{asked}");
+fn a_newer_client_gets_the_question_as_a_result_and_answers_in_its_next_call() {
+    let stead = stead_with_approval();
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
+    let capabilities = json!({ "elicitation": {} });
+    let response = client.request("tools/call", modern(write_call(), capabilities.clone()));
+    let result = &response["result"];
+    assert_eq!(result["resultType"], "input_required", "{response}");
     let (name, request) = result["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(request["method"], "elicitation/create");
-    let again = |mut call: Value, action: &str| {
+    let call_with_answer = |mut call: Value, action: &str| {
         call["inputResponses"] = json!({ name: { "action": action, "content": {} } });
-        modern(call, can_ask.clone())
+        modern(call, capabilities.clone())
     };
     // The answer to one question isn't an answer to another.
-    let mut other = write();
+    let mut other = write_call();
     other["arguments"]["path"] = "/n/other".into();
-    let asked = client.request("tools/call", again(other, "accept"));
-    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    let done = client.request("tools/call", again(write(), "accept"));
+    let response = client.request("tools/call", call_with_answer(other, "accept"));
+    assert_eq!(response["result"]["resultType"], "input_required", "{response}");
+    let done = client.request("tools/call", call_with_answer(write_call(), "accept"));
     assert_eq!(done["result"]["isError"], false, "{done}");
     assert!(stead.with_approval().vfs().exists("/n/x").unwrap());
     // An approval is good for one call.
     stead.with_approval().vfs().write("/n/x", "2").unwrap();
-    let asked = client.request("tools/call", again(write(), "accept"));
-    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let response = client.request("tools/call", call_with_answer(write_call(), "accept"));
+    assert_eq!(response["result"]["resultType"], "input_required", "{response}");
     assert_eq!(stead.with_approval().vfs().read("/n/x").unwrap().bytes, b"2");
 }
 
 #[test]
-fn a_newer_client_says_that_the_person_refuses() {
-    let stead = guarded();
-    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
-    let can_ask = json!({ "elicitation": {} });
-    let asked = client.request("tools/call", modern(write(), can_ask.clone()));
-    let name = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
-    let answered = |action: &str| {
-        let mut call = write();
+fn a_refusal_that_a_newer_client_reports_is_final() {
+    let stead = stead_with_approval();
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
+    let capabilities = json!({ "elicitation": {} });
+    let response = client.request("tools/call", modern(write_call(), capabilities.clone()));
+    let name = response["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let call_with_answer = |action: &str| {
+        let mut call = write_call();
         call["inputResponses"] = json!({ &name: { "action": action, "content": {} } });
-        modern(call, can_ask.clone())
+        modern(call, capabilities.clone())
     };
-    let refused = client.request("tools/call", answered("decline"));
+    let refused = client.request("tools/call", call_with_answer("decline"));
     assert_eq!(refused["result"]["isError"], true, "{refused}");
-    let asked = client.request("tools/call", answered("accept"));
-    assert_eq!(asked["result"]["resultType"], "input_required", "a no can't be made a yes: {asked}");
+    let response = client.request("tools/call", call_with_answer("accept"));
+    assert_eq!(response["result"]["resultType"], "input_required", "a no can't be made a yes: {response}");
     assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
 }
 
 /// `/free` needs no approval, `/prod` needs it for changes, `/vault` for everything.
-fn town() -> Stead {
+fn stead_with_approval_policies() -> Stead {
     let workspace = |prefix: &str| {
         let mount = Mount::new(Arc::new(MemoryStore::new()));
         Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadWrite, mount)
@@ -131,86 +132,89 @@ fn town() -> Stead {
     stead
 }
 
-fn lead_elsewhere(stead: &Stead) {
+fn redirect_link(stead: &Stead) {
     stead.vfs().symlink("/free/new", "/vault/v").unwrap();
     stead.vfs().rename("/free/new", "/free/link", Overwrite::Replace).unwrap();
 }
 
-fn edit() -> Value {
+fn edit_call() -> Value {
     let arguments = json!({ "path": "/free/link", "old_string": "text", "new_string": "gone" });
     json!({ "name": "edit_file", "arguments": arguments })
 }
 
 #[test]
-fn an_agreement_is_not_spent_where_a_symlink_leads_meanwhile() {
-    let stead = town();
+fn an_approval_does_not_cover_where_a_symlink_points_later() {
+    let stead = stead_with_approval_policies();
     stead.vfs().symlink("/free/link", "/prod/p").unwrap();
     let mut client = Client::with(&stead, json!({ "elicitation": {} }));
-    let id = client.ask("tools/call", edit());
-    let asked = client.notified("elicitation/create");
-    assert_eq!(asked["params"]["message"], "May the agent use `edit_file` on `/free/link`, `/prod/p`?");
-    lead_elsewhere(&stead);
-    let accept = |asked: &Value| json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept", "content": {} } });
-    client.say(&accept(&asked));
-    let again = client.notified("elicitation/create");
-    assert_eq!(again["params"]["message"], "May the agent use `edit_file` on `/free/link`, `/vault/v`?");
+    let id = client.send_request("tools/call", edit_call());
+    let question = client.wait_for("elicitation/create");
+    assert_eq!(question["params"]["message"], "May the agent use `edit_file` on `/free/link`, `/prod/p`?");
+    redirect_link(&stead);
+    let accept = |question: &Value| json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept", "content": {} } });
+    client.send(&accept(&question));
+    let second_question = client.wait_for("elicitation/create");
+    assert_eq!(
+        second_question["params"]["message"],
+        "May the agent use `edit_file` on `/free/link`, `/vault/v`?"
+    );
     assert_eq!(stead.with_approval().vfs().read("/vault/v").unwrap().bytes, b"text");
-    client.say(&accept(&again));
+    client.send(&accept(&second_question));
     assert_eq!(client.answer(id)["result"]["isError"], false);
     assert_eq!(stead.with_approval().vfs().read("/prod/p").unwrap().bytes, b"text");
 }
 
 #[test]
-fn a_newer_client_does_not_spend_it_there_either() {
-    let stead = town();
+fn an_approval_of_a_newer_client_does_not_cover_where_a_symlink_points_later() {
+    let stead = stead_with_approval_policies();
     stead.vfs().symlink("/free/link", "/prod/p").unwrap();
-    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
-    let can_ask = json!({ "elicitation": {} });
-    let asked = client.request("tools/call", modern(edit(), can_ask.clone()));
-    let name = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
-    lead_elsewhere(&stead);
-    let mut call = edit();
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
+    let capabilities = json!({ "elicitation": {} });
+    let response = client.request("tools/call", modern(edit_call(), capabilities.clone()));
+    let name = response["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    redirect_link(&stead);
+    let mut call = edit_call();
     call["inputResponses"] = json!({ name: { "action": "accept", "content": {} } });
-    let again = client.request("tools/call", modern(call, can_ask));
-    assert_eq!(again["result"]["resultType"], "input_required", "{again}");
+    let second_response = client.request("tools/call", modern(call, capabilities));
+    assert_eq!(second_response["result"]["resultType"], "input_required", "{second_response}");
     assert_eq!(stead.with_approval().vfs().read("/vault/v").unwrap().bytes, b"text");
 }
 
 #[test]
-fn open_questions_are_in_nobodys_way() {
-    let stead = town();
+fn open_questions_block_no_other_call() {
+    let stead = stead_with_approval_policies();
     let mut client = Client::with(&stead, json!({ "elicitation": {} }));
-    let read = json!({ "name": "read_file", "arguments": { "path": "/vault/v" } });
+    let read_call = json!({ "name": "read_file", "arguments": { "path": "/vault/v" } });
     for _ in 0..40 {
-        client.ask("tools/call", read.clone());
+        client.send_request("tools/call", read_call.clone());
     }
     // As many questions are asked as a person could look at; further calls are refused.
-    let said: Vec<_> = (0..40).map(|_| client.hear()).collect();
-    let (asked, told): (Vec<_>, Vec<_>) =
-        said.iter().partition(|message| message["method"] == "elicitation/create");
-    assert_eq!(asked.len(), 32);
-    for told in told {
-        assert_eq!(code(&told["result"]), "unavailable", "{told}");
+    let messages: Vec<_> = (0..40).map(|_| client.receive()).collect();
+    let (questions, refusals): (Vec<_>, Vec<_>) =
+        messages.iter().partition(|message| message["method"] == "elicitation/create");
+    assert_eq!(questions.len(), 32);
+    for refusal in refusals {
+        assert_eq!(code(&refusal["result"]), "unavailable", "{refusal}");
     }
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
     assert_eq!(client.call("list_directory", json!({ "path": "/free" }))["isError"], false);
     // The end of the input ends all open questions.
     client.write.shutdown(std::net::Shutdown::Write).unwrap();
-    let began = std::time::Instant::now();
-    for _ in asked {
-        assert_eq!(client.hear()["result"]["isError"], true);
+    let start = std::time::Instant::now();
+    for _ in questions {
+        assert_eq!(client.receive()["result"]["isError"], true);
     }
-    assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(start.elapsed() < std::time::Duration::from_secs(30), "{:?}", start.elapsed());
 }
 
 #[test]
 fn a_call_that_is_cancelled_withdraws_its_question() {
-    let stead = guarded();
+    let stead = stead_with_approval();
     let mut client = Client::with(&stead, json!({ "elicitation": {} }));
-    let id = client.ask("tools/call", write());
-    let asked = client.notified("elicitation/create");
+    let id = client.send_request("tools/call", write_call());
+    let question = client.wait_for("elicitation/create");
     let params = json!({ "requestId": id });
-    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
-    assert_eq!(client.notified("notifications/cancelled")["params"]["requestId"], asked["id"]);
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
+    assert_eq!(client.wait_for("notifications/cancelled")["params"]["requestId"], question["id"]);
     assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
 }

@@ -10,23 +10,23 @@ use crate::client::Client;
 use crate::eras::notes;
 
 #[test]
-fn what_is_no_message_is_said_to_be_none_and_does_no_harm() {
+fn invalid_messages_are_answered_with_an_error_and_do_no_harm() {
     let mut client = Client::new(&notes());
-    let deep = [b"[".repeat(100_000), b"\n".to_vec()].concat();
+    let deeply_nested = [b"[".repeat(100_000), b"\n".to_vec()].concat();
     for (line, code) in [
         (&b"garbage\n"[..], -32700),
         (b"{\"jsonrpc\":\"2.0\",\n", -32700),
         (b"\xff\xfe\x00\x01\n", -32700),
-        (&deep, -32700),
+        (&deeply_nested, -32700),
         (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n", -32600),
         (b"{\"id\":{}}\n", -32600),
         (b"42\n", -32600),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"\xff\"}}\n", -32700),
     ] {
         client.raw(line);
-        let answer = client.hear();
-        let shown = String::from_utf8_lossy(&line[..line.len().min(40)]).into_owned();
-        assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
+        let answer = client.receive();
+        let line_start = String::from_utf8_lossy(&line[..line.len().min(40)]).into_owned();
+        assert_eq!(answer["error"]["code"], code, "{line_start}: {answer}");
         assert!(answer["id"].is_null());
     }
     client.raw(b"\n\r\n   \n");
@@ -34,14 +34,14 @@ fn what_is_no_message_is_said_to_be_none_and_does_no_harm() {
 }
 
 #[test]
-fn a_line_without_end_is_refused_while_it_is_read() {
+fn a_line_that_is_too_long_is_refused_while_it_is_read() {
     let mut client = Client::new(&notes());
     let piece = vec![b'x'; 1 << 20];
     for _ in 0..100 {
         client.raw(&piece);
     }
     client.raw(b"\n");
-    let answer = client.hear();
+    let answer = client.receive();
     assert_eq!(answer["error"]["code"], -32600);
     assert!(answer["error"]["message"].as_str().unwrap().contains("16 MiB"), "{answer}");
     // A request that is too long is answered, even if its id comes last.
@@ -56,7 +56,7 @@ fn a_line_without_end_is_refused_while_it_is_read() {
 }
 
 #[test]
-fn parameters_that_are_wrong_are_said_to_be_wrong() {
+fn wrong_parameters_are_answered_with_an_error() {
     let mut client = Client::new(&notes());
     for (method, params) in [
         ("tools/call", json!({})),
@@ -71,23 +71,23 @@ fn parameters_that_are_wrong_are_said_to_be_wrong() {
 }
 
 #[test]
-fn what_comes_before_the_first_request_is_nobodys() {
-    let mut client = Client::silent(Arc::new(LiveStead::new(&notes(), ServerLimits::default())));
-    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-    client.say(&json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
+fn messages_before_the_first_request_are_ignored() {
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&notes(), ServerLimits::default())));
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    client.send(&json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
     assert!(client.initialize(json!({}))["result"].is_object());
 }
 
 #[test]
-fn a_client_that_never_reads_is_not_read_from_for_ever_and_gets_all_its_answers() {
+fn the_server_stops_reading_from_a_client_that_does_not_read_and_still_sends_all_answers() {
     let stead = notes();
     stead.vfs().write("/notes/large.txt", "line of some length\n".repeat(5_000)).unwrap();
     let mut client = Client::new(&stead);
     let mut writer = client.write.try_clone().unwrap();
     writer.set_write_timeout(None).unwrap();
-    const MANY: i64 = 2_000;
+    const REQUESTS: i64 = 2_000;
     let sender = std::thread::spawn(move || {
-        for id in 0..MANY {
+        for id in 0..REQUESTS {
             let request = json!({
                 "jsonrpc": "2.0", "id": 10_000 + id, "method": "tools/call",
                 "params": { "name": "read_file", "arguments": { "path": "/notes/large.txt" } },
@@ -97,33 +97,36 @@ fn a_client_that_never_reads_is_not_read_from_for_ever_and_gets_all_its_answers(
     });
     std::thread::sleep(std::time::Duration::from_millis(1_500));
     assert!(!sender.is_finished(), "the server takes what it can answer, and leaves the rest where it is");
-    let mut seen = std::collections::BTreeSet::new();
-    while seen.len() < MANY as usize {
-        let answer = client.hear();
+    let mut answered_ids = std::collections::BTreeSet::new();
+    while answered_ids.len() < REQUESTS as usize {
+        let answer = client.receive();
         assert_eq!(answer["result"]["isError"], false);
-        assert!(seen.insert(answer["id"].as_i64().unwrap()));
+        assert!(answered_ids.insert(answer["id"].as_i64().unwrap()));
     }
     sender.join().unwrap();
 }
 
 #[test]
-fn clients_that_vanish_leave_others_alone() {
-    let served = Arc::new(LiveStead::new(&notes(), ServerLimits::default()));
-    let mut stays = Client::silent(Arc::clone(&served));
-    stays.initialize(json!({}));
+fn clients_that_disconnect_do_not_affect_others() {
+    let live_stead = Arc::new(LiveStead::new(&notes(), ServerLimits::default()));
+    let mut steady_client = Client::uninitialized(Arc::clone(&live_stead));
+    steady_client.initialize(json!({}));
     for _ in 0..50 {
-        let mut goes = Client::silent(Arc::clone(&served));
-        goes.initialize(json!({}));
+        let mut leaving_client = Client::uninitialized(Arc::clone(&live_stead));
+        leaving_client.initialize(json!({}));
         for _ in 0..10 {
-            goes.ask("tools/call", json!({ "name": "read_file", "arguments": { "path": "/notes/plan.md" } }));
+            leaving_client.send_request(
+                "tools/call",
+                json!({ "name": "read_file", "arguments": { "path": "/notes/plan.md" } }),
+            );
         }
-        goes.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        leaving_client.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
     }
-    assert_eq!(stays.call("read_file", json!({ "path": "/notes/plan.md" }))["isError"], false);
+    assert_eq!(steady_client.call("read_file", json!({ "path": "/notes/plan.md" }))["isError"], false);
 }
 
 #[test]
-fn a_request_with_an_id_that_is_under_way_does_not_run() {
+fn a_request_with_the_id_of_a_running_request_does_not_run() {
     let stead = notes();
     let mut client = Client::new(&stead);
     let append = |id: i64| {
@@ -131,20 +134,20 @@ fn a_request_with_an_id_that_is_under_way_does_not_run() {
         format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
     };
     client.raw([append(77), append(77), append(77), append(78)].concat().as_bytes());
-    let answers: Vec<_> = (0..4).map(|_| client.hear()).collect();
-    let made = answers.iter().filter(|answer| answer["result"]["isError"] == false).count();
+    let answers: Vec<_> = (0..4).map(|_| client.receive()).collect();
+    let applied = answers.iter().filter(|answer| answer["result"]["isError"] == false).count();
     let refused =
         answers.iter().filter(|answer| answer["id"] == 77 && answer["error"]["code"] == -32600).count();
-    assert!(made >= 2 && made + refused == 4, "{answers:?}");
+    assert!(applied >= 2 && applied + refused == 4, "{answers:?}");
     // A request with the same id that came after the first was answered is a new request.
-    assert_eq!(stead.vfs().read("/notes/log").unwrap().bytes.len(), made);
+    assert_eq!(stead.vfs().read("/notes/log").unwrap().bytes.len(), applied);
 }
 
 #[test]
-fn a_message_of_no_version_is_said_to_be_none() {
+fn a_message_without_the_right_jsonrpc_version_is_refused() {
     let mut client = Client::new(&notes());
     for version in [json!(null), json!("1.0")] {
-        client.say(&json!({ "jsonrpc": version, "id": 5, "method": "tools/list" }));
+        client.send(&json!({ "jsonrpc": version, "id": 5, "method": "tools/list" }));
         let answer = client.answer(5);
         assert_eq!(answer["error"]["code"], -32600, "{answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains("jsonrpc"), "{answer}");

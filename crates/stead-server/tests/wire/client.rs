@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 pub(crate) static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap());
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One client of a server.
 pub(crate) struct Client {
@@ -24,27 +24,27 @@ pub(crate) struct Client {
     read: BufReader<UnixStream>,
     next: i64,
     /// Messages that the server sent on its own initiative.
-    pub(crate) heard: VecDeque<Value>,
+    pub(crate) queued: VecDeque<Value>,
 }
 
 impl Client {
     /// A client that hasn't sent anything yet.
-    pub(crate) fn silent(served: Arc<LiveStead>) -> Self {
-        let (here, there) = UnixStream::pair().unwrap();
-        there.set_nonblocking(true).unwrap();
-        here.set_read_timeout(Some(PATIENCE)).unwrap();
-        here.set_write_timeout(Some(PATIENCE)).unwrap();
+    pub(crate) fn uninitialized(live_stead: Arc<LiveStead>) -> Self {
+        let (client_end, server_end) = UnixStream::pair().unwrap();
+        server_end.set_nonblocking(true).unwrap();
+        client_end.set_read_timeout(Some(TIMEOUT)).unwrap();
+        client_end.set_write_timeout(Some(TIMEOUT)).unwrap();
         RUNTIME.spawn(async move {
-            let (read, write) = tokio::net::UnixStream::from_std(there).unwrap().into_split();
-            stead_server::serve_stream(served, read, write).await;
+            let (read, write) = tokio::net::UnixStream::from_std(server_end).unwrap().into_split();
+            stead_server::serve_stream(live_stead, read, write).await;
         });
-        let read = BufReader::new(here.try_clone().unwrap());
-        Client { write: here, read, next: 1, heard: VecDeque::new() }
+        let read = BufReader::new(client_end.try_clone().unwrap());
+        Client { write: client_end, read, next: 1, queued: VecDeque::new() }
     }
 
     /// A client that has initialized its session, with these capabilities.
     pub(crate) fn with(stead: &Stead, capabilities: Value) -> Self {
-        let mut client = Client::silent(Arc::new(LiveStead::new(stead, ServerLimits::default())));
+        let mut client = Client::uninitialized(Arc::new(LiveStead::new(stead, ServerLimits::default())));
         client.initialize(capabilities);
         client
     }
@@ -55,20 +55,21 @@ impl Client {
 
     /// A client whose results have structured content.
     pub(crate) fn structured(stead: &Stead) -> Self {
-        let served = LiveStead::new(stead, ServerLimits::default()).with_results(ResultFormat::Structured);
-        let mut client = Client::silent(Arc::new(served));
+        let live_stead =
+            LiveStead::new(stead, ServerLimits::default()).with_results(ResultFormat::Structured);
+        let mut client = Client::uninitialized(Arc::new(live_stead));
         client.initialize(json!({}));
         client
     }
 
     pub(crate) fn initialize(&mut self, capabilities: Value) -> Value {
-        let answer = self.request("initialize", introduction(capabilities));
-        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        let answer = self.request("initialize", initialize_params(capabilities));
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         answer
     }
 
     /// Sends a message.
-    pub(crate) fn say(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         self.raw(format!("{message}\n").as_bytes());
     }
 
@@ -77,7 +78,7 @@ impl Client {
     }
 
     /// The next message from the server.
-    pub(crate) fn hear(&mut self) -> Value {
+    pub(crate) fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.read.read_line(&mut line).expect("the server says something in time");
         assert!(!line.is_empty(), "the server has hung up");
@@ -85,27 +86,27 @@ impl Client {
     }
 
     /// Sends a request, and returns its id.
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> i64 {
+    pub(crate) fn send_request(&mut self, method: &str, params: Value) -> i64 {
         let id = self.next;
         self.next += 1;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
-    /// Waits for the answer to a request. Other messages are stored in `heard`.
+    /// Waits for the answer to a request. Other messages are stored in `queued`.
     pub(crate) fn answer(&mut self, id: i64) -> Value {
         loop {
-            let message = self.hear();
+            let message = self.receive();
             if message["id"] == id && message.get("method").is_none() {
                 return message;
             }
-            self.heard.push_back(message);
+            self.queued.push_back(message);
         }
     }
 
     /// Makes a request, and returns its answer.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
-        let id = self.ask(method, params);
+        let id = self.send_request(method, params);
         self.answer(id)
     }
 
@@ -115,21 +116,21 @@ impl Client {
     }
 
     /// Waits for a notification from the server.
-    pub(crate) fn notified(&mut self, method: &str) -> Value {
-        if let Some(at) = self.heard.iter().position(|message| message["method"] == method) {
-            return self.heard.remove(at).unwrap();
+    pub(crate) fn wait_for(&mut self, method: &str) -> Value {
+        if let Some(index) = self.queued.iter().position(|message| message["method"] == method) {
+            return self.queued.remove(index).unwrap();
         }
         loop {
-            let message = self.hear();
+            let message = self.receive();
             if message["method"] == method {
                 return message;
             }
-            self.heard.push_back(message);
+            self.queued.push_back(message);
         }
     }
 }
 
-pub(crate) fn introduction(capabilities: Value) -> Value {
+pub(crate) fn initialize_params(capabilities: Value) -> Value {
     json!({
         "protocolVersion": "2025-11-25",
         "capabilities": capabilities,

@@ -6,7 +6,7 @@ use serde_json::json;
 use stead::{AccessScope, MemoryStore, Stead};
 use stead_server::{LiveStead, ServerLimits};
 
-use crate::client::{Client, introduction, modern};
+use crate::client::{Client, initialize_params, modern};
 
 pub(crate) fn notes() -> Stead {
     let store = Arc::new(MemoryStore::new());
@@ -15,13 +15,13 @@ pub(crate) fn notes() -> Stead {
     stead
 }
 
-fn silent() -> Client {
-    Client::silent(Arc::new(LiveStead::new(&notes(), ServerLimits::default())))
+fn uninitialized() -> Client {
+    Client::uninitialized(Arc::new(LiveStead::new(&notes(), ServerLimits::default())))
 }
 
 #[test]
-fn a_client_that_initializes_is_told_what_it_has() {
-    let mut client = silent();
+fn initialize_returns_the_instructions_and_capabilities() {
+    let mut client = uninitialized();
     let answer = client.initialize(json!({}));
     let result = &answer["result"];
     assert_eq!(result["protocolVersion"], "2025-11-25");
@@ -35,17 +35,17 @@ fn a_client_that_initializes_is_told_what_it_has() {
 }
 
 #[test]
-fn older_revisions_are_answered_in_their_own() {
+fn initialize_answers_in_the_protocol_version_of_an_older_client() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18"] {
-        let mut params = introduction(json!({}));
+        let mut params = initialize_params(json!({}));
         params["protocolVersion"] = version.into();
-        assert_eq!(silent().request("initialize", params)["result"]["protocolVersion"], version);
+        assert_eq!(uninitialized().request("initialize", params)["result"]["protocolVersion"], version);
     }
 }
 
 #[test]
 fn a_client_without_a_handshake_is_answered_request_by_request() {
-    let mut client = silent();
+    let mut client = uninitialized();
     let answer = client.request("server/discover", modern(json!({}), json!({})));
     let result = &answer["result"];
     let versions = result["supportedVersions"].as_array().unwrap();
@@ -64,15 +64,15 @@ fn a_client_without_a_handshake_is_answered_request_by_request() {
 }
 
 #[test]
-fn a_revision_that_nobody_knows_is_refused() {
+fn an_unknown_protocol_version_is_refused() {
     let mut params = modern(json!({}), json!({}));
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2099-01-01".into();
-    let answer = silent().request("tools/list", params);
+    let answer = uninitialized().request("tools/list", params);
     assert!(answer["error"]["data"]["supported"].is_array(), "{answer}");
 }
 
 #[test]
-fn what_is_not_declared_is_not_there() {
+fn methods_of_undeclared_capabilities_are_not_found() {
     let mut client = Client::new(&notes());
     let complete =
         json!({ "ref": { "type": "ref/prompt", "name": "x" }, "argument": { "name": "a", "value": "" } });
@@ -88,37 +88,37 @@ fn what_is_not_declared_is_not_there() {
 }
 
 #[test]
-fn the_map_is_a_prompt_too() {
+fn the_filesystem_map_is_a_prompt_too() {
     let mut client = Client::new(&notes());
     let listed = client.request("prompts/list", json!({}));
     assert_eq!(listed["result"]["prompts"][0]["name"], "filesystem_map");
-    let got = client.request("prompts/get", json!({ "name": "filesystem_map" }));
-    let text = got["result"]["messages"][0]["content"]["text"].as_str().unwrap();
+    let prompt = client.request("prompts/get", json!({ "name": "filesystem_map" }));
+    let text = prompt["result"]["messages"][0]["content"]["text"].as_str().unwrap();
     assert!(text.starts_with("# Filesystem Map"), "{text}");
     assert_eq!(client.request("prompts/get", json!({ "name": "other" }))["error"]["code"], -32602);
 }
 
 #[test]
-fn a_listener_is_told_until_it_has_enough() {
+fn a_subscription_sends_updates_until_it_is_cancelled() {
     let stead = notes();
-    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
-    let wish = json!({ "notifications": {
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
+    let params = json!({ "notifications": {
         "toolsListChanged": true,
         "resourceSubscriptions": ["stead:///notes/plan.md", "stead:///elsewhere/x"],
     }});
-    let id = client.ask("subscriptions/listen", modern(wish, json!({})));
-    let granted = client.notified("notifications/subscriptions/acknowledged");
+    let id = client.send_request("subscriptions/listen", modern(params, json!({})));
+    let acknowledged = client.wait_for("notifications/subscriptions/acknowledged");
     assert_eq!(
-        granted["params"]["notifications"]["resourceSubscriptions"],
+        acknowledged["params"]["notifications"]["resourceSubscriptions"],
         json!(["stead:///notes/plan.md"]),
-        "{granted}"
+        "{acknowledged}"
     );
     // The server starts to follow the file shortly after the acknowledgement.
     std::thread::sleep(std::time::Duration::from_millis(300));
     stead.vfs().write("/notes/plan.md", "2. write\n").unwrap();
-    let told = client.notified("notifications/resources/updated");
-    assert_eq!(told["params"]["uri"], "stead:///notes/plan.md");
-    client.say(
+    let updated = client.wait_for("notifications/resources/updated");
+    assert_eq!(updated["params"]["uri"], "stead:///notes/plan.md");
+    client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
     );
     let listed = client.request("tools/list", modern(json!({}), json!({})));
@@ -126,16 +126,16 @@ fn a_listener_is_told_until_it_has_enough() {
 }
 
 #[test]
-fn listeners_are_limited_and_in_nobodys_way() {
-    let mut client = silent();
-    let wish = || modern(json!({ "notifications": { "toolsListChanged": true } }), json!({}));
+fn subscriptions_are_limited_and_block_no_other_request() {
+    let mut client = uninitialized();
+    let listen_params = || modern(json!({ "notifications": { "toolsListChanged": true } }), json!({}));
     for _ in 0..ServerLimits::default().listeners_per_identity {
-        client.ask("subscriptions/listen", wish());
-        client.notified("notifications/subscriptions/acknowledged");
+        client.send_request("subscriptions/listen", listen_params());
+        client.wait_for("notifications/subscriptions/acknowledged");
     }
     // The library acknowledges a subscription shortly before the server hears of it.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    let id = client.ask("subscriptions/listen", wish());
+    let id = client.send_request("subscriptions/listen", listen_params());
     assert_eq!(client.answer(id)["error"]["code"], -32600);
     assert!(client.request("tools/list", modern(json!({}), json!({})))["result"]["tools"].is_array());
 }

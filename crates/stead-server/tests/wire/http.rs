@@ -10,13 +10,13 @@ use stead::{Clock, Config, Identity, SystemClock, Timestamp, Tokens};
 use stead_server::{HttpOptions, ServerLimits, SteadRegistry};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{PATIENCE, RUNTIME, code, introduction, modern};
+use crate::client::{RUNTIME, TIMEOUT, code, initialize_params, modern};
 
 /// A server with two agents: `ann` may write where `bob` may read.
 pub(crate) struct Server {
     address: SocketAddr,
     pub(crate) host: tempfile::TempDir,
-    over: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 const CONFIG: &str = r#"
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
     /// The last message in the body, alone or as an event.
@@ -59,9 +59,9 @@ impl Server {
         let steads = Arc::new(SteadRegistry::of(&Config::load(&file).unwrap(), limits));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let over = CancellationToken::new();
-        RUNTIME.spawn(stead_server::serve(listener, steads, options, over.clone()));
-        Server { address, host, over }
+        let shutdown = CancellationToken::new();
+        RUNTIME.spawn(stead_server::serve(listener, steads, options, shutdown.clone()));
+        Server { address, host, shutdown }
     }
 
     fn new() -> Self {
@@ -81,23 +81,23 @@ impl Server {
     /// Sends a request and returns the connection.
     fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut head =
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut request_head =
             format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
-        let usual = [
+        let default_headers = [
             ("Host", self.address.to_string()),
             ("Content-Type", "application/json".to_owned()),
             ("Accept", "application/json, text/event-stream".to_owned()),
         ];
-        for (name, value) in &usual {
-            if !headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
-                head += &format!("{name}: {value}\r\n");
+        for (name, value) in &default_headers {
+            if !headers.iter().any(|(present, _)| present.eq_ignore_ascii_case(name)) {
+                request_head += &format!("{name}: {value}\r\n");
             }
         }
         for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
+            request_head += &format!("{name}: {value}\r\n");
         }
-        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        stream.write_all(format!("{request_head}\r\n").as_bytes()).unwrap();
         // A server that has refused the headers may have closed the connection before it reads the body.
         let _ = stream.write_all(body);
         stream
@@ -128,7 +128,7 @@ impl Server {
     pub(crate) fn session(&self, token: Option<&str>, capabilities: Value) -> String {
         let bearer = token.map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
-        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": introduction(capabilities) });
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize_params(capabilities) });
         let answer = self.post(&headers, &message);
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer.header("mcp-session-id").unwrap().to_owned()
@@ -137,7 +137,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.over.cancel();
+        self.shutdown.cancel();
     }
 }
 
@@ -171,7 +171,7 @@ fn call(tool: &str, arguments: Value) -> Value {
 }
 
 #[test]
-fn this_machine_is_the_agent_that_was_named() {
+fn a_local_request_acts_as_the_agent_named_in_the_options() {
     let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
     let server = Server::with(CONFIG, options, ServerLimits::default());
     let wrote =
@@ -183,21 +183,24 @@ fn this_machine_is_the_agent_that_was_named() {
 }
 
 #[test]
-fn among_several_agents_nobody_is_guessed() {
+fn with_several_agents_a_request_without_a_token_is_refused() {
     let answer = Server::new().modern(None, "tools/list", json!({}));
     assert_eq!(answer.status, 403);
     assert!(answer.body.contains("several agents are configured"), "{}", answer.body);
 }
 
 #[test]
-fn a_token_says_who_calls_and_nothing_else_does() {
+fn only_the_token_decides_which_agent_calls() {
     let server = Server::new();
     let (ann, bob) = (server.token("ann", None).1, server.token("bob", None).1);
-    let write = call("write_file", json!({ "path": "/notes/a", "content": "1" }));
-    assert_eq!(server.modern(Some(&ann), "tools/call", write.clone()).message()["result"]["isError"], false);
-    let mut pretends = write;
-    pretends["_meta"] = json!({ "agent": "ann" });
-    let denied = server.modern(Some(&bob), "tools/call", pretends);
+    let write_call = call("write_file", json!({ "path": "/notes/a", "content": "1" }));
+    assert_eq!(
+        server.modern(Some(&ann), "tools/call", write_call.clone()).message()["result"]["isError"],
+        false
+    );
+    let mut forged_call = write_call;
+    forged_call["_meta"] = json!({ "agent": "ann" });
+    let denied = server.modern(Some(&bob), "tools/call", forged_call);
     assert_eq!(code(&denied.message()["result"]), "denied", "{}", denied.body);
     let read = server.modern(Some(&bob), "tools/call", call("read_file", json!({ "path": "/shared/a" })));
     assert_eq!(read.message()["result"]["content"][0]["text"], "1");
@@ -207,16 +210,16 @@ fn a_token_says_who_calls_and_nothing_else_does() {
 }
 
 #[test]
-fn whoever_has_no_good_token_is_told_how_to_get_one() {
+fn a_request_without_a_valid_token_gets_an_authentication_challenge() {
     let server = Server::new();
-    let (id, good) = server.token("ann", None);
+    let (id, valid) = server.token("ann", None);
     let expired = server.token("ann", Some(Timestamp::from_secs(1))).1;
-    let gone = server.token("nobody", None).1;
+    let of_unknown_agent = server.token("nobody", None).1;
     let status = |token: Option<&str>| server.modern(token, "tools/list", json!({})).status;
-    assert_eq!(status(Some(&good)), 200);
-    let without = server.modern(None, "tools/list", json!({}));
-    assert_eq!(without.status, 401);
-    let challenge = without.header("www-authenticate").unwrap();
+    assert_eq!(status(Some(&valid)), 200);
+    let unauthenticated = server.modern(None, "tools/list", json!({}));
+    assert_eq!(unauthenticated.status, 401);
+    let challenge = unauthenticated.header("www-authenticate").unwrap();
     let url = challenge.split('"').nth(1).unwrap();
     assert!(challenge.starts_with("Bearer resource_metadata="), "{challenge}");
     let path = url.strip_prefix(&format!("http://{}", server.address)).unwrap();
@@ -228,32 +231,32 @@ fn whoever_has_no_good_token_is_told_how_to_get_one() {
         assert!(answer.header("www-authenticate").unwrap().contains("invalid_token"));
         assert!(wrong.is_empty() || !answer.body.contains(wrong), "a credential is never repeated");
     }
-    let lacks = server.modern(Some(&gone), "tools/list", json!({}));
-    assert_eq!(lacks.status, 403);
-    assert!(lacks.header("www-authenticate").unwrap().contains("scope=\"agent:nobody\""));
+    let forbidden = server.modern(Some(&of_unknown_agent), "tools/list", json!({}));
+    assert_eq!(forbidden.status, 403);
+    assert!(forbidden.header("www-authenticate").unwrap().contains("scope=\"agent:nobody\""));
     // Revoking takes effect at once. That no token is left doesn't let callers in without one.
     server.tokens().revoke(&id).unwrap();
-    assert_eq!(status(Some(&good)), 401);
+    assert_eq!(status(Some(&valid)), 401);
     assert_eq!(status(None), 401);
 }
 
 #[test]
-fn a_session_is_nothing_to_anybody_else() {
+fn a_session_can_not_be_used_by_another_agent() {
     let server = Server::new();
     let (ann, bob) = (server.token("ann", None).1, server.token("bob", None).1);
     let session = server.session(Some(&ann), json!({}));
-    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
-    let with = |token: &str, method: &str, body: &Value| {
+    let list_message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let request_in_session = |token: &str, method: &str, body: &Value| {
         let bearer = format!("Bearer {token}");
         let headers = [("Authorization", bearer.as_str()), ("Mcp-Session-Id", &session)];
         server.request(method, "/mcp", &headers, body.to_string().as_bytes())
     };
     for method in ["POST", "GET", "DELETE"] {
-        assert_eq!(with(&bob, method, &list).status, 404, "{method}");
+        assert_eq!(request_in_session(&bob, method, &list_message).status, 404, "{method}");
     }
-    assert!(with(&ann, "POST", &list).message()["result"]["tools"].is_array());
-    assert_eq!(with(&ann, "DELETE", &list).status, 204);
-    assert_eq!(with(&ann, "POST", &list).status, 404);
+    assert!(request_in_session(&ann, "POST", &list_message).message()["result"]["tools"].is_array());
+    assert_eq!(request_in_session(&ann, "DELETE", &list_message).status, 204);
+    assert_eq!(request_in_session(&ann, "POST", &list_message).status, 404);
 }
 
 #[test]
@@ -264,9 +267,9 @@ fn sessions_are_limited() {
     let first = server.session(None, json!({}));
     server.session(None, json!({}));
     let message =
-        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": introduction(json!({})) });
-    let crowded = server.post(&[], &message);
-    assert_eq!(crowded.status, 503, "{}", crowded.body);
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize_params(json!({})) });
+    let over_limit = server.post(&[], &message);
+    assert_eq!(over_limit.status, 503, "{}", over_limit.body);
     assert_eq!(
         server.modern(None, "tools/list", json!({})).status,
         200,
@@ -288,16 +291,17 @@ fn a_session_can_ask_a_person() {
     let message = json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params });
     let stream = server.send("POST", "/mcp", &headers, message.to_string().as_bytes());
     let mut lines = BufReader::new(stream).lines();
-    let mut event = |wanted: &str| -> Value {
+    let mut next_event = |fragment: &str| -> Value {
         let line = lines.find_map(|line| {
-            line.unwrap().strip_prefix("data: ").map(str::to_owned).filter(|line| line.contains(wanted))
+            line.unwrap().strip_prefix("data: ").map(str::to_owned).filter(|line| line.contains(fragment))
         });
         serde_json::from_str(&line.unwrap()).unwrap()
     };
-    let asked = event("elicitation/create");
-    let yes = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept", "content": {} } });
-    assert_eq!(server.post(&headers, &yes).status, 202);
-    assert_eq!(event("\"id\":5")["result"]["isError"], false);
+    let question = next_event("elicitation/create");
+    let approval =
+        json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept", "content": {} } });
+    assert_eq!(server.post(&headers, &approval).status, 202);
+    assert_eq!(next_event("\"id\":5")["result"]["isError"], false);
 }
 
 #[test]
@@ -305,8 +309,8 @@ fn a_stream_ends_when_its_token_is_revoked() {
     let server = Server::new();
     let (id, ann) = server.token("ann", None);
     let bearer = format!("Bearer {ann}");
-    let wish = json!({ "notifications": { "toolsListChanged": true } });
-    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": modern(wish, json!({})) });
+    let params = json!({ "notifications": { "toolsListChanged": true } });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": modern(params, json!({})) });
     let headers = [
         ("MCP-Protocol-Version", "2026-07-28"),
         ("Mcp-Method", "subscriptions/listen"),
@@ -315,15 +319,15 @@ fn a_stream_ends_when_its_token_is_revoked() {
     let mut reader = BufReader::new(server.send("POST", "/mcp", &headers, message.to_string().as_bytes()));
     assert_eq!(read_head(&mut reader).status, 200);
     server.tokens().revoke(&id).unwrap();
-    let began = Instant::now();
+    let start = Instant::now();
     let mut rest = String::new();
     reader.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("notifications/subscriptions/acknowledged"), "{rest}");
-    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
-fn requests_that_are_meant_for_others_are_turned_away() {
+fn requests_for_another_host_or_from_another_origin_are_refused() {
     let server = Server::new();
     for (headers, status) in [
         (vec![("Host", "evil.example")], 403),
@@ -344,11 +348,15 @@ fn requests_that_are_meant_for_others_are_turned_away() {
     // A valid token doesn't help either.
     let (_, secret) = server.token("ann", None);
     let bearer = format!("Bearer {secret}");
-    let ping =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction(json!({})) });
-    assert_eq!(server.post(&[("Authorization", &bearer)], &ping).status, 200);
+    let message =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(json!({})) });
+    assert_eq!(server.post(&[("Authorization", &bearer)], &message).status, 200);
     for host in ["", " ", ":80", "[]", "evil.example"] {
-        assert_eq!(server.post(&[("Authorization", &bearer), ("Host", host)], &ping).status, 403, "{host:?}");
+        assert_eq!(
+            server.post(&[("Authorization", &bearer), ("Host", host)], &message).status,
+            403,
+            "{host:?}"
+        );
     }
     assert_eq!(server.request("GET", "/healthz", &[], b"").body, "ok\n");
     assert_eq!(server.request("POST", "/healthz", &[], b"").status, 405);
@@ -359,8 +367,8 @@ fn requests_that_are_meant_for_others_are_turned_away() {
 fn bad_messages_are_refused_and_do_no_harm() {
     let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
     let server = Server::with(CONFIG, options, ServerLimits::default());
-    let deep = b"[".repeat(100_000);
-    for body in [&b"garbage"[..], b"", b"{\"jsonrpc\":", b"\xff\xfe", &deep, b"[]", b"42"] {
+    let deeply_nested = b"[".repeat(100_000);
+    for body in [&b"garbage"[..], b"", b"{\"jsonrpc\":", b"\xff\xfe", &deeply_nested, b"[]", b"42"] {
         let answer = server.request("POST", "/mcp", &[], body);
         assert_eq!(answer.status, 400, "{}", answer.body);
         assert!(answer.message()["error"]["code"].is_i64());
@@ -381,7 +389,7 @@ fn bad_messages_are_refused_and_do_no_harm() {
 }
 
 #[test]
-fn numbers_name_no_agent_and_no_path() {
+fn metrics_name_no_agent_and_no_path() {
     let server = Server::new();
     let (_, ann) = server.token("ann", None);
     server.modern(Some(&ann), "tools/call", call("stat", json!({ "path": "/notes" })));
@@ -390,6 +398,6 @@ fn numbers_name_no_agent_and_no_path() {
     assert!(metrics.contains("stead_calls_total{tool=\"stat\",outcome=\"ok\"} 1"), "{metrics}");
     assert!(metrics.contains("stead_calls_total{tool=\"unknown\",outcome=\"denied\"} 1"), "{metrics}");
     assert!(!metrics.contains("ann") && !metrics.contains("notes"), "{metrics}");
-    let elsewhere = server.request("GET", "/metrics", &[("X-Forwarded-For", "10.0.0.1")], b"");
-    assert_eq!(elsewhere.status, 401);
+    let proxied = server.request("GET", "/metrics", &[("X-Forwarded-For", "10.0.0.1")], b"");
+    assert_eq!(proxied.status, 401);
 }

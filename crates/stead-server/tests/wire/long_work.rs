@@ -10,7 +10,7 @@ use stead_server::{LiveStead, ServerLimits};
 use crate::client::{Client, code};
 
 /// Two Stores, the first with many files.
-fn two() -> Stead {
+fn stead_with_two_stores() -> Stead {
     let (one, two) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
     let stead = Stead::builder("a")
         .workspace("/one", AccessScope::ReadWrite, &one)
@@ -28,8 +28,8 @@ fn two() -> Stead {
 }
 
 #[test]
-fn how_far_a_copy_has_come_is_told_before_its_answer() {
-    let mut client = Client::new(&two());
+fn a_copy_reports_its_progress_before_its_answer() {
+    let mut client = Client::new(&stead_with_two_stores());
     let answer = client.request(
         "tools/call",
         json!({
@@ -39,11 +39,11 @@ fn how_far_a_copy_has_come_is_told_before_its_answer() {
         }),
     );
     assert_eq!(answer["result"]["isError"], false, "{answer}");
-    let told: Vec<_> =
-        client.heard.iter().filter(|message| message["method"] == "notifications/progress").collect();
-    assert!(!told.is_empty());
+    let reports: Vec<_> =
+        client.queued.iter().filter(|message| message["method"] == "notifications/progress").collect();
+    assert!(!reports.is_empty());
     let mut last = 0.0;
-    for message in told {
+    for message in reports {
         assert_eq!(message["params"]["progressToken"], "p1");
         assert_eq!(message["params"]["total"], 3_000.0);
         let done = message["params"]["progress"].as_f64().unwrap();
@@ -54,9 +54,9 @@ fn how_far_a_copy_has_come_is_told_before_its_answer() {
 
 #[test]
 fn a_call_that_is_cancelled_leaves_nothing_behind() {
-    let stead = two();
+    let stead = stead_with_two_stores();
     let mut client = Client::new(&stead);
-    let id = client.ask(
+    let id = client.send_request(
         "tools/call",
         json!({
             "name": "move_file",
@@ -65,22 +65,22 @@ fn a_call_that_is_cancelled_leaves_nothing_behind() {
         }),
     );
     // The call is running now.
-    client.notified("notifications/progress");
-    client.say(
+    client.wait_for("notifications/progress");
+    client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
     );
     std::thread::sleep(Duration::from_millis(500));
     client.request("ping", json!({}));
-    assert!(!client.heard.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
+    assert!(!client.queued.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
     assert!(!stead.vfs().exists("/two/tree").unwrap());
     assert!(stead.vfs().exists("/one/tree/2999").unwrap());
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_stopped() {
-    let stead = two();
+fn a_call_that_exceeds_the_time_limit_is_stopped() {
+    let stead = stead_with_two_stores();
     let limits = ServerLimits { call_timeout: Duration::ZERO, ..ServerLimits::default() };
-    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, limits)));
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, limits)));
     client.initialize(json!({}));
     let answer = client.call("copy_file", json!({ "source": "/one/tree", "destination": "/two/tree" }));
     assert_eq!(code(&answer), "unavailable");
@@ -89,21 +89,21 @@ fn a_call_that_takes_too_long_is_stopped() {
 }
 
 #[test]
-fn whoever_asks_for_more_than_may_wait_is_told_so() {
+fn a_call_beyond_the_limit_of_waiting_calls_is_refused() {
     let limits = ServerLimits { calls_per_identity: 1, waiting_per_identity: 0, ..ServerLimits::default() };
-    let mut client = Client::silent(Arc::new(LiveStead::new(&two(), limits)));
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead_with_two_stores(), limits)));
     client.initialize(json!({}));
     let copy = json!({
         "name": "copy_file",
         "arguments": { "source": "/one/tree", "destination": "/two/tree" },
         "_meta": { "progressToken": 1 },
     });
-    let id = client.ask("tools/call", copy);
-    client.notified("notifications/progress");
+    let id = client.send_request("tools/call", copy);
+    client.wait_for("notifications/progress");
     let refused = client.call("stat", json!({ "path": "/one" }));
     assert_eq!(code(&refused), "unavailable", "{refused}");
-    let copied = client.heard.iter().any(|message| message["id"] == id);
-    assert!(!copied, "it was refused while the copy was under way");
+    let is_answered = client.queued.iter().any(|message| message["id"] == id);
+    assert!(!is_answered, "it was refused while the copy was under way");
     assert_eq!(client.answer(id)["result"]["isError"], false);
     assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);
 }
@@ -111,14 +111,14 @@ fn whoever_asks_for_more_than_may_wait_is_told_so() {
 /// A snapshot reads a directory of the host. If it is cancelled in the middle of a large file, it stops there, and the
 /// snapshot isn't created.
 #[test]
-fn a_snapshot_that_is_cancelled_is_not_made() {
+fn a_snapshot_that_is_cancelled_is_not_created() {
     let host = tempfile::tempdir().unwrap();
-    let code = host.path().join("code");
-    std::fs::create_dir(&code).unwrap();
+    let directory = host.path().join("code");
+    std::fs::create_dir(&directory).unwrap();
     for n in 0..100 {
-        std::fs::write(code.join(format!("a{n}")), "x").unwrap();
+        std::fs::write(directory.join(format!("a{n}")), "x").unwrap();
     }
-    let large = std::fs::File::create(code.join("large")).unwrap();
+    let large = std::fs::File::create(directory.join("large")).unwrap();
     large.set_len(1 << 30).unwrap();
     let text = r#"
         [stores.code]
@@ -135,23 +135,23 @@ fn a_snapshot_that_is_cancelled_is_not_made() {
     let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
     let stead = Stead::open(&config, "a").unwrap();
     let limits = ServerLimits { calls_per_identity: 1, ..ServerLimits::default() };
-    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, limits)));
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, limits)));
     client.initialize(json!({}));
-    let id = client.ask(
+    let id = client.send_request(
         "tools/call",
         json!({ "name": "snapshot", "arguments": { "label": "never" }, "_meta": { "progressToken": 1 } }),
     );
-    client.notified("notifications/progress");
-    client.say(
+    client.wait_for("notifications/progress");
+    client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
     );
     // One call runs at a time, so this one is answered after the snapshot has ended.
     assert_eq!(client.call("stat", json!({ "path": "/code/a1" }))["isError"], false);
-    assert!(!client.heard.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
+    assert!(!client.queued.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
     assert_eq!(stead.snapshots(None).unwrap(), []);
     // The next snapshot uses what the cancelled one has captured.
     large.set_len(1).unwrap();
-    let made = client.call("snapshot", json!({ "label": "now or never" }));
-    assert_eq!(made["isError"], false, "{made}");
+    let created = client.call("snapshot", json!({ "label": "now or never" }));
+    assert_eq!(created["isError"], false, "{created}");
     assert_eq!(stead.snapshots(None).unwrap().len(), 1);
 }

@@ -12,17 +12,17 @@ const INVALID_PARAMS: i64 = -32602;
 const METHOD_NOT_FOUND: i64 = -32601;
 
 #[test]
-fn a_tool_that_nobody_has_is_an_error_of_the_protocol() {
+fn an_unknown_tool_is_a_protocol_error() {
     let answer = Client::new(&notes()).request("tools/call", json!({ "name": "fly", "arguments": {} }));
     assert_eq!(answer["error"]["code"], INVALID_PARAMS, "{answer}");
     assert!(answer["error"]["message"].as_str().unwrap().contains("`read_file`"), "{answer}");
 }
 
 #[test]
-fn what_is_wrong_with_a_call_is_an_answer_for_the_model() {
+fn wrong_arguments_are_a_tool_error_that_the_model_can_read() {
     let stead = notes();
     let mut client = Client::new(&stead);
-    let mut modern_client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
+    let mut modern_client = Client::uninitialized(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
     for arguments in [
         json!({ "path": 7 }),
         json!({ "path": "/notes/plan.md", "colour": "red" }),
@@ -57,8 +57,8 @@ fn an_error_about_a_resource_names_it() {
 }
 
 #[test]
-fn what_the_newer_era_has_not_is_not_found_there_whatever_its_parameters() {
-    let mut client = Client::silent(Arc::new(LiveStead::new(&notes(), ServerLimits::default())));
+fn methods_that_the_newer_protocol_lacks_are_not_found_whatever_their_parameters() {
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&notes(), ServerLimits::default())));
     for method in ["resources/subscribe", "resources/unsubscribe"] {
         for params in [json!({}), json!({ "uri": "stead:///notes/plan.md" })] {
             let answer = client.request(method, modern(params, json!({})));

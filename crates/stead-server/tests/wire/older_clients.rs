@@ -15,20 +15,21 @@ const CONFIG: &str = r#"
 "#;
 
 /// Starts a session of a protocol version, makes one request in it, and returns both answers.
-fn session(revision: &str) -> [Answer; 2] {
+fn session(protocol_version: &str) -> [Answer; 2] {
     let server = Server::with(CONFIG, HttpOptions::default(), ServerLimits::default());
     let post = |headers: &[(&str, &str)], message: Value| {
         server.request("POST", "/mcp", headers, message.to_string().as_bytes())
     };
     let client = json!({ "name": "test", "version": "1" });
-    let params = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
-    let begun = post(&[], json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
-    let id = begun.headers.iter().find(|(name, _)| name == "mcp-session-id").unwrap().1.clone();
-    let headers = [("mcp-session-id", &*id), ("MCP-Protocol-Version", revision)];
+    let params = json!({ "protocolVersion": protocol_version, "capabilities": {}, "clientInfo": client });
+    let initialized =
+        post(&[], json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
+    let id = initialized.headers.iter().find(|(name, _)| name == "mcp-session-id").unwrap().1.clone();
+    let headers = [("mcp-session-id", &*id), ("MCP-Protocol-Version", protocol_version)];
     let ready = post(&headers, json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     assert_eq!(ready.status, 202);
     let listed = post(&headers, json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }));
-    [begun, listed]
+    [initialized, listed]
 }
 
 /// The contents of the `data` fields of a stream.
@@ -37,12 +38,12 @@ fn data(answer: &Answer) -> Vec<&str> {
 }
 
 #[test]
-fn a_client_that_takes_every_event_for_a_message_gets_no_event_without_one() {
-    for revision in ["2024-11-05", "2025-03-26", "2025-06-18"] {
-        for answer in session(revision) {
+fn an_older_client_gets_no_event_without_a_message() {
+    for protocol_version in ["2024-11-05", "2025-03-26", "2025-06-18"] {
+        for answer in session(protocol_version) {
             let data = data(&answer);
-            assert_eq!(data.len(), 1, "{revision}: {}", answer.body);
-            assert!(serde_json::from_str::<Value>(data[0]).is_ok(), "{revision}: {}", answer.body);
+            assert_eq!(data.len(), 1, "{protocol_version}: {}", answer.body);
+            assert!(serde_json::from_str::<Value>(data[0]).is_ok(), "{protocol_version}: {}", answer.body);
         }
     }
 }

@@ -16,7 +16,7 @@ fn uris(answer: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_may_be_read_is_listed_page_by_page() {
+fn readable_files_are_listed_page_by_page() {
     let (one, two) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
     let stead = Stead::builder("a")
         .workspace("/one", AccessScope::ReadWrite, &one)
@@ -30,13 +30,13 @@ fn what_may_be_read_is_listed_page_by_page() {
     stead.vfs().write("/one/deep/down", "x").unwrap();
     stead.vfs().write("/secret/s", "x").unwrap();
     let mut client = Client::new(&stead);
-    let (mut seen, mut cursor, mut pages) = (Vec::new(), None::<Value>, 0);
+    let (mut listed, mut cursor, mut pages) = (Vec::new(), None::<Value>, 0);
     loop {
         let params = cursor.map_or(json!({}), |cursor| json!({ "cursor": cursor }));
         let page = client.request("resources/list", params);
-        let found = uris(&page);
-        assert!(found.len() <= 200);
-        seen.extend(found);
+        let page_uris = uris(&page);
+        assert!(page_uris.len() <= 200);
+        listed.extend(page_uris);
         pages += 1;
         match page["result"].get("nextCursor") {
             Some(next) => cursor = Some(next.clone()),
@@ -44,12 +44,12 @@ fn what_may_be_read_is_listed_page_by_page() {
         }
     }
     assert!(pages >= 3, "{pages}");
-    assert_eq!(seen[0], "stead://map");
-    assert_eq!(seen.len(), 501, "the map, and 250 files twice");
-    assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 501, "each of them once");
-    assert!(!seen.iter().any(|uri| uri.contains("secret") || uri.contains("deep")));
-    let wrong = client.request("resources/list", json!({ "cursor": "/secret\u{0}" }));
-    assert_eq!(wrong["error"]["code"], -32602);
+    assert_eq!(listed[0], "stead://map");
+    assert_eq!(listed.len(), 501, "the map, and 250 files twice");
+    assert_eq!(listed.iter().collect::<BTreeSet<_>>().len(), 501, "each of them once");
+    assert!(!listed.iter().any(|uri| uri.contains("secret") || uri.contains("deep")));
+    let invalid_cursor = client.request("resources/list", json!({ "cursor": "/secret\u{0}" }));
+    assert_eq!(invalid_cursor["error"]["code"], -32602);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn the_template_names_every_file() {
 }
 
 #[test]
-fn whoever_follows_a_file_is_told_when_it_changes_whoever_changed_it() {
+fn a_subscriber_of_a_file_is_notified_of_changes_also_of_those_by_other_programs() {
     let host = tempfile::tempdir().unwrap();
     std::fs::write(host.path().join("a.txt"), "1").unwrap();
     let state = tempfile::tempdir().unwrap();
@@ -89,12 +89,12 @@ fn whoever_follows_a_file_is_told_when_it_changes_whoever_changed_it() {
     }
     assert!(client.request("resources/subscribe", json!({ "uri": "stead:///x" }))["error"].is_object());
     std::fs::write(host.path().join("a.txt"), "22").unwrap();
-    assert_eq!(client.notified("notifications/resources/updated")["params"]["uri"], "stead:///p/a.txt");
+    assert_eq!(client.wait_for("notifications/resources/updated")["params"]["uri"], "stead:///p/a.txt");
     std::fs::write(host.path().join("later.txt"), "1").unwrap();
-    assert_eq!(client.notified("notifications/resources/updated")["params"]["uri"], "stead:///p/later.txt");
+    assert_eq!(client.wait_for("notifications/resources/updated")["params"]["uri"], "stead:///p/later.txt");
     client.request("resources/unsubscribe", json!({ "uri": "stead:///p/a.txt" }));
     std::fs::write(host.path().join("a.txt"), "333").unwrap();
     std::thread::sleep(Duration::from_millis(1_200));
     client.request("ping", json!({}));
-    assert!(client.heard.is_empty(), "{:?}", client.heard);
+    assert!(client.queued.is_empty(), "{:?}", client.queued);
 }

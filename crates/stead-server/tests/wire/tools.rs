@@ -32,7 +32,7 @@ fn tools_are_sorted_stable_and_follow_from_the_scopes() {
 }
 
 #[test]
-fn where_facts_are_asked_for_text_goes_out_once_and_facts_beside_it() {
+fn a_structured_result_has_the_text_once_and_fields_beside_it() {
     let mut client = Client::structured(&notes());
     let read = client.call("read_file", json!({ "path": "/notes/plan.md" }));
     assert_eq!(read["content"], json!([{ "type": "text", "text": "1. read\n" }]));
@@ -85,14 +85,14 @@ fn every_answer_fits_the_schema_that_was_listed() {
         let schema = schema(tool);
         assert_eq!(schema["type"], "object");
         assert_eq!(schema.get("required"), None);
-        for fact in answer["structuredContent"].as_object().unwrap().keys() {
-            assert!(schema["properties"].get(fact).is_some(), "{tool} tells of `{fact}`: {answer}");
+        for field in answer["structuredContent"].as_object().unwrap().keys() {
+            assert!(schema["properties"].get(field).is_some(), "{tool} tells of `{field}`: {answer}");
         }
     }
 }
 
 #[test]
-fn a_call_that_breaks_is_answered_and_breaks_nothing_else() {
+fn a_call_that_panics_is_answered_and_does_not_affect_others() {
     let notes = Arc::new(MemoryStore::new());
     let stead = Stead::builder("a")
         .workspace("/broken", AccessScope::ReadWrite, Arc::new(PanickingStore))
@@ -111,14 +111,14 @@ fn a_call_that_breaks_is_answered_and_breaks_nothing_else() {
 }
 
 #[test]
-fn nothing_that_a_client_says_changes_who_it_is() {
+fn nothing_that_a_client_sends_changes_its_identity() {
     let stead = notes();
-    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
-    let mut introduction = crate::client::introduction(json!({ "roots": { "listChanged": true } }));
-    introduction["clientInfo"]["name"] = "admin".into();
-    introduction["_meta"] = json!({ "agent": "admin", "identity": { "agent": "admin" } });
-    client.request("initialize", introduction);
-    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
+    let mut initialize_params = crate::client::initialize_params(json!({ "roots": { "listChanged": true } }));
+    initialize_params["clientInfo"]["name"] = "admin".into();
+    initialize_params["_meta"] = json!({ "agent": "admin", "identity": { "agent": "admin" } });
+    client.request("initialize", initialize_params);
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
     let denied = client.request(
         "tools/call",
         json!({
