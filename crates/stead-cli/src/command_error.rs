@@ -72,8 +72,8 @@ impl CommandError {
     }
 
     /// An error of the host, about something that the user named or about the output.
-    pub(crate) fn host(what: impl Into<String>, cause: io::Error) -> Self {
-        stead::Error::Host { what: what.into(), cause }.into()
+    pub(crate) fn host(message: impl Into<String>, cause: io::Error) -> Self {
+        stead::Error::Host { what: message.into(), cause }.into()
     }
 
     /// The error for output that can't be written. Its kind is never `Quota`, even if the disk is full: that is no
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_user_may_repeat_is_told_from_what_is_broken() {
+    fn error_kinds_map_to_exit_codes() {
         assert_eq!(Exit::from(ErrorKind::Denied), Exit::NEGATIVE);
         assert_eq!(Exit::from(ErrorKind::Unsupported), Exit::USAGE);
         assert_eq!(Exit::from(ErrorKind::Unavailable), Exit::TEMPORARY);

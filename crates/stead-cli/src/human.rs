@@ -70,8 +70,8 @@ pub(crate) fn kind_suffix(kind: NodeKind) -> &'static str {
 }
 
 /// A number with the right noun: "1 file", "2 files".
-pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
+pub(crate) fn count(number: u64, singular: &str, plural: &str) -> String {
+    format!("{number} {}", if number == 1 { singular } else { plural })
 }
 
 /// Escapes what could control a terminal, except tabs.
@@ -116,15 +116,15 @@ mod tests {
 
     #[test]
     fn durations_stay_short() {
-        let shown = [7, 999, 3_449, 56_789, 1_234_567, 123_456_789].map(duration);
-        assert_eq!(shown, ["7 µs", "999 µs", "3.4 ms", "56 ms", "1.2 s", "2 min"]);
+        let formatted = [7, 999, 3_449, 56_789, 1_234_567, 123_456_789].map(duration);
+        assert_eq!(formatted, ["7 µs", "999 µs", "3.4 ms", "56 ms", "1.2 s", "2 min"]);
     }
 
     #[test]
     fn modes_and_times_look_as_in_ls() {
         assert_eq!(mode(NodeKind::Directory, 0o755), "drwxr-xr-x");
         assert_eq!(mode(NodeKind::File, 0o604), "-rw----r--");
-        let special = |of| mode(NodeKind::Special(of), 0o644).remove(0);
+        let special = |kind| mode(NodeKind::Special(kind), 0o644).remove(0);
         assert_eq!(
             [SpecialKind::Fifo, SpecialKind::Socket, SpecialKind::Device].map(special),
             ['p', 's', 'c']
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_file_cannot_drive_a_terminal() {
+    fn a_line_of_a_file_cannot_control_a_terminal() {
         assert_eq!(escape_text("a\tb\x1b[31mc\\d"), "a\tb\\u{1b}[31mc\\d");
     }
 }

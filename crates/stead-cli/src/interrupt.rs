@@ -13,7 +13,7 @@ use stead_server::{ShutdownSignals, print_to_stderr};
 use crate::command_error::CommandError;
 
 /// The exit code after a second Ctrl-C, as shells report it: 128 + SIGINT.
-const AT_ONCE: i32 = 130;
+const FORCED_EXIT_CODE: i32 = 130;
 
 /// Whether a signal has asked the process to end.
 #[derive(Debug, Clone, Default)]
@@ -23,8 +23,8 @@ impl Interrupt {
     /// Listens for the signals that ask the process to end, until the process ends.
     pub(crate) fn listen() -> Result<Self, CommandError> {
         let interrupt = Interrupt::default();
-        let asked = Arc::clone(&interrupt.0);
-        let begin = || -> io::Result<()> {
+        let interrupted = Arc::clone(&interrupt.0);
+        let spawn_listener = || -> io::Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let entered = runtime.enter();
             let mut signals = ShutdownSignals::new()?;
@@ -32,29 +32,29 @@ impl Interrupt {
             thread::Builder::new().name("signals".into()).spawn(move || {
                 runtime.block_on(async {
                     signals.recv().await;
-                    asked.store(true, Ordering::Relaxed);
+                    interrupted.store(true, Ordering::Relaxed);
                     print_to_stderr(
                         "stead: stopping after the current step; press Ctrl-C again to stop at once",
                     );
                     signals.recv().await;
-                    std::process::exit(AT_ONCE);
+                    std::process::exit(FORCED_EXIT_CODE);
                 });
             })?;
             Ok(())
         };
-        begin().map_err(|error| CommandError::host("can't listen for signals", error))?;
+        spawn_listener().map_err(|error| CommandError::host("can't listen for signals", error))?;
         Ok(interrupt)
     }
 
     /// A stead whose calls stop when the process is asked to end.
-    pub(crate) fn stops(&self, stead: &Stead) -> Stead {
+    pub(crate) fn attach_to(&self, stead: &Stead) -> Stead {
         stead.watched(Arc::new(self.clone()))
     }
 
     /// The error of the command: the interruption if there was one, otherwise `failure`.
-    pub(crate) fn or(&self, failure: impl Into<CommandError>, what_is_left: &str) -> CommandError {
+    pub(crate) fn error_or(&self, failure: impl Into<CommandError>, consequence: &str) -> CommandError {
         match self.stop_reason() {
-            Some(_) => CommandError::Message(ErrorKind::Unavailable, format!("interrupted; {what_is_left}")),
+            Some(_) => CommandError::Message(ErrorKind::Unavailable, format!("interrupted; {consequence}")),
             None => failure.into(),
         }
     }

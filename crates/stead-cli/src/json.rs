@@ -42,14 +42,14 @@ pub(crate) fn entry(entry: &DirEntry) -> Value {
 }
 
 /// A node found by a walk or a glob, with its path.
-pub(crate) fn walked(walked: &PathEntry) -> Value {
+pub(crate) fn path_entry(entry: &PathEntry) -> Value {
     json!({
-        "path": walked.path,
-        "kind": walked.kind.as_str(),
-        "size": walked.size,
-        "mode": mode(walked.mode),
-        "modified": time(walked.modified),
-        "tag": tag(walked.tag),
+        "path": entry.path,
+        "kind": entry.kind.as_str(),
+        "size": entry.size,
+        "mode": mode(entry.mode),
+        "modified": time(entry.modified),
+        "tag": tag(entry.tag),
     })
 }
 
@@ -69,24 +69,24 @@ pub(crate) fn stat(stat: &Stat) -> Value {
 }
 
 /// The result of a write.
-pub(crate) fn written(written: &WriteResult) -> Value {
+pub(crate) fn write_result(result: &WriteResult) -> Value {
     json!({
-        "path": written.path.to_string(),
-        "created": written.created,
-        "tag": tag(written.tag),
-        "version": written.revision.map(|version| version.0),
-        "operation": written.operation.to_string(),
+        "path": result.path.to_string(),
+        "created": result.created,
+        "tag": tag(result.tag),
+        "version": result.revision.map(|revision| revision.0),
+        "operation": result.operation.to_string(),
     })
 }
 
 /// The result of a copy or a move.
-pub(crate) fn copied(copied: &CopyResult) -> Value {
+pub(crate) fn copy_result(result: &CopyResult) -> Value {
     json!({
-        "from": copied.from.to_string(),
-        "to": copied.to.to_string(),
-        "tag": tag(copied.tag),
-        "version": copied.revision.map(|version| version.0),
-        "operation": copied.operation.to_string(),
+        "from": result.from.to_string(),
+        "to": result.to.to_string(),
+        "tag": tag(result.tag),
+        "version": result.revision.map(|revision| revision.0),
+        "operation": result.operation.to_string(),
     })
 }
 
@@ -104,10 +104,9 @@ pub(crate) fn fork(fork: &Fork) -> Value {
 }
 
 /// The places that could not be read.
-pub(crate) fn unread(unread: &[Unreadable]) -> Value {
-    let unreadable =
-        |unreadable: &Unreadable| json!({ "path": unreadable.path, "reason": unreadable.reason });
-    unread.iter().map(unreadable).collect()
+pub(crate) fn unreadable(unreadable: &[Unreadable]) -> Value {
+    let to_json = |unreadable: &Unreadable| json!({ "path": unreadable.path, "reason": unreadable.reason });
+    unreadable.iter().map(to_json).collect()
 }
 
 /// Bytes as base64.
@@ -147,19 +146,19 @@ fn operation(operation: &Operation) -> Value {
 }
 
 /// One difference between two versions.
-pub(crate) fn difference(one: &Difference) -> Value {
-    let (binary, diff) = match &one.content {
+pub(crate) fn difference(difference: &Difference) -> Value {
+    let (binary, diff) = match &difference.content {
         Some(ContentDiff::Binary) => (true, None),
         Some(ContentDiff::Text(text)) => (false, Some(text)),
         None => (false, None),
     };
     json!({
-        "path": one.path.to_string(),
-        "from": one.from.as_ref().map(ToString::to_string),
-        "differs": one.difference.as_str(),
-        "kind": one.kind.as_str(),
-        "modes": one.modes.map(|(before, after)| [mode(before), mode(after)]),
-        "sizes": [one.sizes.0, one.sizes.1],
+        "path": difference.path.to_string(),
+        "from": difference.from.as_ref().map(ToString::to_string),
+        "differs": difference.difference.as_str(),
+        "kind": difference.kind.as_str(),
+        "modes": difference.modes.map(|(before, after)| [mode(before), mode(after)]),
+        "sizes": [difference.sizes.0, difference.sizes.1],
         "binary": binary,
         "diff": diff,
     })
@@ -177,7 +176,7 @@ pub(crate) fn snapshot(snapshot: &Snapshot) -> Value {
 }
 
 /// The result of an undo or a restore, or of its dry run.
-pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
+pub(crate) fn revert_result(result: &RevertResult, dry_run: bool) -> Value {
     let change = |change: &PathChange| {
         json!({
             "path": change.path.to_string(),
@@ -185,29 +184,31 @@ pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
             "action": format!("{:?}", change.action).to_lowercase(),
         })
     };
-    let incomplete =
-        |one: &IncompleteUndo| json!({ "operation": operation(&one.operation), "partial": one.is_partial });
-    let stays = |stays: &[PathConflict]| -> Vec<Value> {
-        stays.iter().map(|one| json!({ "path": one.path.to_string(), "why": one.why })).collect()
+    let incomplete = |undo: &IncompleteUndo| json!({ "operation": operation(&undo.operation), "partial": undo.is_partial });
+    let conflict_list = |conflicts: &[PathConflict]| -> Vec<Value> {
+        conflicts
+            .iter()
+            .map(|conflict| json!({ "path": conflict.path.to_string(), "why": conflict.why }))
+            .collect()
     };
     json!({
-        "done": undone.done,
+        "done": result.done,
         "dry_run": dry_run,
-        "operation": undone.operation.map(|id| id.to_string()),
-        "undone": undone.undone.iter().map(operation).collect::<Vec<_>>(),
-        "incomplete": undone.incomplete.iter().map(incomplete).collect::<Vec<_>>(),
-        "changes": undone.changes.iter().map(change).collect::<Vec<_>>(),
-        "conflicts": stays(&undone.conflicts),
-        "omitted": stays(&undone.left_out),
+        "operation": result.operation.map(|id| id.to_string()),
+        "undone": result.undone.iter().map(operation).collect::<Vec<_>>(),
+        "incomplete": result.incomplete.iter().map(incomplete).collect::<Vec<_>>(),
+        "changes": result.changes.iter().map(change).collect::<Vec<_>>(),
+        "conflicts": conflict_list(&result.conflicts),
+        "omitted": conflict_list(&result.left_out),
     })
 }
 
 /// A line of a file, and the operation that wrote it.
-pub(crate) fn blamed(number: usize, line: &BlameLine) -> Value {
+pub(crate) fn blame_line(number: usize, line: &BlameLine) -> Value {
     json!({
         "line": number,
         "text": String::from_utf8_lossy(&line.line),
-        "version": line.revision.map(|version| version.0),
+        "version": line.revision.map(|revision| revision.0),
         "operation": line.operation.as_ref().map(operation),
     })
 }

@@ -40,11 +40,11 @@ impl TransferObserver for Progress {
         });
     }
 
-    fn omitted(&mut self, left_out: &OmittedEntry) {
-        let OmittedEntry { path, reason } = left_out;
+    fn omitted(&mut self, entry: &OmittedEntry) {
+        let OmittedEntry { path, reason } = entry;
         // The reason already begins with the path if the door gave it.
-        let named = reason.starts_with(&format!("`{path}`"));
-        self.bar.suspend(|| match named {
+        let reason_has_path = reason.starts_with(&format!("`{path}`"));
+        self.bar.suspend(|| match reason_has_path {
             true => print_to_stderr(format_args!("stead: left out: {reason}")),
             false => print_to_stderr(format_args!("stead: left out `{path}`: {reason}")),
         });

@@ -46,7 +46,7 @@ impl AsOfArg {
     /// The stead as it was at `--at`, or as it is now if that isn't given.
     pub(crate) fn apply_to(&self, stead: Stead, path: &str) -> Result<Stead, CommandError> {
         match &self.at {
-            Some(moment) => Ok(stead.as_of_text(path, moment)?),
+            Some(version) => Ok(stead.as_of_text(path, version)?),
             None => Ok(stead),
         }
     }
@@ -104,8 +104,8 @@ impl Session {
     pub(crate) fn stead_without_protection(&self) -> Result<Stead, CommandError> {
         let mut config = self.config()?;
         let agent = self.agent(&config)?.to_owned();
-        if let Some(known) = config.agents.remove(&agent) {
-            config.agents.insert(agent.clone(), known.without_protection());
+        if let Some(agent_config) = config.agents.remove(&agent) {
+            config.agents.insert(agent.clone(), agent_config.without_protection());
         }
         Ok(Stead::open(&config, &agent)?.with_approval())
     }
@@ -197,17 +197,20 @@ impl Session {
     }
 
     /// Warns of what could not be read, so that the user doesn't take the result for complete.
-    pub(crate) fn warn_unreadable(&mut self, unread: &[Unreadable]) {
-        const SHOWN: usize = 8;
-        if unread.is_empty() {
+    pub(crate) fn warn_unreadable(&mut self, unreadable: &[Unreadable]) {
+        const MAX_SHOWN: usize = 8;
+        if unreadable.is_empty() {
             return;
         }
-        self.say(format_args!("{} could not be read:", human::count(unread.len() as u64, "path", "paths")));
-        for Unreadable { path, reason } in unread.iter().take(SHOWN) {
+        self.say(format_args!(
+            "{} could not be read:",
+            human::count(unreadable.len() as u64, "path", "paths")
+        ));
+        for Unreadable { path, reason } in unreadable.iter().take(MAX_SHOWN) {
             self.say(format_args!("  {path}: {reason}"));
         }
-        if unread.len() > SHOWN {
-            self.say(format_args!("  and {} more", unread.len() - SHOWN));
+        if unreadable.len() > MAX_SHOWN {
+            self.say(format_args!("  and {} more", unreadable.len() - MAX_SHOWN));
         }
     }
 
@@ -221,8 +224,8 @@ impl Session {
         let Some(kind) = failure.kind() else { return Exit::OK };
         let message = failure.message();
         if self.globals.json {
-            let told = self.print_json(&json::error(kind.code(), &message));
-            return told.map_or(Exit::OK, |()| failure.exit());
+            let printed = self.print_json(&json::error(kind.code(), &message));
+            return printed.map_or(Exit::OK, |()| failure.exit());
         }
         // Flushed first, so that output and message keep their order where both go to the same terminal.
         let _ = self.stdout.flush();
@@ -283,7 +286,7 @@ pub(crate) enum Colour {
 fn only_agent(config: &Config) -> Result<&String, CommandError> {
     let mut names = config.agents.keys();
     match (names.next(), names.next()) {
-        (Some(only), None) => Ok(only),
+        (Some(name), None) => Ok(name),
         (None, _) => Err(CommandError::invalid("the configuration has no agent; add [agents.NAME] to it")),
         _ => {
             let names: Vec<_> =

@@ -14,32 +14,33 @@ use crate::command_error::CommandError;
 /// Runs until dropped. Dropping it sends the spans that aren't sent yet.
 pub(crate) struct Telemetry {
     #[cfg(feature = "otel")]
-    traces: Option<opentelemetry_sdk::trace::SdkTracerProvider>,
+    tracer_provider: Option<opentelemetry_sdk::trace::SdkTracerProvider>,
 }
 
 impl Telemetry {
     /// Starts logging and tracing, if the environment asks for them.
-    pub(crate) fn begin() -> Result<Self, CommandError> {
-        let lines = match std::env::var("STEAD_LOG") {
+    pub(crate) fn init() -> Result<Self, CommandError> {
+        let log_layer = match std::env::var("STEAD_LOG") {
             Ok(filter) => {
-                let wrong = |error| CommandError::invalid(format!("STEAD_LOG isn't a valid filter: {error}"));
-                let filter = EnvFilter::try_new(filter).map_err(wrong)?;
+                let invalid_filter =
+                    |error| CommandError::invalid(format!("STEAD_LOG isn't a valid filter: {error}"));
+                let filter = EnvFilter::try_new(filter).map_err(invalid_filter)?;
                 // The MCP library logs whole requests: paths, arguments, content. Whatever the log level, these belong
                 // in the audit only.
-                let ours = FilterFn::new(|about| !about.target().starts_with("rmcp"));
-                let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+                let without_rmcp = FilterFn::new(|metadata| !metadata.target().starts_with("rmcp"));
+                let log_layer = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
                 // To stderr: over stdio, standard output belongs to the client.
-                Some(lines.with_filter(filter.and(ours)))
+                Some(log_layer.with_filter(filter.and(without_rmcp)))
             }
             Err(_) => None,
         };
-        let registry = tracing_subscriber::registry().with(lines);
+        let registry = tracing_subscriber::registry().with(log_layer);
         #[cfg(feature = "otel")]
         {
-            let traces = otel::provider()?;
-            let spans = traces.as_ref().map(otel::spans);
-            let _ = registry.with(spans).try_init();
-            Ok(Telemetry { traces })
+            let tracer_provider = otel::provider()?;
+            let span_layer = tracer_provider.as_ref().map(otel::span_layer);
+            let _ = registry.with(span_layer).try_init();
+            Ok(Telemetry { tracer_provider })
         }
         #[cfg(not(feature = "otel"))]
         {
@@ -57,9 +58,9 @@ impl Telemetry {
 #[cfg(feature = "otel")]
 impl Drop for Telemetry {
     fn drop(&mut self) {
-        if let Some(traces) = &self.traces {
+        if let Some(tracer_provider) = &self.tracer_provider {
             // A collector that can't be reached is ignored: there is nobody to report it to.
-            let _ = traces.shutdown();
+            let _ = tracer_provider.shutdown();
         }
     }
 }
@@ -91,13 +92,13 @@ mod otel {
     }
 
     /// The layer that turns the spans of this server into traces.
-    pub(super) fn spans<S>(
+    pub(super) fn span_layer<S>(
         provider: &SdkTracerProvider,
     ) -> Filtered<OpenTelemetryLayer<S, SdkTracer>, Targets, S>
     where
         S: tracing::Subscriber + for<'a> LookupSpan<'a>,
     {
-        let ours = Targets::new().with_target("stead_server", LevelFilter::INFO);
-        tracing_opentelemetry::layer().with_tracer(provider.tracer("stead")).with_filter(ours)
+        let own_targets = Targets::new().with_target("stead_server", LevelFilter::INFO);
+        tracing_opentelemetry::layer().with_tracer(provider.tracer("stead")).with_filter(own_targets)
     }
 }

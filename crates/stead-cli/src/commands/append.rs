@@ -21,14 +21,14 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("append")?;
     let options = args.if_match.map_or_else(WriteOptions::new, |tag| WriteOptions::new().if_match(tag));
-    let written = vfs.append_with(&args.path, args.content.read_all()?, &options)?;
+    let result = vfs.append_with(&args.path, args.content.read_all()?, &options)?;
     if session.wants_json() {
-        session.print_json(&json::written(&written))?;
+        session.print_json(&json::write_result(&result))?;
     }
     session.say(format_args!(
         "{} {}",
-        if written.created == Some(true) { "Created" } else { "Appended to" },
-        written.path
+        if result.created == Some(true) { "Created" } else { "Appended to" },
+        result.path
     ));
     Ok(Exit::OK)
 }

@@ -16,21 +16,21 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let lines = session.vfs("blame")?.blame(&*args.path)?;
     if session.wants_json() {
         for (index, line) in lines.iter().enumerate() {
-            session.print_json(&json::blamed(index + 1, line))?;
+            session.print_json(&json::blame_line(index + 1, line))?;
         }
         return Ok(Exit::OK);
     }
-    let who: Vec<String> = lines
+    let agents: Vec<String> = lines
         .iter()
         .map(|line| match &line.operation {
             Some(operation) => human::escape_text(&operation.identity.agent),
             None => "(before)".to_owned(),
         })
         .collect();
-    let width = who.iter().map(|who| who.chars().count()).max().unwrap_or(0).min(24);
+    let width = agents.iter().map(|agent| agent.chars().count()).max().unwrap_or(0).min(24);
     let digits = lines.len().to_string().len();
-    for (index, (line, who)) in lines.iter().zip(&who).enumerate() {
-        let version = line.revision.map_or("-".to_owned(), |version| format!("v{version}"));
+    for (index, (line, agent)) in lines.iter().zip(&agents).enumerate() {
+        let version = line.revision.map_or("-".to_owned(), |revision| format!("v{revision}"));
         let time = human::time(line.operation.as_ref().map(|operation| operation.at));
         let text = String::from_utf8_lossy(&line.line);
         let text = text.trim_end_matches(['\n', '\r']);
@@ -39,7 +39,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             (session.paint(Colour::Yellow, format_args!("{version:>8}")), session.paint(Colour::Dim, time));
         let number = index + 1;
         session.write_output(|out| {
-            writeln!(out, "{version}  {who:width$}  {time}  {number:>digits$}  {text}")
+            writeln!(out, "{version}  {agent:width$}  {time}  {number:>digits$}  {text}")
         })?;
     }
     Ok(Exit::OK)

@@ -2,7 +2,7 @@ use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use stead::tools::{ApprovalAnswer, ApprovalGrant, Block, Failure as NoReply};
+use stead::tools::{ApprovalAnswer, ApprovalGrant, Block, Failure as ToolFailure};
 use stead::{Reply, Toolbox};
 
 use super::content::open_stdin;
@@ -45,13 +45,13 @@ struct CallLine {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let tools = session.stead_of_agent(args.thread.as_deref())?.toolbox();
+    let toolbox = session.stead_of_agent(args.thread.as_deref())?.toolbox();
     let answer = if args.yes {
         ApprovalAnswer::Approved(ApprovalGrant::everything())
     } else {
         ApprovalAnswer::NobodyToAsk
     };
-    let Some(tool) = &args.tool else { return call_lines(&tools, answer, session) };
+    let Some(tool) = &args.tool else { return call_lines(&toolbox, answer, session) };
     let text = match args.arguments.as_str() {
         "-" => {
             let mut text = String::new();
@@ -66,7 +66,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             "the arguments aren't a JSON object such as {{\"path\": \"/\"}}: {error}"
         ))
     })?;
-    let reply = call_tool(&tools, tool, arguments, answer);
+    let reply = call_tool(&toolbox, tool, arguments, answer);
     if session.wants_json() {
         session.print_json(&reply.to_json())?;
     } else {
@@ -75,12 +75,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(if reply.is_failure() { Exit::NEGATIVE } else { Exit::OK })
 }
 
-fn call_tool(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: ApprovalAnswer) -> Reply {
-    tools.call(tool, arguments, answer).expect("no question is asked if everything or nothing is approved")
+fn call_tool(toolbox: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: ApprovalAnswer) -> Reply {
+    toolbox.call(tool, arguments, answer).expect("no question is asked if everything or nothing is approved")
 }
 
 /// Answers every line of standard input, even one that isn't a valid call.
-fn call_lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
+fn call_lines(toolbox: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
     let mut input = open_stdin()?;
     let mut line = Vec::new();
     loop {
@@ -100,7 +100,7 @@ fn call_lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) ->
             continue;
         }
         let reply = match serde_json::from_slice::<CallLine>(&line) {
-            Ok(CallLine { tool, arguments }) => call_tool(tools, &tool, arguments, answer.clone()),
+            Ok(CallLine { tool, arguments }) => call_tool(toolbox, &tool, arguments, answer.clone()),
             Err(error) => {
                 NoReply::invalid(format!("the line isn't a call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
                     .into()
@@ -114,18 +114,18 @@ fn call_lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) ->
 /// Skips the rest of a line, and returns whether there was any: a last line without a newline may be exactly as long as
 /// the limit.
 fn skip_rest_of_line(input: &mut impl BufRead) -> Result<bool, CommandError> {
-    let mut passed = false;
+    let mut skipped_any = false;
     loop {
-        let more =
+        let buffer =
             input.fill_buf().map_err(|error| CommandError::host("standard input can't be read", error))?;
-        let (used, ended) = match more.iter().position(|&byte| byte == b'\n') {
-            Some(at) => (at + 1, true),
-            None => (more.len(), more.is_empty()),
+        let (consumed, is_line_end) = match buffer.iter().position(|&byte| byte == b'\n') {
+            Some(index) => (index + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
         };
-        passed |= used > 0;
-        input.consume(used);
-        if ended {
-            return Ok(passed);
+        skipped_any |= consumed > 0;
+        input.consume(consumed);
+        if is_line_end {
+            return Ok(skipped_any);
         }
     }
 }

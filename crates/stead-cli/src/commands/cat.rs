@@ -63,7 +63,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         return Err(CommandError::invalid("lines are counted from 1, so --offset has to be at least 1"));
     }
     let stead = session.stead()?;
-    let part = match args.lines {
+    let selection = match args.lines {
         Some(lines) => Selection::Lines(lines),
         None if args.bytes => Selection::Bytes(ByteRange {
             offset: args.offset.unwrap_or(0),
@@ -78,17 +78,17 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     session.for_each(&args.paths, |session, path| {
         session.compound("cat", &stead, (&args.at, path), |session, stead| match session.wants_json() {
             true => {
-                let document = json_document(stead.vfs(), path, part)?;
+                let document = json_document(stead.vfs(), path, selection)?;
                 session.print_json(&document)
             }
-            false => print(stead.vfs(), path, part, session),
+            false => print(stead.vfs(), path, selection, session),
         })
     })
 }
 
 /// Prints while it reads, so that memory use doesn't depend on the size of the file.
-fn print(vfs: &Vfs, path: &str, part: Selection, session: &mut Session) -> Result<(), CommandError> {
-    let (mut reader, mut left) = match part {
+fn print(vfs: &Vfs, path: &str, selection: Selection, session: &mut Session) -> Result<(), CommandError> {
+    let (mut reader, mut remaining) = match selection {
         Selection::Lines(lines) => return print_lines(vfs, path, lines, session),
         Selection::Whole => (vfs.reader(path)?, u64::MAX),
         Selection::Bytes(range) => {
@@ -100,28 +100,29 @@ fn print(vfs: &Vfs, path: &str, part: Selection, session: &mut Session) -> Resul
     };
     let mut buffer = vec![0; 256 << 10];
     loop {
-        let room = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let count = reader.read(&mut buffer[..room]).map_err(|error| read_error(path, error))?;
+        let chunk_length = usize::try_from(remaining).unwrap_or(usize::MAX).min(buffer.len());
+        let count = reader.read(&mut buffer[..chunk_length]).map_err(|error| read_error(path, error))?;
         if count == 0 {
             return Ok(());
         }
-        left -= count as u64;
+        remaining -= count as u64;
         session.write_output(|out| out.write_all(&buffer[..count]))?;
     }
 }
 
 fn print_lines(vfs: &Vfs, path: &str, lines: LineSpan, session: &mut Session) -> Result<(), CommandError> {
-    let (mut next, mut left) = (lines.first, lines.count);
-    while left > 0 {
-        let read = vfs.read_lines(path, LineRange { offset: next, limit: left, ..LineRange::default() })?;
-        session.write_output(|out| out.write_all(read.text.as_bytes()))?;
-        left -= read.count.min(left);
-        match read.continuation {
+    let (mut next, mut remaining) = (lines.first, lines.count);
+    while remaining > 0 {
+        let page =
+            vfs.read_lines(path, LineRange { offset: next, limit: remaining, ..LineRange::default() })?;
+        session.write_output(|out| out.write_all(page.text.as_bytes()))?;
+        remaining -= page.count.min(remaining);
+        match page.continuation {
             Continuation::End { .. } => return Ok(()),
             Continuation::More { next: line } => next = line,
             Continuation::Cut { at } => {
                 print_rest_of_line(vfs, path, at, session)?;
-                next = read.first + read.count;
+                next = page.first + page.count;
             }
         }
     }
@@ -129,16 +130,21 @@ fn print_lines(vfs: &Vfs, path: &str, lines: LineSpan, session: &mut Session) ->
 }
 
 /// Prints the rest of a line that is too long for one call, from the byte `at` where it was cut.
-fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session) -> Result<(), CommandError> {
+fn print_rest_of_line(
+    vfs: &Vfs,
+    path: &str,
+    mut offset: u64,
+    session: &mut Session,
+) -> Result<(), CommandError> {
     loop {
-        let piece = vfs.read_range(path, ByteRange { offset: at, length: 64 << 10 })?.bytes;
-        let end = piece.iter().position(|&byte| byte == b'\n');
-        let wanted = end.map_or(&*piece, |end| &piece[..=end]);
-        session.write_output(|out| out.write_all(wanted))?;
-        if piece.is_empty() || end.is_some() {
+        let chunk = vfs.read_range(path, ByteRange { offset, length: 64 << 10 })?.bytes;
+        let end = chunk.iter().position(|&byte| byte == b'\n');
+        let rest = end.map_or(&*chunk, |end| &chunk[..=end]);
+        session.write_output(|out| out.write_all(rest))?;
+        if chunk.is_empty() || end.is_some() {
             return Ok(());
         }
-        at += piece.len() as u64;
+        offset += chunk.len() as u64;
     }
 }
 
@@ -146,18 +152,18 @@ fn read_error(path: &str, error: std::io::Error) -> CommandError {
     if error.get_ref().is_none_or(|inner| !inner.is::<VfsError>()) {
         return CommandError::host(format!("`{}` can't be read", human::escape_text(path)), error);
     }
-    let door = error.into_inner().and_then(|inner| inner.downcast::<VfsError>().ok());
-    (*door.expect("checked above")).into()
+    let vfs_error = error.into_inner().and_then(|inner| inner.downcast::<VfsError>().ok());
+    (*vfs_error.expect("checked above")).into()
 }
 
-fn json_document(vfs: &Vfs, path: &str, part: Selection) -> Result<Value, CommandError> {
-    let read = match part {
+fn json_document(vfs: &Vfs, path: &str, selection: Selection) -> Result<Value, CommandError> {
+    let read = match selection {
         Selection::Whole => vfs.read(path)?,
         Selection::Bytes(range) => vfs.read_range(path, range)?,
         Selection::Lines(LineSpan { first, count }) => {
             let range = LineRange { offset: first, limit: count, max_bytes: 16 << 20 };
             let read = vfs.read_lines(path, range)?;
-            let (more, lines) = match read.continuation {
+            let (next, lines) = match read.continuation {
                 Continuation::End { lines } => (json!(null), json!(lines)),
                 Continuation::More { next } => (json!({ "offset": next }), json!(null)),
                 Continuation::Cut { at } => (json!({ "byte": at }), json!(null)),
@@ -169,7 +175,7 @@ fn json_document(vfs: &Vfs, path: &str, part: Selection) -> Result<Value, Comman
                 "first": read.first,
                 "count": read.count,
                 "lines": lines,
-                "next": more,
+                "next": next,
                 "size": read.size,
                 "tag": read.tag.to_string(),
             }));
@@ -192,13 +198,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_of_lines() {
+    fn line_spans_are_parsed() {
         assert_eq!(parse_line_span("2:4"), Ok(LineSpan { first: 2, count: 3 }));
         assert_eq!(parse_line_span("7"), Ok(LineSpan { first: 7, count: 1 }));
         assert_eq!(parse_line_span(":4"), Ok(LineSpan { first: 1, count: 4 }));
         assert_eq!(parse_line_span("3:").map(|lines| lines.first), Ok(3));
-        for wrong in ["0:4", "4:2", "a:b", "1:2:3"] {
-            assert!(parse_line_span(wrong).is_err(), "{wrong}");
+        for invalid in ["0:4", "4:2", "a:b", "1:2:3"] {
+            assert!(parse_line_span(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -21,38 +21,41 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 
 fn check(session: &mut Session) -> CommandResult {
     let file = session.config_file()?;
-    let shown = human::host_path(&file);
-    let (problems, notes, sizes) = match Config::load(&file) {
+    let shown_path = human::host_path(&file);
+    let (problems, notes, counts) = match Config::load(&file) {
         Ok(config) => {
             let HostReport { problems, warnings: notes } = config.check_host();
             let mut notes = [config.warnings(), &notes].concat();
             notes.sort();
             (problems, notes, (config.stores.len() as u64, config.agents.len() as u64))
         }
-        Err(ConfigError::Invalid(wrong)) => (wrong.problems, Vec::new(), (0, 0)),
+        Err(ConfigError::Invalid(invalid)) => (invalid.problems, Vec::new(), (0, 0)),
         Err(other) => return Err(other.into()),
     };
-    let fine = problems.is_empty();
+    let is_valid = problems.is_empty();
     if session.wants_json() {
-        let places = |found: &[ConfigDiagnostic]| found.iter().map(problem_json).collect::<Vec<_>>();
+        let to_json =
+            |diagnostics: &[ConfigDiagnostic]| diagnostics.iter().map(problem_json).collect::<Vec<_>>();
         session.print_json(&json!({
-            "file": shown, "ok": fine, "problems": places(&problems), "notes": places(&notes),
+            "file": shown_path, "ok": is_valid, "problems": to_json(&problems), "notes": to_json(&notes),
         }))?;
     } else {
         for note in &notes {
-            session
-                .print_line(format_args!("{shown}:{}:{}: note: {}", note.line, note.column, note.message))?;
+            session.print_line(format_args!(
+                "{shown_path}:{}:{}: note: {}",
+                note.line, note.column, note.message
+            ))?;
         }
         for problem in &problems {
-            session.print_line(format_args!("{shown}:{problem}"))?;
+            session.print_line(format_args!("{shown_path}:{problem}"))?;
         }
-        if fine {
-            let stores = human::count(sizes.0, "Store", "Stores");
-            let agents = human::count(sizes.1, "agent", "agents");
-            session.print_line(format_args!("{shown} is fine: {stores}, {agents}."))?;
+        if is_valid {
+            let stores = human::count(counts.0, "Store", "Stores");
+            let agents = human::count(counts.1, "agent", "agents");
+            session.print_line(format_args!("{shown_path} is fine: {stores}, {agents}."))?;
         }
     }
-    Ok(if fine { Exit::OK } else { Exit::USAGE })
+    Ok(if is_valid { Exit::OK } else { Exit::USAGE })
 }
 
 fn problem_json(problem: &ConfigDiagnostic) -> Value {

@@ -48,10 +48,10 @@ pub(super) fn open_stdin() -> Result<StdinLock<'static>, CommandError> {
 /// Whether standard input was closed when the process began. In that case Rust's runtime has opened the null device in
 /// its place for reading and writing. A shell that redirects from the null device opens it for reading only.
 fn is_closed(stdin: &io::Stdin) -> bool {
-    let for_writing = rustix::fs::fcntl_getfl(stdin).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+    let is_writable = rustix::fs::fcntl_getfl(stdin).is_ok_and(|flags| flags.contains(OFlags::RDWR));
     let is_null = || {
-        let (mine, null) = (rustix::fs::fstat(stdin).ok()?, rustix::fs::stat("/dev/null").ok()?);
-        Some(mine.st_rdev == null.st_rdev && mine.st_mode == null.st_mode)
+        let (stdin_stat, null_stat) = (rustix::fs::fstat(stdin).ok()?, rustix::fs::stat("/dev/null").ok()?);
+        Some(stdin_stat.st_rdev == null_stat.st_rdev && stdin_stat.st_mode == null_stat.st_mode)
     };
-    for_writing && is_null().unwrap_or(false)
+    is_writable && is_null().unwrap_or(false)
 }

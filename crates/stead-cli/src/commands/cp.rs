@@ -22,7 +22,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
     let copied = vfs.copy(&args.from, &destination(&args.from, &args.to)?, overwrite)?;
     if session.wants_json() {
-        session.print_json(&json::copied(&copied))?;
+        session.print_json(&json::copy_result(&copied))?;
     }
     session.say(format_args!("Copied {} to {}", copied.from, copied.to));
     Ok(Exit::OK)

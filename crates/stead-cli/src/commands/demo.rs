@@ -24,8 +24,8 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn create() -> Result<Self, CommandError> {
-        let directory = fresh_directory()?;
-        let made = || -> Result<_, CommandError> {
+        let directory = create_directory()?;
+        let set_up = || -> Result<_, CommandError> {
             let config = demo::create(&directory)?;
             let (tokens, now) = (Tokens::of(&config), SystemClock.now());
             let mut secrets = [const { String::new() }; 2];
@@ -34,7 +34,7 @@ impl Demo {
             }
             Ok((config, secrets))
         };
-        match made() {
+        match set_up() {
             Ok((config, secrets)) => Ok(Demo { directory, config, secrets }),
             Err(failure) => {
                 let _ = fs::remove_dir_all(&directory);
@@ -67,8 +67,8 @@ impl Demo {
         for line in map.lines() {
             session.print_line(format_args!("    {line}"))?;
         }
-        let shown = session.paint(Colour::Bold, url);
-        session.print_line(format_args!("\nServing MCP at {shown} until you press Ctrl-C.\n"))?;
+        let shown_url = session.paint(Colour::Bold, url);
+        session.print_line(format_args!("\nServing MCP at {shown_url} until you press Ctrl-C.\n"))?;
         session.print_line("Paste this into a terminal, for Claude Code:\n")?;
         session.print_line(format_args!(
             "    claude mcp add --transport http stead {url} --header \"{bearer}\"\n"
@@ -91,7 +91,7 @@ impl Drop for Demo {
 }
 
 /// Creates a temporary directory that only this user can read.
-fn fresh_directory() -> Result<PathBuf, CommandError> {
+fn create_directory() -> Result<PathBuf, CommandError> {
     let failed = |error| CommandError::host("a temporary directory for the demo can't be created", error);
     for number in 0..1_000 {
         let directory = std::env::temp_dir().join(format!("stead-demo-{}-{number}", std::process::id()));

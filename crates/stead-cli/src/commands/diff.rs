@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let options = DiffOptions { text: !args.stat, context: args.unified };
-    let found = match (&args.fork, &args.prefix, &args.from) {
+    let differences = match (&args.fork, &args.prefix, &args.from) {
         (None, Some(prefix), Some(from)) => {
             stead.single_record("diff", Some(prefix), CommandError::kind, |stead| {
                 let (from, to) =
@@ -41,59 +41,59 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
         (fork, ..) => stead.diff_fork(fork.as_deref().unwrap_or_default(), options)?,
     };
-    for one in &found {
+    for difference in &differences {
         if session.wants_json() {
-            session.print_json(&json::difference(one))?;
+            session.print_json(&json::difference(difference))?;
         } else if args.stat {
-            print_summary(one, session)?;
+            print_summary(difference, session)?;
         } else {
-            print_difference(one, session)?;
+            print_difference(difference, session)?;
         }
     }
-    if found.is_empty() {
+    if differences.is_empty() {
         session.say("There are no differences.");
     }
     Ok(Exit::OK)
 }
 
-fn print_summary(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
-    let (letter, colour) = match one.difference {
+fn print_summary(difference: &Difference, session: &mut Session) -> Result<(), CommandError> {
+    let (letter, colour) = match difference.difference {
         DifferenceKind::Added => ('A', Colour::Green),
         DifferenceKind::Changed => ('M', Colour::Blue),
         DifferenceKind::Moved => ('R', Colour::Magenta),
         DifferenceKind::Removed => ('D', Colour::Red),
     };
-    let from = one.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
-    let mark = human::kind_suffix(one.kind);
-    session.print_line(format_args!("{} {from}{}{mark}", session.paint(colour, letter), one.path))
+    let from = difference.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
+    let suffix = human::kind_suffix(difference.kind);
+    session.print_line(format_args!("{} {from}{}{suffix}", session.paint(colour, letter), difference.path))
 }
 
 /// Prints one difference in the style of `git diff`.
-fn print_difference(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
-    let old = one.from.as_ref().unwrap_or(&one.path);
-    let mark = human::kind_suffix(one.kind);
-    let head = match one.difference {
-        DifferenceKind::Added => format!("added {}{mark}", one.path),
-        DifferenceKind::Changed => format!("changed {}{mark}", one.path),
-        DifferenceKind::Moved => format!("moved {old} -> {}{mark}", one.path),
-        DifferenceKind::Removed => format!("removed {}{mark}", one.path),
+fn print_difference(difference: &Difference, session: &mut Session) -> Result<(), CommandError> {
+    let old = difference.from.as_ref().unwrap_or(&difference.path);
+    let suffix = human::kind_suffix(difference.kind);
+    let heading = match difference.difference {
+        DifferenceKind::Added => format!("added {}{suffix}", difference.path),
+        DifferenceKind::Changed => format!("changed {}{suffix}", difference.path),
+        DifferenceKind::Moved => format!("moved {old} -> {}{suffix}", difference.path),
+        DifferenceKind::Removed => format!("removed {}{suffix}", difference.path),
     };
-    session.print_line(session.paint(Colour::Bold, head))?;
-    if let Some((before, after)) = one.modes {
+    session.print_line(session.paint(Colour::Bold, heading))?;
+    if let Some((before, after)) = difference.modes {
         session.print_line(format_args!("mode {before:04o} -> {after:04o}"))?;
     }
-    match &one.content {
+    match &difference.content {
         None => Ok(()),
         Some(ContentDiff::Binary) => {
-            let (before, after) = one.sizes;
+            let (before, after) = difference.sizes;
             session.print_line(format_args!("binary: {} -> {}", human::size(before), human::size(after)))
         }
         Some(ContentDiff::Text(text)) => {
-            let side = |there: bool, path: &stead::VfsPath, letter: char| {
-                if there { format!("{letter}{path}") } else { "/dev/null".to_owned() }
+            let side = |exists: bool, path: &stead::VfsPath, letter: char| {
+                if exists { format!("{letter}{path}") } else { "/dev/null".to_owned() }
             };
-            let before = side(one.difference != DifferenceKind::Added, old, 'a');
-            let after = side(one.difference != DifferenceKind::Removed, &one.path, 'b');
+            let before = side(difference.difference != DifferenceKind::Added, old, 'a');
+            let after = side(difference.difference != DifferenceKind::Removed, &difference.path, 'b');
             session.print_line(session.paint(Colour::Bold, format_args!("--- {before}")))?;
             session.print_line(session.paint(Colour::Bold, format_args!("+++ {after}")))?;
             for line in text.lines() {

@@ -9,13 +9,13 @@ use crate::session::{Colour, Session};
 pub(crate) struct Args {}
 
 pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
-    let found = doctor::check_host();
+    let findings = doctor::check_host();
     if session.wants_json() {
-        let findings: Vec<_> = found.iter().map(as_json).collect();
+        let findings: Vec<_> = findings.iter().map(as_json).collect();
         session.print_json(&json!({ "findings": findings }))?;
         return Ok(Exit::OK);
     }
-    for finding in &found {
+    for finding in &findings {
         let colour = match finding.state {
             Readiness::Ready => Colour::Green,
             Readiness::Limited => Colour::Yellow,

@@ -37,7 +37,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let occurrences = if args.all { Occurrences::All } else { Occurrences::One };
     let edited = vfs.edit_with(&args.path, &old, &new, occurrences, args.if_match)?;
     if session.wants_json() {
-        let mut document = json::written(&edited.written);
+        let mut document = json::write_result(&edited.written);
         document["replaced"] = edited.replaced.into();
         session.print_json(&document)?;
     }
@@ -46,8 +46,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
-fn text(given: Option<String>, file: Option<&Path>) -> Result<String, CommandError> {
-    match (given, file) {
+fn text(argument: Option<String>, file: Option<&Path>) -> Result<String, CommandError> {
+    match (argument, file) {
         (Some(text), _) => Ok(text),
         (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
             CommandError::host(format!("`{}` can't be read", human::host_path(file)), error)

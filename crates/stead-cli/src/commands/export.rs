@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let existing = if args.force { OnExisting::Replace } else { OnExisting::Refuse };
+    let on_existing = if args.force { OnExisting::Replace } else { OnExisting::Refuse };
     let to_stdout = args.destination.as_os_str() == "-";
     if to_stdout && session.wants_json() {
         return Err(CommandError::invalid("the archive goes to standard output, so --json can't be used"));
@@ -43,7 +43,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         ));
     }
     let interrupt = Interrupt::listen()?;
-    let stead = interrupt.stops(&stead);
+    let stead = interrupt.attach_to(&stead);
     let totals = session.compound("export", &stead, (&args.at, &args.from), |session, stead| {
         let mut progress = Progress::new(session);
         let destination = if to_stdout {
@@ -51,7 +51,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         } else {
             ExportDestination::at(args.destination)
         };
-        let left = match &destination {
+        let consequence = match &destination {
             ExportDestination::Stream(_) => "the archive is incomplete",
             ExportDestination::Archive(_) => "no archive was made",
             ExportDestination::Directory(_) => {
@@ -59,9 +59,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             }
         };
         let exported =
-            stead.export(&args.from, destination, existing, compare_by(args.checksum), &mut progress);
+            stead.export(&args.from, destination, on_existing, compare_by(args.checksum), &mut progress);
         exported.map_err(|error| match error {
-            error if interrupt.stop_reason().is_some() => interrupt.or(error, left),
+            error if interrupt.stop_reason().is_some() => interrupt.error_or(error, consequence),
             stead::Error::Host { cause, .. } if to_stdout => CommandError::output_error(cause),
             error => error.into(),
         })

@@ -26,11 +26,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if session.wants_json() {
         session.print_json(&json::fork(&fork))?;
     } else {
-        let whose = args.to.map(|agent| format!(" of {agent}")).unwrap_or_default();
-        session.say(format_args!("Forked {} as /forks/{}{whose}", fork.base_prefix, fork.name));
+        let owner_suffix = args.to.map(|agent| format!(" of {agent}")).unwrap_or_default();
+        session.say(format_args!("Forked {} as /forks/{}{owner_suffix}", fork.base_prefix, fork.name));
         if !fork.excluded.is_empty() {
-            let places = forks::excluded_paths(&fork);
-            session.say(format_args!("Not in the fork, because they are separate Workspaces: {places}"));
+            let excluded = forks::excluded_paths(&fork);
+            session.say(format_args!("Not in the fork, because they are separate Workspaces: {excluded}"));
         }
     }
     Ok(Exit::OK)

@@ -17,17 +17,17 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
         if session.wants_json() {
             session.print_json(&json::fork(fork))?;
         } else {
-            let by = if fork.created_by == fork.owner {
+            let creator_suffix = if fork.created_by == fork.owner {
                 String::new()
             } else {
                 format!(" by {}", fork.created_by)
             };
-            let without = match fork.excluded.is_empty() {
+            let excluded_suffix = match fork.excluded.is_empty() {
                 true => String::new(),
                 false => format!(", without {}", excluded_paths(fork)),
             };
             session.print_line(format_args!(
-                "/forks/{}  of {}, made {}{by}{without}",
+                "/forks/{}  of {}, made {}{creator_suffix}{excluded_suffix}",
                 fork.name, fork.base_prefix, fork.created
             ))?;
         }
@@ -37,6 +37,6 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
 
 /// The paths that a fork was made without, relative to its root.
 pub(super) fn excluded_paths(fork: &Fork) -> String {
-    let places: Vec<_> = fork.excluded.iter().map(|place| place.as_str()[1..].to_owned()).collect();
-    places.join(", ")
+    let paths: Vec<_> = fork.excluded.iter().map(|path| path.as_str()[1..].to_owned()).collect();
+    paths.join(", ")
 }

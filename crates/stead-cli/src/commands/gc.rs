@@ -28,14 +28,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let retention = Retention { age: args.older_than.unwrap_or(config.history.age), ..config.history };
     let options = GcOptions { grace: args.grace, vacuum: args.vacuum };
     let progress = Progress::new(session);
-    let mut show = |what: &str, done: u64| progress.show(|| format!("{what}: {done}"));
+    let mut show = |step: &str, done: u64| progress.show(|| format!("{step}: {done}"));
     let GcReport { forgotten, collected, pruned } =
         stores.gc(retention, options, SystemClock.now(), &mut show)?;
     drop(progress);
-    let mut kept = Vec::new();
+    let mut pruned_stores = Vec::new();
     for (name, pruned) in pruned {
         match pruned {
-            Ok(pruned) => kept.push((name, pruned)),
+            Ok(pruned) => pruned_stores.push((name, pruned)),
             Err(error) => {
                 session.say(format_args!("The kept content of `{name}` could not be cleaned up: {error}"))
             }
@@ -46,7 +46,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             "forgotten": { "states": forgotten.states, "lines": forgotten.changes, "contents": forgotten.contents },
             "freed": { "contents": collected.contents, "bytes": collected.bytes },
             "waiting": { "bytes": collected.condemned },
-            "kept": kept.iter().map(|(store, pruned)| {
+            "kept": pruned_stores.iter().map(|(store, pruned)| {
                 json!({ "store": store, "freed": pruned.freed, "bytes": pruned.kept })
             }).collect::<Vec<_>>(),
         }))?;
@@ -54,7 +54,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     let states = human::count(forgotten.states + forgotten.contents, "file version", "file versions");
     session.print_line(format_args!("Deleted {states}; freed {}.", human::size(collected.bytes)))?;
-    for (name, Pruned { freed, kept }) in kept.iter().filter(|(_, pruned)| *pruned != Pruned::default()) {
+    for (name, Pruned { freed, kept }) in
+        pruned_stores.iter().filter(|(_, pruned)| *pruned != Pruned::default())
+    {
         let (freed, kept) = (human::size(*freed), human::size(*kept));
         session.print_line(format_args!("Kept content of `{name}`: freed {freed}, {kept} left."))?;
     }

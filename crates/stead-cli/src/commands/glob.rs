@@ -25,13 +25,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         Ok(stead.vfs().glob(&args.pattern, &args.path, args.limit)?)
     })?;
     if session.wants_json() {
-        let entries: Vec<_> = result.entries.iter().map(json::walked).collect();
-        let unread = json::unread(&result.unreadable);
-        session
-            .print_json(&json!({ "entries": entries, "truncated": result.truncated, "unread": unread }))?;
+        let entries: Vec<_> = result.entries.iter().map(json::path_entry).collect();
+        let unreadable = json::unreadable(&result.unreadable);
+        session.print_json(
+            &json!({ "entries": entries, "truncated": result.truncated, "unread": unreadable }),
+        )?;
     } else {
-        for found in &result.entries {
-            session.print_line(&found.path)?;
+        for entry in &result.entries {
+            session.print_line(&entry.path)?;
         }
         if result.truncated {
             session.say(format_args!("There are more than {}; raise --limit to see them.", args.limit));

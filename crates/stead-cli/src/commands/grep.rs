@@ -113,16 +113,16 @@ fn print_matches(file: &FileMatch, session: &mut Session) -> Result<(), CommandE
             session.print_line("--")?;
         }
         next = Some(line.number + 1);
-        let mark = if line.role == LineRole::Match { ':' } else { '-' };
+        let separator = if line.role == LineRole::Match { ':' } else { '-' };
         let number = session.paint(Colour::Green, line.number);
         let text = if session.is_terminal() { human::escape_text(&line.text) } else { line.text.clone() };
-        session.print_line(format_args!("{path}{mark}{number}{mark}{text}"))?;
+        session.print_line(format_args!("{path}{separator}{number}{separator}{text}"))?;
     }
     Ok(())
 }
 
 fn json_document(result: &GrepResult) -> Value {
-    let file = |file: &FileMatch| {
+    let to_json = |file: &FileMatch| {
         let lines: Vec<_> = file
             .lines
             .iter()
@@ -133,9 +133,9 @@ fn json_document(result: &GrepResult) -> Value {
         json!({ "path": file.path, "count": file.count, "lines": lines })
     };
     json!({
-        "files": result.files.iter().map(file).collect::<Vec<_>>(),
+        "files": result.files.iter().map(to_json).collect::<Vec<_>>(),
         "truncated": result.truncated,
         "timed_out": result.timed_out,
-        "unread": json::unread(&result.unreadable),
+        "unread": json::unreadable(&result.unreadable),
     })
 }

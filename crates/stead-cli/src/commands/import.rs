@@ -33,7 +33,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = if args.with_protected { session.stead_without_protection()? } else { session.stead()? };
     let interrupt = Interrupt::listen()?;
-    let stead = interrupt.stops(&stead);
+    let stead = interrupt.attach_to(&stead);
     let totals = stead.single_record("import", Some(&args.to), CommandError::kind, |stead| {
         let source = if args.source.as_os_str() == "-" {
             ImportSource::stream(std::io::stdin().lock(), "standard input")?
@@ -42,8 +42,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         };
         let mut progress = Progress::new(session);
         let imported = stead.import(source, &args.to, compare_by(args.checksum), &mut progress);
-        let left = "every file that was written is complete; repeat the command to continue";
-        imported.map_err(|error| interrupt.or(error, left))
+        let consequence = "every file that was written is complete; repeat the command to continue";
+        imported.map_err(|error| interrupt.error_or(error, consequence))
     })?;
     let exit = report_totals("Imported", &totals, session)?;
     if totals.protected > 0 {
@@ -71,16 +71,17 @@ pub(super) fn report_totals(verb: &str, totals: &TransferTotals, session: &mut S
 fn totals_text(totals: &TransferTotals) -> String {
     let mut parts =
         vec![format!("{} ({})", human::count(totals.files, "file", "files"), human::size(totals.bytes))];
-    let more = [
+    let counts = [
         (totals.directories, "directory", "directories"),
         (totals.symlinks, "symlink", "symlinks"),
         (totals.unchanged, "was unchanged", "were unchanged"),
         (totals.skipped + totals.protected + totals.refused, "was left out", "were left out"),
     ];
     parts.extend(
-        more.iter()
+        counts
+            .iter()
             .filter(|(number, ..)| *number > 0)
-            .map(|(number, one, many)| human::count(*number, one, many)),
+            .map(|(number, singular, plural)| human::count(*number, singular, plural)),
     );
     parts.join(", ")
 }

@@ -25,28 +25,28 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let file = if args.dir.as_os_str() == "." { FILE_NAME.into() } else { args.dir.join(FILE_NAME) };
-    let shown = human::host_path(&file);
+    let path = if args.dir.as_os_str() == "." { FILE_NAME.into() } else { args.dir.join(FILE_NAME) };
+    let shown_path = human::host_path(&path);
     let failed = |error: std::io::Error| match error.kind() {
         HostKind::AlreadyExists => CommandError::Message(
             ErrorKind::AlreadyExists,
-            format!("`{shown}` exists already; use --force to replace it"),
+            format!("`{shown_path}` exists already; use --force to replace it"),
         ),
-        _ => CommandError::host(format!("`{shown}` can't be written"), error),
+        _ => CommandError::host(format!("`{shown_path}` can't be written"), error),
     };
     if args.force {
         // Renamed into place, so that a process that reads the file at this time never sees half of it.
-        let partial = file.with_extension("toml.partial");
-        fs::write(&partial, TEMPLATE).and_then(|()| fs::rename(&partial, &file)).map_err(failed)?;
+        let partial = path.with_extension("toml.partial");
+        fs::write(&partial, TEMPLATE).and_then(|()| fs::rename(&partial, &path)).map_err(failed)?;
     } else {
-        let mut new = fs::File::create_new(&file).map_err(failed)?;
-        new.write_all(TEMPLATE.as_bytes()).map_err(failed)?;
+        let mut file = fs::File::create_new(&path).map_err(failed)?;
+        file.write_all(TEMPLATE.as_bytes()).map_err(failed)?;
     }
     if session.wants_json() {
-        session.print_json(&json!({ "file": shown }))?;
+        session.print_json(&json!({ "file": shown_path }))?;
     }
     session.say(format_args!(
-        "Wrote {shown}. Try `stead ls -l /`, then `stead write /notes/hello.md \"Hello\"`."
+        "Wrote {shown_path}. Try `stead ls -l /`, then `stead write /notes/hello.md \"Hello\"`."
     ));
     Ok(Exit::OK)
 }

@@ -49,20 +49,20 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 
 fn print_entry(entry: &LogEntry, session: &mut Session) -> Result<(), CommandError> {
     let operation = &entry.operation;
-    let undone = match (entry.undone, entry.undoes.len()) {
+    let undo_note = match (entry.undone, entry.undoes.len()) {
         (true, _) => " (undone)".to_owned(),
         (false, 0) => String::new(),
         (false, count) => format!(" (undid {})", human::count(count as u64, "operation", "operations")),
     };
-    let who = match &operation.identity.thread {
+    let author = match &operation.identity.thread {
         Some(thread) => format!("{}/{thread}", operation.identity.agent),
         None => operation.identity.agent.clone(),
     };
     session.print_line(format_args!(
-        "{}  {}  {}  {}{undone}  {}",
+        "{}  {}  {}  {}{undo_note}  {}",
         session.paint(Colour::Yellow, format_args!("v{}", entry.revision)),
         human::time(Some(operation.at)),
-        session.paint(Colour::Cyan, human::escape_text(&who)),
+        session.paint(Colour::Cyan, human::escape_text(&author)),
         human::escape_text(&operation.tool),
         session.paint(Colour::Dim, operation.id),
     ))?;
@@ -75,9 +75,9 @@ fn print_entry(entry: &LogEntry, session: &mut Session) -> Result<(), CommandErr
             LogAction::Removed => ('D', Colour::Red),
         };
         let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
-        let mark = human::kind_suffix(change.kind);
+        let suffix = human::kind_suffix(change.kind);
         session.print_line(format_args!(
-            "  {} {from}{}{mark}",
+            "  {} {from}{}{suffix}",
             session.paint(colour, letter),
             change.path
         ))?;

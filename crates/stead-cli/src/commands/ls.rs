@@ -44,33 +44,33 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 
 fn list_directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let page = ListPage { cursor: args.cursor.clone(), limit: args.limit.unwrap_or(usize::MAX) };
-    let listed = match vfs.list(path, &page) {
+    let listing = match vfs.list(path, &page) {
         // A file is listed as a single entry.
         Err(VfsError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => {
             single_entry_listing(vfs, path)?
         }
-        listed => listed?,
+        listing => listing?,
     };
     if session.wants_json() {
-        let entries: Vec<_> = listed.entries.iter().map(json::entry).collect();
+        let entries: Vec<_> = listing.entries.iter().map(json::entry).collect();
         return session.print_json(&json!({
-            "path": listed.path.to_string(),
+            "path": listing.path.to_string(),
             "entries": entries,
-            "total": listed.total,
-            "cursor": listed.cursor,
+            "total": listing.total,
+            "cursor": listing.cursor,
         }));
     }
     if args.long {
-        print_long(vfs, &listed, session)?;
+        print_long(vfs, &listing, session)?;
     } else {
-        for entry in &listed.entries {
+        for entry in &listing.entries {
             let name = coloured_name(entry.kind, &entry.name.to_string(), session);
             session.print_line(format_args!("{name}{}", human::kind_suffix(entry.kind)))?;
         }
     }
-    if let Some(cursor) = &listed.cursor {
-        let shown = listed.entries.len();
-        session.say(format_args!("{shown} of {}; continue with --cursor {cursor}", listed.total));
+    if let Some(cursor) = &listing.cursor {
+        let shown = listing.entries.len();
+        session.say(format_args!("{shown} of {}; continue with --cursor {cursor}", listing.total));
     }
     Ok(())
 }
@@ -91,19 +91,19 @@ fn single_entry_listing(vfs: &Vfs, path: &str) -> Result<DirectoryListing, Comma
     Ok(DirectoryListing { path: stat.path, entries: vec![entry], total: 1, cursor: None })
 }
 
-fn print_long(vfs: &Vfs, listed: &DirectoryListing, session: &mut Session) -> Result<(), CommandError> {
-    let sizes: Vec<_> = listed.entries.iter().map(size_text).collect();
+fn print_long(vfs: &Vfs, listing: &DirectoryListing, session: &mut Session) -> Result<(), CommandError> {
+    let sizes: Vec<_> = listing.entries.iter().map(size_text).collect();
     let width = sizes.iter().map(String::len).max().unwrap_or(0);
-    for (entry, size) in listed.entries.iter().zip(sizes) {
+    for (entry, size) in listing.entries.iter().zip(sizes) {
         let mode = human::mode(entry.kind, entry.mode);
         let time = human::time(entry.modified);
         let name = coloured_name(entry.kind, &entry.name.to_string(), session);
-        let more = match (entry.workspace, entry.kind) {
+        let suffix = match (entry.workspace, entry.kind) {
             (Some(scope), _) => format!("/  {}", session.paint(Colour::Green, scope)),
-            (None, NodeKind::Symlink) => format!(" -> {}", symlink_target(vfs, &listed.path, entry)),
+            (None, NodeKind::Symlink) => format!(" -> {}", symlink_target(vfs, &listing.path, entry)),
             (None, kind) => human::kind_suffix(kind).to_owned(),
         };
-        session.print_line(format_args!("{mode}  {size:>width$}  {time:16}  {name}{more}"))?;
+        session.print_line(format_args!("{mode}  {size:>width$}  {time:16}  {name}{suffix}"))?;
     }
     Ok(())
 }
@@ -137,29 +137,30 @@ fn coloured_name(kind: NodeKind, name: &str, session: &Session) -> String {
 fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let limit = args.limit.unwrap_or(usize::MAX);
     let query = WalkQuery { limit: limit.saturating_add(1), ..WalkQuery::default() };
-    let WalkResult { entries: mut found, unreadable: unread } = vfs.walk(path, &query)?;
-    let truncated = found.len() > limit;
-    found.truncate(limit);
+    let WalkResult { mut entries, unreadable } = vfs.walk(path, &query)?;
+    let truncated = entries.len() > limit;
+    entries.truncate(limit);
     if session.wants_json() {
-        let entries: Vec<_> = found.iter().map(json::walked).collect();
-        let unread = json::unread(&unread);
-        return session.print_json(&json!({ "entries": entries, "truncated": truncated, "unread": unread }));
+        let entries: Vec<_> = entries.iter().map(json::path_entry).collect();
+        let unreadable = json::unreadable(&unreadable);
+        return session
+            .print_json(&json!({ "entries": entries, "truncated": truncated, "unread": unreadable }));
     }
-    for entry in &found {
+    for entry in &entries {
         let name = coloured_name(entry.kind, &entry.path, session);
-        let mark = human::kind_suffix(entry.kind);
+        let suffix = human::kind_suffix(entry.kind);
         if args.long {
             let mode = human::mode(entry.kind, entry.mode);
             let size = if entry.kind == NodeKind::File { human::size(entry.size) } else { "-".into() };
             let time = human::time(entry.modified);
-            session.print_line(format_args!("{mode}  {size:>10}  {time:16}  {name}{mark}"))?;
+            session.print_line(format_args!("{mode}  {size:>10}  {time:16}  {name}{suffix}"))?;
         } else {
-            session.print_line(format_args!("{name}{mark}"))?;
+            session.print_line(format_args!("{name}{suffix}"))?;
         }
     }
     if truncated {
         session.say(format_args!("There are more than {limit}; raise --limit to see them."));
     }
-    session.warn_unreadable(&unread);
+    session.warn_unreadable(&unreadable);
     Ok(())
 }

@@ -28,11 +28,11 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let mut results = ResultFormat::structured_if(args.structured);
+    let mut result_format = ResultFormat::structured_if(args.structured);
     let (config, identity) = if args.directories.is_empty() {
         let config = session.config()?;
-        let (identity, of_token) = identity(&config, args.thread, session)?;
-        results = results.or(of_token);
+        let (identity, token_format) = identity(&config, args.thread, session)?;
+        result_format = result_format.or(token_format);
         (config, identity)
     } else {
         let agent = session.named_agent().unwrap_or("agent");
@@ -44,8 +44,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if std::io::stdin().is_terminal() {
         session.say("Waiting for an MCP client on standard input; hosts start this command themselves.");
     }
-    let _telemetry = Telemetry::begin()?;
-    let steads = Arc::new(SteadRegistry::of(&config, ServerLimits::default()).with_results(results));
+    let _telemetry = Telemetry::init()?;
+    let steads = Arc::new(SteadRegistry::of(&config, ServerLimits::default()).with_results(result_format));
     stead_server::run_stdio(&steads, &identity)?;
     Ok(Exit::OK)
 }
@@ -64,8 +64,8 @@ fn identity(
         let message = "the token in STEAD_TOKEN isn't valid: it is unknown, revoked or expired";
         CommandError::Message(ErrorKind::Denied, message.to_owned())
     })?;
-    let other_agent = session.named_agent().is_some_and(|agent| agent != token.identity.agent);
-    if other_agent || thread.is_some_and(|thread| Some(thread) != token.identity.thread) {
+    let is_other_agent = session.named_agent().is_some_and(|agent| agent != token.identity.agent);
+    if is_other_agent || thread.is_some_and(|thread| Some(thread) != token.identity.thread) {
         return Err(CommandError::invalid(
             "the token in STEAD_TOKEN belongs to another agent or thread than --agent and --thread name",
         ));

@@ -19,9 +19,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("mkdir")?;
     let parents = if args.parents { Parents::Create } else { Parents::Required };
     session.for_each(&args.paths, |session, path| {
-        let written = vfs.mkdir(path, parents)?;
+        let result = vfs.mkdir(path, parents)?;
         if session.wants_json() {
-            session.print_json(&json::written(&written))?;
+            session.print_json(&json::write_result(&result))?;
         }
         Ok(())
     })

@@ -64,22 +64,22 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     check_no_overlap(&args.mount_point, &config)?;
     let stead = session.stead_of_agent(args.thread.as_deref())?;
-    let past = args.at.is_some();
+    let immutable = args.at.is_some();
     let stead = args.at.apply_to(stead, "/")?;
     // Before the mount exists: from then on, someone may want to end it.
     let signals = MountSignals::new()?;
-    let mount = FuseMount::new(stead.vfs(), &args.mount_point, options(&args, &config, &stead, past))
+    let mount = FuseMount::new(stead.vfs(), &args.mount_point, options(&args, &config, &stead, immutable))
         .map_err(|error| to_command_error(&error))?;
-    let mut keeper = spawn_watchdog(&mount);
+    let mut watchdog = spawn_watchdog(&mount);
     print_mounted(&mount, session)?;
     signals.wait(&mount);
     let unmounted = mount.unmount().map_err(|error| to_command_error(&error));
-    if let Some(keeper) = &mut keeper {
-        if let (Some(mut word), Ok(())) = (keeper.stdin.take(), &unmounted) {
+    if let Some(watchdog) = &mut watchdog {
+        if let (Some(mut stdin), Ok(())) = (watchdog.stdin.take(), &unmounted) {
             // Tells the watchdog that the mount is gone, so that it doesn't remove anything.
-            let _ = word.write_all(b"done");
+            let _ = stdin.write_all(b"done");
         }
-        let _ = keeper.wait();
+        let _ = watchdog.wait();
     }
     unmounted?;
     Ok(Exit::OK)
@@ -87,16 +87,16 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 
 /// Refuses a mount point inside a directory that the stead uses, or above one: requests to the mount would wait for the
 /// mount itself.
-fn check_no_overlap(at: &Path, config: &Config) -> Result<(), CommandError> {
-    let own = config.stores.values().filter_map(|store| match store {
+fn check_no_overlap(mount_point: &Path, config: &Config) -> Result<(), CommandError> {
+    let own_directories = config.stores.values().filter_map(|store| match store {
         StoreConfig::Physical { path, .. } => Some(path.clone()),
         StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
     });
     // A mount point that doesn't exist is reported when it is mounted.
-    let Ok(at) = at.canonicalize() else { return Ok(()) };
-    for own in own.chain([config.state_directory()]) {
-        let Ok(own) = own.canonicalize() else { continue };
-        if at.starts_with(&own) || own.starts_with(&at) {
+    let Ok(mount_point) = mount_point.canonicalize() else { return Ok(()) };
+    for directory in own_directories.chain([config.state_directory()]) {
+        let Ok(directory) = directory.canonicalize() else { continue };
+        if mount_point.starts_with(&directory) || directory.starts_with(&mount_point) {
             return Err(CommandError::invalid(
                 "the stead can't be mounted there, because its own files are in that directory; name another one",
             ));
@@ -105,10 +105,10 @@ fn check_no_overlap(at: &Path, config: &Config) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> MountOptions {
+fn options(args: &Args, config: &Config, stead: &Stead, immutable: bool) -> MountOptions {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     MountOptions {
-        immutable: past,
+        immutable,
         allow_other: args.allow_other,
         owner: (args.uid.unwrap_or(uid), args.gid.unwrap_or(gid)),
         strict_owner: args.strict_owner,
@@ -118,11 +118,11 @@ fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> MountOpti
 }
 
 fn print_mounted(mount: &FuseMount, session: &mut Session) -> Result<(), CommandError> {
-    let shown = human::escape_text(&mount.mount_point().to_string_lossy()).to_string();
+    let shown_path = human::escape_text(&mount.mount_point().to_string_lossy()).to_string();
     if session.wants_json() {
-        session.print_json(&json!({ "mounted": shown }))?;
+        session.print_json(&json!({ "mounted": shown_path }))?;
     } else {
-        session.print_line(format_args!("Mounted at {shown}"))?;
+        session.print_line(format_args!("Mounted at {shown_path}"))?;
         if session.is_terminal() {
             session.say("To unmount it, press Ctrl-C or use `umount`.");
         }
@@ -138,25 +138,25 @@ struct MountSignals {
 
 impl MountSignals {
     fn new() -> Result<Self, CommandError> {
-        let make = || -> io::Result<Self> {
+        let listen = || -> io::Result<Self> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let entered = runtime.enter();
-            let ends = ShutdownSignals::new()?;
+            let shutdown = ShutdownSignals::new()?;
             drop(entered);
-            Ok(MountSignals { runtime, shutdown: ends })
+            Ok(MountSignals { runtime, shutdown })
         };
-        make().map_err(|error| CommandError::host("can't listen for signals", error))
+        listen().map_err(|error| CommandError::host("can't listen for signals", error))
     }
 
     /// Waits for a signal, or until someone unmounts the mount.
     fn wait(self, mount: &FuseMount) {
-        let MountSignals { runtime, shutdown: mut ends } = self;
+        let MountSignals { runtime, mut shutdown } = self;
         runtime.block_on(async {
-            let mut pace = tokio::time::interval(POLL_INTERVAL);
+            let mut poll = tokio::time::interval(POLL_INTERVAL);
             loop {
                 tokio::select! {
-                    () = ends.recv() => return,
-                    _ = pace.tick() => if mount.is_unmounted() { return },
+                    () = shutdown.recv() => return,
+                    _ = poll.tick() => if mount.is_unmounted() { return },
                 }
             }
         });
@@ -165,23 +165,23 @@ impl MountSignals {
 
 /// Starts a process that removes the mount if this process is killed.
 fn spawn_watchdog(mount: &FuseMount) -> Option<Child> {
-    let own = std::env::current_exe().ok()?;
-    let mut keeper = Command::new(own);
-    keeper
+    let executable = std::env::current_exe().ok()?;
+    let mut command = Command::new(executable);
+    command
         .arg("mount-watchdog")
         .arg(mount.device()?)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     // In its own process group, so that signals from the terminal don't reach it.
-    keeper.process_group(0).spawn().ok()
+    command.process_group(0).spawn().ok()
 }
 
 pub(super) fn run_watchdog(args: &WatchdogArgs) -> CommandResult {
     // Nothing is mounted any more, so there is nothing to watch.
-    let Some(watched) = OrphanedMount::new(&args.device) else { return Ok(Exit::OK) };
+    let Some(mount) = OrphanedMount::new(&args.device) else { return Ok(Exit::OK) };
     if !wait_for_clean_exit().map_err(|error| CommandError::host("can't watch the mount", error))? {
-        watched.remove();
+        mount.remove();
     }
     Ok(Exit::OK)
 }
@@ -195,12 +195,14 @@ fn wait_for_clean_exit() -> io::Result<bool> {
     runtime.block_on(async {
         let mut killed = signal(SignalKind::user_defined1())?;
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::USR1))?;
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         // In a plain thread: the runtime would wait for a task of its own to end.
-        std::thread::spawn(move || tell.send(io::stdin().lock().read(&mut [0]).is_ok_and(|count| count > 0)));
+        std::thread::spawn(move || {
+            sender.send(io::stdin().lock().read(&mut [0]).is_ok_and(|count| count > 0))
+        });
         tokio::select! {
             biased;
-            told = told => Ok(told.unwrap_or(false)),
+            ended_cleanly = receiver => Ok(ended_cleanly.unwrap_or(false)),
             _ = killed.recv() => Ok(false),
         }
     })
@@ -208,33 +210,33 @@ fn wait_for_clean_exit() -> io::Result<bool> {
 
 /// Runs the same command in a process of its own, without `--background`, and waits until it has mounted or failed.
 fn run_in_background(session: &mut Session) -> CommandResult {
-    let gone = |error| CommandError::host("the process in the background can't be started", error);
-    let own = std::env::current_exe().map_err(gone)?;
-    let mut child = Command::new(own)
+    let failed = |error| CommandError::host("the process in the background can't be started", error);
+    let executable = std::env::current_exe().map_err(failed)?;
+    let mut child = Command::new(executable)
         .args(foreground_arguments(std::env::args_os().skip(1)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(gone)?;
-    let (mut line, mut said) = (String::new(), String::new());
+        .map_err(failed)?;
+    let (mut line, mut error_text) = (String::new(), String::new());
     if let Some(output) = child.stdout.take() {
-        BufReader::new(output).read_line(&mut line).map_err(gone)?;
+        BufReader::new(output).read_line(&mut line).map_err(failed)?;
     }
     if line.starts_with("Mounted at ") || line.contains("\"mounted\"") {
         session.print_line(line.trim_end())?;
         return Ok(Exit::OK);
     }
-    if let Some(mut errors) = child.stderr.take() {
-        errors.read_to_string(&mut said).map_err(gone)?;
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut error_text).map_err(failed)?;
     }
-    let ended = child.wait().map_err(gone)?;
+    let status = child.wait().map_err(failed)?;
     if !line.is_empty() {
         session.print_line(line.trim_end())?;
     }
-    session.say(said.trim_end());
-    Ok(Exit::from_child(ended.code()))
+    session.say(error_text.trim_end());
+    Ok(Exit::from_child(status.code()))
 }
 
 /// The arguments without the option `--background`. After `--`, that text is a directory.
@@ -262,7 +264,7 @@ mod tests {
     #[test]
     fn a_directory_named_like_the_option_is_mounted_in_the_background_too() {
         let given = ["mount", "--background", "--thread", "t", "--", "--background"];
-        let left: Vec<_> = foreground_arguments(given.into_iter().map(OsString::from)).collect();
-        assert_eq!(left, ["mount", "--thread", "t", "--", "--background"]);
+        let arguments: Vec<_> = foreground_arguments(given.into_iter().map(OsString::from)).collect();
+        assert_eq!(arguments, ["mount", "--thread", "t", "--", "--background"]);
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         None => vfs.rename(&args.from, &to, overwrite)?,
     };
     if session.wants_json() {
-        session.print_json(&json::copied(&moved))?;
+        session.print_json(&json::copy_result(&moved))?;
     }
     session.say(format_args!("Moved {} to {}", moved.from, moved.to));
     Ok(Exit::OK)
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slash_at_the_end_means_into() {
+    fn a_slash_at_the_end_means_into_that_directory() {
         assert_eq!(destination("/a/x", "/b").unwrap().as_str(), "/b");
         assert_eq!(destination("/a/x", "/b/").unwrap().as_str(), "/b/x");
         assert_eq!(destination("/a/x", "/").unwrap().as_str(), "/x");

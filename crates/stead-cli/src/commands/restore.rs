@@ -1,7 +1,7 @@
 use stead::vfs::{IntoPath, RestoreOptions};
 
 use crate::command_error::{CommandError, CommandResult};
-use crate::commands::undo::{Reverted, report_undone};
+use crate::commands::undo::{Reverted, report_revert};
 use crate::session::Session;
 
 /// Restore a Workspace, or some paths in it, to an earlier version
@@ -23,11 +23,11 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let undone = stead.single_record("restore", Some(&args.prefix), CommandError::kind, |stead| {
-        let version = stead.resolve_revision(&*args.prefix, &args.snapshot)?;
+    let result = stead.single_record("restore", Some(&args.prefix), CommandError::kind, |stead| {
+        let revision = stead.resolve_revision(&*args.prefix, &args.snapshot)?;
         let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();
-        let what = RestoreOptions { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
-        Ok::<_, CommandError>(stead.vfs().restore(&*args.prefix, version, &what)?)
+        let options = RestoreOptions { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
+        Ok::<_, CommandError>(stead.vfs().restore(&*args.prefix, revision, &options)?)
     })?;
-    report_undone(&undone, Reverted::Paths, args.dry_run, session)
+    report_revert(&result, Reverted::Paths, args.dry_run, session)
 }

@@ -28,12 +28,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     let progress = Progress::new(session);
     progress.show(|| "restoring".to_owned());
-    let version = Stores::of(&config).restore_backup(&args.file, &mut |_| ())?;
+    let revision = Stores::of(&config).restore_backup(&args.file, &mut |_| ())?;
     drop(progress);
     if session.wants_json() {
-        session.print_json(&json!({ "version": version.0 }))?;
+        session.print_json(&json!({ "version": revision.0 }))?;
     } else {
-        session.print_line(format_args!("Restored the backup as version {version}."))?;
+        session.print_line(format_args!("Restored the backup as version {revision}."))?;
     }
     Ok(Exit::OK)
 }

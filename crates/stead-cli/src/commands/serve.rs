@@ -47,17 +47,17 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let known = config.agents.keys().cloned().collect();
         return Err(stead::Error::UnknownAgent { name: agent.clone(), known }.into());
     }
-    let open = !Tokens::of(&config).were_ever_created()?;
+    let has_no_tokens = !Tokens::of(&config).were_ever_created()?;
     let options = HttpOptions { agent, public_url: args.public_url };
-    let results = ResultFormat::structured_if(args.structured);
-    serve(&config, args.listen.unwrap_or(DEFAULT_ADDRESS), results, options, |url| {
+    let result_format = ResultFormat::structured_if(args.structured);
+    serve(&config, args.listen.unwrap_or(DEFAULT_ADDRESS), result_format, options, |url| {
         if session.wants_json() {
             // A program that started the server may wait for this line. If it is gone, the server runs all the same.
             let _ = session.print_json(&json!({ "listening": url })).and_then(|()| session.flush());
         } else {
             session.say(format_args!("Serving MCP at {url}"));
         }
-        if open {
+        if has_no_tokens {
             session.say("There are no tokens yet, so only clients on this machine are served.");
             session.say(
                 "`stead token create --agent NAME` creates one; from then on every client needs a token.",
@@ -69,13 +69,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 fn serve(
     config: &Config,
     listen: SocketAddr,
-    results: ResultFormat,
+    result_format: ResultFormat,
     options: HttpOptions,
-    ready: impl FnOnce(String),
+    on_ready: impl FnOnce(String),
 ) -> CommandResult {
-    let _telemetry = Telemetry::begin()?;
-    let steads = Arc::new(SteadRegistry::of(config, ServerLimits::default()).with_results(results));
-    stead_server::run_http(listen, &steads, options, |bound| ready(format!("http://{bound}/mcp")))?;
+    let _telemetry = Telemetry::init()?;
+    let steads = Arc::new(SteadRegistry::of(config, ServerLimits::default()).with_results(result_format));
+    stead_server::run_http(listen, &steads, options, |address| on_ready(format!("http://{address}/mcp")))?;
     Ok(Exit::OK)
 }
 
@@ -83,11 +83,12 @@ fn serve_demo(args: &Args, session: &mut Session) -> CommandResult {
     let demo = Demo::create()?;
     let listen = args.listen.unwrap_or_else(free_address);
     let options = HttpOptions { agent: None, public_url: args.public_url.clone() };
-    let mut told: Result<(), CommandError> = Ok(());
-    let results = ResultFormat::structured_if(args.structured);
-    let ended =
-        serve(demo.config(), listen, results, options, |url| told = demo.print_instructions(&url, session));
-    told.and(ended)
+    let mut printed: Result<(), CommandError> = Ok(());
+    let result_format = ResultFormat::structured_if(args.structured);
+    let served = serve(demo.config(), listen, result_format, options, |url| {
+        printed = demo.print_instructions(&url, session)
+    });
+    printed.and(served)
 }
 
 /// The default address or, if it is taken, one with a free port: a user who tries the demo hasn't chosen the port.

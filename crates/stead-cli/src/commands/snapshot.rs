@@ -17,18 +17,21 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let interrupt = Interrupt::listen()?;
-    let stead = interrupt.stops(&session.stead()?);
+    let stead = interrupt.attach_to(&session.stead()?);
     let progress = Progress::new(session);
-    let made = stead.snapshot_with_progress(args.prefix.as_deref(), args.label.as_deref(), &mut |done| {
+    let snapshot = stead.snapshot_with_progress(args.prefix.as_deref(), args.label.as_deref(), &mut |done| {
         progress.show(|| format!("{} checked", human::count(done, "file", "files")));
     });
-    let made = made.map_err(|error| interrupt.or(error, "no snapshot was made"))?;
+    let snapshot = snapshot.map_err(|error| interrupt.error_or(error, "no snapshot was made"))?;
     drop(progress);
     if session.wants_json() {
-        session.print_json(&json::snapshot(&made))?;
+        session.print_json(&json::snapshot(&snapshot))?;
     } else {
-        let label = made.label.as_ref().map_or(String::new(), |label| format!(" `{label}`"));
-        session.print_line(format_args!("Snapshot #{}{label} keeps version {}.", made.id, made.revision))?;
+        let label = snapshot.label.as_ref().map_or(String::new(), |label| format!(" `{label}`"));
+        session.print_line(format_args!(
+            "Snapshot #{}{label} keeps version {}.",
+            snapshot.id, snapshot.revision
+        ))?;
     }
     Ok(Exit::OK)
 }

@@ -16,11 +16,11 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     if let Some(name) = args.forget {
-        let gone = stead.forget_snapshot(args.prefix.as_deref(), &name)?;
+        let removed = stead.forget_snapshot(args.prefix.as_deref(), &name)?;
         if session.wants_json() {
-            session.print_json(&json::snapshot(&gone))?;
+            session.print_json(&json::snapshot(&removed))?;
         } else {
-            session.print_line(format_args!("Removed snapshot #{}.", gone.id))?;
+            session.print_line(format_args!("Removed snapshot #{}.", removed.id))?;
         }
         return Ok(Exit::OK);
     }
@@ -34,13 +34,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             continue;
         }
         let id = session.paint(Colour::Yellow, format_args!("#{}", snapshot.id));
-        let of = snapshot.prefix.as_deref().unwrap_or("everything");
+        let prefix = snapshot.prefix.as_deref().unwrap_or("everything");
         let label = snapshot.label.as_deref().unwrap_or("-");
         session.print_line(format_args!(
             "{id}  {}  v{:<8}  {}  {}",
             human::time(Some(snapshot.at)),
             snapshot.revision.to_string(),
-            human::escape_text(of),
+            human::escape_text(prefix),
             human::escape_text(label)
         ))?;
     }

@@ -28,53 +28,54 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         limit: args.limit.saturating_add(1),
         ..WalkQuery::default()
     };
-    let walked = session.compound("tree", &stead, (&args.at, &args.path), |_, stead| {
+    let walk = session.compound("tree", &stead, (&args.at, &args.path), |_, stead| {
         let top = stead.vfs().stat(&args.path)?.path;
         Ok((stead.vfs().walk(&top, &query)?, top))
     });
-    let (WalkResult { entries: mut found, unreadable: unread }, top) = walked?;
-    let truncated = found.len() > args.limit;
-    found.truncate(args.limit);
+    let (WalkResult { mut entries, unreadable }, top) = walk?;
+    let truncated = entries.len() > args.limit;
+    entries.truncate(args.limit);
     if session.wants_json() {
-        let entries: Vec<_> = found.iter().map(json::walked).collect();
+        let entries: Vec<_> = entries.iter().map(json::path_entry).collect();
         session.print_json(&json!({
             "path": top.to_string(),
             "entries": entries,
             "truncated": truncated,
-            "unread": json::unread(&unread),
+            "unread": json::unreadable(&unreadable),
         }))?;
         return Ok(Exit::OK);
     }
     session.print_line(&top)?;
     let top = if top.is_root() { String::new() } else { top.to_string() };
-    draw(&top, &found, session)?;
+    draw(&top, &entries, session)?;
     if truncated {
         session.say(format_args!("There are more than {}; raise --limit to see them.", args.limit));
     }
-    session.warn_unreadable(&unread);
+    session.warn_unreadable(&unreadable);
     Ok(Exit::OK)
 }
 
-fn draw(top: &str, found: &[PathEntry], session: &mut Session) -> Result<(), CommandError> {
-    let components: Vec<Vec<&str>> = found
+fn draw(top: &str, entries: &[PathEntry], session: &mut Session) -> Result<(), CommandError> {
+    let components: Vec<Vec<&str>> = entries
         .iter()
         .map(|entry| {
             entry.path.strip_prefix(top).unwrap_or(&entry.path).trim_start_matches('/').split('/').collect()
         })
         .collect();
-    let lasts = last_in_directory(&components.iter().map(Vec::len).collect::<Vec<_>>());
+    let last_flags = last_in_directory(&components.iter().map(Vec::len).collect::<Vec<_>>());
     // For each level of the current path, whether its entry is the last one in its directory.
-    let mut open = Vec::new();
-    for ((entry, names), is_last) in found.iter().zip(&components).zip(lasts) {
-        open.truncate(names.len() - 1);
-        let mut line: String = open.iter().map(|&last| if last { "    " } else { "\u{2502}   " }).collect();
+    let mut ancestor_flags = Vec::new();
+    for ((entry, names), is_last) in entries.iter().zip(&components).zip(last_flags) {
+        ancestor_flags.truncate(names.len() - 1);
+        let mut line: String =
+            ancestor_flags.iter().map(|&is_last| if is_last { "    " } else { "\u{2502}   " }).collect();
         line.push_str(if is_last { "\u{2514}\u{2500}\u{2500} " } else { "\u{251c}\u{2500}\u{2500} " });
         let name = names.last().copied().unwrap_or_default();
-        let mark = human::kind_suffix(entry.kind);
-        let name = if mark == "/" { session.paint(Colour::Blue, name) } else { name.to_owned() };
-        session.print_line(format_args!("{line}{name}{mark}"))?;
-        open.resize(names.len() - 1, false);
-        open.push(is_last);
+        let suffix = human::kind_suffix(entry.kind);
+        let name = if suffix == "/" { session.paint(Colour::Blue, name) } else { name.to_owned() };
+        session.print_line(format_args!("{line}{name}{suffix}"))?;
+        ancestor_flags.resize(names.len() - 1, false);
+        ancestor_flags.push(is_last);
     }
     Ok(())
 }
@@ -83,19 +84,19 @@ fn draw(top: &str, found: &[PathEntry], session: &mut Session) -> Result<(), Com
 fn last_in_directory(depths: &[usize]) -> Vec<bool> {
     let deepest = depths.iter().copied().max().unwrap_or(0);
     // Going backwards: whether an entry of that depth has come since the last shallower one.
-    let mut followed = vec![false; deepest + 1];
-    let mut lasts: Vec<_> = depths
+    let mut has_later = vec![false; deepest + 1];
+    let mut last_flags: Vec<_> = depths
         .iter()
         .rev()
         .map(|&depth| {
-            let is_last = !followed[depth];
-            followed[depth] = true;
-            followed[depth + 1..].fill(false);
+            let is_last = !has_later[depth];
+            has_later[depth] = true;
+            has_later[depth + 1..].fill(false);
             is_last
         })
         .collect();
-    lasts.reverse();
-    lasts
+    last_flags.reverse();
+    last_flags
 }
 
 #[cfg(test)]
@@ -103,10 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_each_directory_is_known() {
+    fn the_last_entry_of_each_directory_is_found() {
         //          a     a/x    a/y    a/y/z  b
-        let lasts = [false, false, true, true, true];
-        assert_eq!(last_in_directory(&[1, 2, 2, 3, 1]), lasts);
+        let expected = [false, false, true, true, true];
+        assert_eq!(last_in_directory(&[1, 2, 2, 3, 1]), expected);
         assert_eq!(last_in_directory(&[]), [false; 0]);
     }
 }

@@ -27,25 +27,25 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let what = match (args.operation, args.since) {
+    let target = match (args.operation, args.since) {
         (Some(id), _) => UndoTarget::Operation(id),
         (None, Some(since)) => UndoTarget::Since(since),
         (None, None) => UndoTarget::Last(args.last.unwrap_or(1)),
     };
     let on_conflict = if args.skip_conflicts { OnConflict::Skip } else { OnConflict::Refuse };
-    let undone = session.vfs("undo")?.undo(what, UndoOptions { dry_run: args.dry_run, on_conflict })?;
-    if undone.undone.is_empty() && undone.conflicts.is_empty() {
-        session.say(match what {
+    let result = session.vfs("undo")?.undo(target, UndoOptions { dry_run: args.dry_run, on_conflict })?;
+    if result.undone.is_empty() && result.conflicts.is_empty() {
+        session.say(match target {
             UndoTarget::Operation(_) => "There is nothing to undo: that operation has no effect any more.",
             UndoTarget::Last(_) | UndoTarget::Since(_) => "There is nothing to undo.",
         });
         if session.wants_json() {
-            session.print_json(&json::undone(&undone, args.dry_run))?;
+            session.print_json(&json::revert_result(&result, args.dry_run))?;
         }
         return Ok(Exit::OK);
     }
-    let what = Reverted::Operations { skip_conflicts: args.skip_conflicts };
-    report_undone(&undone, what, args.dry_run, session)
+    let reverted = Reverted::Operations { skip_conflicts: args.skip_conflicts };
+    report_revert(&result, reverted, args.dry_run, session)
 }
 
 /// What was reverted.
@@ -58,37 +58,37 @@ pub(super) enum Reverted {
 }
 
 /// Prints what was undone or restored, or would be. With conflicts the exit code is `NEGATIVE`.
-pub(super) fn report_undone(
-    undone: &RevertResult,
-    what: Reverted,
+pub(super) fn report_revert(
+    result: &RevertResult,
+    reverted: Reverted,
     dry_run: bool,
     session: &mut Session,
 ) -> CommandResult {
-    let skips = what == Reverted::Operations { skip_conflicts: true };
+    let skip_conflicts = reverted == Reverted::Operations { skip_conflicts: true };
     // Also for a dry run: the undo itself would be refused.
-    let refused = !undone.done && !undone.conflicts.is_empty() && !skips;
-    let exit = if undone.conflicts.is_empty() { Exit::OK } else { Exit::NEGATIVE };
+    let refused = !result.done && !result.conflicts.is_empty() && !skip_conflicts;
+    let exit = if result.conflicts.is_empty() { Exit::OK } else { Exit::NEGATIVE };
     if session.wants_json() {
-        session.print_json(&json::undone(undone, dry_run))?;
+        session.print_json(&json::revert_result(result, dry_run))?;
         return Ok(exit);
     }
-    let whole =
-        undone.undone.iter().map(|operation| (operation, if dry_run { "Would undo" } else { "Undid" }));
-    let incomplete = undone.incomplete.iter().map(|one| {
-        let verb = match (one.is_partial, dry_run) {
+    let complete =
+        result.undone.iter().map(|operation| (operation, if dry_run { "Would undo" } else { "Undid" }));
+    let incomplete = result.incomplete.iter().map(|undo| {
+        let verb = match (undo.is_partial, dry_run) {
             (false, _) => "Could not undo",
             (true, true) => "Would partly undo",
             (true, false) => "Partly undid",
         };
-        (&one.operation, verb)
+        (&undo.operation, verb)
     });
-    for (operation, verb) in whole.chain(incomplete) {
+    for (operation, verb) in complete.chain(incomplete) {
         let (tool, time) = (human::escape_text(&operation.tool), human::time(Some(operation.at)));
         let verb = if refused { "Could not undo" } else { verb };
         session.say(format_args!("{verb} {tool} of {time} ({})", operation.id));
     }
-    for change in undone.changes.iter().filter(|_| !refused) {
-        let (word, colour) = match change.action {
+    for change in result.changes.iter().filter(|_| !refused) {
+        let (label, colour) = match change.action {
             RevertAction::Restored => ("restored", Colour::Green),
             RevertAction::Reverted => ("reverted", Colour::Blue),
             RevertAction::Merged => ("merged", Colour::Cyan),
@@ -99,37 +99,37 @@ pub(super) fn report_undone(
         let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
         session.print_line(format_args!(
             "{} {from}{}",
-            session.paint(colour, format_args!("{word:10}")),
+            session.paint(colour, format_args!("{label:10}")),
             change.path
         ))?;
     }
-    for (word, stays) in [("conflict", &undone.conflicts), ("left out", &undone.left_out)] {
-        for one in stays {
-            let word = session.paint(Colour::Yellow, format_args!("{word:10}"));
-            session.print_line(format_args!("{word} {}: {}", one.path, one.why))?;
+    for (label, paths) in [("conflict", &result.conflicts), ("left out", &result.left_out)] {
+        for conflict in paths {
+            let label = session.paint(Colour::Yellow, format_args!("{label:10}"));
+            session.print_line(format_args!("{label} {}: {}", conflict.path, conflict.why))?;
         }
     }
     // What can be undone in spite of the conflicts.
-    let has_rest = !undone.undone.is_empty() || !undone.changes.is_empty();
-    if refused || !has_rest && !undone.conflicts.is_empty() {
-        let count = human::count(undone.conflicts.len() as u64, "conflict", "conflicts");
+    let has_rest = !result.undone.is_empty() || !result.changes.is_empty();
+    if refused || !has_rest && !result.conflicts.is_empty() {
+        let count = human::count(result.conflicts.len() as u64, "conflict", "conflicts");
         let nothing = if dry_run { "Nothing would be changed" } else { "Nothing was changed" };
-        let hint = match what {
+        let hint = match reverted {
             Reverted::Operations { .. } if has_rest => "; --skip-conflicts undoes the rest",
             Reverted::Operations { .. } | Reverted::Paths => "",
         };
         session.say(format_args!("{nothing}: {count}{hint}."));
-    } else if undone.changes.is_empty() && undone.conflicts.is_empty() {
-        if !undone.undone.is_empty() || what == Reverted::Paths {
+    } else if result.changes.is_empty() && result.conflicts.is_empty() {
+        if !result.undone.is_empty() || reverted == Reverted::Paths {
             session.say("Nothing to do: everything is already in that state.");
         }
-    } else if undone.done && what == Reverted::Paths {
-        let count = human::count(undone.changes.len() as u64, "change", "changes");
+    } else if result.done && reverted == Reverted::Paths {
+        let count = human::count(result.changes.len() as u64, "change", "changes");
         session.say(format_args!("Restored with {count}; `stead undo` undoes the restore."));
     }
-    if !undone.left_out.is_empty() {
+    if !result.left_out.is_empty() {
         let count =
-            human::count(undone.left_out.len() as u64, "path stays as it was", "paths stay as they were");
+            human::count(result.left_out.len() as u64, "path stays as it was", "paths stay as they were");
         session.say(format_args!("{count}; see the reasons above."));
     }
     Ok(exit)

@@ -19,29 +19,29 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     });
     drop(progress);
     let mut exit = Exit::OK;
-    for (store, found) in verified? {
+    for (store, report) in verified? {
         let store = escape_name(store.as_bytes()).to_string();
-        if !found.problems.is_empty() {
+        if !report.problems.is_empty() {
             exit = Exit::INTERNAL;
         }
         if session.wants_json() {
             session.print_json(&json!({
                 "store": store,
-                "entries": found.entries,
-                "contents": found.contents,
-                "unreferenced": found.unreferenced,
-                "problems": found.problems,
+                "entries": report.entries,
+                "contents": report.contents,
+                "unreferenced": report.unreferenced,
+                "problems": report.problems,
             }))?;
             continue;
         }
-        let entries = human::count(found.entries, "entry", "entries");
-        let contents = human::count(found.contents, "piece of content", "pieces of content");
-        let verdict = match found.problems.len() as u64 {
+        let entries = human::count(report.entries, "entry", "entries");
+        let contents = human::count(report.contents, "piece of content", "pieces of content");
+        let verdict = match report.problems.len() as u64 {
             0 => "nothing is wrong".to_owned(),
             problems => human::count(problems, "problem", "problems"),
         };
         session.print_line(format_args!("{store}: {entries}, {contents}: {verdict}"))?;
-        for problem in &found.problems {
+        for problem in &report.problems {
             session.print_line(format_args!("  {problem}"))?;
         }
     }

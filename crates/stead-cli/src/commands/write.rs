@@ -30,17 +30,17 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if let Some(tag) = args.if_match {
         options = options.if_match(tag);
     }
-    let written = match args.content.argument() {
+    let result = match args.content.argument() {
         Some(content) => vfs.write_with(&args.path, content, &options)?,
         None => vfs.write_from(&args.path, &mut open_stdin()?, &options)?,
     };
     if session.wants_json() {
-        session.print_json(&json::written(&written))?;
+        session.print_json(&json::write_result(&result))?;
     }
     session.say(format_args!(
         "{} {}",
-        if written.created == Some(true) { "Created" } else { "Wrote" },
-        written.path
+        if result.created == Some(true) { "Created" } else { "Wrote" },
+        result.path
     ));
     Ok(Exit::OK)
 }

@@ -40,18 +40,18 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             session.write_output(|out| write_records(access.as_ref(), &query, args.format, out).map(drop));
         return written.map(|()| Exit::OK);
     };
-    let shown = path.display().to_string();
+    let shown_path = path.display().to_string();
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => CommandError::Message(
             ErrorKind::AlreadyExists,
-            format!("`{shown}` exists already; choose another name"),
+            format!("`{shown_path}` exists already; choose another name"),
         ),
-        _ => CommandError::host(format!("`{shown}` can't be written"), error),
+        _ => CommandError::host(format!("`{shown_path}` can't be written"), error),
     };
     let mut out = BufWriter::new(File::create_new(&path).map_err(failed)?);
     let count = write_records(access.as_ref(), &query, args.format, &mut out).map_err(failed)?;
     out.flush().map_err(failed)?;
-    session.say(format_args!("Wrote {} to {shown}", human::count(count, "record", "records")));
+    session.say(format_args!("Wrote {} to {shown_path}", human::count(count, "record", "records")));
     Ok(Exit::OK)
 }
 
@@ -65,8 +65,8 @@ fn write_records(
         writeln!(out, "{}", COLUMNS.join(","))?;
     }
     let Some(access) = access else { return Ok(0) };
-    let (mut count, mut failed) = (0, None);
-    let asked = access.each(query, &mut |entry| {
+    let (mut count, mut write_error) = (0, None);
+    let visited = access.each(query, &mut |entry| {
         let written = match format {
             ExportFormat::Jsonl => writeln!(out, "{}", entry.body),
             ExportFormat::Csv => writeln!(out, "{}", csv_row(entry)),
@@ -77,14 +77,14 @@ fn write_records(
                 ControlFlow::Continue(())
             }
             Err(error) => {
-                failed = Some(error);
+                write_error = Some(error);
                 ControlFlow::Break(())
             }
         }
     });
-    match failed {
+    match write_error {
         Some(error) => Err(error),
-        None => asked.map(|()| count).map_err(io::Error::other),
+        None => visited.map(|()| count).map_err(io::Error::other),
     }
 }
 
@@ -142,8 +142,8 @@ fn csv_row(entry: &AuditEntry) -> String {
 
 /// A cell of CSV (RFC 4180): quoted if it contains a separator, a quote, a line break or outer whitespace.
 fn csv_cell(cell: &str) -> String {
-    let plain = !cell.contains([',', '"', '\n', '\r']) && cell.trim() == cell;
-    if plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
+    let is_plain = !cell.contains([',', '"', '\n', '\r']) && cell.trim() == cell;
+    if is_plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::session::{Colour, Session};
 
 /// The widths of the columns.
 pub(super) struct AuditTable {
-    who: usize,
+    actor: usize,
     call: usize,
     outcome: usize,
 }
@@ -18,11 +18,11 @@ const MAX_COLUMN_WIDTH: usize = 24;
 impl AuditTable {
     /// Columns that fit these entries, with a minimum width for entries that come later.
     pub(super) fn fitting(entries: &[AuditEntry]) -> Self {
-        let widest = |least: usize, text: fn(&AuditEntry) -> String| {
+        let widest = |minimum: usize, text: fn(&AuditEntry) -> String| {
             let widths = entries.iter().map(|entry| text(entry).chars().count());
-            widths.chain([least]).max().unwrap_or(least).min(MAX_COLUMN_WIDTH)
+            widths.chain([minimum]).max().unwrap_or(minimum).min(MAX_COLUMN_WIDTH)
         };
-        AuditTable { who: widest(5, who), call: widest(6, call), outcome: widest(6, outcome) }
+        AuditTable { actor: widest(5, actor), call: widest(6, call), outcome: widest(6, outcome) }
     }
 
     /// One entry as a line: `2026-11-15 06:21:48.123  coder  write  ok      12 B   34 µs  /notes/a.md`
@@ -35,16 +35,16 @@ impl AuditTable {
             "failed" => Colour::Yellow,
             _ => Colour::Dim,
         };
-        let (who, call, outcome) = (
-            padded(&who(entry), self.who),
+        let (actor, call, outcome) = (
+            padded(&actor(entry), self.actor),
             padded(&call(entry), self.call),
             padded(&outcome(entry), self.outcome),
         );
         let bytes = entry.bytes.map_or(String::new(), human::size);
-        let took = human::duration(entry.took_us);
+        let duration = human::duration(entry.took_us);
         let paths: Vec<_> = entry.paths.iter().map(|path| human::escape_text(path)).collect();
         let line = format!(
-            "{}  {who}  {call}  {}  {bytes:>10}  {took:>7}  {}",
+            "{}  {actor}  {call}  {}  {bytes:>10}  {duration:>7}  {}",
             session.paint(Colour::Dim, time),
             session.paint(colour, outcome),
             paths.join(if has_source_and_target(entry) { " -> " } else { ", " })
@@ -57,7 +57,7 @@ fn padded(text: &str, width: usize) -> String {
     format!("{text:width$}")
 }
 
-fn who(entry: &AuditEntry) -> String {
+fn actor(entry: &AuditEntry) -> String {
     let agent = human::escape_text(&entry.agent);
     match &entry.thread {
         Some(thread) => format!("{agent}/{}", human::escape_text(thread)),

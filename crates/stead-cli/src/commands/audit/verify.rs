@@ -32,16 +32,16 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             if args.without_archives { ArchiveLookup::Skip } else { ArchiveLookup::In(args.archives) };
         return verify_database(&archives, session);
     }
-    let own = open_access(session).ok().flatten().and_then(|access| access.key().ok().flatten());
+    let own_key = open_access(session).ok().flatten().and_then(|access| access.key().ok().flatten());
     let mut exit = Exit::OK;
     for file in args.files {
-        let shown = file.display().to_string();
+        let shown_path = file.display().to_string();
         let (verified, keys) = verify_archive(&file)
-            .map_err(|error| CommandError::host(format!("`{shown}` can't be read"), error))?;
-        exit = exit.max(report(&shown, &verified, &keys, session)?);
-        for key in keys.iter().filter(|key| own.as_ref() != Some(*key)) {
+            .map_err(|error| CommandError::host(format!("`{shown_path}` can't be read"), error))?;
+        exit = exit.max(report(&shown_path, &verified, &keys, session)?);
+        for key in keys.iter().filter(|key| own_key.as_ref() != Some(*key)) {
             session.say(format_args!(
-                "{shown} is signed with the key {key}; compare it with the key that `stead audit verify` prints where \
+                "{shown_path} is signed with the key {key}; compare it with the key that `stead audit verify` prints where \
                  the records were made"
             ));
         }
@@ -67,46 +67,43 @@ fn verify_database(archives: &ArchiveLookup, session: &mut Session) -> CommandRe
 }
 
 /// Prints the result of a check. The exit code is `INTERNAL` if there are problems.
-fn report(what: &str, found: &AuditVerified, keys: &[String], session: &mut Session) -> CommandResult {
-    let exit = if found.problems.is_empty() { Exit::OK } else { Exit::INTERNAL };
+fn report(subject: &str, verified: &AuditVerified, keys: &[String], session: &mut Session) -> CommandResult {
+    let exit = if verified.problems.is_empty() { Exit::OK } else { Exit::INTERNAL };
     if session.wants_json() {
         session.print_json(&json!({
-            "checked": what,
-            "records": found.records,
-            "chains": found.instances,
-            "signatures": found.heads,
-            "unsigned": found.unsigned,
-            "archived": found.archived,
-            "archives": found.archives,
-            "foreign": found.foreign,
+            "checked": subject,
+            "records": verified.records,
+            "chains": verified.instances,
+            "signatures": verified.heads,
+            "unsigned": verified.unsigned,
+            "archived": verified.archived,
+            "archives": verified.archives,
+            "foreign": verified.foreign,
             "keys": keys,
-            "problems": found.problems,
+            "problems": verified.problems,
         }))?;
         return Ok(exit);
     }
-    let verdict = match found.problems.len() as u64 {
+    let verdict = match verified.problems.len() as u64 {
         0 => "nothing is wrong".to_owned(),
         problems => human::count(problems, "problem", "problems"),
     };
     session.print_line(format_args!(
-        "{what}: {} in {}, {}: {verdict}",
-        human::count(found.records, "record", "records"),
-        human::count(found.instances, "chain", "chains"),
-        human::count(found.heads, "signature", "signatures"),
+        "{subject}: {} in {}, {}: {verdict}",
+        human::count(verified.records, "record", "records"),
+        human::count(verified.instances, "chain", "chains"),
+        human::count(verified.heads, "signature", "signatures"),
     ))?;
-    for problem in &found.problems {
+    for problem in &verified.problems {
         session.print_line(format_args!("  {problem}"))?;
     }
-    let more = [(found.unsigned, "not signed yet"), (found.archived, "in archives")];
-    for (count, where_they_are) in more.into_iter().filter(|(count, _)| *count > 0) {
-        let are = if count == 1 { "is" } else { "are" };
-        session.print_line(format_args!(
-            "  {} {are} {where_they_are}",
-            human::count(count, "record", "records")
-        ))?;
+    let counts = [(verified.unsigned, "not signed yet"), (verified.archived, "in archives")];
+    for (count, state) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        let verb = if count == 1 { "is" } else { "are" };
+        session.print_line(format_args!("  {} {verb} {state}", human::count(count, "record", "records")))?;
     }
-    if found.foreign > 0 {
-        let chains = human::count(found.foreign, "chain", "chains");
+    if verified.foreign > 0 {
+        let chains = human::count(verified.foreign, "chain", "chains");
         session.print_line(format_args!(
             "  the signatures of {chains} can't be checked, because the key isn't here"
         ))?;

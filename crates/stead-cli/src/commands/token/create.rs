@@ -31,23 +31,23 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     let identity = Identity { thread: args.thread, ..Identity::agent(agent) };
     let now = SystemClock.now();
-    let nanos = args.expires.map(|length| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX));
+    let nanos = args.expires.map(|duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX));
     let expires = nanos.map(|nanos| Timestamp(now.0.saturating_add(nanos)));
-    let results = ResultFormat::structured_if(args.structured);
-    let (token, secret) = Tokens::of(&config).create_with_results(identity, expires, results, now)?;
+    let result_format = ResultFormat::structured_if(args.structured);
+    let (token, secret) = Tokens::of(&config).create_with_results(identity, expires, result_format, now)?;
     if session.wants_json() {
-        let mut shown = super::as_json(&token);
-        shown["token"] = secret.into();
-        session.print_json(&shown)?;
+        let mut document = super::as_json(&token);
+        document["token"] = secret.into();
+        session.print_json(&document)?;
         return Ok(Exit::OK);
     }
     session.print_line(&secret)?;
-    let until = match token.expires {
+    let validity = match token.expires {
         Some(expires) => format!("It is valid until {}.", human::time(Some(expires))),
         None => "It is valid until it is revoked.".to_owned(),
     };
     session.say(format_args!(
-        "This is the token `{}` of `{}`. Copy it now: it isn't shown again. {until}",
+        "This is the token `{}` of `{}`. Copy it now: it isn't shown again. {validity}",
         token.id,
         human::escape_text(&token.identity.agent)
     ));

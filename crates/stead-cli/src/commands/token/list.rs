@@ -30,9 +30,10 @@ pub(super) fn run(_args: Args, session: &mut Session) -> CommandResult {
             Some(time) if token.is_expired(now) => format!("expired {}", human::time(Some(time))),
             Some(time) => format!("expires {}", human::time(Some(time))),
         };
-        let made = human::time(Some(token.created));
-        let used = human::time(token.last_used);
-        session.print_line(format_args!("{id}  {agent}{thread}  made {made}  {expires}  used {used}"))?;
+        let created = human::time(Some(token.created));
+        let last_used = human::time(token.last_used);
+        session
+            .print_line(format_args!("{id}  {agent}{thread}  made {created}  {expires}  used {last_used}"))?;
     }
     Ok(Exit::OK)
 }
