@@ -56,12 +56,12 @@ pub(crate) fn check_sources() -> Result {
 /// The rules for a file, by its place in the repository. Tests and examples of crates that hold files may start
 /// processes: crash tests have to kill some.
 fn rules_for(name: &str) -> Vec<SourceRule> {
-    let lies_in = |package: &str, folder: &str| name.starts_with(&format!("crates/{package}/{folder}/"));
+    let is_in = |package: &str, folder: &str| name.starts_with(&format!("crates/{package}/{folder}/"));
     let mut rules = source_rules::EVERYWHERE.to_vec();
-    if NON_EXECUTING_CRATES.iter().any(|package| lies_in(package, "src")) {
+    if NON_EXECUTING_CRATES.iter().any(|package| is_in(package, "src")) {
         rules.extend(source_rules::CANNOT_EXECUTE);
     }
-    if lies_in(DOMAIN_CRATE, "src") && !lies_in(DOMAIN_CRATE, "src/testkit") {
+    if is_in(DOMAIN_CRATE, "src") && !is_in(DOMAIN_CRATE, "src/testkit") {
         rules.extend(source_rules::KNOWS_NO_MACHINE);
     }
     rules
@@ -90,12 +90,12 @@ pub(crate) fn check_compiled_code() -> Result {
     build.args(["build", "--lib", "--message-format", "json"]);
     build.args(NON_EXECUTING_CRATES.iter().flat_map(|package| ["--package", package]));
     let messages = capture(&mut build)?;
-    let mut wanted = BTreeSet::new();
+    let mut packages = BTreeSet::new();
     for package in NON_EXECUTING_CRATES {
-        wanted.extend(dependencies_of(package)?.into_iter().map(|dependency| dependency.name));
+        packages.extend(dependencies_of(package)?.into_iter().map(|dependency| dependency.name));
     }
     let mut problems = Vec::new();
-    let libraries = symbols::libraries(&messages, &wanted);
+    let libraries = symbols::libraries(&messages, &packages);
     for own in NON_EXECUTING_CRATES {
         // If nothing was built, nothing is found. That must not count as a clean result.
         if !libraries.iter().any(|(package, _)| package == own) {
@@ -134,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_forbidden_where_files_are_and_allowed_where_they_are_tested() {
-        let spawns = "fn f() { std::process::Command::new(\"sh\"); }";
-        let problems = |name| source_rules::violations(spawns, &rules_for(name)).len();
+    fn starting_a_process_is_forbidden_in_crates_that_hold_files_but_not_in_their_tests() {
+        let source = "fn f() { std::process::Command::new(\"sh\"); }";
+        let problems = |name| source_rules::violations(source, &rules_for(name)).len();
         assert!(problems("crates/stead-core/src/lib.rs") > 0);
         assert!(problems("crates/stead-stores/src/physical/host.rs") > 0);
         assert_eq!(problems("crates/stead-stores/tests/crash.rs"), 0);
@@ -144,16 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn the_domain_has_no_files_and_the_test_kit_may_have_some() {
-        let opens = "use std::{fs, io};";
-        let problems = |name| source_rules::violations(opens, &rules_for(name)).len();
+    fn the_domain_may_not_use_files_but_its_test_kit_may() {
+        let source = "use std::{fs, io};";
+        let problems = |name| source_rules::violations(source, &rules_for(name)).len();
         assert_eq!(problems("crates/stead-core/src/vfs/mod.rs"), 1);
         assert_eq!(problems("crates/stead-core/src/testkit/mod.rs"), 0);
         assert_eq!(problems("crates/stead-stores/src/lib.rs"), 0);
     }
 
     /// Compiles a library with the current compiler, and returns its symbols that start processes.
-    fn starters_in(source: &str, name: &str) -> Vec<String> {
+    fn process_symbols(source: &str, name: &str) -> Vec<String> {
         let folder = std::env::temp_dir().join(format!("xtask-symbols-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (input, library) = (folder.join("lib.rs"), folder.join(format!("lib{name}.rlib")));
@@ -167,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn a_compiled_crate_that_starts_a_process_is_found_out() {
+    fn a_compiled_crate_that_starts_a_process_is_found() {
         let spawns = "pub fn f() { let _ = std::process::Command::new(\"true\").status(); }";
-        assert!(!starters_in(spawns, "spawns").is_empty());
+        assert!(!process_symbols(spawns, "spawns").is_empty());
         let forks = "unsafe extern \"C\" { fn fork() -> i32; } pub fn f() -> i32 { unsafe { fork() } }";
-        assert_eq!(starters_in(forks, "forks"), ["fork"]);
+        assert_eq!(process_symbols(forks, "forks"), ["fork"]);
         let harmless = "pub fn fork() -> u32 { std::process::id() }";
-        assert!(starters_in(harmless, "harmless").is_empty());
+        assert!(process_symbols(harmless, "harmless").is_empty());
     }
 }

@@ -35,9 +35,9 @@ fn format(arguments: &[&str]) -> Result {
 fn lints() -> Result {
     capture(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     // Code that only the conformance build contains.
-    let fixtures =
+    let conformance_arguments =
         ["clippy", "--package", "stead-server", "--features", "conformance", "--", "-D", "warnings"];
-    capture(cargo().args(fixtures)).map(drop)
+    capture(cargo().args(conformance_arguments)).map(drop)
 }
 
 fn documentation() -> Result {

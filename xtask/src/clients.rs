@@ -13,56 +13,59 @@ use crate::test::RunLength;
 use crate::test_clients::{TestClients, sources_directory};
 
 /// The protocol versions that the suite has requirements for, and how many scenarios each requires.
-const REVISIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
+const PROTOCOL_VERSIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
 
 /// Runs all of them.
 pub(crate) fn run(length: RunLength, page: HostsPage) -> Result {
-    let peers = TestClients::fetch()?;
-    let fixtures = peers.keep_copy(&build(&["--features", "conformance"])?, "stead-conformance")?;
-    let real = build(&[])?;
+    let clients = TestClients::fetch()?;
+    let conformance_binary =
+        clients.copy_binary(&build(&["--features", "conformance"])?, "stead-conformance")?;
+    let binary = build(&[])?;
     let mut steps = StepRunner::default();
 
-    for (revision, _) in REVISIONS {
-        let setting = ServerSetup::new(real.clone(), peers.fresh_directory(&format!("suite-{revision}"))?)?;
+    for (version, _) in PROTOCOL_VERSIONS {
+        let setup = ServerSetup::new(binary.clone(), clients.fresh_directory(&format!("suite-{version}"))?)?;
         let baseline = sources_directory().join("conformance.yaml");
-        steps.run(&format!("conformance {revision}"), || {
-            let served = setting.serve()?;
-            let mut suite = suite(&peers, &served, revision);
+        steps.run(&format!("conformance {version}"), || {
+            let server = setup.serve()?;
+            let mut suite = suite(&clients, &server, version);
             capture(suite.arg("--expected-failures").arg(&baseline)).map(drop)
         })?;
     }
-    for (revision, required) in REVISIONS {
-        let setting =
-            ServerSetup::new(fixtures.clone(), peers.fresh_directory(&format!("fixtures-{revision}"))?)?;
-        steps.run(&format!("conformance {revision}, fixtures"), || {
-            let served = setting.serve()?;
-            let passed = passed_count(&capture(&mut suite(&peers, &served, revision))?);
+    for (version, required) in PROTOCOL_VERSIONS {
+        let setup = ServerSetup::new(
+            conformance_binary.clone(),
+            clients.fresh_directory(&format!("fixtures-{version}"))?,
+        )?;
+        steps.run(&format!("conformance {version}, fixtures"), || {
+            let server = setup.serve()?;
+            let passed = passed_count(&capture(&mut suite(&clients, &server, version))?);
             // A suite that ran nothing reports no failure. That must not count as a clean result.
             if passed == required { Ok(()) } else { Err(format!("{passed} of {required} passed").into()) }
         })?;
     }
 
-    let setting = ServerSetup::new(real.clone(), peers.fresh_directory("clients")?)?;
-    let token = setting.create_token(&["--structured"])?;
-    let served = setting.serve()?;
-    let told = |mut script: Command| {
-        script.env("STEAD_BIN", setting.binary()).env("STEAD_CONFIG", setting.config());
-        script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", &token);
+    let setup = ServerSetup::new(binary.clone(), clients.fresh_directory("clients")?)?;
+    let token = setup.create_token(&["--structured"])?;
+    let server = setup.serve()?;
+    let run_script = |mut script: Command| {
+        script.env("STEAD_BIN", setup.binary()).env("STEAD_CONFIG", setup.config());
+        script.env("STEAD_URL", server.url()).env("STEAD_TOKEN", &token);
         capture(&mut script).map(drop)
     };
-    steps.run("Python client", || told(peers.python_script("python/drive.py")))?;
-    steps.run("TypeScript clients", || told(peers.node_script("typescript/drive.mjs")?))?;
+    steps.run("Python client", || run_script(clients.python_script("python/drive.py")))?;
+    steps.run("TypeScript clients", || run_script(clients.node_script("typescript/drive.mjs")?))?;
     steps.run("Inspector, stdio", || {
-        let mut inspector = inspector(&peers);
-        inspector.arg("-e").arg(format!("STEAD_CONFIG={}", setting.config().display()));
-        capture(inspector.arg(setting.binary()).args(["mcp", "--agent", "coder"])).map(drop)
+        let mut inspector = inspector(&clients);
+        inspector.arg("-e").arg(format!("STEAD_CONFIG={}", setup.config().display()));
+        capture(inspector.arg(setup.binary()).args(["mcp", "--agent", "coder"])).map(drop)
     })?;
     steps.run("Inspector, HTTP", || {
-        let mut inspector = inspector(&peers);
-        inspector.args(["--transport", "http", "--server-url", served.url(), "--header"]);
+        let mut inspector = inspector(&clients);
+        inspector.args(["--transport", "http", "--server-url", server.url(), "--header"]);
         capture(inspector.arg(format!("Authorization: Bearer {token}"))).map(drop)
     })?;
-    mcp_hosts::run(&peers, &real, length, page, &mut steps)?;
+    mcp_hosts::run(&clients, &binary, length, page, &mut steps)?;
     steps.finish()
 }
 
@@ -73,25 +76,25 @@ fn build(options: &[&str]) -> Result<PathBuf> {
 }
 
 /// The command that runs the suite with the requirements of one protocol version.
-fn suite(peers: &TestClients, served: &RunningServer, revision: &str) -> Command {
-    let mut suite = peers.node("@modelcontextprotocol/conformance/dist/index.js");
-    suite.args(["server", "--url", served.url(), "--requirements", revision]);
+fn suite(clients: &TestClients, server: &RunningServer, version: &str) -> Command {
+    let mut suite = clients.node("@modelcontextprotocol/conformance/dist/index.js");
+    suite.args(["server", "--url", server.url(), "--requirements", version]);
     suite
 }
 
 /// The command that lists the tools and checks their schemas against what the APIs of models accept.
-fn inspector(peers: &TestClients) -> Command {
-    let mut inspector = peers.node(".bin/mcp-inspector");
+fn inspector(clients: &TestClients) -> Command {
+    let mut inspector = clients.node(".bin/mcp-inspector");
     inspector.args(["--cli", "--method", "tools/list", "--strict"]);
     inspector
 }
 
 /// How many of the scored scenarios have passed, according to the suite's summary.
-fn passed_count(said: &str) -> usize {
-    let summary = said.split_once("=== SUMMARY ===").map_or("", |(_, summary)| summary);
-    let (all, not_counted) = summary.split_once("Not scored").unwrap_or((summary, ""));
-    let ticks = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('✓')).count();
-    ticks(all) - ticks(not_counted)
+fn passed_count(output: &str) -> usize {
+    let summary = output.split_once("=== SUMMARY ===").map_or("", |(_, summary)| summary);
+    let (scored, not_scored) = summary.split_once("Not scored").unwrap_or((summary, ""));
+    let count_passed = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('✓')).count();
+    count_passed(scored) - count_passed(not_scored)
 }
 
 #[cfg(test)]
@@ -99,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_scored_is_not_counted() {
-        let said = "✓ noise\n=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ fly: 0 passed, 1 failed\n\
+    fn scenarios_that_are_not_scored_are_not_counted() {
+        let output = "✓ noise\n=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ fly: 0 passed, 1 failed\n\
                     ✓ swim: 1 passed, 0 failed\n\nNot scored for 1: 2 run\n  ✓ swim (pending)\n  ✗ fly (extension)\n";
-        assert_eq!(passed_count(said), 1);
+        assert_eq!(passed_count(output), 1);
         assert_eq!(passed_count(""), 0);
     }
 }

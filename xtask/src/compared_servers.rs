@@ -22,9 +22,9 @@ pub(crate) struct ComparedServers {
 /// Installs the servers that are missing.
 pub(crate) fn install_all(target: &Path) -> Result<ComparedServers> {
     let crate_root = install_directory(target, RUST_SERVER);
-    let peers =
+    let servers =
         ComparedServers { rust: crate_root.join("bin").join(RUST_SERVER.0), node: install_node(target)? };
-    if !peers.rust.is_file() {
+    if !servers.rust.is_file() {
         eprintln!("installing {} {}", RUST_SERVER.0, RUST_SERVER.1);
         let mut install = cargo();
         install
@@ -32,7 +32,7 @@ pub(crate) fn install_all(target: &Path) -> Result<ComparedServers> {
             .arg(crate_root);
         capture(install.arg("--target-dir").arg(target.join("peers/build")))?;
     }
-    Ok(peers)
+    Ok(servers)
 }
 
 /// Installs the npm server if it is missing, and returns the path of its script for `node`.

@@ -47,8 +47,8 @@ fn violations(metadata: &Value) -> Vec<String> {
 
 /// Whether an SPDX expression allows a choice of permissive licences only.
 fn is_permissive(expression: &str) -> bool {
-    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
-    let mut words = spaced.split_whitespace().peekable();
+    let separated = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let mut words = separated.split_whitespace().peekable();
     let allowed = alternatives(&mut words);
     allowed && words.next().is_none()
 }
@@ -81,7 +81,7 @@ fn licence(words: &mut Words<'_>) -> bool {
         return words.next_if_eq(&")").is_some() && allowed;
     }
     let name = match words.next_if_eq(&"WITH") {
-        Some(with) => format!("{first} {with} {}", words.next().unwrap_or_default()),
+        Some(keyword) => format!("{first} {keyword} {}", words.next().unwrap_or_default()),
         None => first.to_owned(),
     };
     PERMISSIVE.contains(&&*name)

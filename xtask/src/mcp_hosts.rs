@@ -51,83 +51,83 @@ enum Transport {
 
 /// Runs the conversation with each host.
 pub(crate) fn run(
-    peers: &TestClients,
+    clients: &TestClients,
     binary: &Path,
     length: RunLength,
     page: HostsPage,
     steps: &mut StepRunner,
 ) -> Result {
-    steps.run("Hosts, fetched", || fetch(peers, length))?;
+    steps.run("Hosts, fetched", || fetch(clients, length))?;
     let (hosts, transports): (Vec<&str>, &[Transport]) = match length {
         RunLength::Short => (SHORT_RUN_HOSTS.to_vec(), &[Transport::Stdio]),
         RunLength::Long => {
             ([&SHORT_RUN_HOSTS[..], &LONG_RUN_HOSTS].concat(), &[Transport::Stdio, Transport::Http])
         }
     };
-    let mut places = Vec::new();
+    let mut directories = Vec::new();
     for host in hosts {
         for transport in transports {
             let name = match transport {
                 Transport::Stdio => "stdio",
                 Transport::Http => "http",
             };
-            let place = peers.fresh_directory(&format!("host-{host}-{name}"))?;
+            let directory = clients.fresh_directory(&format!("host-{host}-{name}"))?;
             steps.run(&format!("{host}, {name}"), || {
-                converse(peers, binary, host, *transport, name, &place)
+                converse(clients, binary, host, *transport, name, &directory)
             })?;
-            places.push(place);
+            directories.push(directory);
         }
     }
     match page {
         HostsPage::Unchanged => Ok(()),
-        HostsPage::Updated => steps.run("docs/hosts.md", || write_page(peers, &places)),
+        HostsPage::Updated => steps.run("docs/hosts.md", || write_page(clients, &directories)),
     }
 }
 
-fn fetch(peers: &TestClients, length: RunLength) -> Result {
-    let pinned = sources_directory().join("hosts");
-    let python = |environments: &[&str]| -> Result {
-        environments
-            .iter()
-            .try_for_each(|name| peers.fetch_python(name, &pinned.join(format!("python/{name}.txt"))))
+fn fetch(clients: &TestClients, length: RunLength) -> Result {
+    let pinned_versions = sources_directory().join("hosts");
+    let fetch_environments = |environments: &[&str]| -> Result {
+        environments.iter().try_for_each(|name| {
+            clients.fetch_python(name, &pinned_versions.join(format!("python/{name}.txt")))
+        })
     };
-    peers.fetch_node("hosts", &pinned)?;
-    python(&SHORT_RUN_VENVS)?;
+    clients.fetch_node("hosts", &pinned_versions)?;
+    fetch_environments(&SHORT_RUN_VENVS)?;
     match length {
         RunLength::Short => Ok(()),
         RunLength::Long => {
-            peers.fetch_node("hosts-long", &pinned.join("long"))?;
-            python(&LONG_RUN_VENVS)
+            clients.fetch_node("hosts-long", &pinned_versions.join("long"))?;
+            fetch_environments(&LONG_RUN_VENVS)
         }
     }
 }
 
 /// Runs the conversation with one host. Fails if its model doesn't receive what it should.
 fn converse(
-    peers: &TestClients,
+    clients: &TestClients,
     binary: &Path,
     host: &str,
     transport: Transport,
     name: &str,
-    place: &Path,
+    directory: &Path,
 ) -> Result {
     let example = sources_directory().join("hosts/place");
-    let setting = ServerSetup::from_example(&example, binary.to_owned(), place.join("stead"))?;
-    let mut script = peers.python_script("hosts/drive.py");
-    script.args([host, name]).arg(place).env("PEERS", peers.folder());
-    script.env("STEAD_BIN", setting.binary()).env("STEAD_CONFIG", setting.config());
+    let setup = ServerSetup::from_example(&example, binary.to_owned(), directory.join("stead"))?;
+    let mut script = clients.python_script("hosts/drive.py");
+    script.args([host, name]).arg(directory).env("PEERS", clients.folder());
+    script.env("STEAD_BIN", setup.binary()).env("STEAD_CONFIG", setup.config());
     if transport == Transport::Stdio {
         return capture(&mut script).map(drop);
     }
-    let token = setting.create_token(&[])?;
-    let served = setting.serve()?;
-    capture(script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", token)).map(drop)
+    let token = setup.create_token(&[])?;
+    let server = setup.serve()?;
+    capture(script.env("STEAD_URL", server.url()).env("STEAD_TOKEN", token)).map(drop)
 }
 
 /// Puts the table of what the models received into the page.
-fn write_page(peers: &TestClients, places: &[PathBuf]) -> Result {
-    let table = capture(peers.python_script("hosts/table.py").args(places))?;
+fn write_page(clients: &TestClients, directories: &[PathBuf]) -> Result {
+    let table = capture(clients.python_script("hosts/table.py").args(directories))?;
     let page = root().join("docs/hosts.md");
-    let fresh = format!("<!-- begin hosts -->\n{table}<!-- end hosts -->");
-    Ok(fs::write(&page, sections::replace_sections(&fs::read_to_string(&page)?, &fresh)?)?)
+    let section = format!("<!-- begin hosts -->\n{table}<!-- end hosts -->");
+    Ok(fs::write(&page, sections::replace_sections(&fs::read_to_string(&page)?, &section)?)?)
 }

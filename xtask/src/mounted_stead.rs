@@ -19,18 +19,18 @@ pub(crate) struct MountSetup<'u> {
 }
 
 impl<'u> MountSetup<'u> {
-    /// Puts the configuration of these tests into `place`. `user` runs the binary; `None`: the current user does.
-    pub(crate) fn new(binary: &Path, place: PathBuf, user: Option<&'u SecondUser>) -> Result<Self> {
-        for directory in ["project", "mnt"] {
-            fs::create_dir(place.join(directory))?;
+    /// Puts the configuration of these tests into `directory`. `user` runs the binary; `None`: the current user does.
+    pub(crate) fn new(binary: &Path, directory: PathBuf, user: Option<&'u SecondUser>) -> Result<Self> {
+        for name in ["project", "mnt"] {
+            fs::create_dir(directory.join(name))?;
         }
-        fs::copy(programs::root().join("tests/mount/stead.toml"), place.join("stead.toml"))?;
+        fs::copy(programs::root().join("tests/mount/stead.toml"), directory.join("stead.toml"))?;
         if let Some(user) = user {
             for name in ["", "project", "mnt", "stead.toml"] {
-                user.give_ownership(&place.join(name))?;
+                user.give_ownership(&directory.join(name))?;
             }
         }
-        Ok(MountSetup { binary: binary.to_owned(), directory: place, user })
+        Ok(MountSetup { binary: binary.to_owned(), directory, user })
     }
 
     /// A program that the user of this setup runs.
@@ -77,20 +77,20 @@ pub(crate) struct MountedStead<'s> {
 
 impl<'s> MountedStead<'s> {
     /// Mounts the stead. If root does it, all users of the host may use the mount.
-    pub(crate) fn new(setting: &'s MountSetup<'s>) -> Result<Self> {
-        let mut command = setting.stead();
-        let said = setting.directory.join("said.txt");
+    pub(crate) fn new(setup: &'s MountSetup<'s>) -> Result<Self> {
+        let mut command = setup.stead();
+        let stderr = setup.directory.join("said.txt");
         command.args(["mount", "mnt"]);
-        if setting.is_run_by_root() {
+        if setup.is_run_by_root() {
             command.arg("--allow-other");
         }
-        let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
+        let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&stderr)?).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
         if line.is_empty() {
-            return Err(format!("the stead can't be mounted: {}", fs::read_to_string(said)?).into());
+            return Err(format!("the stead can't be mounted: {}", fs::read_to_string(stderr)?).into());
         }
-        Ok(MountedStead { setup: setting, child, mount_point: setting.directory.join("mnt") })
+        Ok(MountedStead { setup, child, mount_point: setup.directory.join("mnt") })
     }
 
     /// The path of a Workspace on the mount.
@@ -108,8 +108,8 @@ impl<'s> MountedStead<'s> {
             unmount.arg("-u");
         }
         capture(unmount.arg(&self.mount_point))?;
-        let ended = self.child.wait()?;
-        if ended.success() { Ok(()) } else { Err(format!("the mount ended with {ended}").into()) }
+        let status = self.child.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("the mount ended with {status}").into()) }
     }
 }
 

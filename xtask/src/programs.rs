@@ -20,7 +20,7 @@ pub(crate) fn target() -> PathBuf {
 
 /// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 /// A program that will start in the root of the repository.

@@ -31,8 +31,8 @@ pub(crate) const VENV: RequiredProgram =
     RequiredProgram { package: "python3-venv", probe: &["python3", "-c", "import ensurepip, venv"] };
 
 /// Installs the programs that are missing. Only root can, so it fails for other users if something is missing.
-pub(crate) fn install_missing(needs: &[RequiredProgram]) -> Result {
-    let packages = missing(needs, programs::succeeds);
+pub(crate) fn install_missing(required: &[RequiredProgram]) -> Result {
+    let packages = missing(required, programs::succeeds);
     if packages.is_empty() {
         return Ok(());
     }
@@ -58,8 +58,8 @@ fn needs_root_message(packages: &[&str]) -> String {
     )
 }
 
-fn missing(needs: &[RequiredProgram], present: impl Fn(&[&str]) -> bool) -> Vec<&'static str> {
-    needs.iter().filter(|need| !present(need.probe)).map(|need| need.package).collect()
+fn missing(required: &[RequiredProgram], is_installed: impl Fn(&[&str]) -> bool) -> Vec<&'static str> {
+    required.iter().filter(|program| !is_installed(program.probe)).map(|program| program.package).collect()
 }
 
 #[cfg(test)]
@@ -67,16 +67,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_missing_is_installed() {
+    fn only_missing_programs_are_installed() {
         assert_eq!(missing(&[SQLITE, RIPGREP], |probe| probe[0] == "sqlite3"), ["ripgrep"]);
         assert!(missing(&[SQLITE, RIPGREP], |_| true).is_empty());
     }
 
     #[test]
-    fn somebody_who_is_not_root_is_told_in_one_sentence_what_to_install() {
-        let told = needs_root_message(&missing(&[SQLITE, FUSE], |_| false));
+    fn a_user_other_than_root_gets_the_command_that_installs_the_missing_programs() {
+        let message = needs_root_message(&missing(&[SQLITE, FUSE], |_| false));
         assert_eq!(
-            told,
+            message,
             "only root can install what is missing: run `sudo apt-get install sqlite3 fuse3` and try again"
         );
     }

@@ -19,15 +19,15 @@ pub(crate) struct ServerSetup {
 }
 
 impl ServerSetup {
-    /// Copies the configuration of these tests, with the files that it refers to, to `place`.
-    pub(crate) fn new(binary: PathBuf, place: PathBuf) -> Result<Self> {
-        ServerSetup::from_example(&sources_directory().join("place"), binary, place)
+    /// Copies the configuration of these tests, with the files that it refers to, to `directory`.
+    pub(crate) fn new(binary: PathBuf, directory: PathBuf) -> Result<Self> {
+        ServerSetup::from_example(&sources_directory().join("place"), binary, directory)
     }
 
-    /// Copies the configuration in `example`, with the files that it refers to, to `place`.
-    pub(crate) fn from_example(example: &Path, binary: PathBuf, place: PathBuf) -> Result<Self> {
-        copy_tree(example, &place)?;
-        Ok(ServerSetup { binary, directory: place })
+    /// Copies the configuration in `example`, with the files that it refers to, to `directory`.
+    pub(crate) fn from_example(example: &Path, binary: PathBuf, directory: PathBuf) -> Result<Self> {
+        copy_tree(example, &directory)?;
+        Ok(ServerSetup { binary, directory })
     }
 
     /// The path of the configuration.
@@ -52,17 +52,17 @@ impl ServerSetup {
     pub(crate) fn serve(&self) -> Result<RunningServer> {
         let mut command = self.stead();
         command.args(["serve", "--agent", "coder", "--listen", "127.0.0.1:0", "--json"]);
-        let said = self.directory.join("said.txt");
-        let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
-        let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let mut served = RunningServer { child, url: String::new() };
+        let stderr = self.directory.join("said.txt");
+        let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&stderr)?).spawn()?;
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut server = RunningServer { child, url: String::new() };
         let mut line = String::new();
-        out.read_line(&mut line)?;
+        stdout.read_line(&mut line)?;
         if line.is_empty() {
-            return Err(format!("the server did not start: {}", fs::read_to_string(said)?).into());
+            return Err(format!("the server did not start: {}", fs::read_to_string(stderr)?).into());
         }
-        served.url = json_text(&line, "listening")?;
-        Ok(served)
+        server.url = json_text(&line, "listening")?;
+        Ok(server)
     }
 
     fn stead(&self) -> Command {
@@ -101,11 +101,11 @@ fn copy_tree(from: &Path, to: &Path) -> Result {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        let copied = to.join(entry.file_name());
+        let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy_tree(&entry.path(), &copied)?;
+            copy_tree(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), &copied)?;
+            fs::copy(entry.path(), &target)?;
         }
     }
     Ok(())

@@ -33,14 +33,14 @@ const NEEDS_CARGO: &str = "programs::a_crate_is_built_once";
 pub(crate) fn run() -> Result {
     let user = SecondUser::nobody()?;
     // The same selection as before: another one might build packages with different features.
-    let built = capture(cargo().args(["test", "--workspace", "--no-run", "--message-format", "json"]))?;
-    let programs = test_programs(&built);
+    let messages = capture(cargo().args(["test", "--workspace", "--no-run", "--message-format", "json"]))?;
+    let programs = test_programs(&messages);
     let mut steps = StepRunner::default();
-    for (package, target, part) in RERUN_TESTS {
-        let found =
+    for (package, target, filter) in RERUN_TESTS {
+        let test_program =
             programs.iter().find(|program| (&*program.package, &*program.target) == (package, target));
-        let found = found.ok_or_else(|| format!("{package} has no test {target}"))?;
-        steps.run(&format!("{package}, {target}"), || user.test(found, part))?;
+        let test_program = test_program.ok_or_else(|| format!("{package} has no test {target}"))?;
+        steps.run(&format!("{package}, {target}"), || user.test(test_program, filter))?;
     }
     steps.finish()
 }
@@ -112,9 +112,9 @@ impl SecondUser {
     }
 
     fn can_read(&self, path: &Path) -> bool {
-        let mut look = program("test");
-        look.arg("-r").arg(path).current_dir("/");
-        self.run_as(&mut look).status().is_ok_and(|status| status.success())
+        let mut test_command = program("test");
+        test_command.arg("-r").arg(path).current_dir("/");
+        self.run_as(&mut test_command).status().is_ok_and(|status| status.success())
     }
 
     fn has_cargo(&self) -> bool {
@@ -123,19 +123,19 @@ impl SecondUser {
         self.run_as(&mut probe).status().is_ok_and(|status| status.success())
     }
 
-    fn test(&self, test: &TestProgram, part: &str) -> Result {
+    fn test(&self, test: &TestProgram, filter: &str) -> Result {
         let directory = test.manifest.parent().expect("a manifest is in a directory");
         let mut command = program(&test.program);
         command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
         // Snapshots are compared, but not written.
         command.env("INSTA_WORKSPACE_ROOT", programs::root()).env("INSTA_UPDATE", "no");
-        command.arg(part).env_remove("STEAD_TEST_LONG");
+        command.arg(filter).env_remove("STEAD_TEST_LONG");
         if test.target == "mount" && !self.has_cargo() {
             command.args(["--skip", NEEDS_CARGO]);
         }
-        let said = capture(self.run_as(&mut command))?;
+        let output = capture(self.run_as(&mut command))?;
         // If no test ran, none failed. That must not count as a clean result.
-        if said.contains(" 0 passed") { Err("no test ran".into()) } else { Ok(()) }
+        if output.contains(" 0 passed") { Err("no test ran".into()) } else { Ok(()) }
     }
 }
 
@@ -148,9 +148,9 @@ impl Drop for SecondUser {
 
 fn is_set_user_id(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found =
+    let mut candidates =
         std::env::split_paths(&path).filter_map(|directory| fs::metadata(directory.join(name)).ok());
-    found.next().is_some_and(|program| program.mode() & 0o4000 != 0 && program.uid() == 0)
+    candidates.next().is_some_and(|metadata| metadata.mode() & 0o4000 != 0 && metadata.uid() == 0)
 }
 
 #[cfg(test)]
@@ -158,19 +158,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_of_tests_are_found_in_what_cargo_tells() {
+    fn test_programs_are_found_in_cargos_build_messages() {
         let messages = r#"
 {"reason":"compiler-artifact","manifest_path":"/r/crates/stores/Cargo.toml","target":{"kind":["lib"],"name":"stores"},"executable":"/t/lib-1"}
 {"reason":"compiler-artifact","manifest_path":"/r/crates/stores/Cargo.toml","target":{"kind":["test"],"name":"suite"},"executable":"/t/suite-2"}
 {"reason":"compiler-artifact","manifest_path":"/r/crates/other/Cargo.toml","target":{"kind":["test"],"name":"x"},"executable":null}
 {"reason":"build-finished","success":true}
 "#;
-        let suite = TestProgram {
+        let expected = TestProgram {
             package: "stores".into(),
             target: "suite".into(),
             program: "/t/suite-2".into(),
             manifest: "/r/crates/stores/Cargo.toml".into(),
         };
-        assert_eq!(test_programs(messages), [suite]);
+        assert_eq!(test_programs(messages), [expected]);
     }
 }

@@ -4,7 +4,7 @@ use crate::Result;
 
 /// The sections of a text: their names and their content, with the marks.
 pub(crate) fn sections(text: &str) -> Vec<(&str, &str)> {
-    let mut found = Vec::new();
+    let mut sections = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find("<!-- begin ") {
         rest = &rest[start..];
@@ -12,18 +12,18 @@ pub(crate) fn sections(text: &str) -> Vec<(&str, &str)> {
         let close = format!("<!-- end {name} -->");
         let Some(end) = rest.find(&close) else { break };
         let (section, after) = rest.split_at(end + close.len());
-        found.push((name, section));
+        sections.push((name, section));
         rest = after;
     }
-    found
+    sections
 }
 
-/// Returns the page with its sections replaced by those of the same name in `fresh`. The page decides where a section
+/// Returns the page with its sections replaced by those of the same name in `new_sections`. The page decides where a section
 /// is, so it is an error if the page lacks one.
-pub(crate) fn replace_sections(page: &str, fresh: &str) -> Result<String> {
+pub(crate) fn replace_sections(page: &str, new_sections: &str) -> Result<String> {
     let mut page = page.to_owned();
-    for (name, section) in sections(fresh) {
-        let old = sections(&page).into_iter().find(|(there, _)| *there == name);
+    for (name, section) in sections(new_sections) {
+        let old = sections(&page).into_iter().find(|(section_name, _)| *section_name == name);
         let old = old.ok_or_else(|| format!("the page has no section `{name}`"))?.1.to_owned();
         page = page.replacen(&old, section, 1);
     }
@@ -38,13 +38,13 @@ mod tests {
         "# Page\n<!-- begin a -->\nold\n<!-- end a -->\nbetween\n<!-- begin b --><!-- end b -->\nend\n";
 
     #[test]
-    fn a_fresh_section_takes_the_place_of_the_old_one() {
+    fn a_new_section_replaces_the_old_one() {
         let page = replace_sections(PAGE, "noise <!-- begin b -->\nnew\n<!-- end b -->").unwrap();
         assert_eq!(page, PAGE.replace("<!-- begin b -->", "<!-- begin b -->\nnew\n"));
     }
 
     #[test]
-    fn a_section_without_a_place_is_refused() {
+    fn a_section_that_the_page_lacks_is_refused() {
         assert!(replace_sections(PAGE, "<!-- begin c --><!-- end c -->").is_err());
     }
 }

@@ -13,14 +13,14 @@ pub(crate) struct StepRunner {
 
 impl StepRunner {
     /// Runs a step. A failure of the step is printed and remembered, but not returned.
-    pub(crate) fn run(&mut self, name: &str, act: impl FnOnce() -> Result) -> Result {
+    pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result) -> Result {
         print!("{name:34} ");
         std::io::stdout().flush()?;
         let start = Instant::now();
-        let outcome = act();
-        let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
+        let result = step();
+        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
         println!("{verdict:6} {:6.1} s", start.elapsed().as_secs_f64());
-        if let Err(error) = outcome {
+        if let Err(error) = result {
             println!("{error}\n");
             self.failed.push(name.to_owned());
         }
@@ -42,17 +42,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_go_on_after_a_failure_and_remember_it() {
+    fn further_steps_run_after_a_failure_and_the_failure_is_reported() {
         let mut steps = StepRunner::default();
-        let mut taken = 0;
+        let mut runs = 0;
         steps.run("first", || Err("broken".into())).unwrap();
         steps
             .run("second", || {
-                taken += 1;
+                runs += 1;
                 Ok(())
             })
             .unwrap();
-        assert_eq!(taken, 1);
+        assert_eq!(runs, 1);
         assert_eq!(steps.finish().unwrap_err().to_string(), "failed: first");
         assert!(StepRunner::default().finish().is_ok());
     }

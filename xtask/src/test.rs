@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_targets_that_plain_cargo_leaves_out_are_the_loops() {
+    fn test_targets_that_cargo_test_skips_are_the_loops() {
         let metadata = json!({ "packages": [{ "name": "stores", "targets": [
             { "name": "stores", "kind": ["lib"], "test": false },
             { "name": "suite", "kind": ["test"], "test": true },

@@ -23,17 +23,17 @@ pub(crate) struct TestClients {
 impl TestClients {
     /// Fetches the clients that are missing.
     pub(crate) fn fetch() -> Result<Self> {
-        let peers = TestClients::without_fetching()?;
-        peers.fetch_node("", &sources_directory())?;
-        peers.fetch_python("python", &sources_directory().join("python/requirements.txt"))?;
-        Ok(peers)
+        let clients = TestClients::without_fetching()?;
+        clients.fetch_node("", &sources_directory())?;
+        clients.fetch_python("python", &sources_directory().join("python/requirements.txt"))?;
+        Ok(clients)
     }
 
     /// Fetches nothing. For callers that fetch clients of their own.
     pub(crate) fn without_fetching() -> Result<Self> {
-        let peers = TestClients { folder: programs::target().join("peers") };
-        fs::create_dir_all(&peers.folder)?;
-        Ok(peers)
+        let clients = TestClients { folder: programs::target().join("peers") };
+        fs::create_dir_all(&clients.folder)?;
+        Ok(clients)
     }
 
     /// The directory that the clients are fetched into.
@@ -71,10 +71,12 @@ impl TestClients {
         unless_up_to_date(&self.folder.join(format!("{environment}.txt")), pinned, || {
             required_programs::install_missing(&[required_programs::VENV])?;
             eprintln!("fetching clients with pip");
-            let place = self.folder.join(environment);
-            capture(program("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
-            capture(program(place.join("bin/pip")).args(["install", "--quiet", "--requirement"]).arg(pinned))
-                .map(drop)
+            let directory = self.folder.join(environment);
+            capture(program("python3").args(["-m", "venv", "--clear"]).arg(&directory))?;
+            capture(
+                program(directory.join("bin/pip")).args(["install", "--quiet", "--requirement"]).arg(pinned),
+            )
+            .map(drop)
         })
     }
 
@@ -105,35 +107,35 @@ impl TestClients {
 
     /// Creates an empty directory for one run. What an earlier run left there is removed.
     pub(crate) fn fresh_directory(&self, name: &str) -> Result<PathBuf> {
-        let place = self.folder.join("places").join(name);
-        if place.exists() {
-            fs::remove_dir_all(&place)?;
+        let directory = self.folder.join("places").join(name);
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
         }
-        fs::create_dir_all(&place)?;
-        Ok(place)
+        fs::create_dir_all(&directory)?;
+        Ok(directory)
     }
 
     /// Copies a program that the next build would replace.
-    pub(crate) fn keep_copy(&self, built: &Path, name: &str) -> Result<PathBuf> {
-        let kept = self.folder.join(name);
+    pub(crate) fn copy_binary(&self, built: &Path, name: &str) -> Result<PathBuf> {
+        let copy = self.folder.join(name);
         // Removed first: the old one may be a hard link to a file that cargo still uses.
-        if kept.exists() {
-            fs::remove_file(&kept)?;
+        if copy.exists() {
+            fs::remove_file(&copy)?;
         }
-        fs::copy(built, &kept)?;
-        Ok(kept)
+        fs::copy(built, &copy)?;
+        Ok(copy)
     }
 }
 
-/// Runs `act`, unless it has run for the same content of `pinned` before. `done` holds the content of the last run.
-pub(crate) fn unless_up_to_date(done: &Path, pinned: &Path, act: impl FnOnce() -> Result) -> Result {
-    let wanted = fs::read(pinned)?;
-    if fs::read(done).is_ok_and(|done| done == wanted) {
+/// Runs `run`, unless it has run for the same content of `pinned` before. `done_path` holds the content of the last run.
+pub(crate) fn unless_up_to_date(done_path: &Path, pinned: &Path, run: impl FnOnce() -> Result) -> Result {
+    let content = fs::read(pinned)?;
+    if fs::read(done_path).is_ok_and(|done| done == content) {
         return Ok(());
     }
-    act()?;
+    run()?;
     // Written last, so that an interrupted run is repeated.
-    Ok(fs::write(done, wanted)?)
+    Ok(fs::write(done_path, content)?)
 }
 
 #[cfg(test)]
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_for_the_same_versions_is_not_done_again() {
+    fn a_fetch_is_not_repeated_for_the_same_versions() {
         let folder = std::env::temp_dir().join(format!("xtask-peers-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (done, pinned) = (folder.join("done"), folder.join("pinned"));

@@ -27,20 +27,20 @@ pub(crate) fn run(options: &[&str]) -> Result {
         _ => return Err("cargo xtask tokens [--before BINARY] [--write]".into()),
     };
     capture(cargo().args(["build", "--package", "stead-cli"]))?;
-    let place = TestClients::without_fetching()?.fresh_directory("tokens")?;
+    let directory = TestClients::without_fetching()?.fresh_directory("tokens")?;
     let mut columns = Vec::new();
     if let Some(binary) = before {
         columns.push(measure(
             "stead before",
             ComparedServer::Stead,
             Path::new(binary),
-            &place.join("before"),
+            &directory.join("before"),
         )?);
     }
-    let built = programs::target().join("debug/stead");
-    columns.push(measure("stead", ComparedServer::Stead, &built, &place.join("now"))?);
+    let binary = programs::target().join("debug/stead");
+    columns.push(measure("stead", ComparedServer::Stead, &binary, &directory.join("now"))?);
     let node = compared_servers::install_node(&programs::target())?;
-    columns.push(measure("server-filesystem", ComparedServer::Node, &node, &place.join("node"))?);
+    columns.push(measure("server-filesystem", ComparedServer::Node, &node, &directory.join("node"))?);
     let table = table(&columns);
     println!("{table}");
     if write {
@@ -72,25 +72,30 @@ struct CostColumn {
     rows: Vec<(&'static str, Option<TokenCount>)>,
 }
 
-fn measure(label: &'static str, server: ComparedServer, binary: &Path, place: &Path) -> Result<CostColumn> {
-    let files = place.join("project");
+fn measure(
+    label: &'static str,
+    server: ComparedServer,
+    binary: &Path,
+    directory: &Path,
+) -> Result<CostColumn> {
+    let files = directory.join("project");
     write_example_files(&files)?;
-    let mut client = StdioClient::start(server, binary, place, &files)?;
-    let count = TokenCounter::new()?;
-    let begun = client.request("initialize", &initialize_params())?;
+    let mut client = StdioClient::start(server, binary, directory, &files)?;
+    let counter = TokenCounter::new()?;
+    let initialized = client.request("initialize", &initialize_params())?;
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
     let tools = client.request("tools/list", &json!({}))?["tools"].to_string();
-    let map = begun["instructions"].as_str().unwrap_or_default().to_owned();
-    let text = |text: &str| Some(TokenCount { text: count.count_text(text), structured: 0 });
+    let map = initialized["instructions"].as_str().unwrap_or_default().to_owned();
+    let text = |text: &str| Some(TokenCount { text: counter.count_text(text), structured: 0 });
     let mut rows = vec![("tools, as listed", text(&tools)), ("instructions: the map", text(&map))];
-    for (what, call) in calls(server, &files) {
+    for (label, call) in calls(server, &files) {
         let tokens = match call {
-            Some((tool, arguments)) => Some(count.count_answer(
+            Some((tool, arguments)) => Some(counter.count_answer(
                 &client.request("tools/call", &json!({ "name": tool, "arguments": arguments }))?,
             )),
             None => None,
         };
-        rows.push((what, tokens));
+        rows.push((label, tokens));
     }
     Ok(CostColumn { label, rows })
 }
@@ -115,9 +120,9 @@ fn write_example_files(files: &Path) -> Result {
 
 /// Ten typical calls, in the form that each server has.
 fn calls(server: ComparedServer, files: &Path) -> Vec<(&'static str, Option<(&'static str, Value)>)> {
-    let path = |below: &str| match server {
-        ComparedServer::Stead => format!("/project/{below}"),
-        ComparedServer::Node => files.join(below).to_string_lossy().into_owned(),
+    let path = |relative: &str| match server {
+        ComparedServer::Stead => format!("/project/{relative}"),
+        ComparedServer::Node => files.join(relative).to_string_lossy().into_owned(),
     };
     let is_ours = server == ComparedServer::Stead;
     let either = |ours: &'static str, other: &'static str| if is_ours { ours } else { other };
@@ -185,10 +190,10 @@ struct StdioClient {
 }
 
 impl StdioClient {
-    fn start(server: ComparedServer, binary: &Path, place: &Path, files: &Path) -> Result<Self> {
+    fn start(server: ComparedServer, binary: &Path, directory: &Path, files: &Path) -> Result<Self> {
         let mut command: Command = match server {
             ComparedServer::Stead => {
-                let config = place.join("stead.toml");
+                let config = directory.join("stead.toml");
                 fs::write(&config, CONFIG)?;
                 let mut command = program(PathBuf::from(binary));
                 command.args(["mcp", "--agent", "coder", "--config"]).arg(config);
@@ -261,9 +266,9 @@ fn table(columns: &[CostColumn]) -> String {
     let mut text = String::from("<!-- begin tokens -->\n");
     let _ = writeln!(text, "| tokens (o200k) | {} |", labels.join(" | "));
     let _ = writeln!(text, "|---|{}", "---:|".repeat(labels.len()));
-    for (index, (what, _)) in columns[0].rows.iter().enumerate() {
+    for (index, (label, _)) in columns[0].rows.iter().enumerate() {
         let cells: Vec<_> = columns.iter().map(|column| cell(column.rows[index].1)).collect();
-        let _ = writeln!(text, "| {what} | {} |", cells.join(" | "));
+        let _ = writeln!(text, "| {label} | {} |", cells.join(" | "));
     }
     text.push_str("<!-- end tokens -->");
     text
@@ -283,12 +288,12 @@ mod tests {
 
     #[test]
     fn text_and_structured_content_are_counted_apart() {
-        let count = TokenCounter::new().unwrap();
+        let counter = TokenCounter::new().unwrap();
         let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
         let answer = json!({ "content": [{ "type": "text", "text": "hello world" }, image] });
-        let TokenCount { text, structured } = count.count_answer(&answer);
+        let TokenCount { text, structured } = counter.count_answer(&answer);
         assert_eq!((text, structured), (2, 0));
         let answer = json!({ "content": [], "structuredContent": { "a": 1 } });
-        assert!(count.count_answer(&answer).structured > 2);
+        assert!(counter.count_answer(&answer).structured > 2);
     }
 }

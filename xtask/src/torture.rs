@@ -42,32 +42,32 @@ const EXPECTED_SUMMARY: &str = "0 failed, 14 skipped, 259 passed, 125 expected f
 pub(crate) fn run(length: RunLength) -> Result {
     required_programs::install_missing(&[required_programs::FUSE])?;
     let programs = TorturePrograms::install()?;
-    let (profile, folder) = match length {
+    let (profile, profile_directory) = match length {
         // The build of the other tests: a separate build would take longer than the short run.
         RunLength::Short => ("dev", "debug"),
         // The long run takes hours, so a release build pays off.
         RunLength::Long => ("release", "release"),
     };
     capture(cargo().args(["build", "--package", "stead-cli", "--profile", profile]))?;
-    let binary = programs::target().join(folder).join("stead");
+    let binary = programs::target().join(profile_directory).join("stead");
     let mut steps = StepRunner::default();
     for workspace in TESTED_WORKSPACES {
         for (name, config) in FSX_VARIANTS {
-            let setting = MountSetup::new(&binary, programs.clients.fresh_directory("fsx")?, None)?;
+            let setup = MountSetup::new(&binary, programs.clients.fresh_directory("fsx")?, None)?;
             let name = format!("{name}, {workspace}");
             let amount = match length {
                 RunLength::Short => FsxAmount { seeds: 1, operations: "100000" },
                 RunLength::Long => FsxAmount { seeds: 100, operations: "100000" },
             };
-            steps.run(&name, || programs.fsx(&setting, workspace, config, amount))?;
+            steps.run(&name, || programs.fsx(&setup, workspace, config, amount))?;
         }
         if programs::is_root() {
             // A socket's path has at most 107 bytes, and the suite adds about 70 of its own.
-            let place = std::env::temp_dir().join(format!("pjd-{}", std::process::id()));
-            fs::create_dir(&place)?;
-            let setting = MountSetup::new(&binary, place.clone(), None)?;
-            steps.run(&format!("pjdfstest, {workspace}"), || programs.pjdfstest(&setting, workspace))?;
-            fs::remove_dir_all(&place)?;
+            let directory = std::env::temp_dir().join(format!("pjd-{}", std::process::id()));
+            fs::create_dir(&directory)?;
+            let setup = MountSetup::new(&binary, directory.clone(), None)?;
+            steps.run(&format!("pjdfstest, {workspace}"), || programs.pjdfstest(&setup, workspace))?;
+            fs::remove_dir_all(&directory)?;
         } else {
             println!("pjdfstest, {workspace}: skipped, because only root can act as several users");
         }
@@ -75,11 +75,11 @@ pub(crate) fn run(length: RunLength) -> Result {
     if programs::is_root() {
         let user = SecondUser::nobody()?;
         for workspace in TESTED_WORKSPACES {
-            let setting = MountSetup::new(&binary, programs.clients.fresh_directory("fsx")?, Some(&user))?;
+            let setup = MountSetup::new(&binary, programs.clients.fresh_directory("fsx")?, Some(&user))?;
             let (name, config) = FSX_VARIANTS[0];
             let name = format!("{name}, {workspace}, another user");
             let amount = FsxAmount { seeds: 1, operations: SECOND_USER_OPERATIONS };
-            steps.run(&name, || programs.fsx(&setting, workspace, config, amount))?;
+            steps.run(&name, || programs.fsx(&setup, workspace, config, amount))?;
         }
     }
     steps.finish()
@@ -98,56 +98,57 @@ struct TorturePrograms {
 impl TorturePrograms {
     /// Builds the programs that are missing.
     fn install() -> Result<Self> {
-        let peers = TestClients::without_fetching()?;
-        let programs = TorturePrograms { directory: peers.folder().join("cargo"), clients: peers };
+        let clients = TestClients::without_fetching()?;
+        let installed = TorturePrograms { directory: clients.folder().join("cargo"), clients };
         let pinned = sources_directory().join("programs.txt");
-        test_clients::unless_up_to_date(&programs.directory.join("programs.txt"), &pinned, || {
+        test_clients::unless_up_to_date(&installed.directory.join("programs.txt"), &pinned, || {
             for line in fs::read_to_string(&pinned)?.lines() {
                 let (name, version) = line.split_once(' ').ok_or("a line has to be a name and a version")?;
                 eprintln!("building {name} {version}");
                 let mut install = cargo();
                 install.args(["install", "--locked", "--force", name, "--version", version, "--root"]);
-                capture(install.arg(&programs.directory))?;
+                capture(install.arg(&installed.directory))?;
             }
             Ok(())
         })?;
-        Ok(programs)
+        Ok(installed)
     }
 
-    fn fsx(&self, setting: &MountSetup<'_>, workspace: &str, config: &str, amount: FsxAmount) -> Result {
-        let mounted = MountedStead::new(setting)?;
+    fn fsx(&self, setup: &MountSetup<'_>, workspace: &str, config: &str, amount: FsxAmount) -> Result {
+        let mounted = MountedStead::new(setup)?;
         let mut config = sources_directory().join(config);
         if amount.seeds > 1 {
             // Once in some 65,000 times fsx allocates 0 bytes. Every file system refuses that, and fsx gives up.
-            let changed = fs::read_to_string(&config)?.replace("posix_fallocate = 1", "posix_fallocate = 0");
-            config = setting.directory().join("fsx.toml");
-            fs::write(&config, changed)?;
+            let new_config =
+                fs::read_to_string(&config)?.replace("posix_fallocate = 1", "posix_fallocate = 0");
+            config = setup.directory().join("fsx.toml");
+            fs::write(&config, new_config)?;
         }
         for seed in 1..=amount.seeds {
-            let mut fsx = setting.program(self.directory.join("bin/fsx"));
-            fsx.args(["-S", &seed.to_string(), "-N", amount.operations, "-P"]).arg(setting.directory());
+            let mut fsx = setup.program(self.directory.join("bin/fsx"));
+            fsx.args(["-S", &seed.to_string(), "-N", amount.operations, "-P"]).arg(setup.directory());
             fsx.arg("-f").arg(&config).arg(mounted.path(workspace).join("file"));
             capture(&mut fsx).map_err(|error| format!("with the seed {seed}: {error}"))?;
         }
         mounted.unmount()?;
-        setting.verify()
+        setup.verify()
     }
 
     /// Runs pjdfstest. Only root can, because its tests act as several users.
-    fn pjdfstest(&self, setting: &MountSetup<'_>, workspace: &str) -> Result {
-        let mounted = MountedStead::new(setting)?;
-        let second = setting.directory().join("second");
-        fs::create_dir(&second)?;
+    fn pjdfstest(&self, setup: &MountSetup<'_>, workspace: &str) -> Result {
+        let mounted = MountedStead::new(setup)?;
+        let second_directory = setup.directory().join("second");
+        fs::create_dir(&second_directory)?;
         let mut tests = program(self.directory.join("bin/pjdfstest"));
         tests.arg("--configuration-file").arg(sources_directory().join("pjdfstest.toml"));
-        tests.arg("--path").arg(mounted.path(workspace)).arg("--secondary-fs").arg(second);
+        tests.arg("--path").arg(mounted.path(workspace)).arg("--secondary-fs").arg(second_directory);
         // A suite that ran nothing reports no failure. That must not count as a clean result.
-        let said = capture(tests.env("NO_COLOR", "1").env("RUST_BACKTRACE", "0"))?;
-        let summary = said.lines().last().unwrap_or_default();
+        let output = capture(tests.env("NO_COLOR", "1").env("RUST_BACKTRACE", "0"))?;
+        let summary = output.lines().last().unwrap_or_default();
         if !summary.ends_with(EXPECTED_SUMMARY) {
             return Err(format!("{summary}; expected: {EXPECTED_SUMMARY}").into());
         }
         mounted.unmount()?;
-        setting.verify()
+        setup.verify()
     }
 }

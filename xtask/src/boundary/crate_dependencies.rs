@@ -17,17 +17,17 @@ pub(super) const ALLOWED: &[(&str, &[&str])] = &[
 pub(super) fn violations(metadata: &Value, allowed: &[(&str, &[&str])]) -> Vec<String> {
     let packages = || metadata["packages"].as_array().into_iter().flatten();
     let name_of = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
-    let ours = packages().map(name_of).collect::<Vec<_>>();
+    let own_crates = packages().map(name_of).collect::<Vec<_>>();
     let mut problems = Vec::new();
     for package in packages() {
         let name = name_of(package);
-        let Some((_, may)) = allowed.iter().find(|(known, _)| *known == name) else {
+        let Some((_, permitted)) = allowed.iter().find(|(known, _)| *known == name) else {
             problems.push(format!("{name} isn't in the table of allowed dependencies"));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let dependency = name_of(dependency);
-            if ours.contains(&dependency) && !may.contains(&&*dependency) {
+            if own_crates.contains(&dependency) && !permitted.contains(&&*dependency) {
                 problems.push(format!("{name} must not depend on {dependency}"));
             }
         }
@@ -41,8 +41,8 @@ mod tests {
 
     use super::*;
 
-    fn workspace(arrows: &[(&str, &[&str])]) -> Value {
-        let packages = arrows.iter().map(|(name, dependencies)| {
+    fn workspace(dependencies_by_crate: &[(&str, &[&str])]) -> Value {
+        let packages = dependencies_by_crate.iter().map(|(name, dependencies)| {
             let dependencies = dependencies.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
             json!({ "name": name, "dependencies": dependencies })
         });
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_that_point_inward_are_fine() {
+    fn dependencies_that_point_inward_are_allowed() {
         let workspace = workspace(&[
             ("stead-core", &["serde"]),
             ("stead-stores", &["stead-core"]),
@@ -60,13 +60,13 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_that_points_outward_is_caught() {
+    fn a_dependency_that_points_outward_is_found() {
         let workspace = workspace(&[("stead-core", &["stead-stores"]), ("stead-stores", &[])]);
         assert_eq!(violations(&workspace, ALLOWED), ["stead-core must not depend on stead-stores"]);
     }
 
     #[test]
-    fn a_crate_that_nobody_placed_is_caught() {
+    fn a_crate_that_is_not_in_the_table_is_found() {
         let problems = violations(&workspace(&[("stead-new", &[])]), ALLOWED);
         assert_eq!(problems, ["stead-new isn't in the table of allowed dependencies"]);
     }

@@ -51,16 +51,16 @@ pub(super) const KNOWS_NO_MACHINE: [DependencyRule; 6] = [
 
 /// Parses the output of `cargo tree`.
 pub(super) fn parse(tree: &str) -> Vec<Dependency> {
-    let mut found = Vec::new();
+    let mut dependencies = Vec::new();
     for line in tree.lines() {
         let (package, features) = line.split_once('|').unwrap_or((line, ""));
         let Some(name) = package.split_whitespace().next() else { continue };
         let features = features.split(',').map(|feature| feature.trim().to_owned()).collect();
-        found.push(Dependency { name: name.to_owned(), features });
+        dependencies.push(Dependency { name: name.to_owned(), features });
     }
-    found.sort();
-    found.dedup();
-    found
+    dependencies.sort();
+    dependencies.dedup();
+    dependencies
 }
 
 /// The dependencies that break a rule, one sentence each.
@@ -72,9 +72,10 @@ pub(super) fn violations(dependencies: &[Dependency], rules: &[DependencyRule]) 
         match rule.features {
             None => problems.push(format!("{name} must not be among its dependencies")),
             Some(features) => {
-                let has =
+                let forbidden =
                     features.iter().filter(|feature| dependency.features.iter().any(|f| f == **feature));
-                problems.extend(has.map(|feature| format!("{name} must not have the feature `{feature}`")));
+                problems
+                    .extend(forbidden.map(|feature| format!("{name} must not have the feature `{feature}`")));
             }
         }
     }
@@ -92,7 +93,7 @@ duct v1.0.0|
 serde v1.0.228|default,std";
 
     #[test]
-    fn a_feature_that_starts_processes_is_caught() {
+    fn a_feature_that_starts_processes_is_found() {
         let problems = violations(&parse(TREE), &CANNOT_EXECUTE);
         assert_eq!(
             problems,
@@ -101,7 +102,7 @@ serde v1.0.228|default,std";
     }
 
     #[test]
-    fn a_machine_below_the_domain_is_caught() {
+    fn a_dependency_of_the_domain_that_reaches_the_machine_is_found() {
         assert_eq!(
             violations(&parse(TREE), &KNOWS_NO_MACHINE),
             ["rustix must not be among its dependencies"]
@@ -109,7 +110,7 @@ serde v1.0.228|default,std";
     }
 
     #[test]
-    fn files_alone_are_fine() {
+    fn features_for_files_are_allowed() {
         assert_eq!(violations(&parse("rustix v1.1.6|default,fs,std"), &CANNOT_EXECUTE), [""; 0]);
     }
 }

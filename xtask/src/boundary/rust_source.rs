@@ -12,12 +12,12 @@ pub(super) struct NamedPath<'a> {
 /// Every path in a source, with `use` trees spelled out: `use std::{fs, io::Read}` names `std::fs` and `std::io::Read`.
 pub(super) fn named_paths(source: &str) -> Vec<NamedPath<'_>> {
     let tokens = tokens(source);
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        at = read_path(&tokens, at, &[], &mut found);
+    let mut paths = Vec::new();
+    let mut index = 0;
+    while index < tokens.len() {
+        index = read_path(&tokens, index, &[], &mut paths);
     }
-    found
+    paths
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,75 +34,75 @@ fn read_path<'a>(
     tokens: &[(usize, SourceToken<'a>)],
     start: usize,
     prefix: &[&'a str],
-    found: &mut Vec<NamedPath<'a>>,
+    paths: &mut Vec<NamedPath<'a>>,
 ) -> usize {
-    let token = |at: usize| tokens.get(at).map(|(_, token)| *token);
+    let token = |index: usize| tokens.get(index).map(|(_, token)| *token);
     let line = tokens[start].0;
     let mut segments = prefix.to_vec();
-    let mut at = start;
-    match token(at) {
+    let mut index = start;
+    match token(index) {
         Some(SourceToken::Word(word)) => segments.push(word),
         Some(SourceToken::Other(b'*')) if !prefix.is_empty() => segments.push("*"),
         _ => return start + 1,
     }
-    at += 1;
-    while token(at) == Some(SourceToken::Separator) {
-        match token(at + 1) {
+    index += 1;
+    while token(index) == Some(SourceToken::Separator) {
+        match token(index + 1) {
             Some(SourceToken::Word(word)) => segments.push(word),
             Some(SourceToken::Other(b'*')) => segments.push("*"),
-            Some(SourceToken::Other(b'{')) => return read_group(tokens, at + 2, &segments, found),
+            Some(SourceToken::Other(b'{')) => return read_group(tokens, index + 2, &segments, paths),
             _ => break,
         }
-        at += 2;
+        index += 2;
     }
-    found.push(NamedPath { line, path: segments });
-    at
+    paths.push(NamedPath { line, path: segments });
+    index
 }
 
 /// Reads the paths of a group up to its closing brace.
 fn read_group<'a>(
     tokens: &[(usize, SourceToken<'a>)],
-    mut at: usize,
+    mut index: usize,
     prefix: &[&'a str],
-    found: &mut Vec<NamedPath<'a>>,
+    paths: &mut Vec<NamedPath<'a>>,
 ) -> usize {
-    while let Some((_, token)) = tokens.get(at) {
+    while let Some((_, token)) = tokens.get(index) {
         if *token == SourceToken::Other(b'}') {
-            return at + 1;
+            return index + 1;
         }
-        at = read_path(tokens, at, prefix, found);
+        index = read_path(tokens, index, prefix, paths);
     }
-    at
+    index
 }
 
 fn tokens(source: &str) -> Vec<(usize, SourceToken<'_>)> {
     let bytes = source.as_bytes();
     let mut tokens = Vec::new();
-    let (mut at, mut line) = (0, 1);
-    while let Some(&byte) = bytes.get(at) {
+    let (mut position, mut line) = (0, 1);
+    while let Some(&byte) = bytes.get(position) {
         let end = match byte {
-            b'/' if bytes[at..].starts_with(b"//") => find(bytes, at, b"\n"),
-            b'/' if bytes[at..].starts_with(b"/*") => end_of_comment(bytes, at),
-            b'"' => end_of_string(bytes, at),
-            b'\'' => end_of_character(source, at),
-            b':' if bytes[at..].starts_with(b"::") => {
+            b'/' if bytes[position..].starts_with(b"//") => find(bytes, position, b"\n"),
+            b'/' if bytes[position..].starts_with(b"/*") => end_of_comment(bytes, position),
+            b'"' => end_of_string(bytes, position),
+            b'\'' => end_of_character(source, position),
+            b':' if bytes[position..].starts_with(b"::") => {
                 tokens.push((line, SourceToken::Separator));
-                at + 2
+                position + 2
             }
             _ if is_word(byte) => {
-                let mut end = end_of_word(bytes, at);
-                let word = &source[at..end];
+                let mut end = end_of_word(bytes, position);
+                let word = &source[position..end];
                 if let Some(end) = end_of_raw_string(bytes, word, end) {
                     end
                 } else {
                     if word == "r" && bytes.get(end) == Some(&b'#') {
                         // A raw identifier names the same thing without `r#`.
-                        at = end + 1;
-                        end = end_of_word(bytes, at);
+                        position = end + 1;
+                        end = end_of_word(bytes, position);
                     }
-                    let calls = bytes.get(end) == Some(&b'!') && bytes.get(end + 1) != Some(&b'=');
-                    end += usize::from(calls);
-                    tokens.push((line, SourceToken::Word(&source[at..end])));
+                    let is_macro_call = bytes.get(end) == Some(&b'!') && bytes.get(end + 1) != Some(&b'=');
+                    end += usize::from(is_macro_call);
+                    tokens.push((line, SourceToken::Word(&source[position..end])));
                     end
                 }
             }
@@ -110,11 +110,11 @@ fn tokens(source: &str) -> Vec<(usize, SourceToken<'_>)> {
                 if !byte.is_ascii_whitespace() {
                     tokens.push((line, SourceToken::Other(byte)));
                 }
-                at + 1
+                position + 1
             }
         };
-        line += bytes[at..end].iter().filter(|&&byte| byte == b'\n').count();
-        at = end;
+        line += bytes[position..end].iter().filter(|&&byte| byte == b'\n').count();
+        position = end;
     }
     tokens
 }
@@ -123,53 +123,53 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-fn end_of_word(bytes: &[u8], at: usize) -> usize {
-    at + bytes[at..].iter().take_while(|&&byte| is_word(byte)).count()
+fn end_of_word(bytes: &[u8], start: usize) -> usize {
+    start + bytes[start..].iter().take_while(|&&byte| is_word(byte)).count()
 }
 
-/// The position of `wanted` at or after `at`, or the end.
-fn find(bytes: &[u8], at: usize, wanted: &[u8]) -> usize {
-    bytes[at..]
-        .windows(wanted.len())
-        .position(|window| window == wanted)
-        .map_or(bytes.len(), |found| at + found)
+/// The position of `pattern` at or after `start`, or the end.
+fn find(bytes: &[u8], start: usize, pattern: &[u8]) -> usize {
+    bytes[start..]
+        .windows(pattern.len())
+        .position(|window| window == pattern)
+        .map_or(bytes.len(), |offset| start + offset)
 }
 
 fn end_of_comment(bytes: &[u8], start: usize) -> usize {
-    let (mut at, mut depth) = (start, 0);
-    while at < bytes.len() {
-        if bytes[at..].starts_with(b"/*") {
-            (at, depth) = (at + 2, depth + 1);
-        } else if bytes[at..].starts_with(b"*/") {
-            (at, depth) = (at + 2, depth - 1);
+    let (mut position, mut depth) = (start, 0);
+    while position < bytes.len() {
+        if bytes[position..].starts_with(b"/*") {
+            (position, depth) = (position + 2, depth + 1);
+        } else if bytes[position..].starts_with(b"*/") {
+            (position, depth) = (position + 2, depth - 1);
             if depth == 0 {
-                return at;
+                return position;
             }
         } else {
-            at += 1;
+            position += 1;
         }
     }
-    at
+    position
 }
 
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(&byte) = bytes.get(at) {
+    let mut position = start + 1;
+    while let Some(&byte) = bytes.get(position) {
         match byte {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
+            b'"' => return position + 1,
+            b'\\' => position += 2,
+            _ => position += 1,
         }
     }
     bytes.len()
 }
 
-/// The end of a raw string whose prefix `word` (`r`, `br` or `cr`) ends at `at`; `None` if no raw string begins there.
-fn end_of_raw_string(bytes: &[u8], word: &str, at: usize) -> Option<usize> {
-    let hashes = bytes[at..].iter().take_while(|&&byte| byte == b'#').count();
-    let is_raw = matches!(word, "r" | "br" | "cr") && bytes.get(at + hashes) == Some(&b'"');
+/// The end of a raw string whose prefix `word` (`r`, `br` or `cr`) ends at `prefix_end`; `None` if no raw string begins there.
+fn end_of_raw_string(bytes: &[u8], word: &str, prefix_end: usize) -> Option<usize> {
+    let hashes = bytes[prefix_end..].iter().take_while(|&&byte| byte == b'#').count();
+    let is_raw = matches!(word, "r" | "br" | "cr") && bytes.get(prefix_end + hashes) == Some(&b'"');
     let close = [&b"\""[..], &b"#".repeat(hashes)].concat();
-    is_raw.then(|| (find(bytes, at + hashes + 1, &close) + close.len()).min(bytes.len()))
+    is_raw.then(|| (find(bytes, prefix_end + hashes + 1, &close) + close.len()).min(bytes.len()))
 }
 
 /// The end of a character literal. If this is the quote of a lifetime, the position after the quote.
@@ -212,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_are_no_literals() {
+    fn lifetimes_are_not_read_as_literals() {
         assert_eq!(paths("fn f<'a>(x: &'a str, y: &'static std::fs::File)").last().unwrap(), "std::fs::File");
     }
 
     #[test]
-    fn macro_calls_raw_names_and_split_lines_are_seen() {
+    fn macro_calls_raw_identifiers_and_paths_over_several_lines_are_found() {
         assert_eq!(paths("todo!()"), ["todo!"]);
         assert_eq!(paths("a != b"), ["a", "b"]);
         assert_eq!(paths("r#std::r#fs"), ["std::fs"]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_ends_in_the_middle_is_read_to_its_end() {
+    fn an_incomplete_source_is_read_to_its_end() {
         for source in ["\"", "'", "'\\", "r#\"", "/*", "use a::{", "a::", "\"\\"] {
             named_paths(source);
         }

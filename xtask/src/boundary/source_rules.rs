@@ -6,11 +6,11 @@ use super::rust_source::named_paths;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SourceRule {
     segments: &'static [&'static str],
-    why: &'static str,
+    reason: &'static str,
 }
 
-const fn rule(segments: &'static [&'static str], why: &'static str) -> SourceRule {
-    SourceRule { segments, why }
+const fn rule(segments: &'static [&'static str], reason: &'static str) -> SourceRule {
+    SourceRule { segments, reason }
 }
 
 const UNFINISHED_REASON: &str = "finish it first";
@@ -56,10 +56,10 @@ pub(super) const KNOWS_NO_MACHINE: [SourceRule; 7] = [
 pub(super) fn violations(source: &str, rules: &[SourceRule]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for named in named_paths(source) {
-        let broken =
+        let broken_rule =
             rules.iter().find(|rule| named.path.windows(rule.segments.len()).any(|w| w == rule.segments));
-        if let Some(rule) = broken {
-            found.push((named.line, format!("`{}`: {}", named.path.join("::"), rule.why)));
+        if let Some(rule) = broken_rule {
+            found.push((named.line, format!("`{}`: {}", named.path.join("::"), rule.reason)));
         }
     }
     found
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_name_a_process_is_caught() {
+    fn every_path_to_a_process_is_found() {
         for source in [
             "std::process::Command::new(\"sh\")",
             "use std::process::{self, Command};",
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_words_are_let_through() {
+    fn harmless_paths_are_allowed() {
         for source in [
             "std::process::id()",
             "volume.fork(name)",
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_domain_is_held_to_its_rules() {
+    fn paths_that_the_domain_may_not_use_are_found() {
         let lines = |source| {
             violations(source, &KNOWS_NO_MACHINE).into_iter().map(|(line, _)| line).collect::<Vec<_>>()
         };
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_code_is_caught() {
+    fn unfinished_code_is_found() {
         assert_eq!(
             violations("fn f() {\n    todo!()\n}", &EVERYWHERE),
             [(2, "`todo!`: finish it first".to_owned())]

@@ -30,25 +30,25 @@ const C_FUNCTIONS: [&str; 18] = [
 ];
 
 /// The compiled libraries of the wanted packages, from the output of `cargo build --message-format json`.
-pub(super) fn libraries(messages: &str, wanted: &BTreeSet<String>) -> Vec<(String, PathBuf)> {
-    let mut found = Vec::new();
+pub(super) fn libraries(messages: &str, packages: &BTreeSet<String>) -> Vec<(String, PathBuf)> {
+    let mut libraries = Vec::new();
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let id = message["package_id"].as_str().unwrap_or_default();
-        let Some(package) = wanted.iter().find(|name| is_id_of(id, name)) else { continue };
+        let Some(package) = packages.iter().find(|name| is_id_of(id, name)) else { continue };
         for file in message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             if file.ends_with(".rlib") {
-                found.push((package.clone(), PathBuf::from(file)));
+                libraries.push((package.clone(), PathBuf::from(file)));
             }
         }
     }
-    found
+    libraries
 }
 
 /// Whether a package id, `…#name@1.2.3` or `…/name#1.2.3`, belongs to this package.
 fn is_id_of(id: &str, name: &str) -> bool {
     let Some((source, fragment)) = id.rsplit_once('#') else { return false };
     match fragment.split_once('@') {
-        Some((named, _)) => named == name,
+        Some((package, _)) => package == name,
         None => source.rsplit('/').next() == Some(name),
     }
 }
@@ -64,7 +64,7 @@ pub(super) struct Symbol {
 
 /// The symbols in a compiled library, which is an archive of object files.
 pub(super) fn symbols(library: &[u8]) -> object::Result<Vec<Symbol>> {
-    let mut found = Vec::new();
+    let mut symbols = Vec::new();
     for member in ArchiveFile::parse(library)?.members() {
         let member = member?;
         // The compiler's metadata of the crate contains no code.
@@ -73,21 +73,21 @@ pub(super) fn symbols(library: &[u8]) -> object::Result<Vec<Symbol>> {
         }
         for symbol in object::File::parse(member.data(library)?)?.symbols() {
             let name = rustc_demangle::demangle(symbol.name()?).to_string();
-            found.push(Symbol { name, undefined: symbol.is_undefined() });
+            symbols.push(Symbol { name, undefined: symbol.is_undefined() });
         }
     }
-    Ok(found)
+    Ok(symbols)
 }
 
 /// The names of the symbols that start processes.
 pub(super) fn violations(symbols: &[Symbol]) -> BTreeSet<&str> {
-    let starts_something = |symbol: &&Symbol| {
+    let starts_process = |symbol: &&Symbol| {
         let name = &*symbol.name;
         // Generic functions of the standard library are compiled into the crate, so defined symbols count as well.
         let is_std = name.contains("std::") && name.contains("process::") && name.contains("Command");
         is_std || symbol.undefined && C_FUNCTIONS.contains(&name.trim_start_matches('_'))
     };
-    symbols.iter().filter(starts_something).map(|symbol| &*symbol.name).collect()
+    symbols.iter().filter(starts_process).map(|symbol| &*symbol.name).collect()
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_to_a_process_is_caught() {
+    fn a_symbol_that_starts_a_process_is_found() {
         let symbol = |name: &str, undefined| Symbol { name: name.to_owned(), undefined };
         let symbols = [
             symbol("std::process::Command::new::h0123456789abcdef", true),
@@ -120,9 +120,9 @@ mod tests {
 {"reason":"compiler-artifact","package_id":"path+file:///r/crates/stead-core#0.1.0","filenames":["/t/libstead_core.rlib"]}
 {"reason":"compiler-artifact","package_id":"registry+https://host/index#cc@1.0.0","filenames":["/t/libcc-1.rlib"]}
 {"reason":"build-finished","success":true}"#;
-        let wanted = ["serde", "stead-core"].map(str::to_owned).into();
+        let packages = ["serde", "stead-core"].map(str::to_owned).into();
         let expected = [("serde", "/t/libserde-1.rlib"), ("stead-core", "/t/libstead_core.rlib")];
         let expected = expected.map(|(name, file)| (name.to_owned(), PathBuf::from(file)));
-        assert_eq!(libraries(messages, &wanted), expected);
+        assert_eq!(libraries(messages, &packages), expected);
     }
 }

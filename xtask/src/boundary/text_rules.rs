@@ -37,19 +37,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_of_a_registry_is_caught() {
+    fn the_host_of_a_registry_is_found() {
         let host = REGISTRIES[2].join(".");
         let text = format!("one\nregistry=https://{host}/\nthree\n");
         assert_eq!(violations(&text), [(2, format!("names the package registry {host}"))]);
     }
 
     #[test]
-    fn a_lock_file_that_tells_where_a_package_came_from_is_caught() {
+    fn a_lock_file_that_names_the_host_of_a_package_is_found() {
         assert_eq!(violations(&format!("  {NPM_RESOLVED_PREFIX}://mirror/package.tgz\"")).len(), 1);
     }
 
     #[test]
-    fn ordinary_lines_are_let_through() {
+    fn ordinary_lines_are_allowed() {
         assert_eq!(violations("source = \"registry+https://host/an-index\"\n"), []);
     }
 }
