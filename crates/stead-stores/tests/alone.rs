@@ -18,7 +18,7 @@ use stead_stores::{PhysicalOptions, PhysicalStore, state_folder_of};
 
 const ROOT: &str = "STEAD_ALONE_ROOT";
 
-fn door(store: &Arc<PhysicalStore>) -> Vfs {
+fn vfs_for(store: &Arc<PhysicalStore>) -> Vfs {
     let mount = Mount::new(Arc::clone(store) as Arc<dyn Store>);
     let workspace = Workspace::new(VfsPath::root(), AccessScope::ReadWrite, mount);
     Vfs::builder(Identity::agent("alone")).workspace(workspace).build().unwrap()
@@ -26,40 +26,40 @@ fn door(store: &Arc<PhysicalStore>) -> Vfs {
 
 #[test]
 #[ignore = "the other end of the test here, which starts it with a state folder of its own"]
-fn the_process_that_names_no_place() {
+fn the_process_that_names_no_state_directory() {
     let root = std::env::var(ROOT).expect("started by the test here");
     let open = || Arc::new(PhysicalStore::open(&root, PhysicalOptions::default()).unwrap());
     let store = open();
-    door(&store).write("/a", "one").unwrap();
-    door(&store).write("/a", "two").unwrap();
+    vfs_for(&store).write("/a", "one").unwrap();
+    vfs_for(&store).write("/a", "two").unwrap();
     drop(store);
     // The next Store goes on with the same ledger, whatever path it was opened with.
-    let again = PhysicalStore::open(Path::new(&root).join("."), PhysicalOptions::default()).unwrap();
-    assert_eq!(again.revisions(&RevisionQuery::all()).unwrap().revisions.len(), 2);
+    let reopened = PhysicalStore::open(Path::new(&root).join("."), PhysicalOptions::default()).unwrap();
+    assert_eq!(reopened.revisions(&RevisionQuery::all()).unwrap().revisions.len(), 2);
     println!("state: {}", state_folder_of(&[Path::new(&root)]).unwrap().display());
 }
 
 #[test]
-fn the_ledger_lies_in_the_users_state_folder_and_is_the_users_alone() {
+fn the_ledger_is_in_the_users_state_folder_and_only_the_user_can_read_it() {
     let temp = tempfile::tempdir().unwrap();
     let temp_path = std::fs::canonicalize(temp.path()).unwrap();
     // Even if the state directory is in the directory itself, nothing in it can be reached.
-    let (root, user) = (temp_path.join("root"), temp_path.join("root/state"));
+    let (root, state_home) = (temp_path.join("root"), temp_path.join("root/state"));
     std::fs::create_dir(&root).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "the_process_that_names_no_place", "--nocapture"]);
-    let output = command.env(ROOT, &root).env("XDG_STATE_HOME", &user).output().unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    let folder = Path::new(told.lines().find_map(|line| line.strip_prefix("state: ")).unwrap());
-    assert!(folder.starts_with(user.join("stead")), "{}", folder.display());
+    let output = command.env(ROOT, &root).env("XDG_STATE_HOME", &state_home).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    let folder = Path::new(stdout.lines().find_map(|line| line.strip_prefix("state: ")).unwrap());
+    assert!(folder.starts_with(state_home.join("stead")), "{}", folder.display());
     let ledger = folder.join(".stead/stead.db");
     assert_eq!(std::fs::metadata(&ledger).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
 
-    let named = PhysicalOptions::new(folder.join(".stead"));
-    let store = Arc::new(PhysicalStore::open(&root, named).unwrap());
+    let options = PhysicalOptions::new(folder.join(".stead"));
+    let store = Arc::new(PhysicalStore::open(&root, options).unwrap());
     assert_eq!(store.revisions(&RevisionQuery::all()).unwrap().revisions.len(), 2, "the same ledger, named");
-    let below = ledger.strip_prefix(&root).unwrap();
-    assert!(door(&store).read(format!("/{}", below.display())).is_err());
+    let ledger_in_root = ledger.strip_prefix(&root).unwrap();
+    assert!(vfs_for(&store).read(format!("/{}", ledger_in_root.display())).is_err());
 }

@@ -17,35 +17,35 @@ use stead_stores::{
 };
 
 /// A database with its audit, in a directory of its own.
-struct Place {
+struct Fixture {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
-        Place { directory: tempfile::tempdir().unwrap() }
+        Fixture { directory: tempfile::tempdir().unwrap() }
     }
 
-    fn file(&self) -> PathBuf {
+    fn database_file(&self) -> PathBuf {
         self.directory.path().join("db")
     }
 
-    fn beside(&self) -> PathBuf {
+    fn audit_directory(&self) -> PathBuf {
         self.directory.path().join("audit")
     }
 
     fn database(&self) -> Database {
-        Database::open(self.file(), DatabaseOptions::default()).unwrap()
+        Database::open(self.database_file(), DatabaseOptions::default()).unwrap()
     }
 
     /// A `Vfs` with `/notes` in the database, `/memory` elsewhere, and `/read`, which may only be read.
-    fn door(&self) -> Vfs {
-        self.door_of(Identity::agent("coder").with_thread("t1"))
+    fn vfs(&self) -> Vfs {
+        self.vfs_as(Identity::agent("coder").with_thread("t1"))
     }
 
-    fn door_of(&self, identity: Identity) -> Vfs {
+    fn vfs_as(&self, identity: Identity) -> Vfs {
         let database = self.database();
-        let audit = Audit::open(&database, &self.beside()).unwrap();
+        let audit = Audit::open(&database, &self.audit_directory()).unwrap();
         let notes: Arc<dyn Store> = Arc::new(database.store(["notes"]).unwrap());
         let workspace = |prefix: &str, scope, store: &Arc<dyn Store>| {
             Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(Arc::clone(store)))
@@ -62,7 +62,7 @@ impl Place {
 
     /// Makes a few calls of each kind, and ends the instance that made them.
     fn fill(&self) {
-        let vfs = self.door();
+        let vfs = self.vfs();
         for number in 0..5 {
             vfs.write(&*format!("/notes/{number}"), "text").unwrap();
             vfs.read(&*format!("/read/{number}")).unwrap();
@@ -71,7 +71,7 @@ impl Place {
     }
 
     fn access(&self) -> AuditAccess {
-        AuditAccess::open(&self.database(), &self.beside()).unwrap()
+        AuditAccess::open(&self.database(), &self.audit_directory()).unwrap()
     }
 
     fn verify(&self) -> AuditVerified {
@@ -86,20 +86,20 @@ impl Place {
     }
 
     /// Does what an intruder can do who can write the database and nothing else.
-    fn meddle(&self, sql: &str) {
-        let conn = Connection::open(self.file()).unwrap();
-        let both = "DROP TRIGGER IF EXISTS audit_no_update; DROP TRIGGER IF EXISTS audit_no_delete;";
-        conn.execute_batch(both).unwrap();
+    fn tamper(&self, sql: &str) {
+        let conn = Connection::open(self.database_file()).unwrap();
+        let drop_triggers = "DROP TRIGGER IF EXISTS audit_no_update; DROP TRIGGER IF EXISTS audit_no_delete;";
+        conn.execute_batch(drop_triggers).unwrap();
         conn.execute_batch(sql).unwrap();
     }
 
     fn entries(&self) -> Vec<AuditEntry> {
-        asked(&self.access(), &AuditQuery::default())
+        entries_matching(&self.access(), &AuditQuery::default())
     }
 }
 
 /// All entries that a query finds, oldest first.
-fn asked(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
+fn entries_matching(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
     let mut entries = Vec::new();
     let visit = &mut |entry: &AuditEntry| {
         entries.push(entry.clone());
@@ -110,13 +110,13 @@ fn asked(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
 }
 
 /// All entries that a query finds, newest first by when each call began.
-fn by_time(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
-    let mut entries = asked(access, query);
+fn entries_newest_first(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
+    let mut entries = entries_matching(access, query);
     entries.sort_by(|one, other| (&other.at, other.id).cmp(&(&one.at, one.id)));
     entries
 }
 
-fn calls(entries: &[AuditEntry]) -> Vec<String> {
+fn call_texts(entries: &[AuditEntry]) -> Vec<String> {
     entries
         .iter()
         .map(|entry| format!("{} {} {}", entry.call, entry.paths.join(","), entry.outcome))
@@ -124,21 +124,21 @@ fn calls(entries: &[AuditEntry]) -> Vec<String> {
 }
 
 #[test]
-fn what_goes_through_a_door_is_in_the_database() {
-    let place = Place::new();
-    let vfs = place.door();
+fn calls_through_a_vfs_are_recorded_in_the_database() {
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
     let written = vfs.operation("write_file").write("/notes/a", "secret text").unwrap();
     vfs.read("/read/a").unwrap();
     vfs.write("/memory/b", "1").unwrap();
     vfs.rename("/notes/a", "/memory/c", Overwrite::Refuse).unwrap();
     vfs.remove_file("/notes/none", RemoveOptions::default()).unwrap_err();
     drop(vfs);
-    let entries = place.entries();
-    let mut told = calls(&entries);
+    let entries = fixture.entries();
+    let mut recorded = call_texts(&entries);
     // A Memory Store is gone with its process, so the record that a change began there is stored only until it has
     // ended.
-    told.retain(|call| call != "write /memory/b begun");
-    told.sort();
+    recorded.retain(|call| call != "write /memory/b begun");
+    recorded.sort();
     let mut expected = [
         "write_file /notes/a ok",
         "read /read/a ok",
@@ -148,24 +148,24 @@ fn what_goes_through_a_door_is_in_the_database() {
         "remove /notes/none failed",
     ];
     expected.sort_unstable();
-    assert_eq!(told, expected);
+    assert_eq!(recorded, expected);
     let write = entries.iter().find(|entry| entry.call == "write_file").unwrap();
-    assert_eq!(write.version, written.revision.map(|version| version.0));
+    assert_eq!(write.version, written.revision.map(|revision| revision.0));
     assert_eq!(write.operation, Some(written.operation));
     assert_eq!((&*write.agent, write.thread.as_deref(), write.bytes), ("coder", Some("t1"), Some(11)));
     for entry in &entries {
         assert!(!entry.body.contains("secret"), "{}", entry.body);
-        assert!(!entry.body.contains(place.directory.path().to_str().unwrap()), "{}", entry.body);
+        assert!(!entry.body.contains(fixture.directory.path().to_str().unwrap()), "{}", entry.body);
     }
-    let verified = place.verify();
+    let verified = fixture.verify();
     assert_eq!(verified.problems, [""; 0]);
     assert_eq!((verified.records, verified.instances, verified.unsigned), (entries.len() as u64, 1, 0));
 }
 
 #[test]
-fn a_change_that_is_not_made_leaves_no_position_behind() {
-    let place = Place::new();
-    let vfs = place.door();
+fn a_change_that_fails_leaves_no_gap_in_the_chain() {
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
     let barrier = std::sync::Barrier::new(8);
     thread::scope(|scope| {
         for caller in 0..8 {
@@ -175,39 +175,39 @@ fn a_change_that_is_not_made_leaves_no_position_behind() {
                 for round in 0..50 {
                     // Half of them fail, in batches with others that succeed.
                     let path = format!("/notes/{caller}/{round}");
-                    let wrong = format!("/notes/{caller}/{round}/below");
+                    let below_file = format!("/notes/{caller}/{round}/below");
                     vfs.write(&*path, "1").unwrap();
-                    vfs.write(&*wrong, "1").unwrap_err();
+                    vfs.write(&*below_file, "1").unwrap_err();
                 }
             });
         }
     });
     drop(vfs);
-    let verified = place.verify();
+    let verified = fixture.verify();
     assert_eq!(verified.problems, [""; 0]);
     assert_eq!(verified.records, 8 * 50 * 2);
 }
 
 #[test]
 fn one_changed_byte_is_found() {
-    let place = Place::new();
-    place.fill();
-    assert_eq!(place.verify().problems, [""; 0]);
-    let entry = place.entries().into_iter().find(|entry| entry.seq == 4).unwrap();
-    place.meddle(
+    let fixture = Fixture::new();
+    fixture.fill();
+    assert_eq!(fixture.verify().problems, [""; 0]);
+    let entry = fixture.entries().into_iter().find(|entry| entry.seq == 4).unwrap();
+    fixture.tamper(
         "UPDATE audit SET body = replace(body, '\"agent\":\"coder\"', '\"agent\":\"codes\"') WHERE seq = 4",
     );
-    let problem = place.problem();
+    let problem = fixture.problem();
     let name = format!("record 4 of instance {} ({}, {})", entry.instance, entry.at, entry.call);
     assert_eq!(problem, format!("{name}, or the record before it, was changed"));
 }
 
 #[test]
-fn a_record_that_was_made_anew_with_all_after_it_is_found() {
-    let place = Place::new();
-    place.fill();
+fn a_record_that_was_forged_with_all_records_after_it_is_found() {
+    let fixture = Fixture::new();
+    fixture.fill();
     // The intruder knows how the hashes are made, but has no key.
-    let conn = Connection::open(place.file()).unwrap();
+    let conn = Connection::open(fixture.database_file()).unwrap();
     conn.execute_batch("DROP TRIGGER audit_no_update").unwrap();
     let rows: Vec<(i64, String)> = conn
         .prepare("SELECT id, body FROM audit ORDER BY seq")
@@ -216,15 +216,16 @@ fn a_record_that_was_made_anew_with_all_after_it_is_found() {
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    let mut before = [0; 32];
+    let mut previous_hash = [0; 32];
     for (id, body) in rows {
         let body = body.replace("/notes/2", "/notes/9");
-        let hash = *blake3::Hasher::new().update(&before).update(body.as_bytes()).finalize().as_bytes();
+        let hash =
+            *blake3::Hasher::new().update(&previous_hash).update(body.as_bytes()).finalize().as_bytes();
         conn.execute("UPDATE audit SET body = ?2, hash = ?3 WHERE id = ?1", (id, &body, hash)).unwrap();
         conn.execute("UPDATE audit_instance SET hash = ?1", [hash]).unwrap();
-        before = hash;
+        previous_hash = hash;
     }
-    let problems = place.verify().problems;
+    let problems = fixture.verify().problems;
     assert!(
         problems[0].contains("record 11 of") && problems[0].contains("differs from what was signed"),
         "{problems:?}"
@@ -233,41 +234,41 @@ fn a_record_that_was_made_anew_with_all_after_it_is_found() {
 
 #[test]
 fn a_removed_record_is_found() {
-    let place = Place::new();
-    place.fill();
-    let instance = place.entries()[0].instance;
-    place.meddle("DELETE FROM audit WHERE seq = 3");
-    assert_eq!(place.problem(), format!("record 3 of instance {instance} is missing"));
-    place.meddle("DELETE FROM audit WHERE seq IN (4, 5)");
-    assert_eq!(place.problem(), format!("records 3 to 5 of instance {instance} are missing"));
+    let fixture = Fixture::new();
+    fixture.fill();
+    let instance = fixture.entries()[0].instance;
+    fixture.tamper("DELETE FROM audit WHERE seq = 3");
+    assert_eq!(fixture.problem(), format!("record 3 of instance {instance} is missing"));
+    fixture.tamper("DELETE FROM audit WHERE seq IN (4, 5)");
+    assert_eq!(fixture.problem(), format!("records 3 to 5 of instance {instance} are missing"));
 }
 
 #[test]
-fn a_removed_end_is_found_against_the_head_outside() {
-    let place = Place::new();
-    place.fill();
-    let instance = place.entries()[0].instance;
+fn a_removed_end_is_found_by_the_head_outside_the_database() {
+    let fixture = Fixture::new();
+    fixture.fill();
+    let instance = fixture.entries()[0].instance;
     // The intruder also removes everything in the database that refers to them.
-    place.meddle(
+    fixture.tamper(
         "DELETE FROM audit WHERE seq > 8; DELETE FROM audit_head;
          UPDATE audit_instance SET seq = 8, hash = (SELECT hash FROM audit WHERE seq = 8)",
     );
-    let problem = place.problem();
+    let problem = fixture.problem();
     let expected = format!(
         "records 9 to 11 of instance {instance} are missing: record 11 was signed as the last one at "
     );
     assert!(problem.starts_with(&expected), "{problem}");
-    place.meddle("DELETE FROM audit; DELETE FROM audit_instance");
-    assert!(place.problem().starts_with(&format!("records 1 to 11 of instance {instance} are missing")));
+    fixture.tamper("DELETE FROM audit; DELETE FROM audit_instance");
+    assert!(fixture.problem().starts_with(&format!("records 1 to 11 of instance {instance} are missing")));
 }
 
 #[test]
 fn two_swapped_records_are_found() {
-    let by_id = Place::new();
+    let by_id = Fixture::new();
     by_id.fill();
     let entry = by_id.entries().into_iter().find(|entry| entry.seq == 5).unwrap();
     let name = format!("record 5 of instance {} ({}, {})", entry.instance, entry.at, entry.call);
-    by_id.meddle(
+    by_id.tamper(
         "CREATE TEMP TABLE two AS SELECT seq, id FROM audit WHERE seq IN (5, 6);
          UPDATE audit SET id = -seq WHERE seq IN (5, 6);
          UPDATE audit SET id = (SELECT id FROM two WHERE two.seq = 11 - audit.seq) WHERE seq IN (5, 6);",
@@ -276,9 +277,9 @@ fn two_swapped_records_are_found() {
     let expected = format!("{name} was moved: it comes after record 6");
     assert!(by_id.verify().problems.contains(&expected), "{:?}", by_id.verify().problems);
 
-    let by_content = Place::new();
+    let by_content = Fixture::new();
     by_content.fill();
-    by_content.meddle(
+    by_content.tamper(
         "CREATE TEMP TABLE two AS SELECT seq, body FROM audit WHERE seq IN (5, 6);
          UPDATE audit SET body = (SELECT body FROM two WHERE two.seq = 11 - audit.seq) WHERE seq IN (5, 6);",
     );
@@ -291,10 +292,10 @@ fn two_swapped_records_are_found() {
 /// Queries by time would not find it any more.
 #[test]
 fn a_record_that_is_filed_under_another_time_is_found() {
-    let place = Place::new();
-    place.fill();
-    place.meddle("UPDATE audit SET id = id - 864000000000");
-    let problems = place.verify().problems;
+    let fixture = Fixture::new();
+    fixture.fill();
+    fixture.tamper("UPDATE audit SET id = id - 864000000000");
+    let problems = fixture.verify().problems;
     assert!(
         !problems.is_empty() && problems[0].ends_with("has an id that is earlier than its time"),
         "{problems:?}"
@@ -303,23 +304,23 @@ fn a_record_that_is_filed_under_another_time_is_found() {
 
 #[test]
 fn a_record_that_was_added_to_an_ended_instance_is_found() {
-    let place = Place::new();
-    place.fill();
-    let body = place.entries()[10].body.replace("\"seq\":11,", "\"seq\":12,");
-    let conn = Connection::open(place.file()).unwrap();
-    let before: Vec<u8> =
+    let fixture = Fixture::new();
+    fixture.fill();
+    let body = fixture.entries()[10].body.replace("\"seq\":11,", "\"seq\":12,");
+    let conn = Connection::open(fixture.database_file()).unwrap();
+    let previous_hash: Vec<u8> =
         conn.query_row("SELECT hash FROM audit WHERE seq = 11", [], |row| row.get(0)).unwrap();
-    let hash = *blake3::Hasher::new().update(&before).update(body.as_bytes()).finalize().as_bytes();
+    let hash = *blake3::Hasher::new().update(&previous_hash).update(body.as_bytes()).finalize().as_bytes();
     let sql = "INSERT INTO audit(id, instance, seq, hash, body) SELECT max(id) + 1, instance, 12, ?1, ?2 FROM audit";
     conn.execute(sql, (hash, &body)).unwrap();
-    assert!(place.problem().ends_with("was added after its instance had ended"));
+    assert!(fixture.problem().ends_with("was added after its instance had ended"));
 }
 
 #[test]
-fn records_can_be_neither_changed_nor_removed_by_the_way() {
-    let place = Place::new();
-    place.fill();
-    let conn = Connection::open(place.file()).unwrap();
+fn records_can_be_neither_updated_nor_deleted() {
+    let fixture = Fixture::new();
+    fixture.fill();
+    let conn = Connection::open(fixture.database_file()).unwrap();
     for sql in ["UPDATE audit SET seq = 100 WHERE seq = 1", "DELETE FROM audit WHERE seq = 1"] {
         let refused = conn.execute(sql, []).unwrap_err().to_string();
         assert!(refused.contains("can only be added"), "{refused}");
@@ -327,10 +328,10 @@ fn records_can_be_neither_changed_nor_removed_by_the_way() {
 }
 
 #[test]
-fn records_are_found_by_what_they_tell() {
-    let place = Place::new();
-    let begin = SystemClock.now();
-    let vfs = place.door();
+fn records_are_found_by_their_fields() {
+    let fixture = Fixture::new();
+    let start = SystemClock.now();
+    let vfs = fixture.vfs();
     for path in ["/notes/a", "/notes/a/b", "/notes/a-b", "/notes/ab", "/memory/c"] {
         vfs.exists(path).unwrap();
     }
@@ -339,46 +340,49 @@ fn records_are_found_by_what_they_tell() {
     let copied = vfs.copy("/notes/dir/x", "/notes/copied", Overwrite::Refuse).unwrap();
     vfs.read("/elsewhere").unwrap_err();
     drop(vfs);
-    drop(place.door_of(Identity::agent("other")).exists("/notes/a"));
-    let access = place.access();
+    drop(fixture.vfs_as(Identity::agent("other")).exists("/notes/a"));
+    let access = fixture.access();
     let query = AuditQuery::default;
     let path = |text: &str| Some(VfsPath::parse(text).unwrap());
-    let found = |query: AuditQuery| {
+    let paths_found = |query: AuditQuery| {
         let page = access.page(&query, None, 100).unwrap();
         assert_eq!(page.cursor, None);
-        assert_eq!(page.entries, by_time(&access, &query));
+        assert_eq!(page.entries, entries_newest_first(&access, &query));
         let mut paths: Vec<_> = page.entries.iter().map(|entry| entry.paths.join(",")).collect();
         paths.sort();
         paths.join(" ")
     };
-    assert_eq!(found(AuditQuery { path: path("/notes/a"), ..query() }), "/notes/a /notes/a /notes/a/b");
+    assert_eq!(paths_found(AuditQuery { path: path("/notes/a"), ..query() }), "/notes/a /notes/a /notes/a/b");
     let copy = "/notes/dir/x,/notes/copied";
-    assert_eq!(found(AuditQuery { path: path("/notes/copied"), ..query() }), copy);
+    assert_eq!(paths_found(AuditQuery { path: path("/notes/copied"), ..query() }), copy);
     // However few are asked for, they are the newest of all.
-    let below = AuditQuery { path: path("/notes"), ..query() };
-    let all_below = access.page(&below, None, 100).unwrap().entries;
-    for limit in 1..all_below.len() {
-        assert_eq!(access.page(&below, None, limit).unwrap().entries, all_below[..limit]);
+    let under_notes = AuditQuery { path: path("/notes"), ..query() };
+    let all_under_notes = access.page(&under_notes, None, 100).unwrap().entries;
+    for limit in 1..all_under_notes.len() {
+        assert_eq!(access.page(&under_notes, None, limit).unwrap().entries, all_under_notes[..limit]);
     }
-    assert_eq!(found(AuditQuery { agent: Some("other".into()), ..query() }), "/notes/a");
-    assert_eq!(found(AuditQuery { thread: Some("t2".into()), ..query() }), "");
-    assert_eq!(found(AuditQuery { outcome: Some("denied".into()), ..query() }), "/elsewhere");
-    assert_eq!(found(AuditQuery { call: Some("write".into()), ..query() }), "/notes/dir/x");
+    assert_eq!(paths_found(AuditQuery { agent: Some("other".into()), ..query() }), "/notes/a");
+    assert_eq!(paths_found(AuditQuery { thread: Some("t2".into()), ..query() }), "");
+    assert_eq!(paths_found(AuditQuery { outcome: Some("denied".into()), ..query() }), "/elsewhere");
+    assert_eq!(paths_found(AuditQuery { call: Some("write".into()), ..query() }), "/notes/dir/x");
     let operation = Some(copied.operation);
-    assert_eq!(found(AuditQuery { operation, ..query() }), copy);
-    let all = asked(&access, &query()).len();
-    assert_eq!(found(AuditQuery { since: Some(begin), ..query() }).split(' ').count(), all);
-    assert_eq!(found(AuditQuery { until: Some(begin), ..query() }), "");
+    assert_eq!(paths_found(AuditQuery { operation, ..query() }), copy);
+    let total = entries_matching(&access, &query()).len();
+    assert_eq!(paths_found(AuditQuery { since: Some(start), ..query() }).split(' ').count(), total);
+    assert_eq!(paths_found(AuditQuery { until: Some(start), ..query() }), "");
     let later = Timestamp(SystemClock.now().0 + 1_000_000_000);
-    assert_eq!(found(AuditQuery { since: Some(later), ..query() }), "");
-    assert_eq!(found(AuditQuery { until: Some(later), path: path("/notes/ab"), ..query() }), "/notes/ab");
+    assert_eq!(paths_found(AuditQuery { since: Some(later), ..query() }), "");
+    assert_eq!(
+        paths_found(AuditQuery { until: Some(later), path: path("/notes/ab"), ..query() }),
+        "/notes/ab"
+    );
 
     // A record that was stored long after its call began is found by when the call began.
     let sql = "INSERT INTO audit(id, instance, seq, hash, body)
         SELECT max(id) + 3600000000, instance, seq, hash, body FROM audit WHERE path = '/notes/ab'";
-    Connection::open(place.file()).unwrap().execute(sql, []).unwrap();
+    Connection::open(fixture.database_file()).unwrap().execute(sql, []).unwrap();
     let page = access.page(&AuditQuery { until: Some(later), ..query() }, None, 100).unwrap();
-    assert_eq!(page.entries.len(), all + 1);
+    assert_eq!(page.entries.len(), total + 1);
     assert_eq!(page.entries.iter().filter(|entry| entry.paths == ["/notes/ab"]).count(), 2);
 
     // Page by page, newest first, no entry twice and none missing.
@@ -391,62 +395,65 @@ fn records_are_found_by_what_they_tell() {
             break;
         }
     }
-    assert_eq!(pages, by_time(&access, &query()));
+    assert_eq!(pages, entries_newest_first(&access, &query()));
 }
 
 #[test]
-fn whoever_follows_is_told_what_comes_in() {
-    let place = Place::new();
-    let vfs = place.door();
+fn a_follower_gets_new_entries() {
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
     vfs.exists("/notes/before").unwrap();
     thread::scope(|scope| {
         let follower = scope.spawn(|| {
-            let access = place.access();
+            let access = fixture.access();
             let query = AuditQuery { call: Some("list".into()), ..AuditQuery::default() };
             access.follow(query, None).unwrap().wait_for_entries().unwrap()
         });
         thread::sleep(std::time::Duration::from_millis(300));
         vfs.exists("/notes/after").unwrap();
         vfs.list("/notes", &stead_core::vfs::ListPage::all()).unwrap();
-        assert_eq!(calls(&follower.join().unwrap()), ["list /notes ok"]);
+        assert_eq!(call_texts(&follower.join().unwrap()), ["list /notes ok"]);
     });
 }
 
 #[test]
-fn what_is_archived_can_be_checked_by_itself_and_leaves_a_whole_behind() {
-    let place = Place::new();
-    place.fill();
-    place.fill();
-    let between = Timestamp(SystemClock.now().0 + 1);
-    place.fill();
-    let to = place.directory.path().join("archive");
-    let archived = place.access().archive(between, &to).unwrap();
+fn an_archive_can_be_verified_alone_and_the_remaining_records_verify_too() {
+    let fixture = Fixture::new();
+    fixture.fill();
+    fixture.fill();
+    let cutoff = Timestamp(SystemClock.now().0 + 1);
+    fixture.fill();
+    let archive_directory = fixture.directory.path().join("archive");
+    let archived = fixture.access().archive(cutoff, &archive_directory).unwrap();
     assert_eq!(archived.records, 22);
-    let verified = place.verify();
+    let verified = fixture.verify();
     assert_eq!(verified.problems, [""; 0]);
     // An instance that has ended and is in archives as a whole is known to the archives only.
     assert_eq!((verified.records, verified.archived, verified.instances), (11, 22, 1));
     assert_eq!((verified.archives, verified.heads), (1, 1));
-    let file = to.join(archived.file.unwrap());
-    let (alone, keys) = verify_archive(&file).unwrap();
-    assert_eq!(alone.problems, [""; 0]);
-    assert_eq!((alone.records, alone.instances, alone.heads, keys.len()), (22, 2, 2, 1));
+    let archive_file = archive_directory.join(archived.file.unwrap());
+    let (verified_alone, keys) = verify_archive(&archive_file).unwrap();
+    assert_eq!(verified_alone.problems, [""; 0]);
+    assert_eq!(
+        (verified_alone.records, verified_alone.instances, verified_alone.heads, keys.len()),
+        (22, 2, 2, 1)
+    );
     // Nothing is left to archive, so no file is written.
-    assert_eq!(place.access().archive(between, &to).unwrap().file, None);
-    archive_is_checked(&file);
+    assert_eq!(fixture.access().archive(cutoff, &archive_directory).unwrap().file, None);
+    assert_every_change_of_an_archive_is_found(&archive_file);
     // The records that remain are still checked against the signed end.
-    assert_eq!(place.verify().problems, [""; 0]);
-    place.meddle("DELETE FROM audit WHERE seq = 11");
-    assert!(place.problem().starts_with("record 11 of instance"));
+    assert_eq!(fixture.verify().problems, [""; 0]);
+    fixture.tamper("DELETE FROM audit WHERE seq = 11");
+    assert!(fixture.problem().starts_with("record 11 of instance"));
 }
 
 /// A byte, a line, the end, the order: every change in the file is found.
-fn archive_is_checked(file: &Path) {
-    let text = std::fs::read_to_string(file).unwrap();
+fn assert_every_change_of_an_archive_is_found(archive_file: &Path) {
+    let text = std::fs::read_to_string(archive_file).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let problems = |lines: &[&str]| {
-        std::fs::write(file, lines.join("\n") + "\n").unwrap();
-        verify_archive(file).unwrap().0.problems
+        std::fs::write(archive_file, lines.join("\n") + "\n").unwrap();
+        verify_archive(archive_file).unwrap().0.problems
     };
     assert_eq!(problems(&lines), [""; 0]);
     let changed = lines[5].replace("coder", "codes");
@@ -458,68 +465,69 @@ fn archive_is_checked(file: &Path) {
 }
 
 #[test]
-fn a_chain_goes_on_after_a_part_of_it_was_archived() {
-    let place = Place::new();
-    let vfs = place.door();
+fn a_chain_continues_after_a_part_of_it_was_archived() {
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
     vfs.write("/notes/a", "1").unwrap();
     // A head is signed about once a second.
     thread::sleep(std::time::Duration::from_millis(2_300));
-    let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
+    let archived = fixture.access().archive(SystemClock.now(), &fixture.directory.path().join("to")).unwrap();
     assert_eq!(archived.records, 1);
     vfs.write("/notes/b", "1").unwrap();
-    assert_eq!(place.verify().problems, [""; 0]);
+    assert_eq!(fixture.verify().problems, [""; 0]);
     drop(vfs);
-    let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
+    let archived = fixture.access().archive(SystemClock.now(), &fixture.directory.path().join("to")).unwrap();
     assert_eq!(archived.records, 1);
-    let verified = place.verify();
+    let verified = fixture.verify();
     assert_eq!(verified.problems, [""; 0]);
     assert_eq!((verified.records, verified.archived), (0, 2));
 }
 
 #[test]
 fn a_log_is_open_once_and_a_store_of_another_database_is_not_part_of_it() {
-    let place = Place::new();
-    let database = place.database();
-    let audit = Audit::open(&database, &place.beside()).unwrap();
-    assert!(Audit::open(&database, &place.beside()).is_err());
+    let fixture = Fixture::new();
+    let database = fixture.database();
+    let audit = Audit::open(&database, &fixture.audit_directory()).unwrap();
+    assert!(Audit::open(&database, &fixture.audit_directory()).is_err());
     assert_eq!(database.store(["a"]).unwrap().info().audit_log, Some(audit.id()));
-    assert_eq!(place.database().store(["a"]).unwrap().info().audit_log, None);
+    assert_eq!(fixture.database().store(["a"]).unwrap().info().audit_log, None);
     drop(audit);
     assert_eq!(database.store(["a"]).unwrap().info().audit_log, None);
     // An instance in which nothing happened leaves nothing behind.
-    assert_eq!(std::fs::read_dir(place.beside().join("running")).unwrap().count(), 0);
-    assert_eq!(place.verify().instances, 0);
+    assert_eq!(std::fs::read_dir(fixture.audit_directory().join("running")).unwrap().count(), 0);
+    assert_eq!(fixture.verify().instances, 0);
 }
 
 #[test]
-fn the_key_is_only_its_owners() {
+fn only_its_owner_can_read_the_key() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
-    place.fill();
-    let mode = |name: &str| place.beside().join(name).metadata().unwrap().permissions().mode() & 0o777;
+    let fixture = Fixture::new();
+    fixture.fill();
+    let mode =
+        |name: &str| fixture.audit_directory().join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("key"), mode("heads"), mode("running")), (0o600, 0o600, 0o700));
-    let key = std::fs::read_to_string(place.beside().join("key")).unwrap();
-    let database = std::fs::read(place.file()).unwrap();
+    let key = std::fs::read_to_string(fixture.audit_directory().join("key")).unwrap();
+    let database = std::fs::read(fixture.database_file()).unwrap();
     assert!(!database.windows(16).any(|window| key.as_bytes().starts_with(window)));
     // A head that another key has signed counts for nothing, and the missing key is reported.
-    let public = place.access().key().unwrap().unwrap();
-    std::fs::remove_file(place.beside().join("key")).unwrap();
-    place.fill();
-    let verified = place.verify();
-    let gone = format!("the key {public}, which signed a chain here, isn't in the audit's directory");
-    assert_eq!((verified.foreign, verified.problems), (1, vec![gone.clone()]));
-    let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
-    let verified = place.verify();
-    assert_eq!((archived.records, verified.records, verified.problems), (11, 11, vec![gone]));
+    let public = fixture.access().key().unwrap().unwrap();
+    std::fs::remove_file(fixture.audit_directory().join("key")).unwrap();
+    fixture.fill();
+    let verified = fixture.verify();
+    let missing_key = format!("the key {public}, which signed a chain here, isn't in the audit's directory");
+    assert_eq!((verified.foreign, verified.problems), (1, vec![missing_key.clone()]));
+    let archived = fixture.access().archive(SystemClock.now(), &fixture.directory.path().join("to")).unwrap();
+    let verified = fixture.verify();
+    assert_eq!((archived.records, verified.records, verified.problems), (11, 11, vec![missing_key]));
 }
 
 #[test]
-fn several_instances_write_at_once_and_none_waits_in_vain() {
-    let place = Place::new();
+fn several_instances_write_at_once_and_all_records_are_stored() {
+    let fixture = Fixture::new();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let vfs = place.door();
+                let vfs = fixture.vfs();
                 for number in 0..100 {
                     vfs.write(&*format!("/notes/{}", number % 7), "1").ok();
                     vfs.exists("/notes").unwrap();
@@ -527,109 +535,113 @@ fn several_instances_write_at_once_and_none_waits_in_vain() {
             });
         }
     });
-    let verified = place.verify();
+    let verified = fixture.verify();
     assert_eq!(verified.problems, [""; 0]);
     assert_eq!((verified.records, verified.instances), (800, 4));
 }
 
 #[test]
-fn an_archive_that_is_gone_or_another_is_found() {
-    let place = Place::new();
-    place.fill();
-    let to = place.directory.path().join("to");
-    let file = place.access().archive(SystemClock.now(), &to).unwrap().file.unwrap();
-    place.fill();
-    assert_eq!(place.verify().problems, [""; 0]);
+fn a_missing_or_replaced_archive_is_found() {
+    let fixture = Fixture::new();
+    fixture.fill();
+    let archive_directory = fixture.directory.path().join("to");
+    let archive_name = fixture.access().archive(SystemClock.now(), &archive_directory).unwrap().file.unwrap();
+    fixture.fill();
+    assert_eq!(fixture.verify().problems, [""; 0]);
 
-    let elsewhere = place.directory.path().join("elsewhere");
-    std::fs::create_dir(&elsewhere).unwrap();
-    std::fs::rename(to.join(&file), elsewhere.join(&file)).unwrap();
-    let problem = place.problem();
-    let expected = format!("the archive {file} with 11 records, written at ");
+    let moved_to = fixture.directory.path().join("elsewhere");
+    std::fs::create_dir(&moved_to).unwrap();
+    std::fs::rename(archive_directory.join(&archive_name), moved_to.join(&archive_name)).unwrap();
+    let problem = fixture.problem();
+    let expected = format!("the archive {archive_name} with 11 records, written at ");
     assert!(
         problem.starts_with(&expected) && problem.contains("isn't in the directory that it was written to"),
         "{problem}"
     );
-    let told = |archives: ArchiveLookup| place.access().verify(&archives, &mut |_| ()).unwrap();
-    let found = told(ArchiveLookup::In(vec![elsewhere.clone()]));
-    assert_eq!((found.problems.len(), found.archives), (0, 1), "{found:?}");
-    let trusted = told(ArchiveLookup::Skip);
+    let verify_with = |archives: ArchiveLookup| fixture.access().verify(&archives, &mut |_| ()).unwrap();
+    let verified = verify_with(ArchiveLookup::In(vec![moved_to.clone()]));
+    assert_eq!((verified.problems.len(), verified.archives), (0, 1), "{verified:?}");
+    let trusted = verify_with(ArchiveLookup::Skip);
     assert_eq!((trusted.problems.len(), trusted.archives, trusted.archived), (0, 0, 11));
 
     // Another complete archive under its name: the hash shows it.
-    let other = Place::new();
-    other.fill();
-    let others = other.access().archive(SystemClock.now(), &to).unwrap().file.unwrap();
-    std::fs::rename(to.join(others), to.join(&file)).unwrap();
-    assert_eq!(place.problem(), format!("{file}: it differs from the file that was written"));
+    let other_fixture = Fixture::new();
+    other_fixture.fill();
+    let other_file =
+        other_fixture.access().archive(SystemClock.now(), &archive_directory).unwrap().file.unwrap();
+    std::fs::rename(archive_directory.join(other_file), archive_directory.join(&archive_name)).unwrap();
+    assert_eq!(fixture.problem(), format!("{archive_name}: it differs from the file that was written"));
 }
 
 #[test]
 fn a_damaged_line_of_the_heads_stays_when_heads_are_removed() {
-    let place = Place::new();
-    place.fill();
-    let heads = place.beside().join("heads");
+    let fixture = Fixture::new();
+    fixture.fill();
+    let heads = fixture.audit_directory().join("heads");
     let damaged = std::fs::read_to_string(&heads).unwrap().trim().replace("\"seq\":", "\"seg\":");
     std::fs::write(&heads, format!("{damaged}\n")).unwrap();
-    place.fill();
-    let access = place.access();
-    assert_eq!(access.archive(SystemClock.now(), &place.directory.path().join("to")).unwrap().records, 22);
-    let left = std::fs::read_to_string(&heads).unwrap();
-    assert!(left.lines().any(|line| line == damaged), "it is evidence: {left}");
+    fixture.fill();
+    let access = fixture.access();
+    assert_eq!(access.archive(SystemClock.now(), &fixture.directory.path().join("to")).unwrap().records, 22);
+    let remaining = std::fs::read_to_string(&heads).unwrap();
+    assert!(remaining.lines().any(|line| line == damaged), "it is evidence: {remaining}");
 }
 
 #[test]
-fn an_archive_that_was_interrupted_before_the_heads_knew_of_it_is_remembered_later() {
-    let place = Place::new();
-    place.fill();
-    let to = place.directory.path().join("to");
-    let file = place.access().archive(SystemClock.now(), &to).unwrap().file.unwrap();
-    let heads = place.beside().join("heads");
-    let known = |text: &str| text.lines().filter(|line| line.contains(&file)).count();
+fn an_archive_that_was_interrupted_before_its_line_in_heads_gets_that_line_later() {
+    let fixture = Fixture::new();
+    fixture.fill();
+    let archive_directory = fixture.directory.path().join("to");
+    let archive_name = fixture.access().archive(SystemClock.now(), &archive_directory).unwrap().file.unwrap();
+    let heads = fixture.audit_directory().join("heads");
+    let mentions = |text: &str| text.lines().filter(|line| line.contains(&archive_name)).count();
     let text = std::fs::read_to_string(&heads).unwrap();
-    assert_eq!(known(&text), 1);
+    assert_eq!(mentions(&text), 1);
     // As after a power cut between the commit and the line in `heads`.
-    let without: String =
-        text.lines().filter(|line| !line.contains(&file)).map(|line| format!("{line}\n")).collect();
-    std::fs::write(&heads, without).unwrap();
-    assert_eq!(place.access().archive(SystemClock.now(), &to).unwrap().file, None);
-    assert_eq!(known(&std::fs::read_to_string(&heads).unwrap()), 1);
-    assert_eq!(place.access().archive(SystemClock.now(), &to).unwrap().file, None);
-    assert_eq!(known(&std::fs::read_to_string(&heads).unwrap()), 1, "once is enough");
-    place.meddle("DELETE FROM audit_archive");
-    let problem = place.verify().problems[0].clone();
-    assert!(problem.contains(&file) && problem.contains("missing or different in the database"), "{problem}");
+    let without_archive: String =
+        text.lines().filter(|line| !line.contains(&archive_name)).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&heads, without_archive).unwrap();
+    assert_eq!(fixture.access().archive(SystemClock.now(), &archive_directory).unwrap().file, None);
+    assert_eq!(mentions(&std::fs::read_to_string(&heads).unwrap()), 1);
+    assert_eq!(fixture.access().archive(SystemClock.now(), &archive_directory).unwrap().file, None);
+    assert_eq!(mentions(&std::fs::read_to_string(&heads).unwrap()), 1, "once is enough");
+    fixture.tamper("DELETE FROM audit_archive");
+    let problem = fixture.verify().problems[0].clone();
+    assert!(
+        problem.contains(&archive_name) && problem.contains("missing or different in the database"),
+        "{problem}"
+    );
 }
 
 #[test]
-fn what_is_only_said_to_be_archived_is_found() {
-    let place = Place::new();
-    place.fill();
-    let instance = place.entries()[0].instance;
-    place.meddle(
+fn records_that_are_wrongly_marked_as_archived_are_found() {
+    let fixture = Fixture::new();
+    fixture.fill();
+    let instance = fixture.entries()[0].instance;
+    fixture.tamper(
         "INSERT INTO audit_segment SELECT id, 1, 11, 'nowhere.jsonl' FROM audit_instance; DELETE FROM audit;",
     );
     let expected = format!(
         "the database says that records 1 to 11 of instance {instance} are in the archive nowhere.jsonl, but they aren't"
     );
-    assert_eq!(place.problem(), expected);
+    assert_eq!(fixture.problem(), expected);
 }
 
 #[test]
-fn a_missing_table_is_told() {
+fn a_missing_table_is_reported() {
     for table in ["audit", "audit_instance", "audit_head", "audit_segment", "audit_archive", "audit_filter"] {
-        let place = Place::new();
-        place.fill();
-        place.meddle(&format!("DROP TABLE {table}"));
-        let problems = place.verify().problems;
+        let fixture = Fixture::new();
+        fixture.fill();
+        fixture.tamper(&format!("DROP TABLE {table}"));
+        let problems = fixture.verify().problems;
         assert_eq!(problems[0], format!("the table {table} is missing, with its rows"));
     }
 }
 
 /// Writes enough records for a few path filters, of two agents.
-fn sifted(place: &Place) {
+fn write_filtered_records(fixture: &Fixture) {
     for agent in ["one", "two"] {
-        let vfs = place.door_of(Identity::agent(agent));
+        let vfs = fixture.vfs_as(Identity::agent(agent));
         for number in 0..2_500 {
             vfs.exists(&*format!("/notes/{agent}/{}/x", number / 100)).unwrap();
         }
@@ -637,19 +649,19 @@ fn sifted(place: &Place) {
     }
 }
 
-fn sieves(place: &Place) -> i64 {
-    let conn = Connection::open(place.file()).unwrap();
+fn filter_count(fixture: &Fixture) -> i64 {
+    let conn = Connection::open(fixture.database_file()).unwrap();
     conn.query_row("SELECT count(*) FROM audit_filter", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
-fn with_sieves_and_without_the_same_is_found() {
-    let place = Place::new();
-    sifted(&place);
-    assert_eq!(sieves(&place), 4);
-    assert_eq!(place.verify().problems, [""; 0]);
-    let access = place.access();
-    let all = asked(&access, &AuditQuery::default());
+fn queries_find_the_same_with_and_without_path_filters() {
+    let fixture = Fixture::new();
+    write_filtered_records(&fixture);
+    assert_eq!(filter_count(&fixture), 4);
+    assert_eq!(fixture.verify().problems, [""; 0]);
+    let access = fixture.access();
+    let all = entries_matching(&access, &AuditQuery::default());
     let middle = all[3_000].at().unwrap();
     let query = AuditQuery::default;
     let path = |text: &str| Some(VfsPath::parse(text).unwrap());
@@ -663,7 +675,7 @@ fn with_sieves_and_without_the_same_is_found() {
         AuditQuery { call: Some("exists".into()), since: Some(middle), ..query() },
         AuditQuery { until: Some(middle), ..query() },
     ];
-    let found = |query: &AuditQuery| {
+    let entries_found = |query: &AuditQuery| {
         let newest_first = access.page(query, None, 10_000).unwrap().entries;
         let (mut cursor, mut pages) = (None, Vec::new());
         loop {
@@ -675,104 +687,107 @@ fn with_sieves_and_without_the_same_is_found() {
             }
         }
         assert_eq!(pages, newest_first);
-        assert_eq!(newest_first, by_time(&access, query));
+        assert_eq!(newest_first, entries_newest_first(&access, query));
         newest_first
     };
-    let with: Vec<_> = queries.iter().map(found).collect();
-    let counts: Vec<_> = with.iter().map(Vec::len).collect();
+    let with_filters: Vec<_> = queries.iter().map(entries_found).collect();
+    let counts: Vec<_> = with_filters.iter().map(Vec::len).collect();
     assert_eq!(counts[..3], [2_501, 0, 100]);
     assert_eq!(counts[4..6], [0, 2]);
-    place.meddle("DELETE FROM audit_filter WHERE rowid IN (SELECT first FROM audit_filter ORDER BY first LIMIT 1 OFFSET 1)");
-    assert_eq!(queries.iter().map(found).collect::<Vec<_>>(), with);
-    place.meddle("DELETE FROM audit_filter");
-    assert_eq!(queries.iter().map(found).collect::<Vec<_>>(), with);
+    fixture.tamper("DELETE FROM audit_filter WHERE rowid IN (SELECT first FROM audit_filter ORDER BY first LIMIT 1 OFFSET 1)");
+    assert_eq!(queries.iter().map(entries_found).collect::<Vec<_>>(), with_filters);
+    fixture.tamper("DELETE FROM audit_filter");
+    assert_eq!(queries.iter().map(entries_found).collect::<Vec<_>>(), with_filters);
 }
 
 /// Otherwise an intruder who can write the database could hide records from queries without changing them.
 #[test]
-fn a_sieve_that_keeps_a_record_back_is_found() {
-    let place = Place::new();
-    sifted(&place);
-    place.meddle("UPDATE audit_filter SET bits = zeroblob(length(bits)) WHERE first = (SELECT min(first) FROM audit_filter)");
-    let problems = place.verify().problems;
+fn a_path_filter_that_hides_a_record_is_found() {
+    let fixture = Fixture::new();
+    write_filtered_records(&fixture);
+    fixture.tamper("UPDATE audit_filter SET bits = zeroblob(length(bits)) WHERE first = (SELECT min(first) FROM audit_filter)");
+    let problems = fixture.verify().problems;
     assert!(problems[0].ends_with("is hidden from queries by a wrong search filter"), "{problems:?}");
-    place.meddle("DELETE FROM audit_filter WHERE first = (SELECT min(first) FROM audit_filter)");
-    assert_eq!(place.verify().problems, [""; 0]);
-    place.meddle("UPDATE audit_filter SET oldest = 9223372036854775807");
-    assert!(!place.verify().problems.is_empty());
+    fixture.tamper("DELETE FROM audit_filter WHERE first = (SELECT min(first) FROM audit_filter)");
+    assert_eq!(fixture.verify().problems, [""; 0]);
+    fixture.tamper("UPDATE audit_filter SET oldest = 9223372036854775807");
+    assert!(!fixture.verify().problems.is_empty());
 }
 
 #[test]
-fn archiving_takes_the_sieves_along() {
-    let place = Place::new();
-    sifted(&place);
-    place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
-    assert_eq!(sieves(&place), 0);
-    place.fill();
-    assert_eq!(place.verify().problems, [""; 0]);
-    assert_eq!(place.entries().len(), 11);
-    let heads = std::fs::read_to_string(place.beside().join("heads")).unwrap();
+fn archiving_removes_the_path_filters() {
+    let fixture = Fixture::new();
+    write_filtered_records(&fixture);
+    fixture.access().archive(SystemClock.now(), &fixture.directory.path().join("to")).unwrap();
+    assert_eq!(filter_count(&fixture), 0);
+    fixture.fill();
+    assert_eq!(fixture.verify().problems, [""; 0]);
+    assert_eq!(fixture.entries().len(), 11);
+    let heads = std::fs::read_to_string(fixture.audit_directory().join("heads")).unwrap();
     assert_eq!(heads.lines().filter(|line| line.contains("signature")).count(), 1);
     assert_eq!(heads.lines().filter(|line| line.contains("\"archive\"")).count(), 1);
 }
 
 #[test]
-fn an_undo_that_others_stand_against_is_not_said_to_have_gone_well_and_neither_is_its_dry_run() {
-    let place = Place::new();
-    let mine = place.door();
-    let operation = mine.write("/notes/a", "mine").unwrap().operation;
-    place.door_of(Identity::agent("other")).write("/notes/a", "theirs").unwrap();
-    let undo = |options| mine.undo(UndoTarget::Operation(operation), options).unwrap();
+fn an_undo_with_a_conflict_is_recorded_as_failed_and_so_is_its_dry_run() {
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
+    let operation = vfs.write("/notes/a", "mine").unwrap().operation;
+    fixture.vfs_as(Identity::agent("other")).write("/notes/a", "theirs").unwrap();
+    let undo = |options| vfs.undo(UndoTarget::Operation(operation), options).unwrap();
     assert!(!undo(UndoOptions::default()).done);
     assert!(!undo(UndoOptions { dry_run: true, ..UndoOptions::default() }).done);
-    drop(mine);
+    drop(vfs);
     let query = AuditQuery { call: Some("undo".to_owned()), ..AuditQuery::default() };
-    let told = asked(&place.access(), &query);
-    assert_eq!(calls(&told), ["undo /notes/a failed", "undo /notes/a failed"]);
-    assert_eq!(told.iter().map(|entry| entry.dry_run).collect::<Vec<_>>(), [false, true]);
-    for entry in told {
+    let entries = entries_matching(&fixture.access(), &query);
+    assert_eq!(call_texts(&entries), ["undo /notes/a failed", "undo /notes/a failed"]);
+    assert_eq!(entries.iter().map(|entry| entry.dry_run).collect::<Vec<_>>(), [false, true]);
+    for entry in entries {
         assert_eq!(entry.code.as_deref(), Some("conflict"), "{}", entry.body);
     }
 }
 
 /// A running process has recorded outside the database how far its chain has come: no signature is needed.
 #[test]
-fn the_end_of_a_chain_that_still_grows_can_not_be_cut_off_unseen() {
-    let place = Place::new();
-    let vfs = place.door();
+fn removing_the_end_of_a_chain_that_still_grows_is_found() {
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
     (0..5).for_each(|number| drop(vfs.write(&*format!("/notes/{number}"), "1").unwrap()));
-    place.meddle(
+    fixture.tamper(
         "DELETE FROM audit WHERE seq > 3; DELETE FROM audit_head WHERE seq > 3;
          UPDATE audit_instance SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)",
     );
-    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+    assert!(fixture.problem().starts_with("records 4 to 5 of instance "), "{}", fixture.problem());
     vfs.write("/notes/more", "1").unwrap();
-    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+    assert!(fixture.problem().starts_with("records 4 to 5 of instance "), "{}", fixture.problem());
     drop(vfs);
-    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+    assert!(fixture.problem().starts_with("records 4 to 5 of instance "), "{}", fixture.problem());
 }
 
 #[test]
-fn a_version_is_held_to_its_record_also_when_that_is_archived() {
-    let place = Place::new();
-    place.fill();
-    let to = place.directory.path().join("to");
-    place.access().archive(SystemClock.now(), &to).unwrap();
-    assert_eq!(place.verify().problems, [""; 0]);
-    place.meddle("UPDATE revision SET agent = 'mallory', team = 'red' WHERE id = 3");
-    let problem = place.problem();
-    let said = "its version 3 has other values in the database: agent, team";
-    assert!(problem.starts_with("audit-") && problem.ends_with(said), "{problem}");
+fn a_version_is_compared_with_its_record_even_if_the_record_is_archived() {
+    let fixture = Fixture::new();
+    fixture.fill();
+    let archive_directory = fixture.directory.path().join("to");
+    fixture.access().archive(SystemClock.now(), &archive_directory).unwrap();
+    assert_eq!(fixture.verify().problems, [""; 0]);
+    fixture.tamper("UPDATE revision SET agent = 'mallory', team = 'red' WHERE id = 3");
+    let problem = fixture.problem();
+    let expected_end = "its version 3 has other values in the database: agent, team";
+    assert!(problem.starts_with("audit-") && problem.ends_with(expected_end), "{problem}");
 }
 
 #[test]
-fn a_record_is_found_by_where_a_symlink_led() {
-    let place = Place::new();
-    let vfs = place.door();
+fn a_record_is_found_by_the_path_after_symlinks() {
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
     vfs.symlink("/notes/link", "/memory").unwrap();
     vfs.write("/notes/link/x", "1").unwrap();
     drop(vfs);
     let path = Some(VfsPath::parse("/memory/x").unwrap());
     let query = AuditQuery { path, outcome: Some("ok".to_owned()), ..AuditQuery::default() };
-    assert_eq!(calls(&asked(&place.access(), &query)), ["write /notes/link/x,/memory/x ok"]);
+    assert_eq!(
+        call_texts(&entries_matching(&fixture.access(), &query)),
+        ["write /notes/link/x,/memory/x ok"]
+    );
 }

@@ -16,7 +16,7 @@ use stead_stores::{
 };
 
 /// A database with its audit, and a directory whose ledger is in it.
-struct Place {
+struct Fixture {
     directory: tempfile::TempDir,
 }
 
@@ -27,17 +27,17 @@ enum Recorded {
     No,
 }
 
-impl Place {
+impl Fixture {
     /// Two agents have written into both Stores in turn. Each makes three versions, and version 4 is `bob`'s.
     fn new() -> Self {
-        let place = Place { directory: tempfile::tempdir().unwrap() };
-        std::fs::create_dir(place.path("site")).unwrap();
+        let fixture = Fixture { directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(fixture.path("site")).unwrap();
         for round in 0..2 {
             for agent in ["ann", "bob"] {
-                place.write(agent, &format!("{agent}{round}"), Recorded::Yes);
+                fixture.write(agent, &format!("{agent}{round}"), Recorded::Yes);
             }
         }
-        place
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -77,126 +77,127 @@ impl Place {
         access.verify(&ArchiveLookup::In(Vec::new()), &mut |_| {}).unwrap().problems
     }
 
-    fn meddle(&self, sql: &str) {
+    fn tamper(&self, sql: &str) {
         let conn = Connection::open(self.path("db")).unwrap();
         conn.execute_batch(sql).unwrap();
     }
 
-    fn number(&self, sql: &str) -> i64 {
+    fn query_number(&self, sql: &str) -> i64 {
         Connection::open(self.path("db")).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
-    fn forget(&self, recorded: Recorded) {
+    fn forget_history(&self, recorded: Recorded) {
         let database = self.database();
         let _audit =
             (recorded == Recorded::Yes).then(|| Audit::open(&database, &self.path("audit")).unwrap());
         let (now, retention) = (SystemClock.now(), Retention { age: Duration::ZERO, ..Retention::default() });
         let now = Timestamp(now.0 + 1);
-        database.forget(retention, now, &mut |_| {}).unwrap();
+        database.forget_history(retention, now, &mut |_| {}).unwrap();
         database.gc(GcOptions { grace: Duration::ZERO, vacuum: false }, now, &mut |_| {}).unwrap();
     }
 }
 
 #[track_caller]
-fn told(place: &Place, what: &str) {
-    let problems = place.problems();
-    assert!(problems.iter().any(|problem| problem.contains(what)), "{problems:?}");
+fn assert_problem(fixture: &Fixture, expected: &str) {
+    let problems = fixture.problems();
+    assert!(problems.iter().any(|problem| problem.contains(expected)), "{problems:?}");
 }
 
 #[test]
-fn a_version_that_no_record_tells_of_is_found() {
-    let place = Place::new();
-    assert_eq!(place.problems(), [""; 0]);
-    place.meddle(
+fn a_version_without_a_record_is_found() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.problems(), [""; 0]);
+    fixture.tamper(
         "INSERT INTO revision SELECT 200, randomblob(16), 'ann', NULL, NULL, NULL, 'append', at FROM revision WHERE id = 4;
          UPDATE node_change SET revision = 200 WHERE revision = 4;
          UPDATE entry SET since = 200 WHERE since = 4;",
     );
-    told(&place, "version 200 (agent `ann`, tool `append`) has no record");
+    assert_problem(&fixture, "version 200 (agent `ann`, tool `append`) has no record");
     // What comes after it doesn't cover it up.
-    place.write("ann", "later", Recorded::Yes);
-    told(&place, "version 200 (agent `ann`, tool `append`) has no record");
+    fixture.write("ann", "later", Recorded::Yes);
+    assert_problem(&fixture, "version 200 (agent `ann`, tool `append`) has no record");
 }
 
 #[test]
-fn a_version_that_is_put_between_others_is_found_also_if_the_count_is_changed_along_with_it() {
-    let place = Place::new();
-    place.meddle("DELETE FROM revision WHERE id = 4; DELETE FROM node_change WHERE revision = 4;");
-    place.meddle(
+fn a_version_inserted_between_others_is_found_even_if_the_count_is_changed_with_it() {
+    let fixture = Fixture::new();
+    fixture.tamper("DELETE FROM revision WHERE id = 4; DELETE FROM node_change WHERE revision = 4;");
+    fixture.tamper(
         "INSERT INTO revision SELECT 4, randomblob(16), 'ann', NULL, NULL, NULL, 'write', at FROM revision WHERE id = 1;
          INSERT INTO node_change SELECT volume, 4, seq, kind, node, parent, name FROM node_change WHERE revision = 1;
          UPDATE meta SET value = value + 1 WHERE name = 'unaudited';",
     );
-    assert_ne!(place.problems(), [""; 0]);
+    assert_ne!(fixture.problems(), [""; 0]);
 }
 
 #[test]
-fn what_is_moved_to_the_version_of_another_agent_is_found() {
+fn changes_moved_to_the_version_of_another_agent_are_found() {
     for table in ["node_change", "ledger_event"] {
-        let place = Place::new();
-        let of = |agent: &str| {
-            place.number(&format!(
+        let fixture = Fixture::new();
+        let first_revision_of = |agent: &str| {
+            fixture.query_number(&format!(
                 "SELECT min(id) FROM revision WHERE agent = '{agent}' AND id IN (SELECT revision FROM {table})"
             ))
         };
-        let (ann, bob) = (of("ann"), of("bob"));
-        place.meddle(&format!("UPDATE {table} SET revision = {bob}, seq = seq + 100 WHERE revision = {ann}"));
-        told(&place, &format!("the changes of its version {bob} differ from the record"));
+        let (ann, bob) = (first_revision_of("ann"), first_revision_of("bob"));
+        fixture
+            .tamper(&format!("UPDATE {table} SET revision = {bob}, seq = seq + 100 WHERE revision = {ann}"));
+        assert_problem(&fixture, &format!("the changes of its version {bob} differ from the record"));
     }
 }
 
 #[test]
-fn history_that_no_gc_has_forgotten_is_missed() {
-    let place = Place::new();
-    place.meddle(
+fn history_that_was_removed_without_a_gc_is_found() {
+    let fixture = Fixture::new();
+    fixture.tamper(
         "UPDATE meta SET value = 4 WHERE name = 'history_from';
          DELETE FROM revision WHERE id < 4; DELETE FROM node_change WHERE revision < 4;",
     );
-    told(&place, "history up to version 4 was removed, but there is no record of such a gc");
+    assert_problem(&fixture, "history up to version 4 was removed, but there is no record of such a gc");
 }
 
 #[test]
-fn what_is_done_in_good_order_is_no_problem() {
-    let place = Place::new();
-    let fine = |what: &str| assert_eq!(place.problems(), [""; 0], "{what}");
-    place.write("ann", "quiet", Recorded::No);
-    fine("a change while the audit was off");
-    place.write("bob", "loud", Recorded::Yes);
-    fine("a change after that");
-    place.forget(Recorded::Yes);
-    fine("gc");
-    place.write("ann", "new", Recorded::Yes);
-    place.forget(Recorded::No);
-    fine("gc while the audit was off");
-    let backup = place.path("backup");
-    place.database().backup(&backup, &mut |_| {}).unwrap();
-    place.write("ann", "lost", Recorded::Yes);
+fn regular_changes_gc_and_backups_are_no_problem() {
+    let fixture = Fixture::new();
+    let assert_no_problems = |context: &str| assert_eq!(fixture.problems(), [""; 0], "{context}");
+    fixture.write("ann", "quiet", Recorded::No);
+    assert_no_problems("a change while the audit was off");
+    fixture.write("bob", "loud", Recorded::Yes);
+    assert_no_problems("a change after that");
+    fixture.forget_history(Recorded::Yes);
+    assert_no_problems("gc");
+    fixture.write("ann", "new", Recorded::Yes);
+    fixture.forget_history(Recorded::No);
+    assert_no_problems("gc while the audit was off");
+    let backup = fixture.path("backup");
+    fixture.database().backup(&backup, &mut |_| {}).unwrap();
+    fixture.write("ann", "lost", Recorded::Yes);
     {
-        let database = place.database();
-        let audit = Audit::open(&database, &place.path("audit")).unwrap();
+        let database = fixture.database();
+        let audit = Audit::open(&database, &fixture.path("audit")).unwrap();
         database.restore_backup(&backup, &mut |_| {}).unwrap();
         audit.sign_restored_chains().unwrap();
     }
     let without_restores: Vec<_> =
-        place.problems().into_iter().filter(|problem| !problem.contains("restored backup")).collect();
+        fixture.problems().into_iter().filter(|problem| !problem.contains("restored backup")).collect();
     assert_eq!(without_restores, [""; 0], "a restored backup");
-    place.write("bob", "after", Recorded::Yes);
-    place.write("bob", "after-quiet", Recorded::No);
-    place.forget(Recorded::Yes);
+    fixture.write("bob", "after", Recorded::Yes);
+    fixture.write("bob", "after-quiet", Recorded::No);
+    fixture.forget_history(Recorded::Yes);
     let without_restores: Vec<_> =
-        place.problems().into_iter().filter(|problem| !problem.contains("restored backup")).collect();
+        fixture.problems().into_iter().filter(|problem| !problem.contains("restored backup")).collect();
     assert_eq!(without_restores, [""; 0], "after a restored backup");
 }
 
 #[test]
-fn archived_records_tell_of_their_versions_and_where_archives_are_elsewhere_nobody_asks() {
-    let place = Place::new();
-    let access = AuditAccess::open(&place.database(), &place.path("audit")).unwrap();
-    access.archive(SystemClock.now(), &place.path("archive")).unwrap();
-    assert_eq!(place.problems(), [""; 0], "an archive");
-    place.write("ann", "later", Recorded::Yes);
-    assert_eq!(place.problems(), [""; 0], "after an archive");
-    std::fs::remove_dir_all(place.path("archive")).unwrap();
-    let told = access.verify(&ArchiveLookup::Skip, &mut |_| {}).unwrap();
-    assert_eq!(told.problems, [""; 0], "archives that are kept elsewhere");
+fn archived_records_account_for_their_versions_and_skipped_archives_are_not_checked() {
+    let fixture = Fixture::new();
+    let access = AuditAccess::open(&fixture.database(), &fixture.path("audit")).unwrap();
+    access.archive(SystemClock.now(), &fixture.path("archive")).unwrap();
+    assert_eq!(fixture.problems(), [""; 0], "an archive");
+    fixture.write("ann", "later", Recorded::Yes);
+    assert_eq!(fixture.problems(), [""; 0], "after an archive");
+    std::fs::remove_dir_all(fixture.path("archive")).unwrap();
+    let verified = access.verify(&ArchiveLookup::Skip, &mut |_| {}).unwrap();
+    assert_eq!(verified.problems, [""; 0], "archives that are kept elsewhere");
 }

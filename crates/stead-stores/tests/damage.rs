@@ -24,7 +24,7 @@ fn at(path: &str) -> NodePath {
 /// Content of this size that differs for every seed.
 fn pattern(seed: u64, size: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
-    (0..size).map(|at| if at % 60 == 59 { b'\n' } else { random.u8(b'a'..=b'z') }).collect()
+    (0..size).map(|index| if index % 60 == 59 { b'\n' } else { random.u8(b'a'..=b'z') }).collect()
 }
 
 fn write(store: &VirtualStore, path: &str, bytes: &[u8]) -> RevisionNumber {
@@ -47,15 +47,15 @@ struct Written {
 }
 
 /// A database in one file, and what was written into it.
-fn filled(file: &Path) -> Vec<Written> {
+fn write_files(file: &Path) -> Vec<Written> {
     let database = Database::open(file, DatabaseOptions::default()).unwrap();
     let store = database.store(["files"]).unwrap();
     let sizes = [("a", 30), ("d/b", 3_000), ("d/c", 9_001), ("d/e/large", 600_000)];
     let mut written = Vec::new();
     for (seed, (path, size)) in sizes.into_iter().enumerate() {
         let before = pattern(100 + seed as u64, size / 2 + 7);
-        let version = write(&store, path, &before);
-        written.push(Written { path, bytes: pattern(seed as u64, size), before: (version, before) });
+        let revision = write(&store, path, &before);
+        written.push(Written { path, bytes: pattern(seed as u64, size), before: (revision, before) });
     }
     for Written { path, bytes, .. } in &written {
         write(&store, path, bytes);
@@ -65,23 +65,23 @@ fn filled(file: &Path) -> Vec<Written> {
 
 /// Checks that an answer is what was written, or an error. Returns whether it says that the database is damaged.
 #[track_caller]
-fn judge(answer: Result<Vec<u8>, StoreError>, expected: &[u8], what: &str) -> bool {
+fn check_answer(answer: Result<Vec<u8>, StoreError>, expected: &[u8], path: &str) -> bool {
     match answer {
         Ok(bytes) => {
-            assert!(bytes == expected, "{what}: other bytes than were written");
+            assert!(bytes == expected, "{path}: other bytes than were written");
             false
         }
         // The damage may be in a name, or in the structure as a whole.
         Err(error) => {
             let kind = error.kind();
-            assert!(matches!(kind, ErrorKind::Corrupt | ErrorKind::NotFound), "{what}: {error:?}");
+            assert!(matches!(kind, ErrorKind::Corrupt | ErrorKind::NotFound), "{path}: {error:?}");
             kind == ErrorKind::Corrupt
         }
     }
 }
 
 /// Reads an open file in pieces of this length.
-fn in_pieces(store: &dyn Store, path: &str, length: usize) -> Result<Vec<u8>, StoreError> {
+fn read_in_pieces(store: &dyn Store, path: &str, length: usize) -> Result<Vec<u8>, StoreError> {
     let open = store.open(&at(path), OpenPurpose::Read)?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; length]);
     loop {
@@ -97,15 +97,15 @@ fn read_all(database: &Database, written: &[Written]) -> usize {
     let Ok(store) = database.store(["files"]) else { return 1 };
     let mut damaged = 0;
     for Written { path, bytes, before } in written {
-        let whole = store.read(&at(path), u64::MAX).map(|whole| whole.bytes);
-        damaged += usize::from(judge(whole, bytes, path));
-        let many = store.read_many(&[at(path)], u64::MAX).remove(0).map(|whole| whole.bytes);
-        judge(many, bytes, path);
+        let answer = store.read(&at(path), u64::MAX).map(|answer| answer.bytes);
+        damaged += usize::from(check_answer(answer, bytes, path));
+        let from_many = store.read_many(&[at(path)], u64::MAX).remove(0).map(|content| content.bytes);
+        check_answer(from_many, bytes, path);
         for length in [262_144, 1_000_000, 10_007] {
-            judge(in_pieces(&store, path, length), bytes, path);
+            check_answer(read_in_pieces(&store, path, length), bytes, path);
         }
-        let past = store.as_of(before.0).and_then(|past| past.read(&at(path), u64::MAX));
-        damaged += usize::from(judge(past.map(|whole| whole.bytes), &before.1, path));
+        let store_then = store.as_of(before.0).and_then(|store_then| store_then.read(&at(path), u64::MAX));
+        damaged += usize::from(check_answer(earlier.map(|content| content.bytes), &before.1, path));
     }
     let query = GrepQuery { max_results: 500, ..GrepQuery::new(".") };
     let grep = Grep::new(&query, None, PathGlobs::none()).unwrap();
@@ -117,9 +117,9 @@ fn read_all(database: &Database, written: &[Written]) -> usize {
     let _ = searched;
     for (path, line) in lines {
         if let Some(file) = written.iter().find(|file| file.path.as_bytes() == path.as_bytes()) {
-            let there = file.bytes.split(|&byte| byte == b'\n').nth(line.number as usize - 1);
+            let expected_line = file.bytes.split(|&byte| byte == b'\n').nth(line.number as usize - 1);
             assert!(
-                there == Some(line.text.as_bytes()),
+                expected_line == Some(line.text.as_bytes()),
                 "{path:?}: grep shows a line that was never written"
             );
         }
@@ -128,34 +128,34 @@ fn read_all(database: &Database, written: &[Written]) -> usize {
 }
 
 #[test]
-fn what_is_read_from_a_damaged_file_is_what_was_written_or_corrupt() {
+fn a_read_from_a_damaged_database_gives_what_was_written_or_is_corrupt() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("db");
-    let written = filled(&file);
-    let sound = fs::read(&file).unwrap();
+    let written = write_files(&file);
+    let intact = fs::read(&file).unwrap();
     let database = Database::open(&file, DatabaseOptions::default()).unwrap();
     assert_eq!(read_all(&database, &written), 0);
     drop(database);
     let mut random = fastrand::Rng::with_seed(11);
-    let mut told = 0;
+    let mut noticed = 0;
     for _ in 0..FLIPS {
-        let (place, bit) = (random.usize(100..sound.len()), 1 << random.u8(..8));
-        let mut damaged = sound.clone();
-        damaged[place] ^= bit;
+        let (offset, bit) = (random.usize(100..intact.len()), 1 << random.u8(..8));
+        let mut damaged = intact.clone();
+        damaged[offset] ^= bit;
         for suffix in ["-wal", "-shm"] {
             let _ = fs::remove_file(directory.path().join(format!("db{suffix}")));
         }
         fs::write(&file, damaged).unwrap();
         match Database::open(&file, DatabaseOptions::default()) {
-            Ok(database) => told += usize::from(read_all(&database, &written) > 0),
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{place}"),
+            Ok(database) => noticed += usize::from(read_all(&database, &written) > 0),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{offset}"),
         }
     }
-    assert!(told > FLIPS / 2, "most of a database is content, and {told} of {FLIPS} were noticed");
+    assert!(noticed > FLIPS / 2, "most of a database is content, and {noticed} of {FLIPS} were noticed");
 }
 
 /// Copies what a killed process would leave: the files as they are while it runs.
-fn killed(directory: &Path, to: &Path) -> RevisionNumber {
+fn copy_of_killed(directory: &Path, to: &Path) -> RevisionNumber {
     let database = Database::open(directory.join("db"), DatabaseOptions::default()).unwrap();
     let store = database.store(["files"]).unwrap();
     let mut last = RevisionNumber(0);
@@ -170,75 +170,75 @@ fn killed(directory: &Path, to: &Path) -> RevisionNumber {
 }
 
 #[test]
-fn a_log_that_was_cut_off_after_a_kill_is_told_until_a_backup_is_back() {
-    for left in [0.0, 0.6, 0.99] {
-        let [directory, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+fn a_truncated_log_after_a_kill_is_reported_until_a_backup_is_restored() {
+    for remaining_part in [0.0, 0.6, 0.99] {
+        let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let backup = directory.path().join("backup");
         {
             let database = Database::open(directory.path().join("db"), DatabaseOptions::default()).unwrap();
             write(&database.store(["files"]).unwrap(), "a", b"kept");
             database.backup(&backup, &mut |_| ()).unwrap();
         }
-        let last = killed(directory.path(), after.path());
-        let log = after.path().join("db-wal");
-        let length = (fs::metadata(&log).unwrap().len() as f64 * left) as u64;
+        let last = copy_of_killed(directory.path(), copy.path());
+        let log = copy.path().join("db-wal");
+        let length = (fs::metadata(&log).unwrap().len() as f64 * remaining_part) as u64;
         fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap();
-        fs::remove_file(after.path().join("db-shm")).unwrap();
+        fs::remove_file(copy.path().join("db-shm")).unwrap();
 
-        let open = || Database::open(after.path().join("db"), DatabaseOptions::default()).unwrap();
-        let told = |database: &Database| database.verify(&mut |_| ()).unwrap().problems.join("\n");
-        let gone = format!("to {} were acknowledged and are lost", last.0);
-        assert!(told(&open()).contains(&gone), "{left}: {}", told(&open()));
+        let open = || Database::open(copy.path().join("db"), DatabaseOptions::default()).unwrap();
+        let problems = |database: &Database| database.verify(&mut |_| ()).unwrap().problems.join("\n");
+        let lost = format!("to {} were acknowledged and are lost", last.0);
+        assert!(problems(&open()).contains(&lost), "{remaining_part}: {}", problems(&open()));
         // A writer doesn't reuse a version that was already given out, and doesn't hide the problem.
         let database = open();
         let next = write(&database.store(["files"]).unwrap(), "a", b"next");
-        assert!(next > last, "{left}: {next} after {last}");
-        assert!(told(&database).contains(&gone), "{left}: {}", told(&database));
+        assert!(next > last, "{remaining_part}: {next} after {last}");
+        assert!(problems(&database).contains(&lost), "{remaining_part}: {}", problems(&database));
         drop(database);
-        assert!(told(&open()).contains(&gone), "{left}");
+        assert!(problems(&open()).contains(&lost), "{remaining_part}");
         let database = open();
         let restored = database.restore_backup(&backup, &mut |_| ()).unwrap();
         assert!(restored > next);
-        assert_eq!(told(&database), "", "{left}");
+        assert_eq!(problems(&database), "", "{remaining_part}");
     }
 }
 
 #[test]
-fn a_database_whose_only_content_was_in_a_lost_log_is_not_begun_anew() {
-    let [directory, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    killed(directory.path(), after.path());
+fn a_database_whose_only_content_was_in_a_lost_log_is_not_started_empty() {
+    let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    copy_of_killed(directory.path(), copy.path());
     for suffix in ["-wal", "-shm"] {
-        fs::remove_file(after.path().join(format!("db{suffix}"))).unwrap();
+        fs::remove_file(copy.path().join(format!("db{suffix}"))).unwrap();
     }
-    let opened = Database::open(after.path().join("db"), DatabaseOptions::default());
+    let opened = Database::open(copy.path().join("db"), DatabaseOptions::default());
     let error = opened.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
 
 #[test]
-fn every_database_that_a_backup_replaced_is_kept() {
+fn every_database_that_a_backup_replaced_is_retained() {
     let directory = tempfile::tempdir().unwrap();
     let (file, backup) = (directory.path().join("db"), directory.path().join("backup"));
-    filled(&file);
+    write_files(&file);
     Database::open(&file, DatabaseOptions::default()).unwrap().backup(&backup, &mut |_| ()).unwrap();
     for damage in ["first damage", "second damage"] {
         fs::write(&file, damage).unwrap();
         Database::restore_lost(&file, &backup, DatabaseOptions::default()).unwrap();
         Database::open(&file, DatabaseOptions::default()).unwrap();
     }
-    let mut kept = Vec::new();
-    let mut open = vec![directory.path().to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path()) {
+    let mut retained = Vec::new();
+    let mut directories = vec![directory.path().to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
             if entry.is_dir() {
-                open.push(entry);
+                directories.push(entry);
             } else if let Ok(text) = fs::read_to_string(&entry)
                 && text.ends_with(" damage")
             {
-                kept.push(text);
+                retained.push(text);
             }
         }
     }
-    kept.sort();
-    assert_eq!(kept, ["first damage", "second damage"]);
+    retained.sort();
+    assert_eq!(retained, ["first damage", "second damage"]);
 }

@@ -42,7 +42,7 @@ fn durable_physical_store() -> (Arc<PhysicalStore>, TempDir) {
     physical_store_with(|options| options.durability = Durability::Full)
 }
 
-fn walked_store() -> (Arc<PhysicalStore>, TempDir) {
+fn store_confined_by_walking() -> (Arc<PhysicalStore>, TempDir) {
     physical_store_with(|options| options.confinement = Confinement::Walk)
 }
 
@@ -67,10 +67,10 @@ store_suite!(on_sqlite_durably, durable_virtual_store);
 store_suite!(on_disk, physical_store);
 store_suite!(on_disk_durably, durable_physical_store);
 store_suite!(on_disk_without_content, physical_store_without_content);
-store_suite!(on_disk_by_walking, walked_store);
+store_suite!(on_disk_by_walking, store_confined_by_walking);
 
 /// Turns counting on, so that `verify` can compare.
-fn count(store: &dyn Store) {
+fn enable_counting(store: &dyn Store) {
     let operation = Operation {
         id: OperationId::fresh(Timestamp(0)),
         identity: Arc::new(Identity::agent("suite")),
@@ -83,66 +83,69 @@ fn count(store: &dyn Store) {
 }
 
 /// How many runs there are, and how many steps each has.
-fn effort() -> (u64, usize) {
+fn runs_and_steps() -> (u64, usize) {
     if std::env::var_os("STEAD_TEST_LONG").is_some() { (40, 3_000) } else { (3, 400) }
 }
 
 #[test]
 fn memory_agrees_with_the_model() {
-    let (runs, steps) = effort();
+    let (runs, steps) = runs_and_steps();
     for seed in 0..runs {
         model_run(Arc::new(MemoryStore::new()), seed, steps, |_| ());
     }
 }
 
 /// For each node: its parent, its name and what it is.
-type Known = HashMap<NodeId, (NodeId, Vec<u8>, SnapshotEntry)>;
+type KnownNodes = HashMap<NodeId, (NodeId, Vec<u8>, SnapshotEntry)>;
 
-fn known(store: &dyn Store) -> Known {
+fn known_nodes(store: &dyn Store) -> KnownNodes {
     let root = store.stat(&NodePath::root()).unwrap().node;
     let mut nodes: BTreeMap<Vec<u8>, NodeId> = [(Vec::new(), root)].into();
-    let mut found = Vec::new();
-    let visit = &mut |it: stead_core::store::WalkEntry| {
-        nodes.insert(it.path.as_bytes().to_vec(), it.attr.node);
-        found.push(it);
+    let mut entries = Vec::new();
+    let visit = &mut |entry: stead_core::store::WalkEntry| {
+        nodes.insert(entry.path.as_bytes().to_vec(), entry.attr.node);
+        entries.push(entry);
         ControlFlow::Continue(())
     };
     store.walk(&NodePath::root(), &WalkOptions::default(), visit).unwrap();
     let snapshot = snapshot_of(store);
-    let entry = |it: stead_core::store::WalkEntry| {
-        let (parent, name) = it.path.parent_and_name().unwrap();
-        (it.attr.node, (nodes[parent], name.to_vec(), snapshot[it.path.as_bytes()].clone()))
+    let to_node = |found_entry: stead_core::store::WalkEntry| {
+        let (parent, name) = found_entry.path.parent_and_name().unwrap();
+        (found_entry.attr.node, (nodes[parent], name.to_vec(), snapshot[found_entry.path.as_bytes()].clone()))
     };
-    found.into_iter().map(entry).collect()
+    entries.into_iter().map(to_node).collect()
 }
 
-fn paths(known: &Known) -> TreeSnapshot {
+fn tree_of(nodes: &KnownNodes) -> TreeSnapshot {
     let path = |node: &NodeId| {
-        let (mut names, mut at) = (Vec::new(), *node);
-        while let Some((parent, name, _)) = known.get(&at) {
+        let (mut names, mut current) = (Vec::new(), *node);
+        while let Some((parent, name, _)) = nodes.get(&current) {
             names.push(name.clone());
-            at = *parent;
+            current = *parent;
         }
         names.reverse();
         names.join(&b'/')
     };
-    known.iter().map(|(node, (_, _, thing))| (path(node), thing.clone())).collect()
+    nodes.iter().map(|(node, (_, _, entry))| (path(node), entry.clone())).collect()
 }
 
 /// Undoes one revision after the other, newest first, and checks that everything is as it was before it.
-fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]) {
-    let deeds = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap().revisions;
-    let mut known = known(store);
-    assert!(deeds.is_sorted_by(|one, other| one.number > other.number));
-    for deed in deeds {
-        for line in &deed.changes {
-            let Some(before) = &line.before else {
-                assert!(known.remove(&line.node).is_some(), "version {}: {line:?}", deed.number);
+fn assert_undoing_revisions_gives_earlier_trees(
+    store: &dyn Store,
+    earlier: &[(RevisionNumber, TreeSnapshot)],
+) {
+    let revisions = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap().revisions;
+    let mut nodes = known_nodes(store);
+    assert!(revisions.is_sorted_by(|one, other| one.number > other.number));
+    for revision in revisions {
+        for change in &revision.changes {
+            let Some(before) = &change.before else {
+                assert!(nodes.remove(&change.node).is_some(), "version {}: {change:?}", revision.number);
                 continue;
             };
-            let holds = before.content.as_ref().map(|past| {
-                let open = store.require_history().unwrap().open_content(past).unwrap();
-                let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
+            let content_hash = before.content.as_ref().map(|content_ref| {
+                let open = store.require_history().unwrap().open_content(content_ref).unwrap();
+                let mut bytes = vec![0; usize::try_from(content_ref.size()).unwrap()];
                 assert_eq!(open.read_at(0, &mut bytes).unwrap(), bytes.len());
                 blake3::hash(&bytes)
             });
@@ -151,48 +154,49 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]
             let is_unknown = before.content.is_none() && before.kind != NodeKind::Directory;
             assert!(
                 !is_unknown || !store.history().unwrap().retains_content(),
-                "version {}: {line:?}",
-                deed.number
+                "version {}: {change:?}",
+                revision.number
             );
-            let thing = SnapshotEntry { kind: before.kind, mode, size: before.size, content_hash: holds };
-            known.insert(line.node, (before.parent, before.name.clone(), thing));
+            let entry = SnapshotEntry { kind: before.kind, mode, size: before.size, content_hash };
+            nodes.insert(change.node, (before.parent, before.name.clone(), entry));
         }
-        let last = earlier.iter().rev().find(|(version, _)| *version < deed.number);
-        let mut then = last.map(|(_, then)| then.clone()).unwrap_or_default();
-        let told = paths(&known);
-        for (path, thing) in &mut then {
-            thing.content_hash =
-                thing.content_hash.filter(|_| told.get(path).is_none_or(|told| told.content_hash.is_some()));
+        let previous = earlier.iter().rev().find(|(revision_number, _)| *revision_number < revision.number);
+        let mut tree = previous.map(|(_, tree)| tree.clone()).unwrap_or_default();
+        let actual = tree_of(&nodes);
+        for (path, entry) in &mut expected {
+            entry.content_hash = entry
+                .content_hash
+                .filter(|_| found.get(path).is_none_or(|found| found.content_hash.is_some()));
         }
-        assert_eq!(told, then, "before version {}", deed.number);
+        assert_eq!(actual, expected, "before version {}", revision.number);
     }
-    assert!(known.is_empty());
+    assert!(nodes.is_empty());
 }
 
 #[test]
-fn a_directory_agrees_with_the_model_and_its_deeds_lead_back() {
-    a_directory_leads_back(physical_store);
+fn a_directory_agrees_with_the_model_and_its_revisions_can_be_undone() {
+    assert_directory_agrees(physical_store);
 }
 
 #[test]
-fn a_directory_that_keeps_no_content_agrees_with_the_model_and_its_deeds_lead_back() {
-    a_directory_leads_back(physical_store_without_content);
+fn a_directory_that_retains_no_content_agrees_with_the_model_and_its_revisions_can_be_undone() {
+    assert_directory_agrees(physical_store_without_content);
 }
 
-fn a_directory_leads_back(make: fn() -> (Arc<PhysicalStore>, TempDir)) {
-    let (runs, steps) = effort();
+fn assert_directory_agrees(make: fn() -> (Arc<PhysicalStore>, TempDir)) {
+    let (runs, steps) = runs_and_steps();
     for seed in 200..200 + runs {
         let (store, _directory) = make();
-        count(&*store);
+        enable_counting(&*store);
         let mut earlier: Vec<(RevisionNumber, TreeSnapshot)> = Vec::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, steps, |now| {
             earlier.push((store.latest_revision().unwrap(), now.clone()));
         });
-        deeds_lead_back(&*store, &earlier);
+        assert_undoing_revisions_gives_earlier_trees(&*store, &earlier);
         let mut usage = Usage::default();
-        for thing in snapshot_of(&*store).values().filter(|thing| thing.kind != NodeKind::Directory) {
+        for entry in snapshot_of(&*store).values().filter(|entry| entry.kind != NodeKind::Directory) {
             usage.files += 1;
-            usage.bytes += if thing.kind == NodeKind::File { thing.size } else { 0 };
+            usage.bytes += if entry.kind == NodeKind::File { entry.size } else { 0 };
         }
         assert_eq!(store.usage(&StorePath::empty()).unwrap(), usage, "run {seed} counted something else");
     }
@@ -200,21 +204,21 @@ fn a_directory_leads_back(make: fn() -> (Arc<PhysicalStore>, TempDir)) {
 
 #[test]
 fn sqlite_agrees_with_the_model_and_every_earlier_version_reads_as_it_was() {
-    let (runs, steps) = effort();
+    let (runs, steps) = runs_and_steps();
     for seed in 100..100 + runs {
         let (store, _directory) = virtual_store();
-        count(&*store);
+        enable_counting(&*store);
         let mut earlier: Vec<(RevisionNumber, TreeSnapshot)> = Vec::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, steps, |now| {
             earlier.push((store.latest_revision().unwrap(), now.clone()));
             // One of the earlier versions each time, and all of them at the end.
-            let (version, then) = &earlier[earlier.len() * 7 % 11 % earlier.len()];
-            assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");
+            let (revision, expected) = &earlier[earlier.len() * 7 % 11 % earlier.len()];
+            assert_eq!(snapshot_of(&store.at(*revision)), *expected, "version {revision} of the run {seed}");
         });
         assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
-        for (version, then) in &earlier {
-            assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");
+        for (revision, expected) in &earlier {
+            assert_eq!(snapshot_of(&store.at(*revision)), *expected, "version {revision} of the run {seed}");
         }
-        deeds_lead_back(&*store, &earlier);
+        assert_undoing_revisions_gives_earlier_trees(&*store, &earlier);
     }
 }

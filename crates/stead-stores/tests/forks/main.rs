@@ -30,7 +30,7 @@ fn fork(base: &VirtualStore, name: &str) -> VirtualStore {
     base.fork_as(["forks", name]).unwrap()
 }
 
-fn place(path: &str) -> NodePath {
+fn node_path(path: &str) -> NodePath {
     NodePath::from_root(StorePath::from_checked(path))
 }
 
@@ -45,20 +45,20 @@ fn apply(store: &dyn Store, step: Step) -> RevisionNumber {
     store.apply(change(vec![step])).unwrap().revision.unwrap()
 }
 
-fn writing(path: &str, bytes: &str, keep: DisplacedContent) -> Step {
+fn write_step(path: &str, bytes: &str, displaced: DisplacedContent) -> Step {
     let content = Content::Bytes(bytes.as_bytes().to_vec());
-    Step::Write { at: place(path), content, options: PutOptions { displaced: keep, ..PutOptions::default() } }
+    Step::Write { at: node_path(path), content, options: PutOptions { displaced, ..PutOptions::default() } }
 }
 
 #[track_caller]
 fn write(store: &dyn Store, path: &str, bytes: &str) -> RevisionNumber {
-    apply(store, writing(path, bytes, DisplacedContent::Keep))
+    apply(store, write_step(path, bytes, DisplacedContent::Keep))
 }
 
 #[track_caller]
 fn remove(store: &dyn Store, path: &str) -> RevisionNumber {
     let step = Step::Remove {
-        at: place(path),
+        at: node_path(path),
         subtree: Subtree::Any,
         expect: Precondition::Any,
         if_missing: IfMissing::Fail,
@@ -71,8 +71,8 @@ fn remove(store: &dyn Store, path: &str) -> RevisionNumber {
 #[track_caller]
 fn rename(store: &dyn Store, from: &str, to: &str) -> RevisionNumber {
     let step = Step::Rename {
-        from: place(from),
-        to: place(to),
+        from: node_path(from),
+        to: node_path(to),
         replace: Replace::Overwrite,
         parents: Parents::Create,
         expect: Precondition::Any,
@@ -82,11 +82,11 @@ fn rename(store: &dyn Store, from: &str, to: &str) -> RevisionNumber {
 }
 
 fn read(store: &dyn Store, path: &str) -> StoreResult<String> {
-    store.read(&place(path), u64::MAX).map(|whole| String::from_utf8(whole.bytes).unwrap())
+    store.read(&node_path(path), u64::MAX).map(|content| String::from_utf8(content.bytes).unwrap())
 }
 
 fn names(store: &dyn Store, path: &str) -> Vec<String> {
-    let listed = store.list(&place(path), &Page::ALL).unwrap();
+    let listed = store.list(&node_path(path), &Page::ALL).unwrap();
     listed.entries.iter().map(|entry| entry.name.to_string()).collect()
 }
 
@@ -98,7 +98,7 @@ fn clear(store: &dyn Store) {
 }
 
 #[track_caller]
-fn sound(store: &dyn Store) {
+fn assert_sound(store: &dyn Store) {
     assert_eq!(
         store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,
         Vec::<String>::new()

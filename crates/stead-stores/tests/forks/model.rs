@@ -7,22 +7,22 @@ use stead_core::store::{Change, History, QuotaLimits, QuotaRoot, RevisionNumber,
 use stead_core::testkit::{TreeSnapshot, model_run_over, snapshot_of};
 use stead_stores::VirtualStore;
 
-use crate::{change, clear, database, fork, names, rename, sound, write};
+use crate::{assert_sound, change, clear, database, fork, names, rename, write};
 
 /// How many runs there are, and how many steps each has between two forks.
-fn effort() -> (u64, usize) {
+fn runs_and_steps() -> (u64, usize) {
     if std::env::var_os("STEAD_TEST_LONG").is_some() { (40, 300) } else { (4, 60) }
 }
 
 /// Turns counting on, so that `verify` can compare.
-fn count(store: &dyn Store) {
+fn enable_counting(store: &dyn Store) {
     let limits = QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() };
     let all = QuotaRoot::new(StorePath::empty(), limits);
     store.apply(Change { quotas: vec![all], ..change(Vec::new()) }).unwrap();
 }
 
 /// Changes a base after it was forked, in every possible way.
-fn go_on(base: &VirtualStore, round: usize) {
+fn change_base(base: &VirtualStore, round: usize) {
     for name in names(base, "") {
         rename(base, &name, &format!("moved/{name}"));
     }
@@ -37,47 +37,51 @@ fn go_on(base: &VirtualStore, round: usize) {
 /// A Store that was forked: its content and its revision at that time, and its content now.
 struct Base {
     store: VirtualStore,
-    version: RevisionNumber,
-    held: TreeSnapshot,
-    holds: TreeSnapshot,
+    revision: RevisionNumber,
+    tree_when_forked: TreeSnapshot,
+    tree_now: TreeSnapshot,
 }
 
 #[test]
 fn forks_agree_with_the_model_and_bases_stay_as_they_are() {
-    let (runs, between) = effort();
+    let (runs, between) = runs_and_steps();
     for seed in 300..300 + runs {
         let (database, _directory) = database();
         let mut store = database.store(["base"]).unwrap();
-        count(&store);
+        enable_counting(&store);
         let mut bases: Vec<Base> = Vec::new();
         let mut earlier: Vec<(RevisionNumber, TreeSnapshot)> = Vec::new();
         let mut step = 0_usize;
         model_run_over(Arc::new(store.clone()), seed, between * 8, |now| {
             step += 1;
             earlier.push((store.latest_revision().unwrap(), now.clone()));
-            let (version, then) = &earlier[earlier.len() * 7 % 11 % earlier.len()];
-            assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");
+            let (revision, expected) = &earlier[earlier.len() * 7 % 11 % earlier.len()];
+            assert_eq!(snapshot_of(&store.at(*revision)), *expected, "version {revision} of the run {seed}");
             if !step.is_multiple_of(between) {
                 return None;
             }
-            let version = store.latest_revision().unwrap();
+            let revision = store.latest_revision().unwrap();
             let next = fork(&store, &step.to_string());
             if !(step / between).is_multiple_of(3) {
-                go_on(&store, step / between);
+                change_base(&store, step / between);
             }
-            let holds = snapshot_of(&store);
-            bases.push(Base { store: store.clone(), version, held: now.clone(), holds });
+            let tree_now = snapshot_of(&store);
+            bases.push(Base { store: store.clone(), revision, tree_when_forked: now.clone(), tree_now });
             store = next;
             earlier.clear();
             Some(Arc::new(store.clone()))
         });
-        for (version, then) in &earlier {
-            assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");
+        for (revision, expected) in &earlier {
+            assert_eq!(snapshot_of(&store.at(*revision)), *expected, "version {revision} of the run {seed}");
         }
         for base in &bases {
-            assert_eq!(snapshot_of(&base.store), base.holds, "seed {seed}: a base now");
-            assert_eq!(snapshot_of(&base.store.at(base.version)), base.held, "seed {seed}: a base then");
+            assert_eq!(snapshot_of(&base.store), base.tree_now, "seed {seed}: a base now");
+            assert_eq!(
+                snapshot_of(&base.store.at(base.revision)),
+                base.tree_when_forked,
+                "seed {seed}: a base then"
+            );
         }
-        sound(&store);
+        assert_sound(&store);
     }
 }

@@ -7,10 +7,10 @@ use stead_core::store::{Fork, Forks, History, Maintenance, Page, QuotaLimits, St
 use stead_core::{ApprovalPolicy, Name, Store, StoreError, Timestamp, VfsPath};
 use stead_stores::{Database, DatabaseOptions};
 
-use crate::{database, fork, names, place, read, remove, rename, sound, write};
+use crate::{assert_sound, database, fork, names, node_path, read, remove, rename, write};
 
 /// The record of an agent's fork.
-fn noted(owner: &str, name: &str) -> Fork {
+fn fork_record(owner: &str, name: &str) -> Fork {
     Fork {
         owner: owner.into(),
         name: name.parse().unwrap(),
@@ -52,23 +52,23 @@ fn a_fork_shares_all_content_and_costs_one_row() {
 }
 
 #[test]
-fn neither_sees_what_the_other_does() {
+fn a_fork_and_its_base_do_not_see_each_others_changes() {
     let (database, _directory) = database();
     let base = database.store(["base"]).unwrap();
     write(&base, "d/f", "1");
     write(&base, "d/e/g", "1");
     let fork = fork(&base, "one");
-    let held: Vec<_> = ["", "d", "d/e", "d/f"].map(|path| fork.stat(&place(path)).unwrap()).into();
+    let before: Vec<_> = ["", "d", "d/e", "d/f"].map(|path| fork.stat(&node_path(path)).unwrap()).into();
     write(&base, "d/new", "of the base");
     write(&base, "top", "of the base");
     write(&base, "d/e/h", "of the base");
     rename(&base, "d/e", "e");
     remove(&base, "d/f");
     // Not even the times of a directory reveal it.
-    let holds: Vec<_> = ["", "d", "d/e", "d/f"].map(|path| fork.stat(&place(path)).unwrap()).into();
-    assert_eq!(holds, held);
-    let listed = fork.list(&place("d"), &Page::ALL).unwrap();
-    assert_eq!(listed.entries[0].attr, held[2]);
+    let after: Vec<_> = ["", "d", "d/e", "d/f"].map(|path| fork.stat(&node_path(path)).unwrap()).into();
+    assert_eq!(after, before);
+    let listed = fork.list(&node_path("d"), &Page::ALL).unwrap();
+    assert_eq!(listed.entries[0].attr, before[2]);
     rename(&fork, "d", "moved");
     write(&fork, "moved/own", "of the fork");
     assert_eq!(names(&base, "d"), ["new"]);
@@ -76,7 +76,7 @@ fn neither_sees_what_the_other_does() {
         (names(&fork, ""), names(&fork, "moved")),
         (vec!["moved".into()], vec!["e".into(), "f".into(), "own".to_owned()])
     );
-    sound(&base);
+    assert_sound(&base);
 }
 
 /// Also if the fork in between gets its row of the directory only then.
@@ -90,13 +90,13 @@ fn a_fork_of_a_fork_keeps_the_times_of_directories() {
     let second = fork(&first, "two");
     write(&second, "own", "2");
     let third = fork(&second, "three");
-    let [of_second, of_third] = [&second, &third].map(|store| store.stat(&place("d")).unwrap());
+    let [of_second, of_third] = [&second, &third].map(|store| store.stat(&node_path("d")).unwrap());
     write(&base, "d/g", "1");
     write(&first, "d/h", "1");
     write(&first, "d/i", "1");
-    assert_eq!(second.stat(&place("d")).unwrap(), of_second);
+    assert_eq!(second.stat(&node_path("d")).unwrap(), of_second);
     write(&second, "d/j", "1");
-    assert_eq!(third.stat(&place("d")).unwrap(), of_third);
+    assert_eq!(third.stat(&node_path("d")).unwrap(), of_third);
     assert_eq!(names(&third, "d"), ["f"]);
 }
 
@@ -112,7 +112,7 @@ fn a_page_of_a_directory_counts_what_the_fork_shows() {
     rename(&fork, "d", "b2");
     write(&fork, "e", "1");
     let page = Page { after: Name::new(*b"a"), limit: 2 };
-    let listed = fork.list(&place(""), &page).unwrap();
+    let listed = fork.list(&node_path(""), &page).unwrap();
     let found: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_string()).collect();
     assert_eq!((found, listed.total, listed.more), (vec!["b2".into(), "c".to_owned()], 4, true));
 }
@@ -132,20 +132,20 @@ fn usage_counts_what_the_fork_shows() {
 }
 
 #[test]
-fn a_name_is_given_once_and_the_forks_of_an_agent_are_known() {
+fn a_fork_name_is_unique_and_the_forks_of_an_agent_are_listed() {
     let (database, directory) = database();
     let base = database.store(["base"]).unwrap();
     write(&base, "f", "1");
-    let draft = noted("coder", "draft");
+    let draft = fork_record("coder", "draft");
     Forks::fork(&base, &draft).unwrap();
     assert!(matches!(Forks::fork(&base, &draft), Err(StoreError::AlreadyExists)));
-    let other = noted("reviewer", "draft");
+    let other = fork_record("reviewer", "draft");
     Forks::fork(&base, &other).unwrap();
     // Another process finds it.
-    let again = Database::open(directory.path().join("stead.db"), DatabaseOptions::default()).unwrap();
-    assert_eq!(again.forks("coder").unwrap(), std::slice::from_ref(&draft));
-    assert_eq!(again.forks("nobody").unwrap(), []);
-    let store = again.fork_store("coder", &draft.name).unwrap();
+    let reopened = Database::open(directory.path().join("stead.db"), DatabaseOptions::default()).unwrap();
+    assert_eq!(reopened.forks("coder").unwrap(), std::slice::from_ref(&draft));
+    assert_eq!(reopened.forks("nobody").unwrap(), []);
+    let store = reopened.fork_store("coder", &draft.name).unwrap();
     write(&store, "f", "2");
     assert_eq!(read(&database.fork_store("coder", &draft.name).unwrap(), "f").unwrap(), "2");
     assert_eq!(read(&database.fork_store("reviewer", &draft.name).unwrap(), "f").unwrap(), "1");
@@ -178,25 +178,28 @@ fn a_base_stays_while_there_are_forks_of_it() {
 
 /// A handle of a fork that is gone shows neither its base nor what has been made since.
 #[test]
-fn a_fork_that_is_gone_shows_nothing() {
+fn a_discarded_fork_shows_nothing() {
     let (database, _directory) = database();
     let base = database.store(["base"]).unwrap();
     write(&base, "f", "1");
-    let gone = fork(&base, "one");
-    let past = gone.at(gone.latest_revision().unwrap());
+    let discarded = fork(&base, "one");
+    let old_version = discarded.at(discarded.latest_revision().unwrap());
     database.store(["forks", "one"]).unwrap().destroy().unwrap();
     let next = fork(&base, "one");
     write(&next, "secret", "1");
-    for store in [&gone, &past] {
+    for store in [&discarded, &old_version] {
         for path in ["", "f", "secret"] {
-            assert!(matches!(store.stat(&place(path)), Err(StoreError::NotFound)), "{path}");
+            assert!(matches!(store.stat(&node_path(path)), Err(StoreError::NotFound)), "{path}");
         }
     }
-    let refused =
-        gone.apply(crate::change(vec![crate::writing("f", "2", stead_core::store::DisplacedContent::Keep)]));
+    let refused = discarded.apply(crate::change(vec![crate::writing(
+        "f",
+        "2",
+        stead_core::store::DisplacedContent::Keep,
+    )]));
     assert!(matches!(refused, Err(StoreError::NotFound)));
     assert_eq!(read(&base, "f").unwrap(), "1");
-    sound(&base);
+    assert_sound(&base);
 }
 
 #[test]
@@ -216,29 +219,29 @@ fn verify_finds_what_is_wrong_with_a_fork() {
         let fork = fork(&base, "one");
         write(&fork, "own", "1");
         remove(&fork, "f");
-        sound(&fork);
+        assert_sound(&fork);
         Connection::open(directory.path().join("stead.db")).unwrap().execute_batch(damage).unwrap();
         assert!(!fork.verify(&mut |_| ()).unwrap().problems.is_empty(), "{damage}");
     }
 }
 
 #[test]
-fn one_of_many_who_want_a_name_gets_it() {
+fn one_of_many_concurrent_forks_with_one_name_succeeds() {
     let (database, _directory) = database();
     let base = database.store(["base"]).unwrap();
     write(&base, "f", "1");
-    let made = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let forkers: Vec<_> = (0..8).map(|_| scope.spawn(|| base.fork_as(["wanted"]))).collect();
         forkers.into_iter().map(|forker| forker.join().unwrap()).collect::<Vec<_>>()
     });
-    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
-    let refused = made.into_iter().filter_map(Result::err);
+    assert_eq!(result.iter().filter(|result| result.is_ok()).count(), 1);
+    let refused = results.into_iter().filter_map(Result::err);
     assert!(refused.into_iter().all(|error| matches!(error, StoreError::AlreadyExists)));
 }
 
 /// Content that only the fork had is unreferenced afterwards; what it shared still belongs to the base.
 #[test]
-fn a_fork_that_is_discarded_gives_its_space_back() {
+fn discarding_a_fork_frees_its_space() {
     let (database, _directory) = database();
     let base = database.store(["base"]).unwrap();
     write(&base, "shared", &"s".repeat(1_000));

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::{clear, database, fork, rename, write};
 
 /// A base with something at every name that the suite uses, so that forks have to hide it everywhere.
-fn filled(database: &Database) -> VirtualStore {
+fn filled_base(database: &Database) -> VirtualStore {
     let base = database.store(["base"]).unwrap();
     for name in ["a", "b", "c", "d", "f", "x", "file", "dir", "sub", "one", "two", "text", "link", "moved"] {
         write(&base, &format!("{name}/{name}/a"), name);
@@ -21,21 +21,21 @@ fn filled(database: &Database) -> VirtualStore {
     base
 }
 
-fn of_nothing() -> (Arc<VirtualStore>, TempDir) {
+fn fork_of_an_empty_base() -> (Arc<VirtualStore>, TempDir) {
     let (database, directory) = database();
     (Arc::new(fork(&database.store(["base"]).unwrap(), "one")), directory)
 }
 
-fn of_something_that_it_hides() -> (Arc<VirtualStore>, TempDir) {
+fn fork_that_hides_its_base() -> (Arc<VirtualStore>, TempDir) {
     let (database, directory) = database();
-    let fork = fork(&filled(&database), "one");
+    let fork = fork(&filled_base(&database), "one");
     clear(&fork);
     (Arc::new(fork), directory)
 }
 
-fn of_a_fork() -> (Arc<VirtualStore>, TempDir) {
+fn fork_of_a_fork() -> (Arc<VirtualStore>, TempDir) {
     let (database, directory) = database();
-    let first = fork(&filled(&database), "one");
+    let first = fork(&filled_base(&database), "one");
     rename(&first, "a", "z");
     rename(&first, "b", "a");
     write(&first, "d/e/f", "first");
@@ -44,9 +44,9 @@ fn of_a_fork() -> (Arc<VirtualStore>, TempDir) {
     (Arc::new(second), directory)
 }
 
-fn of_forks_that_were_put_together() -> (Arc<VirtualStore>, TempDir) {
+fn fork_of_merged_layers() -> (Arc<VirtualStore>, TempDir) {
     let (database, directory) = database();
-    let mut top = filled(&database);
+    let mut top = filled_base(&database);
     for layer in 0..6 {
         top = fork(&top, &layer.to_string());
         write(&top, &format!("x/{layer}"), "layer");
@@ -56,7 +56,7 @@ fn of_forks_that_were_put_together() -> (Arc<VirtualStore>, TempDir) {
     (Arc::new(fork(&top, "top")), directory)
 }
 
-store_suite!(on_a_fork, of_nothing);
-store_suite!(on_a_fork_that_hides, of_something_that_it_hides);
-store_suite!(on_a_fork_of_a_fork, of_a_fork);
-store_suite!(on_a_deep_fork, of_forks_that_were_put_together);
+store_suite!(on_a_fork, fork_of_an_empty_base);
+store_suite!(on_a_fork_that_hides, fork_that_hides_its_base);
+store_suite!(on_a_fork_of_a_fork, fork_of_a_fork);
+store_suite!(on_a_deep_fork, fork_of_merged_layers);

@@ -8,21 +8,21 @@ use std::time::Duration;
 use stead_core::vfs::{Overwrite, UndoOptions, UndoTarget};
 use stead_core::{ErrorKind, Occurrences, Store, Vfs};
 
-use crate::{door, text};
+use crate::{text, vfs_for};
 
 crate::on_every_store! {
-    undo_beside_appends_and_moves_succeeds_or_is_a_conflict
+    undo_during_appends_and_moves_succeeds_or_is_a_conflict
 }
 
 /// How many changes each of the other agents makes.
-const MANY: usize = 150;
+const CHANGES: usize = 150;
 
 type Subject = Arc<dyn Store>;
 
 /// Undoes the last operation, and retries while there is a conflict. Any other failure fails the test.
-fn take_back(door: &Vfs) {
+fn undo_last_with_retry(vfs: &Vfs) {
     loop {
-        match door.undo(UndoTarget::Last(1), UndoOptions::default()) {
+        match vfs.undo(UndoTarget::Last(1), UndoOptions::default()) {
             Ok(undone) if undone.done => return,
             Ok(undone) => assert!(!undone.conflicts.is_empty(), "{undone:?}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
@@ -30,23 +30,24 @@ fn take_back(door: &Vfs) {
     }
 }
 
-fn undo_beside_appends_and_moves_succeeds_or_is_a_conflict(store: &Subject) {
-    let (a, b, c) = (door(store, "a"), door(store, "b"), door(store, "c"));
+fn undo_during_appends_and_moves_succeeds_or_is_a_conflict(store: &Subject) {
+    let (a, b, c) = (vfs_for(store, "a"), vfs_for(store, "b"), vfs_for(store, "c"));
     // The changed and the added lines must not be adjacent: that would be a permanent conflict.
     b.write("/w/log", "head\n\n\n").unwrap();
     b.write("/w/there/file", "1\n2\n3\n").unwrap();
     let running = AtomicUsize::new(2);
-    let beside = |act: &dyn Fn(usize)| {
-        for number in 0..MANY {
-            act(number);
+    let repeat_change = |make_change: &dyn Fn(usize)| {
+        for number in 0..CHANGES {
+            make_change(number);
             thread::sleep(Duration::from_millis(1));
         }
         running.fetch_sub(1, Ordering::Relaxed);
     };
     thread::scope(|scope| {
-        scope.spawn(|| beside(&|number| drop(b.append("/w/log", format!("line {number}\n")).unwrap())));
+        scope
+            .spawn(|| repeat_change(&|number| drop(b.append("/w/log", format!("line {number}\n")).unwrap())));
         scope.spawn(|| {
-            beside(&|number| {
+            repeat_change(&|number| {
                 let mut names = ["/w/there", "/w/elsewhere"];
                 names.rotate_left(number % 2);
                 c.rename(names[0], names[1], Overwrite::Refuse).unwrap();
@@ -54,16 +55,16 @@ fn undo_beside_appends_and_moves_succeeds_or_is_a_conflict(store: &Subject) {
         });
         while running.load(Ordering::Relaxed) > 0 {
             if a.edit("/w/log", "head", "neck", Occurrences::One).is_ok() {
-                take_back(&a);
+                undo_last_with_retry(&a);
             }
             for path in ["/w/there/file", "/w/elsewhere/file"] {
                 if a.edit(path, "2", "two", Occurrences::One).is_ok() {
-                    take_back(&a);
+                    undo_last_with_retry(&a);
                 }
             }
         }
     });
-    let lines: String = (0..MANY).map(|line| format!("line {line}\n")).collect();
+    let lines: String = (0..CHANGES).map(|line| format!("line {line}\n")).collect();
     assert_eq!(text(&a, "/w/log"), format!("head\n\n\n{lines}"));
     assert_eq!(text(&a, "/w/there/file"), "1\n2\n3\n");
 }

@@ -6,15 +6,15 @@ use stead_core::history::diff::ContentDiff;
 use stead_core::vfs::{DiffOptions, DifferenceKind, Overwrite, RemoveOptions};
 use stead_core::{Occurrences, Store};
 
-use crate::door;
+use crate::vfs_for;
 
 crate::on_every_store! {
     versions_are_compared_by_file_and_by_line
-    lines_have_writers
+    blame_names_the_agent_that_wrote_each_line
 }
 
 fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
-    let a = door(store, "a");
+    let a = vfs_for(store, "a");
     a.write("/w/same", "same").unwrap();
     a.write("/w/text", "1\n2\n3\n").unwrap();
     a.write("/w/gone", "gone\n").unwrap();
@@ -28,25 +28,32 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     a.remove_file("/w/brief", RemoveOptions::default()).unwrap();
     let newer = store.require_history().unwrap().latest_revision().unwrap();
 
-    let found = a.diff("/w", older, newer, DiffOptions::default()).unwrap();
-    let shown: Vec<_> = found.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect();
+    let differences = a.diff("/w", older, newer, DiffOptions::default()).unwrap();
+    let shown: Vec<_> = differences
+        .iter()
+        .map(|difference| format!("{} {}", difference.difference.as_str(), difference.path))
+        .collect();
     assert_eq!(shown, ["removed /w/gone", "moved /w/moved", "added /w/new", "changed /w/text"]);
-    let text = |differs| found.iter().find(|one| one.difference == differs).unwrap().content.clone();
+    let content_of =
+        |kind| differences.iter().find(|difference| difference.difference == kind).unwrap().content.clone();
     assert_eq!(
-        text(DifferenceKind::Changed),
+        content_of(DifferenceKind::Changed),
         Some(ContentDiff::Text("@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n".into()))
     );
-    assert_eq!(text(DifferenceKind::Added), Some(ContentDiff::Binary));
-    assert_eq!(text(DifferenceKind::Removed), Some(ContentDiff::Text("@@ -1 +0,0 @@\n-gone\n".into())));
+    assert_eq!(content_of(DifferenceKind::Added), Some(ContentDiff::Binary));
+    assert_eq!(content_of(DifferenceKind::Removed), Some(ContentDiff::Text("@@ -1 +0,0 @@\n-gone\n".into())));
 
-    let back = a.diff("/w", newer, older, DiffOptions::default()).unwrap();
-    let shown: Vec<_> = back.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect();
+    let reversed = a.diff("/w", newer, older, DiffOptions::default()).unwrap();
+    let shown: Vec<_> = reversed
+        .iter()
+        .map(|difference| format!("{} {}", difference.difference.as_str(), difference.path))
+        .collect();
     assert_eq!(shown, ["moved /w/dir", "added /w/gone", "removed /w/new", "changed /w/text"]);
     assert!(a.diff("/w", newer, newer, DiffOptions::default()).unwrap().is_empty());
 }
 
-fn lines_have_writers(store: &Arc<dyn Store>) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn blame_names_the_agent_that_wrote_each_line(store: &Arc<dyn Store>) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/f", "one\ntwo\nthree\n").unwrap();
     b.edit("/w/f", "two", "zwei", Occurrences::One).unwrap();
     a.append("/w/f", "four\n").unwrap();

@@ -21,7 +21,7 @@ use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::{Database, Durability, PhysicalOptions, PhysicalStore};
 
 /// A `Vfs` for an agent, with the whole Store at `/w`.
-fn door(store: &Arc<dyn Store>, agent: &str) -> Vfs {
+fn vfs_for(store: &Arc<dyn Store>, agent: &str) -> Vfs {
     let prefix = VfsPath::parse("/w").unwrap();
     let workspace = Workspace::new(prefix, AccessScope::ReadWrite, Mount::from(store));
     let builder = Vfs::builder(Identity::agent(agent)).lost_updates(LostUpdates::Allow);
@@ -44,35 +44,35 @@ fn in_a_directory() -> (Arc<dyn Store>, tempfile::TempDir) {
 
 /// Undoes, without any conflict.
 #[track_caller]
-fn undo(door: &Vfs, what: UndoTarget) -> RevertResult {
-    let undone = door.undo(what, UndoOptions::default()).unwrap();
+fn undo(vfs: &Vfs, target: UndoTarget) -> RevertResult {
+    let undone = vfs.undo(target, UndoOptions::default()).unwrap();
     assert!(undone.done, "{:?}", undone.conflicts);
     undone
 }
 
 #[track_caller]
-fn text(door: &Vfs, path: &str) -> String {
-    String::from_utf8(door.read(path).unwrap().bytes).unwrap()
+fn text(vfs: &Vfs, path: &str) -> String {
+    String::from_utf8(vfs.read(path).unwrap().bytes).unwrap()
 }
 
 /// A fork that has already changed everything in its base, so that all it shows is its own.
 fn fork() -> Arc<dyn Store> {
     let base = stead_stores::MemoryStore::new();
     let names = ["a", "b", "c", "f", "d/a", "d/e/a", "dir/f", "text"];
-    let (of_base, all) = (
-        door(&(Arc::new(base.clone()) as _), "base"),
+    let (of_base, recursive) = (
+        vfs_for(&(Arc::new(base.clone()) as _), "base"),
         RemoveOptions { recursive: true, ..RemoveOptions::default() },
     );
     for name in names {
         of_base.write(&*format!("/w/{name}"), "the base's\n").unwrap();
     }
     let fork: Arc<dyn Store> = Arc::new(base.fork_as(["fork"]).unwrap());
-    let of_fork = door(&fork, "fork");
+    let of_fork = vfs_for(&fork, "fork");
     for name in ["a", "b", "c", "f", "text"] {
-        of_fork.remove_file(&*format!("/w/{name}"), all).unwrap();
+        of_fork.remove_file(&*format!("/w/{name}"), recursive).unwrap();
     }
     for name in ["d", "dir"] {
-        of_fork.remove_directory(&*format!("/w/{name}"), all).unwrap();
+        of_fork.remove_directory(&*format!("/w/{name}"), recursive).unwrap();
     }
     fork
 }

@@ -9,15 +9,15 @@ use stead_core::testkit::snapshot_of;
 use stead_core::vfs::{Overwrite, RemoveOptions, RestoreOptions, UndoTarget};
 use stead_core::{Store, Vfs};
 
-use crate::{door, text, undo};
+use crate::{text, undo, vfs_for};
 
 crate::on_every_store! {
     a_file_is_removed_moved_and_replaced_whatever_its_mode
-    what_was_added_to_a_file_is_taken_back_whatever_its_mode
-    attributes_are_set_and_taken_back_whatever_the_mode
-    a_closed_directory_goes_and_comes_back
-    a_directory_is_made_and_copied_with_any_mode
-    all_that_was_done_below_a_directory_is_taken_back_after_it_was_closed
+    an_append_is_undone_whatever_the_mode_of_the_file
+    attributes_are_set_and_undone_whatever_the_mode
+    a_closed_directory_is_removed_and_restored
+    a_directory_is_created_and_copied_with_any_mode
+    all_changes_below_a_directory_are_undone_after_it_was_closed
     a_version_with_a_closed_directory_is_restored
 }
 
@@ -33,74 +33,74 @@ fn recursive() -> RemoveOptions {
 }
 
 /// Makes a file whose content can be read only after its mode has been set again.
-fn made(door: &Vfs, path: &str, mode: u32) {
-    door.write(path, "one\n").unwrap();
-    door.set_attributes(path, Some(mode), None).unwrap();
+fn write_with_mode(vfs: &Vfs, path: &str, mode: u32) {
+    vfs.write(path, "one\n").unwrap();
+    vfs.set_attributes(path, Some(mode), None).unwrap();
 }
 
 /// Makes a file readable, and checks its content.
 #[track_caller]
-fn has(door: &Vfs, path: &str, mode: u32, content: &str) {
-    assert_eq!(door.stat(path).unwrap().mode, mode);
-    door.set_attributes(path, Some(0o600), None).unwrap();
-    assert_eq!(text(door, path), content);
+fn assert_mode_and_content(vfs: &Vfs, path: &str, mode: u32, content: &str) {
+    assert_eq!(vfs.stat(path).unwrap().mode, mode);
+    vfs.set_attributes(path, Some(0o600), None).unwrap();
+    assert_eq!(text(vfs, path), content);
 }
 
 fn a_file_is_removed_moved_and_replaced_whatever_its_mode(store: &Subject) {
     for mode in FILE_MODES {
-        let a = door(store, "a");
-        made(&a, "/w/f", mode);
+        let a = vfs_for(store, "a");
+        write_with_mode(&a, "/w/f", mode);
         a.remove_file("/w/f", RemoveOptions::default()).unwrap();
         undo(&a, UndoTarget::Last(1));
-        has(&a, "/w/f", mode, "one\n");
+        assert_mode_and_content(&a, "/w/f", mode, "one\n");
 
-        made(&a, "/w/f", mode);
+        write_with_mode(&a, "/w/f", mode);
         a.rename("/w/f", "/w/g", Overwrite::Refuse).unwrap();
         assert_eq!(a.stat("/w/g").unwrap().mode, mode);
         undo(&a, UndoTarget::Last(1));
-        has(&a, "/w/f", mode, "one\n");
+        assert_mode_and_content(&a, "/w/f", mode, "one\n");
 
-        made(&a, "/w/f", mode);
+        write_with_mode(&a, "/w/f", mode);
         a.write("/w/f", "two\n").unwrap();
         undo(&a, UndoTarget::Last(1));
-        has(&a, "/w/f", mode, "one\n");
+        assert_mode_and_content(&a, "/w/f", mode, "one\n");
 
-        made(&a, "/w/f", mode);
+        write_with_mode(&a, "/w/f", mode);
         a.write("/w/g", "two\n").unwrap();
         a.rename("/w/g", "/w/f", Overwrite::Replace).unwrap();
         assert_eq!(a.stat("/w/f").unwrap().size, 4);
         undo(&a, UndoTarget::Last(1));
         assert_eq!(text(&a, "/w/g"), "two\n");
-        has(&a, "/w/f", mode, "one\n");
+        assert_mode_and_content(&a, "/w/f", mode, "one\n");
         a.remove_file("/w/g", RemoveOptions::default()).unwrap();
     }
 }
 
-fn what_was_added_to_a_file_is_taken_back_whatever_its_mode(store: &Subject) {
+fn an_append_is_undone_whatever_the_mode_of_the_file(store: &Subject) {
     for mode in FILE_MODES {
-        let a = door(store, "a");
-        made(&a, "/w/f", mode);
+        let a = vfs_for(store, "a");
+        write_with_mode(&a, "/w/f", mode);
         a.append("/w/f", "two\n").unwrap();
         assert_eq!(a.stat("/w/f").unwrap().mode, mode);
         undo(&a, UndoTarget::Last(1));
-        has(&a, "/w/f", mode, "one\n");
-        made(&a, "/w/f", mode);
+        assert_mode_and_content(&a, "/w/f", mode, "one\n");
+        write_with_mode(&a, "/w/f", mode);
         a.append("/w/f", "two\n").unwrap();
-        has(&a, "/w/f", mode, "one\ntwo\n");
+        assert_mode_and_content(&a, "/w/f", mode, "one\ntwo\n");
     }
 }
 
-fn attributes_are_set_and_taken_back_whatever_the_mode(store: &Subject) {
-    let a = door(store, "a");
-    let then = stead_core::Timestamp::from_secs(1_000_000_000);
+fn attributes_are_set_and_undone_whatever_the_mode(store: &Subject) {
+    let a = vfs_for(store, "a");
+    let time = stead_core::Timestamp::from_secs(1_000_000_000);
     a.write("/w/f", "one\n").unwrap();
     a.mkdir("/w/d", Parents::Create).unwrap();
     for mode in [0o000, 0o777, 0o200] {
         for path in ["/w/f", "/w/d"] {
             let before = a.stat(path).unwrap().mode;
-            a.set_attributes(path, Some(mode), Some(then)).unwrap();
-            let now = a.stat(path).unwrap();
-            assert_eq!((now.mode, now.modified), (mode, Some(then)), "{path}");
+            a.set_attributes(path, Some(mode), Some(time)).unwrap();
+            let attr = a.stat(path).unwrap();
+            assert_eq!((attr.mode, attr.modified), (mode, Some(time)), "{path}");
             undo(&a, UndoTarget::Last(1));
             assert_eq!(a.stat(path).unwrap().mode, before, "{path}");
             a.set_attributes(path, Some(mode), None).unwrap();
@@ -108,17 +108,17 @@ fn attributes_are_set_and_taken_back_whatever_the_mode(store: &Subject) {
     }
 }
 
-fn a_closed_directory_goes_and_comes_back(store: &Subject) {
+fn a_closed_directory_is_removed_and_restored(store: &Subject) {
     for mode in DIRECTORY_MODES {
-        let a = door(store, "a");
+        let a = vfs_for(store, "a");
         a.write("/w/d/e/f", "one\n").unwrap();
         a.set_attributes("/w/d/e", Some(mode), None).unwrap();
         a.set_attributes("/w/d", Some(mode), None).unwrap();
-        for again in 0..2 {
+        for round in 0..2 {
             a.remove_directory("/w/d", recursive()).unwrap();
             assert!(!a.exists("/w/d").unwrap());
             undo(&a, UndoTarget::Last(1));
-            assert_eq!(a.stat("/w/d").unwrap().mode, mode, "{mode:o}, {again}");
+            assert_eq!(a.stat("/w/d").unwrap().mode, mode, "{mode:o}, {round}");
         }
         a.rename("/w/d", "/w/other", Overwrite::Refuse).unwrap();
         undo(&a, UndoTarget::Last(1));
@@ -141,8 +141,8 @@ fn a_closed_directory_goes_and_comes_back(store: &Subject) {
     );
 }
 
-fn a_directory_is_made_and_copied_with_any_mode(store: &Subject) {
-    let a = door(store, "a");
+fn a_directory_is_created_and_copied_with_any_mode(store: &Subject) {
+    let a = vfs_for(store, "a");
     a.write("/w/d/f", "one\n").unwrap();
     a.set_attributes("/w/d/f", Some(0o444), None).unwrap();
     a.set_attributes("/w/d", Some(0o555), None).unwrap();
@@ -152,20 +152,20 @@ fn a_directory_is_made_and_copied_with_any_mode(store: &Subject) {
     assert!(!a.exists("/w/copy").unwrap());
 }
 
-fn all_that_was_done_below_a_directory_is_taken_back_after_it_was_closed(store: &Subject) {
+fn all_changes_below_a_directory_are_undone_after_it_was_closed(store: &Subject) {
     for mode in DIRECTORY_MODES {
-        door(store, "before").write("/w/d/kept", "kept\n").unwrap();
+        vfs_for(store, "before").write("/w/d/kept", "kept\n").unwrap();
         let before = snapshot_of(&**store);
-        let a = door(store, &format!("a {mode:o}"));
+        let a = vfs_for(store, &format!("a {mode:o}"));
         a.write("/w/d/f", "one\n").unwrap();
         a.write("/w/d/kept", "other\n").unwrap();
         a.write("/w/d/e/g", "two\n").unwrap();
         a.rename("/w/d/f", "/w/d/e/f", Overwrite::Refuse).unwrap();
         a.set_attributes("/w/d/e", Some(mode), None).unwrap();
         a.set_attributes("/w/d", Some(mode), None).unwrap();
-        let taken_back = undo(&a, UndoTarget::Last(usize::MAX / 8));
+        let undone = undo(&a, UndoTarget::Last(usize::MAX / 8));
         assert_eq!(snapshot_of(&**store), before, "{mode:o}");
-        undo(&a, UndoTarget::Operation(taken_back.operation.unwrap()));
+        undo(&a, UndoTarget::Operation(undone.operation.unwrap()));
         assert_eq!(a.stat("/w/d").unwrap().mode, mode);
         a.set_attributes("/w/d", Some(0o700), None).unwrap();
         assert_eq!((a.stat("/w/d/e").unwrap().mode, &*text(&a, "/w/d/kept")), (mode, "other\n"));
@@ -177,7 +177,7 @@ fn all_that_was_done_below_a_directory_is_taken_back_after_it_was_closed(store: 
 
 fn a_version_with_a_closed_directory_is_restored(store: &Subject) {
     for mode in DIRECTORY_MODES {
-        let a = door(store, "a");
+        let a = vfs_for(store, "a");
         a.write("/w/d/f", "one\n").unwrap();
         a.set_attributes("/w/d", Some(mode), None).unwrap();
         let closed = store.require_history().unwrap().latest_revision().unwrap();
@@ -185,13 +185,13 @@ fn a_version_with_a_closed_directory_is_restored(store: &Subject) {
         a.write("/w/d/f", "two\n").unwrap();
         a.write("/w/d/g", "three\n").unwrap();
         let open = store.require_history().unwrap().latest_revision().unwrap();
-        for (version, mode, content, is_there) in
+        for (revision, mode, content, exists) in
             [(closed, mode, "one\n", false), (open, 0o755, "two\n", true), (closed, mode, "one\n", false)]
         {
-            assert!(a.restore("/w", version, &RestoreOptions::default()).unwrap().done);
+            assert!(a.restore("/w", revision, &RestoreOptions::default()).unwrap().done);
             assert_eq!(a.stat("/w/d").unwrap().mode, mode);
             a.set_attributes("/w/d", Some(0o755), None).unwrap();
-            assert_eq!((text(&a, "/w/d/f"), a.exists("/w/d/g").unwrap()), (content.to_owned(), is_there));
+            assert_eq!((text(&a, "/w/d/f"), a.exists("/w/d/g").unwrap()), (content.to_owned(), exists));
         }
         a.remove_directory("/w/d", recursive()).unwrap();
     }

@@ -10,13 +10,13 @@ use stead_core::{
 };
 use stead_stores::{Database, MemoryStore};
 
-use crate::{door, undo};
+use crate::{undo, vfs_for};
 
 crate::on_every_store! {
     the_last_operation_is_the_newest_version_whatever_the_clock_says
-    a_directory_that_holds_a_file_of_another_agent_is_not_passed_over
-    an_operation_that_only_left_a_directory_with_a_file_of_another_agent_is_a_conflict
-    a_directory_that_is_empty_again_goes
+    a_directory_with_a_file_of_another_agent_is_a_conflict_and_is_not_skipped
+    an_operation_of_which_only_a_directory_with_a_file_of_another_agent_remains_is_a_conflict
+    undo_removes_a_directory_that_is_empty_again
 }
 
 type Subject = Arc<dyn Store>;
@@ -35,14 +35,14 @@ fn at_second(stores: &[(&str, &Arc<dyn Store>)], second: u64) -> Vfs {
 }
 
 fn the_last_operation_is_the_newest_version_whatever_the_clock_says(store: &Subject) {
-    let (ahead, right) = (at_second(&[("/w", store)], 60), at_second(&[("/w", store)], 0));
-    ahead.write("/w/first", "1").unwrap();
-    right.write("/w/second", "2").unwrap();
-    undo(&right, UndoTarget::Last(1));
-    assert!(right.exists("/w/first").unwrap());
-    assert!(!right.exists("/w/second").unwrap());
-    undo(&right, UndoTarget::Last(1));
-    assert!(!right.exists("/w/first").unwrap());
+    let (fast_clock, right_clock) = (at_second(&[("/w", store)], 60), at_second(&[("/w", store)], 0));
+    fast_clock.write("/w/first", "1").unwrap();
+    right_clock.write("/w/second", "2").unwrap();
+    undo(&right_clock, UndoTarget::Last(1));
+    assert!(right_clock.exists("/w/first").unwrap());
+    assert!(!right_clock.exists("/w/second").unwrap());
+    undo(&right_clock, UndoTarget::Last(1));
+    assert!(!right_clock.exists("/w/first").unwrap());
 }
 
 #[test]
@@ -53,20 +53,20 @@ fn the_last_operation_is_the_newest_version_of_all_stores_in_a_database() {
     let both = [("/one", &one), ("/two", &two)];
     at_second(&both, 60).write("/one/first", "1").unwrap();
     at_second(&both, 30).write("/two/second", "2").unwrap();
-    let right = at_second(&both, 0);
-    right.write("/one/third", "3").unwrap();
-    let log = right.log(&LogQuery::default()).unwrap();
+    let vfs = at_second(&both, 0);
+    vfs.write("/one/third", "3").unwrap();
+    let log = vfs.log(&LogQuery::default()).unwrap();
     let logged: Vec<_> = log.iter().map(|entry| entry.changes[0].path.as_str()).collect();
     assert_eq!(logged, ["/one/third", "/two/second", "/one/first"]);
     for last in ["/one/third", "/two/second", "/one/first"] {
-        let undone = undo(&right, UndoTarget::Last(1));
+        let undone = undo(&vfs, UndoTarget::Last(1));
         assert_eq!(undone.changes[0].path.as_str(), last);
     }
 }
 
 /// Two databases have separate revision counters: between them only the time decides, within each the counter does.
 #[test]
-fn between_databases_time_tells_and_within_each_the_version() {
+fn operations_are_ordered_by_time_between_databases_and_by_version_within_each() {
     let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new())];
     let both = [("/one", &stores[0]), ("/two", &stores[1])];
     for padding in 0..5 {
@@ -76,19 +76,19 @@ fn between_databases_time_tells_and_within_each_the_version() {
     at_second(&both, 60).write("/one/first", "1").unwrap();
     at_second(&both, 20).write("/two/second", "2").unwrap();
     at_second(&both, 10).write("/one/third", "3").unwrap();
-    let right = at_second(&both, 30);
-    right.write("/two/fourth", "4").unwrap();
-    let log = right.log(&LogQuery { limit: 4, ..LogQuery::default() }).unwrap();
+    let vfs = at_second(&both, 30);
+    vfs.write("/two/fourth", "4").unwrap();
+    let log = vfs.log(&LogQuery { limit: 4, ..LogQuery::default() }).unwrap();
     let logged: Vec<_> = log.iter().map(|entry| entry.changes[0].path.as_str()).collect();
     assert_eq!(logged, ["/two/fourth", "/two/second", "/one/third", "/one/first"]);
     for last in ["/two/fourth", "/two/second", "/one/third", "/one/first"] {
-        let undone = undo(&right, UndoTarget::Last(1));
+        let undone = undo(&vfs, UndoTarget::Last(1));
         assert_eq!(undone.changes[0].path.as_str(), last);
     }
 }
 
-fn a_directory_that_holds_a_file_of_another_agent_is_not_passed_over(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn a_directory_with_a_file_of_another_agent_is_a_conflict_and_is_not_skipped(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     let important = a.write("/w/important", "1").unwrap().operation;
     a.mkdir("/w/shared", Parents::Create).unwrap();
     b.write("/w/shared/x", "b's").unwrap();
@@ -109,8 +109,10 @@ fn a_directory_that_holds_a_file_of_another_agent_is_not_passed_over(store: &Sub
     assert!(!a.exists("/w/important").unwrap());
 }
 
-fn an_operation_that_only_left_a_directory_with_a_file_of_another_agent_is_a_conflict(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn an_operation_of_which_only_a_directory_with_a_file_of_another_agent_remains_is_a_conflict(
+    store: &Subject,
+) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/important", "1").unwrap();
     a.write("/w/shared/y", "a's").unwrap();
     b.write("/w/shared/x", "b's").unwrap();
@@ -120,8 +122,8 @@ fn an_operation_that_only_left_a_directory_with_a_file_of_another_agent_is_a_con
     assert!(a.exists("/w/important").unwrap());
 }
 
-fn a_directory_that_is_empty_again_goes(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn undo_removes_a_directory_that_is_empty_again(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.mkdir("/w/shared", Parents::Create).unwrap();
     b.write("/w/shared/x", "b's").unwrap();
     assert!(!a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done);

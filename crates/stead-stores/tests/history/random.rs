@@ -7,12 +7,12 @@ use stead_core::testkit::snapshot_of;
 use stead_core::vfs::{ListPage, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{Identity, Occurrences, OperationId, Store, Vfs};
 
-use crate::{door, undo};
+use crate::{undo, vfs_for};
 
 crate::on_every_store! {
-    everything_is_taken_back_one_by_one_and_brought_back
-    everything_is_taken_back_at_once_and_brought_back
-    taking_back_one_agents_doings_leaves_the_others
+    all_operations_are_undone_one_by_one_and_redone
+    all_operations_are_undone_at_once_and_redone
+    undoing_one_agents_operations_leaves_those_of_others
     every_version_can_be_restored
 }
 
@@ -21,89 +21,94 @@ fn rounds() -> u64 {
 }
 
 /// A random act of an agent, which may fail. Returns its operation if it changed something.
-fn act(door: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId> {
+fn random_change(vfs: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId> {
     let name = |random: &mut fastrand::Rng| {
         let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "d/e", "d", "e/f/g"];
         format!("{top}/{}", names[random.usize(..names.len())])
     };
-    let (one, other) = (name(random), name(random));
+    let (path, other_path) = (name(random), name(random));
     let line = |random: &mut fastrand::Rng| format!("{}\n", random.u8(..20));
     let content =
         |random: &mut fastrand::Rng| (0..random.usize(..8)).map(|_| line(random)).collect::<String>();
     let overwrite = if random.bool() { Overwrite::Replace } else { Overwrite::Refuse };
     let before =
-        door.workspaces().next()?.mount().store().require_history().unwrap().latest_revision().unwrap();
+        vfs.workspaces().next()?.mount().store().require_history().unwrap().latest_revision().unwrap();
     let operation = match random.u8(..10) {
-        0..=2 => door.write(&*one, content(random)).ok()?.operation,
-        3 => door.append(&*one, line(random)).ok()?.operation,
+        0..=2 => vfs.write(&*path, content(random)).ok()?.operation,
+        3 => vfs.append(&*path, line(random)).ok()?.operation,
         4 => {
             let (old, new) = (line(random), line(random));
-            door.edit(&*one, &old, &new, Occurrences::All).ok()?.written.operation
+            vfs.edit(&*path, &old, &new, Occurrences::All).ok()?.written.operation
         }
-        5 => door.rename(&*one, &*other, overwrite).ok()?.operation,
-        6 => door.copy(&*one, &*other, overwrite).ok()?.operation,
+        5 => vfs.rename(&*path, &*other_path, overwrite).ok()?.operation,
+        6 => vfs.copy(&*path, &*other_path, overwrite).ok()?.operation,
         7 => {
             let removal = RemoveOptions { recursive: true, ..RemoveOptions::default() };
-            match door.remove_file(&*one, removal) {
+            match vfs.remove_file(&*path, removal) {
                 Ok(removed) => removed.operation,
-                Err(_) => door.remove_directory(&*one, removal).ok()?.operation,
+                Err(_) => vfs.remove_directory(&*path, removal).ok()?.operation,
             }
         }
-        8 => door.mkdir(&*one, Parents::Create).ok()?.operation,
-        _ if random.bool() => door.symlink(&*one, "a").ok()?.operation,
-        _ => door.set_attributes(&*one, Some(0o600 + random.u32(..0o100)), None).ok()?.operation,
+        8 => vfs.mkdir(&*path, Parents::Create).ok()?.operation,
+        _ if random.bool() => vfs.symlink(&*path, "a").ok()?.operation,
+        _ => vfs.set_attributes(&*path, Some(0o600 + random.u32(..0o100)), None).ok()?.operation,
     };
     let after =
-        door.workspaces().next()?.mount().store().require_history().unwrap().latest_revision().unwrap();
+        vfs.workspaces().next()?.mount().store().require_history().unwrap().latest_revision().unwrap();
     (after > before).then_some(operation)
 }
 
-fn history(store: &Arc<dyn Store>, seed: u64, acts: usize) -> (Vec<Vfs>, Vec<(usize, OperationId)>) {
+fn random_history(
+    store: &Arc<dyn Store>,
+    seed: u64,
+    changes: usize,
+) -> (Vec<Vfs>, Vec<(usize, OperationId)>) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let doors: Vec<Vfs> = ["a", "b", "c"].iter().map(|agent| door(store, agent)).collect();
+    let agents: Vec<Vfs> = ["a", "b", "c"].iter().map(|agent| vfs_for(store, agent)).collect();
     let mut operations = Vec::new();
-    for _ in 0..acts {
-        let who = random.usize(..doors.len());
-        operations.extend(act(&doors[who], &mut random, "/w").map(|operation| (who, operation)));
+    for _ in 0..changes {
+        let index = random.usize(..agents.len());
+        operations
+            .extend(random_change(&agents[index], &mut random, "/w").map(|operation| (index, operation)));
     }
-    (doors, operations)
+    (agents, operations)
 }
 
 fn clear(store: &Arc<dyn Store>) {
-    let door = door(store, "broom");
-    for name in door.list("/w", &ListPage::default()).unwrap().entries {
-        let path = format!("/w/{}", name.name);
+    let vfs = vfs_for(store, "broom");
+    for entry in vfs.list("/w", &ListPage::default()).unwrap().entries {
+        let path = format!("/w/{}", entry.name);
         let removal = RemoveOptions { recursive: true, ..RemoveOptions::default() };
-        if door.remove_file(&*path, removal).is_err() {
-            door.remove_directory(&*path, removal).unwrap();
+        if vfs.remove_file(&*path, removal).is_err() {
+            vfs.remove_directory(&*path, removal).unwrap();
         }
     }
 }
 
 /// Undoes an operation, unless it changed nothing, for example by writing content that was already there.
 #[track_caller]
-fn undo_if_effective(door: &Vfs, operation: OperationId) -> Option<OperationId> {
-    let undone = door.undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap();
+fn undo_if_effective(vfs: &Vfs, operation: OperationId) -> Option<OperationId> {
+    let undone = vfs.undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap();
     assert!(undone.conflicts.is_empty(), "{:?}", undone.conflicts);
     undone.operation
 }
 
-fn everything_is_taken_back_one_by_one_and_brought_back(store: &Arc<dyn Store>) {
+fn all_operations_are_undone_one_by_one_and_redone(store: &Arc<dyn Store>) {
     for seed in 0..rounds() {
         clear(store);
-        history(store, seed + 1_000, 10);
+        random_history(store, seed + 1_000, 10);
         let first = snapshot_of(&**store);
-        let (doors, operations) = history(store, seed, 40);
+        let (agents, operations) = random_history(store, seed, 40);
         let last = snapshot_of(&**store);
         let mut undos = Vec::new();
-        for (who, operation) in operations.iter().rev() {
-            undos.push((*who, undo_if_effective(&doors[*who], *operation)));
+        for (index, operation) in operations.iter().rev() {
+            undos.push((*index, undo_if_effective(&agents[*index], *operation)));
         }
         assert_eq!(snapshot_of(&**store), first, "seed {seed}: taken back");
-        for (who, operation) in undos.iter().rev() {
+        for (index, operation) in undos.iter().rev() {
             // There is nothing to redo for an operation that changed nothing.
             if let Some(operation) = operation {
-                undo(&doors[*who], UndoTarget::Operation(*operation));
+                undo(&agents[*index], UndoTarget::Operation(*operation));
             }
         }
         assert_eq!(snapshot_of(&**store), last, "seed {seed}: brought back");
@@ -114,46 +119,46 @@ fn everything_is_taken_back_one_by_one_and_brought_back(store: &Arc<dyn Store>) 
     }
 }
 
-fn everything_is_taken_back_at_once_and_brought_back(store: &Arc<dyn Store>) {
+fn all_operations_are_undone_at_once_and_redone(store: &Arc<dyn Store>) {
     for seed in 0..rounds() {
         clear(store);
         let first = snapshot_of(&**store);
-        let one = door(store, &format!("alone {seed}"));
+        let vfs = vfs_for(store, &format!("alone {seed}"));
         let mut random = fastrand::Rng::with_seed(seed);
-        let count = (0..40).filter(|_| act(&one, &mut random, "/w").is_some()).count();
+        let count = (0..40).filter(|_| random_change(&vfs, &mut random, "/w").is_some()).count();
         let last = snapshot_of(&**store);
-        let undone = undo(&one, UndoTarget::Last(usize::MAX / 8));
+        let undone = undo(&vfs, UndoTarget::Last(usize::MAX / 8));
         assert!(undone.undone.len() <= count, "seed {seed}");
         // The operations that weren't undone had no effect.
-        let more = one.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+        let more = vfs.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(more.undone.is_empty() && more.conflicts.is_empty(), "seed {seed}: {more:?}");
         assert_eq!(snapshot_of(&**store), first, "seed {seed}: taken back");
         if let Some(operation) = undone.operation {
-            undo(&one, UndoTarget::Operation(operation));
+            undo(&vfs, UndoTarget::Operation(operation));
         }
         assert_eq!(snapshot_of(&**store), last, "seed {seed}: brought back");
     }
 }
 
-fn taking_back_one_agents_doings_leaves_the_others(store: &Arc<dyn Store>) {
+fn undoing_one_agents_operations_leaves_those_of_others(store: &Arc<dyn Store>) {
     for seed in 0..rounds() {
         clear(store);
-        let (a, b) = (door(store, &format!("a {seed}")), door(store, "b"));
+        let (a, b) = (vfs_for(store, &format!("a {seed}")), vfs_for(store, "b"));
         a.mkdir("/w/a", Parents::Create).unwrap();
         b.mkdir("/w/b", Parents::Create).unwrap();
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..40 {
-            let (who, top) = if random.bool() { (&a, "/w/a") } else { (&b, "/w/b") };
-            act(who, &mut random, top);
+            let (vfs, top) = if random.bool() { (&a, "/w/a") } else { (&b, "/w/b") };
+            random_change(vfs, &mut random, top);
         }
         let of_b = |snapshot: stead_core::testkit::TreeSnapshot| {
             snapshot.into_iter().filter(|(path, _)| path.starts_with(b"b")).collect::<Vec<_>>()
         };
-        let kept = of_b(snapshot_of(&**store));
+        let before = of_b(snapshot_of(&**store));
         undo(&a, UndoTarget::Last(usize::MAX / 8));
-        let left = snapshot_of(&**store);
-        assert!(left.keys().all(|path| path.starts_with(b"b")), "seed {seed}");
-        assert_eq!(of_b(left), kept, "seed {seed}");
+        let after = snapshot_of(&**store);
+        assert!(after.keys().all(|path| path.starts_with(b"b")), "seed {seed}");
+        assert_eq!(of_b(after), before, "seed {seed}");
     }
 }
 
@@ -161,60 +166,60 @@ fn every_version_can_be_restored(store: &Arc<dyn Store>) {
     for seed in 0..rounds() {
         clear(store);
         let mut random = fastrand::Rng::with_seed(seed);
-        let doors: Vec<Vfs> = ["a", "b"].iter().map(|agent| door(store, agent)).collect();
+        let agents: Vec<Vfs> = ["a", "b"].iter().map(|agent| vfs_for(store, agent)).collect();
         let mut earlier =
             vec![(store.require_history().unwrap().latest_revision().unwrap(), snapshot_of(&**store))];
         for _ in 0..30 {
-            act(&doors[random.usize(..2)], &mut random, "/w");
+            random_change(&agents[random.usize(..2)], &mut random, "/w");
             earlier
                 .push((store.require_history().unwrap().latest_revision().unwrap(), snapshot_of(&**store)));
         }
         for _ in 0..5 {
-            let (version, then) = &earlier[random.usize(..earlier.len())];
-            let restored = doors[0].restore("/w", *version, &RestoreOptions::default());
+            let (revision, expected) = &earlier[random.usize(..earlier.len())];
+            let restored = agents[0].restore("/w", *revision, &RestoreOptions::default());
             let restored =
-                restored.unwrap_or_else(|error| panic!("seed {seed}, version {version}: {error:?}"));
+                restored.unwrap_or_else(|error| panic!("seed {seed}, version {revision}: {error:?}"));
             assert!(restored.done, "seed {seed}: {:?}", restored.conflicts);
-            assert_eq!(snapshot_of(&**store), *then, "seed {seed}, version {version}");
+            assert_eq!(snapshot_of(&**store), *expected, "seed {seed}, version {revision}");
         }
     }
 }
 
 #[test]
-fn an_undo_with_a_thread_is_the_agents() {
+fn an_agent_undoes_what_it_did_in_a_thread() {
     let store: Arc<dyn Store> = Arc::new(stead_stores::MemoryStore::new());
     let in_thread = Vfs::builder(Identity::agent("a").with_thread("t"));
-    let workspace = door(&store, "a").workspaces().next().unwrap().clone();
+    let workspace = vfs_for(&store, "a").workspaces().next().unwrap().clone();
     let in_thread = in_thread.workspace(workspace).build().unwrap();
     in_thread.write("/w/f", "x").unwrap();
-    let undone = door(&store, "a").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+    let undone = vfs_for(&store, "a").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(undone.done && !in_thread.exists("/w/f").unwrap());
 }
 
 /// The changes of a fork are undone independently of its base: afterwards the fork looks like its base again.
 #[test]
-fn a_fork_is_taken_back_to_what_it_was_made_of() {
+fn undoing_all_changes_of_a_fork_gives_its_base_again() {
     for seed in 0..rounds() {
         let base = stead_stores::MemoryStore::new();
-        let as_store: Arc<dyn Store> = Arc::new(base.clone());
-        history(&as_store, seed + 2_000, 40);
+        let base_store: Arc<dyn Store> = Arc::new(base.clone());
+        random_history(&base_store, seed + 2_000, 40);
         let first = snapshot_of(&base);
         let fork: Arc<dyn Store> = Arc::new(base.fork_as(["fork"]).unwrap());
-        let (doors, operations) = history(&fork, seed, 40);
-        history(&as_store, seed + 3_000, 20);
-        let (last, other) = (snapshot_of(&*fork), snapshot_of(&base));
+        let (agents, operations) = random_history(&fork, seed, 40);
+        random_history(&base_store, seed + 3_000, 20);
+        let (last, base_tree) = (snapshot_of(&*fork), snapshot_of(&base));
         let mut undos = Vec::new();
-        for (who, operation) in operations.iter().rev() {
-            undos.push((*who, undo_if_effective(&doors[*who], *operation)));
+        for (index, operation) in operations.iter().rev() {
+            undos.push((*index, undo_if_effective(&agents[*index], *operation)));
         }
         assert_eq!(snapshot_of(&*fork), first, "seed {seed}: taken back");
-        for (who, operation) in undos.iter().rev() {
+        for (index, operation) in undos.iter().rev() {
             if let Some(operation) = operation {
-                undo(&doors[*who], UndoTarget::Operation(*operation));
+                undo(&agents[*index], UndoTarget::Operation(*operation));
             }
         }
         assert_eq!(snapshot_of(&*fork), last, "seed {seed}: brought back");
-        assert_eq!(snapshot_of(&base), other, "seed {seed}: the base");
+        assert_eq!(snapshot_of(&base), base_tree, "seed {seed}: the base");
         assert_eq!(
             fork.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,
             Vec::<String>::new()

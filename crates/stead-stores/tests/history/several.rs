@@ -61,7 +61,7 @@ fn undo_with_interference(
     meanwhile: impl Fn(&Vfs) + Send + Sync + 'static,
 ) -> RevertResult {
     let [one, two] = stores;
-    let other = crate::door(two, "b");
+    let other = crate::vfs_for(two, "b");
     let interfering: Arc<dyn Store> =
         Arc::new(InterferingStore { store: Arc::clone(one), interfere: Box::new(move || meanwhile(&other)) });
     let skip = UndoOptions { on_conflict: OnConflict::Skip, ..UndoOptions::default() };
@@ -94,26 +94,27 @@ fn an_operation_that_comes_into_conflict_during_its_undo_does_not_count_as_undon
 }
 
 #[test]
-fn nor_does_one_whose_directory_gets_an_entry_meanwhile() {
+fn an_operation_whose_directory_gets_an_entry_during_its_undo_does_not_count_as_undone() {
     let stores = two_stores();
     let a = agent([("/one", &stores[0]), ("/two", &stores[1])]);
     a.write("/one/f", "before").unwrap();
     a.mkdir("/two/d", stead_core::store::Parents::Create).unwrap();
-    let theirs = a.operation("write");
-    theirs.write("/one/f", "after").unwrap();
+    let write = a.operation("write");
+    write.write("/one/f", "after").unwrap();
     let skip = UndoOptions { on_conflict: OnConflict::Skip, ..UndoOptions::default() };
     let interfering: Arc<dyn Store> = Arc::new(InterferingStore {
         store: Arc::clone(&stores[0]),
         interfere: Box::new({
-            let other = crate::door(&stores[1], "b");
+            let other = crate::vfs_for(&stores[1], "b");
             move || drop(other.write("/w/d/theirs", "x").unwrap())
         }),
     });
     let undone =
         agent([("/one", &interfering), ("/two", &stores[1])]).undo(UndoTarget::Last(2), skip).unwrap();
-    let ids =
-        |operations: &[Operation]| operations.iter().map(|one| one.tool.to_string()).collect::<Vec<_>>();
-    assert_eq!(ids(&undone.undone), ["write"], "{undone:?}");
+    let tools = |operations: &[Operation]| {
+        operations.iter().map(|operation| operation.tool.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(tools(&undone.undone), ["write"], "{undone:?}");
     assert_eq!((undone.incomplete.len(), undone.conflicts.len()), (1, 1), "{undone:?}");
     assert_eq!(undone.incomplete[0].operation.tool, "mkdir");
     assert!(!undone.incomplete[0].is_partial);
@@ -129,16 +130,17 @@ fn a_level_above_several_workspaces_is_restored_as_a_whole() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let version = one.require_history().unwrap().latest_revision().unwrap();
+    let revision = one.require_history().unwrap().latest_revision().unwrap();
     a.write("/one/f", "2").unwrap();
     a.write("/two/g", "2").unwrap();
-    let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();
+    let restored = a.restore("/", revision, &RestoreOptions::default()).unwrap();
     assert!(restored.done && restored.left_out.is_empty(), "{restored:?}");
     assert_eq!(text(&a, "/one/f"), "1");
     assert!(!a.exists("/two/g").unwrap());
-    let only = RestoreOptions { paths: vec![VfsPath::parse("/two").unwrap()], ..RestoreOptions::default() };
+    let only_two =
+        RestoreOptions { paths: vec![VfsPath::parse("/two").unwrap()], ..RestoreOptions::default() };
     undo(&a, UndoTarget::Operation(restored.operation.unwrap()));
-    a.restore("/", version, &only).unwrap();
+    a.restore("/", revision, &only_two).unwrap();
     assert_eq!(text(&a, "/one/f"), "2");
     assert!(!a.exists("/two/g").unwrap());
 }
@@ -148,33 +150,40 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     let [one, two] = two_stores();
     let a = agent([("/one", &one), ("/one/two", &two)]);
     a.write("/one/f", "1\n").unwrap();
-    let version = one.require_history().unwrap().latest_revision().unwrap();
+    let revision = one.require_history().unwrap().latest_revision().unwrap();
     a.write("/one/f", "2\n").unwrap();
     a.write("/one/two/g", "2\n").unwrap();
-    let differing = |prefix: &str| -> Vec<String> {
-        let found = a.diff(prefix, version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
-        found.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect()
+    let differences = |prefix: &str| -> Vec<String> {
+        let found = a.diff(prefix, revision, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+        found
+            .iter()
+            .map(|difference| format!("{} {}", difference.difference.as_str(), difference.path))
+            .collect()
     };
-    assert_eq!(differing("/"), ["changed /one/f", "added /one/two/g"]);
-    assert_eq!(differing("/one"), ["changed /one/f", "added /one/two/g"]);
-    assert_eq!(differing("/one/two"), ["added /one/two/g"]);
+    assert_eq!(differences("/"), ["changed /one/f", "added /one/two/g"]);
+    assert_eq!(differences("/one"), ["changed /one/f", "added /one/two/g"]);
+    assert_eq!(differences("/one/two"), ["added /one/two/g"]);
 }
 
 /// A revision number means nothing in a Store with a counter of its own.
 #[test]
-fn a_store_that_counts_its_versions_apart_is_left_out() {
+fn a_store_with_its_own_version_counter_is_left_out() {
     let one: Arc<dyn Store> = Arc::new(Database::in_memory().store(["one"]).unwrap());
     let two: Arc<dyn Store> = Arc::new(Database::in_memory().store(["two"]).unwrap());
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let version = one.require_history().unwrap().latest_revision().unwrap();
+    let revision = one.require_history().unwrap().latest_revision().unwrap();
     a.write("/one/f", "2").unwrap();
     a.write("/two/f", "2").unwrap();
-    let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();
-    let left_out: Vec<_> = restored.left_out.iter().map(|one| one.path.as_str()).collect();
+    let restored = a.restore("/", revision, &RestoreOptions::default()).unwrap();
+    let left_out: Vec<_> =
+        restored.left_out.iter().map(|left_out_path| left_out_path.path.as_str()).collect();
     assert_eq!(left_out, ["/two"], "{restored:?}");
     assert_eq!((text(&a, "/one/f"), text(&a, "/two/f")), ("1".to_owned(), "2".to_owned()));
-    let differing = a.diff("/", version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
-    assert!(differing.iter().all(|one| one.path.as_str().starts_with("/one")), "{differing:?}");
+    let differences = a.diff("/", revision, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+    assert!(
+        differences.iter().all(|difference| difference.path.as_str().starts_with("/one")),
+        "{differences:?}"
+    );
 }

@@ -14,14 +14,15 @@ const FILES: usize = 12;
 
 /// Cancels a call after it has asked this many times whether to stop.
 #[derive(Debug)]
-struct Patience(AtomicU64);
+struct StopAfter(AtomicU64);
 
-impl CallMonitor for Patience {
+impl CallMonitor for StopAfter {
     fn progress(&self, _: u64, _: Option<u64>) {}
 
     fn stop_reason(&self) -> Option<StopReason> {
-        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left.is_err().then_some(StopReason::Cancelled)
+        let remaining =
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1));
+        remaining.is_err().then_some(StopReason::Cancelled)
     }
 }
 
@@ -29,7 +30,7 @@ impl CallMonitor for Patience {
 #[derive(Debug)]
 struct AfterLoading {
     loaded: AtomicU64,
-    more: AtomicU64,
+    remaining: AtomicU64,
 }
 
 impl CallMonitor for AfterLoading {
@@ -38,21 +39,22 @@ impl CallMonitor for AfterLoading {
     }
 
     fn stop_reason(&self) -> Option<StopReason> {
-        let lets = |left: u64| left.checked_sub(1);
-        let is_over = || self.more.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lets).is_err();
-        (self.loaded.load(Ordering::Relaxed) == 1 && is_over()).then_some(StopReason::Cancelled)
+        let decrement = |count: u64| count.checked_sub(1);
+        let is_used_up =
+            || self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, decrement).is_err();
+        (self.loaded.load(Ordering::Relaxed) == 1 && is_used_up()).then_some(StopReason::Cancelled)
     }
 }
 
 /// Two Stores of different kinds, and an agent that has both.
-struct World {
+struct Fixture {
     stores: [Arc<dyn Store>; 2],
     vfs: Vfs,
     #[cfg(target_os = "linux")]
     _directory: tempfile::TempDir,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
         #[cfg(target_os = "linux")]
@@ -66,12 +68,12 @@ impl World {
         }
         let vfs = builder.build().unwrap();
         for prefix in ["/v", "/p"] {
-            let many = vfs.operation("fill");
+            let operation = vfs.operation("fill");
             for number in 0..FILES {
-                many.write(format!("{prefix}/tree/{}/{number}", number % 3), "text").unwrap();
+                operation.write(format!("{prefix}/tree/{}/{number}", number % 3), "text").unwrap();
             }
         }
-        World {
+        Fixture {
             stores: [memory, other],
             vfs,
             #[cfg(target_os = "linux")]
@@ -79,101 +81,102 @@ impl World {
         }
     }
 
-    fn shows(&self) -> Vec<String> {
+    fn trees(&self) -> Vec<String> {
         self.stores.iter().map(|store| format!("{:?}", snapshot_of(&**store))).collect()
     }
 }
 
 /// Cancels a call each time it asks whether to stop, until it succeeds. Returns how often it was cancelled.
 #[track_caller]
-fn cancelled_everywhere(prepare: impl Fn(&World), act: impl Fn(&Vfs) -> Result<(), Error>) -> u64 {
-    for patience in 0.. {
-        let world = World::new();
-        prepare(&world);
-        let before = world.shows();
-        match act(&world.vfs.with_monitor(Arc::new(Patience(AtomicU64::new(patience))))) {
+fn cancel_at_every_check(prepare: impl Fn(&Fixture), call: impl Fn(&Vfs) -> Result<(), Error>) -> u64 {
+    for checks in 0.. {
+        let fixture = Fixture::new();
+        prepare(&fixture);
+        let before = fixture.trees();
+        match call(&fixture.vfs.with_monitor(Arc::new(StopAfter(AtomicU64::new(checks))))) {
             Ok(()) => {
-                assert!(world.shows() != before);
-                return patience;
+                assert!(fixture.trees() != before);
+                return checks;
             }
             Err(Error::Stopped(StopReason::Cancelled)) => {
-                assert!(world.shows() == before, "something has changed at {patience}");
+                assert!(fixture.trees() == before, "something has changed at {checks}");
             }
-            Err(error) => panic!("at {patience}: {error}"),
+            Err(error) => panic!("at {checks}: {error}"),
         }
     }
     unreachable!()
 }
 
 #[test]
-fn a_copy_to_another_store_is_cancelled_while_its_files_are_put_into_place() {
+fn a_copy_to_another_store_can_be_cancelled_while_its_files_are_put_into_place() {
     for (from, to) in [("/v/tree", "/p/copy"), ("/p/tree", "/v/copy")] {
-        for more in [1, 2, FILES as u64 / 2, FILES as u64] {
-            let world = World::new();
-            let before = world.shows();
-            let watch = AfterLoading { loaded: AtomicU64::new(0), more: AtomicU64::new(more) };
-            let copied = world.vfs.with_monitor(Arc::new(watch)).copy(from, to, Overwrite::Refuse);
+        for remaining in [1, 2, FILES as u64 / 2, FILES as u64] {
+            let fixture = Fixture::new();
+            let before = fixture.trees();
+            let monitor = AfterLoading { loaded: AtomicU64::new(0), remaining: AtomicU64::new(remaining) };
+            let copied = fixture.vfs.with_monitor(Arc::new(monitor)).copy(from, to, Overwrite::Refuse);
             assert!(
                 matches!(copied, Err(Error::Stopped(StopReason::Cancelled))),
-                "{from} {more}: {copied:?}"
+                "{from} {remaining}: {copied:?}"
             );
-            assert!(world.shows() == before, "{from} {more}: something has changed");
+            assert!(fixture.trees() == before, "{from} {remaining}: something has changed");
         }
     }
 }
 
 #[test]
-fn a_move_to_another_store_is_cancelled_at_any_moment() {
+fn a_move_to_another_store_can_be_cancelled_at_any_time() {
     for (from, to) in [("/v/tree", "/p/moved"), ("/p/tree", "/v/moved")] {
-        let times = cancelled_everywhere(|_| (), |vfs| vfs.rename(from, to, Overwrite::Refuse).map(drop));
+        let times = cancel_at_every_check(|_| (), |vfs| vfs.rename(from, to, Overwrite::Refuse).map(drop));
         // The call asks for each file when it is loaded, put into place, compared and removed.
         assert!(times >= 4 * FILES as u64, "{from}: {times}");
     }
 }
 
 #[test]
-fn a_copy_within_a_store_is_cancelled_at_any_moment() {
-    for (from, to, least) in [("/v/tree", "/v/copy", 2), ("/p/tree", "/p/copy", FILES as u64)] {
-        let times = cancelled_everywhere(|_| (), |vfs| vfs.copy(from, to, Overwrite::Refuse).map(drop));
-        assert!(times >= least, "{from}: {times}");
+fn a_copy_within_a_store_can_be_cancelled_at_any_time() {
+    for (from, to, minimum) in [("/v/tree", "/v/copy", 2), ("/p/tree", "/p/copy", FILES as u64)] {
+        let times = cancel_at_every_check(|_| (), |vfs| vfs.copy(from, to, Overwrite::Refuse).map(drop));
+        assert!(times >= minimum, "{from}: {times}");
     }
 }
 
 #[test]
-fn a_delete_of_a_tree_is_cancelled_before_it_happens() {
+fn a_delete_of_a_tree_can_be_cancelled_before_it_happens() {
     let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
     for tree in ["/v/tree", "/p/tree"] {
-        let times = cancelled_everywhere(|_| (), |vfs| vfs.remove_directory(tree, recursive).map(drop));
+        let times = cancel_at_every_check(|_| (), |vfs| vfs.remove_directory(tree, recursive).map(drop));
         assert!(times >= 1, "{tree}: {times}");
     }
 }
 
 #[test]
-fn an_undo_is_cancelled_at_any_moment() {
+fn an_undo_can_be_cancelled_at_any_time() {
     let undo =
         |vfs: &Vfs| vfs.undo(UndoTarget::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done));
     for (from, to) in [("/v/tree", "/p/copy"), ("/p/tree", "/v/copy")] {
-        let copy = |world: &World| drop(world.vfs.copy(from, to, Overwrite::Refuse).unwrap());
-        let times = cancelled_everywhere(copy, undo);
+        let copy = |fixture: &Fixture| drop(fixture.vfs.copy(from, to, Overwrite::Refuse).unwrap());
+        let times = cancel_at_every_check(copy, undo);
         assert!(times >= FILES as u64, "{from}: {times}");
     }
 }
 
 #[test]
-fn a_restore_is_cancelled_at_any_moment() {
+fn a_restore_can_be_cancelled_at_any_time() {
     for (index, prefix) in ["/v", "/p"].into_iter().enumerate() {
-        let change = |world: &World| {
+        let change = |fixture: &Fixture| {
             for number in 0..FILES {
-                world.vfs.write(format!("{prefix}/tree/{}/{number}", number % 3), "other").unwrap();
+                fixture.vfs.write(format!("{prefix}/tree/{}/{number}", number % 3), "other").unwrap();
             }
         };
         let restore = |vfs: &Vfs| {
-            let version = vfs.log(&Default::default()).unwrap();
-            let made = version.iter().filter(|entry| entry.changes[0].path.as_str().starts_with(prefix));
-            let filled = made.filter(|entry| entry.operation.tool == "fill").map(|entry| entry.revision);
-            vfs.restore(prefix, filled.max().unwrap(), &RestoreOptions::default()).map(drop)
+            let log = vfs.log(&Default::default()).unwrap();
+            let entries = log.iter().filter(|entry| entry.changes[0].path.as_str().starts_with(prefix));
+            let revisions =
+                entries.filter(|entry| entry.operation.tool == "fill").map(|entry| entry.revision);
+            vfs.restore(prefix, revisions.max().unwrap(), &RestoreOptions::default()).map(drop)
         };
-        let times = cancelled_everywhere(change, restore);
+        let times = cancel_at_every_check(change, restore);
         assert!(times >= FILES as u64, "{index}: {times}");
     }
 }

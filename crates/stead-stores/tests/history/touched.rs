@@ -10,9 +10,9 @@ use std::sync::Arc;
 use stead_core::vfs::{Overwrite, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{Store, Timestamp};
 
-use crate::{door, in_a_directory};
+use crate::{in_a_directory, vfs_for};
 
-fn add_as_host(path: &Path) {
+fn append_as_host(path: &Path) {
     OpenOptions::new().append(true).open(path).unwrap().write_all(b"the host's\n").unwrap();
 }
 
@@ -21,17 +21,17 @@ crate::on_every_store! {
 }
 
 fn a_restore_brings_back_the_time_of_a_file_that_was_only_touched(store: &Arc<dyn Store>) {
-    let a = door(store, "a");
+    let a = vfs_for(store, "a");
     a.write("/w/f", "1").unwrap();
-    let (version, time) = (
+    let (revision, time) = (
         store.require_history().unwrap().latest_revision().unwrap(),
         a.stat("/w/f").unwrap().modified.unwrap(),
     );
     a.set_attributes("/w/f", None, Some(Timestamp(time.0 + 1_000_000_000))).unwrap();
-    let restored = a.restore("/w", version, &RestoreOptions::default()).unwrap();
+    let restored = a.restore("/w", revision, &RestoreOptions::default()).unwrap();
     assert_eq!(restored.changes.len(), 1, "{restored:?}");
     assert_eq!(a.stat("/w/f").unwrap().modified.unwrap(), time);
-    let again = a.restore("/w", version, &RestoreOptions::default()).unwrap();
+    let again = a.restore("/w", revision, &RestoreOptions::default()).unwrap();
     assert!(again.changes.is_empty(), "{again:?}");
 }
 
@@ -39,14 +39,14 @@ fn a_restore_brings_back_the_time_of_a_file_that_was_only_touched(store: &Arc<dy
 fn an_undo_says_that_another_program_has_changed_the_file() {
     for moves in [false, true] {
         let (store, directory) = in_a_directory();
-        let a = door(&store, "a");
+        let a = vfs_for(&store, "a");
         a.write("/w/f", "one\n").unwrap();
         if moves {
             a.rename("/w/f", "/w/g", Overwrite::Refuse).unwrap();
-            add_as_host(&directory.path().join("root/g"));
+            append_as_host(&directory.path().join("root/g"));
         } else {
             a.append("/w/f", "two\n").unwrap();
-            add_as_host(&directory.path().join("root/f"));
+            append_as_host(&directory.path().join("root/f"));
         }
         let undone = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(!undone.done);

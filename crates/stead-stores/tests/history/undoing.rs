@@ -8,31 +8,31 @@ use stead_core::vfs::{
 };
 use stead_core::{ErrorKind, Occurrences, Store, VfsPath};
 
-use crate::{door, text, undo};
+use crate::{text, undo, vfs_for};
 
 crate::on_every_store! {
-    the_last_operation_is_taken_back
-    an_operation_of_many_changes_is_taken_back_whole
+    the_last_operation_is_undone
+    an_operation_of_many_changes_is_undone_completely
     undoing_twice_goes_further_back_and_an_undo_can_be_undone
-    a_removed_tree_comes_back
-    what_others_did_stays
+    undo_restores_a_removed_tree
+    changes_of_other_agents_stay
     different_lines_are_merged_and_the_same_line_is_a_conflict
-    a_conflict_changes_nothing_unless_told_to_skip
-    a_file_is_taken_back_where_it_is_now
-    a_file_that_moved_to_another_directory_is_taken_back_there
+    a_conflict_changes_nothing_unless_conflicts_are_skipped
+    a_change_of_a_renamed_file_is_undone_under_its_new_name
+    a_change_of_a_file_that_moved_to_another_directory_is_undone_there
     an_undo_that_changes_nothing_does_not_use_its_operation_up
     operations_that_cancel_each_other_out_are_undone_together
-    a_directory_that_others_use_stays
-    names_that_changed_places_change_back
+    a_directory_that_other_agents_use_stays
+    swapped_names_are_swapped_back
     a_name_that_is_taken_is_a_conflict
     a_dry_run_changes_nothing
-    an_agent_takes_back_only_its_own
+    an_agent_can_undo_only_its_own_operations
     a_version_is_restored
     some_paths_are_restored
-    some_paths_are_restored_and_no_others_while_someone_writes
-    an_operation_is_taken_back_once_however_many_try
-    what_has_been_taken_back_is_not_taken_back_again
-    the_log_tells_who_did_what
+    some_paths_are_restored_and_no_others_while_another_agent_writes
+    an_operation_is_undone_once_by_however_many_threads
+    an_undone_operation_can_not_be_undone_again
+    the_log_shows_which_agent_made_which_change
 }
 
 type Subject = Arc<dyn Store>;
@@ -41,8 +41,8 @@ fn recursive() -> RemoveOptions {
     RemoveOptions { recursive: true, ..RemoveOptions::default() }
 }
 
-fn the_last_operation_is_taken_back(store: &Subject) {
-    let a = door(store, "a");
+fn the_last_operation_is_undone(store: &Subject) {
+    let a = vfs_for(store, "a");
     a.write("/w/f", "one").unwrap();
     a.write("/w/f", "two").unwrap();
     let undone = undo(&a, UndoTarget::Last(1));
@@ -52,20 +52,20 @@ fn the_last_operation_is_taken_back(store: &Subject) {
     assert_eq!(undone.undone[0].tool, "write");
 }
 
-fn an_operation_of_many_changes_is_taken_back_whole(store: &Subject) {
-    let a = door(store, "a");
+fn an_operation_of_many_changes_is_undone_completely(store: &Subject) {
+    let a = vfs_for(store, "a");
     a.write("/w/before", "stays").unwrap();
     let before = stead_core::testkit::snapshot_of(&**store);
-    let many = a.operation("many");
+    let operation = a.operation("many");
     for number in 0..90 {
-        many.write(format!("/w/{number}"), "x").unwrap();
+        operation.write(format!("/w/{number}"), "x").unwrap();
     }
     undo(&a, UndoTarget::Last(1));
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
 }
 
 fn undoing_twice_goes_further_back_and_an_undo_can_be_undone(store: &Subject) {
-    let a = door(store, "a");
+    let a = vfs_for(store, "a");
     for content in ["one", "two", "three"] {
         a.write("/w/f", content).unwrap();
     }
@@ -79,12 +79,12 @@ fn undoing_twice_goes_further_back_and_an_undo_can_be_undone(store: &Subject) {
     assert_eq!(text(&a, "/w/f"), "one");
     undo(&a, UndoTarget::Last(1));
     assert!(!a.exists("/w/f").unwrap());
-    let nothing = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
-    assert!(nothing.undone.is_empty() && nothing.operation.is_none());
+    let empty_undo = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+    assert!(empty_undo.undone.is_empty() && empty_undo.operation.is_none());
 }
 
-fn a_removed_tree_comes_back(store: &Subject) {
-    let a = door(store, "a");
+fn undo_restores_a_removed_tree(store: &Subject) {
+    let a = vfs_for(store, "a");
     a.write("/w/d/one", "1").unwrap();
     a.write("/w/d/deep/er/two", "2").unwrap();
     a.symlink("/w/d/link", "one").unwrap();
@@ -99,8 +99,8 @@ fn a_removed_tree_comes_back(store: &Subject) {
     assert!(!a.exists("/w/d").unwrap());
 }
 
-fn what_others_did_stays(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn changes_of_other_agents_stay(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/shared/a", "a1").unwrap();
     b.write("/w/shared/b", "b1").unwrap();
     a.write("/w/shared/a", "a2").unwrap();
@@ -112,7 +112,7 @@ fn what_others_did_stays(store: &Subject) {
 }
 
 fn different_lines_are_merged_and_the_same_line_is_a_conflict(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     b.write("/w/f", "1\n2\n3\n4\n5\n6\n7\n").unwrap();
     a.edit("/w/f", "2", "two", Occurrences::One).unwrap();
     b.edit("/w/f", "6", "six", Occurrences::One).unwrap();
@@ -129,11 +129,11 @@ fn different_lines_are_merged_and_the_same_line_is_a_conflict(store: &Subject) {
     assert_eq!(text(&a, "/w/f"), "1\n2\n3\nvier\n5\nsix\n7\n");
 }
 
-fn a_conflict_changes_nothing_unless_told_to_skip(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
-    let writes = a.operation("refactor");
-    writes.write("/w/mine", "a").unwrap();
-    writes.write("/w/ours", "a").unwrap();
+fn a_conflict_changes_nothing_unless_conflicts_are_skipped(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
+    let operation = a.operation("refactor");
+    operation.write("/w/mine", "a").unwrap();
+    operation.write("/w/ours", "a").unwrap();
     b.write("/w/ours", "b").unwrap();
     let refused = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!refused.done && refused.conflicts.len() == 1);
@@ -145,8 +145,8 @@ fn a_conflict_changes_nothing_unless_told_to_skip(store: &Subject) {
     assert_eq!(text(&a, "/w/ours"), "b");
 }
 
-fn a_file_is_taken_back_where_it_is_now(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn a_change_of_a_renamed_file_is_undone_under_its_new_name(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     b.write("/w/dir/f", "before").unwrap();
     a.write("/w/dir/f", "after").unwrap();
     b.rename("/w/dir", "/w/moved", Overwrite::Refuse).unwrap();
@@ -156,34 +156,37 @@ fn a_file_is_taken_back_where_it_is_now(store: &Subject) {
 }
 
 /// None of the undone operations names the directory that the file moved to.
-fn a_file_that_moved_to_another_directory_is_taken_back_there(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn a_change_of_a_file_that_moved_to_another_directory_is_undone_there(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     b.write("/w/elsewhere/other", "").unwrap();
     for (number, change) in ["edit", "append", "write"].into_iter().enumerate() {
-        let (here, there) = (format!("/w/{number}"), format!("/w/elsewhere/{number}"));
-        b.write(&*here, "first\n").unwrap();
+        let (old_path, new_path) = (format!("/w/{number}"), format!("/w/elsewhere/{number}"));
+        b.write(&*old_path, "first\n").unwrap();
         match change {
-            "edit" => drop(a.edit(&*here, "first", "second", Occurrences::One).unwrap()),
-            "append" => drop(a.append(&*here, "second\n").unwrap()),
-            _ => drop(a.write(&*here, "second\n").unwrap()),
+            "edit" => drop(a.edit(&*old_path, "first", "second", Occurrences::One).unwrap()),
+            "append" => drop(a.append(&*old_path, "second\n").unwrap()),
+            _ => drop(a.write(&*old_path, "second\n").unwrap()),
         }
-        b.rename(&*here, &*there, Overwrite::Refuse).unwrap();
+        b.rename(&*old_path, &*new_path, Overwrite::Refuse).unwrap();
         let undone = undo(&a, UndoTarget::Last(1));
-        assert_eq!(text(&a, &there), "first\n", "{change}");
+        assert_eq!(text(&a, &new_path), "first\n", "{change}");
         let changed: Vec<_> = undone.changes.iter().map(|change| change.path.as_str()).collect();
-        assert_eq!(changed, [&*there], "{change}");
+        assert_eq!(changed, [&*new_path], "{change}");
     }
 }
 
 /// An operation may have no effect any more, because another agent has put back what was there before.
 fn an_undo_that_changes_nothing_does_not_use_its_operation_up(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/first", "1").unwrap();
     b.write("/w/f", "old").unwrap();
     let idle = a.write("/w/f", "new").unwrap().operation;
     b.write("/w/f", "old").unwrap();
-    let nothing = a.undo(UndoTarget::Operation(idle), UndoOptions::default()).unwrap();
-    assert!(!nothing.done && nothing.undone.is_empty() && nothing.operation.is_none(), "{nothing:?}");
+    let empty_undo = a.undo(UndoTarget::Operation(idle), UndoOptions::default()).unwrap();
+    assert!(
+        !empty_undo.done && empty_undo.undone.is_empty() && empty_undo.operation.is_none(),
+        "{empty_undo:?}"
+    );
     // It can still be undone once there is something to undo.
     b.write("/w/f", "new").unwrap();
     undo(&a, UndoTarget::Operation(idle));
@@ -198,7 +201,7 @@ fn an_undo_that_changes_nothing_does_not_use_its_operation_up(store: &Subject) {
 }
 
 fn operations_that_cancel_each_other_out_are_undone_together(store: &Subject) {
-    let a = door(store, "a");
+    let a = vfs_for(store, "a");
     a.write("/w/before", "1").unwrap();
     a.write("/w/f", "1").unwrap();
     a.remove_file("/w/f", RemoveOptions::default()).unwrap();
@@ -208,8 +211,8 @@ fn operations_that_cancel_each_other_out_are_undone_together(store: &Subject) {
     assert!(!a.exists("/w/before").unwrap() && !a.exists("/w/f").unwrap());
 }
 
-fn a_directory_that_others_use_stays(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn a_directory_that_other_agents_use_stays(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/dir/a", "a").unwrap();
     b.write("/w/dir/b", "b").unwrap();
     undo(&a, UndoTarget::Last(1));
@@ -217,8 +220,8 @@ fn a_directory_that_others_use_stays(store: &Subject) {
     assert_eq!(text(&b, "/w/dir/b"), "b");
 }
 
-fn names_that_changed_places_change_back(store: &Subject) {
-    let a = door(store, "a");
+fn swapped_names_are_swapped_back(store: &Subject) {
+    let a = vfs_for(store, "a");
     a.write("/w/one/f", "1").unwrap();
     a.write("/w/two/f", "2").unwrap();
     let before = stead_core::testkit::snapshot_of(&**store);
@@ -232,7 +235,7 @@ fn names_that_changed_places_change_back(store: &Subject) {
 }
 
 fn a_name_that_is_taken_is_a_conflict(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     b.write("/w/f", "old").unwrap();
     a.remove_file("/w/f", RemoveOptions::default()).unwrap();
     b.write("/w/f", "new").unwrap();
@@ -242,20 +245,21 @@ fn a_name_that_is_taken_is_a_conflict(store: &Subject) {
 }
 
 fn a_dry_run_changes_nothing(store: &Subject) {
-    let a = door(store, "a");
+    let a = vfs_for(store, "a");
     a.write("/w/f", "one").unwrap();
     a.write("/w/f", "two").unwrap();
     let before = stead_core::testkit::snapshot_of(&**store);
-    let dry = a.undo(UndoTarget::Last(2), UndoOptions { dry_run: true, ..UndoOptions::default() }).unwrap();
-    assert_eq!(dry.undone.len(), 2);
-    assert_eq!(dry.changes.len(), 1);
-    assert_eq!(dry.changes[0].action, RevertAction::Removed);
-    assert!(!dry.done);
+    let planned =
+        a.undo(UndoTarget::Last(2), UndoOptions { dry_run: true, ..UndoOptions::default() }).unwrap();
+    assert_eq!(planned.undone.len(), 2);
+    assert_eq!(planned.changes.len(), 1);
+    assert_eq!(planned.changes[0].action, RevertAction::Removed);
+    assert!(!planned.done);
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
 }
 
-fn an_agent_takes_back_only_its_own(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn an_agent_can_undo_only_its_own_operations(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     let written = b.write("/w/f", "b").unwrap();
     let refused = a.undo(UndoTarget::Operation(written.operation), UndoOptions::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotFound);
@@ -263,16 +267,16 @@ fn an_agent_takes_back_only_its_own(store: &Subject) {
 }
 
 fn a_version_is_restored(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/d/f", "one").unwrap();
     a.write("/w/keep", "kept").unwrap();
-    let version = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = store.require_history().unwrap().latest_revision().unwrap();
     let before = stead_core::testkit::snapshot_of(&**store);
     b.write("/w/d/f", "two").unwrap();
     b.rename("/w/d", "/w/e", Overwrite::Refuse).unwrap();
     a.write("/w/new", "new").unwrap();
     b.remove_directory("/w/e", recursive()).unwrap();
-    let restored = a.restore("/w", version, &RestoreOptions::default()).unwrap();
+    let restored = a.restore("/w", revision, &RestoreOptions::default()).unwrap();
     assert!(restored.done, "{restored:?}");
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
     // A restore is a change like any other.
@@ -282,35 +286,35 @@ fn a_version_is_restored(store: &Subject) {
 }
 
 fn some_paths_are_restored(store: &Subject) {
-    let a = door(store, "a");
+    let a = vfs_for(store, "a");
     a.write("/w/d/one", "1").unwrap();
     a.write("/w/d/two", "2").unwrap();
-    let version = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = store.require_history().unwrap().latest_revision().unwrap();
     a.write("/w/other", "stays").unwrap();
     a.remove_directory("/w/d", recursive()).unwrap();
-    let only =
+    let options =
         RestoreOptions { paths: vec![VfsPath::parse("/w/d/two").unwrap()], ..RestoreOptions::default() };
-    assert!(a.restore("/w", version, &only).unwrap().done);
+    assert!(a.restore("/w", revision, &options).unwrap().done);
     assert_eq!(text(&a, "/w/d/two"), "2");
     assert!(!a.exists("/w/d/one").unwrap());
     assert_eq!(text(&a, "/w/other"), "stays");
 }
 
 /// A plan that has to be made again covers the same paths.
-fn some_paths_are_restored_and_no_others_while_someone_writes(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn some_paths_are_restored_and_no_others_while_another_agent_writes(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/one", "as it was").unwrap();
     a.write("/w/other", "as it was").unwrap();
-    let version = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = store.require_history().unwrap().latest_revision().unwrap();
     a.write("/w/other", "as it is").unwrap();
     std::thread::scope(|scope| {
         let writer =
             scope.spawn(|| (0..300).for_each(|number| drop(b.write("/w/one", number.to_string()).unwrap())));
-        let only =
+        let options =
             RestoreOptions { paths: vec![VfsPath::parse("/w/one").unwrap()], ..RestoreOptions::default() };
         while !writer.is_finished() {
             // That it was overtaken again and again is a valid answer too.
-            if let Err(error) = a.restore("/w", version, &only) {
+            if let Err(error) = a.restore("/w", revision, &options) {
                 assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
             }
             assert_eq!(text(&a, "/w/other"), "as it is");
@@ -318,39 +322,39 @@ fn some_paths_are_restored_and_no_others_while_someone_writes(store: &Subject) {
     });
 }
 
-fn an_operation_is_taken_back_once_however_many_try(store: &Subject) {
-    let a = door(store, "a");
+fn an_operation_is_undone_once_by_however_many_threads(store: &Subject) {
+    let a = vfs_for(store, "a");
     a.write("/w/f", "0").unwrap();
     for number in 1..=20 {
         a.write("/w/f", number.to_string()).unwrap();
     }
-    let taken_back = std::thread::scope(|scope| {
+    let undone_ids = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..5)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut taken_back = Vec::new();
-                    while taken_back.len() < 4 {
+                    let mut undone_ids = Vec::new();
+                    while undone_ids.len() < 4 {
                         match a.undo(UndoTarget::Last(1), UndoOptions::default()) {
                             Ok(undone) if undone.done => {
-                                taken_back.extend(undone.undone.iter().map(|one| one.id))
+                                undone_ids.extend(undone.undone.iter().map(|operation| operation.id))
                             }
                             Ok(_) => {}
                             Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
                         }
                     }
-                    taken_back
+                    undone_ids
                 })
             })
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
-    let different: std::collections::BTreeSet<_> = taken_back.iter().collect();
-    assert_eq!((taken_back.len(), different.len()), (20, 20), "none is claimed by two");
+    let different: std::collections::BTreeSet<_> = undone_ids.iter().collect();
+    assert_eq!((undone_ids.len(), different.len()), (20, 20), "none is claimed by two");
     assert_eq!(text(&a, "/w/f"), "0");
 }
 
-fn what_has_been_taken_back_is_not_taken_back_again(store: &Subject) {
-    let a = door(store, "a");
+fn an_undone_operation_can_not_be_undone_again(store: &Subject) {
+    let a = vfs_for(store, "a");
     let written = a.write("/w/f", "x").unwrap();
     let undone = undo(&a, UndoTarget::Operation(written.operation));
     let again = a.undo(UndoTarget::Operation(written.operation), UndoOptions::default()).unwrap_err();
@@ -361,14 +365,14 @@ fn what_has_been_taken_back_is_not_taken_back_again(store: &Subject) {
     assert!(!a.exists("/w/f").unwrap());
 }
 
-fn the_log_tells_who_did_what(store: &Subject) {
-    let (a, b) = (door(store, "a"), door(store, "b"));
+fn the_log_shows_which_agent_made_which_change(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/d/f", "one").unwrap();
     b.edit("/w/d/f", "one", "two", Occurrences::One).unwrap();
     a.rename("/w/d/f", "/w/d/g", Overwrite::Refuse).unwrap();
     b.write("/w/other", "").unwrap();
     a.remove_file("/w/d/g", RemoveOptions::default()).unwrap();
-    let shown = |query: &LogQuery| -> Vec<String> {
+    let log_lines = |query: &LogQuery| -> Vec<String> {
         let entry = |entry: stead_core::vfs::LogEntry| {
             let changes: Vec<_> = entry
                 .changes
@@ -390,10 +394,10 @@ fn the_log_tells_who_did_what(store: &Subject) {
     ];
     let path = |path| Some(VfsPath::parse(path).unwrap());
     // Also by a former name.
-    assert_eq!(shown(&LogQuery { path: path("/w/d/g"), ..LogQuery::default() }), of_file);
+    assert_eq!(log_lines(&LogQuery { path: path("/w/d/g"), ..LogQuery::default() }), of_file);
     let of_b = LogQuery { agent: Some("b".into()), ..LogQuery::default() };
-    assert_eq!(shown(&of_b), ["b write: created /w/other", "b edit: written /w/d/f"]);
-    let of_directory = shown(&LogQuery { path: path("/w/d"), ..LogQuery::default() });
+    assert_eq!(log_lines(&of_b), ["b write: created /w/other", "b edit: written /w/d/f"]);
+    let of_directory = log_lines(&LogQuery { path: path("/w/d"), ..LogQuery::default() });
     assert_eq!(of_directory[..3], of_file[..3]);
     assert_eq!(of_directory[3], "a write: created /w/d, created /w/d/f");
 }

@@ -43,7 +43,7 @@ pub(crate) const ACTS: [Act; 10] = [
 
 pub(crate) const LINE: &[u8] = b"a line of the process that dies\n";
 
-fn much() -> Vec<u8> {
+fn long_content() -> Vec<u8> {
     LINE.repeat((2 << 20) / LINE.len() + 1_000)
 }
 
@@ -61,26 +61,26 @@ impl Act {
         matches!(self, Act::Undo | Act::Restore)
     }
 
-    pub(crate) fn perform(self, door: &Vfs, first: RevisionNumber) -> stead_core::Result<()> {
+    pub(crate) fn perform(self, vfs: &Vfs, first: RevisionNumber) -> stead_core::Result<()> {
         match self {
-            Act::Append => door.append("/w/log", LINE).map(drop),
-            Act::AppendMuch => door.append("/w/log", much()).map(drop),
-            Act::Edit => door.edit("/w/log", "two", "2", Occurrences::One).map(drop),
-            Act::Write => door.write("/w/log", LINE).map(drop),
+            Act::Append => vfs.append("/w/log", LINE).map(drop),
+            Act::AppendMuch => vfs.append("/w/log", long_content()).map(drop),
+            Act::Edit => vfs.edit("/w/log", "two", "2", Occurrences::One).map(drop),
+            Act::Write => vfs.write("/w/log", LINE).map(drop),
             Act::Patch => {
-                let file = door.open("/w/log", OpenOptions::write())?;
+                let file = vfs.open("/w/log", OpenOptions::write())?;
                 file.write_at(4, b"TWO")?;
                 file.write_at(14, LINE)?;
                 file.close()
             }
-            Act::Move => door.rename("/w/log", "/w/moved", Overwrite::Refuse).map(drop),
-            Act::MoveOver => door.rename("/w/log", "/w/target", Overwrite::Replace).map(drop),
-            Act::Delete => door.remove_file("/w/log", RemoveOptions::default()).map(drop),
+            Act::Move => vfs.rename("/w/log", "/w/moved", Overwrite::Refuse).map(drop),
+            Act::MoveOver => vfs.rename("/w/log", "/w/target", Overwrite::Replace).map(drop),
+            Act::Delete => vfs.remove_file("/w/log", RemoveOptions::default()).map(drop),
             Act::Undo => {
-                door.undo(UndoTarget::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done))
+                vfs.undo(UndoTarget::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done))
             }
             Act::Restore => {
-                door.restore("/w", first, &RestoreOptions::default()).map(|restored| assert!(restored.done))
+                vfs.restore("/w", first, &RestoreOptions::default()).map(|restored| assert!(restored.done))
             }
         }
     }
@@ -90,7 +90,7 @@ impl Act {
         let mut files = files.clone();
         match self {
             Act::Append => files.get_mut("log").unwrap().extend_from_slice(LINE),
-            Act::AppendMuch => files.get_mut("log").unwrap().extend(much()),
+            Act::AppendMuch => files.get_mut("log").unwrap().extend(long_content()),
             Act::Edit => drop(files.insert("log".into(), b"one\n2\nthree\n".to_vec())),
             Act::Write => drop(files.insert("log".into(), LINE.to_vec())),
             Act::Patch => drop(files.insert("log".into(), [b"one\nTWO\nthree\n", LINE].concat())),
@@ -115,19 +115,19 @@ fn first_files() -> Files {
 }
 
 /// Creates the files that the process finds. Returns them, and the revision that had the first files.
-pub(crate) fn set_up(door: &Vfs, version: impl Fn() -> RevisionNumber) -> (Files, RevisionNumber) {
+pub(crate) fn set_up(vfs: &Vfs, latest_revision: impl Fn() -> RevisionNumber) -> (Files, RevisionNumber) {
     for (name, content) in first_files() {
-        door.write(format!("/w/{name}"), content).unwrap();
+        vfs.write(format!("/w/{name}"), content).unwrap();
     }
-    let first = version();
+    let first = latest_revision();
     let files = Files::from([
         ("log".into(), b"one\ntwo\nthree\n".to_vec()),
         ("target".into(), b"the target\n".to_vec()),
         ("extra".into(), b"extra\n".to_vec()),
     ]);
-    let many = door.operation("many");
+    let operation = vfs.operation("many");
     for (name, content) in &files {
-        many.write(format!("/w/{name}"), content.clone()).unwrap();
+        operation.write(format!("/w/{name}"), content.clone()).unwrap();
     }
     (files, first)
 }
@@ -155,21 +155,21 @@ pub(crate) const OTHERS: [Other; 6] =
 pub(crate) const OTHERS_LINE: &[u8] = b"acknowledged\n";
 
 impl Other {
-    pub(crate) fn is_of_the_host(self) -> bool {
+    pub(crate) fn is_by_the_host(self) -> bool {
         matches!(self, Other::Host | Other::HostAtTarget)
     }
 
     /// Does it, and returns whether it was acknowledged.
-    pub(crate) fn perform(self, door: &Vfs, root: &Path) -> bool {
+    pub(crate) fn perform(self, vfs: &Vfs, root: &Path) -> bool {
         let by_the_host = |name: &str| {
             let options = std::fs::OpenOptions::new().append(true).create(true).open(root.join(name));
             options.unwrap().write_all(OTHERS_LINE).unwrap();
         };
         match self {
             Other::Nothing => false,
-            Other::Append => door.append("/w/log", OTHERS_LINE).map(drop).unwrap_acknowledged(),
-            Other::Write => door.write("/w/log", OTHERS_LINE).map(drop).unwrap_acknowledged(),
-            Other::Move => match door.rename("/w/log", "/w/away", Overwrite::Refuse) {
+            Other::Append => vfs.append("/w/log", OTHERS_LINE).map(drop).unwrap_acknowledged(),
+            Other::Write => vfs.write("/w/log", OTHERS_LINE).map(drop).unwrap_acknowledged(),
+            Other::Move => match vfs.rename("/w/log", "/w/away", Overwrite::Refuse) {
                 Err(error) if error.kind() == stead_core::ErrorKind::NotFound => false,
                 moved => moved.map(drop).unwrap_acknowledged(),
             },

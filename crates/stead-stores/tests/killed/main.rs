@@ -24,22 +24,22 @@ const TASK: &str = "STEAD_KILLED_TASK";
 
 /// How a Store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct How {
+struct StoreSettings {
     /// Whether displaced content is retained.
-    keep: bool,
+    retains_content: bool,
     durability: Durability,
 }
 
-fn open(temp: &Path, how: How) -> Arc<PhysicalStore> {
+fn open(temp: &Path, settings: StoreSettings) -> Arc<PhysicalStore> {
     let options = PhysicalOptions {
-        durability: how.durability,
-        displaced_retention: how.keep.then(DisplacedRetention::default),
+        durability: settings.durability,
+        displaced_retention: settings.retains_content.then(DisplacedRetention::default),
         ..PhysicalOptions::new(temp.join("state"))
     };
     Arc::new(PhysicalStore::open(temp.join("root"), options).unwrap())
 }
 
-fn door(store: &Arc<PhysicalStore>, agent: &str) -> Vfs {
+fn vfs_for(store: &Arc<PhysicalStore>, agent: &str) -> Vfs {
     let mount = Mount::new(Arc::clone(store) as Arc<dyn Store>);
     let workspace = Workspace::new(VfsPath::parse("/w").unwrap(), AccessScope::ReadWrite, mount);
     let builder = Vfs::builder(Identity::agent(agent)).lost_updates(LostUpdates::Allow);
@@ -61,52 +61,53 @@ fn files(root: &Path) -> Files {
 fn the_process_that_is_killed() {
     let task = std::env::var(TASK).expect("started by one of the tests here");
     let mut parts = task.splitn(5, ',');
-    let mut next = || parts.next().unwrap();
-    let (act, keep, durability) = (Act::named(next()), next() == "true", next().to_owned());
-    let (first, temp) = (RevisionNumber(next().parse().unwrap()), Path::new(next()));
+    let mut next_part = || parts.next().unwrap();
+    let (act, retains_content, durability) =
+        (Act::named(next_part()), next_part() == "true", next_part().to_owned());
+    let (first, temp) = (RevisionNumber(next_part().parse().unwrap()), Path::new(next_part()));
     let durability = if durability == "Full" { Durability::Full } else { Durability::Fast };
-    let store = open(temp, How { keep, durability });
-    let door = door(&store, "dies");
+    let store = open(temp, StoreSettings { retains_content, durability });
+    let vfs = vfs_for(&store, "dies");
     tracer::begin();
-    act.perform(&door, first).unwrap();
+    act.perform(&vfs, first).unwrap();
     tracer::end();
 }
 
 /// The result of one round: where the process was killed, and what is wrong afterwards.
 struct Round {
     killed: Killed,
-    wrong: Option<String>,
+    problem: Option<String>,
 }
 
-fn round(act: Act, other: Other, how: How, calls: Calls, when: usize) -> Round {
+fn kill_and_check(act: Act, other: Other, settings: StoreSettings, calls: Calls, call_index: usize) -> Round {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("root");
     std::fs::create_dir(&root).unwrap();
-    let store = open(temp.path(), how);
-    let (before, first) = acts::set_up(&door(&store, "dies"), || store.latest_revision().unwrap());
+    let store = open(temp.path(), settings);
+    let (before, first) = acts::set_up(&vfs_for(&store, "dies"), || store.latest_revision().unwrap());
     let set_up = store.latest_revision().unwrap();
 
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let How { keep, durability } = how;
-    let task = format!("{act:?},{keep},{durability:?},{},{}", first.0, temp.path().display());
+    let StoreSettings { retains_content, durability } = settings;
+    let task = format!("{act:?},{retains_content},{durability:?},{},{}", first.0, temp.path().display());
     command.args(["--ignored", "--exact", "the_process_that_is_killed", "--nocapture"]);
-    let killed = tracer::kill(command.env(TASK, task).stdout(Stdio::null()), calls, when);
+    let killed = tracer::kill(command.env(TASK, task).stdout(Stdio::null()), calls, call_index);
 
     let check = || {
-        let acknowledged = other.perform(&door(&store, "lives"), &root);
-        let third = open(temp.path(), how);
-        let found = Found { before: &before, act, other, killed, acknowledged, set_up };
-        found.check(&third, &store, temp.path(), how);
+        let acknowledged = other.perform(&vfs_for(&store, "lives"), &root);
+        let reopened = open(temp.path(), settings);
+        let state = RoundState { before: &before, act, other, killed, acknowledged, set_up };
+        state.check(&reopened, &store, temp.path(), settings);
     };
-    let wrong = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).err().map(|panic| {
+    let problem = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).err().map(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
     });
-    Round { killed, wrong }
+    Round { killed, wrong: problem }
 }
 
 /// What is known of a round when the third process has opened the directory.
-struct Found<'a> {
+struct RoundState<'a> {
     before: &'a Files,
     act: Act,
     other: Other,
@@ -115,31 +116,41 @@ struct Found<'a> {
     set_up: RevisionNumber,
 }
 
-impl Found<'_> {
-    fn check(&self, third: &Arc<PhysicalStore>, second: &Arc<PhysicalStore>, temp: &Path, how: How) {
+impl RoundState<'_> {
+    fn check(
+        &self,
+        reopened: &Arc<PhysicalStore>,
+        survivor: &Arc<PhysicalStore>,
+        temp: &Path,
+        settings: StoreSettings,
+    ) {
         let root = temp.join("root");
-        let found = files(&root);
-        let problems = third.verify(&mut |_| ()).unwrap().problems;
+        let current = files(&root);
+        let problems = reopened.verify(&mut |_| ()).unwrap().problems;
         let other = if self.acknowledged { self.other } else { Other::Nothing };
         let mut absent = other.model(self.before);
-        let whole = other.model(&self.act.model(self.before));
-        if (self.act, other) == (Act::MoveOver, Other::HostAtTarget) && found != whole && found != absent {
+        let complete = other.model(&self.act.model(self.before));
+        if (self.act, other) == (Act::MoveOver, Other::HostAtTarget)
+            && current != complete
+            && current != absent
+        {
             // The host's line went into the file that had the name then, and moves back with it.
             absent = Other::Host.model(self.before);
         }
-        if !problems.is_empty() && self.other.is_of_the_host() {
-            return self.check_reported(&found, &problems, temp);
+        if !problems.is_empty() && self.other.is_by_the_host() {
+            return self.check_reported(&current, &problems, temp);
         }
         assert!(problems.is_empty(), "verify: {problems:?}");
-        assert!(found == absent || found == whole, "neither whole nor absent: {}", shown(&found));
+        assert!(current == absent || current == complete, "neither whole nor absent: {}", describe(&current));
         if matches!(self.killed, Killed::AtTheEnd(_)) {
-            assert!(found == whole, "acknowledged and lost: {}", shown(&found));
+            assert!(current == complete, "acknowledged and lost: {}", describe(&current));
         }
-        let rooms = std::fs::read_dir(temp.join("state/physical")).unwrap().next().unwrap().unwrap().path();
-        assert_eq!(std::fs::read_dir(rooms.join("staging")).unwrap().count(), 2, "rooms that are left");
-        self.check_history(third, &root, how, found == whole, absent == whole);
+        let store_state =
+            std::fs::read_dir(temp.join("state/physical")).unwrap().next().unwrap().unwrap().path();
+        assert_eq!(std::fs::read_dir(store_state.join("staging")).unwrap().count(), 2, "rooms that are left");
+        self.check_history(reopened, &root, settings, current == complete, absent == complete);
         // The process that was there all the time can still make changes.
-        door(second, "lives").write("/w/afterwards", "fine").unwrap();
+        vfs_for(survivor, "lives").write("/w/afterwards", "fine").unwrap();
     }
 
     /// Recovery couldn't decide. The host program's line is there, once; what was there before the killed process is
@@ -149,7 +160,7 @@ impl Found<'_> {
         let count = found.get(name).map_or(0, |content| {
             content.windows(OTHERS_LINE.len()).filter(|window| *window == OTHERS_LINE).count()
         });
-        assert_eq!(count, 1, "the host's line in `{name}`: {}", shown(found));
+        assert_eq!(count, 1, "the host's line in `{name}`: {}", describe(found));
         let names_it = |problem: &String| ["`log`", "`target`"].iter().any(|name| problem.starts_with(name));
         assert!(problems.iter().all(names_it), "{problems:?}");
         let state = temp.join("state");
@@ -159,61 +170,72 @@ impl Found<'_> {
         }
     }
 
-    fn check_history(&self, store: &Arc<PhysicalStore>, root: &Path, how: How, is_whole: bool, same: bool) {
-        let deeds = |agent: &str| {
+    fn check_history(
+        &self,
+        store: &Arc<PhysicalStore>,
+        root: &Path,
+        settings: StoreSettings,
+        is_complete: bool,
+        is_no_change: bool,
+    ) {
+        let revision_count = |agent: &str| {
             let query =
                 RevisionQuery { after: self.set_up, agent: Some(agent.to_owned()), ..RevisionQuery::all() };
             store.revisions(&query).unwrap().revisions.len()
         };
-        let by_the_dead = deeds("dies");
-        assert!(same || by_the_dead == usize::from(is_whole), "{by_the_dead} deeds of the dead process");
-        let by_the_living = usize::from(self.acknowledged && !self.other.is_of_the_host());
-        assert_eq!(deeds("lives"), by_the_living, "deeds of the living process");
-        if by_the_living == 1 {
-            let found = files(root);
-            let undone = door(store, "lives").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
-            if !undone.done && !how.keep {
-                return is_refused(&undone, &found, root);
+        let dead_revisions = revision_count("dies");
+        assert!(
+            is_no_change || dead_revisions == usize::from(is_complete),
+            "{dead_revisions} deeds of the dead process"
+        );
+        let survivor_revisions = usize::from(self.acknowledged && !self.other.is_by_the_host());
+        assert_eq!(revision_count("lives"), survivor_revisions, "deeds of the living process");
+        if survivor_revisions == 1 {
+            let current = files(root);
+            let undone = vfs_for(store, "lives").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+            if !undone.done && !settings.retains_content {
+                return assert_refused(&undone, &current, root);
             }
             assert!(undone.done, "what lives can't be undone: {:?}", undone.conflicts);
-            let wanted = if by_the_dead == 1 { self.act.model(self.before) } else { self.before.clone() };
-            assert_eq!(shown(&files(root)), shown(&wanted), "after the living one's undo");
+            let expected =
+                if dead_revisions == 1 { self.act.model(self.before) } else { self.before.clone() };
+            assert_eq!(describe(&files(root)), describe(&expected), "after the living one's undo");
         }
         let unchanged = files(root);
-        let undone = door(store, "dies").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
-        let found = files(root);
-        if self.other.is_of_the_host() {
-            let lines: usize = found
+        let undone = vfs_for(store, "dies").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+        let current = files(root);
+        if self.other.is_by_the_host() {
+            let lines: usize = current
                 .values()
                 .map(|content| content.windows(OTHERS_LINE.len()).filter(|line| *line == OTHERS_LINE).count())
                 .sum();
-            assert_eq!(lines, 1, "the host's lines after an undo: {}", shown(&found));
+            assert_eq!(lines, 1, "the host's lines after an undo: {}", describe(&current));
             return;
         }
-        if !undone.done && !how.keep {
-            return is_refused(&undone, &unchanged, root);
+        if !undone.done && !settings.retains_content {
+            return assert_refused(&undone, &unchanged, root);
         }
         assert!(undone.done, "what stayed can't be undone: {:?}", undone.conflicts);
-        let wanted = if by_the_dead == 1 && self.act != Act::Undo {
+        let expected = if dead_revisions == 1 && self.act != Act::Undo {
             self.before.clone()
-        } else if by_the_dead == 1 {
+        } else if dead_revisions == 1 {
             // The undo was the killed process's last operation but one that isn't undone.
             return;
         } else {
             Act::Undo.model(self.before)
         };
-        assert_eq!(shown(&found), shown(&wanted), "after the dead one's undo");
+        assert_eq!(describe(&current), describe(&expected), "after the dead one's undo");
     }
 }
 
 /// Checks that undo is refused because displaced content wasn't retained, and that nothing was changed.
-fn is_refused(undone: &RevertResult, before: &Files, root: &Path) {
-    let why = |conflict: &stead_core::vfs::PathConflict| conflict.why.contains("was not kept");
-    assert!(undone.conflicts.iter().any(why), "{:?}", undone.conflicts);
-    assert_eq!(shown(&files(root)), shown(before), "after an undo that was refused");
+fn assert_refused(undone: &RevertResult, before: &Files, root: &Path) {
+    let is_not_retained = |conflict: &stead_core::vfs::PathConflict| conflict.why.contains("was not kept");
+    assert!(undone.conflicts.iter().any(is_not_retained), "{:?}", undone.conflicts);
+    assert_eq!(describe(&files(root)), describe(before), "after an undo that was refused");
 }
 
-fn shown(files: &Files) -> String {
+fn describe(files: &Files) -> String {
     let file = |(name, content): (&String, &Vec<u8>)| match content.len() {
         ..=120 => format!("{name}: {:?}", String::from_utf8_lossy(content)),
         length => format!("{name}: {length} bytes ending in {:?}", tail(content)),
@@ -225,37 +247,41 @@ fn tail(content: &[u8]) -> String {
     String::from_utf8_lossy(&content[content.len() - 40..]).into_owned()
 }
 
-fn long() -> bool {
+fn is_long_run() -> bool {
     std::env::var_os("STEAD_TEST_LONG").is_some()
 }
 
 /// Kills the act at each of its system calls, or at some of them, and does something else after each.
-fn killed_everywhere(act: Act, how: How) {
-    if act.needs_content() && !how.keep {
+fn kill_at_every_call(act: Act, settings: StoreSettings) {
+    if act.needs_content() && !settings.retains_content {
         return;
     }
-    let calls = if long() { Calls::All } else { Calls::Changing };
+    let calls = if is_long_run() { Calls::All } else { Calls::Changing };
     let (mut total, mut wrong) = (0, Vec::new());
-    let mut go = |other: Other, when: usize| {
-        let Round { killed, wrong: found } = round(act, other, how, calls, when);
+    let mut run_round = |other: Other, call_index: usize| {
+        let Round { killed, problem: problem } = kill_and_check(act, other, settings, calls, call_index);
         total += 1;
-        wrong.extend(found.map(|found| format!("call {when} ({killed:?}), then {other:?}: {found}")));
+        wrong.extend(
+            problem.map(|problem| format!("call {call_index} ({killed:?}), then {other:?}: {problem}")),
+        );
         killed
     };
-    let Killed::AtTheEnd(points) = go(Other::Append, usize::MAX) else { unreachable!("never so many calls") };
+    let Killed::AtTheEnd(points) = run_round(Other::Append, usize::MAX) else {
+        unreachable!("never so many calls")
+    };
     // Alternates what is done afterwards from call to call. With full durability, only every second call.
-    let step = if how.durability == Durability::Full { 2 } else { 1 };
-    for when in 0..=points {
+    let step = if settings.durability == Durability::Full { 2 } else { 1 };
+    for call_index in 0..=points {
         for (index, other) in OTHERS.into_iter().enumerate() {
-            if long() || when % step == 0 && index == when / step % OTHERS.len() {
-                go(other, when);
+            if is_long_run() || call_index % step == 0 && index == call_index / step % OTHERS.len() {
+                run_round(other, call_index);
             }
         }
     }
-    println!("{act:?} with {how:?}: {} wrong of {total}, at {points} calls", wrong.len());
+    println!("{act:?} with {settings:?}: {} wrong of {total}, at {points} calls", wrong.len());
     assert!(
         wrong.is_empty(),
-        "{act:?} with {how:?}: {} wrong of {total}:\n{}",
+        "{act:?} with {settings:?}: {} wrong of {total}:\n{}",
         wrong.len(),
         wrong.join("\n")
     );
@@ -268,17 +294,17 @@ macro_rules! acts {
 
             #[test]
             fn keeping_content() {
-                killed_everywhere(Act::$act, How { keep: true, durability: Durability::Fast });
+                kill_at_every_call(Act::$act, StoreSettings { retains_content: true, durability: Durability::Fast });
             }
 
             #[test]
             fn keeping_content_on_the_disk() {
-                killed_everywhere(Act::$act, How { keep: true, durability: Durability::Full });
+                kill_at_every_call(Act::$act, StoreSettings { retains_content: true, durability: Durability::Full });
             }
 
             #[test]
             fn keeping_no_content() {
-                killed_everywhere(Act::$act, How { keep: false, durability: Durability::Fast });
+                kill_at_every_call(Act::$act, StoreSettings { retains_content: false, durability: Durability::Fast });
             }
         })*
 

@@ -33,7 +33,7 @@ pub(crate) enum Calls {
 
 impl Calls {
     fn count(self, number: i64) -> bool {
-        let looks = [
+        let read_only = [
             libc::SYS_read,
             libc::SYS_pread64,
             libc::SYS_statx,
@@ -62,7 +62,7 @@ impl Calls {
             libc::SYS_sigaltstack,
             libc::SYS_openat2,
         ];
-        self == Calls::All || !looks.contains(&number)
+        self == Calls::All || !read_only.contains(&number)
     }
 }
 
@@ -76,11 +76,11 @@ pub(crate) enum Killed {
 }
 
 /// Starts a process, and kills it right before its system call number `when`, counted from 0, or at its end.
-pub(crate) fn kill(command: &mut Command, calls: Calls, when: usize) -> Killed {
+pub(crate) fn kill(command: &mut Command, calls: Calls, index: usize) -> Killed {
     #[allow(clippy::zombie_processes, reason = "it is waited for below, along with its threads")]
     let child = command.spawn().unwrap();
     let pid = pid_t::try_from(child.id()).unwrap();
-    let (mut seen, mut begun, mut killed) = (0, false, None);
+    let (mut count, mut has_begun, mut killed) = (0, false, None);
     loop {
         let (thread, status) = wait();
         let ended = libc::WIFEXITED(status) || libc::WIFSIGNALED(status);
@@ -95,22 +95,22 @@ pub(crate) fn kill(command: &mut Command, calls: Calls, when: usize) -> Killed {
         }
         let mut signal = 0;
         match libc::WSTOPSIG(status) {
-            libc::SIGSTOP if !begun => {
-                begun = true;
+            libc::SIGSTOP if !has_begun => {
+                has_begun = true;
                 let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
                 // SAFETY: the options are a number.
                 unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, thread, 0, options) };
             }
-            libc::SIGSTOP => killed = Some(Killed::AtTheEnd(seen)),
-            stopped if stopped == libc::SIGTRAP | 0x80 => {
+            libc::SIGSTOP => killed = Some(Killed::AtTheEnd(count)),
+            stop_signal if stop_signal == libc::SIGTRAP | 0x80 => {
                 if let Some(number) = entered(thread).filter(|&number| calls.count(number)) {
-                    if seen == when {
+                    if count == index {
                         killed = Some(Killed::Before(number));
                     }
-                    seen += 1;
+                    count += 1;
                 }
             }
-            other => signal = other,
+            other_signal => signal = other_signal,
         }
         // SAFETY: the process is a child of this one that hasn't been waited for; a signal is a number.
         unsafe {

@@ -16,7 +16,7 @@ fn set_up(bench: &Bench) {
     let store = &bench.store;
     write(store, "file", "old content");
     write(store, "script", "#!/bin/sh");
-    std::fs::set_permissions(bench.host("script"), std::fs::Permissions::from_mode(0o750)).unwrap();
+    std::fs::set_permissions(bench.host_path("script"), std::fs::Permissions::from_mode(0o750)).unwrap();
     write(store, "dir/a", "a");
     write(store, "dir/sub/b", "b");
     write(store, "other/c", "c");
@@ -29,30 +29,34 @@ fn set_up(bench: &Bench) {
 }
 
 /// Dies before the n-th action, for every n until the change succeeds, with and without retention of displaced content.
-fn every_death(name: &str, steps: impl Fn(&PhysicalStore) -> Vec<Step>) {
-    for keep in [Some(DisplacedRetention::default()), None] {
-        every_death_of(name, keep, &steps);
+fn die_before_every_action(name: &str, steps: impl Fn(&PhysicalStore) -> Vec<Step>) {
+    for retention in [Some(DisplacedRetention::default()), None] {
+        die_before_every_action_with(name, retention, &steps);
     }
 }
 
-fn every_death_of(name: &str, keep: Option<DisplacedRetention>, steps: &dyn Fn(&PhysicalStore) -> Vec<Step>) {
+fn die_before_every_action_with(
+    name: &str,
+    retention: Option<DisplacedRetention>,
+    steps: &dyn Fn(&PhysicalStore) -> Vec<Step>,
+) {
     let (before, after) = {
-        let bench = Bench::with(|options| options.displaced_retention = keep);
+        let bench = Bench::with(|options| options.displaced_retention = retention);
         set_up(&bench);
         let before = tree(&bench.store);
         bench.store.apply(change(steps(&bench.store))).unwrap_or_else(|error| panic!("{name}: {error}"));
         (before, tree(&bench.store))
     };
     for death in 0.. {
-        let bench = Bench::with(|options| options.displaced_retention = keep);
+        let bench = Bench::with(|options| options.displaced_retention = retention);
         set_up(&bench);
-        let told = history::told(&bench.store);
+        let told = history::revision_texts(&bench.store);
         let Bench { temp, root: _, store } = bench;
         drop(store);
         let count = Arc::new(AtomicUsize::new(0));
         let counter = count.clone();
         let doomed = open(temp.path(), |options| {
-            options.displaced_retention = keep;
+            options.displaced_retention = retention;
             options.faults = Some(Arc::new(move |_| counter.fetch_add(1, Ordering::SeqCst) == death));
         });
         let steps = steps(&doomed);
@@ -63,36 +67,36 @@ fn every_death_of(name: &str, keep: Option<DisplacedRetention>, steps: &dyn Fn(&
             assert!(doomed.stat(&NodePath::root()).is_err(), "{name}: it answers after its death");
         }
         drop(doomed);
-        let store = open(temp.path(), |options| options.displaced_retention = keep);
-        let found = tree(&store);
+        let store = open(temp.path(), |options| options.displaced_retention = retention);
+        let current = tree(&store);
         assert!(
-            found == before || found == after,
+            current == before || current == after,
             "{name}, death {death}: neither old nor new: {:?}",
-            found.keys()
+            current.keys()
         );
-        assert!(died || found == after, "{name}: acknowledged and lost");
+        assert!(died || current == after, "{name}: acknowledged and lost");
         assert_eq!(
             store.verify(&mut |_| ()).unwrap().problems,
             Vec::<String>::new(),
             "{name}, death {death}"
         );
-        assert_eq!(workshop(temp.path()).0, 1, "{name}, death {death}: a dead room was left");
-        let deeds = history::told(&store);
-        let made = deeds.len() - told.len();
+        assert_eq!(staging_counts(temp.path()).0, 1, "{name}, death {death}: a dead room was left");
+        let revisions = history::revision_texts(&store);
+        let added = revisions.len() - told.len();
         // A change that changed nothing may have been made or not.
         assert!(
-            before == after || made == usize::from(found == after),
-            "{name}, death {death}: {made} deeds"
+            before == after || added == usize::from(current == after),
+            "{name}, death {death}: {added} deeds"
         );
-        assert!(made <= 1);
-        let told_as_ever = if keep.is_some() {
-            deeds[made..] == told
+        assert!(added <= 1);
+        let is_unchanged = if retention.is_some() {
+            revisions[added..] == told
         } else {
-            history::without_content(&deeds[made..]) == history::without_content(&told)
+            history::without_content(&revisions[added..]) == history::without_content(&told)
         };
-        assert!(told_as_ever, "{name}, death {death}: the deeds before are told as ever");
-        if made == 1 && keep.is_some() {
-            assert_eq!(history::led_back(&store), before, "{name}, death {death}");
+        assert!(is_unchanged, "{name}, death {death}: the deeds before are told as ever");
+        if added == 1 && retention.is_some() {
+            assert_eq!(history::tree_before_last_revision(&store), before, "{name}, death {death}");
         }
         if !died {
             assert!(death > 0, "{name}: has no action that could be stopped");
@@ -102,11 +106,11 @@ fn every_death_of(name: &str, keep: Option<DisplacedRetention>, steps: &dyn Fn(&
 }
 
 #[test]
-fn single_steps_are_whole_or_not_at_all() {
-    every_death("write", |_| vec![write_step("file", "new content")]);
-    every_death("create", |_| vec![write_step("fresh", "new content")]);
-    every_death("create deep", |_| vec![write_step("x/y/z/fresh", "new content")]);
-    every_death("edit", |_| {
+fn single_steps_are_applied_completely_or_not_at_all() {
+    die_before_every_action("write", |_| vec![write_step("file", "new content")]);
+    die_before_every_action("create", |_| vec![write_step("fresh", "new content")]);
+    die_before_every_action("create deep", |_| vec![write_step("x/y/z/fresh", "new content")]);
+    die_before_every_action("edit", |_| {
         let edit = Edit::new("old", "new", Occurrences::One).unwrap();
         vec![Step::Edit {
             at: at("file"),
@@ -115,35 +119,37 @@ fn single_steps_are_whole_or_not_at_all() {
             displaced: DisplacedContent::Keep,
         }]
     });
-    every_death("append", |_| vec![append_step("log", b"one more\n")]);
-    every_death("append much", |_| vec![append_step("log", &b"one more\n".repeat(500_000))]);
-    every_death("mkdir", |_| {
+    die_before_every_action("append", |_| vec![append_step("log", b"one more\n")]);
+    die_before_every_action("append much", |_| vec![append_step("log", &b"one more\n".repeat(500_000))]);
+    die_before_every_action("mkdir", |_| {
         vec![Step::Mkdir { at: at("m/n"), parents: Parents::Create, mode: Some(0o700) }]
     });
-    every_death("symlink", |_| {
+    die_before_every_action("symlink", |_| {
         let target = b"elsewhere".to_vec();
         vec![Step::Symlink { at: at("link"), target, parents: Parents::Create, expect: Precondition::Any }]
     });
-    every_death("remove file", |_| vec![remove_step("file", Subtree::File)]);
-    every_death("remove empty", |_| vec![remove_step("empty", Subtree::EmptyDirectory)]);
-    every_death("remove tree", |_| vec![remove_step("dir", Subtree::Directory)]);
-    every_death("rename", |_| vec![rename_step("file", "renamed", Replace::Refuse)]);
-    every_death("rename over", |_| vec![rename_step("file", "script", Replace::Overwrite)]);
-    every_death("rename over a directory", |_| vec![rename_step("dir", "empty", Replace::Overwrite)]);
-    every_death("rename with parents", |_| vec![rename_step("dir", "p/q/dir", Replace::Refuse)]);
-    every_death("exchange", |_| vec![rename_step("dir", "file", Replace::Exchange)]);
-    every_death("copy file", |_| vec![copy_step("script", "copied", Replace::Refuse)]);
-    every_death("copy over", |_| vec![copy_step("script", "file", Replace::Overwrite)]);
-    every_death("copy tree", |_| vec![copy_step("dir", "p/copy", Replace::Refuse)]);
-    every_death("attributes", |_| {
+    die_before_every_action("remove file", |_| vec![remove_step("file", Subtree::File)]);
+    die_before_every_action("remove empty", |_| vec![remove_step("empty", Subtree::EmptyDirectory)]);
+    die_before_every_action("remove tree", |_| vec![remove_step("dir", Subtree::Directory)]);
+    die_before_every_action("rename", |_| vec![rename_step("file", "renamed", Replace::Refuse)]);
+    die_before_every_action("rename over", |_| vec![rename_step("file", "script", Replace::Overwrite)]);
+    die_before_every_action("rename over a directory", |_| {
+        vec![rename_step("dir", "empty", Replace::Overwrite)]
+    });
+    die_before_every_action("rename with parents", |_| vec![rename_step("dir", "p/q/dir", Replace::Refuse)]);
+    die_before_every_action("exchange", |_| vec![rename_step("dir", "file", Replace::Exchange)]);
+    die_before_every_action("copy file", |_| vec![copy_step("script", "copied", Replace::Refuse)]);
+    die_before_every_action("copy over", |_| vec![copy_step("script", "file", Replace::Overwrite)]);
+    die_before_every_action("copy tree", |_| vec![copy_step("dir", "p/copy", Replace::Refuse)]);
+    die_before_every_action("attributes", |_| {
         let modified = Some(Timestamp::from_secs(1_000));
         vec![Step::SetAttr { at: at("file"), mode: Some(0o600), modified }]
     });
 }
 
 #[test]
-fn writing_into_a_file_is_whole_or_not_at_all() {
-    let patched = |store: &PhysicalStore, change: &dyn Fn(&mut dyn stead_core::store::Draft)| {
+fn writing_into_a_file_is_applied_completely_or_not_at_all() {
+    let write_draft = |store: &PhysicalStore, change: &dyn Fn(&mut dyn stead_core::store::Draft)| {
         let mut draft = store.draft(DraftBase::File(&at("big"))).unwrap();
         change(&mut *draft);
         let content = Content::Sealed(draft.seal().unwrap());
@@ -153,14 +159,14 @@ fn writing_into_a_file_is_whole_or_not_at_all() {
             options: PutOptions { mode: Some(0o600), ..PutOptions::default() },
         }]
     };
-    every_death("patch", |store| {
-        patched(store, &|draft| {
+    die_before_every_action("patch", |store| {
+        write_draft(store, &|draft| {
             draft.write_at(10, b"ten").unwrap();
             draft.write_at(2_000_000, &[b'x'; 1_500_000]).unwrap();
         })
     });
-    every_death("cut", |store| {
-        patched(store, &|draft| {
+    die_before_every_action("cut", |store| {
+        write_draft(store, &|draft| {
             draft.set_size(1_000).unwrap();
             draft.write_at(2_000, b"behind a gap").unwrap();
         })
@@ -168,8 +174,8 @@ fn writing_into_a_file_is_whole_or_not_at_all() {
 }
 
 #[test]
-fn several_steps_are_whole_or_not_at_all() {
-    every_death("everything", |store| {
+fn several_steps_are_applied_completely_or_not_at_all() {
+    die_before_every_action("everything", |store| {
         let mut draft = store.draft(DraftBase::File(&at("big"))).unwrap();
         draft.write_at(5, b"five").unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
@@ -192,7 +198,7 @@ fn several_steps_are_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_step_that_fails_takes_the_ones_before_it_back() {
+fn a_step_that_fails_rolls_back_the_steps_before_it() {
     let bench = Bench::new();
     set_up(&bench);
     let before = tree(&bench.store);
@@ -225,7 +231,7 @@ fn a_step_that_fails_takes_the_ones_before_it_back() {
     let all = firsts.iter().take(3).map(|first| first()).chain([failing()]).collect();
     assert!(bench.store.apply(change(all)).is_err());
     assert_eq!(tree(&bench.store), before);
-    let rooms: Vec<_> = std::fs::read_dir(bench.temp.path().join("state/physical")).unwrap().collect();
-    assert_eq!(rooms.len(), 1);
-    assert_eq!(workshop(bench.temp.path()), (1, 0));
+    let stores: Vec<_> = std::fs::read_dir(bench.temp.path().join("state/physical")).unwrap().collect();
+    assert_eq!(stores.len(), 1);
+    assert_eq!(staging_counts(bench.temp.path()), (1, 0));
 }

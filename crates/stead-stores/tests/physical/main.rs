@@ -59,7 +59,7 @@ impl Bench {
         Bench::with(|_| ())
     }
 
-    pub fn by(confinement: Confinement) -> Self {
+    pub fn confined_by(confinement: Confinement) -> Self {
         Bench::with(|options| options.confinement = confinement)
     }
 
@@ -69,18 +69,18 @@ impl Bench {
     }
 
     pub fn with(change: impl FnOnce(&mut PhysicalOptions)) -> Self {
-        Bench::laid_out(|_, options| change(options))
+        Bench::build(|_, options| change(options))
     }
 
     /// A bench whose Store retains displaced content.
-    pub fn keeping(change: impl FnOnce(&mut PhysicalOptions)) -> Self {
-        Bench::laid_out(|temp, options| {
+    pub fn retaining(change: impl FnOnce(&mut PhysicalOptions)) -> Self {
+        Bench::build(|temp, options| {
             with_ledger(temp, options);
             change(options);
         })
     }
 
-    fn laid_out(change: impl FnOnce(&Path, &mut PhysicalOptions)) -> Self {
+    fn build(change: impl FnOnce(&Path, &mut PhysicalOptions)) -> Self {
         let temp = TempDir::new().unwrap();
         let root = temp.path().join("root");
         std::fs::create_dir(&root).unwrap();
@@ -88,7 +88,7 @@ impl Bench {
         Bench { temp, root, store }
     }
 
-    pub fn host(&self, path: &str) -> PathBuf {
+    pub fn host_path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 }
@@ -187,10 +187,10 @@ pub fn tree(store: &dyn Store) -> Tree {
         })
         .unwrap();
     for entry in found {
-        let place = NodePath::from_root(entry.path.clone());
+        let node_path = NodePath::from_root(entry.path.clone());
         let content = match entry.attr.kind {
-            NodeKind::File => store.read(&place, 1 << 30).unwrap().bytes,
-            NodeKind::Symlink => store.read_link(&place).unwrap(),
+            NodeKind::File => store.read(&node_path, 1 << 30).unwrap().bytes,
+            NodeKind::Symlink => store.read_link(&node_path).unwrap(),
             NodeKind::Directory | NodeKind::Special(_) => Vec::new(),
         };
         tree.insert(entry.path.to_string(), (entry.attr.kind, entry.attr.mode, content));
@@ -199,9 +199,9 @@ pub fn tree(store: &dyn Store) -> Tree {
 }
 
 /// The number of entries in `rooms` and in `kept` of the staging area.
-pub fn workshop(temp: &Path) -> (usize, usize) {
+pub fn staging_counts(temp: &Path) -> (usize, usize) {
     let physical = temp.join("state/physical");
-    let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
-    let count = |name: &str| std::fs::read_dir(shop.join(name)).unwrap().count();
+    let store_state = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
+    let count = |name: &str| std::fs::read_dir(store_state.join(name)).unwrap().count();
     (count("staging"), count("recovered"))
 }

@@ -14,11 +14,11 @@ use stead_core::{AccessScope, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, W
 use crate::{Bench, append_step, apply, at, change, write};
 
 fn set_mode(bench: &Bench, path: &str, mode: u32) {
-    fs::set_permissions(bench.host(path), Permissions::from_mode(mode)).unwrap();
+    fs::set_permissions(bench.host_path(path), Permissions::from_mode(mode)).unwrap();
 }
 
 fn mode(bench: &Bench, path: &str) -> u32 {
-    fs::metadata(bench.host(path)).unwrap().mode() & 0o7777
+    fs::metadata(bench.host_path(path)).unwrap().mode() & 0o7777
 }
 
 /// Whether this process runs as root.
@@ -27,48 +27,49 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn what_this_user_may_not_read_stays_unread() {
-    let bench = Bench::keeping(|_| ());
-    fs::write(bench.host("f"), "secret").unwrap();
+fn a_file_that_this_user_may_not_read_can_not_be_read_through_the_store() {
+    let bench = Bench::retaining(|_| ());
+    fs::write(bench.host_path("f"), "secret").unwrap();
     set_mode(&bench, "f", 0);
     let Bench { temp, root, store } = bench;
     let store: Arc<dyn Store> = Arc::new(store);
     let workspace =
         Workspace::new(VfsPath::parse("/w").unwrap(), AccessScope::ReadWrite, Mount::from(&store));
     let builder = Vfs::builder(Identity::agent("a")).lost_updates(LostUpdates::Allow);
-    let door = builder.workspace(workspace).build().unwrap();
+    let vfs = builder.workspace(workspace).build().unwrap();
     if is_root() {
-        assert_eq!(door.read("/w/f").unwrap().bytes, b"secret");
+        assert_eq!(vfs.read("/w/f").unwrap().bytes, b"secret");
         return;
     }
-    let denied = |answer: stead_core::Result<()>| assert_eq!(answer.unwrap_err().kind(), ErrorKind::Denied);
+    let assert_denied =
+        |answer: stead_core::Result<()>| assert_eq!(answer.unwrap_err().kind(), ErrorKind::Denied);
     let tag = store.stat(&at("f")).unwrap().tag;
-    denied(door.read("/w/f").map(drop));
-    denied(door.copy("/w/f", "/w/g", Overwrite::Refuse).map(drop));
+    assert_denied(vfs.read("/w/f").map(drop));
+    assert_denied(vfs.copy("/w/f", "/w/g", Overwrite::Refuse).map(drop));
     assert!(matches!(store.open(&at("f"), OpenPurpose::Read).map(drop), Err(StoreError::HostDenied)));
     assert_eq!(store.stat(&at("f")).unwrap().tag, tag, "asking leaves no trace");
     // It can't be read as displaced content either.
-    door.write("/w/f", "public").unwrap();
-    door.set_attributes("/w/f", Some(0o644), None).unwrap();
-    let deeds = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap().revisions;
-    let before = deeds.last().unwrap().changes[0].before.as_ref().unwrap().content.as_ref().unwrap();
+    vfs.write("/w/f", "public").unwrap();
+    vfs.set_attributes("/w/f", Some(0o644), None).unwrap();
+    let revisions = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap().revisions;
+    let before = revisions.last().unwrap().changes[0].before.as_ref().unwrap().content.as_ref().unwrap();
     assert!(matches!(
         store.require_history().unwrap().open_content(before).map(drop),
         Err(StoreError::HostDenied)
     ));
-    door.undo(UndoTarget::Last(2), UndoOptions::default()).unwrap();
-    denied(door.read("/w/f").map(drop));
+    vfs.undo(UndoTarget::Last(2), UndoOptions::default()).unwrap();
+    assert_denied(vfs.read("/w/f").map(drop));
     fs::set_permissions(root.join("f"), Permissions::from_mode(0o600)).unwrap();
     assert_eq!(fs::read(root.join("f")).unwrap(), b"secret");
-    door.remove_file("/w/f", RemoveOptions::default()).unwrap();
+    vfs.remove_file("/w/f", RemoveOptions::default()).unwrap();
     drop(temp);
 }
 
 #[test]
 fn a_directory_that_may_be_listed_but_not_entered_is_not_shown_as_empty() {
     let bench = Bench::new();
-    fs::create_dir(bench.host("d")).unwrap();
-    fs::write(bench.host("d/f"), "").unwrap();
+    fs::create_dir(bench.host_path("d")).unwrap();
+    fs::write(bench.host_path("d/f"), "").unwrap();
     set_mode(&bench, "d", 0o600);
     let listed = bench.store.list(&at("d"), &Page::ALL).map(|listing| listing.entries.len());
     match is_root() {
@@ -79,7 +80,7 @@ fn a_directory_that_may_be_listed_but_not_entered_is_not_shown_as_empty() {
 }
 
 #[test]
-fn a_write_takes_the_right_to_run_as_another_away() {
+fn a_write_removes_the_setuid_and_setgid_bits() {
     let bench = Bench::new();
     let writes: [(&str, &dyn Fn()); 3] = [
         ("append", &|| {
@@ -98,7 +99,7 @@ fn a_write_takes_the_right_to_run_as_another_away() {
         }),
     ];
     for (name, write) in writes {
-        fs::write(bench.host("f"), "old").unwrap();
+        fs::write(bench.host_path("f"), "old").unwrap();
         set_mode(&bench, "f", 0o6755);
         write();
         assert_eq!(mode(&bench, "f"), 0o755, "{name}");
@@ -108,7 +109,7 @@ fn a_write_takes_the_right_to_run_as_another_away() {
 #[test]
 fn content_that_is_copied_from_a_closed_file_leaves_the_preconditions_on_that_file_right() {
     for step in ["remove", "append", "rename"] {
-        let bench = Bench::keeping(|_| ());
+        let bench = Bench::retaining(|_| ());
         write(&bench.store, "f", "one");
         apply(&bench.store, append_step("f", b" two")).unwrap();
         set_mode(&bench, "f", 0o200);
@@ -143,6 +144,6 @@ fn content_that_is_copied_from_a_closed_file_leaves_the_preconditions_on_that_fi
         let copy =
             Step::Write { at: at("g"), content: Content::Stored(before), options: PutOptions::default() };
         bench.store.apply(change(vec![copy, second])).unwrap_or_else(|error| panic!("{step}: {error}"));
-        assert_eq!(fs::read(bench.host("g")).unwrap(), b"one");
+        assert_eq!(fs::read(bench.host_path("g")).unwrap(), b"one");
     }
 }

@@ -9,18 +9,18 @@ use stead_core::{Edit, Occurrences};
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_millis(150);
+const TIMEOUT: Duration = Duration::from_millis(150);
 
 /// Holds lock files as a stopped process would: a lock belongs to an open file, not to a process.
-fn held(bench: &Bench, names: impl Iterator<Item = String>) -> Vec<File> {
+fn hold_locks(bench: &Bench, names: impl Iterator<Item = String>) -> Vec<File> {
     let physical = bench.temp.path().join("state/physical");
-    let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
+    let store_state = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
     let hold = |name: String| {
         let file = File::options()
             .write(true)
             .create(true)
             .truncate(false)
-            .open(shop.join("locks").join(name))
+            .open(store_state.join("locks").join(name))
             .unwrap();
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
         file
@@ -28,7 +28,7 @@ fn held(bench: &Bench, names: impl Iterator<Item = String>) -> Vec<File> {
     names.map(hold).collect()
 }
 
-fn every_change() -> Vec<Change> {
+fn changes_of_each_kind() -> Vec<Change> {
     let edit = Edit::new("old", "new", Occurrences::One).unwrap();
     let singles = [
         write_step("file", "new"),
@@ -53,59 +53,59 @@ fn whole_tree_changes() -> Vec<Change> {
     ]
 }
 
-fn refused_while(names: impl Iterator<Item = String>, changes: Vec<Change>) {
+fn assert_refused_while_locked(names: impl Iterator<Item = String>, changes: Vec<Change>) {
     let bench = Bench::with(|options| {
-        (options.wait_timeout, options.durability) = (PATIENCE, Durability::Full);
+        (options.wait_timeout, options.durability) = (TIMEOUT, Durability::Full);
     });
     write(&bench.store, "file", "old");
     write(&bench.store, "dir/file", "old");
     let before = tree(&bench.store);
-    let locks = held(&bench, names);
+    let locks = hold_locks(&bench, names);
     for change in changes {
-        let (what, begin) = (format!("{:?}", change.steps), Instant::now());
+        let (steps, start) = (format!("{:?}", change.steps), Instant::now());
         let result = bench.store.apply(change);
-        assert!(matches!(result, Err(StoreError::Unavailable { .. })), "{what}: {result:?}");
-        let waited = begin.elapsed();
-        assert!((PATIENCE..PATIENCE * 20).contains(&waited), "{what} waited for {waited:?}");
+        assert!(matches!(result, Err(StoreError::Unavailable { .. })), "{steps}: {result:?}");
+        let waited = start.elapsed();
+        assert!((TIMEOUT..TIMEOUT * 20).contains(&waited), "{steps} waited for {waited:?}");
     }
     // Reads don't wait for locks.
     assert_eq!(tree(&bench.store), before);
     drop(locks);
     write(&bench.store, "file", "new");
     assert_eq!(read(&bench.store, "file"), "new");
-    assert_eq!(workshop(bench.temp.path()), (1, 0));
+    assert_eq!(staging_counts(bench.temp.path()), (1, 0));
 }
 
 #[test]
-fn a_name_that_is_never_given_back_is_not_waited_for_for_ever() {
-    refused_while((0..64).map(|stripe| format!("{stripe:02}")), every_change());
+fn the_wait_for_the_lock_of_a_name_ends() {
+    assert_refused_while_locked((0..64).map(|stripe| format!("{stripe:02}")), changes_of_each_kind());
 }
 
 #[test]
-fn nor_is_a_place_in_the_line_for_a_name() {
-    refused_while((0..64).map(|stripe| format!("{stripe:02}-next")), every_change());
+fn the_wait_for_the_queue_of_a_name_ends() {
+    assert_refused_while_locked((0..64).map(|stripe| format!("{stripe:02}-next")), changes_of_each_kind());
 }
 
 #[test]
-fn nor_is_the_whole_tree() {
+fn the_wait_for_the_lock_of_the_tree_ends() {
     for name in ["tree", "turn"] {
-        let changes = every_change().into_iter().chain(whole_tree_changes()).collect();
-        refused_while([name.to_owned()].into_iter(), changes);
+        let changes = changes_of_each_kind().into_iter().chain(whole_tree_changes()).collect();
+        assert_refused_while_locked([name.to_owned()].into_iter(), changes);
     }
 }
 
 #[test]
 fn threads_that_wait_for_one_name_wait_at_the_same_time() {
-    let bench = Bench::with(|options| options.wait_timeout = PATIENCE);
+    let bench = Bench::with(|options| options.wait_timeout = TIMEOUT);
     write(&bench.store, "file", "old");
-    let _locks = held(&bench, (0..64).map(|stripe| format!("{stripe:02}")));
-    let begin = Instant::now();
+    let _locks = hold_locks(&bench, (0..64).map(|stripe| format!("{stripe:02}")));
+    let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..12 {
             scope.spawn(|| apply(&bench.store, append_step("file", b"x")).unwrap_err());
         }
     });
-    let waited = begin.elapsed();
-    assert!(waited < PATIENCE * 6, "one after the other they would take twice as long: {waited:?}");
+    let waited = start.elapsed();
+    assert!(waited < TIMEOUT * 6, "one after the other they would take twice as long: {waited:?}");
     assert_eq!(read(&bench.store, "file"), "old");
 }

@@ -16,26 +16,26 @@ use super::*;
 both_ways! {
     a_directory_swapped_for_a_symlink_never_leads_outside,
     appends_and_edits_from_many_threads_and_stores_are_all_there,
-    what_was_done_together_is_answered_as_if_one_had_followed_the_other,
+    concurrent_changes_are_answered_as_if_they_had_run_one_after_the_other,
     a_reader_sees_the_old_content_or_the_new_and_one_creator_wins,
-    a_file_that_grows_while_it_is_read_or_searched_ends,
-    directories_move_about_while_others_write_into_them,
-    what_a_program_of_the_host_appends_stays_beside_a_stores_appends,
+    a_read_or_search_of_a_growing_file_ends,
+    directories_are_renamed_while_other_threads_write_into_them,
+    appends_by_a_program_of_the_host_and_by_a_store_are_all_there,
 }
 
 /// V53: no operation reads or writes outside while a directory is swapped for a symlink in a loop.
 fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinement) {
-    let bench = Bench::by(confinement);
+    let bench = Bench::confined_by(confinement);
     let outside = bench.temp.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("secret"), "outside").unwrap();
     std::fs::write(outside.join("file"), "outside").unwrap();
     write(&bench.store, "swap/file", "inside");
-    symlink(&outside, bench.host("link")).unwrap();
+    symlink(&outside, bench.host_path("link")).unwrap();
     let (stop, calls) = (AtomicBool::new(false), AtomicU64::new(0));
     // A longer run shows more: `RACE_SECONDS=60 cargo test -p stead-stores races`.
     let seconds = std::env::var("RACE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
-    let (swap, link) = (bench.host("swap"), bench.host("link"));
+    let (swap, link) = (bench.host_path("swap"), bench.host_path("link"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -52,7 +52,7 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
                     while Instant::now() < end {
                         round += 1;
                         calls.fetch_add(1, Ordering::Relaxed);
-                        let through = format!("swap/w{worker}");
+                        let path_through_swap = format!("swap/w{worker}");
                         match round % 7 {
                             0 => {
                                 if let Ok(listing) = store.list(&at("swap"), &Page::ALL) {
@@ -65,9 +65,9 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
                                 }
                             }
                             1 => assert!(store.stat(&at("swap/secret")).is_err()),
-                            2 => drop(apply(store, write_step(&through, "x"))),
-                            3 => drop(apply(store, append_step(&through, b"y"))),
-                            4 => drop(apply(store, remove_step(&through, Subtree::File))),
+                            2 => drop(apply(store, write_step(&path_through_swap, "x"))),
+                            3 => drop(apply(store, append_step(&path_through_swap, b"y"))),
+                            4 => drop(apply(store, remove_step(&path_through_swap, Subtree::File))),
                             5 => {
                                 let edit = Edit::new("side", "SIDE", Occurrences::One).unwrap();
                                 let expect = Precondition::Any;
@@ -80,7 +80,7 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
                                 drop(apply(store, step));
                             }
                             _ => match store.read(&at("swap/file"), 100) {
-                                Ok(whole) => assert_ne!(whole.bytes, b"outside"),
+                                Ok(content) => assert_ne!(content.bytes, b"outside"),
                                 Err(
                                     StoreError::Link(_)
                                     | StoreError::Unavailable { .. }
@@ -93,9 +93,9 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
                 })
             })
             .collect();
-        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         stop.store(true, Ordering::Relaxed);
-        assert!(ended.iter().all(Result::is_ok), "something outside was seen");
+        assert!(results.iter().all(Result::is_ok), "something outside was seen");
     });
     let mut names: Vec<_> =
         std::fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -108,7 +108,7 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
 }
 
 fn appends_and_edits_from_many_threads_and_stores_are_all_there(confinement: Confinement) {
-    let bench = Bench::by(confinement);
+    let bench = Bench::confined_by(confinement);
     let second = bench.second(confinement);
     write(&bench.store, "lines", &(0..20).map(|line| format!("line {line:02}.\n")).collect::<String>());
     std::thread::scope(|scope| {
@@ -136,14 +136,14 @@ fn appends_and_edits_from_many_threads_and_stores_are_all_there(confinement: Con
     assert_eq!(read(&bench.store, "lines"), "done\n".repeat(20));
 }
 
-fn what_was_done_together_is_answered_as_if_one_had_followed_the_other(confinement: Confinement) {
+fn concurrent_changes_are_answered_as_if_they_had_run_one_after_the_other(confinement: Confinement) {
     const THREADS: usize = 16;
     const ROUNDS: usize = 6;
     let bench = Bench::with(|options| {
         (options.confinement, options.durability) = (confinement, Durability::Full);
     });
     let lines = (0..THREADS).map(|line| format!("{line:02}.\n")).collect::<String>();
-    let states = ["edited", "appended"].map(|name| write(&bench.store, name, &lines).tag);
+    let tags = ["edited", "appended"].map(|name| write(&bench.store, name, &lines).tag);
     let answers = std::sync::Mutex::new(std::collections::HashMap::new());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -169,22 +169,22 @@ fn what_was_done_together_is_answered_as_if_one_had_followed_the_other(confineme
         }
     });
     let answers = answers.into_inner().unwrap();
-    for (name, first) in ["edited", "appended"].into_iter().zip(states) {
-        let (mut state, mut size, mut steps) = (first, lines.len() as u64, 0);
-        while let Some(attr) = answers.get(&state) {
+    for (name, first) in ["edited", "appended"].into_iter().zip(tags) {
+        let (mut tag, mut size, mut steps) = (first, lines.len() as u64, 0);
+        while let Some(attr) = answers.get(&tag) {
             assert!(attr.size > size, "each adds something");
-            (state, size, steps) = (attr.tag, attr.size, steps + 1);
+            (tag, size, steps) = (attr.tag, attr.size, steps + 1);
         }
         assert_eq!(steps, THREADS * ROUNDS, "{name}: each follows another");
-        let now = bench.store.stat(&at(name)).unwrap();
-        assert_eq!((now.tag, now.size), (state, size), "{name}");
+        let attr_now = bench.store.stat(&at(name)).unwrap();
+        assert_eq!((attr_now.tag, attr_now.size), (tag, size), "{name}");
     }
     assert!(read(&bench.store, "edited").lines().all(|line| line.ends_with(".xxxxxx")));
     assert_eq!(read(&bench.store, "appended").lines().count(), THREADS * (ROUNDS + 1));
 }
 
 fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins(confinement: Confinement) {
-    let bench = Bench::by(confinement);
+    let bench = Bench::confined_by(confinement);
     let second = bench.second(confinement);
     write(&bench.store, "file", &"a".repeat(100_000));
     let winners = AtomicU64::new(0);
@@ -197,9 +197,9 @@ fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins(confinement: Co
                     write(store, "file", &letter.repeat(100_000));
                     let bytes = store.read(&at("file"), 1 << 20).unwrap().bytes;
                     assert!(bytes.len() == 100_000 && bytes.iter().all(|&byte| byte == bytes[0]), "torn");
-                    let put = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
+                    let options = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
                     let content = Content::Bytes(letter.into_bytes());
-                    let step = Step::Write { at: at(&format!("new/{round}/file")), content, options: put };
+                    let step = Step::Write { at: at(&format!("new/{round}/file")), content, options };
                     match apply(store, step) {
                         Ok(_) => drop(winners.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => assert!(matches!(error, StoreError::AlreadyExists), "{error}"),
@@ -209,23 +209,23 @@ fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins(confinement: Co
         }
     });
     assert_eq!(winners.into_inner(), 20);
-    assert_eq!(workshop(bench.temp.path()), (2, 0));
+    assert_eq!(staging_counts(bench.temp.path()), (2, 0));
 }
 
-fn a_file_that_grows_while_it_is_read_or_searched_ends(confinement: Confinement) {
-    let bench = Bench::by(confinement);
+fn a_read_or_search_of_a_growing_file_ends(confinement: Confinement) {
+    let bench = Bench::confined_by(confinement);
     write(&bench.store, "grows", "needle\n");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             use std::io::Write;
-            let mut file = std::fs::OpenOptions::new().append(true).open(bench.host("grows")).unwrap();
+            let mut file = std::fs::OpenOptions::new().append(true).open(bench.host_path("grows")).unwrap();
             while !stop.load(Ordering::Relaxed) && file.metadata().unwrap().len() < 256 << 20 {
                 file.write_all(&[b'x'; 4_096]).unwrap();
             }
         });
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_millis(300) {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(300) {
             drop(bench.store.read(&at("grows"), 1 << 30).unwrap());
             let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
             let mut hits = 0;
@@ -240,23 +240,23 @@ fn a_file_that_grows_while_it_is_read_or_searched_ends(confinement: Confinement)
     });
 }
 
-fn directories_move_about_while_others_write_into_them(confinement: Confinement) {
-    let bench = Bench::by(confinement);
+fn directories_are_renamed_while_other_threads_write_into_them(confinement: Confinement) {
+    let bench = Bench::confined_by(confinement);
     let second = bench.second(confinement);
     write(&bench.store, "a/seed", "x");
-    let worst = AtomicU64::new(0);
+    let longest_wait = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..8 {
-            let (store, worst) = (if thread % 2 == 0 { &bench.store } else { &second }, &worst);
+            let (store, longest_wait) = (if thread % 2 == 0 { &bench.store } else { &second }, &longest_wait);
             scope.spawn(move || {
                 for round in 0..40 {
-                    let begin = Instant::now();
+                    let start = Instant::now();
                     let result = match thread {
                         0 => apply(store, rename_step("a", "b", Replace::Refuse)),
                         1 => apply(store, rename_step("b", "a", Replace::Refuse)),
                         _ => apply(store, write_step(&format!("a/{thread}-{round}"), "x")),
                     };
-                    worst.fetch_max(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
+                    longest_wait.fetch_max(start.elapsed().as_millis() as u64, Ordering::Relaxed);
                     if let Err(error) = result {
                         let expected = matches!(
                             error,
@@ -270,18 +270,18 @@ fn directories_move_about_while_others_write_into_them(confinement: Confinement)
     });
     let files = tree(&bench.store).into_keys().filter(|path| path.contains('-')).count();
     assert_eq!(files, 240, "an acknowledged file is missing");
-    let worst = worst.into_inner();
-    assert!(worst < 2_000, "someone waited {worst} ms");
+    let longest_wait = longest_wait.into_inner();
+    assert!(longest_wait < 2_000, "someone waited {longest_wait} ms");
 }
 
-fn what_a_program_of_the_host_appends_stays_beside_a_stores_appends(confinement: Confinement) {
+fn appends_by_a_program_of_the_host_and_by_a_store_are_all_there(confinement: Confinement) {
     use std::io::Write;
     const LINES: usize = 400;
-    let bench = Bench::by(confinement);
+    let bench = Bench::confined_by(confinement);
     write(&bench.store, "log", "");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut log = std::fs::OpenOptions::new().append(true).open(bench.host("log")).unwrap();
+            let mut log = std::fs::OpenOptions::new().append(true).open(bench.host_path("log")).unwrap();
             for line in 0..LINES * 10 {
                 log.write_all(format!("host {line}\n").as_bytes()).unwrap();
             }
@@ -299,8 +299,8 @@ fn what_a_program_of_the_host_appends_stays_beside_a_stores_appends(confinement:
                     let mut draft = bench.store.draft(DraftBase::File(&at("log"))).unwrap();
                     draft.write_at(draft.size(), format!("mount {line}\n").as_bytes()).unwrap();
                     let content = Content::Sealed(draft.seal().unwrap());
-                    let put = PutOptions { expect: Precondition::Tag(base), ..PutOptions::default() };
-                    match apply(&bench.store, Step::Write { at: at("log"), content, options: put }) {
+                    let options = PutOptions { expect: Precondition::Tag(base), ..PutOptions::default() };
+                    match apply(&bench.store, Step::Write { at: at("log"), content, options }) {
                         Ok(_) => break,
                         Err(StoreError::Conflict) => {}
                         Err(error) => panic!("{error}"),
@@ -309,11 +309,11 @@ fn what_a_program_of_the_host_appends_stays_beside_a_stores_appends(confinement:
             }
         });
     });
-    let log = std::fs::read_to_string(bench.host("log")).unwrap();
-    for (who, lines) in [("host", LINES * 10), ("tool", LINES), ("mount", LINES)] {
-        let found: Vec<_> = log.lines().filter(|line| line.starts_with(who)).collect();
-        let wanted: Vec<_> = (0..lines).map(|line| format!("{who} {line}")).collect();
-        assert_eq!(found.len(), wanted.len(), "lines of {who}");
-        assert!(found == wanted, "lines of {who} are torn or out of order");
+    let log = std::fs::read_to_string(bench.host_path("log")).unwrap();
+    for (writer, lines) in [("host", LINES * 10), ("tool", LINES), ("mount", LINES)] {
+        let found: Vec<_> = log.lines().filter(|line| line.starts_with(writer)).collect();
+        let expected: Vec<_> = (0..lines).map(|line| format!("{writer} {line}")).collect();
+        assert_eq!(found.len(), expected.len(), "lines of {writer}");
+        assert!(found == expected, "lines of {writer} are torn or out of order");
     }
 }

@@ -27,7 +27,7 @@ fn process(temp: &Path, change: impl FnOnce(&mut PhysicalOptions)) -> (PhysicalS
 }
 
 /// A change with its audit record, as a call of an agent makes it.
-fn recorded(path: &str, steps: Vec<Step>) -> Change {
+fn change_with_record(path: &str, steps: Vec<Step>) -> Change {
     let mut change = change(steps);
     let record = AuditRecord {
         at: SystemClock.now(),
@@ -49,7 +49,7 @@ fn recorded(path: &str, steps: Vec<Step>) -> Change {
 }
 
 /// The records of an operation, oldest first.
-fn on_record(temp: &Path, operation: OperationId) -> Vec<AuditEntry> {
+fn audit_records(temp: &Path, operation: OperationId) -> Vec<AuditEntry> {
     let access = AuditAccess::open(&database(temp), &temp.join("audit")).unwrap();
     let mut entries = Vec::new();
     access
@@ -63,8 +63,8 @@ fn on_record(temp: &Path, operation: OperationId) -> Vec<AuditEntry> {
 }
 
 /// Dies before each action of a change in turn. Returns how often the change was on record and then rolled back.
-fn every_death(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
-    let mut taken_back = 0;
+fn die_before_every_action(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
+    let mut rolled_back = 0;
     for death in 0.. {
         let temp = TempDir::new().unwrap();
         std::fs::create_dir(temp.path().join("root")).unwrap();
@@ -79,20 +79,20 @@ fn every_death(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
             options.faults = Some(Arc::new(move |_| counter.fetch_add(1, Ordering::SeqCst) == death));
         });
         let before = tree(&doomed);
-        let change = recorded("/file", steps());
+        let change = change_with_record("/file", steps());
         let operation = change.operation.id;
         let died = doomed.apply(change).is_err();
         drop((doomed, audit));
 
         let (store, audit) = process(temp.path(), |_| ());
-        let made = tree(&store) != before;
+        let is_changed = tree(&store) != before;
         drop((store, audit));
-        let entries = on_record(temp.path(), operation);
-        let told: Vec<_> = entries.iter().map(|entry| (&*entry.outcome, entry.code.as_deref())).collect();
-        match (made, &told[..]) {
+        let entries = audit_records(temp.path(), operation);
+        let outcomes: Vec<_> = entries.iter().map(|entry| (&*entry.outcome, entry.code.as_deref())).collect();
+        match (is_changed, &outcomes[..]) {
             (true, [("ok", None)]) | (false, []) => {}
             (false, [("ok", None), ("failed", Some("unavailable"))]) => {
-                taken_back += 1;
+                rolled_back += 1;
                 let [ok, failed] = &entries[..] else { unreachable!() };
                 assert!(ok.version.is_some() && failed.version.is_none());
                 assert_eq!(
@@ -100,13 +100,13 @@ fn every_death(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
                     (&ok.at, &ok.paths, &ok.agent, &ok.thread, &ok.stead, &ok.scope)
                 );
             }
-            _ => panic!("{name}, death {death}: made: {made}, on record: {told:?}"),
+            _ => panic!("{name}, death {death}: made: {is_changed}, on record: {outcomes:?}"),
         }
         if !died {
-            return taken_back;
+            return rolled_back;
         }
     }
-    taken_back
+    rolled_back
 }
 
 #[test]
@@ -120,6 +120,9 @@ fn a_change_that_recovery_finds_not_made_is_not_ok_in_the_audit() {
         ("several", &|| vec![write_step("x", "1"), write_step("y", "2"), append_step("file", b"3")]),
     ];
     for (name, steps) in cases {
-        assert!(every_death(name, steps) > 0, "{name}: no death came between the record and the change");
+        assert!(
+            die_before_every_action(name, steps) > 0,
+            "{name}: no death came between the record and the change"
+        );
     }
 }

@@ -19,17 +19,20 @@ fn move_over() -> Vec<Step> {
 fn read_before_each_action(durability: Durability) -> Vec<Option<String>> {
     let target = Arc::new(Mutex::new(PathBuf::new()));
     let reads = Arc::new(Mutex::new(Vec::new()));
-    let (watched, noted) = (Arc::clone(&target), Arc::clone(&reads));
+    let (target_in_hook, reads_in_hook) = (Arc::clone(&target), Arc::clone(&reads));
     let bench = Bench::with(|options| {
         options.durability = durability;
         options.faults = Some(Arc::new(move |_| {
-            noted.lock().unwrap().push(std::fs::read_to_string(&*watched.lock().unwrap()).ok());
+            reads_in_hook
+                .lock()
+                .unwrap()
+                .push(std::fs::read_to_string(&*target_in_hook.lock().unwrap()).ok());
             false
         }));
     });
     write(&bench.store, "target", "old");
     write(&bench.store, "source", "new");
-    *target.lock().unwrap() = bench.host("target");
+    *target.lock().unwrap() = bench.host_path("target");
     reads.lock().unwrap().clear();
     bench.store.apply(change(move_over())).unwrap();
     assert_eq!(read(&bench.store, "target"), "new");
@@ -40,22 +43,22 @@ fn read_before_each_action(durability: Durability) -> Vec<Option<String>> {
 }
 
 #[test]
-fn a_file_that_is_moved_over_another_by_one_of_several_steps_takes_its_name_at_once() {
+fn a_step_that_moves_a_file_over_another_replaces_it_atomically() {
     for durability in [Durability::Fast, Durability::Full] {
         let reads = read_before_each_action(durability);
-        let is_whole = |read: &Option<String>| matches!(read.as_deref(), Some("old" | "new"));
-        assert!(reads.iter().all(is_whole), "{durability:?}: {reads:?}");
+        let is_complete = |read: &Option<String>| matches!(read.as_deref(), Some("old" | "new"));
+        assert!(reads.iter().all(is_complete), "{durability:?}: {reads:?}");
     }
 }
 
 #[test]
-fn a_move_over_a_file_that_is_rolled_back_leaves_the_name_at_no_moment() {
+fn the_name_exists_all_the_time_while_a_move_over_a_file_is_rolled_back() {
     const ROUNDS: usize = 300;
     let bench = Bench::new();
     write(&bench.store, "target", "old");
     write(&bench.store, "source", "new");
     let (done, missing) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let target = bench.host("target");
+    let target = bench.host_path("target");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
@@ -71,17 +74,17 @@ fn a_move_over_a_file_that_is_rolled_back_leaves_the_name_at_no_moment() {
     });
     assert_eq!((read(&bench.store, "target"), read(&bench.store, "source")), ("old".into(), "new".into()));
     assert_eq!(missing.into_inner(), 0, "in {ROUNDS} rounds");
-    assert_eq!(workshop(bench.temp.path()), (1, 0));
+    assert_eq!(staging_counts(bench.temp.path()), (1, 0));
 }
 
 #[test]
-fn a_node_is_itself_or_not_found_while_the_host_gives_its_name_to_others() {
+fn a_node_is_itself_or_not_found_while_the_host_swaps_its_name() {
     const ROUNDS: usize = 20_000;
     let bench = Bench::new();
     let node = write(&bench.store, "one", "one").node;
     write(&bench.store, "other", "the other");
     let (done, found) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let (one, other) = (bench.host("one"), bench.host("other"));
+    let (one, other) = (bench.host_path("one"), bench.host_path("other"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
@@ -90,11 +93,11 @@ fn a_node_is_itself_or_not_found_while_the_host_gives_its_name_to_others() {
         });
         let check = || {
             for round in 0..ROUNDS {
-                let place = NodePath::of_node(node);
+                let node_path = NodePath::of_node(node);
                 let size = match round % 3 {
-                    0 => bench.store.open(&place, OpenPurpose::Read).map(|content| content.attr().size),
-                    1 => bench.store.draft(DraftBase::File(&place)).map(|draft| draft.size()),
-                    _ => bench.store.read(&place, 100).map(|whole| whole.attr.size),
+                    0 => bench.store.open(&node_path, OpenPurpose::Read).map(|content| content.attr().size),
+                    1 => bench.store.draft(DraftBase::File(&node_path)).map(|draft| draft.size()),
+                    _ => bench.store.read(&node_path, 100).map(|read| read.attr.size),
                 };
                 match size {
                     Ok(size) => assert_eq!(size, 3, "round {round} found the other file"),

@@ -18,11 +18,11 @@ use stead_stores::Durability;
 use super::*;
 
 both_ways! {
-    a_symlink_is_reported_wherever_it_lies_on_the_way,
+    a_symlink_is_reported_wherever_it_is_in_the_path,
     special_files_are_listed_and_refused_and_never_hang,
     large_directories_are_paged_and_deep_trees_walked,
     nodes_are_found_through_renames_and_lost_with_the_file,
-    refusals_are_the_ports,
+    refusals_have_the_error_that_the_store_trait_requires,
 }
 
 fn link_hit<T: std::fmt::Debug>(result: Result<T, StoreError>) -> LinkHit {
@@ -32,11 +32,11 @@ fn link_hit<T: std::fmt::Debug>(result: Result<T, StoreError>) -> LinkHit {
     }
 }
 
-fn a_symlink_is_reported_wherever_it_lies_on_the_way(confinement: Confinement) {
-    let bench = Bench::by(confinement);
+fn a_symlink_is_reported_wherever_it_is_in_the_path(confinement: Confinement) {
+    let bench = Bench::confined_by(confinement);
     write(&bench.store, "a/b/c/file", "x");
     for (depth, link) in ["l", "a/l", "a/b/l", "a/b/c/l"].into_iter().enumerate() {
-        symlink("/etc", bench.host(link)).unwrap();
+        symlink("/etc", bench.host_path(link)).unwrap();
         let below = at(&format!("{link}/passwd"));
         let expected = LinkHit { step: 0, side: Side::From, depth: depth + 1, target: b"/etc".to_vec() };
         assert_eq!(link_hit(bench.store.read(&below, 1 << 20)), expected);
@@ -52,7 +52,7 @@ fn a_symlink_is_reported_wherever_it_lies_on_the_way(confinement: Confinement) {
         assert_eq!(bench.store.stat(&at(link)).unwrap().kind, NodeKind::Symlink);
         assert_eq!(bench.store.read_link(&at(link)).unwrap(), b"/etc");
     }
-    symlink("b", bench.host("a/inside")).unwrap();
+    symlink("b", bench.host_path("a/inside")).unwrap();
     let hit = link_hit(bench.store.read(&at("a/inside/c/file"), 10));
     assert_eq!(
         (hit.depth, &*hit.target),
@@ -70,32 +70,33 @@ fn a_symlink_is_reported_wherever_it_lies_on_the_way(confinement: Confinement) {
 }
 
 fn special_files_are_listed_and_refused_and_never_hang(confinement: Confinement) {
-    let bench = Bench::by(confinement);
-    let path = bench.host("pipe");
+    let bench = Bench::confined_by(confinement);
+    let path = bench.host_path("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
-    let _socket = std::os::unix::net::UnixListener::bind(bench.host("socket")).unwrap();
-    let begin = Instant::now();
+    let _socket = std::os::unix::net::UnixListener::bind(bench.host_path("socket")).unwrap();
+    let start = Instant::now();
     let pipe = NodeKind::Special(SpecialKind::Fifo);
     let listing = bench.store.list(&NodePath::root(), &Page::ALL).unwrap();
     let kinds: Vec<_> = listing.entries.iter().map(|entry| entry.attr.kind).collect();
     assert_eq!(kinds, [pipe, NodeKind::Special(SpecialKind::Socket)]);
-    let refused = |result: Result<(), StoreError>| match result {
+    let assert_refused = |result: Result<(), StoreError>| match result {
         Err(StoreError::Special(kind)) => assert_eq!(kind, pipe),
         other => panic!("{other:?}"),
     };
-    let there = at("pipe");
-    refused(bench.store.read(&there, 10).map(|_| ()));
-    refused(bench.store.open(&there, OpenPurpose::Read).map(|_| ()));
-    refused(bench.store.draft(DraftBase::File(&there)).map(|_| ()));
-    refused(apply(&bench.store, write_step("pipe", "x")).map(|_| ()));
-    refused(apply(&bench.store, append_step("pipe", b"x")).map(|_| ()));
+    let pipe_path = at("pipe");
+    assert_refused(bench.store.read(&pipe_path, 10).map(|_| ()));
+    assert_refused(bench.store.open(&pipe_path, OpenPurpose::Read).map(|_| ()));
+    assert_refused(bench.store.draft(DraftBase::File(&pipe_path)).map(|_| ()));
+    assert_refused(apply(&bench.store, write_step("pipe", "x")).map(|_| ()));
+    assert_refused(apply(&bench.store, append_step("pipe", b"x")).map(|_| ()));
     let edit = Edit::new("a", "b", Occurrences::One).unwrap();
-    let edit = Step::Edit { at: there, edit, expect: Precondition::Any, displaced: DisplacedContent::Keep };
-    refused(apply(&bench.store, edit).map(|_| ()));
-    refused(apply(&bench.store, copy_step("pipe", "copy", Replace::Refuse)).map(|_| ()));
+    let edit =
+        Step::Edit { at: pipe_path, edit, expect: Precondition::Any, displaced: DisplacedContent::Keep };
+    assert_refused(apply(&bench.store, edit).map(|_| ()));
+    assert_refused(apply(&bench.store, copy_step("pipe", "copy", Replace::Refuse)).map(|_| ()));
     let grep = Grep::new(&GrepQuery::new("x"), None, PathGlobs::none()).unwrap();
     bench.store.grep(&NodePath::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(60));
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn overwriting_keeps_the_mode_and_nothing_becomes_privileged() {
     let bench = Bench::new();
     write(&bench.store, "script", "1");
     assert_eq!(bench.store.stat(&at("script")).unwrap().mode, 0o644);
-    std::fs::set_permissions(bench.host("script"), std::fs::Permissions::from_mode(0o4751)).unwrap();
+    std::fs::set_permissions(bench.host_path("script"), std::fs::Permissions::from_mode(0o4751)).unwrap();
     assert_eq!(write(&bench.store, "script", "2").mode, 0o751);
     apply(&bench.store, append_step("script", b"3")).unwrap();
     let edit = Edit::new("2", "two", Occurrences::One).unwrap();
@@ -112,25 +113,25 @@ fn overwriting_keeps_the_mode_and_nothing_becomes_privileged() {
         Step::Edit { at: at("script"), edit, expect: Precondition::Any, displaced: DisplacedContent::Keep },
     )
     .unwrap();
-    assert_eq!(std::fs::metadata(bench.host("script")).unwrap().permissions().mode() & 0o7777, 0o751);
+    assert_eq!(std::fs::metadata(bench.host_path("script")).unwrap().permissions().mode() & 0o7777, 0o751);
     assert_eq!(read(&bench.store, "script"), "two3");
 }
 
 #[test]
-fn new_content_belongs_to_whom_the_old_one_or_the_directory_belongs() {
+fn new_content_gets_the_owner_of_the_old_content_or_of_the_directory() {
     let bench = Bench::new();
     if std::fs::metadata(&bench.root).unwrap().uid() != 0 {
         return; // Only root can give files away.
     }
     write(&bench.store, "old", "1");
-    std::os::unix::fs::chown(bench.host("old"), Some(1_234), Some(1_235)).unwrap();
-    std::fs::create_dir(bench.host("theirs")).unwrap();
-    std::os::unix::fs::chown(bench.host("theirs"), Some(2_234), Some(2_235)).unwrap();
+    std::os::unix::fs::chown(bench.host_path("old"), Some(1_234), Some(1_235)).unwrap();
+    std::fs::create_dir(bench.host_path("theirs")).unwrap();
+    std::os::unix::fs::chown(bench.host_path("theirs"), Some(2_234), Some(2_235)).unwrap();
     write(&bench.store, "old", "2");
     write(&bench.store, "theirs/sub/new", "3");
     let owner = |path: &str| {
-        let found = std::fs::symlink_metadata(bench.host(path)).unwrap();
-        (found.uid(), found.gid())
+        let metadata = std::fs::symlink_metadata(bench.host_path(path)).unwrap();
+        (metadata.uid(), metadata.gid())
     };
     assert_eq!(owner("old"), (1_234, 1_235));
     assert_eq!(owner("theirs/sub"), (2_234, 2_235));
@@ -157,13 +158,13 @@ fn every_write_gives_another_tag_and_stat_agrees() {
                 .attr;
         assert!(tags.insert(attr.unwrap().tag), "patch {round} has a tag that was there before");
     }
-    let put = PutOptions { expect, ..PutOptions::default() };
-    let stale = Step::Write { at: at("file"), content: Content::Bytes(b"x".to_vec()), options: put };
+    let options = PutOptions { expect, ..PutOptions::default() };
+    let stale = Step::Write { at: at("file"), content: Content::Bytes(b"x".to_vec()), options };
     assert!(matches!(apply(&bench.store, stale), Err(StoreError::Conflict)));
 }
 
 #[test]
-fn another_programs_change_in_between_is_a_conflict_and_both_contents_stay() {
+fn a_change_by_another_program_during_a_write_is_a_conflict_and_both_contents_stay() {
     for replace in [false, true] {
         let armed = Arc::new(AtomicBool::new(false));
         let path = Arc::new(std::sync::Mutex::new(PathBuf::new()));
@@ -180,23 +181,23 @@ fn another_programs_change_in_between_is_a_conflict_and_both_contents_stay() {
                 false
             }));
         });
-        *path.lock().unwrap() = bench.host("file");
+        *path.lock().unwrap() = bench.host_path("file");
         write(&bench.store, "file", "seen");
         armed.store(true, Ordering::SeqCst);
         let result = apply(&bench.store, write_step("file", "ours"));
         assert!(matches!(result, Err(StoreError::Conflict)), "{result:?}");
-        assert_eq!(std::fs::read_to_string(bench.host("file")).unwrap(), "theirs");
-        assert_eq!(workshop(bench.temp.path()), (1, 1));
+        assert_eq!(std::fs::read_to_string(bench.host_path("file")).unwrap(), "theirs");
+        assert_eq!(staging_counts(bench.temp.path()), (1, 1));
         armed.store(true, Ordering::SeqCst);
-        std::fs::write(bench.host("file"), "seen again").unwrap();
+        std::fs::write(bench.host_path("file"), "seen again").unwrap();
         let result = apply(&bench.store, remove_step("file", Subtree::File));
         assert!(matches!(result, Err(StoreError::Conflict)), "{result:?}");
-        assert_eq!(std::fs::read_to_string(bench.host("file")).unwrap(), "theirs");
+        assert_eq!(std::fs::read_to_string(bench.host_path("file")).unwrap(), "theirs");
     }
 }
 
 #[test]
-fn state_is_out_of_reach_wherever_it_lies() {
+fn state_can_not_be_reached_wherever_it_is() {
     let temp = TempDir::new().unwrap();
     let root = temp.path().join("root");
     for dir in ["db", ".stead", "sub/.stead", "inner"] {
@@ -209,8 +210,8 @@ fn state_is_out_of_reach_wherever_it_lies() {
         options.state = Some(root.join("inner/state"));
         options.mask = vec![root.join("db/stead.db")];
     });
-    let shown: Vec<_> = tree(&store).into_keys().collect();
-    assert_eq!(shown, ["db", "db/other", "inner", "sub", "sub/plain"]);
+    let visible: Vec<_> = tree(&store).into_keys().collect();
+    assert_eq!(visible, ["db", "db/other", "inner", "sub", "sub/plain"]);
     assert_eq!(store.list(&at("db"), &Page::ALL).unwrap().total, 1);
     for hidden in
         ["db/stead.db", ".stead", ".stead/secret", "sub/.stead/secret", "inner/state", "inner/state/physical"]
@@ -228,13 +229,13 @@ fn state_is_out_of_reach_wherever_it_lies() {
         );
     }
     for holder in ["db", "sub", "inner"] {
-        let spared = |result| matches!(result, Err(StoreError::Protected { .. }));
-        assert!(spared(apply(&store, remove_step(holder, Subtree::Directory))), "{holder}");
+        let is_protected = |result| matches!(result, Err(StoreError::Protected { .. }));
+        assert!(is_protected(apply(&store, remove_step(holder, Subtree::Directory))), "{holder}");
         // The stead whose state it is would not find it again.
-        assert!(spared(apply(&store, rename_step(holder, "moved", Replace::Refuse))), "{holder}");
+        assert!(is_protected(apply(&store, rename_step(holder, "moved", Replace::Refuse))), "{holder}");
         let exchange = rename_step(holder, "copied", Replace::Exchange);
         std::fs::create_dir(root.join("copied")).unwrap();
-        assert!(spared(apply(&store, exchange)), "{holder}");
+        assert!(is_protected(apply(&store, exchange)), "{holder}");
         std::fs::remove_dir(root.join("copied")).unwrap();
     }
     std::fs::create_dir_all(root.join("other/stead")).unwrap();
@@ -251,8 +252,8 @@ fn state_is_out_of_reach_wherever_it_lies() {
     assert!(!root.join("copied/stead.db").exists() && root.join("copied/other").exists());
     let walk = WalkOptions { report_hidden: true, ..WalkOptions::default() };
     store.walk(&NodePath::root(), &walk, &mut |_| ControlFlow::Continue(())).unwrap();
-    let unread: Vec<_> = walk.unreadable.take().into_iter().map(|(path, _)| path.to_string()).collect();
-    assert_eq!(unread, [".stead", "other/stead/stead.toml", "sub/.stead"]);
+    let unreadable: Vec<_> = walk.unreadable.take().into_iter().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(unreadable, [".stead", "other/stead/stead.toml", "sub/.stead"]);
     let mut hits = Vec::new();
     let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
     store
@@ -263,28 +264,29 @@ fn state_is_out_of_reach_wherever_it_lies() {
         .unwrap();
     hits.sort();
     assert_eq!(hits, ["copied/other", "db/other", "sub/plain"]);
-    let inside = PhysicalOptions::new(&root);
-    assert!(matches!(PhysicalStore::open(root.join("sub"), inside), Err(StoreError::Invalid(_))));
+    let state_over_root = PhysicalOptions::new(&root);
+    assert!(matches!(PhysicalStore::open(root.join("sub"), state_over_root), Err(StoreError::Invalid(_))));
 }
 
 #[test]
-fn a_state_directory_on_another_mount_leaves_the_workshop_in_the_root_and_masked() {
-    let elsewhere = Path::new("/dev/shm");
+fn with_a_state_directory_on_another_mount_the_staging_area_is_in_the_root_and_masked() {
+    let other_mount = Path::new("/dev/shm");
     let temp = TempDir::new().unwrap();
-    if !elsewhere.is_dir() || elsewhere.metadata().unwrap().dev() == temp.path().metadata().unwrap().dev() {
+    if !other_mount.is_dir() || other_mount.metadata().unwrap().dev() == temp.path().metadata().unwrap().dev()
+    {
         return; // There is no other mount to test with.
     }
-    let state = TempDir::new_in(elsewhere).unwrap();
+    let state = TempDir::new_in(other_mount).unwrap();
     std::fs::create_dir(temp.path().join("root")).unwrap();
     let store = open(temp.path(), |options| options.state = Some(state.path().to_owned()));
     write(&store, "a/b", "x");
-    let own = temp.path().join("root/.stead");
-    assert_eq!(own.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    let staging_area = temp.path().join("root/.stead");
+    assert_eq!(staging_area.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(tree(&store).into_keys().collect::<Vec<_>>(), ["a", "a/b"]);
 }
 
 #[test]
-fn second_names_of_what_is_masked_lead_nowhere() {
+fn hard_links_to_masked_files_can_not_be_reached() {
     let temp = TempDir::new().unwrap();
     let root = temp.path().join("root");
     std::fs::create_dir_all(root.join("sub")).unwrap();
@@ -324,28 +326,28 @@ fn second_names_of_what_is_masked_lead_nowhere() {
 #[test]
 fn names_are_bytes() {
     let bench = Bench::new();
-    let odd: [&[u8]; 4] = [b"line\nbreak", b"\xff\xfe", b"\x1b[31m", "caf\u{e9}".as_bytes()];
-    for name in odd {
+    let unusual_names: [&[u8]; 4] = [b"line\nbreak", b"\xff\xfe", b"\x1b[31m", "caf\u{e9}".as_bytes()];
+    for name in unusual_names {
         std::fs::write(bench.root.join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
     }
     let listing = bench.store.list(&NodePath::root(), &Page::ALL).unwrap();
     let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.as_bytes()).collect();
     assert_eq!(names, [b"\x1b[31m" as &[u8], "caf\u{e9}".as_bytes(), b"line\nbreak", b"\xff\xfe"]);
     for entry in &listing.entries {
-        let place = NodePath::root().join(entry.name.as_bytes());
-        assert_eq!(bench.store.read(&place, 100).unwrap().bytes, entry.name.as_bytes());
+        let node_path = NodePath::root().join(entry.name.as_bytes());
+        assert_eq!(bench.store.read(&node_path, 100).unwrap().bytes, entry.name.as_bytes());
     }
-    let long = "n".repeat(256);
-    assert!(matches!(apply(&bench.store, write_step(&long, "x")), Err(StoreError::Name(_))));
-    assert!(matches!(bench.store.stat(&at(&long)), Err(StoreError::Name(_))));
+    let long_name = "n".repeat(256);
+    assert!(matches!(apply(&bench.store, write_step(&long_name, "x")), Err(StoreError::Name(_))));
+    assert!(matches!(bench.store.stat(&at(&long_name)), Err(StoreError::Name(_))));
     write(&bench.store, &"n".repeat(255), "x");
 }
 
 fn large_directories_are_paged_and_deep_trees_walked(confinement: Confinement) {
-    let bench = Bench::by(confinement);
-    std::fs::create_dir(bench.host("many")).unwrap();
+    let bench = Bench::confined_by(confinement);
+    std::fs::create_dir(bench.host_path("many")).unwrap();
     for index in 0..3_000 {
-        std::fs::write(bench.host(&format!("many/{index:05}")), "").unwrap();
+        std::fs::write(bench.host_path(&format!("many/{index:05}")), "").unwrap();
     }
     let after = Name::new(*b"01499");
     let page = bench.store.list(&at("many"), &Page { after, limit: 10 }).unwrap();
@@ -362,13 +364,13 @@ fn large_directories_are_paged_and_deep_trees_walked(confinement: Confinement) {
     apply(&bench.store, copy_step(&name, "copy", Replace::Refuse)).unwrap();
     apply(&bench.store, remove_step(&name, Subtree::Directory)).unwrap();
     assert_eq!(tree(&bench.store).len(), 3_001 + 65);
-    assert_eq!(workshop(bench.temp.path()), (1, 0));
+    assert_eq!(staging_counts(bench.temp.path()), (1, 0));
 }
 
 #[test]
-fn what_is_too_large_is_refused_before_memory_is_taken() {
+fn a_file_that_is_too_large_is_refused_before_memory_is_allocated() {
     let bench = Bench::new();
-    let file = std::fs::File::create(bench.host("huge")).unwrap();
+    let file = std::fs::File::create(bench.host_path("huge")).unwrap();
     file.set_len(1 << 40).unwrap();
     let (size, limit) = (1 << 40, 1 << 20);
     let result = bench.store.read(&at("huge"), limit);
@@ -405,18 +407,18 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     let mut draft = bench.store.draft(DraftBase::File(&NodePath::of_node(node))).unwrap();
     draft.write_at(5, b"XY").unwrap();
     draft.write_at(120, b"end").unwrap();
-    let mut seen = vec![1; 200];
-    assert_eq!(draft.read_at(0, &mut seen).unwrap(), 123);
-    assert_eq!(&seen[3..9], b"34XY78");
-    assert_eq!(&seen[98..123], [&b"89"[..], &[0; 20], b"end"].concat());
+    let mut draft_bytes = vec![1; 200];
+    assert_eq!(draft.read_at(0, &mut draft_bytes).unwrap(), 123);
+    assert_eq!(&draft_bytes[3..9], b"34XY78");
+    assert_eq!(&draft_bytes[98..123], [&b"89"[..], &[0; 20], b"end"].concat());
     // Another program appends meanwhile. What it wrote stays, as the draft doesn't set a length.
     use std::io::Write;
-    let mut other = std::fs::OpenOptions::new().append(true).open(bench.host("file")).unwrap();
+    let mut other = std::fs::OpenOptions::new().append(true).open(bench.host_path("file")).unwrap();
     other.write_all(b"more").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    let written = Step::Write { at: NodePath::of_node(node), content, options: PutOptions::default() };
-    assert_eq!(apply(&bench.store, written).unwrap().attr.unwrap().node, node);
-    let bytes = std::fs::read(bench.host("file")).unwrap();
+    let step = Step::Write { at: NodePath::of_node(node), content, options: PutOptions::default() };
+    assert_eq!(apply(&bench.store, step).unwrap().attr.unwrap().node, node);
+    let bytes = std::fs::read(bench.host_path("file")).unwrap();
     assert_eq!(&bytes[3..9], b"34XY78");
     assert_eq!(&bytes[98..], [&b"89more"[..], &[0; 16], b"end"].concat());
     // Written to another path, the draft makes a file of its own.
@@ -425,44 +427,44 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     draft.set_size(5).unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
     apply(&bench.store, Step::Write { at: at("copy"), content, options: PutOptions::default() }).unwrap();
-    assert_eq!(std::fs::read(bench.host("copy")).unwrap(), b"012\0\0");
-    assert_eq!(std::fs::read(bench.host("file")).unwrap(), bytes);
+    assert_eq!(std::fs::read(bench.host_path("copy")).unwrap(), b"012\0\0");
+    assert_eq!(std::fs::read(bench.host_path("file")).unwrap(), bytes);
     // Unless the file that the draft is based on has changed.
     let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
     draft.write_at(0, b"x").unwrap();
     other.write_all(b"!").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    let elsewhere =
-        apply(&bench.store, Step::Write { at: at("copy"), content, options: PutOptions::default() });
-    assert!(matches!(elsewhere, Err(StoreError::Conflict)), "{elsewhere:?}");
+    let result = apply(&bench.store, Step::Write { at: at("copy"), content, options: PutOptions::default() });
+    assert!(matches!(result, Err(StoreError::Conflict)), "{result:?}");
 }
 
 #[test]
 fn drafts_that_are_dropped_leave_nothing() {
     let bench = Bench::new();
-    let room = || {
+    let staged_count = || {
         let physical = bench.temp.path().join("state/physical");
-        let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
-        let room = std::fs::read_dir(shop.join("staging")).unwrap().next().unwrap().unwrap().path();
-        std::fs::read_dir(room).unwrap().count()
+        let store_state = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
+        let process_directory =
+            std::fs::read_dir(store_state.join("staging")).unwrap().next().unwrap().unwrap().path();
+        std::fs::read_dir(process_directory).unwrap().count()
     };
     write(&bench.store, "file", "x");
-    let before = room();
+    let before = staged_count();
     let mut draft = bench.store.draft(DraftBase::Empty).unwrap();
     draft.write_at(0, b"x").unwrap();
-    assert_eq!(room(), before + 1);
+    assert_eq!(staged_count(), before + 1);
     drop(draft);
     let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
     draft.write_at(0, b"x").unwrap();
     drop(draft.seal().unwrap());
     drop(draft);
-    assert_eq!(room(), before);
+    assert_eq!(staged_count(), before);
     drop(bench.store);
-    assert_eq!(workshop(bench.temp.path()), (0, 0));
+    assert_eq!(staging_counts(bench.temp.path()), (0, 0));
 }
 
 fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confinement) {
-    let bench = Bench::by(confinement);
+    let bench = Bench::confined_by(confinement);
     write(&bench.store, "a/b/file", "x");
     let file = bench.store.stat(&at("a/b/file")).unwrap().node;
     let dir = bench.store.stat(&at("a/b")).unwrap().node;
@@ -470,7 +472,7 @@ fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confineme
     assert_eq!(bench.store.read(&NodePath::of_node(file), 10).unwrap().bytes, b"x");
     let child = NodePath::child(dir, &Name::new(*b"file").unwrap());
     assert_eq!(bench.store.stat(&child).unwrap().node, file);
-    symlink("file", bench.host("z/y/b/link")).unwrap();
+    symlink("file", bench.host_path("z/y/b/link")).unwrap();
     let hit =
         link_hit(bench.store.read(&NodePath { base: dir, path: StorePath::from_checked("link/x") }, 10));
     assert_eq!((hit.depth, &*hit.target), (1, &b"file"[..]));
@@ -478,25 +480,25 @@ fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confineme
     assert_eq!(link_hit(bench.store.read(&NodePath::of_node(link), 10)).depth, 0);
     assert_eq!(bench.store.read_link(&NodePath::of_node(link)).unwrap(), b"file");
     // Both exist at the same time, so the other one can't have its inode.
-    std::fs::write(bench.host("z/y/b/other"), "another").unwrap();
-    std::fs::rename(bench.host("z/y/b/other"), bench.host("z/y/b/file")).unwrap();
+    std::fs::write(bench.host_path("z/y/b/other"), "another").unwrap();
+    std::fs::rename(bench.host_path("z/y/b/other"), bench.host_path("z/y/b/file")).unwrap();
     assert!(matches!(bench.store.read(&NodePath::of_node(file), 10), Err(StoreError::NotFound)));
     apply(&bench.store, remove_step("z", Subtree::Directory)).unwrap();
     assert!(matches!(bench.store.stat(&child), Err(StoreError::NotFound)));
 }
 
 #[test]
-fn a_spared_name_keeps_its_directory_where_it_is() {
+fn a_directory_with_a_protected_name_can_not_be_moved_or_removed() {
     let bench = Bench::new();
     write(&bench.store, "repo/.git/hooks/pre-commit", "x");
     let globs = Arc::new(PathGlobs::new([".git/hooks/**"], Anchor::AnyDirectory).unwrap());
-    let spare = ProtectedNames { globs, roots: vec!["repo".into()], side: Side::From };
+    let protected = ProtectedNames { globs, roots: vec!["repo".into()], side: Side::From };
     let remove = Step::Remove {
         at: at("repo"),
         subtree: Subtree::Any,
         expect: Precondition::Any,
         if_missing: stead_core::store::IfMissing::Fail,
-        protected: Some(spare.clone()),
+        protected: Some(protected.clone()),
         displaced: DisplacedContent::Keep,
     };
     let result = apply(&bench.store, remove);
@@ -510,14 +512,14 @@ fn a_spared_name_keeps_its_directory_where_it_is() {
         replace: Replace::Refuse,
         parents: Parents::Create,
         expect: Precondition::Any,
-        protected: [None, Some(spare)],
+        protected: [None, Some(protected)],
     };
     assert!(matches!(apply(&bench.store, rename), Err(StoreError::Protected { .. })));
     assert_eq!(read(&bench.store, "repo/.git/hooks/pre-commit"), "x");
 }
 
-fn refusals_are_the_ports(confinement: Confinement) {
-    let bench = Bench::by(confinement);
+fn refusals_have_the_error_that_the_store_trait_requires(confinement: Confinement) {
+    let bench = Bench::confined_by(confinement);
     let store = &bench.store;
     write(store, "file", "x");
     write(store, "dir/file", "x");
@@ -558,7 +560,7 @@ fn refusals_are_the_ports(confinement: Confinement) {
 }
 
 #[test]
-fn a_durable_store_does_the_same() {
+fn changes_work_with_full_durability() {
     let bench = Bench::with(|options| options.durability = Durability::Full);
     write(&bench.store, "a/b", "durable");
     apply(&bench.store, append_step("a/b", b"!")).unwrap();
@@ -570,7 +572,7 @@ fn a_durable_store_does_the_same() {
 }
 
 #[test]
-fn a_directory_that_may_only_be_read_is_a_store_all_the_same() {
+fn a_read_only_directory_can_be_opened_as_a_store() {
     // No program can create directories in the kernel's own file system.
     let store = PhysicalStore::open("/sys/kernel", PhysicalOptions::new("/sys/stead-state")).unwrap();
     assert!(store.list(&NodePath::root(), &Page::ALL).unwrap().total > 0);
@@ -578,7 +580,7 @@ fn a_directory_that_may_only_be_read_is_a_store_all_the_same() {
 }
 
 #[test]
-fn a_directory_that_another_store_stands_on_stays_where_it_is() {
+fn a_directory_that_another_store_uses_can_not_be_moved_or_removed() {
     let temp = TempDir::new().unwrap();
     let root = temp.path().join("root");
     std::fs::create_dir_all(root.join("a/held/sub")).unwrap();
@@ -586,13 +588,13 @@ fn a_directory_that_another_store_stands_on_stays_where_it_is() {
     symlink("a/held", root.join("link")).unwrap();
     let store = open(temp.path(), |options| options.pinned = vec![root.join("a/held"), root.join("link")]);
     write(&store, "a/held/sub/file", "x");
-    let spared = |step| matches!(apply(&store, step), Err(StoreError::Protected { .. }));
-    for held in ["a", "a/held", "link"] {
-        assert!(spared(remove_step(held, Subtree::Any)), "{held}");
-        assert!(spared(rename_step(held, "moved", Replace::Refuse)), "{held}");
-        assert!(spared(rename_step("other", held, Replace::Exchange)), "{held}");
+    let is_protected = |step| matches!(apply(&store, step), Err(StoreError::Protected { .. }));
+    for pinned in ["a", "a/held", "link"] {
+        assert!(is_protected(remove_step(pinned, Subtree::Any)), "{pinned}");
+        assert!(is_protected(rename_step(pinned, "moved", Replace::Refuse)), "{pinned}");
+        assert!(is_protected(rename_step("other", pinned, Replace::Exchange)), "{pinned}");
     }
     apply(&store, remove_step("a/held/sub", Subtree::Directory)).unwrap();
-    assert!(spared(rename_step("other", "a/held", Replace::Overwrite)));
-    assert!(spared(remove_step("a/held", Subtree::EmptyDirectory)));
+    assert!(is_protected(rename_step("other", "a/held", Replace::Overwrite)));
+    assert!(is_protected(remove_step("a/held", Subtree::EmptyDirectory)));
 }

@@ -34,13 +34,13 @@ impl Site {
         Site { temp, root, store, database }
     }
 
-    fn host(&self, path: &str) -> PathBuf {
+    fn host_path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
     fn put(&self, path: &str, content: &str) {
-        std::fs::create_dir_all(self.host(path).parent().unwrap()).unwrap();
-        std::fs::write(self.host(path), content).unwrap();
+        std::fs::create_dir_all(self.host_path(path).parent().unwrap()).unwrap();
+        std::fs::write(self.host_path(path), content).unwrap();
     }
 
     fn door(&self, scratch: &[&str]) -> Vfs {
@@ -106,11 +106,11 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     site.put("theirs/a", "one");
     site.put("large", &"0123456789".repeat(100_000));
     site.put("empty", "");
-    symlink("theirs/a", site.host("link")).unwrap();
-    std::fs::set_permissions(site.host("large"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("theirs/a", site.host_path("link")).unwrap();
+    std::fs::set_permissions(site.host_path("large"), std::fs::Permissions::from_mode(0o600)).unwrap();
     write(&*site.store, "ours/b", "two");
     let before = held(&*site.store);
-    let modified = std::fs::metadata(site.host("large")).unwrap().mtime_nsec();
+    let modified = std::fs::metadata(site.host_path("large")).unwrap().mtime_nsec();
     let first = site.snapshot();
     assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
     let stat = site.store.as_of(first.revision).unwrap().stat(&at("large")).unwrap();
@@ -118,12 +118,12 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
 
     // Other programs and Stead change everything.
     site.put("theirs/a", "another");
-    std::fs::remove_file(site.host("large")).unwrap();
-    std::fs::create_dir(site.host("large")).unwrap();
+    std::fs::remove_file(site.host_path("large")).unwrap();
+    std::fs::create_dir(site.host_path("large")).unwrap();
     site.put("large/inside", "x");
-    std::fs::remove_file(site.host("link")).unwrap();
+    std::fs::remove_file(site.host_path("link")).unwrap();
     site.put("link", "a file where a symlink was");
-    std::fs::rename(site.host("ours"), site.host("moved")).unwrap();
+    std::fs::rename(site.host_path("ours"), site.host_path("moved")).unwrap();
     site.put("new/deep/file", "new");
     write(&*site.store, "empty", "no more");
     let upheaval = held(&*site.store);
@@ -134,7 +134,7 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     let done = site.restore(first.revision, &[]);
     assert!(done.done && done.conflicts.is_empty(), "{done:?}");
     assert_eq!(held(&*site.store), before);
-    assert_eq!(std::fs::metadata(site.host("large")).unwrap().mtime_nsec(), modified);
+    assert_eq!(std::fs::metadata(site.host_path("large")).unwrap().mtime_nsec(), modified);
     site.restore(second.revision, &[]);
     assert_eq!(held(&*site.store), upheaval);
     // A restore is a change like any other.
@@ -155,10 +155,10 @@ fn a_snapshot_copies_only_what_has_changed_since_the_last_one() {
     assert_eq!(contents, 50, "what is the same is stored once");
     assert_eq!(site.snapshot().revision, first.revision, "nothing was written");
     // A different change time and inode: the file is read, and its content is still the same.
-    let modified = std::fs::metadata(site.host("1/1")).unwrap().modified().unwrap();
-    std::fs::copy(site.host("1/1"), site.host("aside")).unwrap();
-    std::fs::rename(site.host("aside"), site.host("1/1")).unwrap();
-    std::fs::File::options().write(true).open(site.host("1/1")).unwrap().set_modified(modified).unwrap();
+    let modified = std::fs::metadata(site.host_path("1/1")).unwrap().modified().unwrap();
+    std::fs::copy(site.host_path("1/1"), site.host_path("aside")).unwrap();
+    std::fs::rename(site.host_path("aside"), site.host_path("1/1")).unwrap();
+    std::fs::File::options().write(true).open(site.host_path("1/1")).unwrap().set_modified(modified).unwrap();
     let mut looked = site.store.as_of(site.snapshot().revision).unwrap().stat(&at("1/1")).unwrap();
     assert_eq!(looked.tag, site.store.as_of(first.revision).unwrap().stat(&at("1/1")).unwrap().tag);
     site.put("1/1", "something new");
@@ -188,7 +188,7 @@ fn what_has_no_history_is_left_out_and_left_alone() {
     site.put("a", "3");
     assert_eq!(site.restore(made.revision, &[]).changes.len(), 1);
     assert_eq!(read(&*site.store, "target/debug/x"), "built again");
-    assert!(site.host("target/release/y").exists() && site.host("in/other.log").exists());
+    assert!(site.host_path("target/release/y").exists() && site.host_path("in/other.log").exists());
     // A snapshot without scratch globs captures them.
     let all = site.snapshot();
     assert_eq!(read(&*site.store.as_of(all.revision).unwrap(), "target/release/y"), "built");
@@ -250,11 +250,11 @@ fn a_snapshot_holds_the_part_that_it_was_made_of() {
     assert_eq!((read(&*site.store, "a/in/x"), read(&*site.store, "b/y")), ("2".into(), "2".into()));
     // A single file, one that doesn't exist, and one whose directory is removed afterwards.
     let file = site.snapshot_of(&["b/y", "nowhere/z"], &[]);
-    std::fs::remove_dir_all(site.host("b")).unwrap();
+    std::fs::remove_dir_all(site.host_path("b")).unwrap();
     site.put("nowhere/z", "new");
     assert!(site.restore(file.revision, &["/b/y", "/nowhere/z"]).done);
     assert_eq!(read(&*site.store, "b/y"), "2");
-    assert!(!site.host("nowhere/z").exists());
+    assert!(!site.host_path("nowhere/z").exists());
     assert!(site.restore(all.revision, &[]).done);
     assert_eq!((read(&*site.store, "a/in/x"), read(&*site.store, "b/y")), ("1".into(), "1".into()));
     site.verified();
@@ -273,7 +273,7 @@ fn what_differs_is_told_whoever_made_it_so() {
     assert_eq!(diff(one.revision, RevisionNumber::NOW), [""; 0]);
     site.put("a", "2\n");
     site.put("new", "x");
-    std::fs::remove_file(site.host("gone")).unwrap();
+    std::fs::remove_file(site.host_path("gone")).unwrap();
     let changed = ["changed /a", "removed /gone", "added /new"];
     assert_eq!(diff(one.revision, RevisionNumber::NOW), changed);
     let two = site.snapshot();
@@ -302,7 +302,7 @@ fn what_no_snapshot_needs_is_given_back() {
     site.put("dir/b", "stays");
     let first = site.snapshot();
     let before = held(&*site.store);
-    std::fs::set_permissions(site.host("dir"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(site.host_path("dir"), std::fs::Permissions::from_mode(0o700)).unwrap();
     site.put("dir/a", "second");
     site.put("dir/c", "third");
     let second = site.snapshot();
@@ -358,11 +358,11 @@ fn a_snapshot_that_another_one_overtakes_is_made_again() {
 fn a_file_with_several_names_is_restored_name_by_name() {
     let site = Site::new();
     site.put("a", "same");
-    std::fs::hard_link(site.host("a"), site.host("b")).unwrap();
-    std::fs::hard_link(site.host("a"), site.host("c")).unwrap();
+    std::fs::hard_link(site.host_path("a"), site.host_path("b")).unwrap();
+    std::fs::hard_link(site.host_path("a"), site.host_path("c")).unwrap();
     let made = site.snapshot();
     let before = held(&*site.store);
-    std::fs::remove_file(site.host("b")).unwrap();
+    std::fs::remove_file(site.host_path("b")).unwrap();
     assert_eq!(site.restore(made.revision, &[]).changes.len(), 1, "the others hold what they held");
     assert_eq!(held(&*site.store), before);
     site.put("a", "both of them");
@@ -390,18 +390,19 @@ fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
                 2 => drop(apply(&*site.store, remove_step(one, Subtree::Any))),
                 3 => drop(apply(&*site.store, rename_step(one, other, Replace::Refuse))),
                 4..6 => {
-                    let _ = std::fs::create_dir_all(site.host(one).parent().unwrap());
-                    let _ = std::fs::write(site.host(one), &content);
+                    let _ = std::fs::create_dir_all(site.host_path(one).parent().unwrap());
+                    let _ = std::fs::write(site.host_path(one), &content);
                 }
                 6 => {
-                    let _ = std::fs::remove_file(site.host(one));
-                    let _ = std::fs::remove_dir_all(site.host(one));
+                    let _ = std::fs::remove_file(site.host_path(one));
+                    let _ = std::fs::remove_dir_all(site.host_path(one));
                 }
-                7 => drop(std::fs::rename(site.host(one), site.host(other))),
-                8 => drop(symlink(other, site.host(one))),
+                7 => drop(std::fs::rename(site.host_path(one), site.host_path(other))),
+                8 => drop(symlink(other, site.host_path(one))),
                 9 => {
-                    let mode = if site.host(one).is_dir() { 0o711 } else { 0o640 };
-                    let _ = std::fs::set_permissions(site.host(one), std::fs::Permissions::from_mode(mode));
+                    let mode = if site.host_path(one).is_dir() { 0o711 } else { 0o640 };
+                    let _ =
+                        std::fs::set_permissions(site.host_path(one), std::fs::Permissions::from_mode(mode));
                 }
                 10 => made.push((site.snapshot().revision, held(&*site.store))),
                 _ => {
@@ -460,8 +461,8 @@ fn a_file_that_others_write_to_is_held_as_it_was_at_one_moment() {
                 if stop.load(std::sync::atomic::Ordering::Relaxed) {
                     break;
                 }
-                std::fs::write(site.host("next"), large(letter)).unwrap();
-                std::fs::rename(site.host("next"), site.host("busy")).unwrap();
+                std::fs::write(site.host_path("next"), large(letter)).unwrap();
+                std::fs::rename(site.host_path("next"), site.host_path("busy")).unwrap();
                 write(&*site.store, "ours", &letter.to_string());
             }
         });
@@ -479,12 +480,12 @@ fn a_file_that_others_write_to_is_held_as_it_was_at_one_moment() {
 fn a_file_that_the_host_only_touched_gets_its_time_back() {
     let site = Site::new();
     site.put("f", "1");
-    let modified = std::fs::metadata(site.host("f")).unwrap().modified().unwrap();
+    let modified = std::fs::metadata(site.host_path("f")).unwrap().modified().unwrap();
     let made = site.snapshot();
     let later = modified + std::time::Duration::from_secs(3_600);
-    std::fs::File::options().write(true).open(site.host("f")).unwrap().set_modified(later).unwrap();
+    std::fs::File::options().write(true).open(site.host_path("f")).unwrap().set_modified(later).unwrap();
     let restored = site.restore(made.revision, &[]);
     assert_eq!(restored.changes.len(), 1, "{restored:?}");
-    assert_eq!(std::fs::metadata(site.host("f")).unwrap().modified().unwrap(), modified);
+    assert_eq!(std::fs::metadata(site.host_path("f")).unwrap().modified().unwrap(), modified);
     assert!(site.restore(made.revision, &[]).changes.is_empty());
 }
