@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 fn a_tool_call_is_a_span_at_the_collector() {
     let collector = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", collector.local_addr().unwrap());
-    let sent = std::thread::spawn(move || {
+    let received = std::thread::spawn(move || {
         let (mut stream, _) = collector.accept().unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let (mut head, mut length) = (String::new(), 0);
+        let (mut headers, mut length) = (String::new(), 0);
         loop {
             let mut line = String::new();
             reader.read_line(&mut line).unwrap();
@@ -24,21 +24,21 @@ fn a_tool_call_is_a_span_at_the_collector() {
             if line == "\r\n" {
                 break;
             }
-            head.push_str(&line);
+            headers.push_str(&line);
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
-        (head, String::from_utf8_lossy(&body).into_owned())
+        (headers, String::from_utf8_lossy(&body).into_owned())
     });
 
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir(place.path().join("docs")).unwrap();
-    std::fs::write(place.path().join("docs").join("a.md"), "a secret line\n").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("docs")).unwrap();
+    std::fs::write(directory.path().join("docs").join("a.md"), "a secret line\n").unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_stead"))
         .args(["mcp", "docs"])
-        .current_dir(&place)
-        .env("XDG_STATE_HOME", place.path().join("state"))
+        .current_dir(&directory)
+        .env("XDG_STATE_HOME", directory.path().join("state"))
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -63,8 +63,8 @@ fn a_tool_call_is_a_span_at_the_collector() {
     drop(input);
     assert!(server.wait().unwrap().success());
 
-    let (head, body) = sent.join().unwrap();
-    assert!(head.starts_with("POST /v1/traces "), "{head}");
+    let (headers, body) = received.join().unwrap();
+    assert!(headers.starts_with("POST /v1/traces "), "{headers}");
     for part in ["tool call", "read_file", "outcome", "ok"] {
         assert!(body.contains(part), "{part}: {body}");
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::is_long;
-use crate::world::{Asked, PATHS, World, check, named};
+use crate::world::{Caller, Fixture, PATHS, canary_paths, check};
 
 /// How a command is run in this test.
 enum Row {
     /// With these arguments for each path; `{}` stands for the path. Commands with `--at` are also run in the past.
-    Asks(&'static [&'static str], Past),
+    ForEachPath(&'static [&'static str], AtOption),
     /// With these arguments, once.
     Once(&'static [&'static str]),
     /// Not at all: the command is for the person who runs Stead, works on a whole database and shows nothing to an
@@ -17,91 +17,112 @@ enum Row {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Past {
+enum AtOption {
     /// The command has `--at`.
-    At,
+    WithAt,
     /// The command doesn't have `--at`.
-    No,
+    WithoutAt,
 }
 
 /// How every command is run. A command without a row here fails the test.
 fn rows() -> Vec<(&'static str, Vec<Row>)> {
-    use Past::{At, No};
-    use Row::{Asks, NotForAgents, Once};
+    use AtOption::{WithAt, WithoutAt};
+    use Row::{ForEachPath, NotForAgents, Once};
     vec![
         // First, before the agent has named a canary itself. It shows what the agent did, as the person sees it: the
         // agent's own paths, no content, and no sizes except of what the agent moved itself.
         ("audit", vec![Once(&["audit", "--limit", "1000"])]),
-        ("append", vec![Asks(&["append", "{}", "x"], No), Asks(&["append", "{}/new", "x"], No)]),
+        (
+            "append",
+            vec![
+                ForEachPath(&["append", "{}", "x"], WithoutAt),
+                ForEachPath(&["append", "{}/new", "x"], WithoutAt),
+            ],
+        ),
         ("backup", vec![NotForAgents]),
-        ("blame", vec![Asks(&["blame", "{}"], No)]),
-        ("call", vec![Asks(&["call", "read_file", "{\"path\": \"{}\"}"], No)]),
-        ("cat", vec![Asks(&["cat", "{}"], At)]),
+        ("blame", vec![ForEachPath(&["blame", "{}"], WithoutAt)]),
+        ("call", vec![ForEachPath(&["call", "read_file", "{\"path\": \"{}\"}"], WithoutAt)]),
+        ("cat", vec![ForEachPath(&["cat", "{}"], WithAt)]),
         ("completions", vec![NotForAgents]),
         ("config", vec![NotForAgents]),
         (
             "cp",
             vec![
-                Asks(&["cp", "--overwrite", "{}", "/yard/taken"], No),
-                Asks(&["cp", "/home/open.txt", "{}"], No),
+                ForEachPath(&["cp", "--overwrite", "{}", "/yard/taken"], WithoutAt),
+                ForEachPath(&["cp", "/home/open.txt", "{}"], WithoutAt),
             ],
         ),
         (
             "diff",
             vec![
-                Asks(&["diff", "{}", "1"], No),
-                Asks(&["diff", "{}", "before"], No),
+                ForEachPath(&["diff", "{}", "1"], WithoutAt),
+                ForEachPath(&["diff", "{}", "before"], WithoutAt),
                 Once(&["diff", "--fork", "one"]),
                 Once(&["diff", "--fork", "two"]),
             ],
         ),
         ("discard", vec![Once(&["discard", "two"])]),
         ("doctor", vec![Once(&["doctor"])]),
-        ("edit", vec![Asks(&["edit", "--all", "{}", "C", "c"], No)]),
-        ("export", vec![Asks(&["export", "{}", "-"], At)]),
+        ("edit", vec![ForEachPath(&["edit", "--all", "{}", "C", "c"], WithoutAt)]),
+        ("export", vec![ForEachPath(&["export", "{}", "-"], WithAt)]),
         (
             "fork",
-            vec![Asks(&["fork", "{}", "again"], No), Once(&["fork", "/home", "given", "--to", "other"])],
+            vec![
+                ForEachPath(&["fork", "{}", "again"], WithoutAt),
+                Once(&["fork", "/home", "given", "--to", "other"]),
+            ],
         ),
         ("forks", vec![Once(&["forks"])]),
         ("gc", vec![NotForAgents]),
-        ("glob", vec![Asks(&["glob", "**", "{}"], At)]),
-        ("grep", vec![Asks(&["grep", ".", "{}"], At), Asks(&["grep", "-c", ".", "{}"], At)]),
+        ("glob", vec![ForEachPath(&["glob", "**", "{}"], WithAt)]),
+        (
+            "grep",
+            vec![ForEachPath(&["grep", ".", "{}"], WithAt), ForEachPath(&["grep", "-c", ".", "{}"], WithAt)],
+        ),
         ("help", vec![NotForAgents]),
-        ("import", vec![Asks(&["import", "imported", "{}"], No)]),
+        ("import", vec![ForEachPath(&["import", "imported", "{}"], WithoutAt)]),
         ("init", vec![NotForAgents]),
-        ("log", vec![Asks(&["log", "{}"], No), Once(&["log"])]),
-        ("ls", vec![Asks(&["ls", "-l", "{}"], At), Asks(&["ls", "-lR", "{}"], At)]),
+        ("log", vec![ForEachPath(&["log", "{}"], WithoutAt), Once(&["log"])]),
+        ("ls", vec![ForEachPath(&["ls", "-l", "{}"], WithAt), ForEachPath(&["ls", "-lR", "{}"], WithAt)]),
         ("map", vec![Once(&["map"])]),
         ("mcp", vec![NotForAgents]),
-        ("mkdir", vec![Asks(&["mkdir", "{}"], No), Asks(&["mkdir", "-p", "{}/d"], No)]),
+        (
+            "mkdir",
+            vec![ForEachPath(&["mkdir", "{}"], WithoutAt), ForEachPath(&["mkdir", "-p", "{}/d"], WithoutAt)],
+        ),
         ("mount", vec![NotForAgents]),
-        ("mv", vec![Asks(&["mv", "--overwrite", "{}", "/yard/moved"], No)]),
+        ("mv", vec![ForEachPath(&["mv", "--overwrite", "{}", "/yard/moved"], WithoutAt)]),
         (
             "restore",
-            vec![Asks(&["restore", "--dry-run", "{}", "1"], No), Asks(&["restore", "{}", "before"], No)],
+            vec![
+                ForEachPath(&["restore", "--dry-run", "{}", "1"], WithoutAt),
+                ForEachPath(&["restore", "{}", "before"], WithoutAt),
+            ],
         ),
         ("restore-backup", vec![NotForAgents]),
-        ("rm", vec![Asks(&["rm", "{}"], No), Asks(&["rm", "-r", "{}"], No)]),
+        ("rm", vec![ForEachPath(&["rm", "{}"], WithoutAt), ForEachPath(&["rm", "-r", "{}"], WithoutAt)]),
         ("serve", vec![NotForAgents]),
-        ("snapshot", vec![Asks(&["snapshot", "{}"], No), Once(&["snapshot"])]),
-        ("snapshots", vec![Asks(&["snapshots", "{}"], No)]),
-        ("stat", vec![Asks(&["stat", "{}"], At), Asks(&["stat", "-P", "{}"], At)]),
+        ("snapshot", vec![ForEachPath(&["snapshot", "{}"], WithoutAt), Once(&["snapshot"])]),
+        ("snapshots", vec![ForEachPath(&["snapshots", "{}"], WithoutAt)]),
+        ("stat", vec![ForEachPath(&["stat", "{}"], WithAt), ForEachPath(&["stat", "-P", "{}"], WithAt)]),
         ("token", vec![NotForAgents]),
         ("tools", vec![Once(&["tools"])]),
-        ("tree", vec![Asks(&["tree", "{}"], At)]),
+        ("tree", vec![ForEachPath(&["tree", "{}"], WithAt)]),
         ("undo", vec![Once(&["undo", "--dry-run", "--last", "100"]), Once(&["undo", "--last", "2"])]),
         ("verify", vec![NotForAgents]),
         (
             "write",
-            vec![Asks(&["write", "{}", "x"], No), Asks(&["write", "--create-only", "{}/new", "x"], No)],
+            vec![
+                ForEachPath(&["write", "{}", "x"], WithoutAt),
+                ForEachPath(&["write", "--create-only", "{}/new", "x"], WithoutAt),
+            ],
         ),
     ]
 }
 
-/// The commands that only read. They run in one world, commands that change things in another, and those that destroy
+/// The commands that only read. They run in one fixture, commands that change things in another, and those that destroy
 /// things in a third.
-const LOOKING: [&str; 15] = [
+const READING: [&str; 15] = [
     "blame",
     "call",
     "cat",
@@ -118,12 +139,12 @@ const LOOKING: [&str; 15] = [
     "tools",
     "tree",
 ];
-const DESTROYING: [&str; 5] = ["write", "rm", "mv", "restore", "undo"];
+const DESTRUCTIVE: [&str; 5] = ["write", "rm", "mv", "restore", "undo"];
 
-fn command_names(world: &World) -> BTreeSet<String> {
-    let help = String::from_utf8(world.run(&["--help"]).stdout).unwrap();
-    let (_, listed) = help.split_once("Commands:\n").unwrap();
-    let lines = listed.lines().take_while(|line| !line.trim().is_empty());
+fn command_names(fixture: &Fixture) -> BTreeSet<String> {
+    let help = String::from_utf8(fixture.run(&["--help"]).stdout).unwrap();
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let lines = commands.lines().take_while(|line| !line.trim().is_empty());
     lines
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         .filter(|name| !name.is_empty())
@@ -133,81 +154,84 @@ fn command_names(world: &World) -> BTreeSet<String> {
 
 #[test]
 fn every_command_has_a_row() {
-    let world = World::new(Asked::ByPerson);
+    let fixture = Fixture::new(Caller::Person);
     let known: BTreeSet<String> = rows().iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(command_names(&world), known);
+    assert_eq!(command_names(&fixture), known);
     // Every command that can look at the past is run in the past.
     for (name, rows) in rows() {
-        let help = String::from_utf8(world.run(&[name, "--help"]).stdout).unwrap();
-        let asked = rows.iter().any(|row| matches!(row, Row::Asks(_, Past::At))) || name == "mount";
-        assert_eq!(help.contains("--at"), asked, "{name}");
+        let help = String::from_utf8(fixture.run(&[name, "--help"]).stdout).unwrap();
+        let runs_in_past =
+            rows.iter().any(|row| matches!(row, Row::ForEachPath(_, AtOption::WithAt))) || name == "mount";
+        assert_eq!(help.contains("--at"), runs_in_past, "{name}");
     }
 }
 
-fn run(world: &World, args: &[&str]) {
-    let output = world.run(args);
-    let asked = format!("stead {}", args.join(" "));
-    check(&asked, &output.stdout);
-    check(&asked, &output.stderr);
+fn run(fixture: &Fixture, args: &[&str]) {
+    let output = fixture.run(args);
+    let question = format!("stead {}", args.join(" "));
+    check(&question, &output.stdout);
+    check(&question, &output.stderr);
 }
 
-fn ask(world: &World, name: &str, row: &Row) {
-    let (args, past) = match row {
+fn run_row(fixture: &Fixture, name: &str, row: &Row) {
+    let (args, at_option) = match row {
         Row::NotForAgents => return,
         Row::Once(args) => {
-            run(world, args);
-            run(world, &[args, &["--json"][..]].concat());
+            run(fixture, args);
+            run(fixture, &[args, &["--json"][..]].concat());
             return;
         }
-        Row::Asks(args, past) => (args, *past),
+        Row::ForEachPath(args, at_option) => (args, *at_option),
     };
     // Not canaries: what the person may see after approval, and what is made where everything may be seen.
     let is_open = |path: &String| path.starts_with("/home/ask/") || path.starts_with("/home/beside/");
-    let paths = PATHS.iter().map(ToString::to_string).chain(named()).filter(|path| !is_open(path));
+    let paths = PATHS.iter().map(ToString::to_string).chain(canary_paths()).filter(|path| !is_open(path));
     for (index, path) in paths.enumerate() {
         let args: Vec<String> = args.iter().map(|arg| arg.replace("{}", &path)).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let with = |more: &[&str]| run(world, &[&args, more].concat());
+        let run_with = |options: &[&str]| run(fixture, &[&args, options].concat());
         let json = if name == "export" { &[][..] } else { &["--json"] };
-        let ways: &[&[&str]] = match past {
-            Past::At => &[&[], json, &["--at", "before"], &[json, &["--at", &world.version]].concat()],
-            Past::No => &[&[], json],
+        let option_sets: &[&[&str]] = match at_option {
+            AtOption::WithAt => {
+                &[&[], json, &["--at", "before"], &[json, &["--at", &fixture.version]].concat()]
+            }
+            AtOption::WithoutAt => &[&[], json],
         };
         // Each path is tried in one way, and all paths and commands together in all ways. The long run tries all ways.
-        for (way, more) in ways.iter().enumerate() {
-            if is_long() || (index + name.len()) % ways.len() == way {
-                with(more);
+        for (number, options) in option_sets.iter().enumerate() {
+            if is_long() || (index + name.len()) % option_sets.len() == number {
+                run_with(options);
             }
         }
     }
 }
 
-fn ask_all(wanted: impl Fn(&str) -> bool) {
-    let world = World::new(Asked::ByPerson);
-    std::fs::create_dir(world.path("imported")).unwrap();
-    std::fs::write(world.path("imported/a.txt"), "a\n").unwrap();
-    for (name, rows) in rows().into_iter().filter(|(name, _)| wanted(name)) {
+fn run_all(is_selected: impl Fn(&str) -> bool) {
+    let fixture = Fixture::new(Caller::Person);
+    std::fs::create_dir(fixture.path("imported")).unwrap();
+    std::fs::write(fixture.path("imported/a.txt"), "a\n").unwrap();
+    for (name, rows) in rows().into_iter().filter(|(name, _)| is_selected(name)) {
         for row in &rows {
-            ask(&world, name, row);
+            run_row(&fixture, name, row);
         }
     }
     // Nothing withheld was copied to a place that may be seen.
     for args in [&["grep", ".", "/"][..], &["ls", "-lR", "/"], &["export", "/", "-"], &["log"]] {
-        run(&world, args);
+        run(&fixture, args);
     }
 }
 
 #[test]
-fn no_command_that_looks_tells_of_what_is_withheld() {
-    ask_all(|name| LOOKING.contains(&name));
+fn no_reading_command_reveals_what_is_withheld() {
+    run_all(|name| READING.contains(&name));
 }
 
 #[test]
-fn no_command_that_changes_tells_of_what_is_withheld_or_brings_it_out() {
-    ask_all(|name| !LOOKING.contains(&name) && !DESTROYING.contains(&name));
+fn no_changing_command_reveals_or_copies_what_is_withheld() {
+    run_all(|name| !READING.contains(&name) && !DESTRUCTIVE.contains(&name));
 }
 
 #[test]
-fn no_command_that_destroys_or_takes_back_tells_of_what_is_withheld() {
-    ask_all(|name| DESTROYING.contains(&name));
+fn no_destructive_command_reveals_what_is_withheld() {
+    run_all(|name| DESTRUCTIVE.contains(&name));
 }

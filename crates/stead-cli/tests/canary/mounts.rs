@@ -8,15 +8,15 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::world::{Asked, NAME, PATHS, World, check, named};
+use crate::world::{Caller, Fixture, NAME, PATHS, canary_paths, check};
 
 /// A mounted stead. Dropping it unmounts it.
 pub(crate) struct Mounted(Child);
 
 impl Mounted {
-    fn new(world: &World, more: &[&str]) -> Self {
-        let args = [&["mount", world.elsewhere.path().to_str().unwrap()], more].concat();
-        Mounted::start(world.command(&args))
+    fn new(fixture: &Fixture, options: &[&str]) -> Self {
+        let args = [&["mount", fixture.outside.path().to_str().unwrap()], options].concat();
+        Mounted::start(fixture.command(&args))
     }
 
     /// Starts `stead mount`, and waits until it reports that the stead is mounted.
@@ -37,28 +37,28 @@ impl Drop for Mounted {
 }
 
 /// Checks everything that a program can learn of a path by reading.
-fn look(at: &Path, asked: &str) {
-    let told = format!(
+fn check_path(path: &Path, question: &str) {
+    let attributes = format!(
         "{:?} {:?} {:?}",
-        fs::symlink_metadata(at).map(|meta| meta.size()),
-        fs::metadata(at).map(|meta| meta.size()),
-        fs::read_link(at)
+        fs::symlink_metadata(path).map(|meta| meta.size()),
+        fs::metadata(path).map(|meta| meta.size()),
+        fs::read_link(path)
     );
-    check(asked, told.as_bytes());
+    check(question, attributes.as_bytes());
     let mut bytes = Vec::new();
-    if let Ok(mut file) = File::open(at) {
+    if let Ok(mut file) = File::open(path) {
         let _ = file.read_to_end(&mut bytes);
     }
-    check(asked, &bytes);
-    let names = fs::read_dir(at).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    check(asked, format!("{:?}", names.collect::<Vec<_>>()).as_bytes());
+    check(question, &bytes);
+    let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    check(question, format!("{:?}", names.collect::<Vec<_>>()).as_bytes());
 }
 
-fn look_below(at: &Path) {
-    look(at, &at.display().to_string());
-    if fs::symlink_metadata(at).is_ok_and(|meta| meta.is_dir()) {
-        for entry in fs::read_dir(at).into_iter().flatten().flatten() {
-            look_below(&entry.path());
+fn check_tree(path: &Path) {
+    check_path(path, &path.display().to_string());
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            check_tree(&entry.path());
         }
     }
 }
@@ -68,37 +68,38 @@ fn a_mount_shows_nothing_of_what_is_withheld() {
     if !Path::new("/dev/fuse").exists() {
         return;
     }
-    let world = World::new(Asked::ByAgent);
-    let version = world.version.clone();
-    for more in [&[][..], &["--at", &version], &["--at", "before"]] {
-        let mounted = Mounted::new(&world, more);
-        let top = world.elsewhere.path();
-        look_below(top);
-        for path in PATHS.iter().map(ToString::to_string).chain(named()) {
-            look(&top.join(&path[1..]), &path);
+    let fixture = Fixture::new(Caller::Agent);
+    let version = fixture.version.clone();
+    for options in [&[][..], &["--at", &version], &["--at", "before"]] {
+        let mounted = Mounted::new(&fixture, options);
+        let root = fixture.outside.path();
+        check_tree(root);
+        for path in PATHS.iter().map(ToString::to_string).chain(canary_paths()) {
+            check_path(&root.join(&path[1..]), &path);
         }
         drop(mounted);
     }
     // What a program learns of a file that it may only write is the same as for a new file.
-    let _mounted = Mounted::new(&world, &[]);
-    let top = world.elsewhere.path();
+    let _mounted = Mounted::new(&fixture, &[]);
+    let root = fixture.outside.path();
     // The inode number doesn't reveal the file's age: numbers follow the order in which files are opened.
-    let number = |name: String| {
-        let file = OpenOptions::new().append(true).create(true).open(top.join("drop").join(name)).unwrap();
+    let inode = |name: String| {
+        let file = OpenOptions::new().append(true).create(true).open(root.join("drop").join(name)).unwrap();
         file.metadata().unwrap().ino()
     };
-    let numbers = ["new-1", &format!("{NAME}.txt"), "new-2"].map(|name| number(name.to_owned()));
-    assert!(numbers.windows(2).all(|two| two[0] + 1 == two[1]), "{numbers:?}");
-    for path in named().iter().filter(|path| path.starts_with("/home/wo") || path.starts_with("/drop")) {
-        let at = top.join(&path[1..]);
-        let mut file = OpenOptions::new().append(true).create(true).open(&at).unwrap();
+    let inodes = ["new-1", &format!("{NAME}.txt"), "new-2"].map(|name| inode(name.to_owned()));
+    assert!(inodes.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{inodes:?}");
+    for path in canary_paths().iter().filter(|path| path.starts_with("/home/wo") || path.starts_with("/drop"))
+    {
+        let host_path = root.join(&path[1..]);
+        let mut file = OpenOptions::new().append(true).create(true).open(&host_path).unwrap();
         file.write_all(b"x").unwrap();
         assert_eq!(file.metadata().unwrap().size(), 0, "{path}");
-        fs::remove_file(&at).unwrap();
+        fs::remove_file(&host_path).unwrap();
         assert_eq!(file.metadata().unwrap().size(), 0, "{path} after it was removed");
         check(
             path,
-            format!("{:?}", rustix::fs::statvfs(top.join("drop")).map(|space| space.f_bfree)).as_bytes(),
+            format!("{:?}", rustix::fs::statvfs(root.join("drop")).map(|space| space.f_bfree)).as_bytes(),
         );
     }
 }

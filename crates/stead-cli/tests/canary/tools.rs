@@ -8,10 +8,10 @@ use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
 use stead::vfs::{LogQuery, WalkQuery};
 
 use crate::is_long;
-use crate::world::{Asked, NAME, PATHS, World, check, named};
+use crate::world::{Caller, Fixture, NAME, PATHS, canary_paths, check};
 
 /// The values that an argument is tried with. An argument that isn't listed here fails the test.
-fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> {
+fn values(tool: &Tool, argument: &str, path: &str, fixture: &Fixture) -> Vec<Value> {
     match argument {
         "path" | "source" => vec![json!(path)],
         "destination" => vec![json!("/yard/taken"), json!("/home/wo/taken")],
@@ -23,7 +23,7 @@ fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> 
         "old_string" => vec![json!("C"), json!("§")],
         "pattern" if tool.name == "glob" => vec![json!("**")],
         "pattern" => vec![json!(".")],
-        "version" | "snapshot" => vec![json!(world.version), json!("before"), json!("now")],
+        "version" | "snapshot" => vec![json!(fixture.version), json!("before"), json!("now")],
         "label" | "if_match" | "cursor" | "offset" | "limit" | "depth" | "include" | "exclude"
         | "extensions" | "byte_offset" | "byte_limit" | "operation" | "since" | "last" | "count" => {
             Vec::new()
@@ -32,21 +32,25 @@ fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> 
         "max_results" => vec![json!(1_000)],
         other => {
             let schema = tool.input_schema();
-            let takes = &schema["properties"][other];
-            if let Some(values) = takes.get("enum").and_then(Value::as_array) {
+            let property = &schema["properties"][other];
+            if let Some(values) = property.get("enum").and_then(Value::as_array) {
                 return values.clone();
             }
-            assert_eq!(takes["type"], "boolean", "`{}` takes `{other}`, which has no values here", tool.name);
+            assert_eq!(
+                property["type"], "boolean",
+                "`{}` takes `{other}`, which has no values here",
+                tool.name
+            );
             vec![json!(true)]
         }
     }
 }
 
 /// The calls of a tool about a path: with the required arguments alone, and with each of the others added.
-fn calls(tool: &Tool, path: &str, world: &World) -> Vec<Value> {
+fn calls(tool: &Tool, path: &str, fixture: &Fixture) -> Vec<Value> {
     let schema = tool.input_schema();
     let properties = schema["properties"].as_object().unwrap();
-    let needed: Vec<&str> = schema
+    let required: Vec<&str> = schema
         .get("required")
         .and_then(Value::as_array)
         .into_iter()
@@ -54,9 +58,9 @@ fn calls(tool: &Tool, path: &str, world: &World) -> Vec<Value> {
         .filter_map(Value::as_str)
         .collect();
     let mut calls = vec![Map::new()];
-    for name in properties.keys().filter(|name| needed.contains(&name.as_str()) || *name == "path") {
-        let values = values(tool, name, path, world);
-        let with = |call: &Map<String, Value>| {
+    for name in properties.keys().filter(|name| required.contains(&name.as_str()) || *name == "path") {
+        let values = values(tool, name, path, fixture);
+        let extended = |call: &Map<String, Value>| {
             let call = call.clone();
             values.clone().into_iter().map(move |value| {
                 let mut call = call.clone();
@@ -64,92 +68,96 @@ fn calls(tool: &Tool, path: &str, world: &World) -> Vec<Value> {
                 call
             })
         };
-        calls = calls.iter().flat_map(with).collect();
+        calls = calls.iter().flat_map(extended).collect();
     }
-    let mut more = Vec::new();
-    for name in properties.keys().filter(|name| !needed.contains(&name.as_str()) && *name != "path") {
-        for value in values(tool, name, path, world) {
-            let few = if is_long() { usize::MAX } else { 1 };
-            more.extend(calls.iter().take(few).cloned().map(|mut call| {
+    let mut with_optional = Vec::new();
+    for name in properties.keys().filter(|name| !required.contains(&name.as_str()) && *name != "path") {
+        for value in values(tool, name, path, fixture) {
+            let max_calls = if is_long() { usize::MAX } else { 1 };
+            with_optional.extend(calls.iter().take(max_calls).cloned().map(|mut call| {
                 call.insert(name.clone(), value.clone());
                 call
             }));
         }
     }
-    calls.into_iter().chain(more).map(Value::Object).collect()
+    calls.into_iter().chain(with_optional).map(Value::Object).collect()
 }
 
-fn ask(stead: &Stead, tool: &Tool, arguments: Value) {
-    let asked = format!("{} {arguments}", tool.name);
+fn call_and_check(stead: &Stead, tool: &Tool, arguments: Value) {
+    let question = format!("{} {arguments}", tool.name);
     let reply = stead.call(tool.name, arguments);
     let structured = Value::from(reply.structured());
-    check(&asked, format!("{} {structured} {:?}", reply.joined_text(), reply.failure).as_bytes());
+    check(&question, format!("{} {structured} {:?}", reply.joined_text(), reply.failure).as_bytes());
     // A model gets the same text with more around it, and a picture as bytes.
     for block in reply.for_model() {
         match block {
-            Block::Text(text) => check(&asked, text.as_bytes()),
-            Block::Image { bytes, .. } => check(&asked, &bytes),
+            Block::Text(text) => check(&question, text.as_bytes()),
+            Block::Image { bytes, .. } => check(&question, &bytes),
         }
     }
 }
 
 /// Calls a tool with every path.
-fn ask_about_everything(stead: &Stead, tool: &Tool, world: &World) {
+fn call_with_every_path(stead: &Stead, tool: &Tool, fixture: &Fixture) {
     // What the tool makes under that name, where everything may be seen, isn't a canary.
     let is_open = |path: &String| tool.is_mutating() && path.starts_with("/home/beside");
-    for path in PATHS.iter().map(ToString::to_string).chain(named()).filter(|path| !is_open(path)) {
-        for arguments in calls(tool, &path, world) {
-            ask(stead, tool, arguments);
+    for path in PATHS.iter().map(ToString::to_string).chain(canary_paths()).filter(|path| !is_open(path)) {
+        for arguments in calls(tool, &path, fixture) {
+            call_and_check(stead, tool, arguments);
         }
     }
 }
 
 /// Checks everything that the agent can see: nothing withheld may have been copied there.
-fn look_everywhere(stead: &Stead) {
+fn check_everything_visible(stead: &Stead) {
     let vfs = stead.vfs();
     check("walk", format!("{:?}", vfs.walk("/", &WalkQuery::default()).unwrap()).as_bytes());
-    let found = vfs.grep(&GrepQuery { max_results: 100_000, ..GrepQuery::new(".") }, "/").unwrap();
-    check("grep", format!("{found:?}").as_bytes());
+    let matches = vfs.grep(&GrepQuery { max_results: 100_000, ..GrepQuery::new(".") }, "/").unwrap();
+    check("grep", format!("{matches:?}").as_bytes());
     check("log", format!("{:?}", vfs.log(&LogQuery::default()).unwrap()).as_bytes());
     let mut archive = Vec::new();
-    let to = ExportDestination::Stream(Box::new(&mut archive));
-    stead.export("/", to, OnExisting::Refuse, CompareBy::default(), &mut NoObserver).unwrap();
+    let destination = ExportDestination::Stream(Box::new(&mut archive));
+    stead.export("/", destination, OnExisting::Refuse, CompareBy::default(), &mut NoObserver).unwrap();
     check("export", &archive);
 }
 
 #[test]
-fn no_tool_that_looks_tells_of_what_is_withheld() {
-    let world = World::new(Asked::ByAgent);
-    let stead = world.stead();
-    look_everywhere(&stead);
+fn no_reading_tool_reveals_what_is_withheld() {
+    let fixture = Fixture::new(Caller::Agent);
+    let stead = fixture.stead();
+    check_everything_visible(&stead);
     for tool in TOOLS.into_iter().filter(|tool| !tool.is_mutating()) {
-        ask_about_everything(&stead, tool, &world);
+        call_with_every_path(&stead, tool, &fixture);
     }
 }
 
 #[test]
-fn no_tool_that_changes_tells_of_what_is_withheld_or_brings_it_out() {
+fn no_changing_tool_reveals_or_copies_what_is_withheld() {
     // Tools that destroy things come last, so that the others have something to reveal.
     let destroys = |tool: &&&Tool| tool.name.starts_with("delete") || tool.name.starts_with("write");
     let (last, first): (Vec<&Tool>, Vec<&Tool>) =
         TOOLS.iter().copied().filter(|tool| tool.is_mutating()).partition(|tool| destroys(&tool));
     for tools in [first, last] {
-        let world = World::new(Asked::ByAgent);
-        let stead = world.stead();
+        let fixture = Fixture::new(Caller::Agent);
+        let stead = fixture.stead();
         for tool in tools {
-            ask_about_everything(&stead, tool, &world);
-            look_everywhere(&stead);
+            call_with_every_path(&stead, tool, &fixture);
+            check_everything_visible(&stead);
         }
-        let shown = format!("{:?}", stead.vfs().workspaces().collect::<Vec<_>>());
-        let at = shown.find(NAME);
-        assert!(at.is_none(), "{}", at.map_or("", |at| &shown[at.saturating_sub(300)..at + 100]));
+        let workspaces = format!("{:?}", stead.vfs().workspaces().collect::<Vec<_>>());
+        let offset = workspaces.find(NAME);
+        assert!(
+            offset.is_none(),
+            "{}",
+            offset.map_or("", |offset| &workspaces[offset.saturating_sub(300)..offset + 100])
+        );
     }
 }
 
 #[test]
-fn a_copy_of_a_whole_workspace_and_the_map_tell_nothing() {
-    let world = World::new(Asked::ByAgent);
-    let stead = world.stead();
+fn a_copy_of_a_whole_workspace_and_the_map_reveal_nothing() {
+    let fixture = Fixture::new(Caller::Agent);
+    let stead = fixture.stead();
     check("map", stead.map().as_bytes());
     let toolbox = stead.toolbox();
     for tool in toolbox.offered() {
@@ -157,11 +165,11 @@ fn a_copy_of_a_whole_workspace_and_the_map_tell_nothing() {
     }
     for from in PATHS {
         let tool = TOOLS.into_iter().find(|tool| tool.name == "copy_file").unwrap();
-        ask(
+        call_and_check(
             &stead,
             tool,
             json!({ "source": from, "destination": format!("/yard/copy{}", from.replace('/', "-")) }),
         );
     }
-    look_everywhere(&stead);
+    check_everything_visible(&stead);
 }

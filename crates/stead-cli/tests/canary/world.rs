@@ -92,8 +92,8 @@ pub(crate) const PATHS: [&str; 24] = [
 ];
 
 /// The paths of the canaries themselves.
-pub(crate) fn named() -> Vec<String> {
-    let places = [
+pub(crate) fn canary_paths() -> Vec<String> {
+    let directories = [
         "/home/wo",
         "/home/self/wo",
         "/home/beside",
@@ -105,51 +105,51 @@ pub(crate) fn named() -> Vec<String> {
         "/agents/other",
         "/yard/../agents/other",
     ];
-    places.iter().map(|place| format!("{place}/{NAME}.txt")).collect()
+    directories.iter().map(|directory| format!("{directory}/{NAME}.txt")).collect()
 }
 
 /// Who asks. Where a Workspace needs approval, a person at the command line has approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
-    ByAgent,
-    ByPerson,
+pub(crate) enum Caller {
+    Agent,
+    Person,
 }
 
 thread_local! {
     /// The answers in this test that revealed a canary.
-    static TOLD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static LEAKS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A stead with canaries. Dropping it fails the test if an answer revealed a canary.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     directory: tempfile::TempDir,
     /// A directory of the host that no Workspace shows.
-    pub(crate) elsewhere: tempfile::TempDir,
+    pub(crate) outside: tempfile::TempDir,
     /// A version from a time when all canaries were there already.
     pub(crate) version: String,
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
-        let told = TOLD.with_borrow_mut(std::mem::take);
+        let leaks = LEAKS.with_borrow_mut(std::mem::take);
         if !std::thread::panicking() {
-            let shown = told.iter().take(30).map(String::as_str).collect::<Vec<_>>().join("\n");
-            assert!(told.is_empty(), "{} answers tell of what is withheld:\n{shown}", told.len());
+            let shown = leaks.iter().take(30).map(String::as_str).collect::<Vec<_>>().join("\n");
+            assert!(leaks.is_empty(), "{} answers tell of what is withheld:\n{shown}", leaks.len());
         }
     }
 }
 
-impl World {
-    pub(crate) fn new(asked: Asked) -> Self {
+impl Fixture {
+    pub(crate) fn new(caller: Caller) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let host = |below: &str| directory.path().join("host").join(below);
-        for below in ["disk/wo", "disk/deep"] {
-            fs::create_dir_all(host(below)).unwrap();
+        let host = |relative: &str| directory.path().join("host").join(relative);
+        for relative in ["disk/wo", "disk/deep"] {
+            fs::create_dir_all(host(relative)).unwrap();
         }
         fs::write(directory.path().join("stead.toml"), CONFIG).unwrap();
         let secret = secret();
-        for below in ["", "disk/wo/"] {
-            fs::write(host(&format!("{below}{NAME}.txt")), &secret).unwrap();
+        for relative in ["", "disk/wo/"] {
+            fs::write(host(&format!("{relative}{NAME}.txt")), &secret).unwrap();
         }
         fs::write(host("disk/open.txt"), "open\n").unwrap();
         symlink("wo", host("disk/to-wo")).unwrap();
@@ -159,12 +159,12 @@ impl World {
         let config = Config::parse(CONFIG, &directory.path().join("stead.toml")).unwrap();
         let owner = Stead::open(&config, "owner").unwrap();
         let vfs = owner.vfs();
-        let mut places = vec!["/home/wo", "/home/beside", "/drop", "/agents/other", "/agents/coder10"];
-        places.extend(Some("/home/ask").filter(|_| asked == Asked::ByAgent));
-        for place in places {
+        let mut parents = vec!["/home/wo", "/home/beside", "/drop", "/agents/other", "/agents/coder10"];
+        parents.extend(Some("/home/ask").filter(|_| caller == Caller::Agent));
+        for parent in parents {
             // Twice, so that the file has a history.
-            vfs.write(format!("{place}/{NAME}.txt"), &*secret).unwrap();
-            vfs.append(format!("{place}/{NAME}.txt"), "").unwrap();
+            vfs.write(format!("{parent}/{NAME}.txt"), &*secret).unwrap();
+            vfs.append(format!("{parent}/{NAME}.txt"), "").unwrap();
         }
         // The target of a symlink that may be read isn't secret. The content of the target is.
         vfs.write("/home/wo/linked.txt", &*secret).unwrap();
@@ -197,11 +197,11 @@ impl World {
         coder.fork("/forks/one", "two").unwrap().fork("/disk", "three").ok();
         drop(coder);
         fs::write(directory.path().join(".stead").join(format!("{NAME}.txt")), &secret).unwrap();
-        World { directory, elsewhere: tempfile::tempdir().unwrap(), version }
+        Fixture { directory, outside: tempfile::tempdir().unwrap(), version }
     }
 
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.directory.path().join(below)
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.directory.path().join(relative)
     }
 
     pub(crate) fn stead(&self) -> Stead {
@@ -239,17 +239,17 @@ fn secret() -> Vec<u8> {
 }
 
 /// Records an answer that reveals a canary. The answer may repeat its name if the question contained it.
-pub(crate) fn check(asked: &str, answer: &[u8]) {
+pub(crate) fn check(question: &str, answer: &[u8]) {
     let text = String::from_utf8_lossy(answer);
-    let mut told = vec![CONTENT, CONTENT_BASE64, "1299709", "1,299,709"];
-    if !asked.contains(NAME) {
-        told.push(NAME);
+    let mut canaries = vec![CONTENT, CONTENT_BASE64, "1299709", "1,299,709"];
+    if !question.contains(NAME) {
+        canaries.push(NAME);
     }
-    for canary in told {
-        if let Some(at) = text.find(canary) {
-            let start = text[..at].char_indices().rev().nth(160).map_or(0, |(index, _)| index);
+    for canary in canaries {
+        if let Some(offset) = text.find(canary) {
+            let start = text[..offset].char_indices().rev().nth(160).map_or(0, |(index, _)| index);
             let shown: String = text[start..].chars().take(240).collect();
-            TOLD.with_borrow_mut(|told| told.push(format!("{asked}\n  tells {canary}: …{shown}…")));
+            LEAKS.with_borrow_mut(|leaks| leaks.push(format!("{question}\n  tells {canary}: …{shown}…")));
         }
     }
 }

@@ -3,54 +3,54 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::common::{Place, told};
+use crate::common::{TestDir, output_text};
 use insta::assert_snapshot;
 
 #[test]
-fn exit_codes_tell_no_from_wrong_usage() {
-    let place = Place::new();
-    let code = |args: &[&str]| place.stead(args.iter().copied()).status.code().unwrap();
-    assert_eq!(code(&["cat", "/project/README.md"]), 0);
-    assert_eq!(code(&["cat", "/project/nothing"]), 1);
-    assert_eq!(code(&["cat", "/elsewhere"]), 1);
-    assert_eq!(code(&["write", "/project/x", "y"]), 1);
-    assert_eq!(code(&["write", "/notes/x", "y"]), 0);
-    assert_eq!(code(&["write", "--create-only", "/notes/x", "y"]), 1);
-    assert_eq!(code(&["write", "--if-match", "000000000001", "/notes/x", "y"]), 1);
-    assert_eq!(code(&["write", "--if-match", "1", "/notes/x", "y"]), 2);
-    assert_eq!(code(&["rm", "/notes/nothing"]), 1);
-    assert_eq!(code(&["rm", "-f", "/notes/nothing"]), 0);
-    assert_eq!(code(&["cat", "/../x"]), 2);
-    assert_eq!(code(&["grep", "("]), 2);
-    assert_eq!(code(&["grep", "no such text"]), 1);
-    assert_eq!(code(&["nonsense"]), 2);
-    assert_eq!(code(&["--help"]), 0);
-    assert_eq!(code(&["--agent", "other", "ls"]), 2);
-    assert_eq!(code(&["--config", "missing.toml", "ls"]), 2);
+fn exit_codes_distinguish_a_negative_answer_from_wrong_usage() {
+    let dir = TestDir::new();
+    let exit_code = |args: &[&str]| dir.stead(args.iter().copied()).status.code().unwrap();
+    assert_eq!(exit_code(&["cat", "/project/README.md"]), 0);
+    assert_eq!(exit_code(&["cat", "/project/nothing"]), 1);
+    assert_eq!(exit_code(&["cat", "/elsewhere"]), 1);
+    assert_eq!(exit_code(&["write", "/project/x", "y"]), 1);
+    assert_eq!(exit_code(&["write", "/notes/x", "y"]), 0);
+    assert_eq!(exit_code(&["write", "--create-only", "/notes/x", "y"]), 1);
+    assert_eq!(exit_code(&["write", "--if-match", "000000000001", "/notes/x", "y"]), 1);
+    assert_eq!(exit_code(&["write", "--if-match", "1", "/notes/x", "y"]), 2);
+    assert_eq!(exit_code(&["rm", "/notes/nothing"]), 1);
+    assert_eq!(exit_code(&["rm", "-f", "/notes/nothing"]), 0);
+    assert_eq!(exit_code(&["cat", "/../x"]), 2);
+    assert_eq!(exit_code(&["grep", "("]), 2);
+    assert_eq!(exit_code(&["grep", "no such text"]), 1);
+    assert_eq!(exit_code(&["nonsense"]), 2);
+    assert_eq!(exit_code(&["--help"]), 0);
+    assert_eq!(exit_code(&["--agent", "other", "ls"]), 2);
+    assert_eq!(exit_code(&["--config", "missing.toml", "ls"]), 2);
 }
 
 #[test]
-fn what_depends_on_what_is_stored_is_an_answer() {
-    let place = Place::new();
-    let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, place.path(name)).unwrap();
+fn an_error_that_depends_on_stored_data_is_a_negative_answer() {
+    let dir = TestDir::new();
+    let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, dir.path(name)).unwrap();
     link("round", "round");
     link("/etc/passwd", "outside");
     link("../notes/x", "across");
     link("src/main.rs", "inside");
-    std::os::unix::net::UnixListener::bind(place.path("socket")).unwrap();
-    place.stead(["write", "/notes/x", "one one\n"]);
-    let code = |args: &[&str]| place.stead(args.iter().copied()).status.code().unwrap();
-    assert_eq!(code(&["edit", "/notes/x", "two", "2"]), 1);
-    assert_eq!(code(&["edit", "/notes/x", "one", "1"]), 1);
-    assert_eq!(code(&["edit", "/notes/x", "", "1"]), 2);
-    assert_eq!(code(&["edit", "/notes/x", "one", "one"]), 2);
-    assert_eq!(code(&["cat", "/project/round"]), 1);
-    assert_eq!(code(&["cat", "/project/socket"]), 1);
-    assert_eq!(code(&["cat", "--lines", "9", "/notes/x"]), 1);
-    assert_eq!(code(&["ls", "/notes/x/y"]), 1);
+    std::os::unix::net::UnixListener::bind(dir.path("socket")).unwrap();
+    dir.stead(["write", "/notes/x", "one one\n"]);
+    let exit_code = |args: &[&str]| dir.stead(args.iter().copied()).status.code().unwrap();
+    assert_eq!(exit_code(&["edit", "/notes/x", "two", "2"]), 1);
+    assert_eq!(exit_code(&["edit", "/notes/x", "one", "1"]), 1);
+    assert_eq!(exit_code(&["edit", "/notes/x", "", "1"]), 2);
+    assert_eq!(exit_code(&["edit", "/notes/x", "one", "one"]), 2);
+    assert_eq!(exit_code(&["cat", "/project/round"]), 1);
+    assert_eq!(exit_code(&["cat", "/project/socket"]), 1);
+    assert_eq!(exit_code(&["cat", "--lines", "9", "/notes/x"]), 1);
+    assert_eq!(exit_code(&["ls", "/notes/x/y"]), 1);
     // Targets that an agent can't use are not shown either.
-    let listed = place.run(["ls", "-l", "/project"]);
-    let names: Vec<_> = listed.lines().filter_map(|line| Some(line.rsplit_once("  ")?.1)).collect();
+    let listing = dir.run(["ls", "-l", "/project"]);
+    let names: Vec<_> = listing.lines().filter_map(|line| Some(line.rsplit_once("  ")?.1)).collect();
     assert_snapshot!(names.join("\n"), @r#"
     README.md
     across -> ../notes/x
@@ -60,48 +60,48 @@ fn what_depends_on_what_is_stored_is_an_answer() {
     socket=
     src/
     "#);
-    let socket = listed.lines().find(|line| line.contains("socket")).unwrap();
+    let socket = listing.lines().find(|line| line.contains("socket")).unwrap();
     assert!(socket.starts_with('s'), "{socket}");
 }
 
 #[test]
-fn nothing_is_not_asked_for() {
-    let place = Place::new();
+fn a_limit_or_an_offset_of_zero_is_refused() {
+    let dir = TestDir::new();
     for args in [
         ["ls", "--limit", "0", "/notes"],
         ["tree", "--limit", "0", "/notes"],
         ["cat", "--offset", "0", "/project/README.md"],
     ] {
-        let output = place.stead(args);
-        let told = String::from_utf8(output.stderr).unwrap();
+        let output = dir.stead(args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
-        assert!(told.contains("at least 1") || told.contains("counted from 1"), "{told}");
+        assert!(stderr.contains("at least 1") || stderr.contains("counted from 1"), "{stderr}");
     }
-    assert!(place.stead(["cat", "--bytes", "--offset", "0", "/project/README.md"]).status.success());
+    assert!(dir.stead(["cat", "--bytes", "--offset", "0", "/project/README.md"]).status.success());
 }
 
 #[test]
-fn a_file_does_not_become_empty_since_nobody_gave_anything_to_write() {
-    let place = Place::new();
-    place.stead(["write", "/notes/x", "mine"]);
+fn a_closed_standard_input_does_not_empty_a_file() {
+    let dir = TestDir::new();
+    dir.stead(["write", "/notes/x", "mine"]);
     for command in ["write", "append"] {
         let binary = env!("CARGO_BIN_EXE_stead");
         let mut shell = std::process::Command::new("sh");
-        shell.current_dir(place.path("")).args(["-c", &format!("'{binary}' {command} /notes/x <&-")]);
-        let said = told(&shell.output().unwrap(), &place.path(""));
-        assert!(said.starts_with("! stead: standard input is closed; give the content as"), "{said}");
-        assert!(said.ends_with("exit 2"), "{said}");
+        shell.current_dir(dir.path("")).args(["-c", &format!("'{binary}' {command} /notes/x <&-")]);
+        let output = output_text(&shell.output().unwrap(), &dir.path(""));
+        assert!(output.starts_with("! stead: standard input is closed; give the content as"), "{output}");
+        assert!(output.ends_with("exit 2"), "{output}");
     }
-    assert_eq!(place.run(["cat", "/notes/x"]), "mine");
+    assert_eq!(dir.run(["cat", "/notes/x"]), "mine");
     // If standard input is open and empty, the user wants an empty file.
-    assert!(place.stead(["write", "/notes/x"]).status.success());
-    assert_eq!(place.run(["cat", "/notes/x"]), "");
+    assert!(dir.stead(["write", "/notes/x"]).status.success());
+    assert_eq!(dir.run(["cat", "/notes/x"]), "");
 }
 
 #[test]
-fn each_of_several_is_tried() {
-    let place = Place::new();
-    assert_snapshot!(place.run(["cat", "/project/nothing", "/project/README.md", "/project"]), @r#"
+fn every_path_is_tried_even_if_another_one_fails() {
+    let dir = TestDir::new();
+    assert_snapshot!(dir.run(["cat", "/project/nothing", "/project/README.md", "/project"]), @r#"
     # Hello
     The quick brown fox.
     ! stead: `/project/nothing` does not exist; list its directory to see what does
@@ -112,21 +112,21 @@ fn each_of_several_is_tried() {
 
 #[test]
 fn json_has_stable_fields() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let masked = |args: &[&str]| {
-        let said = place.run(args.iter().copied());
-        let mut shown = String::new();
+        let output = dir.run(args.iter().copied());
+        let mut masked_output = String::new();
         // Times, tags and ids differ from run to run.
-        for part in said.split_inclusive(['"', ',', '}']) {
-            let bare = part.trim_end_matches(['"', ',', '}']);
-            let end = &part[bare.len()..];
-            let varies = (bare.len() > 8
-                && bare.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'))
-                || (bare.len() == 24 && bare.ends_with('Z'));
-            shown.push_str(if varies { "*" } else { bare });
-            shown.push_str(end);
+        for part in output.split_inclusive(['"', ',', '}']) {
+            let word = part.trim_end_matches(['"', ',', '}']);
+            let delimiters = &part[word.len()..];
+            let varies = (word.len() > 8
+                && word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'))
+                || (word.len() == 24 && word.ends_with('Z'));
+            masked_output.push_str(if varies { "*" } else { word });
+            masked_output.push_str(delimiters);
         }
-        shown
+        masked_output
     };
     assert_snapshot!(masked(&["--json", "write", "/notes/a.txt", "one\n"]), @r#"
     {"created":true,"operation":"*","path":"/notes/a.txt","tag":"*","version":1}
@@ -164,7 +164,7 @@ fn json_has_stable_fields() {
     assert_snapshot!(masked(&["--json", "import", "src", "/notes/src"]), @r#"
     {"bytes":13,"directories":0,"files":1,"protected":0,"refused":0,"skipped":0,"symlinks":0,"unchanged":0}
     "#);
-    assert!(place.run(["--json", "verify"]).contains(r#""problems":[],"store":"database""#));
+    assert!(dir.run(["--json", "verify"]).contains(r#""problems":[],"store":"database""#));
     assert_snapshot!(masked(&["--json", "config", "check"]), @r#"
     {"file":"stead.toml","notes":[],"ok":true,"problems":[]}
     "#);
@@ -180,25 +180,25 @@ fn json_has_stable_fields() {
 
 #[test]
 fn a_name_cannot_forge_a_line_of_output() {
-    let place = Place::new();
-    place.file("evil\n-rw-r--r--  1 B  root\u{1b}[31m", "x");
-    assert_snapshot!(place.run(["ls", "/project"]), @r#"
+    let dir = TestDir::new();
+    dir.file("evil\n-rw-r--r--  1 B  root\u{1b}[31m", "x");
+    assert_snapshot!(dir.run(["ls", "/project"]), @r#"
     README.md
     evil\u{a}-rw-r--r--  1 B  root\u{1b}[31m
     src/
     "#);
-    assert_snapshot!(place.run(["tree", "/project"]), @r#"
+    assert_snapshot!(dir.run(["tree", "/project"]), @r#"
     /project
     ├── README.md
     ├── evil\u{a}-rw-r--r--  1 B  root\u{1b}[31m
     └── src/
         └── main.rs
     "#);
-    assert_snapshot!(place.run(["ls", "/project/a\nb"]), @r#"
+    assert_snapshot!(dir.run(["ls", "/project/a\nb"]), @r#"
     ! stead: `/project/a\u{a}b` contains the control character U+000A; use a name without it
     exit 2
     "#);
-    assert_snapshot!(place.run(["ls", "/project/README.md", "/project/\u{1b}[31m"]), @r#"
+    assert_snapshot!(dir.run(["ls", "/project/README.md", "/project/\u{1b}[31m"]), @r#"
     /project/README.md:
     README.md
     /project/\u{1b}[31m:
@@ -209,7 +209,7 @@ fn a_name_cannot_forge_a_line_of_output() {
 
 #[test]
 fn an_argument_cannot_forge_a_line_of_output() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let evil = "x\u{1b}[31m\nstead: all is well";
     for args in [
         &["--config", evil, "ls"][..],
@@ -223,17 +223,17 @@ fn an_argument_cannot_forge_a_line_of_output() {
         &["ls", &format!("--{evil}")],
         &["grep", &format!("({evil}")],
     ] {
-        let output = place.stead(args.iter().copied());
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8(said).unwrap();
+        let output = dir.stead(args.iter().copied());
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
         assert!(!output.status.success(), "{args:?}");
-        assert!(!said.contains('\u{1b}'), "{args:?}: {said:?}");
+        assert!(!text.contains('\u{1b}'), "{args:?}: {text:?}");
     }
-    place.file(
+    dir.file(
         "evil.toml",
         "[agents.\"x\\u001b[31m\\ny\"]\n[stores.\"\\u001b\"]\nkind = \"memory\"\npath = 1\n",
     );
-    assert_snapshot!(place.run(["--config", "evil.toml", "config", "check"]), @r#"
+    assert_snapshot!(dir.run(["--config", "evil.toml", "config", "check"]), @r#"
     evil.toml:1:9: the agent `x\u{1b}[31m\u{a}y` has neither a Workspace nor an Executor; add [[agents.x\u{1b}[31m\u{a}y.workspaces]]
     evil.toml:4:1: `path` isn't a known key of `stores.\u{1b}`; it takes `kind`
     exit 2
@@ -241,33 +241,33 @@ fn an_argument_cannot_forge_a_line_of_output() {
 }
 
 #[test]
-fn content_comes_from_standard_input_as_it_is() {
-    let place = Place::new();
+fn content_from_standard_input_is_stored_unchanged() {
+    let dir = TestDir::new();
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
-    assert!(place.fed(["write", "/notes/binary", "-"], &bytes).status.success());
-    assert!(place.fed(["append", "/notes/binary"], b"end").status.success());
-    let read = place.stead(["cat", "/notes/binary"]).stdout;
-    assert_eq!(read, [&bytes, &b"end"[..]].concat());
-    let part = place.stead(["cat", "--bytes", "--offset", "299998", "--limit", "4", "/notes/binary"]).stdout;
+    assert!(dir.run_with_input(["write", "/notes/binary", "-"], &bytes).status.success());
+    assert!(dir.run_with_input(["append", "/notes/binary"], b"end").status.success());
+    let content = dir.stead(["cat", "/notes/binary"]).stdout;
+    assert_eq!(content, [&bytes, &b"end"[..]].concat());
+    let part = dir.stead(["cat", "--bytes", "--offset", "299998", "--limit", "4", "/notes/binary"]).stdout;
     assert_eq!(part, [&bytes[299_998..], b"en"].concat());
-    let json = place.run(["--json", "cat", "--bytes", "--offset", "253", "--limit", "3", "/notes/binary"]);
+    let json = dir.run(["--json", "cat", "--bytes", "--offset", "253", "--limit", "3", "/notes/binary"]);
     assert!(json.contains(r#""content":"/f7/","encoding":"base64""#), "{json}");
 }
 
 #[test]
-fn lines_longer_than_one_call_are_printed_whole() {
-    let place = Place::new();
+fn lines_longer_than_one_call_are_printed_completely() {
+    let dir = TestDir::new();
     let text = format!("first\n{}\nlast\n", "x".repeat(700_000));
-    place.fed(["write", "/notes/long"], text.as_bytes());
-    assert_eq!(place.stead(["cat", "--lines", "1:", "/notes/long"]).stdout, text.as_bytes());
-    assert_eq!(place.stead(["cat", "--lines", "3", "/notes/long"]).stdout, b"last\n");
+    dir.run_with_input(["write", "/notes/long"], text.as_bytes());
+    assert_eq!(dir.stead(["cat", "--lines", "1:", "/notes/long"]).stdout, text.as_bytes());
+    assert_eq!(dir.stead(["cat", "--lines", "3", "/notes/long"]).stdout, b"last\n");
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_quietly() {
-    let place = Place::new();
-    place.fed(["write", "/notes/large"], &vec![b'x'; 4 << 20]);
-    let mut command = place.command(["cat", "/notes/large"]);
+fn a_command_ends_quietly_when_its_reader_closes_the_output() {
+    let dir = TestDir::new();
+    dir.run_with_input(["write", "/notes/large"], &vec![b'x'; 4 << 20]);
+    let mut command = dir.command(["cat", "/notes/large"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 10];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
@@ -276,23 +276,23 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 }
 
 #[test]
-fn a_listing_goes_on_where_it_ended() {
-    let place = Place::new();
+fn a_listing_continues_at_its_cursor() {
+    let dir = TestDir::new();
     for name in ["a", "b", "c"] {
-        place.stead(["write", &format!("/notes/{name}"), ""]);
+        dir.stead(["write", &format!("/notes/{name}"), ""]);
     }
-    assert_snapshot!(place.run(["ls", "--limit", "2", "/notes"]), @r#"
+    assert_snapshot!(dir.run(["ls", "--limit", "2", "/notes"]), @r#"
     a
     b
     ! 2 of 3; continue with --cursor 62
     "#);
-    assert_snapshot!(place.run(["ls", "--limit", "2", "--cursor", "62", "/notes"]), @"c");
+    assert_snapshot!(dir.run(["ls", "--limit", "2", "--cursor", "62", "/notes"]), @"c");
 }
 
 #[test]
-fn the_agent_has_to_be_named_where_there_are_several() {
-    let place = Place::empty();
-    place.file(
+fn the_agent_has_to_be_named_if_several_are_configured() {
+    let dir = TestDir::empty();
+    dir.file(
         "stead.toml",
         r#"
 [stores.a]
@@ -310,70 +310,70 @@ scope = "ro"
 store = "gone"
 "#,
     );
-    assert_snapshot!(place.run(["ls"]), @r#"
+    assert_snapshot!(dir.run(["ls"]), @r#"
     ! stead: several agents are configured; choose one with --agent: `one`, `two`
     exit 2
     "#);
-    assert_snapshot!(place.run(["--agent", "three", "ls"]), @r#"
+    assert_snapshot!(dir.run(["--agent", "three", "ls"]), @r#"
     ! stead: there is no agent `three`; there are `one`, `two`
     exit 2
     "#);
-    assert_snapshot!(place.run(["--agent", "one", "ls"]), @"a/");
-    assert_snapshot!(place.run(["--agent", "two", "ls"]), @"gone/");
+    assert_snapshot!(dir.run(["--agent", "one", "ls"]), @"a/");
+    assert_snapshot!(dir.run(["--agent", "two", "ls"]), @"gone/");
 }
 
 #[test]
-fn a_wrong_configuration_is_told_with_its_lines() {
-    let place = Place::empty();
-    place.file("stead.toml", "[stores.a]\nkind = \"virtul\"\n\n[agents.x]\nworkspace = 1\n");
-    assert_snapshot!(place.run(["config", "check"]), @r#"
+fn errors_in_the_configuration_are_reported_with_their_lines() {
+    let dir = TestDir::empty();
+    dir.file("stead.toml", "[stores.a]\nkind = \"virtul\"\n\n[agents.x]\nworkspace = 1\n");
+    assert_snapshot!(dir.run(["config", "check"]), @r#"
     stead.toml:2:8: `kind` can't be `virtul`; did you mean `virtual`?
     stead.toml:5:1: `workspace` isn't a known key of `agents.x`; did you mean `workspaces`?
     exit 2
     "#);
-    assert_snapshot!(place.run(["ls"]), @r#"
+    assert_snapshot!(dir.run(["ls"]), @r#"
     ! stead.toml:2:8: `kind` can't be `virtul`; did you mean `virtual`?
     ! stead.toml:5:1: `workspace` isn't a known key of `agents.x`; did you mean `workspaces`?
     exit 2
     "#);
-    assert_snapshot!(place.run(["--json", "config", "check"]), @r#"
+    assert_snapshot!(dir.run(["--json", "config", "check"]), @r#"
     {"file":"stead.toml","notes":[],"ok":false,"problems":[{"column":8,"line":2,"message":"`kind` can't be `virtul`; did you mean `virtual`?"},{"column":1,"line":5,"message":"`workspace` isn't a known key of `agents.x`; did you mean `workspaces`?"}]}
     exit 2
     "#);
 }
 
 #[test]
-fn trees_travel_in_and_out() {
-    let place = Place::new();
-    assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 1 file (13 B).");
-    assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 0 files (0 B), 1 was unchanged.");
-    assert_snapshot!(place.run(["import", ".", "/project/copy"]), @r#"
+fn trees_are_imported_and_exported() {
+    let dir = TestDir::new();
+    assert_snapshot!(dir.run(["import", "src", "/notes/src"]), @"! Imported 1 file (13 B).");
+    assert_snapshot!(dir.run(["import", "src", "/notes/src"]), @"! Imported 0 files (0 B), 1 was unchanged.");
+    assert_snapshot!(dir.run(["import", ".", "/project/copy"]), @r#"
     ! stead: `/project/copy` is inside `.`, and a directory can't be imported into itself
     exit 2
     "#);
-    assert_snapshot!(place.run(["export", "/project", "out"]), @r#"
+    assert_snapshot!(dir.run(["export", "/project", "out"]), @r#"
     ! stead: `out` is inside `/project`, and a directory can't be exported into itself
     exit 2
     "#);
-    assert_snapshot!(place.run(["export", "/project", "out.tar"]), @r#"
+    assert_snapshot!(dir.run(["export", "/project", "out.tar"]), @r#"
     ! stead: `out.tar` is inside `/project`, and a directory can't be exported into itself
     exit 2
     "#);
-    assert_snapshot!(place.run(["export", "/notes", "out"]), @"! Exported 1 file (13 B), 1 directory.");
-    assert_snapshot!(place.run(["export", "/notes", "out"]), @r#"
+    assert_snapshot!(dir.run(["export", "/notes", "out"]), @"! Exported 1 file (13 B), 1 directory.");
+    assert_snapshot!(dir.run(["export", "/notes", "out"]), @r#"
     ! stead: `out` isn't empty; name a new directory, or use --force to write into this one
     exit 1
     "#);
-    assert_snapshot!(place.run(["export", "--force", "/notes", "out"]), @"! Exported 0 files (0 B), 1 was unchanged.");
-    assert_eq!(std::fs::read_to_string(place.path("out/src/main.rs")).unwrap(), "fn main() {}\n");
-    let archive = place.stead(["export", "/notes", "-"]).stdout;
-    assert_snapshot!(String::from_utf8_lossy(&place.fed(["import", "-", "/notes/again"], &archive).stderr), @"Imported 1 file (13 B), 1 directory.");
-    assert_eq!(place.run(["cat", "/notes/again/src/main.rs"]), "fn main() {}");
-    assert_snapshot!(place.run(["import", "README.md", "/notes"]), @r#"
+    assert_snapshot!(dir.run(["export", "--force", "/notes", "out"]), @"! Exported 0 files (0 B), 1 was unchanged.");
+    assert_eq!(std::fs::read_to_string(dir.path("out/src/main.rs")).unwrap(), "fn main() {}\n");
+    let archive = dir.stead(["export", "/notes", "-"]).stdout;
+    assert_snapshot!(String::from_utf8_lossy(&dir.run_with_input(["import", "-", "/notes/again"], &archive).stderr), @"Imported 1 file (13 B), 1 directory.");
+    assert_eq!(dir.run(["cat", "/notes/again/src/main.rs"]), "fn main() {}");
+    assert_snapshot!(dir.run(["import", "README.md", "/notes"]), @r#"
     ! stead: `README.md` isn't a tar archive
     exit 2
     "#);
-    assert_snapshot!(place.run(["import", "missing", "/notes"]), @r#"
+    assert_snapshot!(dir.run(["import", "missing", "/notes"]), @r#"
     ! stead: `missing` can't be read: there is no such file or directory
     exit 1
     "#);
@@ -381,51 +381,51 @@ fn trees_travel_in_and_out() {
 
 #[test]
 fn completions_are_printed() {
-    let place = Place::empty();
+    let dir = TestDir::empty();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(place.run(["completions", shell]).contains("completions"), "{shell}");
+        assert!(dir.run(["completions", shell]).contains("completions"), "{shell}");
     }
 }
 
 #[test]
-fn an_export_can_look_back() {
-    let place = Place::new();
+fn an_earlier_version_can_be_exported() {
+    let dir = TestDir::new();
     let version = |args: [&str; 4]| {
-        let said = String::from_utf8(place.stead(args).stdout).unwrap();
-        let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let stdout = String::from_utf8(dir.stead(args).stdout).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
         document["version"].as_i64().unwrap().to_string()
     };
     let first = version(["--json", "write", "/notes/a.md", "first"]);
     version(["--json", "write", "/notes/a.md", "second"]);
-    assert!(place.stead(["export", "/notes", "then", "--at", &first]).status.success());
-    assert!(place.stead(["export", "/notes", "now"]).status.success());
-    assert_eq!(std::fs::read_to_string(place.path("then/a.md")).unwrap(), "first");
-    assert_eq!(std::fs::read_to_string(place.path("now/a.md")).unwrap(), "second");
-    assert_eq!(place.stead(["export", "/notes", "never", "--at", "999"]).status.code(), Some(1));
-    assert!(!place.path("never").exists());
+    assert!(dir.stead(["export", "/notes", "then", "--at", &first]).status.success());
+    assert!(dir.stead(["export", "/notes", "now"]).status.success());
+    assert_eq!(std::fs::read_to_string(dir.path("then/a.md")).unwrap(), "first");
+    assert_eq!(std::fs::read_to_string(dir.path("now/a.md")).unwrap(), "second");
+    assert_eq!(dir.stead(["export", "/notes", "never", "--at", "999"]).status.code(), Some(1));
+    assert!(!dir.path("never").exists());
 }
 
 #[test]
 fn a_person_can_import_what_is_protected_from_agents() {
-    let place = Place::new();
-    place.file("repository/.git/config", "[core]\n");
-    place.file("repository/.git/HEAD", "ref: refs/heads/main\n");
-    let careful = place.stead(["import", "repository", "/notes/r"]);
-    assert_snapshot!(told(&careful, &place.path("")), @r#"
+    let dir = TestDir::new();
+    dir.file("repository/.git/config", "[core]\n");
+    dir.file("repository/.git/HEAD", "ref: refs/heads/main\n");
+    let output = dir.stead(["import", "repository", "/notes/r"]);
+    assert_snapshot!(output_text(&output, &dir.path("")), @r#"
     ! stead: left out `/notes/r/.git/config`: it is protected from agents
     ! Imported 1 file (21 B), 1 directory, 1 was left out.
     ! 1 name is protected from agents; use --with-protected to import everything.
     "#);
-    assert_eq!(place.stead(["cat", "/notes/r/.git/HEAD"]).status.code(), Some(0));
-    assert_eq!(place.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(1));
-    assert_eq!(place.stead(["import", "--with-protected", "repository", "/notes/r"]).status.code(), Some(0));
-    assert_eq!(place.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(0));
-    assert_eq!(place.stead(["write", "/notes/r/.git/config", "x"]).status.code(), Some(1));
+    assert_eq!(dir.stead(["cat", "/notes/r/.git/HEAD"]).status.code(), Some(0));
+    assert_eq!(dir.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(1));
+    assert_eq!(dir.stead(["import", "--with-protected", "repository", "/notes/r"]).status.code(), Some(0));
+    assert_eq!(dir.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(0));
+    assert_eq!(dir.stead(["write", "/notes/r/.git/config", "x"]).status.code(), Some(1));
 }
 
 #[test]
-fn an_agent_reaches_neither_configuration_nor_database_whatever_they_are_called() {
-    let place = Place::empty();
+fn an_agent_reaches_neither_configuration_nor_database_whatever_their_names() {
+    let dir = TestDir::empty();
     let toml = |path: &str| {
         format!(
             "[database]\nurl = \"sqlite:stead.db\"\n[stores.here]\nkind = \"physical\"\npath = \"{path}\"\n\
@@ -434,18 +434,18 @@ fn an_agent_reaches_neither_configuration_nor_database_whatever_they_are_called(
              [[agents.a.workspaces]]\nprefix = \"/n\"\nscope = \"rw\"\nstore = \"notes\"\n"
         )
     };
-    place.file("conf/real.toml", &toml(".."));
-    place.file("data/.keep", "");
-    std::os::unix::fs::symlink("conf/real.toml", place.path("stead.toml")).unwrap();
-    std::os::unix::fs::symlink("../data/real.db", place.path("conf/stead.db")).unwrap();
-    place.file("data/real.db", "");
-    assert!(place.stead(["--config", "conf/real.toml", "write", "/n/a", "x"]).status.success());
-    let code = |args: &[&str]| {
-        let all = ["--config", "conf/real.toml"].into_iter().chain(args.iter().copied());
-        place.stead(all).status.code().unwrap()
+    dir.file("conf/real.toml", &toml(".."));
+    dir.file("data/.keep", "");
+    std::os::unix::fs::symlink("conf/real.toml", dir.path("stead.toml")).unwrap();
+    std::os::unix::fs::symlink("../data/real.db", dir.path("conf/stead.db")).unwrap();
+    dir.file("data/real.db", "");
+    assert!(dir.stead(["--config", "conf/real.toml", "write", "/n/a", "x"]).status.success());
+    let exit_code = |args: &[&str]| {
+        let arguments = ["--config", "conf/real.toml"].into_iter().chain(args.iter().copied());
+        dir.stead(arguments).status.code().unwrap()
     };
-    assert_eq!(code(&["write", "/p/fine", "x"]), 0);
-    for own in [
+    assert_eq!(exit_code(&["write", "/p/fine", "x"]), 0);
+    for name in [
         "stead.toml",
         "conf/real.toml",
         "conf/stead.toml",
@@ -457,15 +457,15 @@ fn an_agent_reaches_neither_configuration_nor_database_whatever_they_are_called(
         "data/real.db-shm",
         ".stead/x",
     ] {
-        let path = format!("/p/{own}");
-        assert_ne!(code(&["cat", &path]), 0, "cat {own}");
-        assert_ne!(code(&["write", &path, "evil"]), 0, "write {own}");
-        assert_ne!(code(&["rm", &path]), 0, "rm {own}");
-        assert_ne!(code(&["mv", "--overwrite", "/p/fine", &path]), 0, "mv {own}");
+        let path = format!("/p/{name}");
+        assert_ne!(exit_code(&["cat", &path]), 0, "cat {name}");
+        assert_ne!(exit_code(&["write", &path, "evil"]), 0, "write {name}");
+        assert_ne!(exit_code(&["rm", &path]), 0, "rm {name}");
+        assert_ne!(exit_code(&["mv", "--overwrite", "/p/fine", &path]), 0, "mv {name}");
     }
     for parent in ["/p/conf", "/p/data"] {
-        assert_ne!(code(&["rm", "-r", parent]), 0, "rm -r {parent}");
-        assert_ne!(code(&["mv", parent, "/p/moved"]), 0, "mv {parent}");
+        assert_ne!(exit_code(&["rm", "-r", parent]), 0, "rm -r {parent}");
+        assert_ne!(exit_code(&["mv", parent, "/p/moved"]), 0, "mv {parent}");
     }
-    assert_eq!(code(&["cat", "/n/a"]), 0);
+    assert_eq!(exit_code(&["cat", "/n/a"]), 0);
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::common::{Place, told};
+use crate::common::{TestDir, output_text};
 use insta::assert_snapshot;
 
 /// Two Stores that work and two that don't.
@@ -36,104 +36,104 @@ enabled = false
 "#;
 
 #[test]
-fn a_broken_store_is_in_nobody_elses_way() {
-    let place = Place::empty();
-    place.file("stead.toml", HALF_BROKEN);
-    place.file("here/a.md", "fox\n");
-    place.file("broken.db", &"this is no database, and it is long enough to be sure of it. ".repeat(40));
-    assert_eq!(place.run(["cat", "/here/a.md"]), "fox");
-    assert_snapshot!(place.run(["ls"]), @r#"
+fn a_broken_store_does_not_affect_other_stores() {
+    let dir = TestDir::empty();
+    dir.file("stead.toml", HALF_BROKEN);
+    dir.file("here/a.md", "fox\n");
+    dir.file("broken.db", &"this is no database, and it is long enough to be sure of it. ".repeat(40));
+    assert_eq!(dir.run(["cat", "/here/a.md"]), "fox");
+    assert_snapshot!(dir.run(["ls"]), @r#"
     gone/
     here/
     notes/
     "#);
-    assert_snapshot!(place.run(["cat", "/gone/x", "/notes/x"]), @r#"
+    assert_snapshot!(dir.run(["cat", "/gone/x", "/notes/x"]), @r#"
     ! stead: `/gone/x` can't be reached right now: the Store `gone` can't be opened: its directory doesn't exist; create it, or correct its `path`; try again
     ! stead: the stored data of `/notes/x` is damaged: the file isn't an SQLite database; `stead verify` lists all damage, and `stead restore-backup` restores a backup
     exit 75
     "#);
-    assert_snapshot!(place.run(["grep", "fox"]), @r#"
+    assert_snapshot!(dir.run(["grep", "fox"]), @r#"
     /here/a.md:1:fox
     ! 2 paths could not be read:
     !   /gone: the Store `gone` can't be opened: its directory doesn't exist; create it, or correct its `path`
     !   /notes: stored data is damaged: the file isn't an SQLite database
     "#);
-    assert_snapshot!(place.run(["config", "check"]), @r#"
+    assert_snapshot!(dir.run(["config", "check"]), @r#"
     stead.toml:3:7: the file isn't an SQLite database; name another file
     stead.toml:9:8: the directory of the Store `gone` doesn't exist; create it, or correct `path`
     exit 2
     "#);
-    assert_eq!(place.stead(["verify"]).status.code(), Some(70));
+    assert_eq!(dir.stead(["verify"]).status.code(), Some(70));
 
-    std::fs::remove_file(place.path("broken.db")).unwrap();
-    std::fs::create_dir(place.path("gone")).unwrap();
-    assert_snapshot!(place.run(["write", "/gone/x", "back"]), @"! Created /gone/x");
-    assert_snapshot!(place.run(["write", "/notes/x", "back"]), @"! Created /notes/x");
-    let mode = std::fs::metadata(place.path("broken.db")).unwrap().permissions().mode();
+    std::fs::remove_file(dir.path("broken.db")).unwrap();
+    std::fs::create_dir(dir.path("gone")).unwrap();
+    assert_snapshot!(dir.run(["write", "/gone/x", "back"]), @"! Created /gone/x");
+    assert_snapshot!(dir.run(["write", "/notes/x", "back"]), @"! Created /notes/x");
+    let mode = std::fs::metadata(dir.path("broken.db")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    assert_eq!(place.run(["verify"]).matches("nothing is wrong").count(), 3);
+    assert_eq!(dir.run(["verify"]).matches("nothing is wrong").count(), 3);
 }
 
 #[test]
-fn checking_makes_nothing() {
-    let place = Place::empty();
-    place.file(
+fn config_check_creates_nothing() {
+    let dir = TestDir::empty();
+    dir.file(
         "stead.toml",
         &HALF_BROKEN
             .replace("broken.db", "none/x.db")
             .replace("\"here\"\n[[", "\"here\"\npath = \"/app\"\n[["),
     );
-    place.file("gone", "a file");
-    std::fs::create_dir(place.path("here")).unwrap();
-    assert_snapshot!(place.run(["config", "check"]), @r#"
+    dir.file("gone", "a file");
+    std::fs::create_dir(dir.path("here")).unwrap();
+    assert_snapshot!(dir.run(["config", "check"]), @r#"
     stead.toml:16:8: note: `/app` doesn't exist in the Store `here`; the Workspace is empty until something is written to it
     stead.toml:3:7: the database's directory doesn't exist; create it, or name another file
     stead.toml:9:8: `path` of the Store `gone` isn't a directory
     exit 2
     "#);
     let mut names: Vec<_> =
-        std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        std::fs::read_dir(dir.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["gone", "here", "stead.toml"]);
 
-    place.file("stead.toml", "# later\n");
-    assert_snapshot!(place.run(["config", "check"]), @r#"
+    dir.file("stead.toml", "# later\n");
+    assert_snapshot!(dir.run(["config", "check"]), @r#"
     stead.toml:1:1: note: the file is empty: it has no Store and no agent; `stead init` writes one that works
     stead.toml is fine: 0 Stores, 0 agents.
     "#);
 }
 
 #[test]
-fn what_could_not_be_read_is_told() {
-    let place = Place::new();
-    place.file("docs/secret/a.md", "fox\n");
-    place.file("src/hidden.rs", "// fox\n");
-    let close = |name: &str, mode| {
-        std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+fn paths_that_could_not_be_read_are_reported() {
+    let dir = TestDir::new();
+    dir.file("docs/secret/a.md", "fox\n");
+    dir.file("src/hidden.rs", "// fox\n");
+    let set_mode = |name: &str, mode| {
+        std::fs::set_permissions(dir.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    close("", 0o777);
-    close("docs/secret", 0o000);
-    close("src/hidden.rs", 0o000);
+    set_mode("", 0o777);
+    set_mode("docs/secret", 0o000);
+    set_mode("src/hidden.rs", 0o000);
     // Root may read everything anyway. In that case another user looks, with a copy of the binary.
-    let is_superuser = std::fs::read_dir(place.path("docs/secret")).is_ok();
-    let elsewhere = Place::empty();
+    let is_superuser = std::fs::read_dir(dir.path("docs/secret")).is_ok();
+    let elsewhere = TestDir::empty();
     if is_superuser {
         std::fs::set_permissions(elsewhere.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::copy(env!("CARGO_BIN_EXE_stead"), elsewhere.path("stead")).unwrap();
     }
-    let look = |args: &[&str]| {
-        let mut command = place.command(args.iter().copied());
+    let run = |args: &[&str]| {
+        let mut command = dir.command(args.iter().copied());
         if is_superuser {
             command = Command::new(elsewhere.path("stead"));
-            command.args(args).current_dir(place.path("")).uid(65_534).gid(65_534);
+            command.args(args).current_dir(dir.path("")).uid(65_534).gid(65_534);
         }
-        told(&command.output().unwrap(), &place.path(""))
+        output_text(&command.output().unwrap(), &dir.path(""))
     };
-    let tree = look(&["tree", "/project"]);
-    let (grep, glob) = (look(&["grep", "fox", "/project"]), look(&["glob", "**/*.md", "/project"]));
-    let list = look(&["--json", "ls", "-R", "/project"]);
-    let copy = look(&["cp", "/project/docs", "/notes/docs"]);
-    close("docs/secret", 0o755);
+    let tree = run(&["tree", "/project"]);
+    let (grep, glob) = (run(&["grep", "fox", "/project"]), run(&["glob", "**/*.md", "/project"]));
+    let list = run(&["--json", "ls", "-R", "/project"]);
+    let copy = run(&["cp", "/project/docs", "/notes/docs"]);
+    set_mode("docs/secret", 0o755);
     // Half of a tree is not a copy of it, so nothing is copied.
     assert_snapshot!(copy, @r#"
     ! stead: the host doesn't allow Stead to access `/project/docs`; its owner has to allow it
@@ -161,23 +161,23 @@ fn what_could_not_be_read_is_told() {
     ! 1 path could not be read:
     !   /project/docs/secret: the host doesn't allow this for the user that Stead runs as
     "#);
-    let unread = r#""unread":[{"path":"/project/docs/secret","reason":"the host doesn't allow this for the user that Stead runs as"}]"#;
-    assert!(list.contains(unread), "{list}");
+    let expected = r#""unread":[{"path":"/project/docs/secret","reason":"the host doesn't allow this for the user that Stead runs as"}]"#;
+    assert!(list.contains(expected), "{list}");
 }
 
 #[test]
-fn an_archive_that_is_cut_off_is_called_that() {
-    let place = Place::new();
-    place.file("tree/small", "one");
-    place.file("tree/large", &"x".repeat(3 << 20));
-    place.stead(["import", "tree", "/notes"]);
-    let archive = place.stead(["export", "/notes", "-"]).stdout;
+fn a_truncated_archive_is_reported_as_incomplete() {
+    let dir = TestDir::new();
+    dir.file("tree/small", "one");
+    dir.file("tree/large", &"x".repeat(3 << 20));
+    dir.stead(["import", "tree", "/notes"]);
+    let archive = dir.stead(["export", "/notes", "-"]).stdout;
     for length in [700, 1_536 + 100, archive.len() / 2, (3 << 20) + 100] {
-        let output = place.fed(["import", "-", "/notes/again"], &archive[..length]);
-        let said = told(&output, &place.path(""));
+        let output = dir.run_with_input(["import", "-", "/notes/again"], &archive[..length]);
+        let text = output_text(&output, &dir.path(""));
         let expected = "! stead: `standard input` is incomplete: it ends in the middle of a file; the files before it \
                         may have been imported; get the whole archive and import it again\nexit 2";
-        assert_eq!(said, expected, "{length} bytes");
+        assert_eq!(text, expected, "{length} bytes");
     }
-    assert!(place.fed(["import", "-", "/notes/again"], &archive).status.success());
+    assert!(dir.run_with_input(["import", "-", "/notes/again"], &archive).status.success());
 }

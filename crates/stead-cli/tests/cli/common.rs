@@ -6,38 +6,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// A directory to run the binary in.
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDir {
     /// An empty directory.
     pub(crate) fn empty() -> Self {
-        Place { directory: tempfile::tempdir().unwrap() }
+        TestDir { directory: tempfile::tempdir().unwrap() }
     }
 
     /// A directory with a small project and a new configuration.
     pub(crate) fn new() -> Self {
-        let place = Place::empty();
-        place.file("README.md", "# Hello\nThe quick brown fox.\n");
-        place.file("src/main.rs", "fn main() {}\n");
-        assert!(place.stead(["init"]).status.success());
-        place
+        let dir = TestDir::empty();
+        dir.file("README.md", "# Hello\nThe quick brown fox.\n");
+        dir.file("src/main.rs", "fn main() {}\n");
+        assert!(dir.stead(["init"]).status.success());
+        dir
     }
 
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.directory.path().join(below)
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.directory.path().join(relative)
     }
 
-    pub(crate) fn file(&self, below: &str, content: &str) {
-        let path = self.path(below);
+    pub(crate) fn file(&self, relative: &str, content: &str) {
+        let path = self.path(relative);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
     pub(crate) fn command<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
-        let nowhere = self.path("no-home");
+        let home = self.path("no-home");
         command.args(args).current_dir(&self.directory).stdin(Stdio::null());
         command
             .env_remove("STEAD_CONFIG")
@@ -45,7 +45,7 @@ impl Place {
             .env_remove("STEAD_TOKEN")
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_STATE_HOME");
-        command.env("HOME", nowhere);
+        command.env("HOME", home);
         command
     }
 
@@ -54,7 +54,7 @@ impl Place {
     }
 
     /// Runs the binary with this standard input.
-    pub(crate) fn fed<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &[u8]) -> Output {
+    pub(crate) fn run_with_input<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &[u8]) -> Output {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -64,7 +64,7 @@ impl Place {
 
     /// Runs the binary, and returns its whole output and how it ended.
     pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
-        told(&self.stead(args), self.directory.path())
+        output_text(&self.stead(args), self.directory.path())
     }
 }
 
@@ -100,27 +100,27 @@ impl DerefMut for Running {
 }
 
 /// The whole output of a run, as a person would see it. Fails if it contains a path of the host.
-pub(crate) fn told(output: &Output, directory: &Path) -> String {
+pub(crate) fn output_text(output: &Output, directory: &Path) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    for said in [&out, &err] {
-        assert!(!said.contains(directory.to_str().unwrap()), "a host path got out: {said}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    for stream in [&stdout, &stderr] {
+        assert!(!stream.contains(directory.to_str().unwrap()), "a host path got out: {stream}");
     }
-    let mut told = out;
-    if !err.is_empty() {
-        told.push_str("! ");
-        told.push_str(&err.trim_end().replace('\n', "\n! "));
-        told.push('\n');
+    let mut shown = stdout;
+    if !stderr.is_empty() {
+        shown.push_str("! ");
+        shown.push_str(&stderr.trim_end().replace('\n', "\n! "));
+        shown.push('\n');
     }
     match output.status.code() {
         Some(0) => {}
-        code => told.push_str(&format!("exit {}", code.unwrap())),
+        code => shown.push_str(&format!("exit {}", code.unwrap())),
     }
-    told.trim_end().to_owned()
+    shown.trim_end().to_owned()
 }
 
 /// The error code at the end of a failure's text, as a model reads it.
-pub(crate) fn code(result: &serde_json::Value) -> &str {
+pub(crate) fn error_code(result: &serde_json::Value) -> &str {
     assert_eq!(result["isError"], true, "{result}");
     let text = result["content"][0]["text"].as_str().unwrap();
     text.strip_suffix(']').and_then(|text| text.rsplit_once(" [")).unwrap_or_else(|| panic!("{text}")).1

@@ -6,30 +6,30 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::common::{Place, Running, code};
+use crate::common::{Running, TestDir, error_code};
 
 struct Demo {
     child: Running,
-    told: Value,
+    startup_info: Value,
 }
 
 impl Demo {
-    fn new(place: &Place) -> Self {
-        let mut command = place.command(["serve", "--demo", "--listen", "127.0.0.1:0", "--json"]);
-        let mut child = Running::spawn(command.env("TMPDIR", place.path("")).stdout(Stdio::piped()));
+    fn new(dir: &TestDir) -> Self {
+        let mut command = dir.command(["serve", "--demo", "--listen", "127.0.0.1:0", "--json"]);
+        let mut child = Running::spawn(command.env("TMPDIR", dir.path("")).stdout(Stdio::piped()));
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Demo { child, told: serde_json::from_str(&line).unwrap() }
+        Demo { child, startup_info: serde_json::from_str(&line).unwrap() }
     }
 
     fn address(&self) -> &str {
-        let url = self.told["listening"].as_str().unwrap();
+        let url = self.startup_info["listening"].as_str().unwrap();
         url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap()
     }
 
     /// Makes a request without a session, and returns the status and the message.
     fn request(&self, agent: &str, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
-        let token = self.told["tokens"][agent].as_str().unwrap_or("stead_wrong");
+        let token = self.startup_info["tokens"][agent].as_str().unwrap_or("stead_wrong");
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": { "name": "demo", "version": "1" },
@@ -65,10 +65,10 @@ impl Demo {
 }
 
 #[test]
-fn the_demo_is_read_denied_edited_undone_and_on_record() {
-    let place = Place::empty();
-    let mut demo = Demo::new(&place);
-    assert!(demo.told["map"].as_str().unwrap().contains("- /handbook: READ_ONLY (RO)"));
+fn a_client_of_the_demo_reads_is_denied_edits_undoes_and_is_on_record() {
+    let dir = TestDir::empty();
+    let mut demo = Demo::new(&dir);
+    assert!(demo.startup_info["map"].as_str().unwrap().contains("- /handbook: READ_ONLY (RO)"));
     let (status, _) = demo.request("nobody", "tools/list", None, json!({}));
     assert_eq!(status, 401);
 
@@ -77,7 +77,7 @@ fn the_demo_is_read_denied_edited_undone_and_on_record() {
     let before = text(&demo.call("writer", "read_file", greet.clone()));
     assert!(before.contains("Hello!"), "{before}");
     let denied = demo.call("writer", "write_file", json!({ "path": "/handbook/style.md", "content": "" }));
-    assert_eq!(code(&denied), "denied");
+    assert_eq!(error_code(&denied), "denied");
     let edit = json!({ "path": "/project/src/greet.py", "old_string": "Hello!", "new_string": "Goodbye!" });
     assert_eq!(demo.call("writer", "edit_file", edit)["isError"], false);
     assert!(text(&demo.call("reviewer", "read_file", greet.clone())).contains("Goodbye!"));
@@ -86,46 +86,46 @@ fn the_demo_is_read_denied_edited_undone_and_on_record() {
     let untagged = |text: &str| text.split("[version_tag ").next().map(str::to_owned);
     let after = text(&demo.call("writer", "read_file", greet));
     assert!(after != before && untagged(&after) == untagged(&before), "{after}");
-    let (_, listed) = demo.request("reviewer", "tools/list", None, json!({}));
-    assert!(!listed.to_string().contains("\"undo\""), "{listed}");
+    let (_, tools) = demo.request("reviewer", "tools/list", None, json!({}));
+    assert!(!tools.to_string().contains("\"undo\""), "{tools}");
 
-    let config = demo.told["config"].as_str().unwrap().to_owned();
-    let audit = || String::from_utf8(place.stead(["--config", &config, "audit", "--json"]).stdout).unwrap();
+    let config = demo.startup_info["config"].as_str().unwrap().to_owned();
+    let audit = || String::from_utf8(dir.stead(["--config", &config, "audit", "--json"]).stdout).unwrap();
     // The records of reads are written a moment later.
-    let mut told = audit();
+    let mut audit_records = audit();
     for _ in 0..50 {
-        if told.contains("\"read_file\"") && told.contains("\"denied\"") {
+        if audit_records.contains("\"read_file\"") && audit_records.contains("\"denied\"") {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
-        told = audit();
+        audit_records = audit();
     }
-    let records: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let records: Vec<Value> = audit_records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (call, outcome) in
         [("read_file", "ok"), ("write_file", "denied"), ("edit_file", "ok"), ("undo", "ok")]
     {
         let on_record = |record: &&Value| record["call"] == call && record["outcome"] == outcome;
-        let found = records.iter().filter(on_record).count();
-        assert!(found > 0, "{call} {outcome} is not on record: {told}");
+        let count = records.iter().filter(on_record).count();
+        assert!(count > 0, "{call} {outcome} is not on record: {audit_records}");
     }
 
     let pid = rustix::process::Pid::from_child(&demo.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(demo.child.wait().unwrap().success());
-    let left = std::fs::read_dir(place.path("")).unwrap().count();
-    assert_eq!(left, 0, "nothing is left of it");
+    let remaining = std::fs::read_dir(dir.path("")).unwrap().count();
+    assert_eq!(remaining, 0, "nothing is left of it");
 }
 
 #[test]
-fn the_demo_says_what_to_paste() {
-    let place = Place::empty();
-    let mut command = place.command(["serve", "--demo", "--listen", "127.0.0.1:0"]);
-    let mut child = Running::spawn(command.env("TMPDIR", place.path("")).stdout(Stdio::piped()));
-    let mut said = String::new();
+fn the_demo_prints_what_to_paste_into_a_client() {
+    let dir = TestDir::empty();
+    let mut command = dir.command(["serve", "--demo", "--listen", "127.0.0.1:0"]);
+    let mut child = Running::spawn(command.env("TMPDIR", dir.path("")).stdout(Stdio::piped()));
+    let mut output = String::new();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    while !said.contains("audit\n") {
-        said.push_str(&lines.next().unwrap().unwrap());
-        said.push('\n');
+    while !output.contains("audit\n") {
+        output.push_str(&lines.next().unwrap().unwrap());
+        output.push('\n');
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -138,6 +138,6 @@ fn the_demo_says_what_to_paste() {
         "{\"mcpServers\":{\"stead\":{",
         "/stead.toml audit",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(output.contains(part), "{part}: {output}");
     }
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::common::Place;
+use crate::common::TestDir;
 use crate::serving::Launched;
 
 #[test]
 fn only_the_build_for_the_conformance_suite_has_its_fixtures() {
-    let place = Place::new();
-    let mut server = Launched::new(place.command(["mcp"]));
+    let dir = TestDir::new();
+    let mut server = Launched::new(dir.command(["mcp"]));
     let info = server.initialize()["result"].take();
     let has_fixtures = cfg!(feature = "conformance");
     for (method, list, key) in [
@@ -18,17 +18,17 @@ fn only_the_build_for_the_conformance_suite_has_its_fixtures() {
         ("resources/templates/list", "resourceTemplates", "uriTemplate"),
     ] {
         let answer = server.request(method, json!({}));
-        let found = answer["result"][list].as_array().unwrap();
-        assert!(!found.is_empty(), "{method}");
+        let entries = answer["result"][list].as_array().unwrap();
+        assert!(!entries.is_empty(), "{method}");
         let is_fixture = |entry: &Value| entry[key].as_str().unwrap().starts_with("test");
-        assert_eq!(found.iter().any(is_fixture), has_fixtures, "{method}");
+        assert_eq!(entries.iter().any(is_fixture), has_fixtures, "{method}");
     }
     for capability in ["logging", "completions"] {
         assert_eq!(info["capabilities"].get(capability).is_some(), has_fixtures, "{capability}");
     }
-    let called = server.request("tools/call", json!({ "name": "test_simple_text", "arguments": {} }));
-    assert_eq!(called.get("error").is_none(), has_fixtures, "{called}");
+    let reply = server.request("tools/call", json!({ "name": "test_simple_text", "arguments": {} }));
+    assert_eq!(reply.get("error").is_none(), has_fixtures, "{reply}");
     let read = server.request("resources/read", json!({ "uri": "test://static-text" }));
     assert_eq!(read.get("error").is_none(), has_fixtures, "{read}");
-    server.ends();
+    server.stop();
 }

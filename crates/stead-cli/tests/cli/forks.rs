@@ -1,12 +1,12 @@
 //! Forks, from creating one to discarding it.
 
-use crate::common::Place;
+use crate::common::TestDir;
 use insta::assert_snapshot;
 
 /// Two agents. The notes of one are part of a Store in which the other may only write.
-fn place() -> Place {
-    let place = Place::empty();
-    place.file(
+fn two_agents() -> TestDir {
+    let dir = TestDir::empty();
+    dir.file(
         "stead.toml",
         r#"
             [stores.notes]
@@ -36,23 +36,24 @@ fn place() -> Place {
             path = "/reviews"
         "#,
     );
-    std::fs::create_dir(place.path("code")).unwrap();
-    place
+    std::fs::create_dir(dir.path("code")).unwrap();
+    dir
 }
 
 /// The text without times, which differ from run to run.
-fn timeless(text: &str) -> String {
-    let stamp = |word: &str| if word.contains('T') && word.contains(':') { "TIME" } else { word }.to_owned();
+fn without_times(text: &str) -> String {
+    let mask_time =
+        |word: &str| if word.contains('T') && word.contains(':') { "TIME" } else { word }.to_owned();
     text.lines()
-        .map(|line| line.split(' ').map(stamp).collect::<Vec<_>>().join(" "))
+        .map(|line| line.split(' ').map(mask_time).collect::<Vec<_>>().join(" "))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
 #[test]
 fn a_fork_is_made_changed_compared_and_discarded() {
-    let place = place();
-    let coder = |args: &[&str]| place.run(["--agent", "coder"].into_iter().chain(args.iter().copied()));
+    let dir = two_agents();
+    let coder = |args: &[&str]| dir.run(["--agent", "coder"].into_iter().chain(args.iter().copied()));
     assert_snapshot!(coder(&["forks"]), @"");
     coder(&["write", "/notes/plan.md", "one\ntwo\n"]);
     coder(&["write", "/notes/old.md", "old\n"]);
@@ -100,7 +101,7 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     {"binary":false,"diff":null,"differs":"moved","from":"/forks/draft/old.md","kind":"file","modes":null,"path":"/forks/draft/new.md","sizes":[4,4]}
     {"binary":false,"diff":"@@ -1,2 +1,2 @@\n one\n-two\n+2\n","differs":"changed","from":null,"kind":"file","modes":null,"path":"/forks/draft/plan.md","sizes":[8,6]}
     "#);
-    assert_snapshot!(timeless(&coder(&["forks"])), @"/forks/draft  of /notes, made TIME");
+    assert_snapshot!(without_times(&coder(&["forks"])), @"/forks/draft  of /notes, made TIME");
     assert_snapshot!(coder(&["write", "/forks/draft/x.lock", "mine"]), @r#"
     ! stead: `/forks/draft/x.lock` is protected in the Workspace `/forks/draft` and read-only for agents; ask the person who runs Stead to change it
     exit 1
@@ -126,13 +127,13 @@ fn a_fork_is_made_changed_compared_and_discarded() {
 
 #[test]
 fn a_fork_can_be_given_to_another_agent() {
-    let place = place();
+    let dir = two_agents();
     let run =
-        |agent: &str, args: &[&str]| place.run(["--agent", agent].into_iter().chain(args.iter().copied()));
+        |agent: &str, args: &[&str]| dir.run(["--agent", agent].into_iter().chain(args.iter().copied()));
     run("coder", &["write", "/notes/plan.md", "one\n"]);
     assert_snapshot!(run("coder", &["fork", "/notes", "draft", "--to", "reviewer"]), @"! Forked /notes as /forks/draft of reviewer");
     assert_snapshot!(run("coder", &["forks"]), @"");
-    assert_snapshot!(timeless(&run("reviewer", &["forks"])), @"/forks/draft  of /notes, made TIME by coder");
+    assert_snapshot!(without_times(&run("reviewer", &["forks"])), @"/forks/draft  of /notes, made TIME by coder");
     assert_snapshot!(run("reviewer", &["cat", "/forks/draft/plan.md"]), @"one");
     assert_snapshot!(run("reviewer", &["write", "/forks/draft/plan.md", "two\n"]), @"! Wrote /forks/draft/plan.md");
     assert_snapshot!(run("coder", &["cat", "/notes/plan.md"]), @"one");
@@ -143,10 +144,10 @@ fn a_fork_can_be_given_to_another_agent() {
 }
 
 #[test]
-fn what_can_not_be_forked_says_why() {
-    let place = place();
+fn a_refused_fork_says_why() {
+    let dir = two_agents();
     let run =
-        |agent: &str, args: &[&str]| place.run(["--agent", agent].into_iter().chain(args.iter().copied()));
+        |agent: &str, args: &[&str]| dir.run(["--agent", agent].into_iter().chain(args.iter().copied()));
     run("coder", &["write", "/notes/plan.md", "one\n"]);
     assert_snapshot!(run("reviewer", &["fork", "/notes", "draft"]), @r#"
     ! stead: `/notes` is in the Workspace `/notes`, which is WRITE_ONLY: reading its history is not allowed there; you may read history in `/all`

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::Place;
+use crate::common::TestDir;
 
 const CONFIG: &str = r#"
     [stores.disk]
@@ -23,27 +23,27 @@ const CONFIG: &str = r#"
     store = "notes"
 "#;
 
-fn place() -> Place {
-    let place = Place::empty();
-    place.file("stead.toml", CONFIG);
-    place.file("disk/a", "1");
-    place.file("from/a", "1");
+fn prepared_dir() -> TestDir {
+    let dir = TestDir::empty();
+    dir.file("stead.toml", CONFIG);
+    dir.file("disk/a", "1");
+    dir.file("from/a", "1");
     for number in ["1", "2"] {
-        assert!(place.stead(["write", "/notes/a", number]).status.success());
+        assert!(dir.stead(["write", "/notes/a", number]).status.success());
     }
-    assert!(place.stead(["snapshot", "/notes", "--label", "kept"]).status.success());
-    assert!(place.stead(["fork", "/notes", "draft"]).status.success());
-    place
+    assert!(dir.stead(["snapshot", "/notes", "--label", "kept"]).status.success());
+    assert!(dir.stead(["fork", "/notes", "draft"]).status.success());
+    dir
 }
 
 /// The records that have an outcome, oldest first.
-fn records(place: &Place) -> Vec<Value> {
-    let told = place.run(["audit", "export"]);
-    let records = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+fn records(dir: &TestDir) -> Vec<Value> {
+    let exported = dir.run(["audit", "export"]);
+    let records = exported.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     records.filter(|record| record["outcome"] != "begun").collect()
 }
 
-fn shown(record: &Value) -> String {
+fn summary(record: &Value) -> String {
     let text = |key: &str| record[key].as_str().unwrap_or("-").to_owned();
     let paths: Vec<_> = record["paths"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     format!("{} {} {}", text("call"), paths.join(","), text("outcome"))
@@ -51,28 +51,28 @@ fn shown(record: &Value) -> String {
 
 /// Runs the commands one after the other, and returns those that don't leave exactly one new record of that call and
 /// outcome.
-fn not_on_record_once(place: &Place, commands: &[(&str, &str, &[&str])]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let mut before = records(place).len();
+fn without_exactly_one_record(dir: &TestDir, commands: &[(&str, &str, &[&str])]) -> Vec<String> {
+    let mut mismatches = Vec::new();
+    let mut before = records(dir).len();
     for (call, outcome, arguments) in commands {
-        place.stead(arguments.iter().copied());
-        let all = records(place);
-        let new: Vec<_> = all[before..].iter().map(shown).collect();
+        dir.stead(arguments.iter().copied());
+        let all = records(dir);
+        let new: Vec<_> = all[before..].iter().map(summary).collect();
         before = all.len();
-        let one = match &*new {
-            [only] => only.starts_with(&format!("{call} ")) && only.ends_with(&format!(" {outcome}")),
+        let is_single_record = match &*new {
+            [record] => record.starts_with(&format!("{call} ")) && record.ends_with(&format!(" {outcome}")),
             _ => false,
         };
-        if !one {
-            wrong.push(format!("{}: {new:?}", arguments.join(" ")));
+        if !is_single_record {
+            mismatches.push(format!("{}: {new:?}", arguments.join(" ")));
         }
     }
-    wrong
+    mismatches
 }
 
 #[test]
-fn every_command_is_on_record_once_also_with_names_that_are_not_there() {
-    let place = place();
+fn every_command_is_on_record_once_even_with_names_that_do_not_exist() {
+    let dir = prepared_dir();
     let commands: &[(&str, &str, &[&str])] = &[
         // Names that don't exist.
         ("append", "denied", &["append", "/none/x", "1"]),
@@ -140,13 +140,13 @@ fn every_command_is_on_record_once_also_with_names_that_are_not_there() {
         ("discard", "ok", &["discard", "other"]),
         ("backup", "ok", &["backup", "b.db"]),
     ];
-    assert_eq!(not_on_record_once(&place, commands), [""; 0]);
+    assert_eq!(without_exactly_one_record(&dir, commands), [""; 0]);
 }
 
 /// Wrong arguments for every tool: with a name that doesn't exist, and with a path that isn't valid.
-fn wrong_arguments(tool: &str) -> Vec<Value> {
+fn invalid_arguments(tool: &str) -> Vec<Value> {
     let missing = "/notes/none/none";
-    let with = |path: &str| match tool {
+    let arguments_with = |path: &str| match tool {
         "append_file" | "write_file" => json!({ "path": path, "content": "1" }),
         "copy_file" | "move_file" => json!({ "source": path, "destination": "/notes/b" }),
         "edit_file" => json!({ "path": path, "old_string": "1", "new_string": "2" }),
@@ -158,71 +158,78 @@ fn wrong_arguments(tool: &str) -> Vec<Value> {
         "undo" => json!({ "operation": "00000000-0000-7000-8000-000000000000" }),
         _ => json!({ "path": path }),
     };
-    let mut all = vec![with("/none/x"), with("/../x"), with(""), json!({}), json!({ "surprise": 1 })];
+    let mut arguments = vec![
+        arguments_with("/none/x"),
+        arguments_with("/../x"),
+        arguments_with(""),
+        json!({}),
+        json!({ "surprise": 1 }),
+    ];
     if !matches!(tool, "append_file" | "write_file" | "create_directory") {
-        all.push(with(missing));
+        arguments.push(arguments_with(missing));
     }
     match tool {
         "read_version" => {
-            all.extend(
+            arguments.extend(
                 ["none", "99999", "-1"].map(|version| json!({ "path": "/notes/a", "version": version })),
             );
         }
         "restore" => {
             let paths = json!(["/../x"]);
-            all.extend(["none", "99999"].map(|snapshot| json!({ "path": "/notes", "snapshot": snapshot })));
-            all.push(json!({ "path": "/notes", "snapshot": "1", "paths": paths }));
+            arguments
+                .extend(["none", "99999"].map(|snapshot| json!({ "path": "/notes", "snapshot": snapshot })));
+            arguments.push(json!({ "path": "/notes", "snapshot": "1", "paths": paths }));
         }
-        "snapshot" => all.push(json!({ "path": "/notes", "label": "now" })),
-        "undo" => all.extend([json!({ "operation": "none" }), json!({ "operation": "x", "last": 1 })]),
+        "snapshot" => arguments.push(json!({ "path": "/notes", "label": "now" })),
+        "undo" => arguments.extend([json!({ "operation": "none" }), json!({ "operation": "x", "last": 1 })]),
         _ => {}
     }
-    all
+    arguments
 }
 
 #[test]
-fn every_tool_is_on_record_once_also_with_names_that_are_not_there() {
-    let place = place();
-    let offered = place.run(["tools", "--json"]);
+fn every_tool_is_on_record_once_even_with_names_that_do_not_exist() {
+    let dir = prepared_dir();
+    let offered = dir.run(["tools", "--json"]);
     let tools: Vec<Value> = serde_json::from_str(&offered).unwrap();
     let names: Vec<String> = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
     assert_eq!(names.len(), 19, "{offered}");
     let calls: Vec<(String, Value)> = names
         .iter()
-        .flat_map(|name| wrong_arguments(name).into_iter().map(|arguments| (name.clone(), arguments)))
+        .flat_map(|name| invalid_arguments(name).into_iter().map(|arguments| (name.clone(), arguments)))
         .collect();
     // One process makes the calls one after the other, so the records have the order of the calls.
-    let before = records(&place).len();
+    let before = records(&dir).len();
     let lines: String = calls
         .iter()
         .map(|(tool, arguments)| format!("{}\n", json!({ "tool": tool, "arguments": arguments })))
         .collect();
-    let answers = place.fed(["call", "--lines"], lines.as_bytes());
-    assert_eq!(String::from_utf8(answers.stdout).unwrap().lines().count(), calls.len());
-    let mut told: Vec<Value> = records(&place)[before..].to_vec();
-    told.sort_by_key(|record| record["at"].as_str().unwrap().to_owned());
-    let mut told = told.into_iter().peekable();
-    let mut wrong = Vec::new();
+    let output = dir.run_with_input(["call", "--lines"], lines.as_bytes());
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), calls.len());
+    let mut new_records: Vec<Value> = records(&dir)[before..].to_vec();
+    new_records.sort_by_key(|record| record["at"].as_str().unwrap().to_owned());
+    let mut new_records = new_records.into_iter().peekable();
+    let mut mismatches = Vec::new();
     for (tool, arguments) in &calls {
-        let mut own = Vec::new();
+        let mut matching = Vec::new();
         // As many records as calls, and none is left over.
-        if told.peek().is_some_and(|record| record["call"] == **tool) {
-            own.extend(told.next());
+        if new_records.peek().is_some_and(|record| record["call"] == **tool) {
+            matching.extend(new_records.next());
         }
-        if own.is_empty() {
-            wrong.push(format!("{tool} {arguments}"));
+        if matching.is_empty() {
+            mismatches.push(format!("{tool} {arguments}"));
         }
     }
-    wrong.extend(told.map(|record| format!("one too many: {record}")));
-    assert_eq!(wrong, [""; 0]);
+    mismatches.extend(new_records.map(|record| format!("one too many: {record}")));
+    assert_eq!(mismatches, [""; 0]);
 }
 
 #[test]
-fn a_dry_run_is_marked_as_one_and_one_that_would_conflict_is_not_ok() {
-    let place = place();
-    place.stead(["undo", "--dry-run"]);
-    place.stead(["restore", "/notes", "1", "--dry-run"]);
-    let all = records(&place);
+fn a_dry_run_is_marked_in_its_record() {
+    let dir = prepared_dir();
+    dir.stead(["undo", "--dry-run"]);
+    dir.stead(["restore", "/notes", "1", "--dry-run"]);
+    let all = records(&dir);
     for (record, call) in all[all.len() - 2..].iter().zip(["undo", "restore"]) {
         assert_eq!(
             (record["call"].as_str(), record["dry_run"].as_bool()),
@@ -231,31 +238,31 @@ fn a_dry_run_is_marked_as_one_and_one_that_would_conflict_is_not_ok() {
         );
         assert_eq!(record["outcome"], "ok", "{record}");
     }
-    let told = place.run(["audit", "--limit", "2"]);
-    assert_eq!(told.lines().filter(|line| line.contains(" ok (dry run) ")).count(), 2, "{told}");
+    let output = dir.run(["audit", "--limit", "2"]);
+    assert_eq!(output.lines().filter(|line| line.contains(" ok (dry run) ")).count(), 2, "{output}");
 }
 
 #[test]
 fn two_paths_that_were_touched_are_not_shown_as_a_move() {
-    let place = place();
-    place.file("two/x", "1");
-    place.file("two/y", "1");
-    place.stead(["import", "two", "/notes/two"]);
-    place.stead(["mv", "/notes/two/x", "/notes/two/z"]);
-    place.stead(["rm", "/notes/two/y", "/notes/two/z"]);
-    place.stead(["undo", "--last", "2"]);
-    let shown = |call: &str| {
-        let told = place.run(["audit", "--call", call, "--limit", "1"]);
-        told.split_whitespace().skip_while(|word| !word.starts_with('/')).collect::<Vec<_>>().join(" ")
+    let dir = prepared_dir();
+    dir.file("two/x", "1");
+    dir.file("two/y", "1");
+    dir.stead(["import", "two", "/notes/two"]);
+    dir.stead(["mv", "/notes/two/x", "/notes/two/z"]);
+    dir.stead(["rm", "/notes/two/y", "/notes/two/z"]);
+    dir.stead(["undo", "--last", "2"]);
+    let shown_paths = |call: &str| {
+        let output = dir.run(["audit", "--call", call, "--limit", "1"]);
+        output.split_whitespace().skip_while(|word| !word.starts_with('/')).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(shown("undo"), "/notes/two/x, /notes/two/y");
-    assert_eq!(shown("mv"), "/notes/two/x -> /notes/two/z");
+    assert_eq!(shown_paths("undo"), "/notes/two/x, /notes/two/y");
+    assert_eq!(shown_paths("mv"), "/notes/two/x -> /notes/two/z");
 }
 
 /// The record of a read waits for other records before it goes into the database; the record of a change doesn't.
 #[test]
-fn the_newest_come_first_by_time() {
-    let place = place();
+fn records_are_paged_newest_first_by_time() {
+    let dir = prepared_dir();
     let lines: String = (0..40)
         .map(|number| match number % 2 {
             0 => format!("{}\n", json!({ "tool": "stat", "arguments": { "path": "/notes/a" } })),
@@ -265,13 +272,13 @@ fn the_newest_come_first_by_time() {
             }
         })
         .collect();
-    place.fed(["call", "--lines"], lines.as_bytes());
+    dir.run_with_input(["call", "--lines"], lines.as_bytes());
     let mut times = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
         let page = match &cursor {
-            None => place.run(["audit", "--json", "--limit", "7"]),
-            Some(cursor) => place.run(["audit", "--json", "--limit", "7", "--cursor", cursor.as_str()]),
+            None => dir.run(["audit", "--json", "--limit", "7"]),
+            Some(cursor) => dir.run(["audit", "--json", "--limit", "7", "--cursor", cursor.as_str()]),
         };
         let lines: Vec<Value> = page.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         times.extend(lines.iter().filter_map(|line| Some(line["at"].as_str()?.to_owned())));
@@ -280,18 +287,18 @@ fn the_newest_come_first_by_time() {
             break;
         }
     }
-    assert_eq!(times.len(), place.run(["audit", "export"]).lines().count());
+    assert_eq!(times.len(), dir.run(["audit", "export"]).lines().count());
     assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:#?}");
 }
 
 #[test]
-fn output_that_can_not_be_written_is_nobodys_quota() {
-    let place = place();
+fn output_that_cannot_be_written_is_not_recorded_as_a_quota_error() {
+    let dir = prepared_dir();
     for arguments in [&["cat", "/notes/a"][..], &["export", "/notes", "-"]] {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = place.command(arguments.iter().copied()).stdout(full).output().unwrap();
+        let full_device = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = dir.command(arguments.iter().copied()).stdout(full_device).output().unwrap();
         assert_ne!(output.status.code(), Some(0), "{arguments:?}");
-        let all = records(&place);
+        let all = records(&dir);
         let last = all.last().unwrap();
         assert_eq!(last["call"], arguments[0], "{last}");
         assert_ne!(last["code"], "quota", "{last}");

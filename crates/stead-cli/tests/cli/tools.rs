@@ -3,20 +3,20 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::common::Place;
+use crate::common::TestDir;
 
-fn lines(place: &Place, calls: &[Value]) -> Vec<Value> {
+fn call_all(dir: &TestDir, calls: &[Value]) -> Vec<Value> {
     let input: String = calls.iter().map(|call| format!("{call}\n")).collect();
-    let output = place.fed(["call", "--lines"], input.as_bytes());
+    let output = dir.run_with_input(["call", "--lines"], input.as_bytes());
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
-fn the_map_tells_what_there_is() {
-    let place = Place::new();
-    assert_snapshot!(place.run(["map"]), @r##"
+fn the_map_lists_the_workspaces() {
+    let dir = TestDir::new();
+    assert_snapshot!(dir.run(["map"]), @r##"
     # Filesystem Map
 
     Your files are in these Workspaces. Paths are absolute; a path outside them is denied. The longest prefix decides.
@@ -24,64 +24,64 @@ fn the_map_tells_what_there_is() {
     - /notes: READ_WRITE (RW). notes and drafts
     - /project: READ_ONLY (RO). the project, to read
     "##);
-    let json: Value = serde_json::from_slice(&place.stead(["map", "--json"]).stdout).unwrap();
+    let json: Value = serde_json::from_slice(&dir.stead(["map", "--json"]).stdout).unwrap();
     assert!(json["map"].as_str().unwrap().starts_with("# Filesystem Map\n"));
 }
 
 #[test]
-fn the_tools_and_their_schemas() {
-    let place = Place::new();
-    let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();
+fn the_tools_have_stable_schemas() {
+    let dir = TestDir::new();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
     let config = config.replacen("[agents.coder]\n", "[agents.coder]\nhistory = true\n", 1);
-    place.file("stead.toml", &config);
-    let output = place.stead(["tools", "--json"]);
+    dir.file("stead.toml", &config);
+    let output = dir.stead(["tools", "--json"]);
     let tools: Value = serde_json::from_slice(&output.stdout).unwrap();
     // A change here changes what every agent is told: review it carefully.
     assert_snapshot!("schemas", serde_json::to_string_pretty(&tools).unwrap());
-    assert_snapshot!(place.run(["tools", "delete_file"]), @r##"
+    assert_snapshot!(dir.run(["tools", "delete_file"]), @r##"
     delete_file
       Deletes a file or a symlink; for a directory use delete_directory.
         path (a path, such as "/notes/plan.md"): The path.
         force (true or false, optional): No error if it is missing.
         if_match (a version tag, as a read returned it, optional): Only if the file still has this version_tag.
     "##);
-    assert_snapshot!(place.run(["tools", "execute"]), @r##"
+    assert_snapshot!(dir.run(["tools", "execute"]), @r##"
     ! stead: the agent has no tool `execute`; `stead tools` lists its tools
     exit 1
     "##);
 }
 
 #[test]
-fn a_tool_is_used_and_answers() {
-    let place = Place::new();
-    assert_snapshot!(place.run(["call", "read_file", r#"{"path": "/project/README.md"}"#]), @r##"
+fn a_tool_can_be_called_from_the_command_line() {
+    let dir = TestDir::new();
+    assert_snapshot!(dir.run(["call", "read_file", r#"{"path": "/project/README.md"}"#]), @r##"
     # Hello
     The quick brown fox.
     "##);
-    assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/project/x", "content": ""}"#]), @r##"
+    assert_snapshot!(dir.run(["call", "write_file", r#"{"path": "/project/x", "content": ""}"#]), @r##"
     ! denied: `/project/x` is in the Workspace `/project`, which is READ_ONLY: writing is not allowed there; you may write in `/notes`
     exit 1
     "##);
-    assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x", "content": "1"}"#]), @"Created /notes/x (1 byte). [version_tag 686a5ce65cf9]");
-    assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x"}"#]), @r##"
+    assert_snapshot!(dir.run(["call", "write_file", r#"{"path": "/notes/x", "content": "1"}"#]), @"Created /notes/x (1 byte). [version_tag 686a5ce65cf9]");
+    assert_snapshot!(dir.run(["call", "write_file", r#"{"path": "/notes/x"}"#]), @r##"
     ! invalid: `write_file` needs the parameter `content`: a string
     exit 1
     "##);
-    assert_snapshot!(place.run(["call", "execute_command"]), @r##"
+    assert_snapshot!(dir.run(["call", "execute_command"]), @r##"
     ! denied: you have no tool `execute_command`; your tools are `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `move_file`, `read_file`, `read_many`, `stat`, `write_file`
     exit 1
     "##);
-    assert_snapshot!(place.run(["call", "read_file", "[1]"]), @r##"
+    assert_snapshot!(dir.run(["call", "read_file", "[1]"]), @r##"
     ! stead: the arguments aren't a JSON object such as {"path": "/"}: invalid type: sequence, expected a map at line 1 column 0
     exit 2
     "##);
-    let output =
-        place.fed(["call", "append_file", "-", "--json"], br#"{"path": "/notes/x", "content": "2"}"#);
+    let output = dir
+        .run_with_input(["call", "append_file", "-", "--json"], br#"{"path": "/notes/x", "content": "2"}"#);
     let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(reply["content"], json!([{ "type": "text", "text": "Appended 1 byte to /notes/x." }]));
     assert_eq!(reply["isError"], false);
     assert_eq!(reply["structuredContent"]["path"], "/notes/x");
-    let output = place.stead(["call", "stat", r#"{"path": "/notes/none"}"#, "--json"]);
+    let output = dir.stead(["call", "stat", r#"{"path": "/notes/none"}"#, "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(reply["isError"], true);
@@ -90,7 +90,7 @@ fn a_tool_is_used_and_answers() {
 
 #[test]
 fn many_calls_in_one_process_are_answered_line_by_line() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let write = json!({ "tool": "write_file", "arguments": { "path": "/notes/a", "content": "one" } });
     let edit = json!({
         "tool": "edit_file",
@@ -98,15 +98,15 @@ fn many_calls_in_one_process_are_answered_line_by_line() {
     });
     let nonsense = json!({ "tool": "stat", "argument": {} });
     let read = json!({ "tool": "read_file", "arguments": { "path": "/notes/a" } });
-    let replies = lines(&place, &[write, edit, nonsense, read]);
+    let replies = call_all(&dir, &[write, edit, nonsense, read]);
     let texts: Vec<_> = replies.iter().map(|reply| reply["content"][0]["text"].as_str().unwrap()).collect();
     assert_eq!(texts[..2], ["Created /notes/a (3 bytes).", "Made 1 replacement in /notes/a."]);
     assert!(texts[2].contains("unknown field `argument`"), "{}", texts[2]);
     assert_eq!(texts[3], "two");
     // Each call is on record as a call of that tool, in the thread that was named.
     let call = [r#"{"path": "/notes/a"}"#, "--thread", "t7"];
-    assert!(place.stead(["call", "read_file"].into_iter().chain(call)).status.success());
-    let audit = String::from_utf8(place.stead(["audit", "--json"]).stdout).unwrap();
+    assert!(dir.stead(["call", "read_file"].into_iter().chain(call)).status.success());
+    let audit = String::from_utf8(dir.stead(["audit", "--json"]).stdout).unwrap();
     let records: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let calls: Vec<_> = records.iter().map(|record| record["call"].as_str().unwrap_or_default()).collect();
     assert!(calls.contains(&"write_file") && calls.contains(&"edit_file"), "{calls:?}");
@@ -115,10 +115,10 @@ fn many_calls_in_one_process_are_answered_line_by_line() {
 
 #[test]
 fn a_line_that_is_too_long_is_answered_once() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let stat = r#"{"tool":"stat","arguments":{"path":"/notes"}}"#;
     let input = [stat, &"x".repeat(65 << 20), stat, ""].join("\n");
-    let output = place.fed(["call", "--lines"], input.as_bytes());
+    let output = dir.run_with_input(["call", "--lines"], input.as_bytes());
     let text = String::from_utf8(output.stdout).unwrap();
     let replies: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let failed: Vec<_> = replies.iter().map(|reply| reply["isError"].clone()).collect();
@@ -126,13 +126,13 @@ fn a_line_that_is_too_long_is_answered_once() {
 }
 
 #[test]
-fn an_agent_takes_back_what_it_did_itself() {
-    let place = Place::new();
-    let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();
-    place.file("stead.toml", &config.replacen("[agents.coder]\n", "[agents.coder]\nhistory = true\n", 1));
+fn an_agent_undoes_and_restores_its_own_changes() {
+    let dir = TestDir::new();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    dir.file("stead.toml", &config.replacen("[agents.coder]\n", "[agents.coder]\nhistory = true\n", 1));
     let write = |content: &str| json!({ "tool": "write_file", "arguments": { "path": "/notes/a", "content": content } });
-    let replies = lines(
-        &place,
+    let replies = call_all(
+        &dir,
         &[
             write("one"),
             json!({ "tool": "snapshot", "arguments": { "label": "first" } }),
@@ -164,12 +164,13 @@ fn an_agent_takes_back_what_it_did_itself() {
 }
 
 #[test]
-fn a_choice_of_tools_that_makes_no_sense_is_told_with_its_line() {
-    let place = Place::new();
-    let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();
-    let wrong = "[agents.coder]\ntools = [\"read_file\", \"wrte_file\"]\nask = [\"rm\"]\nhistory = \"yes\"\n";
-    place.file("stead.toml", &config.replacen("[agents.coder]\n", wrong, 1));
-    assert_snapshot!(place.run(["config", "check"]), @r##"
+fn errors_in_the_choice_of_tools_are_reported_with_their_lines() {
+    let dir = TestDir::new();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    let invalid =
+        "[agents.coder]\ntools = [\"read_file\", \"wrte_file\"]\nask = [\"rm\"]\nhistory = \"yes\"\n";
+    dir.file("stead.toml", &config.replacen("[agents.coder]\n", invalid, 1));
+    assert_snapshot!(dir.run(["config", "check"]), @r##"
     stead.toml:20:23: there is no tool `wrte_file`; did you mean `write_file`?
     stead.toml:21:8: there is no tool `rm`; there are `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `list_versions`, `move_file`, `read_file`, `read_many`, `read_version`, `restore`, `snapshot`, `stat`, `undo` and `write_file`
     stead.toml:22:11: `history` has to be true or false, not text

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The protocol era of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
     host: SocketAddr,
     token: String,
     session: Option<String>,
-    next: u64,
+    last_id: u64,
 }
 
 /// The server's reply.
@@ -36,22 +36,22 @@ struct Answer {
 impl Connection {
     pub(crate) fn open(host: SocketAddr, token: &str, era: Era) -> Self {
         let stream = TcpStream::connect(host).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         let stream = BufReader::new(stream);
-        let mut connection = Connection { stream, host, token: token.to_owned(), session: None, next: 0 };
+        let mut connection = Connection { stream, host, token: token.to_owned(), session: None, last_id: 0 };
         if era == Era::Sessions {
-            let hello = json!({
+            let params = json!({
                 "protocolVersion": "2025-11-25",
                 "capabilities": {},
                 "clientInfo": { "name": "crowd", "version": "1" },
             });
-            let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
+            let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
             let answer = connection.post(&message, &[]);
             assert_eq!(answer.status, 200, "{}", answer.body);
             connection.session = Some(answer.session.unwrap());
-            let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-            assert_eq!(connection.say(&begun).status, 202);
+            let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+            assert_eq!(connection.post_in_session(&initialized).status, 202);
         }
         connection
     }
@@ -61,7 +61,7 @@ impl Connection {
     }
 
     /// Another connection of the same client, in the same session.
-    pub(crate) fn beside(&self) -> Self {
+    pub(crate) fn open_second(&self) -> Self {
         let mut other = Connection::open(self.host, &self.token, Era::NoSessions);
         other.session.clone_from(&self.session);
         other
@@ -71,34 +71,34 @@ impl Connection {
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let name = params.get("name").and_then(Value::as_str).map(str::to_owned);
         self.send(method, params);
-        let answer = self.answer();
+        let answer = self.read_answer();
         assert_eq!(answer.status, 200, "{method} {name:?}: {}", answer.body);
-        let mut said = message_in(&answer.body);
-        assert_eq!(said["id"], self.next, "an answer to somebody else: {said}");
-        assert!(said.get("error").is_none(), "{method} {name:?}: {said}");
-        said["result"].take()
+        let mut message = message_in(&answer.body);
+        assert_eq!(message["id"], self.last_id, "an answer to somebody else: {message}");
+        assert!(message.get("error").is_none(), "{method} {name:?}: {message}");
+        message["result"].take()
     }
 
     /// Starts a call without waiting for its answer, and returns the id of the request.
-    pub(crate) fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
+    pub(crate) fn start_call(&mut self, tool: &str, arguments: Value) -> u64 {
         self.send("tools/call", json!({ "name": tool, "arguments": arguments }));
-        self.next
+        self.last_id
     }
 
     /// Waits for the answer to the call that was started, which has to succeed.
-    pub(crate) fn ended(&mut self) {
-        let answer = self.answer();
+    pub(crate) fn finish_call(&mut self) {
+        let answer = self.read_answer();
         assert_eq!(answer.status, 200, "{}", answer.body);
         assert_eq!(message_in(&answer.body)["result"]["isError"], false, "{}", answer.body);
     }
 
     /// Sends a notification, and returns the status of the reply.
-    pub(crate) fn tell(&mut self, message: &Value) -> u16 {
-        self.say(message).status
+    pub(crate) fn notify(&mut self, message: &Value) -> u16 {
+        self.post_in_session(message).status
     }
 
     fn send(&mut self, method: &str, mut params: Value) {
-        self.next += 1;
+        self.last_id += 1;
         let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);
         if self.session.is_none() {
             params["_meta"] = json!({
@@ -107,9 +107,9 @@ impl Connection {
                 "io.modelcontextprotocol/clientCapabilities": {},
             });
         }
-        let message = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params });
+        let message = json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params });
         match self.session.clone() {
-            Some(session) => self.write(&message, &in_session(&session)),
+            Some(session) => self.write(&message, &session_headers(&session)),
             None => {
                 let mut headers = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
                 headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
@@ -133,18 +133,18 @@ impl Connection {
     /// The status of the reply to a request in this session.
     pub(crate) fn status_in(&mut self, session: &str) -> u16 {
         let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": {} });
-        self.post(&message, &in_session(session)).status
+        self.post(&message, &session_headers(session)).status
     }
 
     /// Sends a message in this connection's session.
-    fn say(&mut self, message: &Value) -> Answer {
+    fn post_in_session(&mut self, message: &Value) -> Answer {
         let session = self.session.clone().unwrap();
-        self.post(message, &in_session(&session))
+        self.post(message, &session_headers(&session))
     }
 
     fn post(&mut self, message: &Value, headers: &[(&str, &str)]) -> Answer {
         self.write(message, headers);
-        self.answer()
+        self.read_answer()
     }
 
     fn write(&mut self, message: &Value, headers: &[(&str, &str)]) {
@@ -162,43 +162,43 @@ impl Connection {
         self.stream.get_mut().write_all(format!("{text}\r\n{body}").as_bytes()).unwrap();
     }
 
-    fn answer(&mut self) -> Answer {
-        let status = self.line().split(' ').nth(1).unwrap().parse().unwrap();
-        let (mut session, mut length, mut in_pieces) = (None, 0, false);
+    fn read_answer(&mut self) -> Answer {
+        let status = self.read_line().split(' ').nth(1).unwrap().parse().unwrap();
+        let (mut session, mut length, mut is_chunked) = (None, 0, false);
         loop {
-            let line = self.line();
+            let line = self.read_line();
             let Some((name, value)) = line.split_once(": ") else { break };
             match name.to_ascii_lowercase().as_str() {
                 "mcp-session-id" => session = Some(value.to_owned()),
                 "content-length" => length = value.parse().unwrap(),
-                "transfer-encoding" => in_pieces = value == "chunked",
+                "transfer-encoding" => is_chunked = value == "chunked",
                 _ => {}
             }
         }
         let mut body = Vec::new();
-        if in_pieces {
+        if is_chunked {
             loop {
-                let size = usize::from_str_radix(&self.line(), 16).unwrap();
-                self.take(size, &mut body);
-                self.line();
+                let size = usize::from_str_radix(&self.read_line(), 16).unwrap();
+                self.read_body(size, &mut body);
+                self.read_line();
                 if size == 0 {
                     break;
                 }
             }
         } else {
-            self.take(length, &mut body);
+            self.read_body(length, &mut body);
         }
         Answer { status, session, body: String::from_utf8(body).unwrap() }
     }
 
-    fn line(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.stream.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the server has hung up");
         line.trim_end().to_owned()
     }
 
-    fn take(&mut self, size: usize, body: &mut Vec<u8>) {
+    fn read_body(&mut self, size: usize, body: &mut Vec<u8>) {
         let start = body.len();
         body.resize(start + size, 0);
         self.stream.read_exact(&mut body[start..]).unwrap();
@@ -206,7 +206,7 @@ impl Connection {
 }
 
 /// The headers of a request in a session.
-fn in_session(session: &str) -> [(&str, &str); 2] {
+fn session_headers(session: &str) -> [(&str, &str); 2] {
     [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]
 }
 

@@ -10,9 +10,9 @@ use crate::server::Server;
 const AGENTS: usize = 4;
 const EDITS_EACH: usize = 2;
 /// The size of each file.
-const LARGE: u64 = 96 << 20;
+const FILE_SIZE: u64 = 96 << 20;
 /// The most memory that the server may ever have used: 512 MiB for file contents, and what it needs anyway.
-const LIMIT: u64 = 640 << 20;
+const MEMORY_LIMIT: u64 = 640 << 20;
 
 #[test]
 fn large_edits_of_several_agents_at_once_take_bounded_memory() {
@@ -24,11 +24,11 @@ fn large_edits_of_several_agents_at_once_take_bounded_memory() {
             "[[agents.a{number}.workspaces]]\nprefix = \"/w\"\nscope = \"rw\"\nstore = \"shared\"\n"
         );
     }
-    let server = Server::launch_with(&config, |place| {
-        std::fs::create_dir(place.join("shared")).unwrap();
+    let server = Server::launch_with(&config, |directory| {
+        std::fs::create_dir(directory.join("shared")).unwrap();
         for number in 0..AGENTS * EDITS_EACH {
-            let mut file = std::fs::File::create(place.join(format!("shared/{number}"))).unwrap();
-            file.seek(SeekFrom::Start(LARGE)).unwrap();
+            let mut file = std::fs::File::create(directory.join(format!("shared/{number}"))).unwrap();
+            file.seek(SeekFrom::Start(FILE_SIZE)).unwrap();
             file.write_all(b"needle").unwrap();
         }
     });
@@ -47,9 +47,14 @@ fn large_edits_of_several_agents_at_once_take_bounded_memory() {
         }
     });
     let peak = server.peak();
-    println!("{} edits of {} MiB at once: {} MiB at the most", AGENTS * EDITS_EACH, LARGE >> 20, peak >> 20);
-    assert!(peak < LIMIT, "{} MiB", peak >> 20);
+    println!(
+        "{} edits of {} MiB at once: {} MiB at the most",
+        AGENTS * EDITS_EACH,
+        FILE_SIZE >> 20,
+        peak >> 20
+    );
+    assert!(peak < MEMORY_LIMIT, "{} MiB", peak >> 20);
     for number in 0..AGENTS * EDITS_EACH {
-        assert_eq!(std::fs::metadata(server.path(&format!("shared/{number}"))).unwrap().len(), LARGE + 6);
+        assert_eq!(std::fs::metadata(server.path(&format!("shared/{number}"))).unwrap().len(), FILE_SIZE + 6);
     }
 }

@@ -23,120 +23,123 @@ const CONNECTIONS: usize = 32;
 /// Files of each agent.
 const FILES: u64 = 40;
 /// The length of a file. Appending makes it longer until it is written again.
-const LENGTH: usize = 2048;
+const FILE_LENGTH: usize = 2048;
 /// How much the server's memory may grow once everything has been used.
-const GROWTH: u64 = 16 << 20;
+const MAX_GROWTH: u64 = 16 << 20;
 
-fn length() -> Duration {
+fn duration() -> Duration {
     Duration::from_secs(if std::env::var_os("STEAD_TEST_LONG").is_some() { 60 } else { 10 })
 }
 
 /// One agent, and the handles that it got.
-struct Side {
-    agent: &'static str,
+struct Agent {
+    name: &'static str,
     token: String,
     tools: BTreeSet<String>,
     session: String,
     operation: String,
 }
 
-impl Side {
+impl Agent {
     /// Writes all files of an agent, and stores the handles that it gets.
-    fn begin(server: &Server, agent: &'static str) -> Self {
-        let token = server.token(agent);
+    fn new(server: &Server, name: &'static str) -> Self {
+        let token = server.token(name);
         let mut connection = Connection::open(server.address, &token, Era::Sessions);
         let mut operation = String::new();
         for file in 0..FILES {
-            let wrote = connection.call("write_file", written(agent, file));
-            operation = wrote["structuredContent"]["operation"].as_str().unwrap().to_owned();
+            let result = connection.call("write_file", write_arguments(name, file));
+            operation = result["structuredContent"]["operation"].as_str().unwrap().to_owned();
         }
-        let tools = names(&connection.request("tools/list", json!({})));
-        Side { agent, token, tools, session: connection.session().unwrap().to_owned(), operation }
+        let tools = tool_names(&connection.request("tools/list", json!({})));
+        Agent { name, token, tools, session: connection.session().unwrap().to_owned(), operation }
     }
 }
 
 #[test]
 fn two_agents_on_one_server_see_nothing_of_each_other() {
     let server = Server::launch();
-    let sides = ["ann", "bob"].map(|agent| Side::begin(&server, agent));
-    assert_ne!(sides[0].tools, sides[1].tools, "one that sees the other's tools has to be found out");
+    let agents = ["ann", "bob"].map(|name| Agent::new(&server, name));
+    assert_ne!(agents[0].tools, agents[1].tools, "one that sees the other's tools has to be found out");
 
-    let (begun, calls) = (Instant::now(), AtomicU64::new(0));
-    let settled = std::thread::scope(|scope| {
+    let (start, calls) = (Instant::now(), AtomicU64::new(0));
+    let memory_halfway = std::thread::scope(|scope| {
         for number in 0..2 * CONNECTIONS {
-            let (side, other) = (&sides[number % 2], &sides[(number + 1) % 2]);
+            let (agent, other) = (&agents[number % 2], &agents[(number + 1) % 2]);
             let (calls, address) = (&calls, server.address);
             scope.spawn(move || {
                 let era = if number % 4 < 2 { Era::Sessions } else { Era::NoSessions };
-                let mut connection = Connection::open(address, &side.token, era);
-                let mut dice = Dice(number as u64 + 1);
-                while begun.elapsed() < length() {
-                    act(&mut connection, side, other, &mut dice);
+                let mut connection = Connection::open(address, &agent.token, era);
+                let mut random = Random(number as u64 + 1);
+                while start.elapsed() < duration() {
+                    random_call(&mut connection, agent, other, &mut random);
                     calls.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        std::thread::sleep(length() / 2);
+        std::thread::sleep(duration() / 2);
         server.memory()
     });
-    let (after, calls) = (server.memory(), calls.into_inner());
-    println!("{calls} calls; {} KiB half way, {} KiB at the end", settled >> 10, after >> 10);
+    let (memory_at_end, calls) = (server.memory(), calls.into_inner());
+    println!("{calls} calls; {} KiB half way, {} KiB at the end", memory_halfway >> 10, memory_at_end >> 10);
     assert!(calls > 1_000, "only {calls} calls were made");
-    assert!(after < settled + GROWTH, "memory went from {settled} to {after} bytes");
+    assert!(
+        memory_at_end < memory_halfway + MAX_GROWTH,
+        "memory went from {memory_halfway} to {memory_at_end} bytes"
+    );
 }
 
 /// Does one random thing, and checks the result.
-fn act(connection: &mut Connection, side: &Side, other: &Side, dice: &mut Dice) {
-    let file = dice.throw(FILES);
+fn random_call(connection: &mut Connection, agent: &Agent, other: &Agent, random: &mut Random) {
+    let file = random.below(FILES);
     let path = path(file);
-    match dice.throw(12) {
-        0..=2 => write(connection, side, file),
+    match random.below(12) {
+        0..=2 => write(connection, agent, file),
         3 => {
-            let line = format!("{}\n", side.agent);
+            let line = format!("{}\n", agent.name);
             drop(connection.call("append_file", json!({ "path": path, "content": line })));
         }
         4..=6 => {
             let read = connection.call("read_file", json!({ "path": path }));
-            is_own(read["content"][0]["text"].as_str().unwrap(), side);
+            assert_own_content(read["content"][0]["text"].as_str().unwrap(), agent);
         }
         7 => {
             let read = connection.request("resources/read", json!({ "uri": format!("stead://{path}") }));
-            is_own(read["contents"][0]["text"].as_str().unwrap(), side);
+            assert_own_content(read["contents"][0]["text"].as_str().unwrap(), agent);
         }
         8 => {
-            let listed = connection.call("list_directory", json!({ "path": "/mine", "limit": 7 }));
-            assert_eq!(listed["structuredContent"]["total"], FILES, "{listed}");
+            let result = connection.call("list_directory", json!({ "path": "/mine", "limit": 7 }));
+            assert_eq!(result["structuredContent"]["total"], FILES, "{result}");
         }
         9 => {
-            let found = connection.call("grep", json!({ "pattern": other.agent, "path": "/mine" }));
-            assert_eq!(found["structuredContent"]["matches"], 0, "{found}");
+            let result = connection.call("grep", json!({ "pattern": other.name, "path": "/mine" }));
+            assert_eq!(result["structuredContent"]["matches"], 0, "{result}");
         }
-        10 => assert_eq!(names(&connection.request("tools/list", json!({}))), side.tools),
-        _ => use_handles_of(other, connection),
+        10 => assert_eq!(tool_names(&connection.request("tools/list", json!({}))), agent.tools),
+        _ => check_handles_of(other, connection),
     }
 }
 
 /// Writes a file as an agent does. All connections of an agent are one caller: if one of them has written since another
 /// has read, the write is refused until the file is read again, so that no change is lost.
-fn write(connection: &mut Connection, side: &Side, file: u64) {
+fn write(connection: &mut Connection, agent: &Agent, file: u64) {
     for _ in 0..100 {
-        let wrote = connection.try_call("write_file", written(side.agent, file));
-        if wrote["isError"] == false {
+        let result = connection.try_call("write_file", write_arguments(agent.name, file));
+        if result["isError"] == false {
             return;
         }
-        assert_eq!(wrote["structuredContent"]["error"]["code"], "conflict", "{wrote}");
+        assert_eq!(result["structuredContent"]["error"]["code"], "conflict", "{result}");
         let read = connection.call("read_file", json!({ "path": path(file) }));
-        is_own(read["content"][0]["text"].as_str().unwrap(), side);
+        assert_own_content(read["content"][0]["text"].as_str().unwrap(), agent);
     }
     panic!("a file that was just read can't be written");
 }
 
 /// Checks that the handles of another agent are worth nothing here.
-fn use_handles_of(other: &Side, connection: &mut Connection) {
-    let undone = connection.try_call("undo", json!({ "operation": other.operation }));
-    assert_eq!(undone["isError"], true, "{undone}");
-    assert_eq!(undone["structuredContent"]["error"]["code"], "not_found", "{undone}");
-    assert!(!undone.to_string().contains(other.agent), "{undone}");
+fn check_handles_of(other: &Agent, connection: &mut Connection) {
+    let result = connection.try_call("undo", json!({ "operation": other.operation }));
+    assert_eq!(result["isError"], true, "{result}");
+    assert_eq!(result["structuredContent"]["error"]["code"], "not_found", "{result}");
+    assert!(!result.to_string().contains(other.name), "{result}");
     assert_eq!(connection.status_in(&other.session), 404);
 }
 
@@ -144,28 +147,33 @@ fn path(file: u64) -> String {
     format!("/mine/{file:02}.txt")
 }
 
-fn written(agent: &str, file: u64) -> Value {
-    let line = format!("{agent}\n");
-    json!({ "path": path(file), "content": line.repeat(LENGTH / line.len()) })
+fn write_arguments(name: &str, file: u64) -> Value {
+    let line = format!("{name}\n");
+    json!({ "path": path(file), "content": line.repeat(FILE_LENGTH / line.len()) })
 }
 
-fn is_own(text: &str, side: &Side) {
-    assert!(text.len() > LENGTH / 2, "a file is never half written: {} bytes", text.len());
-    assert!(text.lines().all(|line| line == side.agent), "{} reads {text:?}", side.agent);
+fn assert_own_content(text: &str, agent: &Agent) {
+    assert!(text.len() > FILE_LENGTH / 2, "a file is never half written: {} bytes", text.len());
+    assert!(text.lines().all(|line| line == agent.name), "{} reads {text:?}", agent.name);
 }
 
-fn names(listed: &Value) -> BTreeSet<String> {
-    listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+fn tool_names(tool_list: &Value) -> BTreeSet<String> {
+    tool_list["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Pseudo-random numbers that are the same in every run.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn throw(&mut self, sides: u64) -> u64 {
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % sides
+        self.0 % limit
     }
 }

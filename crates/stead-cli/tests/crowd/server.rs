@@ -35,7 +35,7 @@ const CONFIG: &str = r#"
 /// A running server. Dropping it ends the process.
 pub(crate) struct Server {
     child: Child,
-    place: tempfile::TempDir,
+    directory: tempfile::TempDir,
     pub(crate) address: SocketAddr,
 }
 
@@ -46,37 +46,39 @@ impl Server {
 
     /// Starts a server with this configuration, in a directory that `prepare` fills first.
     pub(crate) fn launch_with(config: &str, prepare: impl FnOnce(&Path)) -> Self {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::write(place.path().join("stead.toml"), config).unwrap();
-        prepare(place.path());
-        let mut command = stead(&place);
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("stead.toml"), config).unwrap();
+        prepare(directory.path());
+        let mut command = stead(&directory);
         command.args(["serve", "--structured", "--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
-        let url = said["listening"].as_str().unwrap();
+        let startup_info: Value = serde_json::from_str(&line).unwrap();
+        let url = startup_info["listening"].as_str().unwrap();
         let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().parse().unwrap();
-        Server { child, place, address }
+        Server { child, directory, address }
     }
 
     /// Creates a token for an agent.
     pub(crate) fn token(&self, agent: &str) -> String {
-        let made = stead(&self.place).args(["token", "create", "--agent", agent, "--json"]).output().unwrap();
-        let token: Value = serde_json::from_slice(&made.stdout).unwrap();
+        let output =
+            stead(&self.directory).args(["token", "create", "--agent", agent, "--json"]).output().unwrap();
+        let token: Value = serde_json::from_slice(&output.stdout).unwrap();
         token["token"].as_str().unwrap().to_owned()
     }
 
     /// Creates tokens for agents, without a process for each.
     pub(crate) fn tokens(&self, agents: impl IntoIterator<Item = String>) -> Vec<String> {
         let tokens = Tokens::of(&Config::load(&self.path("stead.toml")).unwrap());
-        let token = |agent: String| tokens.create(Identity::agent(agent), None, SystemClock.now()).unwrap().1;
-        agents.into_iter().map(token).collect()
+        let create_token =
+            |agent: String| tokens.create(Identity::agent(agent), None, SystemClock.now()).unwrap().1;
+        agents.into_iter().map(create_token).collect()
     }
 
     /// A path in the server's directory.
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.place.path().join(below)
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.directory.path().join(relative)
     }
 
     /// Requests a path of the server, and returns the status and the body.
@@ -92,13 +94,13 @@ impl Server {
 
     /// Waits until the metrics contain a line.
     pub(crate) fn wait_for_metric(&self, line: &str) {
-        let until = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let metrics = self.get("/metrics").1;
-            if metrics.lines().any(|found| found == line) {
+            if metrics.lines().any(|metric| metric == line) {
                 return;
             }
-            assert!(Instant::now() < until, "`{line}` never stood in the metrics: {metrics}");
+            assert!(Instant::now() < deadline, "`{line}` never stood in the metrics: {metrics}");
         }
     }
 
@@ -130,9 +132,9 @@ impl Drop for Server {
     }
 }
 
-fn stead(place: &tempfile::TempDir) -> Command {
+fn stead(directory: &tempfile::TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
-    command.current_dir(place.path()).stdin(Stdio::null());
+    command.current_dir(directory.path()).stdin(Stdio::null());
     for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
         command.env_remove(name);
     }

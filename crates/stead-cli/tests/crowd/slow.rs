@@ -38,7 +38,8 @@ fn config() -> String {
 
 #[test]
 fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_another_agent() {
-    let server = Server::launch_with(&config(), |place| std::fs::create_dir(place.join("shared")).unwrap());
+    let server =
+        Server::launch_with(&config(), |directory| std::fs::create_dir(directory.join("shared")).unwrap());
     let tokens = server.tokens((0..AGENTS).map(|number| format!("slow{number}")));
     let reader = server.tokens(["reader".to_owned()]).remove(0);
     let mut reader = Connection::open(server.address, &reader, Era::NoSessions);
@@ -47,28 +48,28 @@ fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_anot
     first.call("write_file", json!({ "path": "/w/a", "content": "" }));
 
     // While the test holds this lock, no change of the directory can end.
-    let locks = find(&server.path(".stead/physical"), "tree").unwrap();
-    let tree = File::open(locks).unwrap();
-    flock(&tree, FlockOperation::LockExclusive).unwrap();
-    let mut slow = Vec::new();
+    let lock_path = find(&server.path(".stead/physical"), "tree").unwrap();
+    let lock = File::open(lock_path).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let mut connections = Vec::new();
     for token in &tokens {
         for call in 0..CALLS {
             let mut connection = Connection::open(server.address, token, Era::NoSessions);
             let arguments = json!({ "path": format!("/w/f{call}"), "content": "x" });
-            connection.begin("append_file", arguments);
-            slow.push(connection);
+            connection.start_call("append_file", arguments);
+            connections.push(connection);
         }
     }
     // One more call of the first agent, which has to wait behind its other calls.
-    let waits = first.begin("append_file", json!({ "path": "/w/late", "content": "x" }));
+    let waiting_id = first.start_call("append_file", json!({ "path": "/w/late", "content": "x" }));
 
     // Until no further call starts. All the while the health check answers.
-    let (mut threads, mut same) = (0, 0);
-    while same < 10 {
+    let (mut threads, mut unchanged) = (0, 0);
+    while unchanged < 10 {
         assert_eq!(server.get("/healthz").0, 200);
-        let now = server.threads();
-        same = if now == threads { same + 1 } else { 0 };
-        threads = now;
+        let count = server.threads();
+        unchanged = if count == threads { unchanged + 1 } else { 0 };
+        threads = count;
     }
     // The connections of the health checks may take a moment to close.
     server.wait_for_metric(&format!("stead_http_connections {}", AGENTS * CALLS + 3));
@@ -77,19 +78,18 @@ fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_anot
         assert_eq!(read["content"][0]["text"], "hello\n");
         reader.call("append_file", json!({ "path": "/notes/b", "content": "x" }));
     }
-    let mut other = first.beside();
-    let cancelled =
-        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": waits } });
-    assert_eq!(other.tell(&cancelled), 202);
+    let mut other = first.open_second();
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": waiting_id } });
+    assert_eq!(other.notify(&cancelled), 202);
     server.wait_for_metric("stead_calls_total{tool=\"append_file\",outcome=\"cancelled\"} 1");
 
     // Once the lock is released, all of the calls end.
-    drop(tree);
-    for connection in &mut slow {
-        connection.ended();
+    drop(lock);
+    for connection in &mut connections {
+        connection.finish_call();
     }
-    let written = std::fs::read_dir(server.path("shared")).unwrap().count();
-    assert_eq!(written, 1 + CALLS, "the cancelled one has made nothing");
+    let file_count = std::fs::read_dir(server.path("shared")).unwrap().count();
+    assert_eq!(file_count, 1 + CALLS, "the cancelled one has made nothing");
 }
 
 /// A file of that name, somewhere below a directory.

@@ -5,28 +5,28 @@ use std::process::Command;
 use crate::small::{Disk, Kind, on_small_disk};
 
 /// A stead next to the small disk, with a Physical Store on that disk and a Virtual Store outside it.
-fn furnish(small: &Disk) -> Disk {
-    let host = small.path("").parent().unwrap().to_owned();
+fn set_up(small_disk: &Disk) -> Disk {
+    let host = small_disk.path("").parent().unwrap().to_owned();
     let stead = Disk::at(&host);
     let config = "[stores.p]\nkind = \"physical\"\npath = \"disk/ph\"\n[stores.v]\nkind = \"virtual\"\n\
                   [[agents.a.workspaces]]\nprefix = \"/p\"\nscope = \"rw\"\nstore = \"p\"\n\
                   [[agents.a.workspaces]]\nprefix = \"/v\"\nscope = \"rw\"\nstore = \"v\"\n";
     std::fs::write(stead.path("stead.toml"), config).unwrap();
-    std::fs::create_dir(small.path("ph")).unwrap();
+    std::fs::create_dir(small_disk.path("ph")).unwrap();
     for number in 0..40 {
-        stead.done(&["write", &format!("/p/f{number}"), &format!("line of file {number}\n").repeat(900)]);
+        stead.run_ok(&["write", &format!("/p/f{number}"), &format!("line of file {number}\n").repeat(900)]);
     }
-    stead.done(&["write", "/p/keep", "hello\n"]);
-    stead.done(&["write", "/p/sub/in", "hello\n"]);
-    stead.done(&["write", "/v/note", "hello\n"]);
-    stead.done(&["snapshot", "--label", "s1"]);
-    stead.done(&["write", "/p/keep", "hello again\n"]);
+    stead.run_ok(&["write", "/p/keep", "hello\n"]);
+    stead.run_ok(&["write", "/p/sub/in", "hello\n"]);
+    stead.run_ok(&["write", "/v/note", "hello\n"]);
+    stead.run_ok(&["snapshot", "--label", "s1"]);
+    stead.run_ok(&["write", "/p/keep", "hello again\n"]);
     stead
 }
 
-fn full(small: &Disk) {
-    let stead = furnish(small);
-    small.fill_but(0);
+fn check_full_disk(small_disk: &Disk) {
+    let stead = set_up(small_disk);
+    small_disk.fill_except(0);
     for args in [
         &["cat", "/p/keep"][..],
         &["ls", "/p"],
@@ -39,74 +39,75 @@ fn full(small: &Disk) {
         &["diff", "/p", "s1"],
         &["verify"],
     ] {
-        stead.done(args);
+        stead.run_ok(args);
     }
-    let (code, said) = stead.told(&["--json", "write", "/p/new", &"x".repeat(50_000)]);
-    assert!(code == 1 && said.contains(r#""code":"quota""#), "{code} {said}");
+    let (code, output) = stead.run(&["--json", "write", "/p/new", &"x".repeat(50_000)]);
+    assert!(code == 1 && output.contains(r#""code":"quota""#), "{code} {output}");
     for number in 0..40 {
-        stead.done(&["rm", &format!("/p/f{number}")]);
+        stead.run_ok(&["rm", &format!("/p/f{number}")]);
     }
-    stead.done(&["rm", "-r", "/p/sub"]);
-    stead.done(&["mv", "/p/keep", "/p/kept"]);
-    stead.done(&["undo"]);
+    stead.run_ok(&["rm", "-r", "/p/sub"]);
+    stead.run_ok(&["mv", "/p/keep", "/p/kept"]);
+    stead.run_ok(&["undo"]);
     // Deleted content is still there for undo: nothing was dropped to make room.
-    small.make_room();
-    stead.done(&["undo"]);
-    assert_eq!(stead.done(&["cat", "/p/sub/in"]), "hello\n");
-    small.fill_but(0);
-    let before = small.free();
+    small_disk.remove_filler();
+    stead.run_ok(&["undo"]);
+    assert_eq!(stead.run_ok(&["cat", "/p/sub/in"]), "hello\n");
+    small_disk.fill_except(0);
+    let before = small_disk.free();
     std::fs::write(stead.path("stead.toml"), {
         let config = std::fs::read_to_string(stead.path("stead.toml")).unwrap();
         config.replace("path = \"disk/ph\"\n", "path = \"disk/ph\"\nkeep = { age = \"0s\" }\n")
     })
     .unwrap();
-    stead.done(&["gc"]);
-    assert!(small.free() >= before + 500_000, "{} of {before}", small.free());
-    stead.done(&["write", "/p/new", "fits"]);
-    small.make_room();
+    stead.run_ok(&["gc"]);
+    assert!(small_disk.free() >= before + 500_000, "{} of {before}", small_disk.free());
+    stead.run_ok(&["write", "/p/new", "fits"]);
+    small_disk.remove_filler();
     for args in [&["verify"][..], &["audit", "verify"], &["cat", "/p/keep"]] {
-        stead.done(args);
+        stead.run_ok(args);
     }
 }
 
 #[test]
-fn a_full_disk_under_a_directory_is_read_and_emptied() {
-    let name = "elsewhere::a_full_disk_under_a_directory_is_read_and_emptied";
-    on_small_disk(name, Kind::Memory, full);
+fn a_full_disk_under_a_physical_store_is_read_and_emptied() {
+    let name = "elsewhere::a_full_disk_under_a_physical_store_is_read_and_emptied";
+    on_small_disk(name, Kind::Memory, check_full_disk);
 }
 
 #[test]
-fn a_full_disk_with_small_blocks_under_a_directory_is_read_and_emptied() {
-    let name = "elsewhere::a_full_disk_with_small_blocks_under_a_directory_is_read_and_emptied";
-    on_small_disk(name, Kind::SmallBlocks, full);
+fn a_full_disk_with_small_blocks_under_a_physical_store_is_read_and_emptied() {
+    let name = "elsewhere::a_full_disk_with_small_blocks_under_a_physical_store_is_read_and_emptied";
+    on_small_disk(name, Kind::SmallBlocks, check_full_disk);
 }
 
 #[test]
-fn a_directory_on_a_read_only_disk_tells_its_history_and_holds_nothing_up() {
-    let name = "elsewhere::a_directory_on_a_read_only_disk_tells_its_history_and_holds_nothing_up";
-    on_small_disk(name, Kind::Memory, |small| {
-        let stead = furnish(small);
-        stead.done(&["write", "/v/note", "more\n"]);
-        let remount = |how: &str| {
-            let done = Command::new("mount").args(["-o", how]).arg(small.path("")).status().unwrap();
-            assert!(done.success());
+fn a_physical_store_on_a_read_only_disk_shows_its_history_and_blocks_no_other_store() {
+    let name = "elsewhere::a_physical_store_on_a_read_only_disk_shows_its_history_and_blocks_no_other_store";
+    on_small_disk(name, Kind::Memory, |small_disk| {
+        let stead = set_up(small_disk);
+        stead.run_ok(&["write", "/v/note", "more\n"]);
+        let remount = |options: &str| {
+            let status =
+                Command::new("mount").args(["-o", options]).arg(small_disk.path("")).status().unwrap();
+            assert!(status.success());
         };
         remount("remount,ro");
-        let log = stead.done(&["log"]);
+        let log = stead.run_ok(&["log"]);
         assert!(log.contains("/p/keep") && log.contains("/v/note"), "{log}");
-        stead.done(&["blame", "/p/keep"]);
-        assert_eq!(stead.done(&["cat", "/p/keep", "--at", "s1"]), "hello\n");
-        let differs = stead.done(&["diff", "/", "s1"]);
-        assert!(differs.contains("/p/keep") && differs.contains("/v/note"), "{differs}");
-        stead.done(&["snapshot", "--label", "s2"]);
-        stead.done(&["undo"]);
-        assert_eq!(stead.done(&["cat", "/v/note"]), "hello\n");
-        let (code, said) = stead.told(&["--json", "undo"]);
-        assert!(code == 1 && said.contains(r#""code":"denied""#), "{code} {said}");
-        let (code, said) = stead.told(&["--json", "write", "/p/new", "x"]);
-        assert!(code == 1 && said.contains(r#""code":"denied""#), "{code} {said}");
+        stead.run_ok(&["blame", "/p/keep"]);
+        assert_eq!(stead.run_ok(&["cat", "/p/keep", "--at", "s1"]), "hello\n");
+        let diff = stead.run_ok(&["diff", "/", "s1"]);
+        assert!(diff.contains("/p/keep") && diff.contains("/v/note"), "{diff}");
+        stead.run_ok(&["snapshot", "--label", "s2"]);
+        stead.run_ok(&["undo"]);
+        assert_eq!(stead.run_ok(&["cat", "/v/note"]), "hello\n");
+        let (code, output) = stead.run(&["--json", "undo"]);
+        assert!(code == 1 && output.contains(r#""code":"denied""#), "{code} {output}");
+        let (code, output) = stead.run(&["--json", "write", "/p/new", "x"]);
+        assert!(code == 1 && output.contains(r#""code":"denied""#), "{code} {output}");
         remount("remount,rw");
-        assert_eq!(stead.done(&["cat", "/p/keep", "--at", "s2"]), "hello again\n");
-        stead.done(&["verify"]);
+        assert_eq!(stead.run_ok(&["cat", "/p/keep", "--at", "s2"]), "hello again\n");
+        stead.run_ok(&["verify"]);
     });
 }

@@ -3,9 +3,9 @@
 use crate::small::{Disk, Kind, on_small_disk};
 
 fn sweep(disk: &Disk) {
-    disk.furnish();
+    disk.set_up();
     for (round, free) in [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].into_iter().enumerate() {
-        disk.fill_but(free << 10);
+        disk.fill_except(free << 10);
         let file = format!("/notes/f{round}");
         for args in [
             &["cat", "/notes/keep"][..],
@@ -14,60 +14,60 @@ fn sweep(disk: &Disk) {
             &["log", "/notes/keep"],
             &["cat", "--at", "1", "/notes/f0"],
         ] {
-            assert_eq!(disk.told(args).0, 0, "{free} KiB free: {args:?}: {}", disk.told(args).1);
+            assert_eq!(disk.run(args).0, 0, "{free} KiB free: {args:?}: {}", disk.run(args).1);
         }
         for size in [10, 120_000] {
-            let (code, said) =
-                disk.told(&["--json", "write", &format!("/notes/new{round}"), &"x".repeat(size)]);
-            let refused = code == 1 && said.contains(r#""code":"quota""#);
-            assert!(code == 0 || refused, "{free} KiB free, {size} bytes: {code} {said}");
+            let (code, output) =
+                disk.run(&["--json", "write", &format!("/notes/new{round}"), &"x".repeat(size)]);
+            let refused = code == 1 && output.contains(r#""code":"quota""#);
+            assert!(code == 0 || refused, "{free} KiB free, {size} bytes: {code} {output}");
         }
         for args in [&["rm", &file][..], &["gc", "--older-than", "0s", "--grace", "0s"], &["audit"]] {
-            let (code, said) = disk.told(args);
-            assert_eq!(code, 0, "{free} KiB free: {args:?}: {said}");
+            let (code, output) = disk.run(args);
+            assert_eq!(code, 0, "{free} KiB free: {args:?}: {output}");
         }
-        disk.make_room();
+        disk.remove_filler();
         // The reserve that was used up is set aside again.
-        assert_eq!(disk.ends(&["cat", "/notes/keep"]), 0);
+        assert_eq!(disk.exit_code(&["cat", "/notes/keep"]), 0);
     }
     for args in [&["verify"][..], &["audit", "verify"]] {
-        let (code, said) = disk.told(args);
-        assert_eq!(code, 0, "{args:?}: {said}");
+        let (code, output) = disk.run(args);
+        assert_eq!(code, 0, "{args:?}: {output}");
     }
-    assert_eq!(disk.told(&["cat", "/notes/keep"]), (0, "hello\n".to_owned()));
+    assert_eq!(disk.run(&["cat", "/notes/keep"]), (0, "hello\n".to_owned()));
 }
 
 #[test]
-fn a_full_disk_is_read_and_emptied_with_any_little_room_left() {
-    let name = "full::a_full_disk_is_read_and_emptied_with_any_little_room_left";
+fn a_full_disk_is_read_and_emptied_however_little_space_is_left() {
+    let name = "full::a_full_disk_is_read_and_emptied_however_little_space_is_left";
     on_small_disk(name, Kind::Memory, sweep);
 }
 
 #[test]
-fn a_full_disk_with_small_blocks_ends_no_process() {
-    let name = "full::a_full_disk_with_small_blocks_ends_no_process";
+fn a_full_disk_with_small_blocks_kills_no_process() {
+    let name = "full::a_full_disk_with_small_blocks_kills_no_process";
     on_small_disk(name, Kind::SmallBlocks, sweep);
 }
 
 #[test]
-fn what_does_not_fit_leaves_room_for_deleting() {
-    let name = "full::what_does_not_fit_leaves_room_for_deleting";
+fn writes_that_do_not_fit_leave_space_for_deleting() {
+    let name = "full::writes_that_do_not_fit_leave_space_for_deleting";
     on_small_disk(name, Kind::Memory, |disk| {
-        disk.furnish();
-        disk.fill_but(0);
+        disk.set_up();
+        disk.fill_except(0);
         // No command that adds content can use the reserve, however often it tries.
         for round in 0..10 {
             let text = "y".repeat(100_000);
-            let code = disk.ends(&["write", &format!("/notes/more{round}"), &text]);
+            let code = disk.exit_code(&["write", &format!("/notes/more{round}"), &text]);
             assert_eq!(code, 1, "round {round}");
         }
         for number in 0..14 {
-            let (code, said) = disk.told(&["rm", &format!("/notes/f{number}")]);
-            assert_eq!(code, 0, "{number}: {said}");
+            let (code, output) = disk.run(&["rm", &format!("/notes/f{number}")]);
+            assert_eq!(code, 0, "{number}: {output}");
         }
-        assert_eq!(disk.ends(&["gc", "--older-than", "0s", "--grace", "0s"]), 0);
-        disk.make_room();
-        assert_eq!(disk.ends(&["verify"]), 0);
+        assert_eq!(disk.exit_code(&["gc", "--older-than", "0s", "--grace", "0s"]), 0);
+        disk.remove_filler();
+        assert_eq!(disk.exit_code(&["verify"]), 0);
     });
 }
 
@@ -81,8 +81,8 @@ fn fill_through_a_mount(disk: &Disk) {
     for directory in ["project", "mnt"] {
         std::fs::create_dir(disk.path(directory)).unwrap();
     }
-    let mounted = disk.stead(&["mount", "--background", "mnt"]);
-    assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+    let mount_output = disk.stead(&["mount", "--background", "mnt"]);
+    assert!(mount_output.status.success(), "{}", String::from_utf8_lossy(&mount_output.stderr));
     let sh = |script: &str| {
         let mut shell = std::process::Command::new("bash");
         let output =
@@ -91,43 +91,43 @@ fn fill_through_a_mount(disk: &Disk) {
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     };
     for workspace in ["v", "p"] {
-        let (done, said) = sh(&format!(
+        let (succeeded, text) = sh(&format!(
             "for n in $(seq 9); do head -c 90000 /dev/urandom > {workspace}/s$n || exit 1; done"
         ));
-        assert!(done, "{workspace}: {said}");
+        assert!(succeeded, "{workspace}: {text}");
     }
     for workspace in ["v", "p"] {
         for size in ["256k", "4k", "100"] {
-            let (done, said) =
+            let (succeeded, text) =
                 sh(&format!("dd if=/dev/urandom of={workspace}/big{size} bs={size} count=20000 status=none"));
-            assert!(!done && said.contains("No space left"), "{workspace}, {size}: {said}");
-            assert!(!said.contains("Input/output"), "{workspace}, {size}: {said}");
+            assert!(!succeeded && text.contains("No space left"), "{workspace}, {size}: {text}");
+            assert!(!text.contains("Input/output"), "{workspace}, {size}: {text}");
         }
-        let (done, said) = sh(&format!("rm {workspace}/s1 {workspace}/s2 {workspace}/s3"));
-        assert!(done, "{workspace}: {said}");
-        let (_, left) = sh(&format!("ls {workspace}"));
-        assert!(!left.contains("s1\n") && left.contains("s4\n"), "{workspace}: {left}");
+        let (succeeded, text) = sh(&format!("rm {workspace}/s1 {workspace}/s2 {workspace}/s3"));
+        assert!(succeeded, "{workspace}: {text}");
+        let (_, listing) = sh(&format!("ls {workspace}"));
+        assert!(!listing.contains("s1\n") && listing.contains("s4\n"), "{workspace}: {listing}");
     }
     // Once there is room, everything works again.
-    let (done, said) = sh("rm -f v/big* p/big*");
-    assert!(done, "{said}");
-    let (unmounted, said) = sh(&format!("cd / && umount {}", disk.path("mnt").display()));
-    assert!(unmounted, "{said}");
+    let (succeeded, text) = sh("rm -f v/big* p/big*");
+    assert!(succeeded, "{text}");
+    let (unmounted, text) = sh(&format!("cd / && umount {}", disk.path("mnt").display()));
+    assert!(unmounted, "{text}");
     // When the mount's process ends, it writes its database log back, into the room that `gc` needs. If it can't sign
     // the end of its records, its directory stays.
-    let (running, began) = (disk.path(".stead/audit/running"), std::time::Instant::now());
-    while std::fs::read_dir(&running).unwrap().next().is_some() && began.elapsed().as_secs() < 5 {
+    let (running, start) = (disk.path(".stead/audit/running"), std::time::Instant::now());
+    while std::fs::read_dir(&running).unwrap().next().is_some() && start.elapsed().as_secs() < 5 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let (code, said) = disk.told(&["gc", "--older-than", "0s", "--grace", "0s"]);
-    assert_eq!(code, 0, "{said}");
-    let (code, said) = disk.told(&["write", "/v/new", "hello\n"]);
-    assert_eq!(code, 0, "{said}");
-    assert_eq!(disk.ends(&["verify"]), 0);
+    let (code, text) = disk.run(&["gc", "--older-than", "0s", "--grace", "0s"]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = disk.run(&["write", "/v/new", "hello\n"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(disk.exit_code(&["verify"]), 0);
 }
 
 #[test]
-fn a_mount_on_a_full_disk_says_so_and_lets_files_be_removed() {
-    let name = "full::a_mount_on_a_full_disk_says_so_and_lets_files_be_removed";
+fn a_mount_on_a_full_disk_reports_no_space_and_lets_files_be_removed() {
+    let name = "full::a_mount_on_a_full_disk_reports_no_space_and_lets_files_be_removed";
     on_small_disk(name, Kind::Memory, fill_through_a_mount);
 }

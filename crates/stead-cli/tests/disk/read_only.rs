@@ -10,17 +10,17 @@ use crate::small::{Disk, Kind, on_small_disk};
 /// Adds a directory of the host with a history, and a snapshot `s1` of it and of the database.
 fn add_directory(disk: &Disk) {
     let config = std::fs::read_to_string(disk.path("stead.toml")).unwrap();
-    let more = "[stores.p]\nkind = \"physical\"\npath = \"ph\"\n[[agents.a.workspaces]]\nprefix = \"/p\"\n\
+    let store_config = "[stores.p]\nkind = \"physical\"\npath = \"ph\"\n[[agents.a.workspaces]]\nprefix = \"/p\"\n\
                 scope = \"rw\"\nstore = \"p\"\n";
     std::fs::create_dir(disk.path("ph")).unwrap();
-    std::fs::write(disk.path("stead.toml"), format!("{config}{more}")).unwrap();
-    disk.done(&["write", "/p/f", "first\n"]);
-    disk.done(&["snapshot", "--label", "s1"]);
-    disk.done(&["write", "/p/f", "second\n"]);
+    std::fs::write(disk.path("stead.toml"), format!("{config}{store_config}")).unwrap();
+    disk.run_ok(&["write", "/p/f", "first\n"]);
+    disk.run_ok(&["snapshot", "--label", "s1"]);
+    disk.run_ok(&["write", "/p/f", "second\n"]);
 }
 
 /// What the history commands print if nothing can be written.
-const PAST: [(&[&str], &str); 7] = [
+const HISTORY: [(&[&str], &str); 7] = [
     (&["log"], "/p/f"),
     (&["log", "/p"], "/p/f"),
     (&["log", "/p/f"], "/p/f"),
@@ -29,7 +29,7 @@ const PAST: [(&[&str], &str); 7] = [
     (&["diff", "/", "s1"], "/p/f"),
     (&["cat", "/p/f", "--at", "s1"], "first"),
 ];
-const LOOKS: [&[&str]; 7] = [
+const READS: [&[&str]; 7] = [
     &["cat", "/notes/keep"],
     &["ls", "/notes"],
     &["grep", "hello", "/notes"],
@@ -50,49 +50,49 @@ const CHANGES: [&[&str]; 6] = [
 #[test]
 fn a_read_only_disk_is_read_and_not_changed() {
     on_small_disk("read_only::a_read_only_disk_is_read_and_not_changed", Kind::Memory, |disk| {
-        disk.furnish();
+        disk.set_up();
         add_directory(disk);
-        let remount = |how: &str| {
-            let done = Command::new("mount").args(["-o", how]).arg(disk.path("")).status().unwrap();
-            assert!(done.success());
+        let remount = |options: &str| {
+            let status = Command::new("mount").args(["-o", options]).arg(disk.path("")).status().unwrap();
+            assert!(status.success());
         };
-        let look = |what: &str| {
-            for args in LOOKS {
-                let (code, said) = disk.told(args);
-                assert_eq!(code, 0, "{what}: {args:?}: {said}");
+        let check = |state: &str| {
+            for args in READS {
+                let (code, output) = disk.run(args);
+                assert_eq!(code, 0, "{state}: {args:?}: {output}");
             }
-            for (args, tells) in PAST {
-                let told = disk.done(args);
-                assert!(told.contains(tells), "{what}: {args:?}: {told}");
+            for (args, expected) in HISTORY {
+                let output = disk.run_ok(args);
+                assert!(output.contains(expected), "{state}: {args:?}: {output}");
             }
             for args in CHANGES {
-                let (code, said) = disk.told(args);
-                assert_eq!(code, 1, "{what}: {args:?}: {said}");
-                assert!(!said.contains("no history"), "{what}: {args:?}: {said}");
+                let (code, output) = disk.run(args);
+                assert_eq!(code, 1, "{state}: {args:?}: {output}");
+                assert!(!output.contains("no history"), "{state}: {args:?}: {output}");
             }
         };
         remount("remount,ro");
-        look("as it was left");
+        check("as it was left");
         // Like a copy of the database file alone.
         remount("remount,rw");
-        for beside in ["-wal", "-shm", "-turn", "-next", "-reserve", "-version"] {
-            std::fs::remove_file(disk.path(&format!(".stead/stead.db{beside}"))).unwrap();
+        for suffix in ["-wal", "-shm", "-turn", "-next", "-reserve", "-version"] {
+            std::fs::remove_file(disk.path(&format!(".stead/stead.db{suffix}"))).unwrap();
         }
         remount("remount,ro");
-        look("the file alone");
+        check("the file alone");
         remount("remount,rw");
-        assert_eq!(disk.ends(&["write", "/notes/new", "x"]), 0);
-        assert_eq!(disk.ends(&["verify"]), 0);
+        assert_eq!(disk.exit_code(&["write", "/notes/new", "x"]), 0);
+        assert_eq!(disk.exit_code(&["verify"]), 0);
     });
 }
 
 /// Lets other users read everything and change nothing.
-fn show(directory: &Path) {
+fn allow_reading(directory: &Path) {
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            show(&path);
+            allow_reading(&path);
         } else {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         }
@@ -100,39 +100,39 @@ fn show(directory: &Path) {
 }
 
 #[test]
-fn whoever_may_only_read_the_files_reads_what_is_in_them() {
+fn a_user_who_may_only_read_the_state_files_can_read_the_stead() {
     let host = tempfile::tempdir().unwrap();
     let disk = Disk::at(host.path());
-    disk.furnish();
+    disk.set_up();
     add_directory(&disk);
-    show(host.path());
+    allow_reading(host.path());
     let is_superuser = rustix::process::geteuid().is_root();
     if !is_superuser {
         eprintln!("SKIPPED: only the superuser can be somebody else");
         return;
     }
     std::fs::copy(env!("CARGO_BIN_EXE_stead"), disk.path("stead")).unwrap();
-    let other = |args: &[&str]| {
+    let run_as_other_user = |args: &[&str]| {
         let mut command = Command::new(disk.path("stead"));
         command.args(args).current_dir(host.path()).env("HOME", "/nonexistent").uid(65_534).gid(65_534);
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     };
-    for args in LOOKS {
-        let (code, said) = other(args);
-        assert_eq!(code, Some(0), "{args:?}: {said}");
+    for args in READS {
+        let (code, text) = run_as_other_user(args);
+        assert_eq!(code, Some(0), "{args:?}: {text}");
     }
-    for (args, tells) in PAST {
-        let (code, told) = other(args);
-        assert!(code == Some(0) && told.contains(tells), "{args:?}: {told}");
+    for (args, expected) in HISTORY {
+        let (code, text) = run_as_other_user(args);
+        assert!(code == Some(0) && text.contains(expected), "{args:?}: {text}");
     }
     for args in CHANGES {
-        let (code, said) = other(args);
-        assert_eq!(code, Some(1), "{args:?}: {said}");
-        assert!(!said.contains("no history"), "{args:?}: {said}");
+        let (code, text) = run_as_other_user(args);
+        assert_eq!(code, Some(1), "{args:?}: {text}");
+        assert!(!text.contains("no history"), "{args:?}: {text}");
     }
     // Meanwhile the owner makes a change, and the other user sees it.
-    assert_eq!(disk.ends(&["write", "/notes/keep", "changed\n"]), 0);
-    assert_eq!(other(&["cat", "/notes/keep"]), (Some(0), "changed\n".to_owned()));
+    assert_eq!(disk.exit_code(&["write", "/notes/keep", "changed\n"]), 0);
+    assert_eq!(run_as_other_user(&["cat", "/notes/keep"]), (Some(0), "changed\n".to_owned()));
 }

@@ -3,19 +3,19 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::common::Place;
+use super::common::TestDir;
 
 /// The stderr of a script that has to fail.
-fn refused(mount: &super::common::OnMount, script: &str) -> String {
+fn stderr_of_failure(mount: &super::common::OnMount, script: &str) -> String {
     let output = mount.shell("", script);
     assert!(!output.status.success(), "{script}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn scopes_hold_for_every_program() {
-    let place = Place::new();
-    let mount = place.mount();
+fn access_scopes_bind_every_program() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
     assert_eq!(mount.sh("", "cat ro/there.txt"), "there\n");
     for script in [
         "echo x > ro/new",
@@ -24,8 +24,8 @@ fn scopes_hold_for_every_program() {
         "mkdir ro/d",
         "chmod 600 ro/there.txt",
     ] {
-        let said = refused(&mount, script);
-        assert!(said.contains("Read-only file system"), "{script}: {said}");
+        let stderr = stderr_of_failure(&mount, script);
+        assert!(stderr.contains("Read-only file system"), "{script}: {stderr}");
     }
     mount.sh("", "echo secret > in/a && mkdir in/d && echo more > in/d/b && test -f in/a && test -d in/d");
     for script in [
@@ -36,27 +36,27 @@ fn scopes_hold_for_every_program() {
         "head -c1 in/d/b",
         "find in -mindepth 1 | grep .",
     ] {
-        refused(&mount, script);
+        stderr_of_failure(&mount, script);
     }
     // A file that another caller has put there can't be seen, but can be written.
-    place.fed(["write", "/in/theirs"], "first\n");
-    refused(&mount, "test -e in/theirs");
+    dir.run_with_input(["write", "/in/theirs"], "first\n");
+    stderr_of_failure(&mount, "test -e in/theirs");
     mount.sh("", "echo second >> in/theirs");
-    assert_eq!(fs::read_to_string(place.path("project/none")).ok(), None);
-    let looking = place.run(["cat", "/in/theirs"]);
-    assert!(!looking.status.success());
+    assert_eq!(fs::read_to_string(dir.path("project/none")).ok(), None);
+    let output = dir.run(["cat", "/in/theirs"]);
+    assert!(!output.status.success());
     for script in
         ["mkdir new", "echo x > file", "rmdir v", "mv p v/", "rm -r v/nested/other", "mkdir elsewhere/x"]
     {
-        refused(&mount, script);
+        stderr_of_failure(&mount, script);
     }
     assert_eq!(mount.sh("", "ls"), "guarded\nin\nnarrow\np\nro\nsmall\nv\n");
 }
 
 #[test]
 fn protected_names_are_read_only() {
-    let place = Place::new();
-    let mount = place.mount();
+    let dir = TestDir::new();
+    let mount = dir.mount();
     mount.sh("guarded", "mkdir -p .git sub/.git x");
     let scripts = [
         "mkdir -p .git/hooks; mkdir .git/hooks/x",
@@ -69,43 +69,43 @@ fn protected_names_are_read_only() {
     for script in scripts {
         let output = mount.shell("guarded", script);
         assert!(!output.status.success(), "{script}");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("Operation not permitted"), "{script}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains("Operation not permitted"), "{script}: {stderr}");
     }
     let planted = mount.sh("guarded", "find . -path '*hooks/*' -o -path '*/.git/config'");
     assert!(!planted.contains(".git/hooks/") && !planted.contains(".git/config"), "{planted}");
 }
 
 #[test]
-fn symlinks_lead_nowhere_but_into_workspaces() {
-    let place = Place::new();
-    let mount = place.mount();
-    fs::write(place.path("secret"), "secret").unwrap();
-    let secret = place.path("secret").to_string_lossy().into_owned();
-    symlink("../../secret", place.path("project/planted")).unwrap();
-    symlink(&secret, place.path("project/absolute")).unwrap();
+fn symlinks_lead_only_into_workspaces() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    fs::write(dir.path("secret"), "secret").unwrap();
+    let secret = dir.path("secret").to_string_lossy().into_owned();
+    symlink("../../secret", dir.path("project/planted")).unwrap();
+    symlink(&secret, dir.path("project/absolute")).unwrap();
     mount.sh(
         "v",
         &format!("ln -s {secret} out && ln -s ../../secret up && ln -s /etc/passwd etc && ln -s / root"),
     );
     for link in ["v/out", "v/up", "v/etc", "p/planted", "p/absolute"] {
-        let said = refused(&mount, &format!("cat {link}"));
-        assert!(said.contains("Permission denied"), "{link}: {said}");
-        refused(&mount, &format!("readlink -v {link}"));
-        refused(&mount, &format!("echo x > {link}"));
+        let stderr = stderr_of_failure(&mount, &format!("cat {link}"));
+        assert!(stderr.contains("Permission denied"), "{link}: {stderr}");
+        stderr_of_failure(&mount, &format!("readlink -v {link}"));
+        stderr_of_failure(&mount, &format!("echo x > {link}"));
     }
-    assert_eq!(fs::read_to_string(place.path("secret")).unwrap(), "secret");
+    assert_eq!(fs::read_to_string(dir.path("secret")).unwrap(), "secret");
     // `..` after a symlink leads further up than it looks.
     mount.sh("v", "mkdir -p a secret-dir && ln -s .. a/d && ln -s d/../../secret a/turned");
-    let said = refused(&mount, "cat v/a/turned");
-    assert!(said.contains("No such file"), "{said}");
+    let stderr = stderr_of_failure(&mount, "cat v/a/turned");
+    assert!(stderr.contains("No such file"), "{stderr}");
     // A program that is in a directory while another caller moves that directory deeper can't use a symlink there that
     // was checked for the new place to get out.
-    place.fed(["write", "/v/moves/f"], "x");
-    place.stead(["mkdir", "-p", "/v/deep/er"]);
+    dir.run_with_input(["write", "/v/moves/f"], "x");
+    dir.stead(["mkdir", "-p", "/v/deep/er"]);
     mount.sh("v", "ln -s ../../../secret moves/l; ls moves deep/er/. > /dev/null");
     let binary = env!("CARGO_BIN_EXE_stead");
-    let config = place.path("stead.toml").to_string_lossy().into_owned();
+    let config = dir.path("stead.toml").to_string_lossy().into_owned();
     let script = format!(
         "cd v/moves && {binary} --config {config} mv /v/moves /v/deep/er/moves > /dev/null
          for n in $(seq 100); do cat l 2>/dev/null && exit 0; sleep 0.01; done; exit 1"
@@ -115,48 +115,50 @@ fn symlinks_lead_nowhere_but_into_workspaces() {
     assert_eq!(mount.sh("", "cat v/deep/er/moves/f"), "x");
     // The root of the mount is the root of the stead, and an absolute path is a path of the stead.
     assert_eq!(mount.sh("v/root", "ls"), "guarded\nin\nnarrow\np\nro\nsmall\nv\n");
-    let at = mount.at.display();
+    let mount_point = mount.mount_point.display();
     mount.sh(
         "v",
-        &format!("mkdir d && echo inside > d/f && ln -s /v/d/f by-stead && ln -s {at}/v/d/f by-host"),
+        &format!(
+            "mkdir d && echo inside > d/f && ln -s /v/d/f by-stead && ln -s {mount_point}/v/d/f by-host"
+        ),
     );
     assert_eq!(mount.sh("v", "cat by-stead by-host; readlink by-stead"), "inside\ninside\nd/f\n");
-    assert_eq!(place.stead(["cat", "/v/by-host"]), "inside\n");
+    assert_eq!(dir.stead(["cat", "/v/by-host"]), "inside\n");
     mount.sh("v", "ln -s loop loop");
-    assert!(refused(&mount, "cat v/loop").contains("Too many levels"));
+    assert!(stderr_of_failure(&mount, "cat v/loop").contains("Too many levels"));
 }
 
 #[test]
-fn quotas_are_told_and_kept() {
-    let place = Place::new();
-    let mount = place.mount();
+fn quotas_are_reported_and_enforced() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
     assert_eq!(mount.sh("small", "stat -f -c '%b %S' . && head -c 500000 /dev/zero > half"), "256 4096\n");
     assert_eq!(mount.sh("small", "stat -f -c '%f' ."), "133\n");
-    let said = refused(&mount, "head -c 900000 /dev/zero > small/much");
-    assert!(said.contains("quota"), "{said}");
-    refused(&mount, "for n in $(seq 12); do echo > small/f$n; done");
-    let room = mount.sh("v", "stat -f -c %b .").trim().parse::<u64>().unwrap();
-    assert!(room > 1000, "what is not limited has the room of the disk");
+    let stderr = stderr_of_failure(&mount, "head -c 900000 /dev/zero > small/much");
+    assert!(stderr.contains("quota"), "{stderr}");
+    stderr_of_failure(&mount, "for n in $(seq 12); do echo > small/f$n; done");
+    let blocks = mount.sh("v", "stat -f -c %b .").trim().parse::<u64>().unwrap();
+    assert!(blocks > 1000, "what is not limited has the room of the disk");
 }
 
 /// Writes until a write fails. Returns how many bytes were accepted, and the error.
-fn fill(file: &fs::File, most: usize) -> (usize, Option<rustix::io::Errno>) {
-    let (block, mut taken) = (vec![b'x'; 100_000], 0);
-    while taken < most {
+fn fill(file: &fs::File, limit: usize) -> (usize, Option<rustix::io::Errno>) {
+    let (block, mut accepted) = (vec![b'x'; 100_000], 0);
+    while accepted < limit {
         match rustix::io::write(file, &block) {
-            Ok(count) => taken += count,
-            Err(error) => return (taken, Some(error)),
+            Ok(count) => accepted += count,
+            Err(error) => return (accepted, Some(error)),
         }
     }
-    (taken, None)
+    (accepted, None)
 }
 
 #[test]
 fn a_quota_bounds_a_file_that_is_open() {
     const ALLOWED: usize = 1 << 20;
-    let place = Place::new();
+    let dir = TestDir::new();
     for workspace in ["small", "narrow"] {
-        let mount = place.mount();
+        let mount = dir.mount();
         let free = || mount.sh(workspace, "stat -f -c %f .").trim().parse::<usize>().unwrap() * 4096;
         let (one, two) = (mount.path(workspace).join("one"), mount.path(workspace).join("two"));
         let (first, second) = (fs::File::create(&one).unwrap(), fs::File::create(&two).unwrap());
@@ -171,8 +173,11 @@ fn a_quota_bounds_a_file_that_is_open() {
         drop((first, second));
         let sizes = [&one, &two].map(|path| fs::metadata(path).unwrap().len());
         assert_eq!(sizes, [600_000, (ALLOWED - 600_000) as u64], "{workspace}");
-        let told = place.stead(["cat", &format!("/{workspace}/two")]);
-        assert!(told.len() == ALLOWED - 600_000 && told.bytes().all(|byte| byte == b'x'), "{workspace}");
+        let content = dir.stead(["cat", &format!("/{workspace}/two")]);
+        assert!(
+            content.len() == ALLOWED - 600_000 && content.bytes().all(|byte| byte == b'x'),
+            "{workspace}"
+        );
         // A file without a name uses its room until it is closed, and a killed mount gives everything back.
         fs::remove_file(&two).unwrap();
         let nameless = fs::File::create(&two).unwrap();
@@ -181,22 +186,22 @@ fn a_quota_bounds_a_file_that_is_open() {
         assert_eq!(free(), 0, "{workspace}");
         drop(nameless);
         assert!(super::common::eventually(|| free() > ALLOWED - 610_000), "{workspace}");
-        let killed = fs::File::create(&two).unwrap();
-        assert_eq!(fill(&killed, 10 * ALLOWED), (ALLOWED - 600_000, full), "{workspace}");
+        let unfinished = fs::File::create(&two).unwrap();
+        assert_eq!(fill(&unfinished, 10 * ALLOWED), (ALLOWED - 600_000, full), "{workspace}");
         mount.kill();
-        let again = place.mount();
-        let third = fs::File::create(again.path(workspace).join("three")).unwrap();
+        let next_mount = dir.mount();
+        let third = fs::File::create(next_mount.path(workspace).join("three")).unwrap();
         assert_eq!(fill(&third, 10 * ALLOWED), (ALLOWED - 600_000, full), "{workspace}");
         drop(third);
-        again.end_well();
+        next_mount.end_cleanly();
     }
 }
 
 #[test]
-fn what_can_not_be_had_is_refused_as_programs_expect() {
-    let place = Place::new();
+fn unsupported_operations_fail_with_the_errors_that_programs_expect() {
+    let dir = TestDir::new();
     // Only root's `chown` to other users is ever accepted, and with `--strict-owner` not even that.
-    let mount = place.mount_at("mnt", &["--strict-owner"]);
+    let mount = dir.mount_at("mnt", &["--strict-owner"]);
     mount.sh("v", "echo x > f && mkdir d");
     let cases = [
         ("ln v/f v/hard", "not supported"),
@@ -207,8 +212,8 @@ fn what_can_not_be_had_is_refused_as_programs_expect() {
         ("touch v/$(printf 'a%.0s' $(seq 300))", "name too long"),
     ];
     for (script, expected) in cases {
-        let said = refused(&mount, script);
-        assert!(said.to_lowercase().contains(&expected.to_lowercase()), "{script}: {said}");
+        let stderr = stderr_of_failure(&mount, script);
+        assert!(stderr.to_lowercase().contains(&expected.to_lowercase()), "{script}: {stderr}");
     }
     // A rename into another Workspace is a copy and a removal, as between two disks.
     assert_eq!(mount.sh("", "mv v/f p/f && cat p/f && ls v"), "x\nd\nnested\n");

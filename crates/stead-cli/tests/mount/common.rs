@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A Workspace on a database and one on a directory. Both have to behave in the same way.
-pub(crate) const BOTH: [&str; 2] = ["v", "p"];
+pub(crate) const WORKSPACES: [&str; 2] = ["v", "p"];
 
 const CONFIG: &str = r#"
 [stores.main]
@@ -41,23 +41,23 @@ workspaces = [
 "#;
 
 /// A stead in a directory of its own.
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDir {
     pub(crate) fn new() -> Self {
-        let place = Place { directory: tempfile::tempdir().unwrap() };
+        let dir = TestDir { directory: tempfile::tempdir().unwrap() };
         for directory in ["project", "fixed", "limited", "mnt", "mnt2"] {
-            fs::create_dir(place.path(directory)).unwrap();
+            fs::create_dir(dir.path(directory)).unwrap();
         }
-        fs::write(place.path("fixed/there.txt"), "there\n").unwrap();
-        fs::write(place.path("stead.toml"), CONFIG).unwrap();
-        place
+        fs::write(dir.path("fixed/there.txt"), "there\n").unwrap();
+        fs::write(dir.path("stead.toml"), CONFIG).unwrap();
+        dir
     }
 
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.directory.path().join(below)
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.directory.path().join(relative)
     }
 
     pub(crate) fn command<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
@@ -74,17 +74,17 @@ impl Place {
     }
 
     /// Runs the binary with this standard input.
-    pub(crate) fn fed<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &str) {
+    pub(crate) fn run_with_input<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &str) {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        succeeded(&child.wait_with_output().unwrap());
+        expect_success(&child.wait_with_output().unwrap());
     }
 
     /// Runs the binary, and returns its output.
     pub(crate) fn stead<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
-        succeeded(&self.run(args))
+        expect_success(&self.run(args))
     }
 
     pub(crate) fn mount(&self) -> OnMount {
@@ -97,30 +97,30 @@ impl Place {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("Mounted at "), "{line:?}");
-        OnMount { child, at: self.path(directory) }
+        OnMount { child, mount_point: self.path(directory) }
     }
 }
 
 /// A mounted stead. Dropping it unmounts it.
 pub(crate) struct OnMount {
     pub(crate) child: Child,
-    pub(crate) at: PathBuf,
+    pub(crate) mount_point: PathBuf,
 }
 
 impl OnMount {
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.at.join(below)
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.mount_point.join(relative)
     }
 
     /// Runs a script in a directory of the mount; it has to succeed.
-    pub(crate) fn sh(&self, below: &str, script: &str) -> String {
-        succeeded(&self.shell(below, script))
+    pub(crate) fn sh(&self, relative: &str, script: &str) -> String {
+        expect_success(&self.shell(relative, script))
     }
 
     /// Runs a script in a directory of the mount.
-    pub(crate) fn shell(&self, below: &str, script: &str) -> Output {
+    pub(crate) fn shell(&self, relative: &str, script: &str) -> Output {
         let mut shell = Command::new("bash");
-        shell.args(["-euo", "pipefail", "-c", script]).current_dir(self.path(below)).stdin(Stdio::null());
+        shell.args(["-euo", "pipefail", "-c", script]).current_dir(self.path(relative)).stdin(Stdio::null());
         for (variable, value) in [("GIT_AUTHOR_NAME", "a"), ("GIT_COMMITTER_NAME", "a")] {
             shell.env(variable, value);
         }
@@ -143,17 +143,17 @@ impl OnMount {
     }
 
     /// Ends the mount in good order. Fails if something of it is left.
-    pub(crate) fn end_well(self) {
-        let at = self.at.clone();
+    pub(crate) fn end_cleanly(self) {
+        let mount_point = self.mount_point.clone();
         assert!(self.end(Signal::TERM).success());
-        assert!(!is_mounted(&at), "a mount is left behind");
+        assert!(!is_mounted(&mount_point), "a mount is left behind");
     }
 
     /// Kills the mount's process, and waits until the watchdog has removed the mount.
     pub(crate) fn kill(self) {
-        let at = self.at.clone();
+        let mount_point = self.mount_point.clone();
         self.end(Signal::KILL);
-        assert!(eventually(|| !is_mounted(&at)), "its keeper should have cleared the mount away");
+        assert!(eventually(|| !is_mounted(&mount_point)), "its keeper should have cleared the mount away");
     }
 }
 
@@ -164,21 +164,21 @@ impl Drop for OnMount {
             self.child.wait().unwrap();
         }
         if !std::thread::panicking() {
-            assert!(eventually(|| !is_mounted(&self.at)), "a mount is left behind");
+            assert!(eventually(|| !is_mounted(&self.mount_point)), "a mount is left behind");
         }
     }
 }
 
-pub(crate) fn is_mounted(at: &Path) -> bool {
+pub(crate) fn is_mounted(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    mounts.lines().any(|line| line.split(' ').nth(1) == at.to_str())
+    mounts.lines().any(|line| line.split(' ').nth(1) == path.to_str())
 }
 
 /// Whether something becomes true within 30 seconds.
-pub(crate) fn eventually(mut is: impl FnMut() -> bool) -> bool {
-    let until = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < until {
-        if is() {
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        if condition() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -186,7 +186,7 @@ pub(crate) fn eventually(mut is: impl FnMut() -> bool) -> bool {
     false
 }
 
-pub(crate) fn succeeded(output: &Output) -> String {
+pub(crate) fn expect_success(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
     text(&output.stdout)

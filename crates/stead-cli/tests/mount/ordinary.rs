@@ -6,13 +6,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use super::common::{BOTH, Place};
+use super::common::{TestDir, WORKSPACES};
 
 #[test]
 fn python_makes_a_virtual_environment() {
-    let place = Place::new();
-    let mount = place.mount();
-    for workspace in BOTH {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    for workspace in WORKSPACES {
         let script = "python3 -m venv --without-pip env && env/bin/python -c 'import sys; print(sys.prefix)'";
         let prefix = mount.sh(workspace, script);
         assert_eq!(prefix.trim(), mount.path(workspace).join("env").to_str().unwrap(), "{workspace}");
@@ -20,67 +20,70 @@ fn python_makes_a_virtual_environment() {
         assert!(fs::metadata(target.trim()).unwrap().is_file(), "{workspace}: {target}");
         // A tool still doesn't follow it.
         let link = mount.sh(workspace, "cd env/bin && find . -lname '/*' | sed 's,^./,,'");
-        let refused = place.run(["cat", &format!("/{workspace}/env/bin/{}", link.trim())]);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("leads outside"), "{workspace}: {said}");
+        let refused = dir.run(["cat", &format!("/{workspace}/env/bin/{}", link.trim())]);
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && stderr.contains("leads outside"), "{workspace}: {stderr}");
     }
 }
 
 #[test]
-fn a_symlink_to_what_is_no_program_of_everybodys_is_not_followed() {
-    let place = Place::new();
-    let mount = place.mount();
-    let at = |name: &str| place.path(name).to_str().unwrap().to_owned();
+fn only_symlinks_to_programs_that_everybody_can_run_are_followed_out_of_the_mount() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    let host_path = |name: &str| dir.path(name).to_str().unwrap().to_owned();
     for (name, mode) in [("tool", 0o755), ("mine", 0o700), ("data", 0o644)] {
-        fs::write(place.path(name), "#!/bin/sh\necho ran\n").unwrap();
-        fs::set_permissions(place.path(name), Permissions::from_mode(mode)).unwrap();
-        mount.sh("v", &format!("ln -s {} {name}", at(name)));
+        fs::write(dir.path(name), "#!/bin/sh\necho ran\n").unwrap();
+        fs::set_permissions(dir.path(name), Permissions::from_mode(mode)).unwrap();
+        mount.sh("v", &format!("ln -s {} {name}", host_path(name)));
     }
-    assert_eq!(mount.sh("v", "./tool; readlink tool"), format!("ran\n{}\n", at("tool")));
-    mount.sh("v", &format!("ln -s {} directory && ln -s ../../tool relative", at("project")));
+    assert_eq!(mount.sh("v", "./tool; readlink tool"), format!("ran\n{}\n", host_path("tool")));
+    mount.sh("v", &format!("ln -s {} directory && ln -s ../../tool relative", host_path("project")));
     for name in ["mine", "data", "directory", "relative"] {
         for script in [format!("cat {name}/."), format!("cat {name}"), format!("readlink -v {name}")] {
             let output = mount.shell("v", &script);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(!output.status.success() && said.contains("Permission denied"), "{script}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && stderr.contains("Permission denied"), "{script}: {stderr}");
         }
     }
     // A target inside the mount isn't looked up: the mount would wait for its own answer.
-    mount.sh("v", &format!("echo x > f && chmod 755 f && ln -s {}/./v/../v/f around", mount.at.display()));
+    mount.sh(
+        "v",
+        &format!("echo x > f && chmod 755 f && ln -s {}/./v/../v/f around", mount.mount_point.display()),
+    );
     let around = mount.shell("v", "cat around");
     assert!(around.status.success() || String::from_utf8_lossy(&around.stderr).contains("Permission denied"));
 }
 
 #[test]
-fn an_archive_of_other_owners_is_unpacked_by_root() {
+fn root_can_unpack_an_archive_of_other_owners() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let place = Place::new();
-    let mount = place.mount();
-    let archive = place.path("archive.tar");
-    let make = format!(
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    let archive = dir.path("archive.tar");
+    let script = format!(
         "mkdir {0}.d && echo x > {0}.d/f && mkdir {0}.d/d && tar cf {0} --owner=12345 --group=54321 -C {0}.d .",
         archive.display()
     );
-    mount.sh("", &make);
-    for workspace in BOTH {
+    mount.sh("", &script);
+    for workspace in WORKSPACES {
         let script =
             format!("mkdir out && tar xpf {} -C out && cat out/f && stat -c %u out/f", archive.display());
         assert_eq!(mount.sh(workspace, &script), "x\n0\n", "{workspace}");
     }
-    mount.end_well();
-    let strict = place.mount_at("mnt", &["--strict-owner"]);
+    mount.end_cleanly();
+    let strict = dir.mount_at("mnt", &["--strict-owner"]);
     let refused = strict.shell("v", "chown 12345 out/f");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("Operation not permitted"));
 }
 
 #[test]
 fn pipes_and_sockets_last_as_long_as_the_mount() {
-    let place = Place::new();
-    let mount = place.mount();
-    for workspace in BOTH {
-        let at = mount.path(workspace);
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    for workspace in WORKSPACES {
+        let directory = mount.path(workspace);
         assert_eq!(
             mount.sh(
                 workspace,
@@ -89,18 +92,18 @@ fn pipes_and_sockets_last_as_long_as_the_mount() {
             "through\nfifo 600\n",
             "{workspace}"
         );
-        let listener = UnixListener::bind(at.join("socket")).unwrap();
-        let mut asking = UnixStream::connect(at.join("socket")).unwrap();
-        asking.write_all(b"hello").unwrap();
-        let mut heard = [0; 5];
-        listener.accept().unwrap().0.read_exact(&mut heard).unwrap();
-        assert_eq!(&heard, b"hello");
-        assert!(fs::symlink_metadata(at.join("socket")).unwrap().file_type().is_socket());
+        let listener = UnixListener::bind(directory.join("socket")).unwrap();
+        let mut client = UnixStream::connect(directory.join("socket")).unwrap();
+        client.write_all(b"hello").unwrap();
+        let mut received = [0; 5];
+        listener.accept().unwrap().0.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"hello");
+        assert!(fs::symlink_metadata(directory.join("socket")).unwrap().file_type().is_socket());
         // They behave like other nodes: they are listed, moved with their directory, replaced and removed.
         mount.sh(workspace, "mkdir d && mv pipe d/p && chmod 640 d/p && mv d e && mkfifo e/q && mv e/q e/p");
         assert_eq!(mount.sh(workspace, "ls; ls -l e | grep -c ^p; stat -c %a e/p"), {
-            let shown = if workspace == "v" { "e\nnested\nsocket\n" } else { "e\nsocket\n" };
-            format!("{shown}1\n644\n")
+            let names = if workspace == "v" { "e\nnested\nsocket\n" } else { "e\nsocket\n" };
+            format!("{names}1\n644\n")
         });
         for (script, expected) in [
             ("rmdir e", "not empty"),
@@ -110,19 +113,20 @@ fn pipes_and_sockets_last_as_long_as_the_mount() {
             ("ln -s x e/p", "File exists"),
         ] {
             let output = mount.shell(workspace, script);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(!output.status.success() && said.contains(expected), "{workspace}: {script}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && stderr.contains(expected), "{workspace}: {script}: {stderr}");
         }
         mount
             .sh(workspace, "echo file > f && mv f e/p && test -f e/p && mkfifo g && mv g e/p && test -p e/p");
         mount.sh(workspace, "rm e/p && rmdir e other && rm socket");
         // Only the mount knows of them.
         mount.sh(workspace, "mkfifo left && test -p left");
-        assert!(!place.stead(["ls", &format!("/{workspace}")]).contains("left"), "{workspace}");
-        place.fed(["write", &format!("/{workspace}/left")], "a file\n");
-        let seen = || fs::symlink_metadata(at.join("left")).is_ok_and(|left| left.is_file());
-        assert!(super::common::eventually(seen), "{workspace}: what a Store holds goes before");
-        place.stead(["rm", &format!("/{workspace}/left")]);
+        assert!(!dir.stead(["ls", &format!("/{workspace}")]).contains("left"), "{workspace}");
+        dir.run_with_input(["write", &format!("/{workspace}/left")], "a file\n");
+        let is_file_shown =
+            || fs::symlink_metadata(directory.join("left")).is_ok_and(|metadata| metadata.is_file());
+        assert!(super::common::eventually(is_file_shown), "{workspace}: what a Store holds goes before");
+        dir.stead(["rm", &format!("/{workspace}/left")]);
     }
     for (script, expected) in [
         ("mkfifo ro/pipe", "Read-only file system"),
@@ -131,61 +135,65 @@ fn pipes_and_sockets_last_as_long_as_the_mount() {
         ("mkfifo pipe", "ermi"),
     ] {
         let output = mount.shell("", script);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(expected), "{script}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(expected), "{script}: {stderr}");
     }
-    mount.end_well();
-    let again = place.mount();
-    assert!(!again.path("v/left").exists() && !again.path("p/left").exists());
+    mount.end_cleanly();
+    let next_mount = dir.mount();
+    assert!(!next_mount.path("v/left").exists() && !next_mount.path("p/left").exists());
 }
 
 #[test]
-fn a_file_without_a_name_is_opened_again_and_has_a_mode() {
-    let place = Place::new();
-    let mount = place.mount();
-    for workspace in BOTH {
+fn an_unlinked_file_can_be_opened_again_and_has_a_mode() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    for workspace in WORKSPACES {
         let path = mount.path(workspace).join("f");
         let mut options = fs::OpenOptions::new();
         let mut file = options.read(true).write(true).create_new(true).open(&path).unwrap();
         file.write_all(b"before").unwrap();
         fs::remove_file(&path).unwrap();
         file.write_all(b" and after").unwrap();
-        let again = format!("/proc/self/fd/{}", file.as_raw_fd());
-        assert_eq!(fs::read_to_string(&again).unwrap(), "before and after", "{workspace}");
-        fs::OpenOptions::new().append(true).open(&again).unwrap().write_all(b", again").unwrap();
-        assert_eq!(fs::read_to_string(&again).unwrap(), "before and after, again", "{workspace}");
+        let descriptor_path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        assert_eq!(fs::read_to_string(&descriptor_path).unwrap(), "before and after", "{workspace}");
+        fs::OpenOptions::new().append(true).open(&descriptor_path).unwrap().write_all(b", again").unwrap();
+        assert_eq!(fs::read_to_string(&descriptor_path).unwrap(), "before and after, again", "{workspace}");
         file.set_permissions(Permissions::from_mode(0o600)).unwrap();
         file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(77)).unwrap();
-        let told = file.metadata().unwrap();
-        assert_eq!((told.mode() & 0o7777, told.mtime(), told.nlink()), (0o600, 77, 0), "{workspace}");
+        let metadata = file.metadata().unwrap();
+        assert_eq!(
+            (metadata.mode() & 0o7777, metadata.mtime(), metadata.nlink()),
+            (0o600, 77, 0),
+            "{workspace}"
+        );
         // Another file has the name by now.
         fs::write(&path, "another").unwrap();
-        assert_eq!(fs::read_to_string(&again).unwrap(), "before and after, again", "{workspace}");
+        assert_eq!(fs::read_to_string(&descriptor_path).unwrap(), "before and after, again", "{workspace}");
         drop(file);
-        assert_eq!(place.stead(["cat", &format!("/{workspace}/f")]), "another", "{workspace}");
-        assert!(File::open(&again).is_err());
+        assert_eq!(dir.stead(["cat", &format!("/{workspace}/f")]), "another", "{workspace}");
+        assert!(File::open(&descriptor_path).is_err());
     }
 }
 
 #[test]
-fn nothing_is_moved_so_deep_that_it_can_not_be_named() {
-    let place = Place::new();
-    let mount = place.mount();
-    for workspace in BOTH {
+fn a_move_that_would_make_paths_too_long_is_refused() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    for workspace in WORKSPACES {
         let script = "deep=$(printf 'a/%.0s' $(seq 40)) && mkdir -p $deep b/b/b && b=$(printf 'b/%.0s' $(seq 30)) \
             && mkdir -p $b && ! mv b $deep 2> said && grep -q 'File name too long' said && test -d $b \
             && mkdir -p c/c/c && mv c $deep && ls -d ${deep}c/c/c && mv ${deep}c c && rm -r a b c && ls";
-        let shown = mount.sh(workspace, script);
+        let output = mount.sh(workspace, script);
         let expected = if workspace == "v" { "nested\nsaid\n" } else { "said\n" };
-        assert!(shown.ends_with(&format!("a/c/c/c\n{expected}")), "{workspace}: {shown}");
+        assert!(output.ends_with(&format!("a/c/c/c\n{expected}")), "{workspace}: {output}");
     }
     // A tool returns the reason as a sentence.
-    place.stead(["mkdir", "-p", &format!("/v{}", "/x".repeat(50))]);
-    place.stead(["mkdir", "-p", &format!("/v{}", "/y".repeat(30))]);
-    for act in ["mv", "cp"] {
+    dir.stead(["mkdir", "-p", &format!("/v{}", "/x".repeat(50))]);
+    dir.stead(["mkdir", "-p", &format!("/v{}", "/y".repeat(30))]);
+    for command in ["mv", "cp"] {
         let to = format!("/v{}/y", "/x".repeat(50));
-        let refused = place.run([act, "/v/y", &to]);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("at most 64"), "{act}: {said}");
+        let refused = dir.run([command, "/v/y", &to]);
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && stderr.contains("at most 64"), "{command}: {stderr}");
     }
 }

@@ -3,20 +3,20 @@
 use std::fs;
 use std::process::Stdio;
 
-use super::common::{BOTH, Place};
+use super::common::{TestDir, WORKSPACES};
 
 #[test]
 fn git_clones_commits_and_packs() {
-    let place = Place::new();
-    let mount = place.mount();
-    let source = place.path("source");
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    let source = dir.path("source");
     let make = "git init -q -b main . && mkdir -p a/b \
         && for n in $(seq 150); do echo line $n > a/b/f$n; done && ln -s a/b link \
         && git add -A && git commit -qm first";
     fs::create_dir(&source).unwrap();
-    let outside = super::common::OnMount { child: quiet(), at: source.clone() };
+    let outside = super::common::OnMount { child: ended_process(), mount_point: source.clone() };
     outside.sh("", make);
-    for workspace in BOTH {
+    for workspace in WORKSPACES {
         let script = format!(
             "git clone -q {} repo && cd repo && git status --porcelain \
              && echo more >> a/b/f7 && git mv a/b/f8 a/b/g8 && git commit -qam second && git gc -q \
@@ -30,7 +30,7 @@ fn git_clones_commits_and_packs() {
 }
 
 /// A process that has ended, for tests that need no mount process.
-fn quiet() -> std::process::Child {
+fn ended_process() -> std::process::Child {
     let mut child = std::process::Command::new("true").stdin(Stdio::null()).spawn().unwrap();
     child.wait().unwrap();
     child
@@ -38,30 +38,30 @@ fn quiet() -> std::process::Child {
 
 #[test]
 fn a_crate_is_built_once() {
-    let place = Place::new();
-    let mount = place.mount();
+    let dir = TestDir::new();
+    let mount = dir.mount();
     let manifest = "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
-    for workspace in BOTH {
-        let at = mount.path(workspace).join("crate");
-        fs::create_dir_all(at.join("src")).unwrap();
-        fs::write(at.join("Cargo.toml"), manifest).unwrap();
-        fs::write(at.join("src/main.rs"), "fn main() { println!(\"built\"); }\n").unwrap();
-        let below = format!("{workspace}/crate");
-        let first = mount.sh(&below, "cargo build --offline 2>&1");
+    for workspace in WORKSPACES {
+        let directory = mount.path(workspace).join("crate");
+        fs::create_dir_all(directory.join("src")).unwrap();
+        fs::write(directory.join("Cargo.toml"), manifest).unwrap();
+        fs::write(directory.join("src/main.rs"), "fn main() { println!(\"built\"); }\n").unwrap();
+        let relative = format!("{workspace}/crate");
+        let first = mount.sh(&relative, "cargo build --offline 2>&1");
         assert!(first.contains("Compiling small"), "{first}");
-        let second = mount.sh(&below, "cargo build --offline 2>&1");
+        let second = mount.sh(&relative, "cargo build --offline 2>&1");
         assert!(!second.contains("Compiling") && second.contains("Finished"), "{second}");
-        assert_eq!(mount.sh(&below, "target/debug/small"), "built\n");
-        fs::write(at.join("src/main.rs"), "fn main() { println!(\"again\"); }\n").unwrap();
-        assert_eq!(mount.sh(&below, "cargo run -q --offline"), "again\n");
+        assert_eq!(mount.sh(&relative, "target/debug/small"), "built\n");
+        fs::write(directory.join("src/main.rs"), "fn main() { println!(\"again\"); }\n").unwrap();
+        assert_eq!(mount.sh(&relative, "cargo run -q --offline"), "again\n");
     }
 }
 
 #[test]
 fn npm_installs_a_package() {
-    let place = Place::new();
-    let mount = place.mount();
-    for workspace in BOTH {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    for workspace in WORKSPACES {
         let script = "mkdir pack && cd pack && npm init -y > /dev/null \
             && npm install --no-audit --no-fund --silent is-odd@3.0.1 >/dev/null \
             && node -e 'console.log(require(\"is-odd\")(3))'";
@@ -71,9 +71,9 @@ fn npm_installs_a_package() {
 
 #[test]
 fn two_processes_share_a_sqlite_database() {
-    let place = Place::new();
-    let mount = place.mount();
-    for workspace in BOTH {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    for workspace in WORKSPACES {
         for mode in ["wal", "delete"] {
             let script = format!(
                 "rm -f db*; sqlite3 db 'PRAGMA journal_mode={mode}; CREATE TABLE t(who, n);' > /dev/null
@@ -89,10 +89,10 @@ fn two_processes_share_a_sqlite_database() {
 }
 
 #[test]
-fn trees_travel_by_grep_rsync_and_tar() {
-    let place = Place::new();
-    let mount = place.mount();
-    let outside = place.path("outside");
+fn trees_are_searched_and_copied_by_grep_rsync_and_tar() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    let outside = dir.path("outside");
     let make = format!(
         "mkdir -p {0}/deep/er && cd {0} && for n in $(seq 40); do echo needle $n > deep/f$n; done \
          && head -c 3000000 /dev/urandom > deep/er/large && ln -s deep/f1 link && chmod 750 deep && chmod +x deep/f2 \
@@ -100,7 +100,7 @@ fn trees_travel_by_grep_rsync_and_tar() {
         outside.display()
     );
     mount.sh("", &make);
-    for workspace in BOTH {
+    for workspace in WORKSPACES {
         let script = format!(
             "rsync -a {0}/ there/ && rsync -a there/ {0}-back-{workspace}/ \
              && diff -r --no-dereference {0} {0}-back-{workspace} \
@@ -116,13 +116,13 @@ fn trees_travel_by_grep_rsync_and_tar() {
 
 #[test]
 fn an_editor_saves_over_the_file() {
-    let place = Place::new();
-    let mount = place.mount();
-    for workspace in BOTH {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    for workspace in WORKSPACES {
         // Like vim and many other editors: a new file is synced and then renamed over the old one.
         let script = "echo one > f && chmod 600 f && cp -p f f~ && echo two > .f.new && chmod 600 .f.new \
             && sync .f.new && mv .f.new f && rm f~ && cat f && stat -c %a f && ls -A | grep f";
         assert_eq!(mount.sh(workspace, script), "two\n600\nf\n", "{workspace}");
-        assert_eq!(place.stead(["cat", &format!("/{workspace}/f")]), "two\n");
+        assert_eq!(dir.stead(["cat", &format!("/{workspace}/f")]), "two\n");
     }
 }

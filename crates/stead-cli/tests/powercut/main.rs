@@ -33,7 +33,7 @@ use tmpfs::{Tmpfs, moved_along};
 /// The environment variable that names the Workspace which the programs work in.
 const WORKSPACE: &str = "STEAD_POWERCUT_WORKSPACE";
 /// The environment variable that names the directory of the mount.
-const AT: &str = "STEAD_POWERCUT_AT";
+const MOUNT_POINT: &str = "STEAD_POWERCUT_AT";
 
 const CONFIG: &str = r#"
 [stores.main]
@@ -84,45 +84,45 @@ const STEPS: [Step; 9] = [
     Step::Renamed("inner/four", 8),
 ];
 
-fn text(seed: u8) -> Vec<u8> {
+fn content(seed: u8) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed.into());
     (0..500 * usize::from(seed)).map(|_| random.alphanumeric() as u8).collect()
 }
 
 impl Step {
-    fn take(self, top: &Path) {
-        let at = |name: &str| top.join(name);
+    fn perform(self, root: &Path) {
+        let path = |name: &str| root.join(name);
         let sync = |path: &Path| File::open(path).unwrap().sync_all().unwrap();
         match self {
             Step::Written(name, seed) => {
-                let mut file = File::create(at(name)).unwrap();
-                file.write_all(&text(seed)).unwrap();
+                let mut file = File::create(path(name)).unwrap();
+                file.write_all(&content(seed)).unwrap();
                 file.sync_all().unwrap();
             }
             Step::Renamed(name, seed) => {
-                let beside = at(&format!("{name}.new"));
-                fs::write(&beside, text(seed)).unwrap();
-                fs::rename(&beside, at(name)).unwrap();
-                sync(at(name).parent().unwrap());
+                let temporary = path(&format!("{name}.new"));
+                fs::write(&temporary, content(seed)).unwrap();
+                fs::rename(&temporary, path(name)).unwrap();
+                sync(path(name).parent().unwrap());
             }
             Step::Flushed(name, seed) => {
-                fs::write(at(name), text(seed)).unwrap();
-                sync(&at(name));
+                fs::write(path(name), content(seed)).unwrap();
+                sync(&path(name));
             }
             Step::Made(directory, name, seed) => {
-                fs::create_dir(at(directory)).unwrap();
-                fs::write(at(name), text(seed)).unwrap();
-                sync(&at(directory));
-                sync(top);
+                fs::create_dir(path(directory)).unwrap();
+                fs::write(path(name), content(seed)).unwrap();
+                sync(&path(directory));
+                sync(root);
             }
             Step::Appended(name, seed) => {
-                let mut file = OpenOptions::new().append(true).open(at(name)).unwrap();
-                file.write_all(&text(seed)).unwrap();
+                let mut file = OpenOptions::new().append(true).open(path(name)).unwrap();
+                file.write_all(&content(seed)).unwrap();
                 file.sync_all().unwrap();
             }
             Step::Removed(name) => {
-                fs::remove_file(at(name)).unwrap();
-                sync(top);
+                fs::remove_file(path(name)).unwrap();
+                sync(root);
             }
         }
     }
@@ -135,14 +135,14 @@ impl Step {
         }
     }
 
-    fn leaves(self, files: &mut Files) {
+    fn apply_to(self, files: &mut Files) {
         match self {
             Step::Removed(name) => drop(files.remove(name)),
-            Step::Appended(name, seed) => files.get_mut(name).unwrap().extend(text(seed)),
+            Step::Appended(name, seed) => files.get_mut(name).unwrap().extend(content(seed)),
             Step::Written(name, seed) | Step::Renamed(name, seed) | Step::Flushed(name, seed) => {
-                files.insert(name.into(), text(seed));
+                files.insert(name.into(), content(seed));
             }
-            Step::Made(_, name, seed) => drop(files.insert(name.into(), text(seed))),
+            Step::Made(_, name, seed) => drop(files.insert(name.into(), content(seed))),
         }
     }
 }
@@ -151,75 +151,74 @@ impl Step {
 #[ignore = "the recorded program of the tests here, which start it as a process of its own"]
 fn the_recorded_program() {
     let mut teller = Teller::new();
-    let at = std::env::var(AT).unwrap();
+    let mount_point = std::env::var(MOUNT_POINT).unwrap();
     let mut mount = Command::new(env!("CARGO_BIN_EXE_stead"));
-    mount.args(["mount", "--agent", "coder", &at]).current_dir(&teller.top).stdin(Stdio::null());
+    mount.args(["mount", "--agent", "coder", &mount_point]).current_dir(&teller.top).stdin(Stdio::null());
     // An absolute path: the trace wouldn't show where a relative one begins.
     mount.env("STEAD_CONFIG", teller.top.join("stead.toml")).env_remove("STEAD_TOKEN");
     let mut mount = mount.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(mount.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("Mounted at "), "{line:?}");
-    let top = Path::new(&at).join(std::env::var(WORKSPACE).unwrap());
+    let root = Path::new(&mount_point).join(std::env::var(WORKSPACE).unwrap());
     for (step, number) in STEPS.into_iter().zip(1..) {
-        step.take(&top);
+        step.perform(&root);
         teller.sure(number);
     }
     kill_process(Pid::from_child(&mount), Signal::TERM).unwrap();
     assert!(mount.wait().unwrap().success());
 }
 
-fn recorded(workspace: &str, variables: &[(&str, &str)]) -> Recording {
+fn record_program(workspace: &str, variables: &[(&str, &str)]) -> Recording {
     let tmpfs = Tmpfs::new();
     for directory in ["project", "plain"] {
         fs::create_dir(tmpfs.path().join(directory)).unwrap();
     }
     fs::write(tmpfs.path().join("stead.toml"), CONFIG).unwrap();
-    let at = tempfile::tempdir().unwrap();
-    let mut all = vec![(WORKSPACE, workspace), (AT, at.path().to_str().unwrap())];
-    all.extend(variables);
+    let mount_point = tempfile::tempdir().unwrap();
+    let mut all_variables = vec![(WORKSPACE, workspace), (MOUNT_POINT, mount_point.path().to_str().unwrap())];
+    all_variables.extend(variables);
     let program = std::env::current_exe().unwrap();
-    record(&tmpfs, &program, &["--ignored", "--exact", "the_recorded_program", "--nocapture"], &all)
+    record(&tmpfs, &program, &["--ignored", "--exact", "the_recorded_program", "--nocapture"], &all_variables)
 }
 
 /// Returns an error if something is wrong on the disk that a power cut has left.
-fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
-    let sure = usize::try_from(sure).unwrap();
+fn check_disk(workspace: &str, synced_steps: u64, image: &Image) -> Result<(), String> {
+    let synced_steps = usize::try_from(synced_steps).unwrap();
     let tmpfs = Tmpfs::with(image);
     moved_along(tmpfs.path());
     let config = Config::parse(CONFIG, &tmpfs.path().join("stead.toml")).unwrap();
     let mut stores = Stores::of(&config);
     let stead = Stead::open_in(&mut stores, &Identity::agent("coder")).map_err(|error| error.to_string())?;
     let prefix = format!("/{workspace}");
-    let walked = stead.vfs().walk(&*prefix, &WalkQuery::default()).map_err(|error| error.to_string())?;
+    let walk = stead.vfs().walk(&*prefix, &WalkQuery::default()).map_err(|error| error.to_string())?;
     let mut found = Files::new();
-    for entry in walked.entries.into_iter().filter(|entry| entry.kind == NodeKind::File) {
+    for entry in walk.entries.into_iter().filter(|entry| entry.kind == NodeKind::File) {
         let read = stead.vfs().read(&*entry.path).map_err(|error| format!("{}: {error}", entry.path))?;
         found.insert(entry.path[prefix.len() + 1..].to_owned(), read.bytes);
     }
-    let mut wanted = Files::new();
-    STEPS[..sure].iter().for_each(|step| step.leaves(&mut wanted));
-    let mut next = wanted.clone();
-    let under_way = STEPS.get(sure).copied();
-    if let Some(step) = under_way {
-        step.leaves(&mut next);
+    let mut expected = Files::new();
+    STEPS[..synced_steps].iter().for_each(|step| step.apply_to(&mut expected));
+    let mut next = expected.clone();
+    let pending = STEPS.get(synced_steps).copied();
+    if let Some(step) = pending {
+        step.apply_to(&mut next);
     }
-    for name in wanted.keys().chain(found.keys()) {
-        let is = found.get(name);
-        if is == wanted.get(name) || is == next.get(name) {
+    for name in expected.keys().chain(found.keys()) {
+        let content = found.get(name);
+        if content == expected.get(name) || content == next.get(name) {
             continue;
         }
         // The step wasn't acknowledged yet. In a database the file is complete all the same, or empty, as it was
         // created.
-        let is_touched =
-            under_way.is_some_and(|step| name.strip_suffix(".new").unwrap_or(name) == step.name());
-        let is_whole = name.ends_with(".new") || is.is_none_or(Vec::is_empty);
-        if !is_touched || (workspace == "v" && !is_whole) {
+        let is_touched = pending.is_some_and(|step| name.strip_suffix(".new").unwrap_or(name) == step.name());
+        let is_complete_or_empty = name.ends_with(".new") || content.is_none_or(Vec::is_empty);
+        if !is_touched || (workspace == "v" && !is_complete_or_empty) {
             let size = |files: &Files| files.get(name).map(Vec::len);
             return Err(format!(
-                "{name} has {:?} bytes after step {sure}, not {:?}",
+                "{name} has {:?} bytes after step {synced_steps}, not {:?}",
                 size(&found),
-                size(&wanted)
+                size(&expected)
             ));
         }
     }
@@ -238,29 +237,29 @@ fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
     Ok(())
 }
 
-fn survives(workspace: &str) {
+fn check_power_cuts(workspace: &str) {
     if !Tmpfs::is_possible() || !Path::new("/dev/fuse").exists() {
         return;
     }
     let seeds = if std::env::var_os("STEAD_TEST_LONG").is_some() { 1_000 } else { 100 };
-    let recording = recorded(workspace, &[]);
-    match cuts::cut(&recording, 0..seeds, |sure, image| judge(workspace, sure, image)) {
+    let recording = record_program(workspace, &[]);
+    match cuts::cut(&recording, 0..seeds, |synced_steps, image| check_disk(workspace, synced_steps, image)) {
         Ok(cuts) => println!("/{workspace}: {} syncs, {cuts} power cuts", recording.disk.syncs().len()),
         Err(error) => panic!("{error}"),
     }
 }
 
 #[test]
-fn what_a_program_has_synced_on_a_mount_is_in_the_database_after_a_power_cut() {
-    survives("v");
+fn data_synced_on_a_mount_survives_a_power_cut_in_a_database() {
+    check_power_cuts("v");
 }
 
 #[test]
-fn what_a_program_has_synced_on_a_mount_is_in_the_directory_after_a_power_cut() {
-    survives("p");
+fn data_synced_on_a_mount_survives_a_power_cut_in_a_directory() {
+    check_power_cuts("p");
 }
 
 #[test]
-fn what_a_program_has_synced_on_a_mount_is_in_a_directory_without_history_after_a_power_cut() {
-    survives("n");
+fn data_synced_on_a_mount_survives_a_power_cut_in_a_directory_without_history() {
+    check_power_cuts("n");
 }

@@ -1,6 +1,6 @@
 //! The twins through the command line. Each command is a process of its own.
 
-use super::world::{STORES, TWINS, There, Twin};
+use super::world::{Occupant, STORES, TWINS, Twin};
 use super::{At, Needs};
 use crate::is_long;
 
@@ -18,16 +18,16 @@ const COMMANDS: [(&[&str], Needs); 10] = [
     (&["import", "imported", "{}"], Needs::Nothing),
 ];
 
-fn told(there: There, twins: (There, There)) -> Twin {
-    let acts = COMMANDS.iter().filter(|(args, needs)| {
+fn run_twin(occupant: Occupant, twins: (Occupant, Occupant)) -> Twin {
+    let commands = COMMANDS.iter().filter(|(args, needs)| {
         // An import needs a directory, or nothing, at its destination.
-        needs.is_silent(twins.1, At::Name) && (args[0] != "import" || twins.1.is_directory())
+        needs.hides_occupant(twins.1, At::Name) && (args[0] != "import" || twins.1.is_directory())
     });
     let names: Vec<String> = (0..COMMANDS.len()).map(|number| format!("n{number}")).collect();
-    let mut twin = Twin::new(there, &names);
+    let mut twin = Twin::new(occupant, &names);
     std::fs::create_dir(twin.path("imported")).unwrap();
     std::fs::write(twin.path("imported/a.txt"), "a\n").unwrap();
-    for ((args, _), name) in acts.zip(&names) {
+    for ((args, _), name) in commands.zip(&names) {
         for store in STORES {
             let path = format!("{store}/wo/{name}");
             let args: Vec<String> =
@@ -47,9 +47,9 @@ fn told(there: There, twins: (There, There)) -> Twin {
 }
 
 #[test]
-fn no_command_tells_whether_a_name_is_taken_in_a_write_only_workspace() {
-    let few = if is_long() { TWINS.len() } else { 2 };
-    for twins in TWINS.into_iter().take(few) {
-        told(twins.0, twins).transcript.check_same(&told(twins.1, twins).transcript, twins);
+fn no_command_reveals_whether_a_name_is_taken_in_a_write_only_workspace() {
+    let count = if is_long() { TWINS.len() } else { 2 };
+    for twins in TWINS.into_iter().take(count) {
+        run_twin(twins.0, twins).transcript.check_same(&run_twin(twins.1, twins).transcript, twins);
     }
 }

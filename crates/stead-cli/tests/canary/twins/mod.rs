@@ -9,7 +9,7 @@ mod mounts;
 mod tools;
 mod world;
 
-use world::There;
+use world::Occupant;
 
 /// What a call needs to be at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,13 +32,13 @@ enum At {
 
 impl Needs {
     /// Whether the answer must not depend on what is there.
-    fn is_silent(self, there: There, at: At) -> bool {
-        use There::{EmptyDirectory, File, FullDirectory, Own, OwnGone, Protected, Symlink};
+    fn hides_occupant(self, occupant: Occupant, at: At) -> bool {
+        use Occupant::{EmptyDirectory, File, FullDirectory, Own, OwnDeleted, Protected, Symlink};
         match (self, at) {
             (Needs::Nothing, _) => true,
-            (Needs::OwnFile, _) => !matches!(there, Own | OwnGone),
-            (Needs::Room, At::Name) => !matches!(there, EmptyDirectory | FullDirectory | Protected),
-            (Needs::Room, At::Below) => !matches!(there, File | Own | Symlink),
+            (Needs::OwnFile, _) => !matches!(occupant, Own | OwnDeleted),
+            (Needs::Room, At::Name) => !matches!(occupant, EmptyDirectory | FullDirectory | Protected),
+            (Needs::Room, At::Below) => !matches!(occupant, File | Own | Symlink),
         }
     }
 }

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use stead::vfs::{LogEntry, LogQuery, UndoOptions, UndoTarget, WalkQuery};
 use stead::{Operation, Stead, Timestamp};
 
-use super::world::{STORES, TWINS, There, Transcript, Twin};
+use super::world::{Occupant, STORES, TWINS, Transcript, Twin};
 use super::{At, Needs};
 use crate::is_long;
 
 /// A tool, the argument that takes the path, its other arguments, and what has to be at the path.
-type Act = (&'static str, &'static str, Value, Needs);
+type Action = (&'static str, &'static str, Value, Needs);
 
-fn acts() -> Vec<Act> {
+fn actions() -> Vec<Action> {
     use Needs::{Nothing, OwnFile, Room};
     vec![
         ("create_directory", "path", json!({}), Nothing),
@@ -31,31 +31,31 @@ fn acts() -> Vec<Act> {
     ]
 }
 
-fn call(stead: &Stead, transcript: &mut Transcript, asked: &str, tool: &str, arguments: Value) -> Value {
+fn call(stead: &Stead, transcript: &mut Transcript, question: &str, tool: &str, arguments: Value) -> Value {
     let reply = stead.call(tool, arguments.clone());
     let structured = Value::from(reply.structured());
     let answer = format!("{} {structured} {:?}", reply.joined_text(), reply.failure);
-    transcript.note(&format!("{asked} {tool} {arguments}"), &answer);
+    transcript.note(&format!("{question} {tool} {arguments}"), &answer);
     structured
 }
 
 /// Looks at everything that may be seen.
-fn look(stead: &Stead, transcript: &mut Transcript, asked: &str, operations: &[Value]) {
+fn look(stead: &Stead, transcript: &mut Transcript, question: &str, operations: &[Value]) {
     for store in STORES {
         let new = format!("{store}/after-{}", transcript.len());
-        call(stead, transcript, asked, "write_file", json!({ "path": new, "content": "1" }));
+        call(stead, transcript, question, "write_file", json!({ "path": new, "content": "1" }));
         for path in [store, &new] {
-            call(stead, transcript, asked, "get_file_info", json!({ "path": path }));
+            call(stead, transcript, question, "get_file_info", json!({ "path": path }));
         }
         // The library returns more facts to a program than a tool returns to a model.
-        let made = stead.vfs().write(&*new, "2").unwrap();
-        transcript.note(asked, &format!("{store} {:?} {:?}", made.revision, made.tag));
+        let written = stead.vfs().write(&*new, "2").unwrap();
+        transcript.note(question, &format!("{store} {:?} {:?}", written.revision, written.tag));
     }
     for last in [1, 6] {
-        call(stead, transcript, asked, "undo", json!({ "last": last, "dry_run": true }));
+        call(stead, transcript, question, "undo", json!({ "last": last, "dry_run": true }));
     }
     for operation in operations {
-        call(stead, transcript, asked, "undo", json!({ "operation": operation, "dry_run": true }));
+        call(stead, transcript, question, "undo", json!({ "operation": operation, "dry_run": true }));
     }
     for limit in [5, 9] {
         let log = stead.vfs().log(&LogQuery { limit, ..LogQuery::default() }).unwrap();
@@ -64,7 +64,7 @@ fn look(stead: &Stead, transcript: &mut Transcript, asked: &str, operations: &[V
             format!("{id} {tool} {:?} {:?} {}", entry.revision, entry.changes, entry.undone)
         };
         let log: Vec<_> = log.iter().map(entry).collect();
-        transcript.note(&format!("{asked} log {limit}"), &log.join("\n"));
+        transcript.note(&format!("{question} log {limit}"), &log.join("\n"));
     }
 }
 
@@ -76,7 +76,8 @@ fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
     }
     let dry_run = UndoOptions { dry_run: true, ..UndoOptions::default() };
     let all = stead.vfs().undo(UndoTarget::Since(Timestamp(0)), dry_run).unwrap();
-    let incomplete: Vec<_> = all.incomplete.iter().map(|one| (&one.operation.tool, one.is_partial)).collect();
+    let incomplete: Vec<_> =
+        all.incomplete.iter().map(|undo| (&undo.operation.tool, undo.is_partial)).collect();
     let all = format!("{} {incomplete:?} {:?} {:?}", all.undone.len(), all.changes, all.conflicts);
     transcript.note("undo of all", &all);
     let walk = stead.vfs().walk("/", &WalkQuery::default()).unwrap();
@@ -85,19 +86,19 @@ fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
 }
 
 /// All answers that an agent gets in one world.
-fn told(there: There, twins: (There, There)) -> Transcript {
-    let all = acts();
-    let places = [At::Name, At::Below];
-    let acts: Vec<(&Act, At)> = all
+fn transcript_of(occupant: Occupant, twins: (Occupant, Occupant)) -> Transcript {
+    let all_actions = actions();
+    let positions = [At::Name, At::Below];
+    let actions: Vec<(&Action, At)> = all_actions
         .iter()
-        .flat_map(|act| places.map(|at| (act, at)))
-        .filter(|((.., needs), at)| needs.is_silent(twins.1, *at))
+        .flat_map(|action| positions.map(|at| (action, at)))
+        .filter(|((.., needs), at)| needs.hides_occupant(twins.1, *at))
         .collect();
-    let names: Vec<String> = (0..acts.len()).map(|number| format!("n{number}")).collect();
-    let mut twin = Twin::new(there, &names);
+    let names: Vec<String> = (0..actions.len()).map(|number| format!("n{number}")).collect();
+    let mut twin = Twin::new(occupant, &names);
     let stead = twin.stead("coder");
     let mut transcript = std::mem::take(&mut twin.transcript);
-    for (((tool, key, arguments, _), at), name) in acts.iter().zip(&names) {
+    for (((tool, key, arguments, _), at), name) in actions.iter().zip(&names) {
         let mut operations = Vec::new();
         for store in STORES {
             let below = if *at == At::Below { "/below" } else { "" };
@@ -112,12 +113,13 @@ fn told(there: There, twins: (There, There)) -> Transcript {
             let answer = call(&stead, &mut transcript, "act", tool, arguments);
             operations.extend(answer.get("operation").cloned());
             // The agent can edit and move a file of its own, but not one behind another agent's symlink.
-            if !matches!(twins.1, There::Own | There::Symlink | There::Dangling) {
+            if !matches!(twins.1, Occupant::Own | Occupant::Symlink | Occupant::Dangling) {
                 // What the agent may do with the file afterwards depends only on what the agent wrote.
                 let edit = json!({ "path": path, "old_string": "x", "new_string": "y" });
                 call(&stead, &mut transcript, "then", "edit_file", edit);
-                let out = json!({ "source": path, "destination": format!("{store}/wo/moved-{name}") });
-                call(&stead, &mut transcript, "then", "move_file", out);
+                let move_arguments =
+                    json!({ "source": path, "destination": format!("{store}/wo/moved-{name}") });
+                call(&stead, &mut transcript, "then", "move_file", move_arguments);
             }
         }
         look(&stead, &mut transcript, &format!("after {tool} at {name}"), &operations);
@@ -133,23 +135,23 @@ fn told(there: There, twins: (There, There)) -> Transcript {
     twin.transcript
 }
 
-fn check(twins: (There, There)) {
-    told(twins.0, twins).check_same(&told(twins.1, twins), twins);
+fn check(twins: (Occupant, Occupant)) {
+    transcript_of(twins.0, twins).check_same(&transcript_of(twins.1, twins), twins);
 }
 
 #[test]
-fn no_tool_tells_whether_a_file_is_there_in_a_write_only_workspace() {
-    check((There::Nothing, There::File));
+fn no_tool_reveals_whether_a_file_exists_in_a_write_only_workspace() {
+    check((Occupant::Nothing, Occupant::File));
 }
 
 #[test]
-fn no_tool_tells_whether_a_directory_is_there_in_a_write_only_workspace() {
-    check((There::Nothing, There::FullDirectory));
+fn no_tool_reveals_whether_a_directory_exists_in_a_write_only_workspace() {
+    check((Occupant::Nothing, Occupant::FullDirectory));
 }
 
 #[test]
-fn no_tool_tells_whether_another_agent_has_deleted_a_file_in_a_write_only_workspace() {
-    check((There::OwnGone, There::Own));
+fn no_tool_reveals_whether_another_agent_has_deleted_a_file_in_a_write_only_workspace() {
+    check((Occupant::OwnDeleted, Occupant::Own));
     if is_long() {
         TWINS.into_iter().for_each(check);
     }

@@ -44,7 +44,7 @@ pub(crate) const STORES: [&str; 2] = ["/main", "/disk"];
 
 /// What is at the names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum There {
+pub(crate) enum Occupant {
     Nothing,
     File,
     EmptyDirectory,
@@ -58,53 +58,53 @@ pub(crate) enum There {
     /// A file that the agent wrote itself.
     Own,
     /// A file that the agent wrote itself, and that another agent has deleted.
-    OwnGone,
+    OwnDeleted,
 }
 
-impl There {
+impl Occupant {
     pub(crate) fn is_directory(self) -> bool {
-        matches!(self, There::EmptyDirectory | There::FullDirectory | There::Protected)
+        matches!(self, Occupant::EmptyDirectory | Occupant::FullDirectory | Occupant::Protected)
     }
 }
 
 /// The pairs of worlds that have to look the same.
-pub(crate) const TWINS: [(There, There); 7] = [
-    (There::Nothing, There::File),
-    (There::Nothing, There::FullDirectory),
-    (There::OwnGone, There::Own),
-    (There::Nothing, There::EmptyDirectory),
-    (There::Nothing, There::Symlink),
-    (There::Nothing, There::Dangling),
-    (There::Nothing, There::Protected),
+pub(crate) const TWINS: [(Occupant, Occupant); 7] = [
+    (Occupant::Nothing, Occupant::File),
+    (Occupant::Nothing, Occupant::FullDirectory),
+    (Occupant::OwnDeleted, Occupant::Own),
+    (Occupant::Nothing, Occupant::EmptyDirectory),
+    (Occupant::Nothing, Occupant::Symlink),
+    (Occupant::Nothing, Occupant::Dangling),
+    (Occupant::Nothing, Occupant::Protected),
 ];
 
 /// One of two twin worlds.
 pub(crate) struct Twin {
     directory: tempfile::TempDir,
     /// A directory of the host that no Workspace shows.
-    pub(crate) elsewhere: tempfile::TempDir,
+    pub(crate) outside: tempfile::TempDir,
     /// The answers that the agent got in this world.
     pub(crate) transcript: Transcript,
 }
 
 impl Twin {
     /// A world in which these names are taken, in the WRITE_ONLY Workspace on each Store.
-    pub(crate) fn new(there: There, names: &[String]) -> Self {
+    pub(crate) fn new(occupant: Occupant, names: &[String]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("disk")).unwrap();
         fs::write(directory.path().join("stead.toml"), CONFIG).unwrap();
         let twin =
-            Twin { directory, elsewhere: tempfile::tempdir().unwrap(), transcript: Transcript::default() };
+            Twin { directory, outside: tempfile::tempdir().unwrap(), transcript: Transcript::default() };
         let owner = twin.stead("owner");
         for store in STORES {
             // The same changes are made in both worlds, but in one of them out of the agent's reach.
-            for place in ["home/wo", "out"] {
-                owner.vfs().mkdir(format!("{store}/{place}"), Parents::Create).unwrap();
-                owner.vfs().write(format!("{store}/{place}/other"), "theirs\n").unwrap();
+            for parent in ["home/wo", "out"] {
+                owner.vfs().mkdir(format!("{store}/{parent}"), Parents::Create).unwrap();
+                owner.vfs().write(format!("{store}/{parent}/other"), "theirs\n").unwrap();
             }
             for name in names {
-                let place = if there == There::Nothing { "out" } else { "home/wo" };
-                make(owner.vfs(), there, &format!("{store}/{place}/{name}"));
+                let parent = if occupant == Occupant::Nothing { "out" } else { "home/wo" };
+                create_occupant(owner.vfs(), occupant, &format!("{store}/{parent}/{name}"));
             }
         }
         drop(owner);
@@ -112,15 +112,18 @@ impl Twin {
         for store in STORES {
             coder.vfs().write(format!("{store}/first"), "1\n").unwrap();
         }
-        if matches!(there, There::Own | There::OwnGone) {
+        if matches!(occupant, Occupant::Own | Occupant::OwnDeleted) {
             for (store, name) in STORES.iter().flat_map(|store| names.iter().map(move |name| (store, name))) {
                 coder.vfs().write(format!("{store}/wo/{name}"), "mine\n").unwrap();
             }
             let owner = twin.stead("owner");
             for (store, name) in STORES.iter().flat_map(|store| names.iter().map(move |name| (store, name))) {
                 owner.vfs().write(format!("{store}/out/{name}"), "mine\n").unwrap();
-                let place = if there == There::OwnGone { "home/wo" } else { "out" };
-                owner.vfs().remove_file(format!("{store}/{place}/{name}"), RemoveOptions::default()).unwrap();
+                let parent = if occupant == Occupant::OwnDeleted { "home/wo" } else { "out" };
+                owner
+                    .vfs()
+                    .remove_file(format!("{store}/{parent}/{name}"), RemoveOptions::default())
+                    .unwrap();
             }
         }
         twin
@@ -131,8 +134,8 @@ impl Twin {
         Stead::open(&config, agent).unwrap()
     }
 
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.directory.path().join(below)
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.directory.path().join(relative)
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
@@ -140,27 +143,31 @@ impl Twin {
     }
 
     /// Records what the log and the audit show of the agent.
-    pub(crate) fn look_at_records(&mut self, twins: (There, There)) {
-        let lines = |twin: &Self, args: &[&str]| -> Vec<Value> {
-            let told = twin.command(args).output().unwrap().stdout;
-            String::from_utf8(told).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    pub(crate) fn look_at_records(&mut self, twins: (Occupant, Occupant)) {
+        let json_lines = |twin: &Self, args: &[&str]| -> Vec<Value> {
+            let stdout = twin.command(args).output().unwrap().stdout;
+            String::from_utf8(stdout)
+                .unwrap()
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect()
         };
         for args in [&["audit", "verify"][..], &["verify"]] {
             let verified = self.command(args).output().unwrap();
             assert!(verified.status.success(), "{args:?} {verified:?}");
         }
-        for mut entry in lines(self, &["log", "--limit", "10000", "--json"]) {
+        for mut entry in json_lines(self, &["log", "--limit", "10000", "--json"]) {
             // Ids that were created at the same time have no order.
             entry["undoes"] = json!(entry["undoes"].as_array().unwrap().len());
             self.transcript.note("log", &entry.to_string());
         }
         // The audit is for the operator, and names the paths that symlinks led to.
-        if !matches!(twins.1, There::Symlink | There::Dangling) {
+        if !matches!(twins.1, Occupant::Symlink | Occupant::Dangling) {
             let facts = |record: Value| {
                 let names = ["call", "paths", "scope", "outcome", "dry_run", "bytes", "files", "version"];
                 format!("{:?}", names.map(|name| record.get(name).cloned()))
             };
-            let records = lines(self, &["audit", "--limit", "10000", "--agent", "coder", "--json"]);
+            let records = json_lines(self, &["audit", "--limit", "10000", "--agent", "coder", "--json"]);
             // Records that began at the same time have no order.
             let mut records: Vec<String> = records.into_iter().map(facts).collect();
             records.sort();
@@ -173,30 +180,30 @@ impl Twin {
         let Output { status, stdout, stderr } = self.command(args).output().unwrap();
         let answer =
             format!("{status} {} {}", String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-        let place = self.directory.path().to_owned();
-        self.transcript.note(&args.join(" "), &without(&answer, &place));
+        let directory = self.directory.path().to_owned();
+        self.transcript.note(&args.join(" "), &mask_directory(&answer, &directory));
     }
 }
 
-/// Creates what `there` describes at a path.
-fn make(owner: &Vfs, there: There, at: &str) {
-    let beside = |name: &str| format!("{at}/{name}");
-    match there {
-        There::File | There::Nothing => drop(owner.write(at, "theirs\n").unwrap()),
-        There::EmptyDirectory => drop(owner.mkdir(at, Parents::Create).unwrap()),
-        There::FullDirectory => drop(owner.write(beside("held"), "theirs\n").unwrap()),
-        There::Symlink => drop(owner.symlink(at, "other").unwrap()),
-        There::Dangling => {
-            let (_, name) = at.rsplit_once('/').unwrap();
-            owner.symlink(at, &format!("nowhere-{name}")).unwrap();
+/// Creates what `occupant` describes at a path.
+fn create_occupant(owner: &Vfs, occupant: Occupant, path: &str) {
+    let child = |name: &str| format!("{path}/{name}");
+    match occupant {
+        Occupant::File | Occupant::Nothing => drop(owner.write(path, "theirs\n").unwrap()),
+        Occupant::EmptyDirectory => drop(owner.mkdir(path, Parents::Create).unwrap()),
+        Occupant::FullDirectory => drop(owner.write(child("held"), "theirs\n").unwrap()),
+        Occupant::Symlink => drop(owner.symlink(path, "other").unwrap()),
+        Occupant::Dangling => {
+            let (_, name) = path.rsplit_once('/').unwrap();
+            owner.symlink(path, &format!("nowhere-{name}")).unwrap();
         }
-        There::Protected => drop(owner.write(beside(".git/hooks/held"), "theirs\n").unwrap()),
-        There::Own | There::OwnGone => {}
+        Occupant::Protected => drop(owner.write(child(".git/hooks/held"), "theirs\n").unwrap()),
+        Occupant::Own | Occupant::OwnDeleted => {}
     }
 }
 
-fn without(answer: &str, place: &Path) -> String {
-    answer.replace(place.to_str().unwrap(), "PLACE")
+fn mask_directory(answer: &str, directory: &Path) -> String {
+    answer.replace(directory.to_str().unwrap(), "PLACE")
 }
 
 /// All answers that an agent got, without what differs from run to run.
@@ -213,81 +220,82 @@ impl Transcript {
     }
 
     /// Records an answer.
-    pub(crate) fn note(&mut self, asked: &str, answer: &str) {
-        let line = format!("{asked}: {answer}");
-        let line = self.plain(&line);
+    pub(crate) fn note(&mut self, question: &str, answer: &str) {
+        let line = format!("{question}: {answer}");
+        let line = self.normalize(&line);
         self.lines.push(line);
     }
 
     /// The text without times, random ids and the tags of host files.
-    fn plain(&mut self, text: &str) -> String {
+    fn normalize(&mut self, text: &str) -> String {
         // A Virtual Store numbers its states, so its tags have to be equal. The tags of a host's files may differ.
         let is_virtual = !text.contains("/disk");
-        let mut plain = String::new();
+        let mut normalized = String::new();
         let mut rest = text;
         while !rest.is_empty() {
-            let is_part = |one: char| one.is_ascii_alphanumeric() || "-:.".contains(one);
-            let end = rest.find(|one| !is_part(one)).unwrap_or(rest.len());
-            let (word, more) = rest.split_at(end);
+            let is_part = |character: char| character.is_ascii_alphanumeric() || "-:.".contains(character);
+            let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+            let (word, tail) = rest.split_at(end);
             let trimmed = word.trim_end_matches([':', '.']);
-            self.put(&mut plain, trimmed, is_virtual);
-            plain.push_str(&word[trimmed.len()..]);
-            let next = more.chars().next().map_or(0, char::len_utf8);
-            plain.push_str(&more[..next]);
-            rest = &more[next..];
+            self.push_word(&mut normalized, trimmed, is_virtual);
+            normalized.push_str(&word[trimmed.len()..]);
+            let next = tail.chars().next().map_or(0, char::len_utf8);
+            normalized.push_str(&tail[..next]);
+            rest = &tail[next..];
         }
-        plain
+        normalized
     }
 
-    fn put(&mut self, plain: &mut String, word: &str, is_virtual: bool) {
+    fn push_word(&mut self, normalized: &mut String, word: &str, is_virtual: bool) {
         let shape: String = word
             .chars()
-            .map(|one| {
-                if one.is_ascii_digit() {
+            .map(|character| {
+                if character.is_ascii_digit() {
                     'd'
-                } else if one.is_ascii_hexdigit() {
+                } else if character.is_ascii_hexdigit() {
                     'h'
                 } else {
-                    one
+                    character
                 }
             })
             .collect();
-        let is_hex = shape.chars().all(|one| "dh".contains(one));
-        let is_id = word.len() == 36 && shape.chars().all(|one| "dh-".contains(one));
+        let is_hex = shape.chars().all(|character| "dh".contains(character));
+        let is_id = word.len() == 36 && shape.chars().all(|character| "dh-".contains(character));
         let count = self.ids.len();
         if is_id {
             let number = *self.ids.entry(word.to_owned()).or_insert(count);
-            write!(plain, "ID{number}").unwrap();
+            write!(normalized, "ID{number}").unwrap();
         } else if shape.starts_with("dddd-dd-dd") || shape.starts_with("dd:dd") {
-            plain.push_str("TIME");
+            normalized.push_str("TIME");
         } else if is_hex && [12, 32].contains(&word.len()) && !is_virtual {
-            plain.push_str("TAG");
+            normalized.push_str("TAG");
         } else {
-            plain.push_str(word);
+            normalized.push_str(word);
         }
     }
 
     /// Fails if the two agents didn't get the same answers.
     #[track_caller]
-    pub(crate) fn check_same(&self, other: &Transcript, twins: (There, There)) {
+    pub(crate) fn check_same(&self, second: &Transcript, twins: (Occupant, Occupant)) {
         let differing: Vec<String> = self
             .lines
             .iter()
-            .zip(&other.lines)
-            .filter(|(one, other)| one != other)
-            .map(|(one, other)| difference(one, other))
+            .zip(&second.lines)
+            .filter(|(first, second)| first != second)
+            .map(|(first, second)| difference(first, second))
             .collect();
-        let few = differing.iter().take(12).map(String::as_str).collect::<Vec<_>>().join("\n");
-        assert!(differing.is_empty(), "{twins:?}: {} answers differ:\n{few}", differing.len());
-        assert_eq!(self.lines.len(), other.lines.len(), "{twins:?}");
+        let shown = differing.iter().take(12).map(String::as_str).collect::<Vec<_>>().join("\n");
+        assert!(differing.is_empty(), "{twins:?}: {} answers differ:\n{shown}", differing.len());
+        assert_eq!(self.lines.len(), second.lines.len(), "{twins:?}");
     }
 }
 
 /// The part of two answers where they begin to differ.
-fn difference(one: &str, other: &str) -> String {
-    let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
-    let asked = one.split(": ").next().unwrap_or_default();
-    let from = one[..same].char_indices().rev().nth(200).map_or(0, |(start, _)| start);
-    let shown = |text: &str| text[from.min(text.len())..].chars().take(500).collect::<String>();
-    format!("{asked}\n-   …{}\n+   …{}", shown(one), shown(other))
+fn difference(first: &str, second: &str) -> String {
+    let common_length =
+        first.bytes().zip(second.bytes()).take_while(|(first, second)| first == second).count();
+    let question = first.split(": ").next().unwrap_or_default();
+    let start = first[..common_length].char_indices().rev().nth(200).map_or(0, |(start, _)| start);
+    let shown = |text: &str| text[start.min(text.len())..].chars().take(500).collect::<String>();
+    format!("{question}\n-   …{}\n+   …{}", shown(first), shown(second))
 }

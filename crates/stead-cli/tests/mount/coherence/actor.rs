@@ -27,7 +27,7 @@ impl std::fmt::Display for Actor {
 }
 
 /// A file that stays open for writing.
-pub(super) enum Open {
+pub(super) enum OpenHandle {
     Program(File),
     Tool(Box<OpenFile>),
 }
@@ -56,15 +56,15 @@ impl Actor {
     }
 
     /// Replaces a file in one step.
-    pub(super) fn replace(&self, name: &str, beside: &str, content: &[u8]) {
+    pub(super) fn replace(&self, name: &str, temporary_name: &str, content: &[u8]) {
         match self {
             Actor::Program(directory) => {
-                fs::write(directory.join(beside), content).unwrap();
-                patiently(|| fs::rename(directory.join(beside), directory.join(name)));
+                fs::write(directory.join(temporary_name), content).unwrap();
+                retry_if_stale(|| fs::rename(directory.join(temporary_name), directory.join(name)));
             }
             Actor::Tool(stead, prefix) => {
-                self.write(beside, content);
-                let (from, to) = (format!("{prefix}/{beside}"), format!("{prefix}/{name}"));
+                self.write(temporary_name, content);
+                let (from, to) = (format!("{prefix}/{temporary_name}"), format!("{prefix}/{name}"));
                 stead.vfs().rename(from, to, Overwrite::Replace).unwrap();
             }
         }
@@ -84,16 +84,16 @@ impl Actor {
     }
 
     /// Opens a file for reading and writing.
-    pub(super) fn open(&self, name: &str) -> Open {
+    pub(super) fn open(&self, name: &str) -> OpenHandle {
         match self {
             Actor::Program(directory) => {
                 let path = directory.join(name);
-                Open::Program(patiently(|| OpenOptions::new().read(true).write(true).open(&path)))
+                OpenHandle::Program(retry_if_stale(|| OpenOptions::new().read(true).write(true).open(&path)))
             }
             Actor::Tool(stead, prefix) => {
                 let path = format!("{prefix}/{name}");
                 let options = stead::vfs::OpenOptions::read_write();
-                Open::Tool(Box::new(stead.vfs().open(path, options).unwrap()))
+                OpenHandle::Tool(Box::new(stead.vfs().open(path, options).unwrap()))
             }
         }
     }
@@ -103,7 +103,7 @@ impl Actor {
         match self {
             Actor::Program(directory) => {
                 let mut content = Vec::new();
-                let mut file = patiently(|| File::open(directory.join(name)));
+                let mut file = retry_if_stale(|| File::open(directory.join(name)));
                 file.read_to_end(&mut content).unwrap();
                 content
             }
@@ -119,36 +119,36 @@ impl Actor {
     }
 }
 
-impl Open {
+impl OpenHandle {
     pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) {
         match self {
-            Open::Program(file) => file.write_all_at(bytes, offset).unwrap(),
-            Open::Tool(file) => file.write_at(offset, bytes).unwrap(),
+            OpenHandle::Program(file) => file.write_all_at(bytes, offset).unwrap(),
+            OpenHandle::Tool(file) => file.write_at(offset, bytes).unwrap(),
         }
     }
 
     pub(super) fn set_size(&self, size: u64) {
         match self {
-            Open::Program(file) => file.set_len(size).unwrap(),
-            Open::Tool(file) => file.set_size(size).unwrap(),
+            OpenHandle::Program(file) => file.set_len(size).unwrap(),
+            OpenHandle::Tool(file) => file.set_size(size).unwrap(),
         }
     }
 
     pub(super) fn sync(&self) {
         match self {
-            Open::Program(file) => file.sync_all().unwrap(),
-            Open::Tool(file) => file.sync().unwrap(),
+            OpenHandle::Program(file) => file.sync_all().unwrap(),
+            OpenHandle::Tool(file) => file.sync().unwrap(),
         }
     }
 }
 
 /// Repeats an operation on a file that is replaced again and again: an operation that loses the race twice fails with
 /// `ESTALE` and can be tried again.
-fn patiently<T>(mut act: impl FnMut() -> std::io::Result<T>) -> T {
+fn retry_if_stale<T>(mut operation: impl FnMut() -> std::io::Result<T>) -> T {
     loop {
-        match act() {
+        match operation() {
             Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {}
-            done => return done.unwrap(),
+            result => return result.unwrap(),
         }
     }
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use self::actor::Actor;
-use crate::common::{OnMount, Place, long_or};
+use crate::common::{OnMount, TestDir, long_or};
 
 /// How long a pair acts in CI, if it was wrong once.
 const SHORT: Duration = Duration::from_secs(6);
@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_secs(200);
 
 /// The second actor, next to a program on a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beside {
+enum SecondActor {
     /// Another program on the same mount.
     Program,
     /// A program on another mount of the same stead.
@@ -53,25 +53,26 @@ enum Operation {
     Replace,
 }
 
-const DATABASE: (&str, &[Beside]) = ("v", &[Beside::Program, Beside::OtherMount, Beside::Tool]);
-const DIRECTORY: (&str, &[Beside]) =
-    ("p", &[Beside::Program, Beside::OtherMount, Beside::Tool, Beside::Host]);
+const DATABASE: (&str, &[SecondActor]) =
+    ("v", &[SecondActor::Program, SecondActor::OtherMount, SecondActor::Tool]);
+const DIRECTORY: (&str, &[SecondActor]) =
+    ("p", &[SecondActor::Program, SecondActor::OtherMount, SecondActor::Tool, SecondActor::Host]);
 
 /// The pairs that were wrong once, and are tested in every run.
-const IN_CI: [(Operation, &str, Beside); 13] = [
-    (Operation::Append, "v", Beside::Program),
-    (Operation::Append, "v", Beside::OtherMount),
-    (Operation::Append, "p", Beside::Program),
-    (Operation::Append, "p", Beside::OtherMount),
-    (Operation::Append, "p", Beside::Host),
-    (Operation::Overwrite, "v", Beside::OtherMount),
-    (Operation::Overwrite, "p", Beside::Program),
-    (Operation::Truncate, "v", Beside::Program),
-    (Operation::Truncate, "p", Beside::Program),
-    (Operation::Replace, "v", Beside::Tool),
-    (Operation::Replace, "p", Beside::OtherMount),
-    (Operation::Replace, "p", Beside::Tool),
-    (Operation::Replace, "p", Beside::Host),
+const IN_CI: [(Operation, &str, SecondActor); 13] = [
+    (Operation::Append, "v", SecondActor::Program),
+    (Operation::Append, "v", SecondActor::OtherMount),
+    (Operation::Append, "p", SecondActor::Program),
+    (Operation::Append, "p", SecondActor::OtherMount),
+    (Operation::Append, "p", SecondActor::Host),
+    (Operation::Overwrite, "v", SecondActor::OtherMount),
+    (Operation::Overwrite, "p", SecondActor::Program),
+    (Operation::Truncate, "v", SecondActor::Program),
+    (Operation::Truncate, "p", SecondActor::Program),
+    (Operation::Replace, "v", SecondActor::Tool),
+    (Operation::Replace, "p", SecondActor::OtherMount),
+    (Operation::Replace, "p", SecondActor::Tool),
+    (Operation::Replace, "p", SecondActor::Host),
 ];
 
 #[test]
@@ -125,56 +126,63 @@ fn replacements_in_a_directory() {
 }
 
 /// Tests every pair that has its time, even after a failure, so that one run reports all failures.
-fn all_pairs(operation: Operation, (workspace, pairs): (&'static str, &[Beside])) {
-    let mut wrong = Vec::new();
-    for &beside in pairs {
-        let length = length(operation, workspace, beside);
-        if length.is_zero() {
+fn all_pairs(operation: Operation, (workspace, pairs): (&'static str, &[SecondActor])) {
+    let mut failed = Vec::new();
+    for &second_actor in pairs {
+        let duration = duration(operation, workspace, second_actor);
+        if duration.is_zero() {
             continue;
         }
-        if std::panic::catch_unwind(|| act(operation, workspace, beside, length)).is_err() {
-            wrong.push(beside);
+        if std::panic::catch_unwind(|| run_pair(operation, workspace, second_actor, duration)).is_err() {
+            failed.push(second_actor);
         }
     }
-    assert!(wrong.is_empty(), "{operation:?}, /{workspace}: wrong beside {wrong:?}");
+    assert!(failed.is_empty(), "{operation:?}, /{workspace}: wrong beside {failed:?}");
 }
 
 /// How long a pair acts. `STEAD_TEST_PAIR_SECONDS=20` gives every pair this many seconds; with `STEAD_TEST_BESIDE=Host`
 /// only the pairs with that second actor act.
-fn length(operation: Operation, workspace: &str, beside: Beside) -> Duration {
+fn duration(operation: Operation, workspace: &str, second_actor: SecondActor) -> Duration {
     if let Ok(seconds) = std::env::var("STEAD_TEST_PAIR_SECONDS") {
-        let is_meant = std::env::var("STEAD_TEST_BESIDE").map_or(true, |name| name == format!("{beside:?}"));
-        return Duration::from_secs(if is_meant { seconds.parse().expect("a number of seconds") } else { 0 });
+        let is_selected =
+            std::env::var("STEAD_TEST_BESIDE").map_or(true, |name| name == format!("{second_actor:?}"));
+        return Duration::from_secs(if is_selected {
+            seconds.parse().expect("a number of seconds")
+        } else {
+            0
+        });
     }
-    let short = if IN_CI.contains(&(operation, workspace, beside)) { SHORT } else { Duration::ZERO };
+    let short = if IN_CI.contains(&(operation, workspace, second_actor)) { SHORT } else { Duration::ZERO };
     long_or(LONG, short)
 }
 
 /// Makes one pair act on one file after the other for this long.
-fn act(operation: Operation, workspace: &'static str, beside: Beside, length: Duration) {
-    let place = Place::new();
-    let world = World::new(&place, workspace, beside);
-    let (until, mut tally) = (Instant::now() + length, Tally::default());
-    world.under_load(|| {
+fn run_pair(operation: Operation, workspace: &'static str, second_actor: SecondActor, duration: Duration) {
+    let dir = TestDir::new();
+    let pair = ActorPair::new(&dir, workspace, second_actor);
+    let (deadline, mut tally) = (Instant::now() + duration, Tally::default());
+    pair.under_load(|| {
         for round in 0.. {
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 break;
             }
             let name = format!("{operation:?}{round}");
             match operation {
-                Operation::Append => lines::round(&world, &name, &mut tally),
-                Operation::Overwrite => slots::round(&world, &name, slots::Way::Written, &mut tally),
-                Operation::Map => slots::round(&world, &name, slots::Way::Mapped, &mut tally),
-                Operation::Truncate => versions::round(&world, &name, versions::Way::Truncated, &mut tally),
-                Operation::Replace => versions::round(&world, &name, versions::Way::Renamed, &mut tally),
+                Operation::Append => lines::round(&pair, &name, &mut tally),
+                Operation::Overwrite => slots::round(&pair, &name, slots::Way::Written, &mut tally),
+                Operation::Map => slots::round(&pair, &name, slots::Way::Mapped, &mut tally),
+                Operation::Truncate => versions::round(&pair, &name, versions::Way::Truncated, &mut tally),
+                Operation::Replace => versions::round(&pair, &name, versions::Way::Renamed, &mut tally),
             }
-            if let Some(wrong) = &tally.wrong {
-                panic!("{operation:?}, /{workspace}, beside {beside:?}, round {round}: {wrong}");
+            if let Some(error) = &tally.first_error {
+                panic!("{operation:?}, /{workspace}, beside {second_actor:?}, round {round}: {error}");
             }
         }
     });
     let Tally { writes, reads, mixed, .. } = tally;
-    println!("{operation:?}, /{workspace}, beside {beside:?}: {writes} writes, {reads} reads, {mixed} mixed");
+    println!(
+        "{operation:?}, /{workspace}, beside {second_actor:?}: {writes} writes, {reads} reads, {mixed} mixed"
+    );
     assert!(writes > 0 && reads > 0, "nothing was compared");
 }
 
@@ -185,53 +193,60 @@ struct Tally {
     reads: u64,
     /// Reads that took one piece from before another actor's change and one from after it.
     mixed: u64,
-    wrong: Option<String>,
+    first_error: Option<String>,
 }
 
 /// A mounted stead with both actors.
-struct World {
+struct ActorPair {
     /// Whether both actors are programs on one mount, which see each other's writes at once.
     is_one_mount: bool,
     /// Whether a process other than the first mount's truncates files too.
-    is_cut_elsewhere: bool,
+    is_truncated_elsewhere: bool,
     first: Actor,
     second: Actor,
     load: std::path::PathBuf,
     _mounts: Vec<OnMount>,
 }
 
-impl World {
-    fn new(place: &Place, workspace: &str, beside: Beside) -> Self {
-        let mut mounts = vec![place.mount()];
+impl ActorPair {
+    fn new(dir: &TestDir, workspace: &str, second_actor: SecondActor) -> Self {
+        let mut mounts = vec![dir.mount()];
         let first = Actor::Program(mounts[0].path(workspace));
-        let second = match beside {
-            Beside::Program => Actor::Program(mounts[0].path(workspace)),
-            Beside::OtherMount => {
-                mounts.push(place.mount_at("mnt2", &[]));
+        let second = match second_actor {
+            SecondActor::Program => Actor::Program(mounts[0].path(workspace)),
+            SecondActor::OtherMount => {
+                mounts.push(dir.mount_at("mnt2", &[]));
                 Actor::Program(mounts[1].path(workspace))
             }
-            Beside::Tool => Actor::tool(&place.path("stead.toml"), workspace),
-            Beside::Host => Actor::Program(place.path("project")),
+            SecondActor::Tool => Actor::tool(&dir.path("stead.toml"), workspace),
+            SecondActor::Host => Actor::Program(dir.path("project")),
         };
-        let is_one_mount = beside == Beside::Program;
-        let is_cut_elsewhere = !is_one_mount;
-        World { is_one_mount, is_cut_elsewhere, first, second, load: place.path("load"), _mounts: mounts }
+        let is_one_mount = second_actor == SecondActor::Program;
+        let is_truncated_elsewhere = !is_one_mount;
+        ActorPair {
+            is_one_mount,
+            is_truncated_elsewhere,
+            first,
+            second,
+            load: dir.path("load"),
+            _mounts: mounts,
+        }
     }
 
-    /// Runs `act` while the disk has other work too.
-    fn under_load(&self, act: impl FnOnce()) {
+    /// Runs `action` while the disk has other work too.
+    fn under_load(&self, action: impl FnOnce()) {
         let done = Done::default();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let block = vec![0x5a; 4 << 20];
-                while !done.is() {
+                while !done.is_set() {
                     let mut file = File::create(&self.load).unwrap();
                     file.write_all(&block).unwrap();
                     file.sync_all().unwrap();
                 }
             });
-            let _end = done.at_the_end();
-            act();
+            let _end = done.set_on_drop();
+            action();
         });
     }
 }
@@ -241,23 +256,23 @@ impl World {
 struct Done(AtomicBool);
 
 impl Done {
-    fn is(&self) -> bool {
+    fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn end(&self) {
+    fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
     /// Sets the flag when the value is dropped, even by a panic.
-    fn at_the_end(&self) -> impl Drop {
-        struct AtTheEnd<'a>(&'a Done);
-        impl Drop for AtTheEnd<'_> {
+    fn set_on_drop(&self) -> impl Drop {
+        struct SetOnDrop<'a>(&'a Done);
+        impl Drop for SetOnDrop<'_> {
             fn drop(&mut self) {
-                self.0.end();
+                self.0.set();
             }
         }
-        AtTheEnd(self)
+        SetOnDrop(self)
     }
 }
 

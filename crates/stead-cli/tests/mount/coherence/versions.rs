@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::actor::Actor;
-use super::{Done, Progress, Tally, World};
+use super::{ActorPair, Done, Progress, Tally};
 
 /// How often each writer replaces the file in one round.
 const VERSIONS: u64 = 60;
@@ -27,19 +27,19 @@ fn content(writer: usize, version: u64) -> Vec<u8> {
 }
 
 /// The writer and the version of a word.
-fn parsed(word: &[u8]) -> Option<(usize, u64)> {
+fn parse_word(word: &[u8]) -> Option<(usize, u64)> {
     let word = u64::from_be_bytes(word.try_into().ok()?);
     let writer = usize::try_from(word >> 48).ok()?.checked_sub(1).filter(|writer| *writer < WRITERS)?;
     Some((writer, word & 0xffff_ffff_ffff))
 }
 
-pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
-    world.first.write(name, &content(0, 0));
-    let writers = [&world.first, &world.second];
+pub(super) fn round(pair: &ActorPair, name: &str, way: Way, tally: &mut Tally) {
+    pair.first.write(name, &content(0, 0));
+    let writers = [&pair.first, &pair.second];
     let (progress, done, turn) = (Progress::new(WRITERS), Done::default(), Mutex::new(()));
     let shared = Mutex::new(std::mem::take(tally));
     std::thread::scope(|scope| {
-        let _end = done.at_the_end();
+        let _end = done.set_on_drop();
         let writers = writers.into_iter().enumerate().map(|(writer, actor)| {
             let (progress, turn) = (&progress, &turn);
             scope.spawn(move || {
@@ -63,16 +63,16 @@ pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
             })
         });
         let writers: Vec<_> = writers.collect();
-        for actor in [&world.first, &world.first, &world.second] {
+        for actor in [&pair.first, &pair.first, &pair.second] {
             let (progress, done, shared) = (&progress, &done, &shared);
             scope.spawn(move || {
-                while !done.is() {
+                while !done.is_set() {
                     let result =
-                        read(world, actor, name, way, progress).map_err(|wrong| format!("{actor}: {wrong}"));
+                        read(pair, actor, name, way, progress).map_err(|error| format!("{actor}: {error}"));
                     let mut tally = shared.lock().unwrap();
                     tally.reads += 1;
-                    if let Err(wrong) = result {
-                        tally.wrong.get_or_insert(wrong);
+                    if let Err(error) = result {
+                        tally.first_error.get_or_insert(error);
                     }
                 }
             });
@@ -83,9 +83,9 @@ pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
     });
     *tally = shared.into_inner().unwrap();
     tally.writes += progress.acknowledged().iter().sum::<u64>();
-    for actor in [&world.first, &world.second] {
-        if let Err(wrong) = read(world, actor, name, way, &progress) {
-            tally.wrong.get_or_insert(format!("{actor}, in the end: {wrong}"));
+    for actor in [&pair.first, &pair.second] {
+        if let Err(error) = read(pair, actor, name, way, &progress) {
+            tally.first_error.get_or_insert(format!("{actor}, in the end: {error}"));
         }
     }
 }
@@ -97,26 +97,28 @@ fn rewrite(actor: &Actor, name: &str, content: &[u8]) {
     open.sync();
 }
 
-fn read(world: &World, actor: &Actor, name: &str, way: Way, progress: &Progress) -> Result<(), String> {
-    let least = progress.acknowledged();
+fn read(pair: &ActorPair, actor: &Actor, name: &str, way: Way, progress: &Progress) -> Result<(), String> {
+    let acknowledged = progress.acknowledged();
     let found = actor.read(name);
-    let most = progress.begun();
-    let is_quiet = least == most;
+    let begun = progress.begun();
+    let is_idle = acknowledged == begun;
     let size = found.len();
-    let mut words = found.chunks(8).map(parsed);
+    let mut words = found.chunks(8).map(parse_word);
     let Some(first) = words.next() else {
-        return if way == Way::Truncated && !is_quiet { Ok(()) } else { Err("it is empty".into()) };
+        return if way == Way::Truncated && !is_idle { Ok(()) } else { Err("it is empty".into()) };
     };
-    if way == Way::Renamed || is_quiet {
+    if way == Way::Renamed || is_idle {
         let Some((writer, version)) = first else {
             return Err(format!("foreign bytes at its beginning: {}", runs(&found)));
         };
         if found != content(writer, version) {
-            let whole = content(writer, version).len();
+            let expected_length = content(writer, version).len();
             let runs = runs(&found);
-            return Err(format!("{size} bytes of {runs}; version {version} of writer {writer} has {whole}"));
+            return Err(format!(
+                "{size} bytes of {runs}; version {version} of writer {writer} has {expected_length}"
+            ));
         }
-        return in_time((writer, version), &least, &most);
+        return check_version((writer, version), &acknowledged, &begun);
     }
     // While the file is truncated and written again, a reader may find nothing or a part of it, and a reader that reads
     // in several pieces the beginning of one version and the end of another: a local disk shows the same. It finds no
@@ -127,11 +129,11 @@ fn read(world: &World, actor: &Actor, name: &str, way: Way, progress: &Progress)
     // only when it asks. It reads less than the size it knows, and takes that for the new end, unless another program
     // has asked for the file's attributes at the same time: then it shows zeros up to the old end. On one mount the
     // kernel truncates the file itself, and there are no zeros.
-    let is_blank = |at: usize| found[at * 8..].iter().take(8).all(|byte| *byte == 0);
-    for (at, word) in std::iter::once(first).chain(words).enumerate() {
+    let is_blank = |index: usize| found[index * 8..].iter().take(8).all(|byte| *byte == 0);
+    for (index, word) in std::iter::once(first).chain(words).enumerate() {
         match word {
-            Some(word) => in_time(word, &least, &most)?,
-            None if world.is_cut_elsewhere && is_blank(at) => {}
+            Some(word) => check_version(word, &acknowledged, &begun)?,
+            None if pair.is_truncated_elsewhere && is_blank(index) => {}
             None => return Err(format!("foreign bytes: {}", runs(&found))),
         }
     }
@@ -141,7 +143,7 @@ fn read(world: &World, actor: &Actor, name: &str, way: Way, progress: &Progress)
 /// A description of the content: how many words of which writer and version follow each other.
 fn runs(found: &[u8]) -> String {
     let mut runs: Vec<(Option<(usize, u64)>, usize)> = Vec::new();
-    for word in found.chunks(8).map(parsed) {
+    for word in found.chunks(8).map(parse_word) {
         match runs.last_mut() {
             Some((last, count)) if *last == word => *count += 1,
             _ => runs.push((word, 1)),
@@ -154,11 +156,11 @@ fn runs(found: &[u8]) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(", ")
 }
 
-fn in_time((writer, version): (usize, u64), least: &[u64], most: &[u64]) -> Result<(), String> {
-    if version < least[writer] || version > most[writer] {
-        let (least, most) = (least[writer], most[writer]);
+fn check_version((writer, version): (usize, u64), acknowledged: &[u64], begun: &[u64]) -> Result<(), String> {
+    if version < acknowledged[writer] || version > begun[writer] {
+        let (acknowledged, begun) = (acknowledged[writer], begun[writer]);
         return Err(format!(
-            "version {version} of writer {writer}, where {least} was acknowledged and {most} begun"
+            "version {version} of writer {writer}, where {acknowledged} was acknowledged and {begun} begun"
         ));
     }
     Ok(())

@@ -10,23 +10,23 @@ use std::io::{Read, Result, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::common::{Place, long_or};
+use crate::common::{TestDir, long_or};
 
 const THREADS: u64 = 4;
 
 #[test]
-fn whoever_is_alone_in_a_directory_is_never_surprised() {
-    let place = Place::new();
+fn a_program_alone_in_its_directory_sees_exactly_its_own_changes() {
+    let dir = TestDir::new();
     for workspace in ["v", "p"] {
-        let mount = place.mount();
+        let mount = dir.mount();
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                let directory = mount.at.join(workspace).join(thread.to_string());
+                let directory = mount.mount_point.join(workspace).join(thread.to_string());
                 scope.spawn(move || Alone::new(directory, thread).work(long_or(50_000, 1_500)));
             }
         });
-        mount.end_well();
-        place.stead(["verify"]);
+        mount.end_cleanly();
+        dir.stead(["verify"]);
     }
 }
 
@@ -43,19 +43,19 @@ impl Alone {
         Alone { directory, random: fastrand::Rng::with_seed(seed), files: BTreeMap::new() }
     }
 
-    fn work(&mut self, acts: u32) {
-        for act in 0..acts {
+    fn work(&mut self, steps: u32) {
+        for step in 0..steps {
             // Few names, so that each is soon used again.
-            let (one, other) = (self.name(), self.name());
-            let done = match self.random.u8(..6) {
-                0 | 1 => self.write(&one),
-                2 => self.chmod(&one),
-                3 | 4 => self.rename(&one, &other),
-                _ => self.remove(&one),
+            let (first, second) = (self.name(), self.name());
+            let result = match self.random.u8(..6) {
+                0 | 1 => self.write(&first),
+                2 => self.chmod(&first),
+                3 | 4 => self.rename(&first, &second),
+                _ => self.remove(&first),
             };
-            done.unwrap_or_else(|error| panic!("act {act} on {one} and {other}: {error}"));
-            self.compare(&one).and_then(|()| self.compare(&other)).unwrap_or_else(|error| {
-                panic!("after act {act} on {one} and {other}: {error}");
+            result.unwrap_or_else(|error| panic!("act {step} on {first} and {second}: {error}"));
+            self.compare(&first).and_then(|()| self.compare(&second)).unwrap_or_else(|error| {
+                panic!("after act {step} on {first} and {second}: {error}");
             });
         }
     }
@@ -64,13 +64,13 @@ impl Alone {
         format!("f{}", self.random.u8(..3))
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
     fn write(&mut self, name: &str) -> Result<()> {
         let content = vec![self.random.u8(..); self.random.usize(..5_000)];
-        let mut file = File::create(self.at(name))?;
+        let mut file = File::create(self.path(name))?;
         file.write_all(&content)?;
         self.files.entry(name.into()).or_insert((0o644, Vec::new())).1 = content;
         Ok(())
@@ -79,23 +79,23 @@ impl Alone {
     /// Sets the mode through an open file, as a program does that has just created it.
     fn chmod(&mut self, name: &str) -> Result<()> {
         let mode = *self.random.choice(&[0o600, 0o640, 0o755]).expect("there are some");
-        let Some((known, _)) = self.files.get_mut(name) else { return Ok(()) };
-        *known = mode;
-        OpenOptions::new().write(true).open(self.at(name))?.set_permissions(Permissions::from_mode(mode))
+        let Some((known_mode, _)) = self.files.get_mut(name) else { return Ok(()) };
+        *known_mode = mode;
+        OpenOptions::new().write(true).open(self.path(name))?.set_permissions(Permissions::from_mode(mode))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<()> {
         let Some(file) = self.files.remove(from) else { return Ok(()) };
         self.files.insert(to.into(), file);
-        fs::rename(self.at(from), self.at(to))
+        fs::rename(self.path(from), self.path(to))
     }
 
     fn remove(&mut self, name: &str) -> Result<()> {
-        if self.files.remove(name).is_some() { fs::remove_file(self.at(name)) } else { Ok(()) }
+        if self.files.remove(name).is_some() { fs::remove_file(self.path(name)) } else { Ok(()) }
     }
 
     fn compare(&self, name: &str) -> Result<()> {
-        let path = self.at(name);
+        let path = self.path(name);
         let Some((mode, content)) = self.files.get(name) else {
             assert!(!path.exists(), "{name} should not be there");
             return Ok(());
@@ -103,8 +103,8 @@ impl Alone {
         let mut read = Vec::new();
         File::open(&path)?.read_to_end(&mut read)?;
         assert!(read == *content, "{name} has {} bytes, not the {} written", read.len(), content.len());
-        let is = fs::metadata(path)?.permissions().mode() & 0o7777;
-        assert_eq!(is, *mode, "the mode of {name}");
+        let actual_mode = fs::metadata(path)?.permissions().mode() & 0o7777;
+        assert_eq!(actual_mode, *mode, "the mode of {name}");
         Ok(())
     }
 }

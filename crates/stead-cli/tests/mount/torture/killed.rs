@@ -10,31 +10,31 @@ use std::io::{Result, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::child::{Task, tell, told};
-use crate::common::{Place, long_or};
+use super::child::{Task, received_lines, send_line};
+use crate::common::{TestDir, long_or};
 
 const THREADS: u64 = 3;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
 #[test]
-fn what_was_synced_survives_in_a_database() {
-    killed_again_and_again("v");
+fn synced_data_survives_kills_of_the_mount_in_a_database() {
+    check_kills("v");
 }
 
 #[test]
-fn what_was_synced_survives_in_a_directory() {
-    killed_again_and_again("p");
+fn synced_data_survives_kills_of_the_mount_in_a_directory() {
+    check_kills("p");
 }
 
-fn killed_again_and_again(workspace: &str) {
-    let place = Place::new();
+fn check_kills(workspace: &str) {
+    let dir = TestDir::new();
     let rounds = long_or(500, 25);
     let (mut random, mut steps) = (fastrand::Rng::with_seed(7), 0);
     let mut before: Option<([u64; THREADS as usize], PathBuf)> = None;
     for round in 0..rounds {
-        let mount = place.mount();
-        let top = mount.at.join(workspace);
+        let mount = dir.mount();
+        let top = mount.mount_point.join(workspace);
         if let Some((synced, directory)) = before.take() {
             check(&directory, round - 1, &synced);
         }
@@ -47,7 +47,7 @@ fn killed_again_and_again(workspace: &str) {
         let output = child.stdout.take().unwrap();
         let reader = std::thread::spawn(move || {
             let mut synced = [0; THREADS as usize];
-            for line in told(output) {
+            for line in received_lines(output) {
                 let (thread, step) = line.split_once(' ').unwrap();
                 synced[thread.parse::<usize>().unwrap()] = step.parse().unwrap();
             }
@@ -61,11 +61,11 @@ fn killed_again_and_again(workspace: &str) {
         steps += synced.iter().sum::<u64>();
         before = Some((synced, directory));
     }
-    let mount = place.mount();
+    let mount = dir.mount();
     let (synced, directory) = before.unwrap();
     check(&directory, rounds - 1, &synced);
-    mount.end_well();
-    place.stead(["verify"]);
+    mount.end_cleanly();
+    dir.stead(["verify"]);
     println!("{steps} steps were synced in {rounds} rounds");
     assert!(steps > rounds, "the mounts were killed before anything was written");
 }
@@ -78,10 +78,10 @@ pub(crate) fn child(task: &Task) {
                 let directory = task.directory.join(thread.to_string());
                 let mut script = Script::new(task.number, thread);
                 for step in 1.. {
-                    if script.next().act(&directory).is_err() {
+                    if script.next().perform(&directory).is_err() {
                         return;
                     }
-                    tell(&format!("{thread} {step}"));
+                    send_line(&format!("{thread} {step}"));
                 }
             });
         }
@@ -108,12 +108,12 @@ struct Step {
 
 impl Step {
     /// Does the step, and returns when it is synced.
-    fn act(&self, directory: &Path) -> Result<()> {
+    fn perform(&self, directory: &Path) -> Result<()> {
         let path = directory.join(&self.name);
         let mut options = OpenOptions::new();
         let mut file = match self.manner {
             Manner::InPlace => options.write(true).create(true).truncate(true).open(&path)?,
-            Manner::Renamed => options.write(true).create(true).truncate(true).open(beside(&path))?,
+            Manner::Renamed => options.write(true).create(true).truncate(true).open(temporary_path(&path))?,
             Manner::Appended => options.append(true).create(true).open(&path)?,
         };
         // In pieces, so that a kill can leave a part.
@@ -122,14 +122,14 @@ impl Step {
         }
         file.sync_all()?;
         if let Manner::Renamed = self.manner {
-            fs::rename(beside(&path), &path)?;
+            fs::rename(temporary_path(&path), &path)?;
             File::open(directory)?.sync_all()?;
         }
         Ok(())
     }
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
@@ -178,20 +178,21 @@ fn check(directory: &Path, round: u64, synced: &[u64]) {
         let step = script.next();
         let mut found = files(&directory.join(thread.to_string()));
         // A second file that wasn't renamed yet.
-        let halfway = found.remove(&format!("{}.new", step.name));
-        if let (Some(content), Manner::Renamed) = (&halfway, step.manner) {
+        let temporary = found.remove(&format!("{}.new", step.name));
+        if let (Some(content), Manner::Renamed) = (&temporary, step.manner) {
             assert!(content.is_empty() || *content == step.added, "a torn file beside {}", step.name);
         }
-        let what = format!("round {round}, thread {thread}, after {steps} steps and before {step:?}");
-        let what = what.get(..200).unwrap_or(&what);
+        let context = format!("round {round}, thread {thread}, after {steps} steps and before {step:?}");
+        let context = context.get(..200).unwrap_or(&context);
         for name in before.keys().chain(found.keys()) {
-            let is = found.get(name);
-            let fresh = is.is_some_and(Vec::is_empty) && !before.contains_key(name) && *name == step.name;
-            let fits = is == before.get(name) || is == script.files.get(name) || fresh;
+            let content = found.get(name);
+            let is_new_and_empty =
+                content.is_some_and(Vec::is_empty) && !before.contains_key(name) && *name == step.name;
+            let fits = content == before.get(name) || content == script.files.get(name) || is_new_and_empty;
             let size = |files: &Files| files.get(name).map(Vec::len);
             assert!(
                 fits,
-                "{name} has {:?} bytes, not {:?} or {:?}: {what}",
+                "{name} has {:?} bytes, not {:?} or {:?}: {context}",
                 size(&found),
                 size(&before),
                 size(&script.files)

@@ -19,7 +19,7 @@ pub(crate) fn read_first(file: &File, length: usize) -> Vec<u8> {
 }
 
 /// Closes a file and keeps it mapped until the value is dropped.
-pub(crate) fn kept(file: File) -> impl Drop {
+pub(crate) fn keep_mapped(file: File) -> impl Drop {
     struct Kept(memmap2::Mmap);
     impl Drop for Kept {
         fn drop(&mut self) {

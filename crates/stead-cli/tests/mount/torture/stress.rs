@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::child::{Task, tell, told};
+use super::child::{Task, received_lines, send_line};
 use super::mapping;
 use super::tree::{assert_same, tree};
-use crate::common::{Place, long_or};
+use crate::common::{TestDir, long_or};
 
 const PROCESSES: u64 = 8;
 
-fn length() -> Duration {
+fn duration() -> Duration {
     Duration::from_secs(long_or(1_800, 8))
 }
 
@@ -34,30 +34,30 @@ fn many_processes_on_a_tree_in_a_directory() {
 }
 
 fn many_processes(workspace: &str) {
-    let place = Place::new();
-    let mount = place.mount();
-    let shared = mount.at.join(workspace).join("shared");
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    let shared = mount.mount_point.join(workspace).join("shared");
     fs::create_dir(&shared).unwrap();
     let children = (0..PROCESSES).map(|number| Task::new("stress", number, &shared).start());
-    let mut done = 0;
+    let mut succeeded = 0;
     for child in children.collect::<Vec<_>>() {
-        let ended = child.wait_with_output().unwrap();
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-        done += told(&*ended.stdout).map(|acts| acts.parse::<u64>().unwrap()).sum::<u64>();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        succeeded += received_lines(&*output.stdout).map(|count| count.parse::<u64>().unwrap()).sum::<u64>();
     }
-    println!("{done} acts succeeded");
-    let shown = tree(&shared);
-    assert!(shown.len() > 20, "too little is left to compare: {shown:?}");
+    println!("{succeeded} acts succeeded");
+    let mounted_tree = tree(&shared);
+    assert!(mounted_tree.len() > 20, "too little is left to compare: {mounted_tree:?}");
 
-    let exported = place.path("exported");
-    place.stead(["export", &format!("/{workspace}/shared"), exported.to_str().unwrap()]);
-    assert_same(&shown, &tree(&exported), "the mount and the command line differ");
-    mount.end_well();
+    let exported = dir.path("exported");
+    dir.stead(["export", &format!("/{workspace}/shared"), exported.to_str().unwrap()]);
+    assert_same(&mounted_tree, &tree(&exported), "the mount and the command line differ");
+    mount.end_cleanly();
 
-    let mount = place.mount();
-    assert_same(&shown, &tree(&shared), "the mount and the next one differ");
-    mount.end_well();
-    place.stead(["verify"]);
+    let mount = dir.mount();
+    assert_same(&mounted_tree, &tree(&shared), "the mount and the next one differ");
+    mount.end_cleanly();
+    dir.stead(["verify"]);
 }
 
 /// One of the processes.
@@ -66,20 +66,20 @@ pub(crate) fn child(task: &Task) {
         number: task.number,
         top: task.directory.clone(),
         random: fastrand::Rng::with_seed(task.number + 1),
-        done: 0,
+        succeeded: 0,
     };
-    let until = Instant::now() + length();
-    while Instant::now() < until {
-        worker.act();
+    let deadline = Instant::now() + duration();
+    while Instant::now() < deadline {
+        worker.random_operation();
     }
-    tell(&worker.done.to_string());
+    send_line(&worker.succeeded.to_string());
 }
 
 struct Worker {
     number: u64,
     top: PathBuf,
     random: fastrand::Rng,
-    done: u64,
+    succeeded: u64,
 }
 
 impl Worker {
@@ -118,9 +118,9 @@ impl Worker {
         piece.into_iter().cycle().take(size).collect()
     }
 
-    fn act(&mut self) {
-        let what = self.random.u32(..17);
-        let acted = match what {
+    fn random_operation(&mut self) {
+        let choice = self.random.u32(..17);
+        let result = match choice {
             0 => File::create_new(self.file()).map(drop),
             1 | 2 => {
                 let (path, content) = (self.file(), self.content());
@@ -149,9 +149,9 @@ impl Worker {
             15 => self.read(),
             _ => self.open_and_unlink(),
         };
-        match acted {
-            Ok(()) => self.done += 1,
-            Err(error) => assert!(is_a_race(&error), "process {}, act {what}: {error}", self.number),
+        match result {
+            Ok(()) => self.succeeded += 1,
+            Err(error) => assert!(is_a_race(&error), "process {}, act {choice}: {error}", self.number),
         }
     }
 
@@ -170,8 +170,8 @@ impl Worker {
     }
 
     fn exchange(&mut self) -> Result<()> {
-        let (one, other) = (self.any(), self.any());
-        Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+        let (first, second) = (self.any(), self.any());
+        Ok(renameat_with(CWD, first, CWD, second, RenameFlags::EXCHANGE)?)
     }
 
     fn list(&mut self) -> Result<()> {
@@ -192,7 +192,7 @@ impl Worker {
     /// A file that no other process uses keeps what is written, through a mapping too, and after its name is gone.
     fn open_and_unlink(&mut self) -> Result<()> {
         let (path, mut content) = (self.path('u', 1), self.content());
-        let path = path.with_file_name(format!("u{}-{}", self.number, self.done));
+        let path = path.with_file_name(format!("u{}-{}", self.number, self.succeeded));
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
         file.write_all(&content)?;
         // Fails if another process has moved a directory of the path: then the file keeps its name.

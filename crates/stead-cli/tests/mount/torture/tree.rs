@@ -18,23 +18,23 @@ pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 /// Everything below a directory.
 pub(crate) fn tree(top: &Path) -> Tree {
     let mut tree = Tree::new();
-    let mut waiting = vec![PathBuf::new()];
-    while let Some(below) = waiting.pop() {
-        for entry in fs::read_dir(top.join(&below)).unwrap() {
-            let path = below.join(entry.unwrap().file_name());
-            let at = top.join(&path);
-            let about = fs::symlink_metadata(&at).unwrap();
-            let mode = about.permissions().mode() & 0o7777;
-            let entry = if about.is_dir() {
-                waiting.push(path.clone());
+    let mut pending = vec![PathBuf::new()];
+    while let Some(relative) = pending.pop() {
+        for entry in fs::read_dir(top.join(&relative)).unwrap() {
+            let path = relative.join(entry.unwrap().file_name());
+            let full_path = top.join(&path);
+            let metadata = fs::symlink_metadata(&full_path).unwrap();
+            let mode = metadata.permissions().mode() & 0o7777;
+            let entry = if metadata.is_dir() {
+                pending.push(path.clone());
                 Entry::Directory { mode }
-            } else if about.is_symlink() {
-                Entry::Symlink { target: fs::read_link(&at).unwrap() }
+            } else if metadata.is_symlink() {
+                Entry::Symlink { target: fs::read_link(&full_path).unwrap() }
             } else {
-                let content = fs::read(&at).unwrap();
+                let content = fs::read(&full_path).unwrap();
                 assert_eq!(
                     content.len() as u64,
-                    about.len(),
+                    metadata.len(),
                     "{}: its size is not its length",
                     path.display()
                 );
@@ -47,13 +47,14 @@ pub(crate) fn tree(top: &Path) -> Tree {
 }
 
 /// Fails with the paths where two trees differ.
-pub(crate) fn assert_same(one: &Tree, other: &Tree, what: &str) {
-    let differs = |path: &&PathBuf| one.get(*path) != other.get(*path);
-    let mut paths: Vec<_> = one.keys().chain(other.keys()).filter(differs).collect();
+pub(crate) fn assert_same(first: &Tree, second: &Tree, message: &str) {
+    let differs = |path: &&PathBuf| first.get(*path) != second.get(*path);
+    let mut paths: Vec<_> = first.keys().chain(second.keys()).filter(differs).collect();
     paths.sort();
     paths.dedup();
-    let told =
-        paths.iter().map(|path| format!("{}: {:?} / {:?}", path.display(), one.get(*path), other.get(*path)));
-    let told: Vec<_> = told.collect();
-    assert!(told.is_empty(), "{what}:\n{}", told.join("\n"));
+    let differences = paths
+        .iter()
+        .map(|path| format!("{}: {:?} / {:?}", path.display(), first.get(*path), second.get(*path)));
+    let differences: Vec<_> = differences.collect();
+    assert!(differences.is_empty(), "{message}:\n{}", differences.join("\n"));
 }
