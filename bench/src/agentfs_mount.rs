@@ -23,18 +23,18 @@ use tokio::runtime::Runtime;
 
 use crate::Result;
 
-const LONG: Duration = Duration::from_secs(60);
-const MOST: u32 = 1 << 20;
+const TTL: Duration = Duration::from_secs(60);
+const MAX_IO_SIZE: u32 = 1 << 20;
 const O_TRUNC: i32 = 0o1000;
 const THREADS: usize = 8;
 
 /// A mounted AgentFS, as long as this is there.
-pub struct Mounted {
+pub struct AgentFsMount {
     _session: BackgroundSession,
 }
 
 /// Mounts a database in a directory at another one.
-pub fn mount(database: &Path, at: &Path) -> Result<Mounted> {
+pub fn mount(database: &Path, mount_point: &Path) -> Result<AgentFsMount> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let path = database.join("agent.db").to_string_lossy().into_owned();
     let agent = runtime.block_on(AgentFS::open(AgentFSOptions::with_path(path)))?;
@@ -49,23 +49,23 @@ pub fn mount(database: &Path, at: &Path) -> Result<Mounted> {
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
     let adapter = Adapter { agent, runtime, open: Mutex::default() };
-    Ok(Mounted { _session: Session::new(adapter, at, &config)?.spawn()? })
+    Ok(AgentFsMount { _session: Session::new(adapter, mount_point, &config)?.spawn()? })
 }
 
 struct Adapter {
     agent: AgentFS,
     runtime: Runtime,
-    open: Mutex<Open>,
+    open: Mutex<OpenHandles>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenHandles {
     last: u64,
     files: HashMap<u64, BoxedFile>,
     directories: HashMap<u64, Arc<Vec<DirEntry>>>,
 }
 
-type Answer<T> = std::result::Result<T, Errno>;
+type FuseResult<T> = std::result::Result<T, Errno>;
 
 fn errno(error: &Error) -> Errno {
     match error {
@@ -74,15 +74,15 @@ fn errno(error: &Error) -> Errno {
     }
 }
 
-fn text(name: &OsStr) -> Answer<&str> {
+fn utf8_name(name: &OsStr) -> FuseResult<&str> {
     name.to_str().ok_or(Errno::EINVAL)
 }
 
-fn number(ino: INodeNo) -> i64 {
+fn ino_number(ino: INodeNo) -> i64 {
     ino.0.cast_signed()
 }
 
-fn kind(mode: u32) -> FileType {
+fn file_type(mode: u32) -> FileType {
     match mode & S_IFMT {
         0o040_000 => FileType::Directory,
         0o120_000 => FileType::Symlink,
@@ -90,7 +90,7 @@ fn kind(mode: u32) -> FileType {
     }
 }
 
-fn attr(stats: &Stats) -> FileAttr {
+fn file_attr(stats: &Stats) -> FileAttr {
     let time = |seconds: i64, nanos| UNIX_EPOCH + Duration::new(seconds.max(0).cast_unsigned(), nanos);
     let size = stats.size.cast_unsigned();
     FileAttr {
@@ -101,7 +101,7 @@ fn attr(stats: &Stats) -> FileAttr {
         mtime: time(stats.mtime, stats.mtime_nsec),
         ctime: time(stats.ctime, stats.ctime_nsec),
         crtime: UNIX_EPOCH,
-        kind: kind(stats.mode),
+        kind: file_type(stats.mode),
         perm: (stats.mode & 0o7777) as u16,
         nlink: stats.nlink,
         uid: stats.uid,
@@ -113,8 +113,8 @@ fn attr(stats: &Stats) -> FileAttr {
 }
 
 impl Adapter {
-    fn wait<T>(&self, answer: impl Future<Output = std::result::Result<T, Error>>) -> Answer<T> {
-        self.runtime.block_on(answer).map_err(|error| errno(&error))
+    fn wait<T>(&self, future: impl Future<Output = std::result::Result<T, Error>>) -> FuseResult<T> {
+        self.runtime.block_on(future).map_err(|error| errno(&error))
     }
 
     /// As the kernel needs it: by number, not by path.
@@ -122,11 +122,11 @@ impl Adapter {
         &self.agent.fs
     }
 
-    fn with_open<T>(&self, use_it: impl FnOnce(&mut Open) -> T) -> T {
-        use_it(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_open<T>(&self, action: impl FnOnce(&mut OpenHandles) -> T) -> T {
+        action(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn keep(&self, file: BoxedFile) -> FileHandle {
+    fn add_file(&self, file: BoxedFile) -> FileHandle {
         self.with_open(|open| {
             open.last += 1;
             open.files.insert(open.last, file);
@@ -134,37 +134,37 @@ impl Adapter {
         })
     }
 
-    fn file(&self, handle: FileHandle) -> Answer<BoxedFile> {
+    fn file(&self, handle: FileHandle) -> FuseResult<BoxedFile> {
         self.with_open(|open| open.files.get(&handle.0).cloned()).ok_or(Errno::EBADF)
     }
 
-    fn stats(&self, ino: INodeNo) -> Answer<Stats> {
-        self.wait(self.fs().getattr(number(ino)))?.ok_or(Errno::ENOENT)
+    fn stats(&self, ino: INodeNo) -> FuseResult<Stats> {
+        self.wait(self.fs().getattr(ino_number(ino)))?.ok_or(Errno::ENOENT)
     }
 
-    fn opened(&self, ino: INodeNo, flags: i32) -> Answer<FileHandle> {
-        let file = self.wait(self.fs().open(number(ino), flags))?;
+    fn open_file(&self, ino: INodeNo, flags: i32) -> FuseResult<FileHandle> {
+        let file = self.wait(self.fs().open(ino_number(ino), flags))?;
         if flags & O_TRUNC != 0 {
             self.wait(file.truncate(0))?;
         }
-        Ok(self.keep(file))
+        Ok(self.add_file(file))
     }
 
-    fn changed(
+    fn set_attributes(
         &self,
         ino: INodeNo,
         mode: Option<u32>,
         size: Option<u64>,
         modified: Option<TimeOrNow>,
         handle: Option<FileHandle>,
-    ) -> Answer<Stats> {
+    ) -> FuseResult<Stats> {
         if let Some(mode) = mode {
-            self.wait(self.fs().chmod(number(ino), mode))?;
+            self.wait(self.fs().chmod(ino_number(ino), mode))?;
         }
         if let Some(size) = size {
             let file = match handle {
                 Some(handle) => self.file(handle)?,
-                None => self.wait(self.fs().open(number(ino), 2))?,
+                None => self.wait(self.fs().open(ino_number(ino), 2))?,
             };
             self.wait(file.truncate(size))?;
         }
@@ -172,17 +172,17 @@ impl Adapter {
             let modified = match modified {
                 TimeOrNow::Now => TimeChange::Now,
                 TimeOrNow::SpecificTime(time) => {
-                    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-                    TimeChange::Set(since.as_secs().cast_signed(), since.subsec_nanos())
+                    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+                    TimeChange::Set(since_epoch.as_secs().cast_signed(), since_epoch.subsec_nanos())
                 }
             };
-            self.wait(self.fs().utimens(number(ino), TimeChange::Omit, modified))?;
+            self.wait(self.fs().utimens(ino_number(ino), TimeChange::Omit, modified))?;
         }
         self.stats(ino)
     }
 
-    fn listed(&self, ino: INodeNo) -> Answer<FileHandle> {
-        let entries = self.wait(self.fs().readdir_plus(number(ino)))?.ok_or(Errno::ENOENT)?;
+    fn open_directory(&self, ino: INodeNo) -> FuseResult<FileHandle> {
+        let entries = self.wait(self.fs().readdir_plus(ino_number(ino)))?.ok_or(Errno::ENOENT)?;
         Ok(self.with_open(|open| {
             open.last += 1;
             open.directories.insert(open.last, Arc::new(entries));
@@ -195,51 +195,51 @@ impl Adapter {
     }
 }
 
-fn answer(result: Answer<()>, reply: ReplyEmpty) {
+fn reply_empty(result: FuseResult<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(error),
     }
 }
 
-fn answer_entry(result: Answer<Stats>, reply: ReplyEntry) {
+fn reply_entry(result: FuseResult<Stats>, reply: ReplyEntry) {
     match result {
-        Ok(stats) => reply.entry(&LONG, &attr(&stats), Generation(0)),
+        Ok(stats) => reply.entry(&TTL, &file_attr(&stats), Generation(0)),
         Err(error) => reply.error(error),
     }
 }
 
-fn answer_attr(result: Answer<Stats>, reply: ReplyAttr) {
+fn reply_attr(result: FuseResult<Stats>, reply: ReplyAttr) {
     match result {
-        Ok(stats) => reply.attr(&LONG, &attr(&stats)),
+        Ok(stats) => reply.attr(&TTL, &file_attr(&stats)),
         Err(error) => reply.error(error),
     }
 }
 
 impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let wanted = [
+        let capabilities = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
         ];
-        for flag in wanted {
+        for flag in capabilities {
             let _ = config.add_capabilities(flag);
         }
-        let _ = config.set_max_write(MOST);
-        let _ = config.set_max_readahead(MOST);
+        let _ = config.set_max_write(MAX_IO_SIZE);
+        let _ = config.set_max_readahead(MAX_IO_SIZE);
         Ok(())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = text(name)
-            .and_then(|name| self.wait(self.fs().lookup(number(parent), name))?.ok_or(Errno::ENOENT));
-        answer_entry(found, reply);
+        let found = utf8_name(name)
+            .and_then(|name| self.wait(self.fs().lookup(ino_number(parent), name))?.ok_or(Errno::ENOENT));
+        reply_entry(found, reply);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attr(self.stats(ino), reply);
+        reply_attr(self.stats(ino), reply);
     }
 
     fn setattr(
@@ -260,11 +260,11 @@ impl Filesystem for Adapter {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        answer_attr(self.changed(ino, mode, size, modified, handle), reply);
+        reply_attr(self.set_attributes(ino, mode, size, modified, handle), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.wait(self.fs().readlink(number(ino))) {
+        match self.wait(self.fs().readlink(ino_number(ino))) {
             Ok(Some(target)) => reply.data(target.as_bytes()),
             Ok(None) => reply.error(Errno::EINVAL),
             Err(error) => reply.error(error),
@@ -272,31 +272,33 @@ impl Filesystem for Adapter {
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        let made = text(name).and_then(|name| self.wait(self.fs().mkdir(number(parent), name, mode, 0, 0)));
-        answer_entry(made, reply);
+        let created =
+            utf8_name(name).and_then(|name| self.wait(self.fs().mkdir(ino_number(parent), name, mode, 0, 0)));
+        reply_entry(created, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = text(name).and_then(|name| self.wait(self.fs().unlink(number(parent), name)));
-        answer(removed, reply);
+        let removed = utf8_name(name).and_then(|name| self.wait(self.fs().unlink(ino_number(parent), name)));
+        reply_empty(removed, reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = text(name).and_then(|name| self.wait(self.fs().rmdir(number(parent), name)));
-        answer(removed, reply);
+        let removed = utf8_name(name).and_then(|name| self.wait(self.fs().rmdir(ino_number(parent), name)));
+        reply_empty(removed, reply);
     }
 
     fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let made = text(name).and_then(|name| {
-            let target = text(target.as_os_str())?;
-            self.wait(self.fs().symlink(number(parent), name, target, 0, 0))
+        let created = utf8_name(name).and_then(|name| {
+            let target = utf8_name(target.as_os_str())?;
+            self.wait(self.fs().symlink(ino_number(parent), name, target, 0, 0))
         });
-        answer_entry(made, reply);
+        reply_entry(created, reply);
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let made = text(name).and_then(|name| self.wait(self.fs().link(number(ino), number(parent), name)));
-        answer_entry(made, reply);
+        let created = utf8_name(name)
+            .and_then(|name| self.wait(self.fs().link(ino_number(ino), ino_number(parent), name)));
+        reply_entry(created, reply);
     }
 
     fn rename(
@@ -309,15 +311,15 @@ impl Filesystem for Adapter {
         _: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let renamed = text(name).and_then(|name| {
-            let (from, to) = (number(parent), number(new_parent));
-            self.wait(self.fs().rename(from, name, to, text(new_name)?))
+        let renamed = utf8_name(name).and_then(|name| {
+            let (from, to) = (ino_number(parent), ino_number(new_parent));
+            self.wait(self.fs().rename(from, name, to, utf8_name(new_name)?))
         });
-        answer(renamed, reply);
+        reply_empty(renamed, reply);
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.opened(ino, flags.0) {
+        match self.open_file(ino, flags.0) {
             Ok(handle) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             Err(error) => reply.error(error),
         }
@@ -333,13 +335,13 @@ impl Filesystem for Adapter {
         _: i32,
         reply: ReplyCreate,
     ) {
-        let made = text(name).and_then(|name| {
-            self.wait(self.fs().create_file(number(parent), name, S_IFREG | mode & 0o7777, 0, 0))
+        let created = utf8_name(name).and_then(|name| {
+            self.wait(self.fs().create_file(ino_number(parent), name, S_IFREG | mode & 0o7777, 0, 0))
         });
-        match made {
+        match created {
             Ok((stats, file)) => {
-                let handle = self.keep(file);
-                reply.created(&LONG, &attr(&stats), Generation(0), handle, FopenFlags::FOPEN_NOFLUSH);
+                let handle = self.add_file(file);
+                reply.created(&TTL, &file_attr(&stats), Generation(0), handle, FopenFlags::FOPEN_NOFLUSH);
             }
             Err(error) => reply.error(error),
         }
@@ -395,11 +397,11 @@ impl Filesystem for Adapter {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        answer(self.file(handle).and_then(|file| self.wait(file.fsync())), reply);
+        reply_empty(self.file(handle).and_then(|file| self.wait(file.fsync())), reply);
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.listed(ino) {
+        match self.open_directory(ino) {
             Ok(handle) => reply.opened(handle, FopenFlags::empty()),
             Err(error) => reply.error(error),
         }
@@ -407,9 +409,9 @@ impl Filesystem for Adapter {
 
     fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let entries = self.entries(handle);
-        for (at, entry) in entries.iter().enumerate().skip(offset as usize) {
+        for (index, entry) in entries.iter().enumerate().skip(offset as usize) {
             let ino = INodeNo(entry.stats.ino.cast_unsigned());
-            if reply.add(ino, at as u64 + 1, kind(entry.stats.mode), &entry.name) {
+            if reply.add(ino, index as u64 + 1, file_type(entry.stats.mode), &entry.name) {
                 break;
             }
         }
@@ -425,9 +427,9 @@ impl Filesystem for Adapter {
         mut reply: ReplyDirectoryPlus,
     ) {
         let entries = self.entries(handle);
-        for (at, entry) in entries.iter().enumerate().skip(offset as usize) {
-            let attr = attr(&entry.stats);
-            if reply.add(attr.ino, at as u64 + 1, &entry.name, &LONG, &attr, Generation(0)) {
+        for (index, entry) in entries.iter().enumerate().skip(offset as usize) {
+            let attr = file_attr(&entry.stats);
+            if reply.add(attr.ino, index as u64 + 1, &entry.name, &TTL, &attr, Generation(0)) {
                 break;
             }
         }

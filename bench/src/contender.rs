@@ -13,9 +13,9 @@ use std::path::Path;
 use crate::Result;
 
 pub use agentfs::AgentFs;
-pub use disk::{Disk, Way};
+pub use disk::{Disk, WriteMethod};
 pub use flat::Flat;
-pub use ours::Ours;
+pub use ours::SteadStore;
 
 /// Something that holds files. Paths are relative and canonical.
 pub trait Contender: Send + Sync {
@@ -66,7 +66,7 @@ pub enum Durability {
 }
 
 /// A contender and its name in tables.
-pub struct Seat {
+pub struct NamedContender {
     /// The name.
     pub label: &'static str,
     /// Who it is.
@@ -80,27 +80,27 @@ pub const PAIRS: [(&str, &str); 3] = [("Virtual", "flat SQLite"), ("Virtual", "A
 const SAFE: &str = "disk, safe";
 
 /// Everyone, each in a new directory below `data`.
-pub fn field(data: &Path, durability: Durability) -> Result<Vec<Seat>> {
-    let mut seats: Vec<Seat> = Vec::new();
-    let mut seat = |label, contender: Box<dyn Contender>| seats.push(Seat { label, contender });
-    seat("Virtual", Box::new(Ours::in_database(&fresh(data, "virtual")?, durability)?));
-    seat("Physical", Box::new(Ours::on_disk(&fresh(data, "physical")?, durability)?));
-    seat("flat SQLite", Box::new(Flat::open(&fresh(data, "flat")?, durability)?));
-    seat(SAFE, Box::new(Disk::open(&fresh(data, "safe")?, Way::Safe(durability))));
+pub fn open_contenders(data: &Path, durability: Durability) -> Result<Vec<NamedContender>> {
+    let mut contenders: Vec<NamedContender> = Vec::new();
+    let mut add = |label, contender: Box<dyn Contender>| contenders.push(NamedContender { label, contender });
+    add("Virtual", Box::new(SteadStore::in_database(&new_directory(data, "virtual")?, durability)?));
+    add("Physical", Box::new(SteadStore::on_disk(&new_directory(data, "physical")?, durability)?));
+    add("flat SQLite", Box::new(Flat::open(&new_directory(data, "flat")?, durability)?));
+    add(SAFE, Box::new(Disk::open(&new_directory(data, "safe")?, WriteMethod::Safe(durability))));
     if durability == Durability::Fast {
-        seat("disk, plain", Box::new(Disk::open(&fresh(data, "plain")?, Way::Plain)));
+        add("disk, plain", Box::new(Disk::open(&new_directory(data, "plain")?, WriteMethod::Plain)));
     }
-    seat("AgentFS", Box::new(AgentFs::open(&fresh(data, "agentfs")?, durability)?));
-    Ok(seats)
+    add("AgentFS", Box::new(AgentFs::open(&new_directory(data, "agentfs")?, durability)?));
+    Ok(contenders)
 }
 
 /// The labels of a field, for a table.
-pub fn labels(field: &[Seat]) -> Vec<&'static str> {
-    field.iter().map(|seat| seat.label).collect()
+pub fn labels(contenders: &[NamedContender]) -> Vec<&'static str> {
+    contenders.iter().map(|entry| entry.label).collect()
 }
 
 /// A new directory below `data`.
-pub fn fresh(data: &Path, name: &str) -> Result<std::path::PathBuf> {
+pub fn new_directory(data: &Path, name: &str) -> Result<std::path::PathBuf> {
     let path = data.join(name);
     std::fs::create_dir_all(&path)?;
     Ok(path)
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everyone_holds_files_as_the_others_do() {
+    fn every_contender_holds_files_in_the_same_way() {
         for durability in [Durability::Full, Durability::Fast] {
             let data = tempfile::tempdir().unwrap();
-            for Seat { label, contender } in field(data.path(), durability).unwrap() {
+            for NamedContender { label, contender } in open_contenders(data.path(), durability).unwrap() {
                 let files = (0..3).map(|i| (format!("deep/down/f{i}"), vec![b'a'; 10 + i]));
                 contender.fill(&mut { files }).unwrap();
                 contender.make_directory("made").unwrap();

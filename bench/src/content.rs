@@ -65,12 +65,12 @@ mod tests {
 
     #[test]
     fn texts_differ_have_their_size_and_can_be_renumbered() {
-        let (mut one, two) = (text(1, SMALL), text(2, SMALL));
-        assert_eq!((one.len(), two.len()), (SMALL, SMALL));
-        assert_ne!(one, two);
-        let before = one.clone();
-        renumber(&mut one, 7);
-        assert!(one.starts_with(b"file 000000000007\n"));
-        assert_eq!(one[18..], before[18..]);
+        let (mut first, second) = (text(1, SMALL), text(2, SMALL));
+        assert_eq!((first.len(), second.len()), (SMALL, SMALL));
+        assert_ne!(first, second);
+        let before = first.clone();
+        renumber(&mut first, 7);
+        assert!(first.starts_with(b"file 000000000007\n"));
+        assert_eq!(first[18..], before[18..]);
     }
 }

@@ -30,8 +30,9 @@ fn file_system<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
         let mut fields = line.split(' ').skip(1);
         Some((fields.next()?, fields.next()?))
     };
-    let holding = mounts.lines().filter_map(fields).filter(|(point, _)| path.starts_with(point));
-    holding.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind)
+    let containing =
+        mounts.lines().filter_map(fields).filter(|(mount_point, _)| path.starts_with(mount_point));
+    containing.max_by_key(|(mount_point, _)| mount_point.len()).map(|(_, fs_type)| fs_type)
 }
 
 #[cfg(test)]

@@ -32,35 +32,35 @@ pub fn timed(count: usize, operations: impl FnOnce() -> Result) -> Result<Sample
 
 /// Whose time on a processor is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Busy {
+pub enum CpuTimeScope {
     /// The thread that asks.
     Caller,
     /// All threads of the program, after what the operations leave behind has been done, too.
-    Everyone,
+    AllThreads,
 }
 
 /// Counts the time on a processor that `count` operations take: what else the machine does is not in it.
-pub fn busy(whose: Busy, count: usize, operations: impl FnOnce() -> Result) -> Result<Sample> {
+pub fn cpu_timed(scope: CpuTimeScope, count: usize, operations: impl FnOnce() -> Result) -> Result<Sample> {
     // The kernel counts a thread's time when it lets another one run.
-    let pause = Duration::from_millis(if whose == Busy::Everyone { 400 } else { 1 });
+    let pause = Duration::from_millis(if scope == CpuTimeScope::AllThreads { 400 } else { 1 });
     std::thread::sleep(pause);
-    let before = on_processor(whose)?;
+    let before = cpu_seconds(scope)?;
     operations()?;
     std::thread::sleep(pause);
-    let each = (on_processor(whose)? - before) / count as f64;
+    let each = (cpu_seconds(scope)? - before) / count as f64;
     Ok(Sample { each, worst: each })
 }
 
 /// Seconds on a processor so far, as the kernel tells them.
-fn on_processor(whose: Busy) -> Result<f64> {
+fn cpu_seconds(scope: CpuTimeScope) -> Result<f64> {
     let nanos = |file: &std::path::Path| -> Result<f64> {
         let text = std::fs::read_to_string(file)?;
         Ok(text.split_whitespace().next().ok_or("the kernel tells nothing")?.parse()?)
     };
     let mut sum = 0.0;
-    match whose {
-        Busy::Caller => sum = nanos("/proc/thread-self/schedstat".as_ref())?,
-        Busy::Everyone => {
+    match scope {
+        CpuTimeScope::Caller => sum = nanos("/proc/thread-self/schedstat".as_ref())?,
+        CpuTimeScope::AllThreads => {
             for task in std::fs::read_dir("/proc/self/task")? {
                 sum += nanos(&task?.path().join("schedstat"))?;
             }
@@ -70,9 +70,9 @@ fn on_processor(whose: Busy) -> Result<f64> {
 }
 
 /// Times operations that many threads ran at once: what each waited, and how long all of it took.
-pub fn concurrent(waits: &[Duration], whole: Duration) -> Sample {
+pub fn concurrent(waits: &[Duration], total: Duration) -> Sample {
     let worst = waits.iter().max().copied().unwrap_or_default();
-    Sample { each: whole.as_secs_f64() / waits.len() as f64, worst: worst.as_secs_f64() }
+    Sample { each: total.as_secs_f64() / waits.len() as f64, worst: worst.as_secs_f64() }
 }
 
 /// Runs every contender once per round. The first round only warms up; a contender that answers `None` sits out.

@@ -31,8 +31,11 @@ pub struct Table {
 impl Table {
     /// A table with a column for each label, and a ratio for each of these pairs whose labels are all there.
     pub fn new(title: impl Into<String>, columns: &[&str], pairs: &[(&str, &str)]) -> Self {
-        let place = |label: &str| columns.iter().position(|column| *column == label);
-        let ratios = pairs.iter().filter_map(|(ours, theirs)| Some((place(ours)?, place(theirs)?))).collect();
+        let column_index = |label: &str| columns.iter().position(|column| *column == label);
+        let ratios = pairs
+            .iter()
+            .filter_map(|(ours, theirs)| Some((column_index(ours)?, column_index(theirs)?)))
+            .collect();
         let columns = columns.iter().map(|label| (*label).to_owned()).collect();
         Table { title: title.into(), columns, ratios, rows: Vec::new() }
     }
@@ -62,7 +65,8 @@ impl Table {
 
     fn cells(&mut self, name: impl Into<String>, seconds: &[Option<f64>], unit: Unit) {
         let absent = || "–".to_owned();
-        let mut cells = seconds.iter().map(|s| s.map_or_else(absent, |s| shown(s, unit))).collect::<Vec<_>>();
+        let mut cells =
+            seconds.iter().map(|s| s.map_or_else(absent, |s| with_unit(s, unit))).collect::<Vec<_>>();
         for &(ours, theirs) in &self.ratios {
             let ratio = seconds[ours].zip(seconds[theirs]).map(|(ours, theirs)| theirs / ours);
             cells.push(ratio.map_or_else(absent, |ratio| format!("{}×", digits(ratio))));
@@ -88,7 +92,7 @@ impl fmt::Display for Table {
 }
 
 /// A number of seconds, or of what else the unit says, with its unit.
-pub fn shown(seconds: f64, unit: Unit) -> String {
+pub fn with_unit(seconds: f64, unit: Unit) -> String {
     match unit {
         Unit::Time if seconds < 1e-6 => format!("{} ns", digits(seconds * 1e9)),
         Unit::Time if seconds < 1e-3 => format!("{} µs", digits(seconds * 1e6)),
@@ -113,8 +117,8 @@ pub fn digits(number: f64) -> String {
         n if n < 100.0 => format!("{n:.1}"),
         n if n < 1_000.0 => format!("{n:.0}"),
         n => {
-            let whole = format!("{n:.0}");
-            let (head, tail) = whole.split_at(whole.len() - 3);
+            let text = format!("{n:.0}");
+            let (head, tail) = text.split_at(text.len() - 3);
             if head.len() > 3 {
                 format!("{},{},{tail}", &head[..head.len() - 3], &head[head.len() - 3..])
             } else {
@@ -129,17 +133,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_mean_something() {
+    fn numbers_have_about_three_significant_digits() {
         assert_eq!(
             [1.234, 12.34, 123.4, 1234.4, 1234567.0].map(digits),
             ["1.23", "12.3", "123", "1,234", "1,234,567"]
         );
         assert_eq!([7, 100, 20_000].map(count), ["7", "100", "20,000"]);
-        assert_eq!(shown(0.000_012_34, Unit::Time), "12.3 µs");
-        assert_eq!(shown(0.5, Unit::Throughput(64.0)), "128 MiB/s");
-        assert_eq!(shown(0.001, Unit::Rate), "1,000/s");
-        assert_eq!(shown(1.5 * 1024.0 * 1024.0, Unit::Memory), "1.50 MiB");
-        assert_eq!(shown(0.0, Unit::Count), "0");
+        assert_eq!(with_unit(0.000_012_34, Unit::Time), "12.3 µs");
+        assert_eq!(with_unit(0.5, Unit::Throughput(64.0)), "128 MiB/s");
+        assert_eq!(with_unit(0.001, Unit::Rate), "1,000/s");
+        assert_eq!(with_unit(1.5 * 1024.0 * 1024.0, Unit::Memory), "1.50 MiB");
+        assert_eq!(with_unit(0.0, Unit::Count), "0");
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub(crate) fn sections(text: &str) -> Vec<(&str, &str)> {
     sections
 }
 
-/// Returns the page with its sections replaced by those of the same name in `new_sections`. The page decides where a section
-/// is, so it is an error if the page lacks one.
+/// Returns the page with its sections replaced by those of the same name in `new_sections`. The page decides where a
+/// section is, so it is an error if the page lacks one.
 pub(crate) fn replace_sections(page: &str, new_sections: &str) -> Result<String> {
     let mut page = page.to_owned();
     for (name, section) in sections(new_sections) {

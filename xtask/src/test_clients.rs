@@ -127,7 +127,8 @@ impl TestClients {
     }
 }
 
-/// Runs `run`, unless it has run for the same content of `pinned` before. `done_path` holds the content of the last run.
+/// Runs `run`, unless it has run for the same content of `pinned` before. `done_path` holds the content of the last
+/// run.
 pub(crate) fn unless_up_to_date(done_path: &Path, pinned: &Path, run: impl FnOnce() -> Result) -> Result {
     let content = fs::read(pinned)?;
     if fs::read(done_path).is_ok_and(|done| done == content) {

@@ -16,7 +16,7 @@ use crate::Result;
 use crate::case::Effort;
 use crate::contender::Durability;
 use crate::content::{SMALL, renumber, text};
-use crate::measure::{Busy, Sample, Summary, busy, in_turns, timed};
+use crate::measure::{CpuTimeScope, Sample, Summary, cpu_timed, in_turns, timed};
 use crate::table::{Table, Unit, count};
 
 const FILES: usize = 1_000;
@@ -24,7 +24,7 @@ const COUNT: usize = 500;
 
 /// A table for calls, and one for many records.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
-    Ok(vec![calls(data, effort)?, many(data, effort)?])
+    Ok(vec![calls(data, effort)?, many_records(data, effort)?])
 }
 
 /// The same Workspaces twice, with and without a log.
@@ -33,9 +33,9 @@ fn calls(data: &Path, effort: Effort) -> Result<Table> {
     let mut table = Table::new("4 KiB files, through the door", &["without", "with audit"], &[pair]);
     for durability in [Durability::Fast, Durability::Full] {
         let name = format!("{durability:?}");
-        let doors = [
-            door(&data.join(format!("{name}-off")), durability, false)?,
-            door(&data.join(&name), durability, true)?,
+        let vfs_pair = [
+            open_vfs(&data.join(format!("{name}-off")), durability, false)?,
+            open_vfs(&data.join(&name), durability, true)?,
         ];
         type Call = fn(&Vfs, usize) -> Result;
         let reads: [(&str, Call); 4] = [
@@ -49,23 +49,25 @@ fn calls(data: &Path, effort: Effort) -> Result<Table> {
             renumber(&mut content, fastrand::usize(..1_000_000_000_000));
             Ok(vfs.write(path("virtual", number), content).map(drop)?)
         });
-        let synced = if durability == Durability::Full { ", surviving a power cut" } else { "" };
+        let suffix = if durability == Durability::Full { ", surviving a power cut" } else { "" };
         let calls =
             if durability == Durability::Full { vec![write] } else { [&reads[..], &[write]].concat() };
-        for (call, act) in calls {
-            let measured = in_turns(&doors, effort.rounds(), |vfs, _| {
-                Ok(Some(timed(COUNT, || (0..COUNT).try_for_each(|_| act(vfs, fastrand::usize(..FILES))))?))
+        for (label, call) in calls {
+            let measured = in_turns(&vfs_pair, effort.rounds(), |vfs, _| {
+                Ok(Some(timed(COUNT, || (0..COUNT).try_for_each(|_| call(vfs, fastrand::usize(..FILES))))?))
             })?;
-            table.row(format!("{call}{synced}"), &measured, Unit::Time);
+            table.row(format!("{label}{suffix}"), &measured, Unit::Time);
             if durability == Durability::Full {
                 continue;
             }
-            for (whose, name) in [(Busy::Caller, "of the caller"), (Busy::Everyone, "of all threads")] {
-                let measured = in_turns(&doors, effort.rounds(), |vfs, _| {
-                    let calls = || (0..COUNT).try_for_each(|_| act(vfs, fastrand::usize(..FILES)));
-                    Ok(Some(busy(whose, COUNT, calls)?))
+            for (scope, name) in
+                [(CpuTimeScope::Caller, "of the caller"), (CpuTimeScope::AllThreads, "of all threads")]
+            {
+                let measured = in_turns(&vfs_pair, effort.rounds(), |vfs, _| {
+                    let calls = || (0..COUNT).try_for_each(|_| call(vfs, fastrand::usize(..FILES)));
+                    Ok(Some(cpu_timed(scope, COUNT, calls)?))
                 })?;
-                table.row(format!("{call}, processor time {name}"), &measured, Unit::Time);
+                table.row(format!("{label}, processor time {name}"), &measured, Unit::Time);
             }
         }
     }
@@ -81,9 +83,9 @@ fn database(directory: &Path, durability: Durability) -> Result<Database> {
     Ok(Database::open(directory.join("stead.db"), options)?)
 }
 
-fn door(directory: &Path, durability: Durability, audited: bool) -> Result<Vfs> {
-    for below in ["root", "state"] {
-        std::fs::create_dir_all(directory.join(below))?;
+fn open_vfs(directory: &Path, durability: Durability, audited: bool) -> Result<Vfs> {
+    for name in ["root", "state"] {
+        std::fs::create_dir_all(directory.join(name))?;
     }
     let database = database(directory, durability)?;
     let options =
@@ -93,20 +95,20 @@ fn door(directory: &Path, durability: Durability, audited: bool) -> Result<Vfs> 
         ("/physical", Arc::new(PhysicalStore::open(directory.join("root"), options)?)),
     ];
     let mut builder = Vfs::builder(Identity::agent("bench"));
-    let mut plain = Vfs::builder(Identity::agent("bench"));
+    let mut unaudited = Vfs::builder(Identity::agent("bench"));
     for (prefix, store) in stores {
         let workspace = Workspace::new(VfsPath::parse(prefix)?, AccessScope::ReadWrite, Mount::new(store));
         builder = builder.workspace(workspace.clone());
-        plain = plain.workspace(workspace);
+        unaudited = unaudited.workspace(workspace);
     }
     if audited {
         builder = builder.audit(Audit::open(&database, &directory.join("audit"))?);
     }
     // Filled without a record: that is not what is measured.
-    let plain = plain.build()?;
+    let unaudited = unaudited.build()?;
     for workspace in ["virtual", "physical"] {
         for first in (0..FILES).step_by(100) {
-            let mut batch = plain.batch();
+            let mut batch = unaudited.batch();
             for number in first..first + 100 {
                 batch.write(path(workspace, number), text(number, SMALL), &Default::default())?;
             }
@@ -117,7 +119,7 @@ fn door(directory: &Path, durability: Durability, audited: bool) -> Result<Vfs> 
 }
 
 /// A log that grows, and what it then costs to look into it.
-fn many(data: &Path, effort: Effort) -> Result<Table> {
+fn many_records(data: &Path, effort: Effort) -> Result<Table> {
     let records = match effort {
         Effort::Full => 1_000_000,
         Effort::Quick => 100_000,
@@ -127,17 +129,17 @@ fn many(data: &Path, effort: Effort) -> Result<Table> {
     let database = database(&directory, Durability::Fast)?;
     let audit = Audit::open(&database, &directory.join("audit"))?;
     let identity = Arc::new(Identity::agent("bench").with_thread("t"));
-    let stretch = records / 10;
-    let mut written = Vec::new();
+    let part_size = records / 10;
+    let mut samples = Vec::new();
     for part in 0..10 {
-        eprintln!("  {} records", count(part * stretch));
-        let sample = timed(stretch, || {
-            for number in part * stretch..(part + 1) * stretch {
+        eprintln!("  {} records", count(part * part_size));
+        let sample = timed(part_size, || {
+            for number in part * part_size..(part + 1) * part_size {
                 audit.append(&record(&identity, number)?)?;
             }
             Ok(())
         })?;
-        written.push(sample);
+        samples.push(sample);
     }
     drop(audit);
     let mut table = Table::new(format!("{} records", count(records)), &["time"], &[]);
@@ -145,8 +147,8 @@ fn many(data: &Path, effort: Effort) -> Result<Table> {
         let Sample { each, worst } = sample;
         table.row(name, &[Some(Summary { median: each, worst })], Unit::Time);
     };
-    row(format!("put one into the database, the first {}", count(stretch)), written[0]);
-    row(format!("put one into the database, the last {}", count(stretch)), written[9]);
+    row(format!("put one into the database, the first {}", count(part_size)), samples[0]);
+    row(format!("put one into the database, the last {}", count(part_size)), samples[9]);
     let access = AuditAccess::open(&database, &directory.join("audit"))?;
     row(
         "verify all of them".into(),

@@ -8,7 +8,7 @@ use stead_core::{AccessScope, Identity, Mount, Router, Vfs, VfsPath, Workspace};
 
 use crate::Result;
 use crate::case::Effort;
-use crate::contender::{Contender, Durability, Ours};
+use crate::contender::{Contender, Durability, SteadStore};
 use crate::content::{SMALL, renumber, text};
 use crate::measure::{in_turns, timed};
 use crate::table::{Table, Unit};
@@ -22,21 +22,21 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
 }
 
 /// Two ways to the same Store. Each has files of its own, so that neither changes what the other has read.
-enum Way<'a> {
-    Store(&'a Ours),
+enum CallRoute<'a> {
+    Store(&'a SteadStore),
     Door(Vfs),
 }
 
-impl Way<'_> {
-    fn fill(&self, ours: &Ours) -> Result {
-        ours.fill(&mut (0..FILES).map(|number| (self.path(number), text(number, SMALL))))
+impl CallRoute<'_> {
+    fn fill(&self, store: &SteadStore) -> Result {
+        store.fill(&mut (0..FILES).map(|number| (self.path(number), text(number, SMALL))))
     }
 
     /// The path in the Store.
     fn path(&self, number: usize) -> String {
         let name = match self {
-            Way::Store(_) => "store",
-            Way::Door(_) => "door",
+            CallRoute::Store(_) => "store",
+            CallRoute::Door(_) => "door",
         };
         format!("{name}/{:02}/{number}", number / 100)
     }
@@ -44,16 +44,16 @@ impl Way<'_> {
     fn stat(&self, number: usize) -> Result {
         let path = self.path(number);
         match self {
-            Way::Store(ours) => ours.size(&path).map(drop),
-            Way::Door(vfs) => Ok(vfs.stat(&*format!("/project/{path}")).map(drop)?),
+            CallRoute::Store(store) => store.size(&path).map(drop),
+            CallRoute::Door(vfs) => Ok(vfs.stat(&*format!("/project/{path}")).map(drop)?),
         }
     }
 
     fn read(&self, number: usize) -> Result {
         let path = self.path(number);
         match self {
-            Way::Store(ours) => ours.read(&path).map(drop),
-            Way::Door(vfs) => Ok(vfs.read(&*format!("/project/{path}")).map(drop)?),
+            CallRoute::Store(store) => store.read(&path).map(drop),
+            CallRoute::Door(vfs) => Ok(vfs.read(&*format!("/project/{path}")).map(drop)?),
         }
     }
 
@@ -62,8 +62,8 @@ impl Way<'_> {
         let mut content = text(0, SMALL);
         renumber(&mut content, fastrand::usize(..1_000_000_000_000));
         match self {
-            Way::Store(ours) => ours.overwrite(&path, &content),
-            Way::Door(vfs) => Ok(vfs.write(&*format!("/project/{path}"), content).map(drop)?),
+            CallRoute::Store(store) => store.overwrite(&path, &content),
+            CallRoute::Door(vfs) => Ok(vfs.write(&*format!("/project/{path}"), content).map(drop)?),
         }
     }
 }
@@ -71,30 +71,31 @@ impl Way<'_> {
 fn calls(data: &Path, effort: Effort) -> Result<Table> {
     let pair = ("through the door", "the Store alone");
     let mut table = Table::new("4 KiB files", &["the Store alone", "through the door"], &[pair]);
-    for (name, open) in
-        [("Virtual", Ours::in_database as fn(&Path, Durability) -> Result<Ours>), ("Physical", Ours::on_disk)]
-    {
+    for (name, open) in [
+        ("Virtual", SteadStore::in_database as fn(&Path, Durability) -> Result<SteadStore>),
+        ("Physical", SteadStore::on_disk),
+    ] {
         let directory = data.join(name);
         std::fs::create_dir(&directory)?;
-        let ours = open(&directory, Durability::Fast)?;
+        let store = open(&directory, Durability::Fast)?;
         let workspace = Workspace::new(
             VfsPath::parse("/project")?,
             AccessScope::ReadWrite,
-            Mount::new(ours.store().clone()),
+            Mount::new(store.store().clone()),
         );
         let vfs = Vfs::builder(Identity::agent("bench")).workspace(workspace).build()?;
-        let ways = [Way::Store(&ours), Way::Door(vfs)];
-        ways.iter().try_for_each(|way| way.fill(&ours))?;
-        type Call = fn(&Way<'_>, usize) -> Result;
+        let routes = [CallRoute::Store(&store), CallRoute::Door(vfs)];
+        routes.iter().try_for_each(|route| route.fill(&store))?;
+        type Call = fn(&CallRoute<'_>, usize) -> Result;
         let operations: [(&str, Call); 3] = [
-            ("stat", |way, number| way.stat(number)),
-            ("read", |way, number| way.read(number)),
-            ("overwrite", |way, number| way.write(number)),
+            ("stat", |route, number| route.stat(number)),
+            ("read", |route, number| route.read(number)),
+            ("overwrite", |route, number| route.write(number)),
         ];
         for (operation, call) in operations {
-            let measured = in_turns(&ways, effort.rounds(), |way, _| {
+            let measured = in_turns(&routes, effort.rounds(), |route, _| {
                 let sample =
-                    timed(COUNT, || (0..COUNT).try_for_each(|_| call(way, fastrand::usize(..FILES))))?;
+                    timed(COUNT, || (0..COUNT).try_for_each(|_| call(route, fastrand::usize(..FILES))))?;
                 Ok(Some(sample))
             })?;
             table.row(format!("{name}: {operation}"), &measured, Unit::Time);
@@ -112,7 +113,7 @@ fn routing(effort: Effort) -> Result<Table> {
         &["10 Workspaces", "1,000 Workspaces"],
         &[("10 Workspaces", "1,000 Workspaces")],
     );
-    let routed = in_turns(&routers, effort.rounds(), |(router, paths), _| {
+    let measured = in_turns(&routers, effort.rounds(), |(router, paths), _| {
         let sample = timed(PATHS, || {
             for path in paths.iter().cycle().take(PATHS) {
                 std::hint::black_box(router.route(path)).ok_or("a path leads nowhere")?;
@@ -121,7 +122,7 @@ fn routing(effort: Effort) -> Result<Table> {
         })?;
         Ok(Some(sample))
     })?;
-    table.row("a path of 5 components", &routed, Unit::Time);
+    table.row("a path of 5 components", &measured, Unit::Time);
     Ok(table)
 }
 

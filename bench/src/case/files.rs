@@ -4,22 +4,22 @@ use std::path::Path;
 
 use crate::Result;
 use crate::case::Effort;
-use crate::contender::{Durability, PAIRS, Seat, field, labels};
+use crate::contender::{Durability, NamedContender, PAIRS, labels, open_contenders};
 use crate::content::{SMALL, renumber, text};
 use crate::measure::{in_turns, timed};
 use crate::table::{Table, Unit, count};
 
 /// Files that are there to be read and overwritten, three components deep.
-const THERE: usize = 10_000;
+const EXISTING_FILES: usize = 10_000;
 /// How many of them one round touches.
-const TOUCHED: usize = 1_000;
+const FILES_PER_ROUND: usize = 1_000;
 
 /// Tables for writing at either durability, and for reading.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
-    let full = field(&data.join("full"), Durability::Full)?;
-    let fast = field(&data.join("fast"), Durability::Fast)?;
-    for seat in full.iter().chain(&fast) {
-        seat.contender.fill(&mut (0..THERE).map(|i| (path(i), text(i, SMALL))))?;
+    let full = open_contenders(&data.join("full"), Durability::Full)?;
+    let fast = open_contenders(&data.join("fast"), Durability::Fast)?;
+    for entry in full.iter().chain(&fast) {
+        entry.contender.fill(&mut (0..EXISTING_FILES).map(|i| (path(i), text(i, SMALL))))?;
     }
     Ok(vec![
         writing("4 KiB files, surviving a power cut", &full, 100, effort)?,
@@ -32,18 +32,18 @@ fn path(number: usize) -> String {
     format!("there/{:03}/{number}", number / 100)
 }
 
-fn writing(title: &str, field: &[Seat], files: usize, effort: Effort) -> Result<Table> {
-    let mut table = Table::new(title, &labels(field), &PAIRS);
+fn writing(title: &str, contenders: &[NamedContender], files: usize, effort: Effort) -> Result<Table> {
+    let mut table = Table::new(title, &labels(contenders), &PAIRS);
     let mut content = text(0, SMALL);
-    let mut number = THERE;
-    let created = in_turns(field, effort.rounds(), |seat, round| {
+    let mut number = EXISTING_FILES;
+    let created = in_turns(contenders, effort.rounds(), |entry, round| {
         let directory = format!("new{round}");
-        seat.contender.make_directory(&directory)?;
+        entry.contender.make_directory(&directory)?;
         let sample = timed(files, || {
             for index in 0..files {
                 number += 1;
                 renumber(&mut content, number);
-                seat.contender.create(&format!("{directory}/{index}"), &content)?;
+                entry.contender.create(&format!("{directory}/{index}"), &content)?;
             }
             Ok(())
         })?;
@@ -51,12 +51,12 @@ fn writing(title: &str, field: &[Seat], files: usize, effort: Effort) -> Result<
     })?;
     table.row("create", &created, Unit::Time);
     let mut random = fastrand::Rng::with_seed(1);
-    let overwritten = in_turns(field, effort.rounds(), |seat, _| {
+    let overwritten = in_turns(contenders, effort.rounds(), |entry, _| {
         let sample = timed(files, || {
             for _ in 0..files {
                 number += 1;
                 renumber(&mut content, number);
-                seat.contender.overwrite(&path(random.usize(..THERE)), &content)?;
+                entry.contender.overwrite(&path(random.usize(..EXISTING_FILES)), &content)?;
             }
             Ok(())
         })?;
@@ -66,41 +66,41 @@ fn writing(title: &str, field: &[Seat], files: usize, effort: Effort) -> Result<
     Ok(table)
 }
 
-fn reading(field: &[Seat], effort: Effort) -> Result<Table> {
-    let mut table = Table::new("4 KiB files", &labels(field), &PAIRS);
+fn reading(contenders: &[NamedContender], effort: Effort) -> Result<Table> {
+    let mut table = Table::new("4 KiB files", &labels(contenders), &PAIRS);
     let mut random = fastrand::Rng::with_seed(2);
-    let read = in_turns(field, effort.rounds(), |seat, _| {
-        let sample = timed(TOUCHED, || {
-            for _ in 0..TOUCHED {
-                let content = seat.contender.read(&path(random.usize(..THERE)))?;
-                expect(content.len() == SMALL, seat, "read")?;
+    let read = in_turns(contenders, effort.rounds(), |entry, _| {
+        let sample = timed(FILES_PER_ROUND, || {
+            for _ in 0..FILES_PER_ROUND {
+                let content = entry.contender.read(&path(random.usize(..EXISTING_FILES)))?;
+                expect(content.len() == SMALL, entry, "read")?;
             }
             Ok(())
         })?;
         Ok(Some(sample))
     })?;
     table.row("read", &read, Unit::Time);
-    let sized = in_turns(field, effort.rounds(), |seat, _| {
-        let sample = timed(TOUCHED, || {
-            for _ in 0..TOUCHED {
-                let size = seat.contender.size(&path(random.usize(..THERE)))?;
-                expect(size == SMALL as u64, seat, "stat")?;
+    let stats = in_turns(contenders, effort.rounds(), |entry, _| {
+        let sample = timed(FILES_PER_ROUND, || {
+            for _ in 0..FILES_PER_ROUND {
+                let size = entry.contender.size(&path(random.usize(..EXISTING_FILES)))?;
+                expect(size == SMALL as u64, entry, "stat")?;
             }
             Ok(())
         })?;
         Ok(Some(sample))
     })?;
-    table.row("stat", &sized, Unit::Time);
+    table.row("stat", &stats, Unit::Time);
     for entries in [100, 20_000] {
         let directory = format!("listed{entries}");
-        for seat in field {
-            seat.contender.fill(&mut (0..entries).map(|i| (format!("{directory}/{i}"), text(i, 100))))?;
+        for entry in contenders {
+            entry.contender.fill(&mut (0..entries).map(|i| (format!("{directory}/{i}"), text(i, 100))))?;
         }
         let times = (10_000 / entries).max(1);
-        let listed = in_turns(field, effort.rounds(), |seat, _| {
+        let listed = in_turns(contenders, effort.rounds(), |entry, _| {
             let sample = timed(times, || {
                 for _ in 0..times {
-                    expect(seat.contender.list(&directory)? == entries, seat, "list")?;
+                    expect(entry.contender.list(&directory)? == entries, entry, "list")?;
                 }
                 Ok(())
             })?;
@@ -112,6 +112,6 @@ fn reading(field: &[Seat], effort: Effort) -> Result<Table> {
 }
 
 /// A wrong answer is no result, however fast.
-fn expect(right: bool, seat: &Seat, what: &str) -> Result {
-    if right { Ok(()) } else { Err(format!("{}: {what} gave a wrong answer", seat.label).into()) }
+fn expect(is_correct: bool, entry: &NamedContender, operation: &str) -> Result {
+    if is_correct { Ok(()) } else { Err(format!("{}: {operation} gave a wrong answer", entry.label).into()) }
 }

@@ -33,19 +33,19 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let database = Database::open(data.join("stead.db"), options)?;
     let base = database.store(["base"])?;
     let mut table = Table::new("forks, `fast`", &LABELS, &[]);
-    let mut there = 0;
+    let mut existing = 0;
     for &files in sizes {
         eprintln!("  {files} files");
-        for begin in (there..files).step_by(BATCH) {
-            let write = |number| writing(path(number), text(number, SIZE));
-            apply(&base, (begin..(begin + BATCH).min(files)).map(write).collect())?;
+        for start in (existing..files).step_by(BATCH) {
+            let write = |number| write_step(path(number), text(number, SIZE));
+            apply(&base, (start..(start + BATCH).min(files)).map(write).collect())?;
         }
-        there = files;
-        let stores = tower(&base, files)?;
+        existing = files;
+        let stores = nested_forks(&base, files)?;
         let mut random = fastrand::Rng::with_seed(files as u64);
-        let seats: Vec<usize> = (0..LABELS.len()).collect();
-        let measured = in_turns(&seats, effort.rounds(), |&seat, round| {
-            let sample = match seat.checked_sub(1) {
+        let columns: Vec<usize> = (0..LABELS.len()).collect();
+        let measured = in_turns(&columns, effort.rounds(), |&column, round| {
+            let sample = match column.checked_sub(1) {
                 None => timed(COUNT, || {
                     for number in 0..COUNT {
                         base.fork_as([format!("{files} {round} {number}")])?;
@@ -54,7 +54,7 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
                 })?,
                 Some(depth) => timed(COUNT, || {
                     for _ in 0..COUNT {
-                        stores[depth].stat(&place(path(random.usize(..files))))?;
+                        stores[depth].stat(&node_path(path(random.usize(..files))))?;
                     }
                     Ok(())
                 })?,
@@ -67,14 +67,14 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
 }
 
 /// The base, and forks of forks of it, each of which has something of its own.
-fn tower(base: &VirtualStore, files: usize) -> Result<Vec<VirtualStore>> {
+fn nested_forks(base: &VirtualStore, files: usize) -> Result<Vec<VirtualStore>> {
     let mut stores = vec![base.clone()];
-    let mut top = base.clone();
+    let mut fork = base.clone();
     for depth in 1..=DEPTHS[DEPTHS.len() - 1] {
-        top = top.fork_as([format!("{files} deep {depth}")])?;
-        apply(&top, vec![writing(format!("own/{depth}"), text(depth, SIZE))])?;
+        fork = fork.fork_as([format!("{files} deep {depth}")])?;
+        apply(&fork, vec![write_step(format!("own/{depth}"), text(depth, SIZE))])?;
         if DEPTHS.contains(&depth) {
-            stores.push(top.clone());
+            stores.push(fork.clone());
         }
     }
     Ok(stores)
@@ -84,12 +84,12 @@ fn path(number: usize) -> String {
     format!("{}/{}/{number}", number / 10_000, number / 100)
 }
 
-fn place(path: String) -> NodePath {
+fn node_path(path: String) -> NodePath {
     NodePath::from_root(StorePath::from_checked(path))
 }
 
-fn writing(path: String, content: Vec<u8>) -> Step {
-    Step::Write { at: place(path), content: Content::Bytes(content), options: PutOptions::default() }
+fn write_step(path: String, content: Vec<u8>) -> Step {
+    Step::Write { at: node_path(path), content: Content::Bytes(content), options: PutOptions::default() }
 }
 
 fn apply(store: &VirtualStore, steps: Vec<Step>) -> Result {

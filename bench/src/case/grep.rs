@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::case::Effort;
-use crate::contender::{Contender, Disk, Way};
+use crate::contender::{Contender, Disk, WriteMethod};
 use crate::content::{COMMON, RARE, SMALL, text};
 use crate::measure::{in_turns, timed};
 use crate::table::{Table, Unit, count};
@@ -13,8 +13,8 @@ use crate::table::{Table, Unit, count};
 const FILES: usize = 10_000;
 
 /// How many files hold a text, and how many lines.
-type Found = (usize, usize);
-type Search = dyn Fn(&str) -> Result<Found>;
+type MatchCounts = (usize, usize);
+type Search = dyn Fn(&str) -> Result<MatchCounts>;
 
 /// Someone who searches.
 struct Searcher {
@@ -33,8 +33,8 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
         let summaries = in_turns(&searchers, effort.rounds(), |searcher, _| {
             let sample = timed(1, || {
                 let found = (searcher.search)(literal)?;
-                let wrong = || format!("{}: {found:?} instead of {expected:?}", searcher.label).into();
-                if found == expected { Ok(()) } else { Err(wrong()) }
+                let error = || format!("{}: {found:?} instead of {expected:?}", searcher.label).into();
+                if found == expected { Ok(()) } else { Err(error()) }
             })?;
             Ok(Some(sample))
         })?;
@@ -58,37 +58,37 @@ fn files() -> impl Iterator<Item = (String, Vec<u8>)> {
     })
 }
 
-fn expected(literal: &str) -> Found {
+fn expected(literal: &str) -> MatchCounts {
     let lines = files().map(|(_, content)| {
         let content = String::from_utf8(content).expect("the content is text");
         content.lines().filter(|line| line.contains(literal)).count()
     });
-    lines.filter(|&lines| lines > 0).fold((0, 0), |(files, all), lines| (files + 1, all + lines))
+    lines.filter(|&lines| lines > 0).fold((0, 0), |(files, total), lines| (files + 1, total + lines))
 }
 
 fn searchers(data: &Path) -> Result<Vec<Searcher>> {
     let mut searchers = Vec::new();
     let root = data.join("disk");
     std::fs::create_dir(&root)?;
-    Disk::open(&root, Way::Plain).fill(&mut files())?;
+    Disk::open(&root, WriteMethod::Plain).fill(&mut files())?;
     for (label, name) in [("Virtual", "virtual"), ("Physical", "physical")] {
         let directory = data.join(name);
         std::fs::create_dir(&directory)?;
         let fast = crate::contender::Durability::Fast;
-        let ours = match label {
-            "Virtual" => crate::contender::Ours::in_database(&directory, fast)?,
-            _ => crate::contender::Ours::on_disk(&directory, fast)?,
+        let store = match label {
+            "Virtual" => crate::contender::SteadStore::in_database(&directory, fast)?,
+            _ => crate::contender::SteadStore::on_disk(&directory, fast)?,
         };
-        ours.fill(&mut files())?;
+        store.fill(&mut files())?;
         searchers
-            .push(Searcher { label, search: Box::new(move |literal| in_store(&**ours.store(), literal)) });
+            .push(Searcher { label, search: Box::new(move |literal| grep_store(&**store.store(), literal)) });
     }
     searchers
         .push(Searcher { label: "ripgrep", search: Box::new(move |literal| with_ripgrep(&root, literal)) });
     Ok(searchers)
 }
 
-fn in_store(store: &dyn stead_core::Store, literal: &str) -> Result<Found> {
+fn grep_store(store: &dyn stead_core::Store, literal: &str) -> Result<MatchCounts> {
     use stead_core::glob::PathGlobs;
     use stead_core::search::{Grep, GrepOutput, GrepQuery, PatternSyntax};
     use stead_core::store::NodePath;
@@ -101,16 +101,16 @@ fn in_store(store: &dyn stead_core::Store, literal: &str) -> Result<Found> {
     };
     let grep = Grep::new(&query, None, PathGlobs::none())?;
     let (mut files, mut lines) = (0, 0);
-    store.grep(&NodePath::root(), &grep, &mut |found| {
+    store.grep(&NodePath::root(), &grep, &mut |file_matches| {
         files += 1;
-        lines += found.hits.count;
+        lines += file_matches.hits.count;
         std::ops::ControlFlow::Continue(())
     })?;
     Ok((files, lines))
 }
 
 /// Without ignore files, hidden files or any other reason to leave one out: the Stores leave none out either.
-fn with_ripgrep(root: &Path, literal: &str) -> Result<Found> {
+fn with_ripgrep(root: &Path, literal: &str) -> Result<MatchCounts> {
     let mut command = Command::new("rg");
     command.args(["-uuu", "--no-messages", "--fixed-strings", "--count", literal]).current_dir(root);
     let output = command.output()?;

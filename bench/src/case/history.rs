@@ -27,7 +27,7 @@ const LINES: usize = 10 * 1024 * 1024 / 64;
 
 /// A table of times among so many files, and one of sizes.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
-    Ok(vec![among_many(&data.join("many.db"), effort)?, versions(data, effort)?])
+    Ok(vec![many_files(&data.join("many.db"), effort)?, versions(data, effort)?])
 }
 
 fn open(path: &Path) -> Result<(Database, Vfs)> {
@@ -39,7 +39,7 @@ fn open(path: &Path) -> Result<(Database, Vfs)> {
     Ok((database, builder.workspace(workspace).build()?))
 }
 
-fn among_many(path: &Path, effort: Effort) -> Result<Table> {
+fn many_files(path: &Path, effort: Effort) -> Result<Table> {
     let sizes: &[usize] = match effort {
         Effort::Full => &[1_000, 200_000, 1_000_000],
         Effort::Quick => &[1_000, 200_000],
@@ -47,41 +47,42 @@ fn among_many(path: &Path, effort: Effort) -> Result<Table> {
     let (database, vfs) = open(path)?;
     let labels = ["snapshot", "diff of 10 changes", "undo of 10 changes"];
     let mut table = Table::new("among so many files, `fast`", &labels, &[]);
-    let mut there = 0;
+    let mut existing = 0;
     for &files in sizes {
         eprintln!("  {files} files");
-        for begin in (there..files).step_by(BATCH) {
+        for start in (existing..files).step_by(BATCH) {
             let mut batch = vfs.batch();
-            for number in begin..(begin + BATCH).min(files) {
-                batch.write(place(number), text(number, SIZE), &WriteOptions::new())?;
+            for number in start..(start + BATCH).min(files) {
+                batch.write(file_path(number), text(number, SIZE), &WriteOptions::new())?;
             }
             batch.apply()?;
         }
-        there = files;
+        existing = files;
         let mut random = fastrand::Rng::with_seed(files as u64);
-        let measured = in_turns(&[0, 1, 2], effort.rounds(), |&seat, round| {
-            Ok(Some(match seat {
+        let measured = in_turns(&[0, 1, 2], effort.rounds(), |&column, round| {
+            Ok(Some(match column {
                 0 => timed(COUNT, || {
                     for number in 0..COUNT {
                         let label = Some(format!("{files} {round} {number}"));
-                        let new =
+                        let snapshot =
                             NewSnapshot { agent: "a".into(), prefix: None, label, at: SystemClock.now() };
-                        database.snapshot(new)?;
+                        database.snapshot(snapshot)?;
                     }
                     Ok(())
                 })?,
                 _ => {
                     let before = database.latest_revision()?;
-                    let act = vfs.operation("change");
+                    let operation = vfs.operation("change");
                     for number in 0..CHANGES {
-                        act.write(place(random.usize(..files)), format!("{round} {number} {seat}"))?;
+                        operation
+                            .write(file_path(random.usize(..files)), format!("{round} {number} {column}"))?;
                     }
                     let after = database.latest_revision()?;
-                    if seat == 1 {
-                        timed(1, || compared(&vfs, before, after))?
+                    if column == 1 {
+                        timed(1, || diff_revisions(&vfs, before, after))?
                     } else {
-                        let what = stead_core::vfs::UndoTarget::Last(1);
-                        timed(1, || Ok(drop(vfs.undo(what, Default::default())?)))?
+                        let target = stead_core::vfs::UndoTarget::Last(1);
+                        timed(1, || Ok(drop(vfs.undo(target, Default::default())?)))?
                     }
                 }
             }))
@@ -91,47 +92,50 @@ fn among_many(path: &Path, effort: Effort) -> Result<Table> {
     Ok(table)
 }
 
-fn compared(vfs: &Vfs, before: RevisionNumber, after: RevisionNumber) -> Result {
-    let found = vfs.diff("/w", before, after, DiffOptions { text: false, context: 0 })?;
-    assert!(!found.is_empty() && found.len() <= CHANGES, "the changes are what differs");
+fn diff_revisions(vfs: &Vfs, before: RevisionNumber, after: RevisionNumber) -> Result {
+    let diff = vfs.diff("/w", before, after, DiffOptions { text: false, context: 0 })?;
+    assert!(!diff.is_empty() && diff.len() <= CHANGES, "the changes are what differs");
     Ok(())
 }
 
-fn place(number: usize) -> String {
+fn file_path(number: usize) -> String {
     format!("/w/{}/{}/{number}", number / 10_000, number / 100)
 }
 
 /// Many versions of one text, with a line changed each time: to one as long, and to one of another length.
 fn versions(data: &Path, effort: Effort) -> Result<Table> {
-    let many = if effort == Effort::Full { 1_000 } else { 50 };
+    let version_count = if effort == Effort::Full { 1_000 } else { 50 };
     let mut table = Table::new(
-        format!("versions of a 10 MiB text, one changed line each ({many}; of another length {})", many / 10),
+        format!(
+            "versions of a 10 MiB text, one changed line each ({version_count}; of another length {})",
+            version_count / 10
+        ),
         &["as long", "of another length"],
         &[],
     );
     let mut sizes = [[0; 3]; 2];
-    for (kind, count) in [many, many / 10].into_iter().enumerate() {
+    for (column, count) in [version_count, version_count / 10].into_iter().enumerate() {
         eprintln!("  {count} versions");
-        let path = data.join(format!("versions-{kind}.db"));
+        let path = data.join(format!("versions-{column}.db"));
         let (database, vfs) = open(&path)?;
         let mut lines: Vec<String> = (0..LINES).map(|line| format!("{line:063}\n")).collect();
         let mut random = fastrand::Rng::with_seed(1);
         vfs.write("/w/text", lines.concat())?;
-        sizes[kind][0] = size(&path)?;
+        sizes[column][0] = size(&path)?;
         for version in 0..count {
-            let length = if kind == 0 { 63 } else { 40 + random.usize(..40) };
+            let length = if column == 0 { 63 } else { 40 + random.usize(..40) };
             lines[random.usize(..LINES)] = format!("{version:0length$}\n");
             vfs.write("/w/text", lines.concat())?;
         }
-        sizes[kind][1] = size(&path)?;
+        sizes[column][1] = size(&path)?;
         let retention = Retention { age: Duration::ZERO, ..Retention::default() };
         database.forget(retention, SystemClock.now(), &mut |_| ())?;
         database.gc(GcOptions { grace: Duration::ZERO, vacuum: true }, SystemClock.now(), &mut |_| ())?;
-        sizes[kind][2] = size(&path)?;
+        sizes[column][2] = size(&path)?;
     }
     for (row, name) in ["one version", "all versions", "after gc and vacuum"].into_iter().enumerate() {
-        let shown = |kind: usize| format!("{:.1} MiB", sizes[kind][row] as f64 / 1048576.0);
-        table.texts(name, vec![shown(0), shown(1)]);
+        let mebibytes = |column: usize| format!("{:.1} MiB", sizes[column][row] as f64 / 1048576.0);
+        table.texts(name, vec![mebibytes(0), mebibytes(1)]);
     }
     Ok(table)
 }

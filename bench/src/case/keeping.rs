@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::Result;
 use crate::case::Effort;
-use crate::contender::{Contender, Durability, Ours, Seat, fresh, labels};
+use crate::contender::{Contender, Durability, NamedContender, SteadStore, labels, new_directory};
 use crate::content::{SMALL, renumber, text};
 use crate::measure::{concurrent, in_turns, timed};
 use crate::table::{Table, Unit};
 
 /// Files that are there to be overwritten.
-const THERE: usize = 1_000;
+const EXISTING_FILES: usize = 1_000;
 const PAIRS: [(&str, &str); 2] = [("keeping", "not keeping"), ("keeping", "Virtual")];
 const WRITERS: usize = 8;
 
@@ -22,50 +22,52 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     ])
 }
 
-fn field(data: &Path, durability: Durability) -> Result<Vec<Seat>> {
-    let mut seats: Vec<Seat> = Vec::new();
-    let mut seat = |label, contender: Box<dyn Contender>| seats.push(Seat { label, contender });
-    seat("keeping", Box::new(Ours::keeping(&fresh(data, "keeping")?, durability)?));
-    seat("not keeping", Box::new(Ours::on_disk(&fresh(data, "physical")?, durability)?));
-    seat("Virtual", Box::new(Ours::in_database(&fresh(data, "virtual")?, durability)?));
-    Ok(seats)
+fn open_contenders(data: &Path, durability: Durability) -> Result<Vec<NamedContender>> {
+    let mut contenders: Vec<NamedContender> = Vec::new();
+    let mut add = |label, contender: Box<dyn Contender>| contenders.push(NamedContender { label, contender });
+    add("keeping", Box::new(SteadStore::keeping(&new_directory(data, "keeping")?, durability)?));
+    add("not keeping", Box::new(SteadStore::on_disk(&new_directory(data, "physical")?, durability)?));
+    add("Virtual", Box::new(SteadStore::in_database(&new_directory(data, "virtual")?, durability)?));
+    Ok(contenders)
 }
 
 fn table(title: &str, data: &Path, durability: Durability, files: usize, effort: Effort) -> Result<Table> {
-    let field = field(data, durability)?;
-    for seat in &field {
-        seat.contender.fill(&mut (0..THERE).map(|i| (path(i), text(i, SMALL))))?;
+    let contenders = open_contenders(data, durability)?;
+    for entry in &contenders {
+        entry.contender.fill(&mut (0..EXISTING_FILES).map(|i| (path(i), text(i, SMALL))))?;
     }
-    let mut table = Table::new(title, &labels(&field), &PAIRS);
+    let mut table = Table::new(title, &labels(&contenders), &PAIRS);
     let mut content = text(0, SMALL);
-    let mut number = THERE;
-    let created = in_turns(&field, effort.rounds(), |seat, round| {
+    let mut number = EXISTING_FILES;
+    let created = in_turns(&contenders, effort.rounds(), |entry, round| {
         let directory = format!("new{round}");
-        seat.contender.make_directory(&directory)?;
+        entry.contender.make_directory(&directory)?;
         Ok(Some(timed(files, || {
             for index in 0..files {
                 number += 1;
                 renumber(&mut content, number);
-                seat.contender.create(&format!("{directory}/{index}"), &content)?;
+                entry.contender.create(&format!("{directory}/{index}"), &content)?;
             }
             Ok(())
         })?))
     })?;
     table.row("create", &created, Unit::Time);
     let mut random = fastrand::Rng::with_seed(1);
-    let overwritten = in_turns(&field, effort.rounds(), |seat, _| {
+    let overwritten = in_turns(&contenders, effort.rounds(), |entry, _| {
         Ok(Some(timed(files, || {
             for _ in 0..files {
                 number += 1;
                 renumber(&mut content, number);
-                seat.contender.overwrite(&path(random.usize(..THERE)), &content)?;
+                entry.contender.overwrite(&path(random.usize(..EXISTING_FILES)), &content)?;
             }
             Ok(())
         })?))
     })?;
     table.row("overwrite", &overwritten, Unit::Time);
-    let at_once = in_turns(&field, effort.rounds(), |seat, _| Ok(Some(at_once(&*seat.contender, files)?)))?;
-    table.row(format!("overwrite, {WRITERS} writers"), &at_once, Unit::Rate);
+    let rates = in_turns(&contenders, effort.rounds(), |entry, _| {
+        Ok(Some(overwrite_concurrently(&*entry.contender, files)?))
+    })?;
+    table.row(format!("overwrite, {WRITERS} writers"), &rates, Unit::Rate);
     Ok(table)
 }
 
@@ -74,7 +76,7 @@ fn path(number: usize) -> String {
 }
 
 /// Overwrites files from several threads.
-fn at_once(contender: &dyn Contender, files: usize) -> Result<crate::measure::Sample> {
+fn overwrite_concurrently(contender: &dyn Contender, files: usize) -> Result<crate::measure::Sample> {
     let start = std::time::Instant::now();
     let waits = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..WRITERS)
@@ -85,9 +87,9 @@ fn at_once(contender: &dyn Contender, files: usize) -> Result<crate::measure::Sa
                     let mut waits = Vec::with_capacity(files / WRITERS);
                     for number in 0..files / WRITERS {
                         renumber(&mut content, fastrand::usize(..1_000_000_000_000));
-                        let begin = std::time::Instant::now();
-                        handle.overwrite(&path((writer + number * WRITERS) % THERE), &content)?;
-                        waits.push(begin.elapsed());
+                        let write_start = std::time::Instant::now();
+                        handle.overwrite(&path((writer + number * WRITERS) % EXISTING_FILES), &content)?;
+                        waits.push(write_start.elapsed());
                     }
                     Ok(waits)
                 })

@@ -26,18 +26,18 @@ const MANY: usize = 10_000;
 /// Bytes of a large file.
 const LARGE: usize = 256 << 20;
 /// Reads or writes at random places in it.
-const PLACES: usize = 2_000;
+const RANDOM_OFFSETS: usize = 2_000;
 
 /// A directory to work in.
-struct Seat {
+struct Target {
     label: &'static str,
-    at: PathBuf,
+    path: PathBuf,
 }
 
 /// A stead that is mounted as long as this is there.
-struct Mounted(Child);
+struct MountedStead(Child);
 
-impl Drop for Mounted {
+impl Drop for MountedStead {
     fn drop(&mut self) {
         // It unmounts itself when it is asked to end.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
@@ -60,7 +60,7 @@ workspaces = [
 ]
 "#;
 
-fn mount(data: &Path) -> Result<Mounted> {
+fn mount(data: &Path) -> Result<MountedStead> {
     let stead = std::env::var_os("STEAD_BENCH_STEAD").map(PathBuf::from).filter(|path| path.is_file());
     let stead = stead.ok_or("STEAD_BENCH_STEAD names no file; `cargo xtask bench mount` sets it")?;
     fs::write(data.join("stead.toml"), CONFIG)?;
@@ -75,63 +75,63 @@ fn mount(data: &Path) -> Result<Mounted> {
     if !line.starts_with("Mounted") {
         return Err("the stead could not be mounted".into());
     }
-    Ok(Mounted(child))
+    Ok(MountedStead(child))
 }
 
 /// One table.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let _mounted = mount(data)?;
-    let seat = |label, at: &str| Seat { label, at: data.join(at) };
+    let target = |label, path: &str| Target { label, path: data.join(path) };
     let _agentfs = agentfs_mount::mount(&data.join("agentfs"), &data.join("agentfs-mnt"))?;
-    let seats = [
-        seat("Virtual", "mnt/virtual"),
-        seat("Physical", "mnt/physical"),
-        seat("disk", "plain"),
-        seat("AgentFS", "agentfs-mnt"),
+    let targets = [
+        target("Virtual", "mnt/virtual"),
+        target("Physical", "mnt/physical"),
+        target("disk", "plain"),
+        target("AgentFS", "agentfs-mnt"),
     ];
-    let labels = seats.each_ref().map(|seat| seat.label);
+    let labels = targets.each_ref().map(|target| target.label);
     let ratios = [("Virtual", "disk"), ("Physical", "disk"), ("Virtual", "AgentFS")];
     let mut table = Table::new("on a mount", &labels, &ratios);
     let rounds = effort.rounds();
-    let fewer = if effort == Effort::Full { 5 } else { 1 };
+    let slow_rounds = if effort == Effort::Full { 5 } else { 1 };
 
-    for seat in &seats {
-        fs::create_dir(seat.at.join("few"))?;
+    for target in &targets {
+        fs::create_dir(target.path.join("few"))?;
         for number in 0..FEW {
-            fs::write(few(seat, number), text(number, SMALL))?;
+            fs::write(small_file(target, number), text(number, SMALL))?;
         }
     }
-    let stats = in_turns(&seats, rounds, |seat, _| {
+    let stats = in_turns(&targets, rounds, |target, _| {
         Ok(Some(timed(FEW, || {
-            (0..FEW).try_for_each(|number| Ok(fs::metadata(few(seat, number)).map(drop)?))
+            (0..FEW).try_for_each(|number| Ok(fs::metadata(small_file(target, number)).map(drop)?))
         })?))
     })?;
     table.row("stat, known to the kernel", &stats, Unit::Time);
     let mut buffer = vec![0; SMALL];
-    let reads = in_turns(&seats, rounds, |seat, _| {
+    let reads = in_turns(&targets, rounds, |target, _| {
         Ok(Some(median(FEW, |number| {
-            let file = File::open(few(seat, number))?;
+            let file = File::open(small_file(target, number))?;
             let count = file.read_at(&mut buffer, 0)?;
             if count == SMALL { Ok(()) } else { Err("a file is too short".into()) }
         })?))
     })?;
     table.row("open, read 4 KiB, close, p50", &reads, Unit::Time);
-    let writes = in_turns(&seats, rounds, |seat, round| {
-        let directory = seat.at.join(format!("new{round}"));
+    let writes = in_turns(&targets, rounds, |target, round| {
+        let directory = target.path.join(format!("new{round}"));
         fs::create_dir(&directory)?;
         let contents: Vec<_> = (0..FEW).map(|number| text(round * FEW + number, SMALL)).collect();
         Ok(Some(median(FEW, |number| Ok(fs::write(directory.join(number.to_string()), &contents[number])?))?))
     })?;
     table.row("create, write 4 KiB, close, p50", &writes, Unit::Time);
 
-    many(&seats, fewer, &mut table)?;
-    large(&seats, rounds.min(5), &mut table)?;
-    programs(&seats, fewer, &mut table)?;
+    measure_many_files(&targets, slow_rounds, &mut table)?;
+    measure_large_file(&targets, rounds.min(5), &mut table)?;
+    measure_programs(&targets, slow_rounds, &mut table)?;
     Ok(vec![table])
 }
 
-fn few(seat: &Seat, number: usize) -> PathBuf {
-    seat.at.join("few").join(number.to_string())
+fn small_file(target: &Target, number: usize) -> PathBuf {
+    target.path.join("few").join(number.to_string())
 }
 
 /// Times each operation, and takes the median.
@@ -146,53 +146,53 @@ fn median(count: usize, mut operation: impl FnMut(usize) -> Result) -> Result<Sa
     Ok(Sample { each: times[count / 2], worst: times[count - 1] })
 }
 
-fn many(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
-    let fill = |seat: &Seat| -> Result {
-        let at = seat.at.join("many");
-        fs::create_dir(&at)?;
+fn measure_many_files(targets: &[Target], rounds: usize, table: &mut Table) -> Result {
+    let fill = |target: &Target| -> Result {
+        let path = target.path.join("many");
+        fs::create_dir(&path)?;
         for number in 0..MANY {
-            fs::write(at.join(number.to_string()), b"x")?;
+            fs::write(path.join(number.to_string()), b"x")?;
         }
         Ok(())
     };
-    for seat in seats {
-        fill(seat)?;
+    for target in targets {
+        fill(target)?;
     }
-    let listed = in_turns(seats, rounds.max(3), |seat, _| {
-        let all = || match fs::read_dir(seat.at.join("many"))?.count() {
+    let listed = in_turns(targets, rounds.max(3), |target, _| {
+        let list_all = || match fs::read_dir(target.path.join("many"))?.count() {
             MANY => Ok(()),
             _ => Err("a listing is not whole".into()),
         };
-        Ok(Some(timed(1, all)?))
+        Ok(Some(timed(1, list_all)?))
     })?;
     table.row("readdir of 10,000", &listed, Unit::Time);
-    let removed = in_turns(seats, rounds, |seat, _| {
-        let sample = timed(1, || run_program(Command::new("rm").arg("-rf").arg(seat.at.join("many"))))?;
-        fill(seat)?;
+    let removed = in_turns(targets, rounds, |target, _| {
+        let sample = timed(1, || run_program(Command::new("rm").arg("-rf").arg(target.path.join("many"))))?;
+        fill(target)?;
         Ok(Some(sample))
     })?;
     table.row("rm -rf of 10,000 files", &removed, Unit::Time);
     Ok(())
 }
 
-fn large(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
+fn measure_large_file(targets: &[Target], rounds: usize, table: &mut Table) -> Result {
     let size = LARGE as f64 / f64::from(1 << 20);
     // New bytes every time: what is stored already need not be stored again, and would be as fast as nothing else is.
     let mut seed = 0;
-    let written = in_turns(seats, rounds.min(3), |seat, _| {
+    let written = in_turns(targets, rounds.min(3), |target, _| {
         seed += 1;
         let content = noise(seed, LARGE);
         Ok(Some(timed(1, || {
-            let mut file = File::create(seat.at.join("large"))?;
+            let mut file = File::create(target.path.join("large"))?;
             content.chunks(1 << 20).try_for_each(|piece| file.write_all(piece))?;
             drop(file);
             Ok(())
         })?))
     })?;
     table.row("write 256 MiB and close", &written, Unit::Throughput(size));
-    let read = |seat: &Seat, anew: bool| -> Result<Sample> {
-        let file = File::open(seat.at.join("large"))?;
-        if anew {
+    let read = |target: &Target, is_uncached: bool| -> Result<Sample> {
+        let file = File::open(target.path.join("large"))?;
+        if is_uncached {
             // The kernel lets go only of what is on the disk.
             file.sync_all()?;
             fadvise(&file, 0, None, Advice::DontNeed)?;
@@ -205,29 +205,30 @@ fn large(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
             Ok(())
         })
     };
-    let anew = in_turns(seats, rounds, |seat, _| Ok(Some(read(seat, true)?)))?;
-    table.row("read 256 MiB, not known to the kernel", &anew, Unit::Throughput(size));
-    let again = in_turns(seats, rounds, |seat, _| Ok(Some(read(seat, false)?)))?;
-    table.row("read 256 MiB, known to the kernel", &again, Unit::Throughput(size));
-    let place = |random: &mut fastrand::Rng| random.u64(..(LARGE - SMALL) as u64 / 4096) * 4096;
-    let random_reads = in_turns(seats, rounds, |seat, round| {
-        let file = File::open(seat.at.join("large"))?;
+    let uncached = in_turns(targets, rounds, |target, _| Ok(Some(read(target, true)?)))?;
+    table.row("read 256 MiB, not known to the kernel", &uncached, Unit::Throughput(size));
+    let cached = in_turns(targets, rounds, |target, _| Ok(Some(read(target, false)?)))?;
+    table.row("read 256 MiB, known to the kernel", &cached, Unit::Throughput(size));
+    let random_offset = |random: &mut fastrand::Rng| random.u64(..(LARGE - SMALL) as u64 / 4096) * 4096;
+    let random_reads = in_turns(targets, rounds, |target, round| {
+        let file = File::open(target.path.join("large"))?;
         file.sync_all()?;
         fadvise(&file, 0, None, Advice::DontNeed)?;
         fadvise(&file, 0, None, Advice::Random)?;
         let (mut random, mut buffer) = (fastrand::Rng::with_seed(round as u64), vec![0; SMALL]);
-        Ok(Some(timed(PLACES, || {
-            (0..PLACES).try_for_each(|_| Ok(file.read_exact_at(&mut buffer, place(&mut random))?))
+        Ok(Some(timed(RANDOM_OFFSETS, || {
+            (0..RANDOM_OFFSETS)
+                .try_for_each(|_| Ok(file.read_exact_at(&mut buffer, random_offset(&mut random))?))
         })?))
     })?;
     table.row("read 4 KiB at random places", &random_reads, Unit::Time);
-    let random_writes = in_turns(seats, rounds, |seat, round| {
-        let file = File::options().write(true).open(seat.at.join("large"))?;
+    let random_writes = in_turns(targets, rounds, |target, round| {
+        let file = File::options().write(true).open(target.path.join("large"))?;
         let mut random = fastrand::Rng::with_seed(round as u64);
-        let content = noise(round, SMALL * PLACES);
-        Ok(Some(timed(PLACES, || {
+        let content = noise(round, SMALL * RANDOM_OFFSETS);
+        Ok(Some(timed(RANDOM_OFFSETS, || {
             let mut pieces = content.chunks(SMALL);
-            pieces.try_for_each(|piece| file.write_all_at(piece, place(&mut random)))?;
+            pieces.try_for_each(|piece| file.write_all_at(piece, random_offset(&mut random)))?;
             Ok(file.sync_all()?)
         })?))
     })?;
@@ -235,39 +236,40 @@ fn large(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
     Ok(())
 }
 
-fn programs(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
-    let git = |seat: &Seat, arguments: &[&str]| {
+fn measure_programs(targets: &[Target], rounds: usize, table: &mut Table) -> Result {
+    let git = |target: &Target, arguments: &[&str]| {
         let mut git = Command::new("git");
         git.args(["-c", "user.name=a", "-c", "user.email=a@b"]);
         // It would go on in the background.
         git.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]).args(arguments);
-        run_program(git.current_dir(seat.at.join("repository")))
+        run_program(git.current_dir(target.path.join("repository")))
     };
-    for seat in seats {
-        let at = seat.at.join("repository");
+    for target in targets {
+        let path = target.path.join("repository");
         for directory in 0..100 {
-            fs::create_dir_all(at.join(directory.to_string()))?;
+            fs::create_dir_all(path.join(directory.to_string()))?;
             for number in 0..MANY / 100 {
-                fs::write(at.join(format!("{directory}/{number}")), format!("{directory} {number}\n"))?;
+                fs::write(path.join(format!("{directory}/{number}")), format!("{directory} {number}\n"))?;
             }
         }
-        git(seat, &["init", "-q", "."])?;
-        git(seat, &["add", "."])?;
-        git(seat, &["commit", "-qm", "all"])?;
+        git(target, &["init", "-q", "."])?;
+        git(target, &["add", "."])?;
+        git(target, &["commit", "-qm", "all"])?;
     }
     // The index tells what is newer than itself to be looked into; nobody measures that.
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let status = in_turns(seats, rounds.max(3), |seat, _| Ok(Some(timed(1, || git(seat, &["status"]))?)))?;
+    let status =
+        in_turns(targets, rounds.max(3), |target, _| Ok(Some(timed(1, || git(target, &["status"]))?)))?;
     table.row("git status of 10,000 files", &status, Unit::Time);
-    for seat in seats {
-        let at = seat.at.join("crate");
-        fs::create_dir_all(at.join("src"))?;
+    for target in targets {
+        let path = target.path.join("crate");
+        fs::create_dir_all(path.join("src"))?;
         let manifest = "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
-        fs::write(at.join("Cargo.toml"), manifest)?;
-        fs::write(at.join("src/main.rs"), "fn main() { println!(\"{:?}\", std::env::args()); }\n")?;
+        fs::write(path.join("Cargo.toml"), manifest)?;
+        fs::write(path.join("src/main.rs"), "fn main() { println!(\"{:?}\", std::env::args()); }\n")?;
     }
-    let built = in_turns(seats, rounds.max(3), |seat, _| {
-        let at = seat.at.join("crate");
+    let built = in_turns(targets, rounds.max(3), |target, _| {
+        let path = target.path.join("crate");
         if at.join("target").exists() {
             fs::remove_dir_all(at.join("target"))?;
         }
@@ -280,6 +282,6 @@ fn programs(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
 }
 
 fn run_program(command: &mut Command) -> Result {
-    let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
-    if ended.success() { Ok(()) } else { Err(format!("{:?} failed", command.get_program()).into()) }
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(format!("{:?} failed", command.get_program()).into()) }
 }

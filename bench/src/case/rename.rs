@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::case::Effort;
-use crate::contender::{Durability, PAIRS, field, labels};
+use crate::contender::{Durability, PAIRS, labels, open_contenders};
 use crate::content::text;
 use crate::measure::{in_turns, timed};
 use crate::table::{Table, Unit};
@@ -13,14 +13,16 @@ const FILES: usize = 10_000;
 
 /// One table.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
-    let field = field(data, Durability::Fast)?;
-    for seat in &field {
-        seat.contender.fill(&mut (0..FILES).map(|i| (format!("round0/{:02}/{i}", i / 100), text(i, 200))))?;
+    let contenders = open_contenders(data, Durability::Fast)?;
+    for entry in &contenders {
+        entry
+            .contender
+            .fill(&mut (0..FILES).map(|i| (format!("round0/{:02}/{i}", i / 100), text(i, 200))))?;
     }
-    let mut table = Table::new("rename", &labels(&field), &PAIRS);
-    let renamed = in_turns(&field, effort.rounds(), |seat, round| {
+    let mut table = Table::new("rename", &labels(&contenders), &PAIRS);
+    let renamed = in_turns(&contenders, effort.rounds(), |entry, round| {
         let (from, to) = (format!("round{round}"), format!("round{}", round + 1));
-        Ok(Some(timed(1, || seat.contender.rename(&from, &to))?))
+        Ok(Some(timed(1, || entry.contender.rename(&from, &to))?))
     })?;
     table.row("a directory of 10,000 files", &renamed, Unit::Time);
     Ok(vec![table])

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::case::Effort;
-use crate::contender::{Contender, Durability, PAIRS, field, labels};
+use crate::contender::{Contender, Durability, PAIRS, labels, open_contenders};
 use crate::content::{SMALL, renumber, text};
 use crate::measure::{Sample, concurrent, in_turns};
 use crate::table::{Table, Unit};
@@ -22,13 +22,13 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
 }
 
 fn table(title: &str, data: &Path, durability: Durability, files: usize, effort: Effort) -> Result<Table> {
-    let field = field(data, durability)?;
-    let mut table = Table::new(title, &labels(&field), &PAIRS);
+    let contenders = open_contenders(data, durability)?;
+    let mut table = Table::new(title, &labels(&contenders), &PAIRS);
     for writers in [1, 8, 64] {
-        let summaries = in_turns(&field, effort.rounds(), |seat, round| {
+        let summaries = in_turns(&contenders, effort.rounds(), |entry, round| {
             let directory = format!("writers{writers}-{round}");
-            seat.contender.make_directory(&directory)?;
-            Ok(Some(at_once(&*seat.contender, &directory, writers, files)?))
+            entry.contender.make_directory(&directory)?;
+            Ok(Some(create_concurrently(&*entry.contender, &directory, writers, files)?))
         })?;
         let name = if writers == 1 { "1 writer".to_owned() } else { format!("{writers} writers") };
         table.row(&name, &summaries, Unit::Rate);
@@ -38,7 +38,12 @@ fn table(title: &str, data: &Path, durability: Durability, files: usize, effort:
 }
 
 /// Creates `files` files, shared out among so many threads.
-fn at_once(contender: &dyn Contender, directory: &str, writers: usize, files: usize) -> Result<Sample> {
+fn create_concurrently(
+    contender: &dyn Contender,
+    directory: &str,
+    writers: usize,
+    files: usize,
+) -> Result<Sample> {
     let handles = (0..writers).map(|_| contender.for_thread()).collect::<Result<Vec<_>>>()?;
     let barrier = Barrier::new(writers + 1);
     std::thread::scope(|scope| {

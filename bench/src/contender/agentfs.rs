@@ -48,11 +48,11 @@ impl AgentFs {
     }
 
     fn make_directories(&self, path: &str) -> Result {
-        let mut made = String::new();
+        let mut directory = String::new();
         for name in path.split('/').filter(|name| !name.is_empty()) {
-            made = format!("{made}/{name}");
-            if self.runtime.block_on(self.agent.fs.stat(&made))?.is_none() {
-                self.make_directory(&made)?;
+            directory = format!("{directory}/{name}");
+            if self.runtime.block_on(self.agent.fs.stat(&directory))?.is_none() {
+                self.make_directory(&directory)?;
             }
         }
         Ok(())
@@ -74,11 +74,11 @@ fn absolute(path: &str) -> String {
 impl Contender for AgentFs {
     fn fill(&self, files: &mut dyn Iterator<Item = (String, Vec<u8>)>) -> Result {
         self.set_durability(Durability::Fast)?;
-        let mut made = String::new();
+        let mut last_directory = String::new();
         for (path, content) in files {
-            if parent(&path) != made {
-                made = parent(&path).to_owned();
-                self.make_directories(&made)?;
+            if parent(&path) != last_directory {
+                last_directory = parent(&path).to_owned();
+                self.make_directories(&last_directory)?;
             }
             self.create(&path, &content)?;
         }

@@ -11,7 +11,7 @@ use crate::Result;
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum WriteMethod {
     /// In place: a reader may see half of it.
     Plain,
     /// Beside its place, then renamed into it; synced for [`Durability::Full`], and the directory, too.
@@ -22,34 +22,34 @@ pub enum Way {
 #[derive(Debug, Clone)]
 pub struct Disk {
     root: PathBuf,
-    way: Way,
-    temporary: Arc<AtomicU64>,
+    method: WriteMethod,
+    next_temporary: Arc<AtomicU64>,
 }
 
 impl Disk {
     /// The files below `root`.
-    pub fn open(root: &Path, way: Way) -> Self {
-        Disk { root: root.to_owned(), way, temporary: Arc::default() }
+    pub fn open(root: &Path, method: WriteMethod) -> Self {
+        Disk { root: root.to_owned(), method, next_temporary: Arc::default() }
     }
 
-    fn put(&self, path: &str, content: &[u8], absent: bool) -> Result {
+    fn put(&self, path: &str, content: &[u8], must_be_absent: bool) -> Result {
         let target = self.root.join(path);
-        let Way::Safe(durability) = self.way else {
+        let WriteMethod::Safe(durability) = self.method else {
             let mut options = OpenOptions::new();
-            options.write(true).truncate(true).create(true).create_new(absent);
+            options.write(true).truncate(true).create(true).create_new(must_be_absent);
             return Ok(options.open(target)?.write_all(content)?);
         };
-        let number = self.temporary.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
         let directory = self.root.join(parent(path));
-        let beside = directory.join(format!(".{number}"));
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+        let temporary_path = directory.join(format!(".{number}"));
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary_path)?;
         for piece in content.chunks(PIECE) {
             file.write_all(piece)?;
         }
         if durability == Durability::Full {
             file.sync_all()?;
         }
-        fs::rename(&beside, &target)?;
+        fs::rename(&temporary_path, &target)?;
         if durability == Durability::Full {
             File::open(directory)?.sync_all()?;
         }
@@ -59,11 +59,11 @@ impl Disk {
 
 /// Writes files plainly, directory after directory.
 pub(super) fn fill(root: &Path, files: &mut dyn Iterator<Item = (String, Vec<u8>)>) -> Result {
-    let mut made = String::new();
+    let mut last_directory = String::new();
     for (path, content) in files {
-        if parent(&path) != made {
-            made = parent(&path).to_owned();
-            fs::create_dir_all(root.join(&made))?;
+        if parent(&path) != last_directory {
+            last_directory = parent(&path).to_owned();
+            fs::create_dir_all(root.join(&last_directory))?;
         }
         fs::write(root.join(path), content)?;
     }

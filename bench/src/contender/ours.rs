@@ -19,45 +19,49 @@ const BATCH: usize = 1_000;
 
 /// A Store, called as the door calls it.
 #[derive(Debug, Clone)]
-pub struct Ours {
+pub struct SteadStore {
     store: Arc<dyn Store>,
     /// Where a Physical Store's files are: filling it is not what is measured.
     root: Option<PathBuf>,
     identity: Arc<Identity>,
 }
 
-impl Ours {
+impl SteadStore {
     /// A Virtual Store, in a database in this directory.
     pub fn in_database(directory: &Path, durability: Durability) -> Result<Self> {
         let options = DatabaseOptions { durability: durability.into(), ..DatabaseOptions::default() };
         let database = Database::open(directory.join("stead.db"), options)?;
-        Ok(Ours::new(Arc::new(database.store(["bench"])?), None))
+        Ok(SteadStore::new(Arc::new(database.store(["bench"])?), None))
     }
 
     /// A Physical Store that keeps nothing of what it displaces, on a directory in this one.
     pub fn on_disk(directory: &Path, durability: Durability) -> Result<Self> {
-        Ours::physical(directory, durability, None)
+        SteadStore::physical(directory, durability, None)
     }
 
     /// A Physical Store that keeps what it displaces.
     pub fn keeping(directory: &Path, durability: Durability) -> Result<Self> {
-        Ours::physical(directory, durability, Some(DisplacedRetention::default()))
+        SteadStore::physical(directory, durability, Some(DisplacedRetention::default()))
     }
 
-    fn physical(directory: &Path, durability: Durability, keep: Option<DisplacedRetention>) -> Result<Self> {
+    fn physical(
+        directory: &Path,
+        durability: Durability,
+        displaced_retention: Option<DisplacedRetention>,
+    ) -> Result<Self> {
         let (root, state) = (directory.join("root"), directory.join("state"));
         std::fs::create_dir(&root)?;
         std::fs::create_dir(&state)?;
         let options = PhysicalOptions {
             durability: durability.into(),
-            displaced_retention: keep,
+            displaced_retention,
             ..PhysicalOptions::new(state)
         };
-        Ok(Ours::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
+        Ok(SteadStore::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
     }
 
     fn new(store: Arc<dyn Store>, root: Option<PathBuf>) -> Self {
-        Ours { store, root, identity: Arc::new(Identity::agent("bench")) }
+        SteadStore { store, root, identity: Arc::new(Identity::agent("bench")) }
     }
 
     /// The Store itself.
@@ -74,8 +78,8 @@ impl Ours {
     }
 
     fn write(&self, path: &str, content: Content, expect: Precondition) -> Result {
-        let put = PutOptions { expect, parents: Parents::Required, ..PutOptions::default() };
-        self.apply(vec![Step::Write { at: place(path), content, options: put }])
+        let options = PutOptions { expect, parents: Parents::Required, ..PutOptions::default() };
+        self.apply(vec![Step::Write { at: node_path(path), content, options }])
     }
 }
 
@@ -88,11 +92,11 @@ impl From<Durability> for stead_stores::Durability {
     }
 }
 
-fn place(path: &str) -> NodePath {
+fn node_path(path: &str) -> NodePath {
     NodePath::from_root(StorePath::from_checked(path))
 }
 
-impl Contender for Ours {
+impl Contender for SteadStore {
     fn fill(&self, files: &mut dyn Iterator<Item = (String, Vec<u8>)>) -> Result {
         if let Some(root) = &self.root {
             return disk::fill(root, files);
@@ -101,7 +105,7 @@ impl Contender for Ours {
             let mut steps = Vec::new();
             for (path, content) in (&mut *files).take(BATCH) {
                 steps.push(Step::Write {
-                    at: place(&path),
+                    at: node_path(&path),
                     content: content.into(),
                     options: PutOptions::default(),
                 });
@@ -114,7 +118,7 @@ impl Contender for Ours {
     }
 
     fn make_directory(&self, path: &str) -> Result {
-        self.apply(vec![Step::Mkdir { at: place(path), parents: Parents::Required, mode: None }])
+        self.apply(vec![Step::Mkdir { at: node_path(path), parents: Parents::Required, mode: None }])
     }
 
     fn create(&self, path: &str, content: &[u8]) -> Result {
@@ -126,21 +130,21 @@ impl Contender for Ours {
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>> {
-        Ok(self.store.read(&place(path), u64::MAX)?.bytes)
+        Ok(self.store.read(&node_path(path), u64::MAX)?.bytes)
     }
 
     fn size(&self, path: &str) -> Result<u64> {
-        Ok(self.store.stat(&place(path))?.size)
+        Ok(self.store.stat(&node_path(path))?.size)
     }
 
     fn list(&self, path: &str) -> Result<usize> {
-        Ok(self.store.list(&place(path), &Page::ALL)?.entries.len())
+        Ok(self.store.list(&node_path(path), &Page::ALL)?.entries.len())
     }
 
     fn rename(&self, from: &str, to: &str) -> Result {
         self.apply(vec![Step::Rename {
-            from: place(from),
-            to: place(to),
+            from: node_path(from),
+            to: node_path(to),
             replace: Replace::Refuse,
             parents: Parents::Required,
             expect: Precondition::Any,
@@ -157,7 +161,7 @@ impl Contender for Ours {
     }
 
     fn read_large(&self, path: &str) -> Result<u64> {
-        let content = self.store.open(&place(path), OpenPurpose::Read)?;
+        let content = self.store.open(&node_path(path), OpenPurpose::Read)?;
         let mut piece = vec![0; PIECE];
         let mut size = 0;
         loop {

@@ -39,9 +39,9 @@ pub(crate) struct RunPermit {
 }
 
 impl CallScheduler {
-    /// A scheduler that runs at most `most` calls at a time, and at least one.
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        let (free, running, waiting) = (most.max(1), HashMap::new(), VecDeque::new());
+    /// A scheduler that runs at most `max_calls` calls at a time, and at least one.
+    pub(crate) fn new(max_calls: usize) -> Arc<Self> {
+        let (free, running, waiting) = (max_calls.max(1), HashMap::new(), VecDeque::new());
         Arc::new(CallScheduler(Mutex::new(SchedulerState {
             free,
             reserved: free / 2,
@@ -59,28 +59,28 @@ impl CallScheduler {
     }
 
     /// Waits for a permit. Dropping the future gives up the place in the queue.
-    pub(crate) async fn acquire(self: &Arc<Self>, sharer: SchedulerClient) -> RunPermit {
-        let turn = {
+    pub(crate) async fn acquire(self: &Arc<Self>, client: SchedulerClient) -> RunPermit {
+        let permit = {
             let mut state = self.0.lock();
-            if state.may_run(sharer) {
-                state.begin(sharer);
-                return RunPermit { owner: Some((Arc::clone(self), sharer)) };
+            if state.may_run(client) {
+                state.begin(client);
+                return RunPermit { owner: Some((Arc::clone(self), client)) };
             }
-            let (give, turn) = oneshot::channel();
-            state.waiting.push_back((sharer, give));
-            turn
+            let (sender, permit) = oneshot::channel();
+            state.waiting.push_back((client, sender));
+            permit
         };
-        turn.await.expect("a waiting caller gets its turn before its channel closes")
+        permit.await.expect("a waiting caller gets its turn before its channel closes")
     }
 
-    fn release(self: &Arc<Self>, sharer: SchedulerClient) {
+    fn release(self: &Arc<Self>, client: SchedulerClient) {
         let mut state = self.0.lock();
-        state.end(sharer);
-        while let Some((next, give)) = state.next_waiting() {
+        state.end(client);
+        while let Some((next, sender)) = state.next_waiting() {
             state.begin(next);
-            if let Err(mut turn) = give.send(RunPermit { owner: Some((Arc::clone(self), next)) }) {
+            if let Err(mut permit) = sender.send(RunPermit { owner: Some((Arc::clone(self), next)) }) {
                 // The receiver was dropped. Without an owner the permit isn't returned on drop, which would lock again.
-                turn.owner = None;
+                permit.owner = None;
                 state.end(next);
             }
         }
@@ -88,25 +88,25 @@ impl CallScheduler {
 }
 
 impl SchedulerState {
-    fn running(&self, sharer: SchedulerClient) -> usize {
-        self.running.get(&sharer).copied().unwrap_or(0)
+    fn running(&self, client: SchedulerClient) -> usize {
+        self.running.get(&client).copied().unwrap_or(0)
     }
 
-    fn may_run(&self, sharer: SchedulerClient) -> bool {
-        self.free > if self.running(sharer) == 0 { 0 } else { self.reserved }
+    fn may_run(&self, client: SchedulerClient) -> bool {
+        self.free > if self.running(client) == 0 { 0 } else { self.reserved }
     }
 
-    fn begin(&mut self, sharer: SchedulerClient) {
+    fn begin(&mut self, client: SchedulerClient) {
         self.free -= 1;
-        *self.running.entry(sharer).or_default() += 1;
+        *self.running.entry(client).or_default() += 1;
     }
 
-    fn end(&mut self, sharer: SchedulerClient) {
+    fn end(&mut self, client: SchedulerClient) {
         self.free += 1;
-        if let Some(count) = self.running.get_mut(&sharer) {
+        if let Some(count) = self.running.get_mut(&client) {
             *count -= 1;
             if *count == 0 {
-                self.running.remove(&sharer);
+                self.running.remove(&client);
             }
         }
     }
@@ -114,15 +114,15 @@ impl SchedulerState {
     /// Takes the first waiting call of the client with the fewest running calls, if that client may run. If it may not,
     /// no waiting client may.
     fn next_waiting(&mut self) -> Option<(SchedulerClient, oneshot::Sender<RunPermit>)> {
-        let at = (0..self.waiting.len()).min_by_key(|&at| self.running(self.waiting[at].0))?;
-        if self.may_run(self.waiting[at].0) { self.waiting.remove(at) } else { None }
+        let index = (0..self.waiting.len()).min_by_key(|&index| self.running(self.waiting[index].0))?;
+        if self.may_run(self.waiting[index].0) { self.waiting.remove(index) } else { None }
     }
 }
 
 impl Drop for RunPermit {
     fn drop(&mut self) {
-        if let Some((turns, sharer)) = self.owner.take() {
-            turns.release(sharer);
+        if let Some((scheduler, client)) = self.owner.take() {
+            scheduler.release(client);
         }
     }
 }
@@ -136,81 +136,83 @@ mod tests {
 
     fn poll<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(turn) => Some(turn),
+            Poll::Ready(output) => Some(output),
             Poll::Pending => None,
         }
     }
 
-    fn at_once(turns: &Arc<CallScheduler>, sharer: SchedulerClient) -> Option<RunPermit> {
-        poll(pin!(turns.acquire(sharer)))
+    fn try_acquire(scheduler: &Arc<CallScheduler>, client: SchedulerClient) -> Option<RunPermit> {
+        poll(pin!(scheduler.acquire(client)))
     }
 
-    /// Acquires permits for `sharer` until it would have to wait.
-    fn all(turns: &Arc<CallScheduler>, sharer: SchedulerClient) -> Vec<RunPermit> {
-        std::iter::from_fn(|| at_once(turns, sharer)).collect()
-    }
-
-    #[test]
-    fn one_who_takes_all_it_can_get_leaves_half() {
-        let turns = CallScheduler::new(64);
-        assert_eq!(all(&turns, turns.register()).len(), 32);
-        assert_eq!(all(&CallScheduler::new(1), SchedulerClient(1)).len(), 1);
+    /// Acquires permits for `client` until it would have to wait.
+    fn acquire_all(scheduler: &Arc<CallScheduler>, client: SchedulerClient) -> Vec<RunPermit> {
+        std::iter::from_fn(|| try_acquire(scheduler, client)).collect()
     }
 
     #[test]
-    fn however_many_are_greedy_one_who_comes_later_has_a_turn_at_once() {
-        let turns = CallScheduler::new(64);
-        let mut taken = Vec::new();
+    fn one_client_gets_at_most_half_of_the_permits() {
+        let scheduler = CallScheduler::new(64);
+        assert_eq!(acquire_all(&scheduler, scheduler.register()).len(), 32);
+        assert_eq!(acquire_all(&CallScheduler::new(1), SchedulerClient(1)).len(), 1);
+    }
+
+    #[test]
+    fn however_many_clients_are_busy_a_new_one_gets_a_permit_at_once() {
+        let scheduler = CallScheduler::new(64);
+        let mut permits = Vec::new();
         for _ in 0..32 {
-            let got = all(&turns, turns.register());
-            assert!(!got.is_empty(), "everyone gets one");
-            taken.extend(got);
+            let acquired = acquire_all(&scheduler, scheduler.register());
+            assert!(!acquired.is_empty(), "everyone gets one");
+            permits.extend(acquired);
         }
-        assert_eq!(taken.len(), 32 + 31);
-        assert!(at_once(&turns, turns.register()).is_some());
+        assert_eq!(permits.len(), 32 + 31);
+        assert!(try_acquire(&scheduler, scheduler.register()).is_some());
     }
 
     #[test]
-    fn a_turn_that_is_given_back_goes_to_the_one_with_the_fewest() {
-        let turns = CallScheduler::new(4);
-        let (greedy, other, third) = (turns.register(), turns.register(), turns.register());
-        let mut had = all(&turns, greedy);
-        assert_eq!(had.len(), 2);
-        let (_one, _two) = (at_once(&turns, other).unwrap(), at_once(&turns, third).unwrap());
-        let (mut again, mut fourth) = (pin!(turns.acquire(greedy)), pin!(turns.acquire(turns.register())));
-        assert!(poll(again.as_mut()).is_none() && poll(fourth.as_mut()).is_none());
-        had.pop();
-        assert!(poll(again.as_mut()).is_none(), "it has one");
-        assert!(poll(fourth.as_mut()).is_some(), "and this one has none");
+    fn a_returned_permit_goes_to_the_client_with_the_fewest_running_calls() {
+        let scheduler = CallScheduler::new(4);
+        let (greedy, other, third) = (scheduler.register(), scheduler.register(), scheduler.register());
+        let mut permits = acquire_all(&scheduler, greedy);
+        assert_eq!(permits.len(), 2);
+        let (_other_permit, _third_permit) =
+            (try_acquire(&scheduler, other).unwrap(), try_acquire(&scheduler, third).unwrap());
+        let (mut greedy_call, mut fourth_call) =
+            (pin!(scheduler.acquire(greedy)), pin!(scheduler.acquire(scheduler.register())));
+        assert!(poll(greedy_call.as_mut()).is_none() && poll(fourth_call.as_mut()).is_none());
+        permits.pop();
+        assert!(poll(greedy_call.as_mut()).is_none(), "it has one");
+        assert!(poll(fourth_call.as_mut()).is_some(), "and this one has none");
     }
 
     #[test]
-    fn whoever_gives_up_waiting_is_passed_over() {
-        let turns = CallScheduler::new(2);
-        let (one, other) = (turns.register(), turns.register());
-        let first = at_once(&turns, one).unwrap();
-        let second = at_once(&turns, other).unwrap();
-        let mut patient = Box::pin(turns.acquire(one));
+    fn a_waiting_call_that_gives_up_is_skipped() {
+        let scheduler = CallScheduler::new(2);
+        let (client, other) = (scheduler.register(), scheduler.register());
+        let first = try_acquire(&scheduler, client).unwrap();
+        let second = try_acquire(&scheduler, other).unwrap();
+        let mut waiting_call = Box::pin(scheduler.acquire(client));
         {
-            let mut impatient = Box::pin(turns.acquire(turns.register()));
-            assert!(poll(impatient.as_mut()).is_none());
+            let mut dropped_call = Box::pin(scheduler.acquire(scheduler.register()));
+            assert!(poll(dropped_call.as_mut()).is_none());
         }
-        assert!(poll(patient.as_mut()).is_none());
+        assert!(poll(waiting_call.as_mut()).is_none());
         drop((first, second));
-        assert!(poll(patient.as_mut()).is_some());
+        assert!(poll(waiting_call.as_mut()).is_some());
     }
 
     #[test]
-    fn a_turn_that_was_handed_over_and_never_taken_is_free_again() {
-        let turns = CallScheduler::new(2);
-        let one = turns.register();
-        let first = at_once(&turns, one).unwrap();
-        let mut waits = Box::pin(turns.acquire(one));
-        assert!(poll(waits.as_mut()).is_none());
+    fn a_permit_that_was_sent_to_a_dropped_call_is_free_again() {
+        let scheduler = CallScheduler::new(2);
+        let client = scheduler.register();
+        let first = try_acquire(&scheduler, client).unwrap();
+        let mut waiting_call = Box::pin(scheduler.acquire(client));
+        assert!(poll(waiting_call.as_mut()).is_none());
         drop(first);
-        // The permit was sent to `waits`, which is dropped before it is polled again.
-        drop(waits);
-        assert!(at_once(&turns, one).is_some());
-        assert_eq!(turns.0.lock().free, 2);
+        // The permit was sent to `waiting_call`, which is dropped before it is polled again.
+        drop(waiting_call);
+        assert!(try_acquire(&scheduler, client).is_some());
+        assert_eq!(scheduler.0.lock().free, 2);
     }
 }

@@ -5,9 +5,9 @@
 /// The work may outlive the runtime. A task that continued in the same poll would panic at the next timer that it
 /// awaits ("a Tokio context was found, but it is being shutdown"). A task that yields is dropped instead.
 pub(crate) async fn in_place<T>(work: impl FnOnce() -> T) -> T {
-    let done = tokio::task::block_in_place(work);
+    let result = tokio::task::block_in_place(work);
     tokio::task::yield_now().await;
-    done
+    result
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (began, has_begun) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
-        let (ended, how) = mpsc::channel();
+        let (ended, panicked) = mpsc::channel();
         let end = End(ended);
         runtime.spawn(async move {
             let _end = end;
@@ -47,6 +47,6 @@ mod tests {
         has_begun.recv().unwrap();
         runtime.shutdown_timeout(Duration::from_millis(100));
         release.send(()).unwrap();
-        assert!(!how.recv().unwrap(), "the task panicked");
+        assert!(!panicked.recv().unwrap(), "the task panicked");
     }
 }

@@ -18,12 +18,12 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Counts one call of `tool`, with its outcome and how long it took.
-    pub(crate) fn count_call(&self, tool: &'static str, outcome: &'static str, took: Duration) {
+    pub(crate) fn count_call(&self, tool: &'static str, outcome: &'static str, duration: Duration) {
         *self.calls.lock().entry((tool, outcome)).or_default() += 1;
-        let mut all = self.durations.lock();
-        let (count, sum) = all.entry(tool).or_default();
+        let mut durations = self.durations.lock();
+        let (count, sum) = durations.entry(tool).or_default();
         *count += 1;
-        *sum += took;
+        *sum += duration;
     }
 
     /// Counts one HTTP reply with this status.
@@ -42,33 +42,38 @@ impl Metrics {
     /// Renders everything in the Prometheus text format. The caller counts the open sessions.
     pub(crate) fn to_prometheus(&self, sessions: usize) -> String {
         let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, lines: &dyn Fn(&mut String)| {
+        let mut write_family = |name: &str, kind: &str, help: &str, write_lines: &dyn Fn(&mut String)| {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            lines(&mut text);
+            write_lines(&mut text);
         };
-        family("stead_calls_total", "counter", "Tool calls by tool and outcome.", &|text| {
+        write_family("stead_calls_total", "counter", "Tool calls by tool and outcome.", &|text| {
             for ((tool, outcome), count) in &*self.calls.lock() {
                 let _ = writeln!(text, "stead_calls_total{{tool=\"{tool}\",outcome=\"{outcome}\"}} {count}");
             }
         });
-        family("stead_call_seconds", "summary", "How long tool calls took.", &|text| {
+        write_family("stead_call_seconds", "summary", "How long tool calls took.", &|text| {
             for (tool, (count, sum)) in &*self.durations.lock() {
                 let sum = sum.as_secs_f64();
                 let _ = writeln!(text, "stead_call_seconds_sum{{tool=\"{tool}\"}} {sum:.6}");
                 let _ = writeln!(text, "stead_call_seconds_count{{tool=\"{tool}\"}} {count}");
             }
         });
-        family("stead_http_replies_total", "counter", "HTTP replies by status.", &|text| {
+        write_family("stead_http_replies_total", "counter", "HTTP replies by status.", &|text| {
             for (status, count) in &*self.replies.lock() {
                 let _ = writeln!(text, "stead_http_replies_total{{code=\"{status}\"}} {count}");
             }
         });
-        family("stead_http_connections", "gauge", "Open HTTP connections.", &|text| {
+        write_family("stead_http_connections", "gauge", "Open HTTP connections.", &|text| {
             let _ = writeln!(text, "stead_http_connections {}", self.connections.load(Ordering::Relaxed));
         });
-        family("stead_http_sessions", "gauge", "Open sessions of clients before 2026-07-28.", &|text| {
-            let _ = writeln!(text, "stead_http_sessions {sessions}");
-        });
+        write_family(
+            "stead_http_sessions",
+            "gauge",
+            "Open sessions of clients before 2026-07-28.",
+            &|text| {
+                let _ = writeln!(text, "stead_http_sessions {sessions}");
+            },
+        );
         text
     }
 }

@@ -36,32 +36,34 @@ struct PendingApproval {
 
 impl PendingApprovals {
     /// Reserves one of the places for calls that wait for an answer; `None` if all are taken.
-    pub(crate) fn begin_waiting(&self) -> Option<CountGuard<'_>> {
+    pub(crate) fn acquire_waiting(&self) -> Option<CountGuard<'_>> {
         CountGuard::acquire(&self.waiting_calls, MAX_PENDING)
     }
 
-    /// Stores a question about a call for `time` and returns its name, which can't be guessed.
+    /// Stores a question about a call for `timeout` and returns its name, which can't be guessed.
     ///
     /// When full, drops the oldest question.
-    pub(crate) fn defer(&self, question: ApprovalQuestion, call: blake3::Hash, time: Duration) -> String {
+    pub(crate) fn defer(&self, question: ApprovalQuestion, call: blake3::Hash, timeout: Duration) -> String {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).expect("the system's random number generator works");
         let name = format!("approval-{:032x}", u128::from_ne_bytes(secret));
-        let mut open = self.deferred.lock();
+        let mut deferred = self.deferred.lock();
         let now = Instant::now();
-        open.retain(|one| one.expires > now);
-        while open.len() >= MAX_PENDING {
-            open.pop_front();
+        deferred.retain(|pending| pending.expires > now);
+        while deferred.len() >= MAX_PENDING {
+            deferred.pop_front();
         }
-        open.push_back(PendingApproval { name: name.clone(), call, question, expires: now + time });
+        deferred.push_back(PendingApproval { name: name.clone(), call, question, expires: now + timeout });
         name
     }
 
     /// Removes and returns the question of that name, if it is about this call and hasn't expired.
     pub(crate) fn take(&self, name: &str, call: blake3::Hash) -> Option<ApprovalQuestion> {
-        let mut open = self.deferred.lock();
+        let mut deferred = self.deferred.lock();
         let now = Instant::now();
-        let at = open.iter().position(|one| one.name == name && one.call == call && one.expires > now)?;
-        open.remove(at).map(|one| one.question)
+        let index = deferred
+            .iter()
+            .position(|pending| pending.name == name && pending.call == call && pending.expires > now)?;
+        deferred.remove(index).map(|pending| pending.question)
     }
 }

@@ -23,23 +23,23 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Serves one identity over standard input and output, until the client closes its end or a signal asks the process to
 /// end.
 pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Result<()> {
-    let served = steads.get(identity)?;
-    let runtime = build_runtime(served.limits().calls_per_identity).map_err(start_error)?;
+    let live_stead = steads.get(identity)?;
+    let runtime = build_runtime(live_stead.limits().calls_per_identity).map_err(start_error)?;
     let steads = Arc::clone(steads);
-    let ended = runtime.block_on(async move {
+    let result = runtime.block_on(async move {
         let mut signals = ShutdownSignals::new()?;
-        let current = tokio::spawn(crate::config_watcher::keep_current(steads));
-        let ended = tokio::select! {
-            ended = stdio::serve_stdio(served) => ended,
+        let config_watch = tokio::spawn(crate::config_watcher::keep_current(steads));
+        let result = tokio::select! {
+            result = stdio::serve_stdio(live_stead) => result,
             () = signals.recv() => Ok(()),
         };
-        current.abort();
-        ended
+        config_watch.abort();
+        result
     });
     // Calls that still run can't be answered any more. Everything else drops its Stores here, and the last one to drop
     // a Store syncs what the Store hasn't synced yet. If the process ends before that, the next process does it.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    ended
+    result
         .map_err(|cause| stead::Error::Host { what: "standard input and output can't be used".into(), cause })
 }
 
@@ -50,20 +50,20 @@ pub fn run_http(
     options: HttpOptions,
     ready: impl FnOnce(SocketAddr),
 ) -> stead::Result<()> {
-    let cannot = |cause| stead::Error::Host { what: format!("can't listen on `{listen}`"), cause };
-    let listener = TcpListener::bind(listen).map_err(cannot)?;
-    let bound = listener.local_addr().map_err(cannot)?;
+    let listen_error = |cause| stead::Error::Host { what: format!("can't listen on `{listen}`"), cause };
+    let listener = TcpListener::bind(listen).map_err(listen_error)?;
+    let address = listener.local_addr().map_err(listen_error)?;
     let runtime = build_runtime(steads.limits().running_calls).map_err(start_error)?;
     let steads = Arc::clone(steads);
     runtime.block_on(async move {
-        let over = CancellationToken::new();
-        let (mut signals, ends) = (ShutdownSignals::new().map_err(cannot)?, over.clone());
+        let shutdown = CancellationToken::new();
+        let (mut signals, on_signal) = (ShutdownSignals::new().map_err(listen_error)?, shutdown.clone());
         tokio::spawn(async move {
             signals.recv().await;
-            ends.cancel();
+            on_signal.cancel();
         });
-        ready(bound);
-        serve(listener, steads, options, over).await.map_err(cannot)
+        ready(address);
+        serve(listener, steads, options, shutdown).await.map_err(listen_error)
     })?;
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     Ok(())

@@ -36,9 +36,9 @@ fn is_ignored(kind: SignalKind) -> bool {
     is_in_mask(&status, "SigIgn:", kind.as_raw_value())
 }
 
-/// Whether the mask that `status` shows on the line beginning with `set` contains `signal`.
-fn is_in_mask(status: &str, set: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix(set));
+/// Whether the mask that `status` shows on the line beginning with `label` contains `signal`.
+fn is_in_mask(status: &str, label: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix(label));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_found_in_the_set_that_the_kernel_shows() {
+    fn a_signal_is_found_in_the_mask_that_the_kernel_shows() {
         let status = "Name:\tstead\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
         let ignored: Vec<_> = (1..=64).filter(|signal| is_in_mask(status, "SigIgn:", *signal)).collect();
         assert_eq!(ignored, [1, 13]);

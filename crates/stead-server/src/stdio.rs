@@ -20,33 +20,33 @@ type StdioWriter = Box<dyn AsyncWrite + Send + Unpin>;
 /// Serves the client at standard input and output, until it closes either of them.
 ///
 /// Must run inside a multi-threaded runtime: calls run on its workers.
-pub async fn serve_stdio(served: Arc<LiveStead>) -> io::Result<()> {
-    let (read, write) = (reader(io::stdin().as_fd())?, writer(io::stdout().as_fd())?);
-    let unread = reader_gone(io::stdout().as_fd())?;
-    mcp::serve_lines(ActiveHandler::new(served), read, write, unread).await;
+pub async fn serve_stdio(live_stead: Arc<LiveStead>) -> io::Result<()> {
+    let (reader, writer) = (open_reader(io::stdin().as_fd())?, open_writer(io::stdout().as_fd())?);
+    let client_disconnected = wait_for_closed_reader(io::stdout().as_fd())?;
+    mcp::serve_lines(ActiveHandler::new(live_stead), reader, writer, client_disconnected).await;
     Ok(())
 }
 
 /// Serves one client over a stream of lines in each direction, until the client closes its end.
-pub async fn serve_stream<R, W>(served: Arc<LiveStead>, read: R, write: W)
+pub async fn serve_stream<R, W>(live_stead: Arc<LiveStead>, reader: R, writer: W)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    mcp::serve_lines(ActiveHandler::new(served), read, write, std::future::pending()).await;
+    mcp::serve_lines(ActiveHandler::new(live_stead), reader, writer, std::future::pending()).await;
 }
 
 // Clients start a server with a pipe or, if they run on Node, with a socket. Tokio can wait for both without an extra
 // thread, which is what makes a small call fast. A pipe is opened again through /proc, so that making it non-blocking
 // doesn't affect other processes that share it.
 
-fn reader(standard: BorrowedFd<'_>) -> io::Result<StdioReader> {
-    let file = File::from(standard.try_clone_to_owned()?);
-    let kind = file.metadata()?.file_type();
-    if kind.is_socket() {
+fn open_reader(descriptor: BorrowedFd<'_>) -> io::Result<StdioReader> {
+    let file = File::from(descriptor.try_clone_to_owned()?);
+    let file_type = file.metadata()?.file_type();
+    if file_type.is_socket() {
         return Ok(Box::new(socket(file)?));
     }
-    if kind.is_fifo()
+    if file_type.is_fifo()
         && let Ok(pipe) = pipe::OpenOptions::new().open_receiver("/proc/self/fd/0")
     {
         return Ok(Box::new(pipe));
@@ -54,13 +54,13 @@ fn reader(standard: BorrowedFd<'_>) -> io::Result<StdioReader> {
     Ok(Box::new(tokio::fs::File::from_std(file)))
 }
 
-fn writer(standard: BorrowedFd<'_>) -> io::Result<StdioWriter> {
-    let file = File::from(standard.try_clone_to_owned()?);
-    let kind = file.metadata()?.file_type();
-    if kind.is_socket() {
+fn open_writer(descriptor: BorrowedFd<'_>) -> io::Result<StdioWriter> {
+    let file = File::from(descriptor.try_clone_to_owned()?);
+    let file_type = file.metadata()?.file_type();
+    if file_type.is_socket() {
         return Ok(Box::new(socket(file)?));
     }
-    if kind.is_fifo()
+    if file_type.is_fifo()
         && let Ok(pipe) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1")
     {
         return Ok(Box::new(pipe));
@@ -69,10 +69,12 @@ fn writer(standard: BorrowedFd<'_>) -> io::Result<StdioWriter> {
 }
 
 /// Resolves when the client has closed the end that it reads from. Never resolves for a file or a terminal.
-fn reader_gone(standard: BorrowedFd<'_>) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
-    let file = File::from(standard.try_clone_to_owned()?);
-    let kind = file.metadata()?.file_type();
-    if kind.is_socket() {
+fn wait_for_closed_reader(
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    let file = File::from(descriptor.try_clone_to_owned()?);
+    let file_type = file.metadata()?.file_type();
+    if file_type.is_socket() {
         let socket = socket(file)?;
         return Ok(Box::pin(async move {
             while let Ok(ready) = socket.ready(Interest::WRITABLE).await {
@@ -84,7 +86,7 @@ fn reader_gone(standard: BorrowedFd<'_>) -> io::Result<Pin<Box<dyn Future<Output
             }
         }));
     }
-    if kind.is_fifo()
+    if file_type.is_fifo()
         && let Ok(pipe) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1")
     {
         // The only error that a pipe can have is that its reader is gone.

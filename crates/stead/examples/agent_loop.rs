@@ -10,36 +10,36 @@ use stead::tools::{Block, ToolChoice};
 use stead::{AccessScope, MemoryStore, Stead};
 
 /// What a model says: use a tool, or be done.
-enum Turn {
+enum ModelTurn {
     Call(&'static str, Value),
     Done(&'static str),
 }
 
 /// A model that goes by a script, and reads what it is answered.
-struct Scripted {
+struct ScriptedModel {
     turn: usize,
-    heard: Vec<String>,
+    replies: Vec<String>,
 }
 
-impl Scripted {
-    fn next(&mut self, system: &str, tools: &[Value]) -> Turn {
+impl ScriptedModel {
+    fn next(&mut self, system: &str, tools: &[Value]) -> ModelTurn {
         assert!(system.contains("/handbook: READ_ONLY (RO)"), "the model is told of its Workspaces");
         assert!(tools.iter().any(|tool| tool["name"] == "undo"), "and of its tools");
         self.turn += 1;
         match self.turn {
-            1 => Turn::Call("grep", json!({ "pattern": "functions", "path": "/handbook" })),
-            2 => Turn::Call("write_file", json!({ "path": "/handbook/rules.md", "content": "none" })),
-            3 => Turn::Call(
+            1 => ModelTurn::Call("grep", json!({ "pattern": "functions", "path": "/handbook" })),
+            2 => ModelTurn::Call("write_file", json!({ "path": "/handbook/rules.md", "content": "none" })),
+            3 => ModelTurn::Call(
                 "write_file",
                 json!({ "path": "/notes/plan.md", "content": "1. small functions\n" }),
             ),
-            4 => Turn::Call(
+            4 => ModelTurn::Call(
                 "edit_file",
                 json!({ "path": "/notes/plan.md", "old_string": "small", "new_string": "huge" }),
             ),
-            5 => Turn::Call("undo", json!({})),
-            6 => Turn::Call("read_file", json!({ "path": "/notes/plan.md" })),
-            _ => Turn::Done("The plan follows the handbook."),
+            5 => ModelTurn::Call("undo", json!({})),
+            6 => ModelTurn::Call("read_file", json!({ "path": "/notes/plan.md" })),
+            _ => ModelTurn::Done("The plan follows the handbook."),
         }
     }
 }
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .tools(ToolChoice { history: true, ..ToolChoice::default() })
         .build()?;
 
-    let mut model = Scripted { turn: 0, heard: Vec::new() };
+    let mut model = ScriptedModel { turn: 0, replies: Vec::new() };
     loop {
         // Rebuilt at every turn: Workspaces may have changed. The same ones give the same text.
         let system = format!("You are a careful engineer.\n\n{}", stead.map());
@@ -71,24 +71,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             })
             .collect();
         match model.next(&system, &tools) {
-            Turn::Call(tool, arguments) => {
+            ModelTurn::Call(tool, arguments) => {
                 println!("> {tool} {arguments}");
                 let reply = stead.call(tool, arguments);
                 let mark = if reply.is_failure() { "!" } else { "<" };
                 // What a model can use next, such as a version tag, stands at the end of the text.
                 let text: String = reply.for_model().iter().filter_map(Block::as_text).collect();
                 println!("{mark} {}", text.trim_end());
-                model.heard.push(text);
+                model.replies.push(text);
             }
-            Turn::Done(words) => {
-                println!("{words}");
+            ModelTurn::Done(message) => {
+                println!("{message}");
                 break;
             }
         }
     }
-    assert_eq!(model.heard[0], "/handbook/rules.md:1:Write small functions.\n");
-    assert!(model.heard[1].contains("which is READ_ONLY"), "a refusal is an answer");
-    assert!(model.heard[4].starts_with("Undone."));
-    assert!(model.heard[5].starts_with("1. small functions\n[version_tag "));
+    assert_eq!(model.replies[0], "/handbook/rules.md:1:Write small functions.\n");
+    assert!(model.replies[1].contains("which is READ_ONLY"), "a refusal is an answer");
+    assert!(model.replies[4].starts_with("Undone."));
+    assert!(model.replies[5].starts_with("1. small functions\n[version_tag "));
     Ok(())
 }

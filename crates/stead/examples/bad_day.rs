@@ -55,9 +55,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What happened? The audit knows every call, the log every change.
     let mut stores = Stores::of(&config);
     let audit = stores.audit_access()?.ok_or("there is an audit")?;
-    let of_intern = AuditQuery { agent: Some("intern".into()), ..AuditQuery::default() };
+    let intern_calls = AuditQuery { agent: Some("intern".into()), ..AuditQuery::default() };
     println!("What the intern did:");
-    for entry in audit.page(&of_intern, None, 100)?.entries {
+    for entry in audit.page(&intern_calls, None, 100)?.entries {
         println!("  {} {} {}", entry.call, entry.outcome, entry.paths.join(" -> "));
     }
     println!("What happened to the posts:");
@@ -76,19 +76,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  {:?} {}", change.action, change.path);
     }
 
-    let holds = |path: &str, text: &str| -> Result<(), Box<dyn std::error::Error>> {
+    let assert_content = |path: &str, text: &str| -> Result<(), Box<dyn std::error::Error>> {
         assert_eq!(fs::read_to_string(Path::new(&site).join(path))?, text, "{path}");
         Ok(())
     };
-    holds("posts/2025.md", "A good year.\n")?;
-    holds("posts/2026.md", "Not over yet.\n")?;
-    holds("style.css", "body { color: black }\n")?;
+    assert_content("posts/2025.md", "A good year.\n")?;
+    assert_content("posts/2026.md", "Not over yet.\n")?;
+    assert_content("style.css", "body { color: black }\n")?;
     assert!(!site.join("style.css.bak").exists());
     // The line that the writer changed since stays as the writer left it.
-    holds("index.html", "<h1>Welcome</h1>\n<p>We are open.</p>\n<p>Come in, stay.</p>\n")?;
-    holds("about.md", "Who we are.\nAnd why.\n")?;
-    let audited = audit.verify(&ArchiveLookup::default(), &mut |_| ())?;
-    assert!(audited.problems.is_empty(), "{:?}", audited.problems);
+    assert_content("index.html", "<h1>Welcome</h1>\n<p>We are open.</p>\n<p>Come in, stay.</p>\n")?;
+    assert_content("about.md", "Who we are.\nAnd why.\n")?;
+    let verification = audit.verify(&ArchiveLookup::default(), &mut |_| ())?;
+    assert!(verification.problems.is_empty(), "{:?}", verification.problems);
     println!("The site is as it was, and the writer's work is where the writer left it.");
     fs::remove_dir_all(home)?;
     Ok(())

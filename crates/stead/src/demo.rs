@@ -24,17 +24,17 @@ const FILES: [(&str, &str, &str); 4] = [
 /// Creates the demo in a directory and returns its configuration. Fails if the directory holds a `stead.toml` already.
 pub fn create(directory: &Path) -> Result<Config> {
     let file = directory.join(FILE_NAME);
-    let failed = |cause| Error::host("the demo can't be written", cause);
-    fs::create_dir_all(directory).map_err(failed)?;
+    let write_error = |cause| Error::host("the demo can't be written", cause);
+    fs::create_dir_all(directory).map_err(write_error)?;
     fs::File::create_new(&file)
-        .and_then(|mut new| std::io::Write::write_all(&mut new, CONFIG.as_bytes()))
-        .map_err(failed)?;
+        .and_then(|mut file| std::io::Write::write_all(&mut file, CONFIG.as_bytes()))
+        .map_err(write_error)?;
     let config = Config::load(&file)?;
     let mut stores = Stores::of(&config);
     for (store, path, content) in FILES {
-        let seeding =
+        let stead =
             Stead::builder("demo").workspace("/", AccessScope::ReadWrite, stores.get(store)?).build()?;
-        seeding.vfs().write(path, content)?;
+        stead.vfs().write(path, content)?;
     }
     Stead::open(&config, "writer")?.fork("/project", "draft")?;
     Ok(config)
@@ -52,10 +52,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let config = create(directory.path()).unwrap();
         let writer = Stead::open(&config, "writer").unwrap();
-        for told in
+        for line in
             ["/handbook: READ_ONLY", "/project: READ_WRITE", "/inbox: WRITE_ONLY", "/forks/draft: READ_WRITE"]
         {
-            assert!(writer.map().contains(told), "{}", writer.map());
+            assert!(writer.map().contains(line), "{}", writer.map());
         }
         let denied = writer.call("write_file", json!({ "path": "/handbook/style.md", "content": "" }));
         assert!(denied.joined_text().contains("you may write in"), "{}", denied.joined_text());

@@ -120,7 +120,7 @@ fn fuse() -> HostFinding {
 }
 
 fn fusermount() -> HostFinding {
-    match on_path("fusermount3") {
+    match is_on_path("fusermount3") {
         true => finding("fusermount3", "mounting without being root", Readiness::Ready, "found"),
         false => finding(
             "fusermount3",
@@ -150,11 +150,12 @@ fn landlock() -> HostFinding {
 }
 
 fn user_namespaces() -> HostFinding {
-    let most = read_trimmed("/proc/sys/user/max_user_namespaces").and_then(|text| text.parse::<u64>().ok());
+    let max_namespaces =
+        read_trimmed("/proc/sys/user/max_user_namespaces").and_then(|text| text.parse::<u64>().ok());
     let allowed = read_trimmed("/proc/sys/kernel/unprivileged_userns_clone").is_none_or(|text| text != "0");
     let restricted = read_trimmed("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
         .is_some_and(|text| text != "0");
-    match most {
+    match max_namespaces {
         Some(0) | None => finding(
             "user namespaces",
             SANDBOX,
@@ -167,14 +168,16 @@ fn user_namespaces() -> HostFinding {
             Readiness::Limited,
             "only for root, or for programs that AppArmor allows",
         ),
-        Some(most) => finding("user namespaces", SANDBOX, Readiness::Ready, format!("up to {most}")),
+        Some(max_namespaces) => {
+            finding("user namespaces", SANDBOX, Readiness::Ready, format!("up to {max_namespaces}"))
+        }
     }
 }
 
 fn overlayfs() -> HostFinding {
-    let known = read_trimmed("/proc/filesystems")
+    let is_known = read_trimmed("/proc/filesystems")
         .is_some_and(|text| text.lines().any(|line| line.ends_with("\toverlay")));
-    match known {
+    match is_known {
         true => finding("overlayfs", SANDBOX, Readiness::Ready, "known to the kernel"),
         false => finding(
             "overlayfs",
@@ -186,8 +189,8 @@ fn overlayfs() -> HostFinding {
 }
 
 fn docker() -> HostFinding {
-    let told = std::env::var_os("DOCKER_HOST").is_some();
-    match told || Path::new("/var/run/docker.sock").exists() {
+    let has_docker_host = std::env::var_os("DOCKER_HOST").is_some();
+    match has_docker_host || Path::new("/var/run/docker.sock").exists() {
         true => finding("Docker", "the Docker Executor", Readiness::Ready, "the socket of a daemon exists"),
         false => finding(
             "Docker",
@@ -199,7 +202,7 @@ fn docker() -> HostFinding {
 }
 
 /// Whether a program of this name is in `PATH`.
-fn on_path(program: &str) -> bool {
+fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
@@ -209,9 +212,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_finding_says_what_it_is_for_and_what_to_do() {
-        let found = check_host();
-        assert!(found.iter().any(|finding| finding.name == "FUSE" && finding.needed_for == MOUNTING));
-        assert!(found.iter().all(|finding| !finding.detail.is_empty()));
+    fn every_finding_says_what_it_is_needed_for_and_has_a_detail() {
+        let findings = check_host();
+        assert!(findings.iter().any(|finding| finding.name == "FUSE" && finding.needed_for == MOUNTING));
+        assert!(findings.iter().all(|finding| !finding.detail.is_empty()));
     }
 }

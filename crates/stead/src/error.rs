@@ -133,8 +133,8 @@ impl From<PathError> for Error {
 
 fn host_kind(cause: &io::Error) -> ErrorKind {
     // The error may come from the door, through a reader.
-    if let Some(door) = cause.get_ref().and_then(|inner| inner.downcast_ref::<stead_core::Error>()) {
-        return door.kind();
+    if let Some(vfs_error) = cause.get_ref().and_then(|inner| inner.downcast_ref::<stead_core::Error>()) {
+        return vfs_error.kind();
     }
     match cause.kind() {
         io::ErrorKind::NotFound => ErrorKind::NotFound,
@@ -202,10 +202,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_meets_a_full_disk_is_told_to_make_room_and_not_to_turn_the_audit_off() {
-        let audit = |cause: StoreError| Error::OpenAudit { cause: Box::new(cause.into()) }.to_string();
-        let full = audit(StoreError::NoSpace);
+    fn if_the_disk_is_full_the_hint_is_to_free_space_not_to_turn_the_audit_off() {
+        let message = |cause: StoreError| Error::OpenAudit { cause: Box::new(cause.into()) }.to_string();
+        let full = message(StoreError::NoSpace);
         assert!(full.contains("free space on the disk") && !full.contains("turn the audit off"), "{full}");
-        assert!(audit(StoreError::HostDenied).contains("turn the audit off"));
+        assert!(message(StoreError::HostDenied).contains("turn the audit off"));
     }
 }

@@ -20,29 +20,31 @@ impl HostLocations {
     /// Whether the host directory contains the host path of the logical `path`.
     pub(crate) fn directory_contains(&self, directory: &Path, path: &VfsPath) -> bool {
         let directory = resolve_symlinks(directory);
-        self.host_paths(path).any(|place| place.starts_with(&directory))
+        self.host_paths(path).any(|host_path| host_path.starts_with(&directory))
     }
 
     /// Whether the host path `directory` lies inside the logical `path`, including the Workspaces nested in it.
     pub(crate) fn is_inside(&self, directory: &Path, path: &VfsPath) -> bool {
         let directory = resolve_symlinks(directory);
         let nested = self.directories.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
-        let nested = nested.map(|(_, place)| place.clone());
-        self.host_paths(path).chain(nested).any(|place| directory.starts_with(place))
+        let nested = nested.map(|(_, directory)| directory.clone());
+        self.host_paths(path).chain(nested).any(|host_path| directory.starts_with(host_path))
     }
 
     /// The possible host paths of a logical path, without looking at nested Workspaces.
     fn host_paths<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
-        self.directories.iter().filter_map(|(prefix, place)| Some(place.join(path.strip_prefix(prefix)?)))
+        self.directories
+            .iter()
+            .filter_map(|(prefix, directory)| Some(directory.join(path.strip_prefix(prefix)?)))
     }
 }
 
 /// Makes a path absolute and resolves the symlinks in the part of it that exists.
 pub(crate) fn resolve_symlinks(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    for there in path.ancestors() {
-        if let (Ok(known), Ok(rest)) = (there.canonicalize(), path.strip_prefix(there)) {
-            return known.join(rest);
+    for ancestor in path.ancestors() {
+        if let (Ok(resolved), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
+            return resolved.join(rest);
         }
     }
     path
@@ -54,25 +56,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_inside_a_workspace_is_known() {
+    fn a_directory_inside_a_workspace_is_found() {
         let host = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(host.path().join("code/app")).unwrap();
         std::os::unix::fs::symlink("code", host.path().join("alias")).unwrap();
         let path = |text: &str| VfsPath::parse(text).unwrap();
-        let mut on_host = HostLocations::default();
-        on_host.add(&path("/desk/project"), &host.path().join("code"), &path("/app"));
+        let mut locations = HostLocations::default();
+        locations.add(&path("/desk/project"), &host.path().join("code"), &path("/app"));
 
-        let inside = |place: &str, from: &str| on_host.is_inside(&host.path().join(place), &path(from));
-        assert!(inside("code/app/out", "/desk/project"));
-        assert!(inside("alias/app/out/deeper", "/desk"));
-        assert!(inside("code/app/src/out", "/desk/project/src"));
-        assert!(!inside("code/app/out", "/desk/project/src"));
-        assert!(!inside("code/out", "/desk/project"));
-        assert!(!inside("code/app/out", "/elsewhere"));
+        let is_inside =
+            |directory: &str, from: &str| locations.is_inside(&host.path().join(directory), &path(from));
+        assert!(is_inside("code/app/out", "/desk/project"));
+        assert!(is_inside("alias/app/out/deeper", "/desk"));
+        assert!(is_inside("code/app/src/out", "/desk/project/src"));
+        assert!(!is_inside("code/app/out", "/desk/project/src"));
+        assert!(!is_inside("code/out", "/desk/project"));
+        assert!(!is_inside("code/app/out", "/elsewhere"));
 
-        let holds = |place: &str, to: &str| on_host.directory_contains(&host.path().join(place), &path(to));
-        assert!(holds("alias", "/desk/project/copy"));
-        assert!(holds("code/app", "/desk/project"));
-        assert!(!holds("code/app/src", "/desk/project/copy"));
+        let contains =
+            |directory: &str, to: &str| locations.directory_contains(&host.path().join(directory), &path(to));
+        assert!(contains("alias", "/desk/project/copy"));
+        assert!(contains("code/app", "/desk/project"));
+        assert!(!contains("code/app/src", "/desk/project/copy"));
     }
 }

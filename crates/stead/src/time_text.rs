@@ -15,8 +15,8 @@ pub fn parse_time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
 /// Parses a duration: `30m`, `12h`, `30d`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let nanos = parse_nanoseconds(text).and_then(|nanos| u64::try_from(nanos).ok());
-    let wrong = || format!("`{}` isn't a valid duration; write 30m, 12h or 30d", text.escape_debug());
-    nanos.map(Duration::from_nanos).ok_or_else(wrong)
+    let error = || format!("`{}` isn't a valid duration; write 30m, 12h or 30d", text.escape_debug());
+    nanos.map(Duration::from_nanos).ok_or_else(error)
 }
 
 /// Parses a duration such as `2h` into nanoseconds; `None` if it isn't one, or is too long.
@@ -30,8 +30,8 @@ fn parse_nanoseconds(text: &str) -> Option<i64> {
         _ => return None,
     };
     let number = &text[..text.len() - 1];
-    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let number: i64 = digits.then(|| number.parse().ok())??;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i64 = is_number.then(|| number.parse().ok())??;
     number.checked_mul(unit)?.checked_mul(1_000_000_000)
 }
 
@@ -40,16 +40,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_a_moment_a_day_or_how_long_ago() {
+    fn a_time_is_a_timestamp_a_day_or_how_long_ago() {
         let now = Timestamp::from_secs(1_000_000);
-        let at = |text| parse_time(text, now).map(Timestamp::as_secs);
-        assert_eq!(at("30m"), Ok(1_000_000 - 1_800));
-        assert_eq!(at("2h"), Ok(1_000_000 - 7_200));
-        assert_eq!(at("7d"), Ok(1_000_000 - 604_800));
-        assert_eq!(at("1970-01-02"), Ok(86_400));
-        assert_eq!(at("1970-01-01T01:00:00+01:00"), Ok(0));
+        let parse = |text| parse_time(text, now).map(Timestamp::as_secs);
+        assert_eq!(parse("30m"), Ok(1_000_000 - 1_800));
+        assert_eq!(parse("2h"), Ok(1_000_000 - 7_200));
+        assert_eq!(parse("7d"), Ok(1_000_000 - 604_800));
+        assert_eq!(parse("1970-01-02"), Ok(86_400));
+        assert_eq!(parse("1970-01-01T01:00:00+01:00"), Ok(0));
         for wrong in ["", "h", "-2h", "2x", "99999999999999999999d", "é"] {
-            assert!(at(wrong).unwrap_err().contains("30m, 2h, 7d"), "{wrong}");
+            assert!(parse(wrong).unwrap_err().contains("30m, 2h, 7d"), "{wrong}");
         }
     }
 }

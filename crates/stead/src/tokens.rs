@@ -66,7 +66,7 @@ struct TokenCache {
     fingerprint: Option<TokenFileFingerprint>,
     by_hash: HashMap<String, Arc<Token>>,
     /// Whether a token was ever created. Once true, it stays true while this value lives.
-    were_ever_created: bool,
+    was_any_created: bool,
     /// The time of each token's last use, by id, where it isn't in the file yet.
     unsaved_uses: HashMap<String, Timestamp>,
 }
@@ -113,8 +113,8 @@ impl Tokens {
         let id = random_bytes::<4>()?.map(|byte| format!("{byte:02x}")).concat();
         let hash = hash_of(&secret);
         let token = Token { id, identity, created: now, expires, last_used: None, results, hash };
-        self.update_file(|kept| {
-            kept.tokens.push(token.clone());
+        self.update_file(|token_file| {
+            token_file.tokens.push(token.clone());
             Ok(())
         })?;
         Ok((token, secret))
@@ -127,34 +127,34 @@ impl Tokens {
 
     /// Removes a token. It stops working at once.
     pub fn revoke(&self, id: &str) -> Result<Token> {
-        self.update_file(|kept| {
-            let at = kept.tokens.iter().position(|token| token.id == id);
-            let at = at.ok_or_else(|| Error::UnknownToken { id: id.to_owned() })?;
-            Ok(kept.tokens.remove(at))
+        self.update_file(|token_file| {
+            let index = token_file.tokens.iter().position(|token| token.id == id);
+            let index = index.ok_or_else(|| Error::UnknownToken { id: id.to_owned() })?;
+            Ok(token_file.tokens.remove(index))
         })
     }
 
     /// Whether a token was ever created. If so, no client may connect without one, even after all tokens are revoked or
     /// their file is gone: a client without a token may be the one that deleted the file.
     pub fn were_ever_created(&self) -> Result<bool> {
-        let mut known = self.refreshed_cache()?;
-        if !known.were_ever_created {
-            known.were_ever_created =
-                known.fingerprint.is_some() || self.in_use_marker().try_exists().map_err(read_error)?;
+        let mut cache = self.refreshed_cache()?;
+        if !cache.was_any_created {
+            cache.was_any_created =
+                cache.fingerprint.is_some() || self.in_use_marker().try_exists().map_err(read_error)?;
         }
-        Ok(known.were_ever_created)
+        Ok(cache.was_any_created)
     }
 
     /// The token with this secret, or `None` if there is none, or it was revoked or has expired.
     pub fn check(&self, secret: &str, now: Timestamp) -> Result<Option<Arc<Token>>> {
-        let mut known = self.refreshed_cache()?;
+        let mut cache = self.refreshed_cache()?;
         // A plain lookup leaks nothing through its timing: the hash of a guess says nothing about how close the guess
         // was.
-        let Some(token) = known.by_hash.get(&hash_of(secret)).filter(|token| !token.is_expired(now)).cloned()
+        let Some(token) = cache.by_hash.get(&hash_of(secret)).filter(|token| !token.is_expired(now)).cloned()
         else {
             return Ok(None);
         };
-        known.unsaved_uses.insert(token.id.clone(), now);
+        cache.unsaved_uses.insert(token.id.clone(), now);
         Ok(Some(token))
     }
 
@@ -163,30 +163,30 @@ impl Tokens {
         !token.is_expired(now)
             && self
                 .refreshed_cache()
-                .is_ok_and(|known| known.by_hash.get(&token.hash).is_some_and(|it| it.id == token.id))
+                .is_ok_and(|cache| cache.by_hash.get(&token.hash).is_some_and(|known| known.id == token.id))
     }
 
     /// Writes the times of the last uses to the file. Doing so at every use would cost more than the use itself.
     pub fn save_last_used(&self) -> Result<()> {
-        let used = std::mem::take(&mut self.lock().unsaved_uses);
-        if used.is_empty() {
+        let unsaved_uses = std::mem::take(&mut self.lock().unsaved_uses);
+        if unsaved_uses.is_empty() {
             return Ok(());
         }
-        let saved = self.update_file(|kept| {
-            for token in &mut kept.tokens {
-                token.last_used = token.last_used.max(used.get(&token.id).copied());
+        let result = self.update_file(|token_file| {
+            for token in &mut token_file.tokens {
+                token.last_used = token.last_used.max(unsaved_uses.get(&token.id).copied());
             }
             Ok(())
         });
-        if saved.is_err() {
+        if result.is_err() {
             let mut cache = self.lock();
-            for (id, at) in used {
+            for (id, used_at) in unsaved_uses {
                 // The token may have been used again meanwhile.
-                let unsaved = cache.unsaved_uses.entry(id).or_insert(at);
-                *unsaved = at.max(*unsaved);
+                let unsaved = cache.unsaved_uses.entry(id).or_insert(used_at);
+                *unsaved = used_at.max(*unsaved);
             }
         }
-        saved
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, TokenCache> {
@@ -196,15 +196,15 @@ impl Tokens {
 
     /// The cache, read again if the file has changed.
     fn refreshed_cache(&self) -> Result<MutexGuard<'_, TokenCache>> {
-        let mut known = self.lock();
-        let there = TokenFileFingerprint::of(&self.file()).map_err(read_error)?;
-        if there != known.fingerprint {
+        let mut cache = self.lock();
+        let fingerprint = TokenFileFingerprint::of(&self.file()).map_err(read_error)?;
+        if fingerprint != cache.fingerprint {
             let tokens = self.read()?.tokens;
-            known.by_hash = tokens.into_iter().map(|token| (token.hash.clone(), Arc::new(token))).collect();
+            cache.by_hash = tokens.into_iter().map(|token| (token.hash.clone(), Arc::new(token))).collect();
             // The fingerprint was taken before reading, so a change made since then causes another read.
-            known.fingerprint = there;
+            cache.fingerprint = fingerprint;
         }
-        Ok(known)
+        Ok(cache)
     }
 
     fn file(&self) -> PathBuf {
@@ -226,42 +226,42 @@ impl Tokens {
 
     /// Changes the file under a lock, so that two processes don't overwrite each other's change.
     fn update_file<T>(&self, change: impl FnOnce(&mut TokenFile) -> Result<T>) -> Result<T> {
-        let unwritable = |cause| Error::host("the tokens can't be written", cause);
-        create_private_directory(&self.state_directory).map_err(unwritable)?;
-        let lock = open_private(&self.state_directory.join("tokens.lock")).map_err(unwritable)?;
-        lock.lock().map_err(unwritable)?;
-        let mut kept = self.read()?;
-        let changed = change(&mut kept)?;
-        self.replace_file(&kept).map_err(unwritable)?;
-        Ok(changed)
+        let write_error = |cause| Error::host("the tokens can't be written", cause);
+        create_private_directory(&self.state_directory).map_err(write_error)?;
+        let lock = open_private(&self.state_directory.join("tokens.lock")).map_err(write_error)?;
+        lock.lock().map_err(write_error)?;
+        let mut token_file = self.read()?;
+        let result = change(&mut token_file)?;
+        self.replace_file(&token_file).map_err(write_error)?;
+        Ok(result)
     }
 
-    fn replace_file(&self, kept: &TokenFile) -> io::Result<()> {
+    fn replace_file(&self, token_file: &TokenFile) -> io::Result<()> {
         open_private(&self.in_use_marker())?;
-        let fresh = self.state_directory.join("tokens.json.new");
+        let new_path = self.state_directory.join("tokens.json.new");
         // A file that an interrupted change left behind may be open in another process, so it isn't reused.
-        match fs::remove_file(&fresh) {
+        match fs::remove_file(&new_path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = open_private(&fresh)?;
-        file.write_all(&serde_json::to_vec_pretty(kept)?)?;
+        let mut file = open_private(&new_path)?;
+        file.write_all(&serde_json::to_vec_pretty(token_file)?)?;
         sync::sync_all(SyncPoint::Tokens, &file)?;
-        fs::rename(&fresh, self.file())?;
+        fs::rename(&new_path, self.file())?;
         sync::sync_directory(SyncPoint::TokensName, &self.state_directory)
     }
 }
 
 impl TokenFileFingerprint {
     fn of(file: &Path) -> io::Result<Option<Self>> {
-        let of = |metadata: Metadata| TokenFileFingerprint {
+        let from_metadata = |metadata: Metadata| TokenFileFingerprint {
             inode: metadata.ino(),
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         };
         match file.metadata() {
-            Ok(metadata) => Ok(Some(of(metadata))),
+            Ok(metadata) => Ok(Some(from_metadata(metadata))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -303,21 +303,21 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_its_identity_until_it_is_revoked_also_for_others_who_read_the_file() {
+    fn a_token_has_its_identity_until_it_is_revoked_also_in_another_process() {
         let host = tempfile::tempdir().unwrap();
-        let (here, server) = (tokens(host.path()), tokens(host.path()));
+        let (operator, server) = (tokens(host.path()), tokens(host.path()));
         assert!(!server.were_ever_created().unwrap());
-        let (token, secret) = here.create(Identity::agent("coder").with_thread("t1"), None, NOW).unwrap();
+        let (token, secret) = operator.create(Identity::agent("coder").with_thread("t1"), None, NOW).unwrap();
         assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 43, "{secret}");
         assert!(server.were_ever_created().unwrap());
         assert_eq!(server.check(&secret, NOW).unwrap().unwrap().identity, token.identity);
         assert_eq!(server.check(&secret[..secret.len() - 1], NOW).unwrap(), None);
         assert!(server.is_still_valid(&token, NOW));
-        assert_eq!(here.revoke(&token.id).unwrap().id, token.id);
+        assert_eq!(operator.revoke(&token.id).unwrap().id, token.id);
         assert_eq!(server.check(&secret, NOW).unwrap(), None);
         assert!(!server.is_still_valid(&token, NOW));
         assert!(server.were_ever_created().unwrap(), "revoking the last one lets nobody in");
-        assert!(here.revoke(&token.id).unwrap_err().to_string().contains(&token.id));
+        assert!(operator.revoke(&token.id).unwrap_err().to_string().contains(&token.id));
     }
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_are_lost_let_nobody_in() {
+    fn after_the_token_file_is_lost_no_client_may_connect_without_a_token() {
         let host = tempfile::tempdir().unwrap();
         let running = tokens(host.path());
         // Revoking a token that doesn't exist changes nothing.
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_whose_time_is_over_is_worth_nothing() {
+    fn an_expired_token_is_not_valid() {
         let host = tempfile::tempdir().unwrap();
         let tokens = tokens(host.path());
         let (_, secret) = tokens.create(Identity::agent("a"), Some(Timestamp(NOW.0 + 1)), NOW).unwrap();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_holds_no_secret_and_is_its_owners() {
+    fn the_token_file_holds_no_secret_and_only_its_owner_may_read_it() {
         let host = tempfile::tempdir().unwrap();
         let tokens = tokens(host.path());
         let (_, secret) = tokens.create(Identity::agent("a"), None, NOW).unwrap();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_use_is_written_down_later() {
+    fn the_last_use_is_saved_later() {
         let host = tempfile::tempdir().unwrap();
         let tokens = tokens(host.path());
         let (_, secret) = tokens.create(Identity::agent("a"), None, NOW).unwrap();

@@ -16,8 +16,8 @@ use crate::stead::Stead;
 impl Stead {
     /// The agent's tools, over the Workspaces that the stead has now.
     pub fn toolbox(&self) -> Toolbox {
-        let moments = Arc::new(SteadSnapshots(self.clone()));
-        Toolbox::new(self.vfs().clone()).with_choice(self.tool_choice.clone()).with_snapshots(moments)
+        let snapshots = Arc::new(SteadSnapshots(self.clone()));
+        Toolbox::new(self.vfs().clone()).with_choice(self.tool_choice.clone()).with_snapshots(snapshots)
     }
 
     /// The tools that are offered, sorted by name.
@@ -84,9 +84,9 @@ impl Snapshots for SteadSnapshots {
         path: Option<&str>,
         label: Option<&str>,
     ) -> Result<CreatedSnapshot, Failure> {
-        let made = self.0.with_vfs(vfs).snapshot(path, label)?;
-        let name = made.label.unwrap_or_else(|| format!("#{}", made.id));
-        Ok(CreatedSnapshot { name, revision: made.revision, at: made.at })
+        let snapshot = self.0.with_vfs(vfs).snapshot(path, label)?;
+        let name = snapshot.label.unwrap_or_else(|| format!("#{}", snapshot.id));
+        Ok(CreatedSnapshot { name, revision: snapshot.revision, at: snapshot.at })
     }
 }
 

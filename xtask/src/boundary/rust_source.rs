@@ -164,7 +164,8 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// The end of a raw string whose prefix `word` (`r`, `br` or `cr`) ends at `prefix_end`; `None` if no raw string begins there.
+/// The end of a raw string whose prefix `word` (`r`, `br` or `cr`) ends at `prefix_end`; `None` if no raw string begins
+/// there.
 fn end_of_raw_string(bytes: &[u8], word: &str, prefix_end: usize) -> Option<usize> {
     let hashes = bytes[prefix_end..].iter().take_while(|&&byte| byte == b'#').count();
     let is_raw = matches!(word, "r" | "br" | "cr") && bytes.get(prefix_end + hashes) == Some(&b'"');

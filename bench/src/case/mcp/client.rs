@@ -20,58 +20,61 @@ pub struct Call {
 pub struct Client {
     child: Child,
     /// Gone when the server has to end.
-    write: Option<ChildStdin>,
-    read: BufReader<ChildStdout>,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
     line: String,
-    next: u64,
+    call_count: u64,
 }
 
 impl Client {
     /// Starts a server, and says how long that took until it answered.
     pub fn start(mut command: Command) -> Result<(Client, Duration)> {
-        let introduction = json!({
+        let params = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {},
             "clientInfo": { "name": "stead-bench", "version": "0.1.0" },
         });
-        let began = Instant::now();
+        let start = Instant::now();
         // What servers greet people with is of no use here; why one did not start is.
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let write = child.stdin.take();
-        let read = BufReader::with_capacity(64 << 10, child.stdout.take().expect("stdout is piped"));
-        let mut client = Client { child, write, read, line: String::new(), next: 0 };
-        let answered = client.request("initialize", &introduction).and_then(|()| client.answer());
-        if let Err(error) = answered {
-            return Err(format!("{command:?} does not answer: {error}; {}", client.last_words()).into());
+        let stdin = child.stdin.take();
+        let stdout = BufReader::with_capacity(64 << 10, child.stdout.take().expect("stdout is piped"));
+        let mut client = Client { child, stdin, stdout, line: String::new(), call_count: 0 };
+        let result = client.request("initialize", &params).and_then(|()| client.read_answer());
+        if let Err(error) = result {
+            return Err(format!("{command:?} does not answer: {error}; {}", client.error_output()).into());
         }
-        let took = began.elapsed();
-        client.drain_errors();
+        let duration = start.elapsed();
+        client.discard_stderr();
         client.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
-        Ok((client, took))
+        Ok((client, duration))
     }
 
     /// Uses a tool. Returns its text, also where it refuses, and how long it took.
     pub fn call(&mut self, call: &Call) -> Result<(String, Duration)> {
         let line = self.line_for(call);
-        let began = Instant::now();
+        let start = Instant::now();
         self.send(&line)?;
-        self.answer()?;
-        let took = began.elapsed();
+        self.read_answer()?;
+        let duration = start.elapsed();
         let answer: Value = serde_json::from_str(&self.line)?;
         let text = answer["result"]["content"][0]["text"].as_str().or(answer["error"]["message"].as_str());
-        Ok((text.ok_or_else(|| format!("`{}` answers without words: {answer}", call.tool))?.to_owned(), took))
+        Ok((
+            text.ok_or_else(|| format!("`{}` answers without words: {answer}", call.tool))?.to_owned(),
+            duration,
+        ))
     }
 
     /// Makes all of these calls, so many of them at a time, and says how long that took. One that fails is an error.
-    pub fn in_flight(&mut self, width: usize, calls: &[Call]) -> Result<Duration> {
+    pub fn call_concurrently(&mut self, width: usize, calls: &[Call]) -> Result<Duration> {
         let lines: Vec<String> = calls.iter().map(|call| self.line_for(call)).collect();
         let (first, rest) = lines.split_at(width.min(lines.len()));
         let mut rest = rest.iter();
-        let began = Instant::now();
+        let start = Instant::now();
         first.iter().try_for_each(|line| self.send(line))?;
         for _ in &lines {
-            self.answer()?;
+            self.read_answer()?;
             if self.line.contains("\"isError\":true") || !self.line.contains("\"result\":") {
                 return Err(format!("a call failed: {}", self.line).into());
             }
@@ -79,12 +82,12 @@ impl Client {
                 self.send(line)?;
             }
         }
-        Ok(began.elapsed())
+        Ok(start.elapsed())
     }
 
     /// How many calls were made.
     pub fn calls(&self) -> u64 {
-        self.next
+        self.call_count
     }
 
     /// The most memory that the server has had so far, in bytes.
@@ -96,9 +99,9 @@ impl Client {
     }
 
     fn line_for(&mut self, Call { tool, arguments }: &Call) -> String {
-        self.next += 1;
+        self.call_count += 1;
         let params = json!({ "name": tool, "arguments": arguments });
-        let id = self.next;
+        let id = self.call_count;
         format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
     }
 
@@ -107,14 +110,14 @@ impl Client {
     }
 
     fn send(&mut self, line: &str) -> Result {
-        Ok(self.write.as_mut().ok_or("the server was told to end")?.write_all(line.as_bytes())?)
+        Ok(self.stdin.as_mut().ok_or("the server was told to end")?.write_all(line.as_bytes())?)
     }
 
     /// Reads until there is an answer, and leaves it in `self.line`; what a server says by itself is passed by.
-    fn answer(&mut self) -> Result {
+    fn read_answer(&mut self) -> Result {
         loop {
             self.line.clear();
-            if self.read.read_line(&mut self.line)? == 0 {
+            if self.stdout.read_line(&mut self.line)? == 0 {
                 return Err("the server has hung up".into());
             }
             // Quotes inside of texts are escaped, so these are the message's own.
@@ -125,16 +128,16 @@ impl Client {
     }
 
     /// What a server that did not start had to say.
-    fn last_words(&mut self) -> String {
+    fn error_output(&mut self) -> String {
         let _ = self.child.kill();
-        let said = self.child.stderr.take().map(std::io::read_to_string);
-        said.and_then(std::io::Result::ok).unwrap_or_default()
+        let stderr = self.child.stderr.take().map(std::io::read_to_string);
+        stderr.and_then(std::io::Result::ok).unwrap_or_default()
     }
 
     /// A server must not come to wait for somebody to read its log.
-    fn drain_errors(&mut self) {
-        if let Some(mut errors) = self.child.stderr.take() {
-            std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+    fn discard_stderr(&mut self) {
+        if let Some(mut stderr) = self.child.stderr.take() {
+            std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
         }
     }
 }
@@ -142,7 +145,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         // Whoever ends by itself when its client goes has done so by then, also on a busy machine.
-        drop(self.write.take());
+        drop(self.stdin.take());
         for _ in 0..1_000 {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;

@@ -3,26 +3,28 @@
 use std::path::Path;
 
 use crate::Result;
-use crate::contender::{Contender, Disk, Durability, Ours, Way, fresh};
+use crate::contender::{Contender, Disk, Durability, SteadStore, WriteMethod, new_directory};
 use crate::content::{RARE, SMALL, text};
 
 /// How many files are searched and read, below `tree`.
-pub const TREE: usize = 10_000;
+pub const TREE_FILES: usize = 10_000;
 /// How many entries are listed, in `many`.
-pub const MANY: usize = 2_000;
+pub const LISTED_FILES: usize = 2_000;
 /// How many files the database has.
-pub const ALL: usize = 100_000;
+pub const DATABASE_FILES: usize = 100_000;
 /// Matches one name in a hundred below `tree`.
-pub const PATTERN: &str = "**/*77.txt";
+pub const NAME_PATTERN: &str = "**/*77.txt";
 
 /// Makes the files in `data`: on disk in `files`, and a configured stead in `virtual`.
-pub fn make(data: &Path) -> Result {
-    Disk::open(&fresh(data, "files")?, Way::Plain).fill(&mut tree().chain(many()))?;
-    let directory = fresh(data, "virtual")?;
-    let rest = (0..ALL - TREE - MANY).map(|number| {
+pub fn create_files(data: &Path) -> Result {
+    Disk::open(&new_directory(data, "files")?, WriteMethod::Plain)
+        .fill(&mut tree_files().chain(listed_files()))?;
+    let directory = new_directory(data, "virtual")?;
+    let rest = (0..DATABASE_FILES - TREE_FILES - LISTED_FILES).map(|number| {
         (format!("rest/{:03}/{number}.txt", number / 100), format!("the rest, {number}\n").into_bytes())
     });
-    Ours::in_database(&directory, Durability::Fast)?.fill(&mut tree().chain(many()).chain(rest))?;
+    SteadStore::in_database(&directory, Durability::Fast)?
+        .fill(&mut tree_files().chain(listed_files()).chain(rest))?;
     Ok(std::fs::write(directory.join("stead.toml"), CONFIG)?)
 }
 
@@ -51,7 +53,7 @@ pub fn path(number: usize) -> String {
 /// The content of a file below `tree`; few of them hold the rare word.
 pub fn content(number: usize) -> Vec<u8> {
     let mut content = text(number, SMALL);
-    if holds_the_rare_word(number) {
+    if contains_rare_word(number) {
         let line = format!("\n{RARE}\n");
         content[100..100 + line.len()].copy_from_slice(line.as_bytes());
     }
@@ -59,18 +61,19 @@ pub fn content(number: usize) -> Vec<u8> {
 }
 
 /// How many files hold the rare word.
-pub fn rare() -> usize {
-    (0..TREE).filter(|number| holds_the_rare_word(*number)).count()
+pub fn rare_file_count() -> usize {
+    (0..TREE_FILES).filter(|number| contains_rare_word(*number)).count()
 }
 
-fn holds_the_rare_word(number: usize) -> bool {
-    number % (TREE / 3) == 7
+fn contains_rare_word(number: usize) -> bool {
+    number % (TREE_FILES / 3) == 7
 }
 
-fn tree() -> impl Iterator<Item = (String, Vec<u8>)> {
-    (0..TREE).map(|number| (path(number), content(number)))
+fn tree_files() -> impl Iterator<Item = (String, Vec<u8>)> {
+    (0..TREE_FILES).map(|number| (path(number), content(number)))
 }
 
-fn many() -> impl Iterator<Item = (String, Vec<u8>)> {
-    (0..MANY).map(|number| (format!("many/{number:04}.txt"), format!("one of many, {number}\n").into_bytes()))
+fn listed_files() -> impl Iterator<Item = (String, Vec<u8>)> {
+    (0..LISTED_FILES)
+        .map(|number| (format!("many/{number:04}.txt"), format!("one of many, {number}\n").into_bytes()))
 }

@@ -11,16 +11,16 @@ pub enum Bound {
 
 /// What is wanted in one row of the table.
 #[derive(Debug, Clone, Copy)]
-pub struct Must {
-    pub words: &'static str,
+pub struct Requirement {
+    pub text: &'static str,
     pub in_database: Bound,
     pub on_disk: Bound,
 }
 
-impl Must {
+impl Requirement {
     /// The same for both Stores.
-    pub const fn both(words: &'static str, bound: Bound) -> Self {
-        Must { words, in_database: bound, on_disk: bound }
+    pub const fn both(text: &'static str, bound: Bound) -> Self {
+        Requirement { text, in_database: bound, on_disk: bound }
     }
 
     /// What to say about the numbers of both Stores, as far as there are any.
@@ -31,11 +31,11 @@ impl Must {
         better_peer: Option<f64>,
     ) -> String {
         let is_met = |bound: Bound, ours: Option<f64>| {
-            let most = match bound {
-                Bound::AtMost(most) => Some(most),
+            let max = match bound {
+                Bound::AtMost(max) => Some(max),
                 Bound::OfBetterPeer(share) => better_peer.map(|peer| share * peer),
             };
-            ours.zip(most).map(|(ours, most)| ours <= most)
+            ours.zip(max).map(|(ours, max)| ours <= max)
         };
         match (is_met(self.in_database, in_database), is_met(self.on_disk, on_disk)) {
             (None, None) => "–".to_owned(),
@@ -48,7 +48,7 @@ impl Must {
 }
 
 /// The better of what the peers reach.
-pub fn better(peers: &[Option<f64>]) -> Option<f64> {
+pub fn better_peer(peers: &[Option<f64>]) -> Option<f64> {
     peers.iter().flatten().copied().min_by(f64::total_cmp)
 }
 
@@ -57,22 +57,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_is_met_when_it_is_reached_and_missed_past_it() {
-        let must = Must::both("", Bound::AtMost(5.0));
-        assert_eq!(must.verdict(Some(5.0), Some(1.0), None), "met");
-        assert_eq!(must.verdict(Some(5.1), Some(5.1), None), "missed");
-        assert_eq!(must.verdict(None, Some(5.1), None), "missed");
-        assert_eq!(must.verdict(None, Some(0.0), None), "met");
+    fn a_bound_is_met_up_to_its_value_and_missed_beyond_it() {
+        let requirement = Requirement::both("", Bound::AtMost(5.0));
+        assert_eq!(requirement.verdict(Some(5.0), Some(1.0), None), "met");
+        assert_eq!(requirement.verdict(Some(5.1), Some(5.1), None), "missed");
+        assert_eq!(requirement.verdict(None, Some(5.1), None), "missed");
+        assert_eq!(requirement.verdict(None, Some(0.0), None), "met");
     }
 
     #[test]
     fn each_store_has_its_own_share_of_the_better_peer() {
-        let must =
-            Must { words: "", in_database: Bound::OfBetterPeer(1.0), on_disk: Bound::OfBetterPeer(2.0) };
-        let peer = better(&[Some(4.0), None, Some(3.0)]);
-        assert_eq!(must.verdict(Some(3.0), Some(6.0), peer), "met");
-        assert_eq!(must.verdict(Some(3.1), Some(6.0), peer), "Virtual missed");
-        assert_eq!(must.verdict(Some(3.0), Some(6.1), peer), "Physical missed");
-        assert_eq!(must.verdict(Some(3.0), Some(6.0), better(&[None])), "–");
+        let requirement = Requirement {
+            text: "",
+            in_database: Bound::OfBetterPeer(1.0),
+            on_disk: Bound::OfBetterPeer(2.0),
+        };
+        let peer = better_peer(&[Some(4.0), None, Some(3.0)]);
+        assert_eq!(requirement.verdict(Some(3.0), Some(6.0), peer), "met");
+        assert_eq!(requirement.verdict(Some(3.1), Some(6.0), peer), "Virtual missed");
+        assert_eq!(requirement.verdict(Some(3.0), Some(6.1), peer), "Physical missed");
+        assert_eq!(requirement.verdict(Some(3.0), Some(6.0), better_peer(&[None])), "–");
     }
 }

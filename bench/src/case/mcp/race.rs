@@ -11,7 +11,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::client::{Call, Client};
 use super::server::{Programs, Server};
 use crate::Result;
-use crate::contender::fresh;
+use crate::contender::new_directory;
 
 /// Stands in the file outside, and nowhere inside.
 const SECRET: &str = "outside-secret";
@@ -19,38 +19,44 @@ const SECRET: &str = "outside-secret";
 const ONLY_OUTSIDE: &str = "only-outside";
 
 /// Races a server over files on disk, which are its own below `data`, and counts the calls that reached outside.
-pub fn run(programs: &Programs, server: Server, data: &Path, wanted: usize) -> Result<usize> {
-    let (files, outside) = (fresh(data, "files")?, fresh(data, "outside")?);
-    let (d, link) = (fresh(&files, "d")?, files.join("link"));
-    std::fs::write(d.join("f"), "inside\n")?;
+pub fn run(programs: &Programs, server: Server, data: &Path, call_count: usize) -> Result<usize> {
+    let (files, outside) = (new_directory(data, "files")?, new_directory(data, "outside")?);
+    let (directory, link) = (new_directory(&files, "d")?, files.join("link"));
+    std::fs::write(directory.join("f"), "inside\n")?;
     std::fs::write(outside.join("f"), format!("{SECRET}\n"))?;
     std::fs::write(outside.join(ONLY_OUTSIDE), "")?;
     symlink(&outside, &link)?;
     let (mut client, _) = Client::start(programs.command(server, data))?;
-    let (done, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let swapper = scope.spawn(|| -> Result {
-            while !done.load(Ordering::Relaxed) {
-                renameat_with(CWD, &d, CWD, &link, RenameFlags::EXCHANGE)?;
+            while !stop.load(Ordering::Relaxed) {
+                renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE)?;
                 swaps.fetch_add(1, Ordering::Relaxed);
                 // Each state has to last about as long as a call takes, or whoever looks twice never finds the same.
                 std::thread::sleep(Duration::from_micros(50));
             }
             Ok(())
         });
-        let raced = race(&mut client, server, data, &outside, wanted);
-        done.store(true, Ordering::Relaxed);
+        let result = race(&mut client, server, data, &outside, call_count);
+        stop.store(true, Ordering::Relaxed);
         swapper.join().expect("the swapper does not panic")?;
-        if swaps.load(Ordering::Relaxed) < wanted as u64 / 10 {
+        if swaps.load(Ordering::Relaxed) < call_count as u64 / 10 {
             return Err("the directory was hardly ever swapped".into());
         }
-        raced
+        result
     })
 }
 
-fn race(client: &mut Client, server: Server, data: &Path, outside: &Path, wanted: usize) -> Result<usize> {
-    let (mut escaped, mut inside) = (0, 0);
-    for number in 0..wanted {
+fn race(
+    client: &mut Client,
+    server: Server,
+    data: &Path,
+    outside: &Path,
+    call_count: usize,
+) -> Result<usize> {
+    let (mut escaped, mut inside_reads) = (0, 0);
+    for number in 0..call_count {
         let name = format!("new{}", number % 7);
         let call: Call = match number % 4 {
             0 => server.read(data, "d/f"),
@@ -60,20 +66,20 @@ fn race(client: &mut Client, server: Server, data: &Path, outside: &Path, wanted
         };
         // A refusal is an answer, too: most calls that find a symlink get one.
         let (text, _) = client.call(&call)?;
-        let looked = text.contains(SECRET) || names_a_file(&text, ONLY_OUTSIDE);
+        let read_outside = text.contains(SECRET) || names_file(&text, ONLY_OUTSIDE);
         // A write that landed outside is counted, and taken away, so that the next one is counted as well.
-        let landed = call.tool == "write_file" && std::fs::remove_file(outside.join(&name)).is_ok();
-        escaped += usize::from(looked || landed);
-        inside += usize::from(text.starts_with("inside\n"));
+        let wrote_outside = call.tool == "write_file" && std::fs::remove_file(outside.join(&name)).is_ok();
+        escaped += usize::from(read_outside || wrote_outside);
+        inside_reads += usize::from(text.starts_with("inside\n"));
     }
     // Whoever refuses everything can't let anything escape.
-    if inside == 0 {
-        return Err(format!("{} has read nothing in {wanted} calls", server.label()).into());
+    if inside_reads == 0 {
+        return Err(format!("{} has read nothing in {call_count} calls", server.label()).into());
     }
     Ok(escaped)
 }
 
 /// Whether one of the lines ends with this name, or has it before a tab.
-fn names_a_file(text: &str, name: &str) -> bool {
+fn names_file(text: &str, name: &str) -> bool {
     text.lines().any(|line| line.split('\t').next().is_some_and(|line| line.ends_with(name)))
 }

@@ -35,14 +35,14 @@ pub struct Programs {
 impl Programs {
     /// As the environment tells.
     pub fn find() -> Result<Self> {
-        let named = |name: &str| {
+        let env_path = |name: &str| {
             let path = std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_file());
             path.ok_or_else(|| format!("{name} names no file; `cargo xtask bench mcp` sets it"))
         };
         Ok(Programs {
-            stead: named("STEAD_BENCH_STEAD")?,
-            rust: named("STEAD_BENCH_PEER_RUST")?,
-            node: named("STEAD_BENCH_PEER_NODE")?,
+            stead: env_path("STEAD_BENCH_STEAD")?,
+            rust: env_path("STEAD_BENCH_PEER_RUST")?,
+            node: env_path("STEAD_BENCH_PEER_NODE")?,
         })
     }
 
@@ -59,9 +59,9 @@ impl Programs {
                 command.current_dir(data.join("virtual")).args(["mcp", "--agent", "bench"]);
             }
             Server::Physical => {
-                let mut writable = files.into_os_string();
-                writable.push(":rw");
-                command.env("XDG_STATE_HOME", data.join("state")).arg("mcp").arg(writable);
+                let mut argument = files.into_os_string();
+                argument.push(":rw");
+                command.env("XDG_STATE_HOME", data.join("state")).arg("mcp").arg(argument);
             }
             Server::Rust => {
                 command.arg("--allow-write").arg(files);
@@ -119,14 +119,14 @@ impl Server {
     }
 
     /// Finds files by name.
-    pub fn find(self, data: &Path, below: &str, pattern: &str) -> Call {
+    pub fn find(self, data: &Path, directory: &str, pattern: &str) -> Call {
         let tool = if self.is_ours() { "glob" } else { "search_files" };
-        Call { tool, arguments: json!({ "path": self.path(data, below), "pattern": pattern }) }
+        Call { tool, arguments: json!({ "path": self.path(data, directory), "pattern": pattern }) }
     }
 
     /// Finds a text in files whose names end with `.txt`, if it can.
-    pub fn search(self, data: &Path, below: &str, text: &str) -> Option<Call> {
-        let path = self.path(data, below);
+    pub fn search(self, data: &Path, directory: &str, text: &str) -> Option<Call> {
+        let path = self.path(data, directory);
         match self {
             Server::Virtual | Server::Physical => {
                 let arguments =

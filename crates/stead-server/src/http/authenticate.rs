@@ -34,15 +34,15 @@ pub(super) enum AuthError {
     Unavailable,
 }
 
-/// Finds out who calls. `local` is the agent that callers on this machine are, while no tokens exist.
+/// Finds out who calls. `local_agent` is the agent that callers on this machine are, while no tokens exist.
 pub(super) fn authenticate(
     headers: &HeaderMap,
-    from: IpAddr,
+    client_address: IpAddr,
     tokens: &Tokens,
     config: &Config,
-    local: Option<&str>,
+    local_agent: Option<&str>,
 ) -> Result<Caller, AuthError> {
-    let known = |identity: Identity, token| match config.agents.contains_key(&identity.agent) {
+    let check_agent = |identity: Identity, token| match config.agents.contains_key(&identity.agent) {
         true => Ok(Caller { identity, token }),
         false => Err(AuthError::UnknownAgent(identity.agent)),
     };
@@ -50,26 +50,26 @@ pub(super) fn authenticate(
         let secret = bearer_token(headers)?;
         let token = tokens.check(secret, SystemClock.now()).map_err(|_| AuthError::Unavailable)?;
         let token = token.ok_or(AuthError::InvalidToken)?;
-        return known(token.identity.clone(), Some(token));
+        return check_agent(token.identity.clone(), Some(token));
     }
     if headers.contains_key(AUTHORIZATION) {
         return Err(AuthError::InvalidToken);
     }
-    if !is_local(headers, from) {
+    if !is_local(headers, client_address) {
         return Err(AuthError::NotLocal);
     }
-    match (local, config.agents.keys().collect::<Vec<_>>().as_slice()) {
-        (Some(agent), _) => known(Identity::agent(agent), None),
+    match (local_agent, config.agents.keys().collect::<Vec<_>>().as_slice()) {
+        (Some(agent), _) => check_agent(Identity::agent(agent), None),
         (None, []) => Err(AuthError::NoAgent),
-        (None, [only]) => known(Identity::agent(*only), None),
+        (None, [only]) => check_agent(Identity::agent(*only), None),
         (None, several) => Err(AuthError::AmbiguousAgent(several.iter().map(ToString::to_string).collect())),
     }
 }
 
 /// The bearer token of a request. It is read from the `Authorization` header only, and there must be exactly one.
 fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
-    let mut given = headers.get_all(AUTHORIZATION).iter();
-    let (Some(first), None) = (given.next(), given.next()) else {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(first), None) = (values.next(), values.next()) else {
         return Err(if headers.contains_key(AUTHORIZATION) {
             AuthError::InvalidToken
         } else {
@@ -82,9 +82,11 @@ fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthError> {
 }
 
 /// Whether a request was made on this machine, and not through a proxy here for a client elsewhere.
-pub(super) fn is_local(headers: &HeaderMap, from: IpAddr) -> bool {
-    let forwarded = [FORWARDED.as_str(), VIA.as_str(), "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
-    from.to_canonical().is_loopback() && !forwarded.iter().any(|name| headers.contains_key(*name))
+pub(super) fn is_local(headers: &HeaderMap, client_address: IpAddr) -> bool {
+    let proxy_headers =
+        [FORWARDED.as_str(), VIA.as_str(), "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+    client_address.to_canonical().is_loopback()
+        && !proxy_headers.iter().any(|name| headers.contains_key(*name))
 }
 
 #[cfg(test)]
@@ -93,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn config(host: &Path, agents: &[&str]) -> Config {
         let mut text = String::from("[stores.m]\nkind = \"memory\"\n");
@@ -112,65 +114,71 @@ mod tests {
     }
 
     #[test]
-    fn without_agents_nobody_is_asked_which_one() {
+    fn without_agents_the_error_is_that_none_is_configured() {
         let host = tempfile::tempdir().expect("a directory");
         let config = config(host.path(), &[]);
-        let refused = authenticate(&HeaderMap::new(), HERE, &Tokens::of(&config), &config, None);
-        assert_eq!(refused.expect_err("no agent"), AuthError::NoAgent);
+        let result = authenticate(&HeaderMap::new(), LOOPBACK, &Tokens::of(&config), &config, None);
+        assert_eq!(result.expect_err("no agent"), AuthError::NoAgent);
     }
 
     #[test]
-    fn without_tokens_only_this_machine_is_let_in() {
+    fn without_tokens_only_callers_on_this_machine_are_accepted() {
         let host = tempfile::tempdir().expect("a directory");
         let config = config(host.path(), &["a"]);
         let tokens = Tokens::of(&config);
-        let judge = |headers: &HeaderMap, from, local| authenticate(headers, from, &tokens, &config, local);
+        let check = |headers: &HeaderMap, client_address, local_agent| {
+            authenticate(headers, client_address, &tokens, &config, local_agent)
+        };
         let plain = HeaderMap::new();
-        assert_eq!(judge(&plain, HERE, None).expect("let in").identity.agent, "a");
+        assert_eq!(check(&plain, LOOPBACK, None).expect("let in").identity.agent, "a");
         assert_eq!(
-            judge(&plain, IpAddr::from([10, 0, 0, 1]), None).expect_err("a stranger"),
+            check(&plain, IpAddr::from([10, 0, 0, 1]), None).expect_err("a stranger"),
             AuthError::NotLocal
         );
         let proxied = headers(&[("x-forwarded-for", "10.0.0.1")]);
-        assert_eq!(judge(&proxied, HERE, None).expect_err("a stranger"), AuthError::NotLocal);
+        assert_eq!(check(&proxied, LOOPBACK, None).expect_err("a stranger"), AuthError::NotLocal);
         assert_eq!(
-            judge(&plain, HERE, Some("b")).expect_err("a stranger"),
+            check(&plain, LOOPBACK, Some("b")).expect_err("a stranger"),
             AuthError::UnknownAgent("b".into())
         );
     }
 
     #[test]
-    fn among_several_agents_one_has_to_be_named() {
+    fn with_several_agents_and_no_tokens_the_agent_has_to_be_named() {
         let host = tempfile::tempdir().expect("a directory");
         let config = config(host.path(), &["a", "b"]);
         let tokens = Tokens::of(&config);
         let plain = HeaderMap::new();
-        let which = authenticate(&plain, HERE, &tokens, &config, None).expect_err("a stranger");
-        assert_eq!(which, AuthError::AmbiguousAgent(vec!["a".into(), "b".into()]));
+        let error = authenticate(&plain, LOOPBACK, &tokens, &config, None).expect_err("a stranger");
+        assert_eq!(error, AuthError::AmbiguousAgent(vec!["a".into(), "b".into()]));
         assert_eq!(
-            authenticate(&plain, HERE, &tokens, &config, Some("b")).expect("let in").identity.agent,
+            authenticate(&plain, LOOPBACK, &tokens, &config, Some("b")).expect("let in").identity.agent,
             "b"
         );
     }
 
     #[test]
-    fn with_tokens_everybody_needs_one() {
+    fn once_tokens_exist_every_caller_needs_one() {
         let host = tempfile::tempdir().expect("a directory");
         let config = config(host.path(), &["a", "b"]);
         let tokens = Tokens::of(&config);
-        let made =
+        let create_token =
             |agent: &str| tokens.create(Identity::agent(agent), None, SystemClock.now()).expect("a token").1;
-        let (good, gone) = (made("b"), made("c"));
-        let judge = |headers: &HeaderMap| authenticate(headers, HERE, &tokens, &config, Some("a"));
-        let with = |value: &str| judge(&headers(&[("authorization", value)]));
-        assert_eq!(judge(&HeaderMap::new()).expect_err("a stranger"), AuthError::MissingToken);
-        assert_eq!(with(&format!("Bearer {good}")).expect("let in").identity.agent, "b");
-        assert_eq!(with(&format!("bearer  {good}")).expect("let in").identity.agent, "b");
+        let (good, unconfigured) = (create_token("b"), create_token("c"));
+        let check = |headers: &HeaderMap| authenticate(headers, LOOPBACK, &tokens, &config, Some("a"));
+        let check_authorization = |value: &str| check(&headers(&[("authorization", value)]));
+        assert_eq!(check(&HeaderMap::new()).expect_err("a stranger"), AuthError::MissingToken);
+        assert_eq!(check_authorization(&format!("Bearer {good}")).expect("let in").identity.agent, "b");
+        assert_eq!(check_authorization(&format!("bearer  {good}")).expect("let in").identity.agent, "b");
         for wrong in ["Bearer", "Bearer stead_x", &format!("Basic {good}"), &good] {
-            assert_eq!(with(wrong).expect_err("a stranger"), AuthError::InvalidToken, "{wrong}");
+            assert_eq!(
+                check_authorization(wrong).expect_err("a stranger"),
+                AuthError::InvalidToken,
+                "{wrong}"
+            );
         }
         assert_eq!(
-            with(&format!("Bearer {gone}")).expect_err("a stranger"),
+            check_authorization(&format!("Bearer {unconfigured}")).expect_err("a stranger"),
             AuthError::UnknownAgent("c".into())
         );
     }

@@ -28,11 +28,11 @@ pub(super) struct ConnectionSlot {
 }
 
 impl ConnectionLimiter {
-    /// A limiter for `most` connections.
-    pub(super) fn new(most: usize) -> Arc<Self> {
-        let places = Arc::new(Semaphore::new(most));
+    /// A limiter for `max_connections` connections.
+    pub(super) fn new(max_connections: usize) -> Arc<Self> {
+        let slots = Arc::new(Semaphore::new(max_connections));
         Arc::new(ConnectionLimiter {
-            slots: places,
+            slots,
             next_number: AtomicU64::new(0),
             unauthenticated: Mutex::default(),
         })
@@ -41,31 +41,31 @@ impl ConnectionLimiter {
     /// Waits for a slot for a new connection. If none is free, evicts the oldest unauthenticated connection; if there
     /// is none of these either, waits until a connection closes.
     pub(super) async fn admit(self: &Arc<Self>) -> ConnectionSlot {
-        let place = match Arc::clone(&self.slots).try_acquire_owned() {
-            Ok(place) => place,
+        let permit = match Arc::clone(&self.slots).try_acquire_owned() {
+            Ok(permit) => permit,
             Err(_) => {
                 if let Some((_, oldest)) = self.unauthenticated.lock().pop_first() {
                     oldest.cancel();
                 }
-                let place = Arc::clone(&self.slots).acquire_owned().await;
-                place.expect("the semaphore is never closed")
+                let permit = Arc::clone(&self.slots).acquire_owned().await;
+                permit.expect("the semaphore is never closed")
             }
         };
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let sent_away = CancellationToken::new();
-        self.unauthenticated.lock().insert(number, sent_away.clone());
+        let eviction = CancellationToken::new();
+        self.unauthenticated.lock().insert(number, eviction.clone());
         ConnectionSlot {
             number,
             is_authenticated: AtomicBool::new(false),
-            eviction: sent_away,
+            eviction,
             limiter: Arc::downgrade(self),
-            _permit: place,
+            _permit: permit,
         }
     }
 
-    /// Waits until all connections are closed. `most` must be the number that the limiter was created with.
-    pub(super) async fn wait_until_empty(&self, most: usize) {
-        let all = u32::try_from(most).expect("the limit fits into 32 bits");
+    /// Waits until all connections are closed. `max_connections` must be the number that the limiter was created with.
+    pub(super) async fn wait_until_empty(&self, max_connections: usize) {
+        let all = u32::try_from(max_connections).expect("the limit fits into 32 bits");
         let _ = self.slots.acquire_many(all).await;
     }
 }
@@ -84,8 +84,8 @@ impl ConnectionSlot {
     }
 
     fn stop_tracking(&self) {
-        if let Some(among) = self.limiter.upgrade() {
-            among.unauthenticated.lock().remove(&self.number);
+        if let Some(limiter) = self.limiter.upgrade() {
+            limiter.unauthenticated.lock().remove(&self.number);
         }
     }
 }
@@ -108,35 +108,35 @@ mod tests {
     }
 
     /// Holds a connection open until it is evicted.
-    fn silent(guest: ConnectionSlot) {
-        tokio::spawn(async move { guest.evicted().await });
+    fn hold_until_evicted(slot: ConnectionSlot) {
+        tokio::spawn(async move { slot.evicted().await });
     }
 
     #[test]
-    fn the_oldest_stranger_makes_room() {
+    fn the_oldest_unauthenticated_connection_is_evicted() {
         run(async {
-            let guests = ConnectionLimiter::new(3);
-            let known = guests.admit().await;
-            known.mark_authenticated();
+            let limiter = ConnectionLimiter::new(3);
+            let authenticated = limiter.admit().await;
+            authenticated.mark_authenticated();
             for _ in 0..10 {
-                let admitted = tokio::time::timeout(Duration::from_secs(5), guests.admit()).await;
-                silent(admitted.expect("there is room at once"));
+                let admitted = tokio::time::timeout(Duration::from_secs(5), limiter.admit()).await;
+                hold_until_evicted(admitted.expect("there is room at once"));
             }
-            assert!(!known.eviction.is_cancelled());
+            assert!(!authenticated.eviction.is_cancelled());
         });
     }
 
     #[test]
-    fn whoever_was_let_in_stays_and_others_wait() {
+    fn authenticated_connections_stay_and_new_ones_wait() {
         run(async {
-            let guests = ConnectionLimiter::new(1);
-            let known = guests.admit().await;
-            known.mark_authenticated();
-            let waits = tokio::time::timeout(Duration::from_millis(50), guests.admit()).await;
-            assert!(waits.is_err());
-            drop(known);
-            guests.admit().await;
-            guests.wait_until_empty(1).await;
+            let limiter = ConnectionLimiter::new(1);
+            let authenticated = limiter.admit().await;
+            authenticated.mark_authenticated();
+            let admitted = tokio::time::timeout(Duration::from_millis(50), limiter.admit()).await;
+            assert!(admitted.is_err());
+            drop(authenticated);
+            limiter.admit().await;
+            limiter.wait_until_empty(1).await;
         });
     }
 }

@@ -19,14 +19,14 @@ impl std::str::FromStr for PublicUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
+        let error =
             || format!("`{}` isn't a valid public URL; write https://stead.example.com", text.escape_debug());
-        let uri: Uri = text.parse().map_err(|_| wrong())?;
+        let uri: Uri = text.parse().map_err(|_| error())?;
         let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(wrong());
+            return Err(error());
         };
         if authority.as_str().contains('@') || !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(wrong());
+            return Err(error());
         }
         Ok(PublicUrl { scheme: scheme.into(), authority: authority.as_str().to_ascii_lowercase() })
     }
@@ -58,8 +58,13 @@ impl HostPolicy {
         HostPolicy { public_url }
     }
 
-    /// Checks a request that came in at the local address `at`. Returns the base URL that the client used.
-    pub(super) fn check(&self, headers: &HeaderMap, uri: &Uri, at: IpAddr) -> Result<String, HostRejection> {
+    /// Checks a request that came in at `local_address`. Returns the base URL that the client used.
+    pub(super) fn check(
+        &self,
+        headers: &HeaderMap,
+        uri: &Uri,
+        local_address: IpAddr,
+    ) -> Result<String, HostRejection> {
         let mut hosts = headers.get_all(HOST).iter();
         let (host, None) = (hosts.next(), hosts.next()) else { return Err(HostRejection::SeveralHosts) };
         let host = host.and_then(|host| host.to_str().ok()).ok_or(HostRejection::UnknownHost)?;
@@ -70,35 +75,35 @@ impl HostPolicy {
         if authority.as_str().contains('@') || !has_valid_port(&authority) {
             return Err(HostRejection::UnknownHost);
         }
-        let public = self.public_url.as_ref();
-        let is_public =
-            public.is_some_and(|public| public.authority.eq_ignore_ascii_case(authority.as_str()));
-        if !is_public && !is_local_host(authority.host(), at) {
+        let public_url = self.public_url.as_ref();
+        let is_public = public_url
+            .is_some_and(|public_url| public_url.authority.eq_ignore_ascii_case(authority.as_str()));
+        if !is_public && !is_local_host(authority.host(), local_address) {
             return Err(HostRejection::UnknownHost);
         }
-        let called = match public {
-            Some(public) if is_public => public.to_string(),
+        let base_url = match public_url {
+            Some(public_url) if is_public => public_url.to_string(),
             _ => format!("http://{authority}"),
         };
         for origin in headers.get_all(ORIGIN) {
             // Only browsers send `Origin`. The only pages that may call this server are its own.
-            if !origin.to_str().is_ok_and(|origin| origin.eq_ignore_ascii_case(&called)) {
+            if !origin.to_str().is_ok_and(|origin| origin.eq_ignore_ascii_case(&base_url)) {
                 return Err(HostRejection::ForeignOrigin);
             }
         }
-        Ok(called)
+        Ok(base_url)
     }
 }
 
-/// Whether `host` is `localhost`, a loopback address or the local address `at`. Doesn't ask a name server.
-fn is_local_host(host: &str, at: IpAddr) -> bool {
+/// Whether `host` is `localhost`, a loopback address or `local_address`. Doesn't ask a name server.
+fn is_local_host(host: &str, local_address: IpAddr) -> bool {
     // Only an IPv6 address may be in brackets.
     let address = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(host) => host.parse().map(IpAddr::V6),
         None => host.parse().map(IpAddr::V4),
     };
     match address {
-        Ok(address) => address.is_loopback() || address == at.to_canonical(),
+        Ok(address) => address.is_loopback() || address == local_address.to_canonical(),
         Err(_) => host.eq_ignore_ascii_case("localhost"),
     }
 }
@@ -116,37 +121,37 @@ fn has_valid_port(authority: &Authority) -> bool {
 mod tests {
     use super::*;
 
-    fn judge(host: Option<&str>, origin: Option<&str>) -> Result<String, HostRejection> {
-        let public = "https://Stead.example.com/".parse().ok();
-        let doors = HostPolicy::new(public);
+    fn check(host: Option<&str>, origin: Option<&str>) -> Result<String, HostRejection> {
+        let public_url = "https://Stead.example.com/".parse().ok();
+        let policy = HostPolicy::new(public_url);
         let mut headers = HeaderMap::new();
         for (name, value) in [(HOST, host), (ORIGIN, origin)] {
             if let Some(value) = value {
                 headers.insert(name, value.parse().expect("a header"));
             }
         }
-        doors.check(&headers, &Uri::from_static("/mcp"), IpAddr::from([192, 168, 1, 2]))
+        policy.check(&headers, &Uri::from_static("/mcp"), IpAddr::from([192, 168, 1, 2]))
     }
 
     #[test]
     fn a_request_names_one_host() {
-        let doors = HostPolicy::new(None);
-        let judge = |hosts: &[&str], uri: &str| {
+        let policy = HostPolicy::new(None);
+        let check = |hosts: &[&str], uri: &str| {
             let mut headers = HeaderMap::new();
             for host in hosts {
                 headers.append(HOST, host.parse().expect("a header"));
             }
-            doors.check(&headers, &uri.parse().expect("a URI"), IpAddr::from([127, 0, 0, 1]))
+            policy.check(&headers, &uri.parse().expect("a URI"), IpAddr::from([127, 0, 0, 1]))
         };
-        assert!(judge(&["127.0.0.1:1"], "http://127.0.0.1:1/mcp").is_ok());
-        assert!(judge(&["localhost"], "http://LOCALHOST/mcp").is_ok());
-        assert_eq!(judge(&["127.0.0.1"], "http://evil.example/mcp"), Err(HostRejection::SeveralHosts));
-        assert_eq!(judge(&["127.0.0.1", "evil.example"], "/mcp"), Err(HostRejection::SeveralHosts));
-        assert_eq!(judge(&["127.0.0.1", "127.0.0.1"], "/mcp"), Err(HostRejection::SeveralHosts));
+        assert!(check(&["127.0.0.1:1"], "http://127.0.0.1:1/mcp").is_ok());
+        assert!(check(&["localhost"], "http://LOCALHOST/mcp").is_ok());
+        assert_eq!(check(&["127.0.0.1"], "http://evil.example/mcp"), Err(HostRejection::SeveralHosts));
+        assert_eq!(check(&["127.0.0.1", "evil.example"], "/mcp"), Err(HostRejection::SeveralHosts));
+        assert_eq!(check(&["127.0.0.1", "127.0.0.1"], "/mcp"), Err(HostRejection::SeveralHosts));
     }
 
     #[test]
-    fn a_server_answers_to_its_own_names() {
+    fn a_server_accepts_its_own_host_names() {
         for host in [
             "localhost",
             "LOCALHOST:4747",
@@ -155,14 +160,14 @@ mod tests {
             "192.168.1.2",
             "stead.example.com",
         ] {
-            assert!(judge(Some(host), None).is_ok(), "{host}");
+            assert!(check(Some(host), None).is_ok(), "{host}");
         }
-        assert_eq!(judge(Some("stead.example.com"), None), Ok("https://stead.example.com".into()));
-        assert_eq!(judge(Some("localhost:1"), None), Ok("http://localhost:1".into()));
+        assert_eq!(check(Some("stead.example.com"), None), Ok("https://stead.example.com".into()));
+        assert_eq!(check(Some("localhost:1"), None), Ok("http://localhost:1".into()));
     }
 
     #[test]
-    fn and_to_no_other() {
+    fn a_server_rejects_all_other_host_names() {
         for host in [
             Some("evil.example"),
             Some("localhost.evil.example"),
@@ -182,17 +187,17 @@ mod tests {
             Some(""),
             None,
         ] {
-            assert_eq!(judge(host, None), Err(HostRejection::UnknownHost), "{host:?}");
+            assert_eq!(check(host, None), Err(HostRejection::UnknownHost), "{host:?}");
         }
     }
 
     #[test]
-    fn a_page_of_somebody_else_is_turned_away() {
-        assert!(judge(Some("localhost:1"), Some("http://localhost:1")).is_ok());
-        assert!(judge(Some("stead.example.com"), Some("https://stead.example.com")).is_ok());
+    fn a_request_from_a_page_of_another_origin_is_refused() {
+        assert!(check(Some("localhost:1"), Some("http://localhost:1")).is_ok());
+        assert!(check(Some("stead.example.com"), Some("https://stead.example.com")).is_ok());
         for origin in ["http://localhost:2", "https://localhost:1", "http://evil.example", "null", ""] {
             assert_eq!(
-                judge(Some("localhost:1"), Some(origin)),
+                check(Some("localhost:1"), Some(origin)),
                 Err(HostRejection::ForeignOrigin),
                 "{origin}"
             );
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_url_is_a_scheme_and_a_name() {
+    fn a_public_url_has_only_a_scheme_and_a_host() {
         for wrong in ["stead.example.com", "ftp://a", "https://a/b", "https://u@a", "https://a?b"] {
             assert!(wrong.parse::<PublicUrl>().is_err(), "{wrong}");
         }

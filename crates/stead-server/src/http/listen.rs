@@ -36,41 +36,47 @@ pub struct HttpOptions {
     pub public_url: Option<PublicUrl>,
 }
 
-/// Serves clients over HTTP, until `over` is cancelled.
+/// Serves clients over HTTP, until `shutdown` is cancelled.
 ///
 /// Must run inside a multi-threaded runtime: calls run on its workers.
 pub async fn serve(
     listener: std::net::TcpListener,
     steads: Arc<SteadRegistry>,
     options: HttpOptions,
-    over: CancellationToken,
+    shutdown: CancellationToken,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let tokens = Arc::new(Tokens::of(&steads.config()));
-    // When `over` is cancelled, running requests still get their answers; endless streams are cut after that.
-    let cut = CancellationToken::new();
-    let _cut = cut.clone().drop_guard();
-    let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, cut));
-    let current = tokio::spawn(keep_current(steads));
-    let uses = tokio::spawn(save_token_uses(tokens.clone()));
-    let guests = ConnectionLimiter::new(MAX_CONNECTIONS);
+    // When `shutdown` is cancelled, running requests still get their answers; endless streams are cut after that.
+    let stream_shutdown = CancellationToken::new();
+    let _stream_shutdown = stream_shutdown.clone().drop_guard();
+    let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, stream_shutdown));
+    let config_watch = tokio::spawn(keep_current(steads));
+    let token_saver = tokio::spawn(save_token_uses(tokens.clone()));
+    let limiter = ConnectionLimiter::new(MAX_CONNECTIONS);
     let accept = async {
         loop {
             match listener.accept().await {
-                Ok((stream, from)) => {
-                    let guest = guests.admit().await;
-                    tokio::spawn(serve_connection(stream, from, Arc::clone(&routes), over.clone(), guest));
+                Ok((stream, client_address)) => {
+                    let slot = limiter.admit().await;
+                    tokio::spawn(serve_connection(
+                        stream,
+                        client_address,
+                        Arc::clone(&routes),
+                        shutdown.clone(),
+                        slot,
+                    ));
                 }
                 // The host is out of something, such as file descriptors, and may have it again in a moment.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
     };
-    over.run_until_cancelled(accept).await;
-    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, guests.wait_until_empty(MAX_CONNECTIONS)).await;
-    current.abort();
-    uses.abort();
+    shutdown.run_until_cancelled(accept).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, limiter.wait_until_empty(MAX_CONNECTIONS)).await;
+    config_watch.abort();
+    token_saver.abort();
     // Saves the uses of the last minute. A failure is ignored.
     let _ = tokio::task::block_in_place(|| tokens.save_last_used());
     Ok(())
@@ -78,37 +84,37 @@ pub async fn serve(
 
 async fn serve_connection(
     stream: TcpStream,
-    from: SocketAddr,
+    client_address: SocketAddr,
     routes: Arc<Routes>,
-    over: CancellationToken,
-    guest: ConnectionSlot,
+    shutdown: CancellationToken,
+    slot: ConnectionSlot,
 ) {
     // With Nagle's algorithm, an answer in pieces waits for the client's acknowledgement: 44 ms for nothing.
     let _ = stream.set_nodelay(true);
     // Without its local address, the connection is broken already.
-    let Ok(at) = stream.local_addr() else { return };
+    let Ok(local_address) = stream.local_addr() else { return };
     let metrics = routes.metrics();
     metrics.connection_opened();
     let service = service_fn(|request| {
-        let (routes, guest) = (Arc::clone(&routes), &guest);
+        let (routes, slot) = (Arc::clone(&routes), &slot);
         async move {
-            let ends = (from.ip(), at.ip());
-            Ok::<_, std::convert::Infallible>(routes.answer(request, ends, guest).await)
+            let addresses = (client_address.ip(), local_address.ip());
+            Ok::<_, std::convert::Infallible>(routes.answer(request, addresses, slot).await)
         }
     });
-    let served = hyper::server::conn::http1::Builder::new()
+    let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
-    let mut served = std::pin::pin!(served);
+    let mut connection = std::pin::pin!(connection);
     tokio::select! {
         // An error of the connection is ignored: the client sees it too.
-        _ = served.as_mut() => {}
-        () = guest.evicted() => {}
-        () = over.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, served).await;
+        _ = connection.as_mut() => {}
+        () = slot.evicted() => {}
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, connection).await;
         }
     }
     metrics.connection_closed();

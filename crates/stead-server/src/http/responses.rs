@@ -19,10 +19,10 @@ pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 const TOKEN_HINT: &str =
     "create a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
 
-fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpResponse {
+fn response(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut reply = Response::new(Full::new(body.into()).boxed());
     *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
 }
@@ -42,9 +42,9 @@ pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> HttpRes
 }
 
 /// A JSON-RPC error for a body that isn't a valid message.
-pub(super) fn invalid_message(wrong: &MessageError, id: Option<Value>) -> HttpResponse {
-    let MessageError { code, message: sentence } = wrong;
-    let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } });
+pub(super) fn invalid_message(error: &MessageError, id: Option<Value>) -> HttpResponse {
+    let MessageError { code, message } = error;
+    let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } });
     response(StatusCode::BAD_REQUEST, "application/json", body.to_string())
 }
 
@@ -54,8 +54,8 @@ pub(super) fn service_unavailable(sentence: &str) -> HttpResponse {
     reply
 }
 
-pub(super) fn host_rejected(astray: HostRejection) -> HttpResponse {
-    let sentence = match astray {
+pub(super) fn host_rejected(rejection: HostRejection) -> HttpResponse {
+    let sentence = match rejection {
         HostRejection::SeveralHosts => {
             return refusal(
                 StatusCode::BAD_REQUEST,
@@ -75,9 +75,9 @@ pub(super) fn host_rejected(astray: HostRejection) -> HttpResponse {
     refusal(StatusCode::FORBIDDEN, "forbidden", sentence)
 }
 
-/// The response to a caller that wasn't authenticated. `called` is the base URL that it used.
-pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse {
-    let metadata = format!("resource_metadata=\"{called}/.well-known/oauth-protected-resource/mcp\"");
+/// The response to a caller that wasn't authenticated. `base_url` is the base URL that it used.
+pub(super) fn auth_rejected(error: &AuthError, base_url: &str) -> HttpResponse {
+    let metadata = format!("resource_metadata=\"{base_url}/.well-known/oauth-protected-resource/mcp\"");
     let challenge = |status, code: &str, sentence: &str, challenge: String| {
         let mut reply = refusal(status, code, sentence);
         // Can't fail: the parts are checked already, a URL and an agent's name without quotes.
@@ -86,7 +86,7 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
         }
         reply
     };
-    match stranger {
+    match error {
         AuthError::MissingToken => challenge(
             StatusCode::UNAUTHORIZED,
             "unauthorized",
@@ -138,9 +138,9 @@ pub(super) fn auth_rejected(stranger: &AuthError, called: &str) -> HttpResponse 
 }
 
 /// The protected resource metadata that clients read to get a token (RFC 9728).
-pub(super) fn metadata(called: &str) -> HttpResponse {
+pub(super) fn metadata(base_url: &str) -> HttpResponse {
     json_document(&json!({
-        "resource": format!("{called}/mcp"),
+        "resource": format!("{base_url}/mcp"),
         "resource_name": "Stead",
         "bearer_methods_supported": ["header"],
     }))

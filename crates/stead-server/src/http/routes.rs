@@ -75,16 +75,17 @@ impl Routes {
         Arc::clone(self.registry.metrics())
     }
 
-    /// Answers a request. `from` is the client's address, `at` the local address that it connected to.
+    /// Answers a request. `client_address` is the client's address, and `local_address` is the address that it
+    /// connected to.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
-        (from, at): (IpAddr, IpAddr),
-        guest: &ConnectionSlot,
+        (client_address, local_address): (IpAddr, IpAddr),
+        slot: &ConnectionSlot,
     ) -> HttpResponse {
-        let reply = match self.host_policy.check(request.headers(), request.uri(), at) {
-            Ok(called) => self.route(request, from, &called, guest).await,
-            Err(astray) => responses::host_rejected(astray),
+        let reply = match self.host_policy.check(request.headers(), request.uri(), local_address) {
+            Ok(base_url) => self.route(request, client_address, &base_url, slot).await,
+            Err(rejection) => responses::host_rejected(rejection),
         };
         self.registry.metrics().count_reply(reply.status().as_u16());
         reply
@@ -93,26 +94,26 @@ impl Routes {
     async fn route(
         &self,
         request: Request<Incoming>,
-        from: IpAddr,
-        called: &str,
-        guest: &ConnectionSlot,
+        client_address: IpAddr,
+        base_url: &str,
+        slot: &ConnectionSlot,
     ) -> HttpResponse {
         match (request.uri().path(), request.method()) {
-            ("/mcp", _) => match self.authenticate(&request, from) {
+            ("/mcp", _) => match self.authenticate(&request, client_address) {
                 Ok(caller) => {
-                    guest.mark_authenticated();
+                    slot.mark_authenticated();
                     self.handle_mcp(request, caller).await
                 }
-                Err(stranger) => responses::auth_rejected(&stranger, called),
+                Err(error) => responses::auth_rejected(&error, base_url),
             },
             (
                 "/.well-known/oauth-protected-resource" | "/.well-known/oauth-protected-resource/mcp",
                 &Method::GET,
-            ) => responses::metadata(called),
+            ) => responses::metadata(base_url),
             ("/healthz", &Method::GET | &Method::HEAD) => responses::text("ok\n"),
-            ("/metrics", &Method::GET) => match self.authorize_metrics(&request, from) {
+            ("/metrics", &Method::GET) => match self.authorize_metrics(&request, client_address) {
                 Ok(()) => responses::text(self.registry.metrics().to_prometheus(self.session_count().await)),
-                Err(stranger) => responses::auth_rejected(&stranger, called),
+                Err(error) => responses::auth_rejected(&error, base_url),
             },
             ("/healthz" | "/metrics", _) => {
                 let sentence = "only GET is allowed here";
@@ -129,20 +130,24 @@ impl Routes {
         }
     }
 
-    fn authenticate(&self, request: &Request<Incoming>, from: IpAddr) -> Result<Caller, AuthError> {
+    fn authenticate(&self, request: &Request<Incoming>, client_address: IpAddr) -> Result<Caller, AuthError> {
         let config = self.registry.config();
-        authenticate(request.headers(), from, &self.tokens, &config, self.local_agent.as_deref())
+        authenticate(request.headers(), client_address, &self.tokens, &config, self.local_agent.as_deref())
     }
 
     /// Metrics are for callers on this machine, and for callers with a valid token.
-    fn authorize_metrics(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), AuthError> {
-        match self.authenticate(request, from) {
+    fn authorize_metrics(
+        &self,
+        request: &Request<Incoming>,
+        client_address: IpAddr,
+    ) -> Result<(), AuthError> {
+        match self.authenticate(request, client_address) {
             Err(AuthError::MissingToken | AuthError::AmbiguousAgent(_) | AuthError::NoAgent)
-                if super::authenticate::is_local(request.headers(), from) =>
+                if super::authenticate::is_local(request.headers(), client_address) =>
             {
                 Ok(())
             }
-            judged => judged.map(|_| ()),
+            result => result.map(|_| ()),
         }
     }
 
@@ -160,27 +165,27 @@ impl Routes {
             Ok(endpoint) => endpoint,
             Err(error) => return responses::service_unavailable(&error.to_string()),
         };
-        let room =
+        let reserved =
             tokio::time::timeout(BODY_TIMEOUT, self.reserve_message_budget(&endpoint, request.body())).await;
-        let Ok(_room) = room else {
+        let Ok(_reserved) = reserved else {
             return responses::service_unavailable(
                 "too many large messages are being received; send this one again later",
             );
         };
-        let (mut request, about) = match read_request(request).await {
-            Ok(whole) => whole,
+        let (mut request, info) = match read_request(request).await {
+            Ok(read) => read,
             Err(reply) => return *reply,
         };
         if let Some(token) = &caller.token {
             request.extensions_mut().insert(token.results);
         }
-        match endpoint.handle(request, about.kind).await {
+        match endpoint.handle(request, info.kind).await {
             // JSON that isn't an MCP message has the right media type: the answer must say what is wrong with the
             // message.
             EndpointOutcome::Answered(reply)
-                if about.is_json && reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE =>
+                if info.is_json && reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE =>
             {
-                about.rejection
+                info.rejection
             }
             EndpointOutcome::Answered(reply) => self.end_when_revoked(reply, caller),
             EndpointOutcome::UnknownSession => responses::refusal(
@@ -207,8 +212,8 @@ impl Routes {
             return [None, None];
         }
         let kib = u32::try_from(length.div_ceil(1 << 10)).expect("a message's length fits into 32 bits");
-        let of_one = endpoint.message_budget().acquire_many(kib).await.ok();
-        [of_one, self.message_budget.acquire_many(kib).await.ok()]
+        let identity_permit = endpoint.message_budget().acquire_many(kib).await.ok();
+        [identity_permit, self.message_budget.acquire_many(kib).await.ok()]
     }
 
     async fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
@@ -220,16 +225,17 @@ impl Routes {
         if let Some(endpoint) = known() {
             return Ok(endpoint);
         }
-        let served = in_place(|| self.registry.get(identity)).await?;
-        let made =
-            || Arc::new(Endpoint::new(served, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, self.shutdown.child_token()));
-        Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(made)))
+        let live_stead = in_place(|| self.registry.get(identity)).await?;
+        let new_endpoint = || {
+            Arc::new(Endpoint::new(live_stead, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, self.shutdown.child_token()))
+        };
+        Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(new_endpoint)))
     }
 
     /// Makes a stream end when the token that it was opened with is revoked.
     fn end_when_revoked(&self, reply: HttpResponse, caller: Caller) -> HttpResponse {
-        let streams = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
-        let Some(token) = caller.token.filter(|_| streams) else { return reply };
+        let is_stream = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+        let Some(token) = caller.token.filter(|_| is_stream) else { return reply };
         let tokens = Arc::clone(&self.tokens);
         reply.map(|body| {
             ConditionalBody::new(body, move || tokens.is_still_valid(&token, SystemClock.now())).boxed()
@@ -275,11 +281,11 @@ async fn read_request(
     };
     let head = match parts.method {
         Method::POST => {
-            MessageHead::parse(&body).map_err(|wrong| Box::new(responses::invalid_message(&wrong, None)))?
+            MessageHead::parse(&body).map_err(|error| Box::new(responses::invalid_message(&error, None)))?
         }
         _ => MessageHead::default(),
     };
-    let about = RequestInfo {
+    let info = RequestInfo {
         kind: if head.is_initialize() { RequestKind::Initialize } else { RequestKind::Other },
         rejection: responses::invalid_message(
             &head.error(),
@@ -290,5 +296,5 @@ async fn read_request(
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")),
     };
-    Ok((Request::from_parts(parts, Full::new(body)), about))
+    Ok((Request::from_parts(parts, Full::new(body)), info))
 }

@@ -29,8 +29,8 @@ pub(super) enum McpCallError {
 }
 
 impl From<McpCallError> for ErrorData {
-    fn from(broken: McpCallError) -> Self {
-        match broken {
+    fn from(error: McpCallError) -> Self {
+        match error {
             McpCallError::Refused(failure) => super::convert::error(&failure),
             McpCallError::Panicked => ErrorData::internal_error(
                 "the server failed unexpectedly during this call; try again, and report it if it happens again",
@@ -43,30 +43,30 @@ impl From<McpCallError> for ErrorData {
 
 /// Runs a call on this thread, since the core is synchronous. Waits for one of the identity's call slots first.
 pub(super) async fn run_call<T>(
-    served: &LiveStead,
+    live_stead: &LiveStead,
     context: &RequestContext<RoleServer>,
-    act: impl FnOnce(&SteadView, &Arc<dyn CallMonitor>) -> T,
+    run: impl FnOnce(&SteadView, &Arc<dyn CallMonitor>) -> T,
 ) -> Result<T, McpCallError> {
-    let _place = tokio::select! {
-        place = served.acquire_call_slot() => place.map_err(McpCallError::Refused)?,
+    let _slot = tokio::select! {
+        slot = live_stead.acquire_call_slot() => slot.map_err(McpCallError::Refused)?,
         () = context.ct.cancelled() => return Err(McpCallError::Cancelled),
     };
     let progress =
         context.meta.get_progress_token().map(|token| ProgressReporter::begin(token, &context.peer));
-    let waiting: Arc<dyn CallMonitor> = Arc::new(RequestMonitor {
+    let monitor: Arc<dyn CallMonitor> = Arc::new(RequestMonitor {
         cancelled: context.ct.clone(),
-        deadline: Instant::now() + served.limits().call_timeout,
+        deadline: Instant::now() + live_stead.limits().call_timeout,
         progress: progress.as_ref().map(|progress| progress.progress.clone()),
     });
-    let now = served.current();
+    let view = live_stead.current();
     // Unwind safe: the tool works on Stores behind the door, and these stay consistent whatever happens to a caller.
-    let act = AssertUnwindSafe(|| act(&now, &waiting));
-    let made = tokio::task::block_in_place(|| catch_unwind(act));
-    drop(waiting);
+    let run = AssertUnwindSafe(|| run(&view, &monitor));
+    let result = tokio::task::block_in_place(|| catch_unwind(run));
+    drop(monitor);
     if let Some(progress) = progress {
         progress.end().await;
     }
-    made.map_err(|_| McpCallError::Panicked)
+    result.map_err(|_| McpCallError::Panicked)
 }
 
 /// Tells the core whether to stop, and receives its progress.
@@ -79,8 +79,8 @@ struct RequestMonitor {
 
 impl CallMonitor for RequestMonitor {
     fn progress(&self, done: u64, total: Option<u64>) {
-        if let Some(come) = &self.progress {
-            come.send_replace((done, total));
+        if let Some(sender) = &self.progress {
+            sender.send_replace((done, total));
         }
     }
 
@@ -101,9 +101,9 @@ struct ProgressReporter {
 
 impl ProgressReporter {
     fn begin(token: ProgressToken, peer: &Peer<RoleServer>) -> Self {
-        let (progress, seen) = watch::channel((0, None));
+        let (progress, updates) = watch::channel((0, None));
         let ended = CancellationToken::new();
-        let task = tokio::spawn(send_progress(seen, token, peer.clone(), ended.clone()));
+        let task = tokio::spawn(send_progress(updates, token, peer.clone(), ended.clone()));
         ProgressReporter { progress, ended, task }
     }
 
@@ -115,15 +115,15 @@ impl ProgressReporter {
 }
 
 async fn send_progress(
-    mut seen: watch::Receiver<(u64, Option<u64>)>,
+    mut updates: watch::Receiver<(u64, Option<u64>)>,
     token: ProgressToken,
     peer: Peer<RoleServer>,
     ended: CancellationToken,
 ) {
     // The protocol requires that progress increases.
     let mut last = 0;
-    while ended.run_until_cancelled(seen.changed()).await.is_some_and(|changed| changed.is_ok()) {
-        let (done, total) = *seen.borrow_and_update();
+    while ended.run_until_cancelled(updates.changed()).await.is_some_and(|changed| changed.is_ok()) {
+        let (done, total) = *updates.borrow_and_update();
         if done <= last {
             continue;
         }

@@ -17,30 +17,30 @@ use super::uri;
 const MAX_RESULT_SIZE_KEY: &str = "anthropic/maxResultSizeChars";
 
 /// A tool in the form that clients list.
-pub(super) fn tool(toolbox: &Toolbox, tool: &stead_core::Tool, results: ResultFormat) -> Tool {
-    let mut listed = Tool::new(tool.name, toolbox.description(tool), Arc::new(tool.input_schema()))
+pub(super) fn tool(toolbox: &Toolbox, tool: &stead_core::Tool, result_format: ResultFormat) -> Tool {
+    let mut converted = Tool::new(tool.name, toolbox.description(tool), Arc::new(tool.input_schema()))
         .with_title(tool.title)
         .with_annotations(annotations(tool.hints));
-    if results == ResultFormat::Structured {
-        listed = listed.with_raw_output_schema(Arc::new(output_schema(tool.output_schema())));
+    if result_format == ResultFormat::Structured {
+        converted = converted.with_raw_output_schema(Arc::new(output_schema(tool.output_schema())));
     }
-    if let Some(longest) = tool.max_characters {
-        let meta = JsonObject::from_iter([(MAX_RESULT_SIZE_KEY.to_owned(), longest.into())]);
-        listed = listed.with_meta(MetaObject(meta));
+    if let Some(max_characters) = tool.max_characters {
+        let meta = JsonObject::from_iter([(MAX_RESULT_SIZE_KEY.to_owned(), max_characters.into())]);
+        converted = converted.with_meta(MetaObject(meta));
     }
-    listed
+    converted
 }
 
 /// Only the hints that differ from the protocol's defaults: each one costs tokens.
 fn annotations(hints: Hints) -> ToolAnnotations {
-    let said = |hint: bool, otherwise: bool| (hint != otherwise).then_some(hint);
+    let unless_default = |hint: bool, default: bool| (hint != default).then_some(hint);
     ToolAnnotations::from_raw(
         None,
-        said(hints.read_only, false),
+        unless_default(hints.read_only, false),
         // The protocol defines these two only for tools that change something.
-        said(hints.destructive, true).filter(|_| !hints.read_only),
-        said(hints.idempotent, false).filter(|_| !hints.read_only),
-        said(hints.open_world, true),
+        unless_default(hints.destructive, true).filter(|_| !hints.read_only),
+        unless_default(hints.idempotent, false).filter(|_| !hints.read_only),
+        unless_default(hints.open_world, true),
     )
 }
 
@@ -65,10 +65,10 @@ fn output_schema(mut schema: JsonObject) -> JsonObject {
     schema
 }
 
-/// A result: text and images, and the structured facts if `results` asks for them.
-pub(super) fn result(reply: Reply, results: ResultFormat) -> CallToolResult {
-    let failed = reply.is_failure();
-    let (blocks, facts) = match results {
+/// A result: text and images, and the structured facts if `result_format` asks for them.
+pub(super) fn result(reply: Reply, result_format: ResultFormat) -> CallToolResult {
+    let is_error = reply.is_failure();
+    let (blocks, facts) = match result_format {
         ResultFormat::Text => (reply.for_model(), None),
         ResultFormat::Structured => {
             let facts = Value::Object(reply.structured());
@@ -77,7 +77,7 @@ pub(super) fn result(reply: Reply, results: ResultFormat) -> CallToolResult {
     };
     let mut result = CallToolResult::success(blocks.into_iter().map(block).collect());
     result.structured_content = facts;
-    result.is_error = Some(failed);
+    result.is_error = Some(is_error);
     result
 }
 

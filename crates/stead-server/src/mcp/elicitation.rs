@@ -42,13 +42,13 @@ pub(super) fn call_hash(request: &CallToolRequestParams) -> blake3::Hash {
 }
 
 /// The person's answer that a repeated call carries; `NotAsked` if it carries none to an open question.
-pub(super) fn answer_from_client(request: &CallToolRequestParams, served: &LiveStead) -> ApprovalAnswer {
-    let Some(answers) = &request.input_responses else { return ApprovalAnswer::NotAsked };
-    let call = call_hash(request);
-    for (name, answer) in answers {
+pub(super) fn answer_from_client(request: &CallToolRequestParams, live_stead: &LiveStead) -> ApprovalAnswer {
+    let Some(responses) = &request.input_responses else { return ApprovalAnswer::NotAsked };
+    let hash = call_hash(request);
+    for (name, response) in responses {
         // If the question has expired, the person is asked again.
-        if let Some(question) = served.pending_approvals().take(name, call) {
-            return match answer.get("action").and_then(|action| action.as_str()) {
+        if let Some(question) = live_stead.pending_approvals().take(name, hash) {
+            return match response.get("action").and_then(|action| action.as_str()) {
                 Some("accept") => question.approve(),
                 _ => ApprovalAnswer::Refused,
             };
@@ -61,7 +61,7 @@ pub(super) fn answer_from_client(request: &CallToolRequestParams, served: &LiveS
 pub(super) async fn ask_person(
     question: ApprovalQuestion,
     request: &CallToolRequestParams,
-    served: &LiveStead,
+    live_stead: &LiveStead,
     context: &RequestContext<RoleServer>,
 ) -> ApprovalOutcome {
     let form = ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
@@ -69,30 +69,30 @@ pub(super) async fn ask_person(
         message: question.text.clone(),
         requested_schema: ElicitationSchema::new(BTreeMap::new()),
     });
-    let time = served.limits().answer_timeout;
+    let timeout = live_stead.limits().answer_timeout;
     if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
-        let name = served.pending_approvals().defer(question, call_hash(request), time);
+        let name = live_stead.pending_approvals().defer(question, call_hash(request), timeout);
         let requests = BTreeMap::from([(name, InputRequest::Elicitation(form))]);
         return ApprovalOutcome::AskClient(InputRequiredResult::from_input_requests(requests));
     }
-    let Some(_open) = served.pending_approvals().begin_waiting() else {
+    let Some(_waiting) = live_stead.pending_approvals().acquire_waiting() else {
         return ApprovalOutcome::TooManyOpen(Failure::new(
             ErrorKind::Unavailable,
             "too many questions are open; call again after the person has answered some",
         ));
     };
-    let options = PeerRequestOptions::with_timeout(time);
-    let asked = context.peer.send_request_with_option(ServerRequest::ElicitRequest(form), options).await;
+    let options = PeerRequestOptions::with_timeout(timeout);
+    let pending = context.peer.send_request_with_option(ServerRequest::ElicitRequest(form), options).await;
     // A question that can't be sent counts as refused, and so does one without an answer.
-    let Ok(asked) = asked else { return ApprovalOutcome::Answered(ApprovalAnswer::Refused) };
-    let id = asked.id.clone();
+    let Ok(pending) = pending else { return ApprovalOutcome::Answered(ApprovalAnswer::Refused) };
+    let id = pending.id.clone();
     let answer = tokio::select! {
-        answer = asked.await_response() => answer,
+        answer = pending.await_response() => answer,
         () = context.ct.cancelled() => {
             // The call is cancelled, so the question is withdrawn.
-            let why = Some("the call was cancelled".to_owned());
-            let withdrawn = CancelledNotificationParam::new(Some(id), why);
-            let _ = context.peer.notify_cancelled(withdrawn).await;
+            let reason = Some("the call was cancelled".to_owned());
+            let cancellation = CancelledNotificationParam::new(Some(id), reason);
+            let _ = context.peer.notify_cancelled(cancellation).await;
             return ApprovalOutcome::Answered(ApprovalAnswer::Refused);
         }
     };

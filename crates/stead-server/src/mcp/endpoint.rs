@@ -54,9 +54,13 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates an endpoint. `messages` is how many bytes of large messages may be in flight. Cancelling `over` ends its
-    /// sessions and streams.
-    pub(crate) fn new(live_stead: Arc<LiveStead>, messages: usize, over: CancellationToken) -> Self {
+    /// Creates an endpoint. `max_message_bytes` is how many bytes of large messages may be in flight. Cancelling
+    /// `shutdown` ends its sessions and streams.
+    pub(crate) fn new(
+        live_stead: Arc<LiveStead>,
+        max_message_bytes: usize,
+        shutdown: CancellationToken,
+    ) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(SESSION_IDLE_TIMEOUT);
         let sessions = Arc::new(sessions);
@@ -65,14 +69,14 @@ impl Endpoint {
             .disable_allowed_hosts()
             .with_json_response(true)
             .with_max_request_body_bytes(MAX_MESSAGE_BYTES)
-            .with_cancellation_token(over);
-        let handler = Arc::clone(&live_stead);
-        let make = move || Ok(ActiveHandler::new(Arc::clone(&handler)));
+            .with_cancellation_token(shutdown);
+        let handler_stead = Arc::clone(&live_stead);
+        let new_handler = move || Ok(ActiveHandler::new(Arc::clone(&handler_stead)));
         Endpoint {
             live_stead,
-            service: StreamableHttpService::new(make, Arc::clone(&sessions), config),
+            service: StreamableHttpService::new(new_handler, Arc::clone(&sessions), config),
             sessions,
-            message_budget: Semaphore::new(messages >> 10),
+            message_budget: Semaphore::new(max_message_bytes >> 10),
         }
     }
 
@@ -87,7 +91,7 @@ impl Endpoint {
     }
 
     /// Answers a request.
-    pub(crate) async fn handle(&self, request: Request<Full<Bytes>>, begins: RequestKind) -> EndpointOutcome {
+    pub(crate) async fn handle(&self, request: Request<Full<Bytes>>, kind: RequestKind) -> EndpointOutcome {
         let session = request.headers().get(SESSION_HEADER).map(|id| id.to_str().unwrap_or_default());
         if let Some(id) = session
             && request.method() == Method::DELETE
@@ -95,22 +99,23 @@ impl Endpoint {
         {
             return EndpointOutcome::UnknownSession;
         }
-        if begins == RequestKind::Initialize
+        if kind == RequestKind::Initialize
             && self.session_count().await >= self.live_stead.limits().sessions_per_identity
         {
             return EndpointOutcome::TooManySessions;
         }
-        let ends = request.method() == Method::DELETE;
+        let is_delete = request.method() == Method::DELETE;
         // `initialize` has no header with the protocol version, and its answer is never resumed.
-        let unprimed = begins == RequestKind::Initialize || priming::is_unsupported_by(request.headers());
-        let mut answer = self.service.handle(request).await;
-        if unprimed {
-            answer = priming::remove_priming(answer);
+        let without_priming =
+            kind == RequestKind::Initialize || priming::is_unsupported_by(request.headers());
+        let mut response = self.service.handle(request).await;
+        if without_priming {
+            response = priming::remove_priming(response);
         }
-        if ends && answer.status() == StatusCode::ACCEPTED {
+        if is_delete && response.status() == StatusCode::ACCEPTED {
             // The session has ended already. Clients take any status but 204 for a failure to end it.
-            *answer.status_mut() = StatusCode::NO_CONTENT;
+            *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        EndpointOutcome::Answered(answer)
+        EndpointOutcome::Answered(response)
     }
 }

@@ -48,8 +48,8 @@ impl McpHandler {
     /// The result format: structured if the server, the agent or the token of this request asks for it.
     fn results(&self, extensions: &Extensions) -> ResultFormat {
         let request = extensions.get::<http::request::Parts>();
-        let of_token = request.and_then(|parts| parts.extensions.get::<ResultFormat>()).copied();
-        self.live_stead.results().or(of_token.unwrap_or_default())
+        let token_format = request.and_then(|parts| parts.extensions.get::<ResultFormat>()).copied();
+        self.live_stead.results().or(token_format.unwrap_or_default())
     }
 
     async fn call_with_approval(
@@ -73,7 +73,7 @@ impl McpHandler {
             };
             answer = match elicitation::ask_person(question, &request, &self.live_stead, context).await {
                 ApprovalOutcome::Answered(answer) => answer,
-                ApprovalOutcome::AskClient(asks) => return Ok(asks.into()),
+                ApprovalOutcome::AskClient(input_required) => return Ok(input_required.into()),
                 ApprovalOutcome::TooManyOpen(failure) => {
                     return Ok(convert::result(failure.into(), self.results(&context.extensions)).into());
                 }
@@ -96,8 +96,8 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
         answer: ApprovalAnswer,
     ) -> Result<CallToolResponse, ErrorData> {
-        let made = self.call_once(name, arguments, context, answer).await?;
-        Ok(convert::result(made.expect("no question is asked"), self.results(&context.extensions)).into())
+        let reply = self.call_once(name, arguments, context, answer).await?;
+        Ok(convert::result(reply.expect("no question is asked"), self.results(&context.extensions)).into())
     }
 
     /// Refuses a call whose arguments aren't an object. The model reads this as a tool's failure, like any other
@@ -107,9 +107,9 @@ impl McpHandler {
         name: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
-        let refused =
-            run_call(&self.live_stead, context, |now, _| now.toolbox.refuse_arguments(name)).await?;
-        Ok(convert::result(refused, self.results(&context.extensions)))
+        let reply =
+            run_call(&self.live_stead, context, |view, _| view.toolbox.refuse_arguments(name)).await?;
+        Ok(convert::result(reply, self.results(&context.extensions)))
     }
 
     /// Calls a tool. Returns the question if a person has to approve it first.
@@ -120,20 +120,20 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
         answer: ApprovalAnswer,
     ) -> Result<Result<Reply, ApprovalQuestion>, ErrorData> {
-        let began = Instant::now();
+        let started = Instant::view();
         // A name that a client invented must not become a label of the metrics.
         let tool = stead_core::tools::tool(name);
-        let shown = tool.map_or("unknown", |tool| tool.name);
+        let label = tool.map_or("unknown", |tool| tool.name);
         let Identity { agent, thread, .. } = self.live_stead.identity();
-        let span = tracing::info_span!("tool call", tool = shown, agent, thread, outcome = field::Empty);
-        let made = run_call(&self.live_stead, context, |now, watch| {
-            now.toolbox.with_monitor(Arc::clone(watch)).call(name, arguments, answer)
+        let span = tracing::info_span!("tool call", tool = label, agent, thread, outcome = field::Empty);
+        let result = run_call(&self.live_stead, context, |view, monitor| {
+            view.toolbox.with_monitor(Arc::clone(monitor)).call(name, arguments, answer)
         });
-        let made = match made.instrument(span.clone()).await {
+        let result = match result.instrument(span.clone()).await {
             Err(McpCallError::Refused(failure)) => Ok(Ok(failure.into())),
-            made => made,
+            result => result,
         };
-        let outcome = match &made {
+        let outcome = match &result {
             Ok(Ok(Reply { failure: Some(failure), .. })) => failure.kind.code(),
             Ok(Ok(_)) => "ok",
             Ok(Err(_)) => "asked",
@@ -141,17 +141,17 @@ impl McpHandler {
             Err(_) => "broken",
         };
         span.record("outcome", outcome);
-        let took = began.elapsed();
-        tracing::info!(parent: &span, micros = took.as_micros() as u64, "ended");
-        self.live_stead.metrics().count_call(shown, outcome, took);
-        let made = made?;
-        if let Ok(Reply { failure: Some(failure), .. }) = &made
+        let duration = started.elapsed();
+        tracing::info!(parent: &span, micros = duration.as_micros() as u64, "ended");
+        self.live_stead.metrics().count_call(label, outcome, duration);
+        let result = result?;
+        if let Ok(Reply { failure: Some(failure), .. }) = &result
             && tool.is_none()
         {
             // An unknown tool is a protocol error of the client, not a failed result of a tool.
             return Err(convert::error(failure));
         }
-        Ok(made)
+        Ok(result)
     }
 }
 
@@ -194,17 +194,17 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let (now, results) = (self.live_stead.current(), self.results(&context.extensions));
-        let tools = now.toolbox.offered().map(|tool| convert::tool(&now.toolbox, tool, results)).collect();
+        let (view, results) = (self.live_stead.current(), self.results(&context.extensions));
+        let tools = view.toolbox.offered().map(|tool| convert::tool(&view.toolbox, tool, results)).collect();
         Ok(ListToolsResult::with_all_items(tools)
             .with_ttl_ms(CACHE_TTL_MS)
             .with_cache_scope(CacheScope::Private))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let now = self.live_stead.current();
-        let tool = now.toolbox.offered().find(|tool| tool.name == name)?;
-        Some(convert::tool(&now.toolbox, tool, self.live_stead.results()))
+        let view = self.live_stead.current();
+        let tool = view.toolbox.offered().find(|tool| tool.name == name)?;
+        Some(convert::tool(&view.toolbox, tool, self.live_stead.results()))
     }
 
     async fn call_tool(
@@ -245,7 +245,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        run_call(&self.live_stead, &context, |now, _| resources::list(now, cursor.as_deref())).await?
+        run_call(&self.live_stead, &context, |view, _| resources::list(view, cursor.as_deref())).await?
     }
 
     async fn list_resource_templates(
@@ -261,9 +261,9 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let read =
-            run_call(&self.live_stead, &context, |now, _| resources::read(now, &request.uri)).await??;
-        Ok(read.into())
+        let resource =
+            run_call(&self.live_stead, &context, |view, _| resources::resource(view, &request.uri)).await??;
+        Ok(resource.into())
     }
 
     async fn subscribe(
@@ -271,10 +271,10 @@ impl ServerHandler for McpHandler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let begun =
-            run_call(&self.live_stead, &context, |now, _| self.subscriptions.subscribe(now, request.uri))
+        let subscribed =
+            run_call(&self.live_stead, &context, |view, _| self.subscriptions.subscribe(view, request.uri))
                 .await?;
-        begun.map(|()| self.subscriptions.notify_file_changes(&context.peer))
+        subscribed.map(|()| self.subscriptions.notify_file_changes(&context.peer))
     }
 
     async fn unsubscribe(
@@ -309,8 +309,8 @@ impl ServerHandler for McpHandler {
     ) -> Result<CustomResult, ErrorData> {
         // The library also hands over requests of known methods here, if their parameters don't fit the method.
         if let Some(name) = malformed_call(&request) {
-            let refused = self.refuse_arguments(name, &context).await?;
-            return Ok(CustomResult::new(serde_json::to_value(refused).map_err(|error| {
+            let result = self.refuse_arguments(name, &context).await?;
+            return Ok(CustomResult::new(serde_json::to_value(result).map_err(|error| {
                 ErrorData::internal_error(format!("the answer can't be written: {error}"), None)
             })?));
         }

@@ -33,19 +33,19 @@ const MAX_PARKED: usize = 64;
 /// How many bytes the parked requests may have.
 const MAX_PARKED_BYTES: usize = 4 << 20;
 
-/// Serves one client until it closes either of its ends. `unread` resolves when the client has closed the end that it
-/// reads from, if that can be known before something is written.
+/// Serves one client until it closes either of its ends. `client_disconnected` resolves when the client has closed the
+/// end that it reads from, if that can be known before something is written.
 pub(crate) async fn serve_lines<R, W>(
     handler: ActiveHandler,
-    read: R,
-    write: W,
-    unread: impl Future<Output = ()>,
+    reader: R,
+    writer: W,
+    client_disconnected: impl Future<Output = ()>,
 ) where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let lines = LineTransport::new(read, write);
-    let gone = lines.flow.disconnected.clone();
+    let lines = LineTransport::new(reader, writer);
+    let disconnected = lines.flow.disconnected.clone();
     let served = async {
         // Whatever the reason, the client is gone, so there is nobody to report an error to.
         if let Ok(running) = handler.serve(lines).await {
@@ -55,13 +55,13 @@ pub(crate) async fn serve_lines<R, W>(
     let mut served = std::pin::pin!(served);
     tokio::select! {
         () = served.as_mut() => return,
-        () = unread => gone.cancel(),
+        () = client_disconnected => disconnected.cancel(),
     }
     served.await;
 }
 
 struct LineTransport<R, W> {
-    read: BufReader<R>,
+    reader: BufReader<R>,
     line: Vec<u8>,
     /// While a line that is too long is skipped: the scanner that looks for its request id.
     oversized: Option<RequestIdScanner>,
@@ -110,15 +110,15 @@ enum LineRead {
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
-    fn new(read: R, write: W) -> Self {
+    fn new(reader: R, writer: W) -> Self {
         LineTransport {
-            read: BufReader::with_capacity(64 << 10, read),
+            reader: BufReader::with_capacity(64 << 10, reader),
             line: Vec::new(),
             oversized: None,
             has_request: false,
             parked: VecDeque::new(),
             parked_bytes: 0,
-            writer: Arc::new(AsyncMutex::new(Some(write))),
+            writer: Arc::new(AsyncMutex::new(Some(writer))),
             flow: Arc::default(),
         }
     }
@@ -126,30 +126,32 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     /// Reads one line into `self.line`. Cancel safe: the next call continues where a dropped one stopped.
     async fn read_line(&mut self) -> io::Result<LineRead> {
         loop {
-            let available = self.read.fill_buf().await?;
+            let available = self.reader.fill_buf().await?;
             if available.is_empty() {
                 // The last line may lack its newline.
                 return Ok(match self.oversized.take() {
-                    Some(id) => LineRead::TooLong(id.finish()),
+                    Some(scanner) => LineRead::TooLong(scanner.finish()),
                     None if self.line.is_empty() => LineRead::End,
                     None => LineRead::Complete,
                 });
             }
             let newline = memchr::memchr(b'\n', available);
-            let (end, used) = newline.map_or((available.len(), available.len()), |at| (at, at + 1));
+            let (end, used) = newline.map_or((available.len(), available.len()), |index| (index, index + 1));
             if self.oversized.is_none() && self.line.len() + end > MAX_MESSAGE_BYTES {
-                let mut id = RequestIdScanner::default();
-                id.feed(&std::mem::take(&mut self.line));
-                self.oversized = Some(id);
+                let mut scanner = RequestIdScanner::default();
+                scanner.feed(&std::mem::take(&mut self.line));
+                self.oversized = Some(scanner);
             }
             match &mut self.oversized {
-                Some(id) => id.feed(&available[..end]),
+                Some(scanner) => scanner.feed(&available[..end]),
                 None => self.line.extend_from_slice(&available[..end]),
             }
-            self.read.consume(used);
+            self.reader.consume(used);
             if newline.is_some() {
-                let passed = self.oversized.take();
-                return Ok(passed.map_or(LineRead::Complete, |id| LineRead::TooLong(id.finish())));
+                let oversized = self.oversized.take();
+                return Ok(
+                    oversized.map_or(LineRead::Complete, |scanner| LineRead::TooLong(scanner.finish()))
+                );
             }
         }
     }
@@ -169,8 +171,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
 
     /// Answers a line with an error.
     fn send_refusal(&self, MessageRefusal { error, id }: MessageRefusal) {
-        let said: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
-        if let Ok(line) = to_line(&said) {
+        let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
+        if let Ok(line) = to_line(&message) {
             // In a task of its own: if this future is dropped, half a line must not be left in the output.
             tokio::spawn(write_line(&self.writer, &self.flow, line, None));
         }
@@ -226,7 +228,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 
     /// An error answer to one of the open questions, once the client is gone.
-    fn answer_for_gone_client(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    fn error_for_open_question(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let id = self.flow.open_questions.lock().iter().next().cloned()?;
         Some(JsonRpcMessage::error(ErrorData::internal_error("the client is gone", None), Some(id)))
     }
@@ -259,7 +261,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                 Ok(LineRead::TooLong(id)) => Err(too_long(id)),
                 Ok(LineRead::End) if self.parked.is_empty() => {
                     // Calls that wait for a person would wait in vain.
-                    let answer = self.answer_for_gone_client()?;
+                    let answer = self.error_for_open_question()?;
                     self.note_delivered(&answer);
                     return Some(answer);
                 }
@@ -308,27 +310,27 @@ fn write_line<W: AsyncWrite + Send + Unpin + 'static>(
     writer: &Arc<AsyncMutex<Option<W>>>,
     flow: &Arc<FlowControl>,
     line: Vec<u8>,
-    answers: Option<RequestId>,
+    answered_id: Option<RequestId>,
 ) -> impl Future<Output = io::Result<()>> + Send + 'static {
     let (writer, flow) = (Arc::clone(writer), Arc::clone(flow));
     flow.unwritten_bytes.fetch_add(line.len(), Ordering::Relaxed);
     async move {
-        let written = match &mut *writer.lock().await {
+        let result = match &mut *writer.lock().await {
             Some(writer) => match writer.write_all(&line).await {
                 Ok(()) => writer.flush().await,
-                failed => failed,
+                error => error,
             },
             None => Err(io::ErrorKind::NotConnected.into()),
         };
-        if written.is_err() {
+        if result.is_err() {
             flow.disconnected.cancel();
         }
         flow.unwritten_bytes.fetch_sub(line.len(), Ordering::Relaxed);
-        if let Some(id) = &answers {
+        if let Some(id) = &answered_id {
             flow.unanswered.lock().remove(id);
         }
         flow.capacity_freed.notify_one();
-        written
+        result
     }
 }
 
@@ -359,23 +361,23 @@ where
         }
         async move {
             let line = to_line(&item)?;
-            let answers = match item {
+            let answered_id = match item {
                 JsonRpcMessage::Response(response) => Some(response.id),
                 JsonRpcMessage::Error(error) => error.id,
                 JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
             };
             // Before the write: a client that has read the answer may use its id again at once.
-            if let Some(id) = &answers {
+            if let Some(id) = &answered_id {
                 flow.in_flight.lock().remove(id);
             }
-            write_line(&writer, &flow, line, answers).await
+            write_line(&writer, &flow, line, answered_id).await
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         // From a client that reads no answers, nothing more is accepted, whatever else it has written.
-        let gone = self.flow.disconnected.clone();
-        gone.run_until_cancelled(self.next_message()).await.flatten()
+        let disconnected = self.flow.disconnected.clone();
+        disconnected.run_until_cancelled(self.next_message()).await.flatten()
     }
 
     async fn close(&mut self) -> io::Result<()> {

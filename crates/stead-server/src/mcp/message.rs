@@ -15,11 +15,11 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Message
         return Ok(Some(call));
     }
     serde_json::from_slice(text).map(Some).map_err(|_| {
-        let (wrong, id) = match MessageHead::parse(text) {
+        let (error, id) = match MessageHead::parse(text) {
             Ok(head) => (head.error(), head.id),
-            Err(wrong) => (wrong, None),
+            Err(error) => (error, None),
         };
-        MessageRefusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.message, None), id }
+        MessageRefusal { error: ErrorData::new(ErrorCode(error.code), error.message, None), id }
     })
 }
 
@@ -75,12 +75,12 @@ mod tests {
 
     /// Both parsers read a call in the same way.
     #[test]
-    fn a_call_is_read_as_the_library_reads_it() {
+    fn a_tool_call_is_parsed_as_the_library_parses_it() {
         let text = br#"{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"stat",
             "arguments":{"path":"/a"},"_meta":{"progressToken":5}}}"#;
         let ours = tool_call(text).expect("a call");
         let theirs: ClientJsonRpcMessage = serde_json::from_slice(text).expect("a message");
-        let read = |message: ClientJsonRpcMessage| match message {
+        let call_parts = |message: ClientJsonRpcMessage| match message {
             JsonRpcMessage::Request(request) => match &request.request {
                 ClientRequest::CallToolRequest(call) => (
                     request.id.clone(),
@@ -92,11 +92,11 @@ mod tests {
             },
             other => panic!("{other:?}"),
         };
-        assert_eq!(read(ours), read(theirs));
+        assert_eq!(call_parts(ours), call_parts(theirs));
     }
 
     #[test]
-    fn what_is_no_call_is_left_to_the_library() {
+    fn messages_that_are_no_tool_call_are_left_to_the_library() {
         for text in [
             r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"filesystem_map"}}"#,
             r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"stat"}}"#,

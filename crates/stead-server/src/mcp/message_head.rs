@@ -42,13 +42,15 @@ impl<'a> MessageHead<'a> {
         if std::str::from_utf8(text).is_err() {
             return Err(INVALID_JSON);
         }
-        let read = serde_json::from_slice(text)
+        let parsed = serde_json::from_slice(text)
             .map_err(|error| if error.is_data() { INVALID_MESSAGE } else { INVALID_JSON });
         match text.trim_ascii_start().first() {
-            Some(b'{') => read,
+            Some(b'{') => parsed,
             // Serde would read a list as the fields of an object, in their order.
-            Some(b'[') => Err(read.err().filter(|wrong| *wrong == INVALID_JSON).unwrap_or(BATCH_UNSUPPORTED)),
-            _ => Err(read.err().unwrap_or(INVALID_MESSAGE)),
+            Some(b'[') => {
+                Err(parsed.err().filter(|error| *error == INVALID_JSON).unwrap_or(BATCH_UNSUPPORTED))
+            }
+            _ => Err(parsed.err().unwrap_or(INVALID_MESSAGE)),
         }
     }
 
@@ -75,20 +77,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_told_apart() {
-        let wrong = |text: &str| {
-            MessageHead::parse(text.as_bytes()).map(|head| head.error()).unwrap_or_else(|wrong| wrong)
+    fn each_kind_of_invalid_message_has_its_own_error() {
+        let error_of = |text: &str| {
+            MessageHead::parse(text.as_bytes()).map(|head| head.error()).unwrap_or_else(|error| error)
         };
         for text in ["", "x", "{\"id\":", "[1,"] {
-            assert_eq!(wrong(text), INVALID_JSON, "{text}");
+            assert_eq!(error_of(text), INVALID_JSON, "{text}");
         }
-        assert_eq!(wrong(" [{}]"), BATCH_UNSUPPORTED);
-        assert_eq!(wrong("[]"), BATCH_UNSUPPORTED);
+        assert_eq!(error_of(" [{}]"), BATCH_UNSUPPORTED);
+        assert_eq!(error_of("[]"), BATCH_UNSUPPORTED);
         for text in ["42", "\"x\"", "null", "{}", "{\"id\":{}}", "{\"id\":1}"] {
-            assert_eq!(wrong(text), INVALID_MESSAGE, "{text}");
+            assert_eq!(error_of(text), INVALID_MESSAGE, "{text}");
         }
-        assert_eq!(wrong("{\"id\":1,\"method\":\"x\"}"), INVALID_VERSION);
-        let versed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}";
-        assert_eq!(wrong(versed).code, ErrorCode::INVALID_PARAMS.0);
+        assert_eq!(error_of("{\"id\":1,\"method\":\"x\"}"), INVALID_VERSION);
+        let with_version = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}";
+        assert_eq!(error_of(with_version).code, ErrorCode::INVALID_PARAMS.0);
     }
 }

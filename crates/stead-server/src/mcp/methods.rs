@@ -12,9 +12,9 @@ const SESSIONLESS_METHODS: [&str; 1] = ["subscriptions/listen"];
 /// The error for a request that the MCP library has no type for.
 pub(super) fn rejected_method_error(method: &str, version: Option<&ProtocolVersion>) -> ErrorData {
     let has_sessions = version.is_none_or(|version| *version < ProtocolVersion::V_2026_07_28);
-    let of_era: &[&str] = if has_sessions { &SESSION_METHODS } else { &SESSIONLESS_METHODS };
+    let version_methods: &[&str] = if has_sessions { &SESSION_METHODS } else { &SESSIONLESS_METHODS };
     let method: String = method.chars().take(64).collect();
-    if COMMON_METHODS.contains(&&*method) || of_era.contains(&&*method) {
+    if COMMON_METHODS.contains(&&*method) || version_methods.contains(&&*method) {
         return ErrorData::invalid_params(format!("the parameters don't fit `{method}`"), None);
     }
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_method_is_known_in_its_own_era_only() {
+    fn a_method_is_known_only_in_the_protocol_versions_that_have_it() {
         let code = |method, version| rejected_method_error(method, version).code;
         let (old, new) = (ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28);
         for version in [None, Some(&old)] {

@@ -19,17 +19,17 @@ const KEEP_ALIVE_COMMENT: &[u8] = b":\n\n";
 
 /// Whether the client that sent these headers would read the priming event as a message. Versions are dates.
 pub(crate) fn is_unsupported_by(headers: &HeaderMap) -> bool {
-    let revision = headers.get(VERSION_HEADER).and_then(|value| value.to_str().ok());
-    revision.is_none_or(|revision| revision < FIRST_VERSION)
+    let version = headers.get(VERSION_HEADER).and_then(|value| value.to_str().ok());
+    version.is_none_or(|version| version < FIRST_VERSION)
 }
 
 /// Replaces the priming event of a response. Each event comes as one frame.
 pub(crate) fn remove_priming(
-    answer: Response<BoxBody<Bytes, Infallible>>,
+    response: Response<BoxBody<Bytes, Infallible>>,
 ) -> Response<BoxBody<Bytes, Infallible>> {
-    let without =
+    let replace_priming =
         |data: Bytes| if is_priming_event(&data) { Bytes::from_static(KEEP_ALIVE_COMMENT) } else { data };
-    answer.map(|body| body.map_frame(move |frame| frame.map_data(without)).boxed())
+    response.map(|body| body.map_frame(move |frame| frame.map_data(replace_priming)).boxed())
 }
 
 /// Whether this is an event with empty data.
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_event_without_data_is_taken_for_it() {
+    fn only_an_event_without_data_is_a_priming_event() {
         assert!(is_priming_event(b"data: \nid: 0\nretry: 3000\n\n"));
         assert!(is_priming_event(b"id: 0\ndata:\n\n"));
         assert!(!is_priming_event(b"data: {\"text\":\"data: \"}\nid: 1/0\n\n"));
@@ -53,9 +53,9 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_names_no_revision_is_an_older_one() {
-        let headers = |revision: &'static str| {
-            HeaderMap::from_iter([(VERSION_HEADER.parse().unwrap(), HeaderValue::from_static(revision))])
+    fn a_client_that_names_no_protocol_version_is_an_old_one() {
+        let headers = |version: &'static str| {
+            HeaderMap::from_iter([(VERSION_HEADER.parse().unwrap(), HeaderValue::from_static(version))])
         };
         assert!(is_unsupported_by(&HeaderMap::new()));
         assert!(is_unsupported_by(&headers("2025-06-18")));

@@ -27,7 +27,7 @@ impl RequestIdScanner {
     }
 
     fn step(&mut self, byte: u8) {
-        let (outermost, was_in_text) = (self.depth == 1, self.in_string);
+        let (is_outermost, was_in_string) = (self.depth == 1, self.in_string);
         if self.in_string {
             (self.in_string, self.escaped) = match byte {
                 _ if self.escaped => (true, false),
@@ -46,24 +46,24 @@ impl RequestIdScanner {
                 _ => {}
             }
         }
-        if !outermost {
+        if !is_outermost {
             return;
         }
         match byte {
-            b':' if !was_in_text => self.at_id_value = self.id.is_empty() && self.last_string == b"\"id\"",
-            b',' | b'}' if !was_in_text => self.at_id_value = false,
+            b':' if !was_in_string => self.at_id_value = self.id.is_empty() && self.last_string == b"\"id\"",
+            b',' | b'}' if !was_in_string => self.at_id_value = false,
             _ if self.at_id_value && self.id.len() <= MAX_ID_BYTES => self.id.push(byte),
             _ => {}
         }
-        if (was_in_text || self.in_string) && self.last_string.len() <= MAX_ID_BYTES {
+        if (was_in_string || self.in_string) && self.last_string.len() <= MAX_ID_BYTES {
             self.last_string.push(byte);
         }
     }
 
     /// The id, if a valid one was found.
     pub(super) fn finish(self) -> Option<RequestId> {
-        let found = (!self.id.is_empty() && self.id.len() <= MAX_ID_BYTES).then_some(self.id)?;
-        serde_json::from_slice(&found).ok()
+        let id = (!self.id.is_empty() && self.id.len() <= MAX_ID_BYTES).then_some(self.id)?;
+        serde_json::from_slice(&id).ok()
     }
 }
 
@@ -71,26 +71,26 @@ impl RequestIdScanner {
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> Option<RequestId> {
-        let mut id = RequestIdScanner::default();
+    fn scan(text: &str) -> Option<RequestId> {
+        let mut scanner = RequestIdScanner::default();
         // In pieces that cut through everything.
         for piece in text.as_bytes().chunks(3) {
-            id.feed(piece);
+            scanner.feed(piece);
         }
-        id.finish()
+        scanner.finish()
     }
 
     #[test]
-    fn the_id_is_found_wherever_it_stands() {
+    fn the_id_is_found_anywhere_in_the_outermost_object() {
         let number = Some(RequestId::Number(7));
-        assert_eq!(found(r#"{"jsonrpc":"2.0","id":7,"method":"x","params":{}}"#), number);
-        assert_eq!(found(r#"{"method":"x","params":{"id":1,"a":["\"id\":2","}"]},"id" : 7 }"#), number);
-        assert_eq!(found(r#"{"params":{"text":"\\\",\"id\":3"},"id":7,"id":8}"#), number);
-        assert_eq!(found(r#"{"id":"a\"b,c","method":"x"}"#), Some(RequestId::String("a\"b,c".into())));
+        assert_eq!(scan(r#"{"jsonrpc":"2.0","id":7,"method":"x","params":{}}"#), number);
+        assert_eq!(scan(r#"{"method":"x","params":{"id":1,"a":["\"id\":2","}"]},"id" : 7 }"#), number);
+        assert_eq!(scan(r#"{"params":{"text":"\\\",\"id\":3"},"id":7,"id":8}"#), number);
+        assert_eq!(scan(r#"{"id":"a\"b,c","method":"x"}"#), Some(RequestId::String("a\"b,c".into())));
     }
 
     #[test]
-    fn what_is_no_id_is_none() {
+    fn a_line_without_a_valid_id_has_none() {
         for text in [
             "",
             "garbage",
@@ -100,8 +100,8 @@ mod tests {
             r#"{"id":null}"#,
             r#"{"x":"id"}"#,
         ] {
-            assert_eq!(found(text), None, "{text}");
+            assert_eq!(scan(text), None, "{text}");
         }
-        assert_eq!(found(&format!(r#"{{"id":"{}"}}"#, "x".repeat(1_000))), None);
+        assert_eq!(scan(&format!(r#"{{"id":"{}"}}"#, "x".repeat(1_000))), None);
     }
 }

@@ -22,16 +22,17 @@ const CURSOR_SEPARATOR: char = '\0';
 
 /// Lists the map, and then the files at the top of each Workspace that may be read without approval. Files further down
 /// aren't listed, but can be read.
-pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
-    let wrong = || ErrorData::invalid_params("`cursor` isn't from an earlier listing; leave it out", None);
-    let (from, mut after) = match cursor {
+pub(super) fn list(view: &SteadView, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
+    let invalid_cursor =
+        || ErrorData::invalid_params("`cursor` isn't from an earlier listing; leave it out", None);
+    let (first_prefix, mut after) = match cursor {
         None => (None, None),
         Some(cursor) => {
-            let (prefix, after) = cursor.split_once(CURSOR_SEPARATOR).ok_or_else(wrong)?;
+            let (prefix, after) = cursor.split_once(CURSOR_SEPARATOR).ok_or_else(invalid_cursor)?;
             (Some(prefix), (!after.is_empty()).then(|| after.to_owned()))
         }
     };
-    let vfs = now.toolbox.vfs().operation("resources/list");
+    let vfs = view.toolbox.vfs().operation("resources/list");
     let readable: Vec<&VfsPath> = vfs
         .workspaces()
         .filter(|workspace| {
@@ -40,22 +41,24 @@ pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResource
         })
         .map(|workspace| workspace.prefix())
         .collect();
-    let begin = match from {
+    let start = match first_prefix {
         None => 0,
-        Some(from) => readable.iter().position(|prefix| prefix.as_str() == from).ok_or_else(wrong)?,
+        Some(first_prefix) => {
+            readable.iter().position(|prefix| prefix.as_str() == first_prefix).ok_or_else(invalid_cursor)?
+        }
     };
-    let mut found = Vec::new();
+    let mut resources = Vec::new();
     if cursor.is_none() {
-        found.push(map_resource());
+        resources.push(map_resource());
     }
-    for prefix in &readable[begin..] {
+    for prefix in &readable[start..] {
         loop {
-            let room = PAGE_SIZE.saturating_sub(found.len());
-            if room == 0 {
+            let limit = PAGE_SIZE.saturating_sub(resources.len());
+            if limit == 0 {
                 let next = format!("{prefix}{CURSOR_SEPARATOR}{}", after.unwrap_or_default());
-                return Ok(list_result(found, Some(next)));
+                return Ok(list_result(resources, Some(next)));
             }
-            let page = ListPage { cursor: after.take(), limit: room };
+            let page = ListPage { cursor: after.take(), limit };
             // A Workspace that can't be listed now doesn't hide the others.
             let Ok(directory) = vfs.list(*prefix, &page) else { break };
             for entry in directory.entries.iter().filter(|entry| entry.kind == NodeKind::File) {
@@ -63,7 +66,7 @@ pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResource
                 if let Some(path) =
                     std::str::from_utf8(entry.name.as_bytes()).ok().and_then(|name| prefix.join(name).ok())
                 {
-                    found.push(file_resource(&path, entry.size));
+                    resources.push(file_resource(&path, entry.size));
                 }
             }
             match directory.cursor {
@@ -72,11 +75,11 @@ pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResource
             }
         }
     }
-    Ok(list_result(found, None))
+    Ok(list_result(resources, None))
 }
 
-fn list_result(found: Vec<Resource>, next: Option<String>) -> ListResourcesResult {
-    let mut result = ListResourcesResult::with_all_items(found);
+fn list_result(resources: Vec<Resource>, next: Option<String>) -> ListResourcesResult {
+    let mut result = ListResourcesResult::with_all_items(resources);
     result.next_cursor = next;
     result.with_ttl_ms(0).with_cache_scope(CacheScope::Private)
 }
@@ -107,30 +110,30 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 }
 
 /// Reads a resource.
-pub(super) fn read(now: &SteadView, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+pub(super) fn read(view: &SteadView, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let contents = if uri == uri::MAP {
-        ResourceContents::text(now.map.clone(), uri).with_mime_type("text/markdown")
+        ResourceContents::text(view.map.clone(), uri).with_mime_type("text/markdown")
     } else {
-        read_file(now, uri).map_err(|failure| convert::resource_error(&failure, uri))?
+        read_file(view, uri).map_err(|failure| convert::resource_error(&failure, uri))?
     };
     Ok(ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }
 
-fn read_file(now: &SteadView, uri: &str) -> Result<ResourceContents, Failure> {
+fn read_file(view: &SteadView, uri: &str) -> Result<ResourceContents, Failure> {
     let path = path_of(uri)?;
-    let vfs = now.toolbox.vfs().operation("resources/read");
-    let read = vfs.read_range(path.as_str(), ByteRange { offset: 0, length: MAX_RESOURCE_BYTES })?;
-    if read.size > MAX_RESOURCE_BYTES {
+    let vfs = view.toolbox.vfs().operation("resources/read");
+    let content = vfs.read_range(path.as_str(), ByteRange { offset: 0, length: MAX_RESOURCE_BYTES })?;
+    if content.size > MAX_RESOURCE_BYTES {
         return Err(Failure::new(
             ErrorKind::TooLarge,
             format!(
                 "`{}` has {} bytes; a resource can have at most {MAX_RESOURCE_BYTES}: read it in parts with read_file",
-                read.path, read.size
+                content.path, content.size
             ),
         ));
     }
-    let mime = media_type(&read.path);
-    Ok(match String::from_utf8(read.bytes) {
+    let mime = media_type(&content.path);
+    Ok(match String::from_utf8(content.bytes) {
         Ok(text) => ResourceContents::text(text, uri).with_mime_type(mime.unwrap_or("text/plain")),
         Err(error) => convert::blob(&path, error.as_bytes(), mime),
     })

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_comes_back_as_it_was() {
+    fn a_path_survives_the_round_trip_through_its_uri() {
         for path in ["/notes/plan.md", "/a b/ü?#%.txt", "/"] {
             assert_eq!(path_of(&of_path(path)).as_deref(), Some(path));
         }
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_has_no_path() {
+    fn a_uri_that_names_no_file_has_no_path() {
         for uri in [MAP, "file:///etc/passwd", "stead://host/x", "stead:///a?b", "stead:///%ff", ""] {
             assert_eq!(path_of(uri), None, "{uri}");
         }

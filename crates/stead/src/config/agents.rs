@@ -38,10 +38,10 @@ pub(super) fn agents(
 
 /// Reads which tools the agent is offered, and which need a person's approval.
 fn tools(section: &mut Section<'_>) -> ToolChoice {
-    let mut named = |key: &'static str| -> Option<BTreeSet<String>> {
-        let found = section.texts(key)?;
+    let mut tool_names = |key: &'static str| -> Option<BTreeSet<String>> {
+        let listed = section.texts(key)?;
         let names: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
-        for name in &found.value {
+        for name in &listed.value {
             if !names.contains(&name.value) {
                 let hint = match nearest(name.value, names.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),
@@ -51,11 +51,11 @@ fn tools(section: &mut Section<'_>) -> ToolChoice {
                     .reject_value(name, format!("there is no tool `{}`; {hint}", name.value.escape_debug()));
             }
         }
-        Some(found.value.iter().map(|name| name.value.to_owned()).collect())
+        Some(listed.value.iter().map(|name| name.value.to_owned()).collect())
     };
-    let (only, ask) = (named("tools"), named("ask").unwrap_or_default());
-    let history = section.flag("history").is_some_and(|flag| flag.value);
-    let structured = section.flag("structured").is_some_and(|flag| flag.value);
+    let (only, ask) = (tool_names("tools"), tool_names("ask").unwrap_or_default());
+    let history = section.boolean("history").is_some_and(|boolean| boolean.value);
+    let structured = section.boolean("structured").is_some_and(|boolean| boolean.value);
     ToolChoice { only, history, ask, results: ResultFormat::structured_if(structured) }
 }
 
@@ -69,7 +69,7 @@ fn workspaces(
     let mut lines = HashMap::new();
     for mut section in agent.tables("workspaces") {
         let prefix = section.required("prefix", "its logical path, such as \"/project\"");
-        let prefix = prefix.and_then(|text| path(&section, text));
+        let prefix = prefix.and_then(|text| parse_path(&section, text));
         if let Some(prefix) = &prefix
             && let Some(first) = lines.insert(prefix.value.clone(), document.line(&prefix.span))
         {
@@ -110,15 +110,15 @@ fn workspace(
     let store = section.required("store", "the name of one of the [stores]");
     let store = store.and_then(|name| known_store(section, &name, stores));
     let path = match section.text("path") {
-        Some(text) => path(section, text),
+        Some(text) => parse_path(section, text),
         None => Some(WithSpan { value: VfsPath::root(), span: 0..0 }),
     };
     if let (Some(store), Some(path)) = (&store, &path) {
         section.add_host_check(path, HostCheckKind::Mount { store: store.clone(), path: path.value.clone() });
     }
     let description = section.text("description").map(|text| text.value.to_owned());
-    let protect = section.texts("protect").and_then(|found| globs(section, &found));
-    let scratch = section.texts("scratch").and_then(|found| globs(section, &found)).unwrap_or_default();
+    let protect = section.texts("protect").and_then(|texts| globs(section, &texts));
+    let scratch = section.texts("scratch").and_then(|texts| globs(section, &texts)).unwrap_or_default();
     let quota = amount::read_quota(section);
     let ask = match section.one_of("ask", &["never", "changes", "everything"]) {
         Some(WithSpan { value: "changes", .. }) => ApprovalPolicy::Changes,
@@ -139,7 +139,7 @@ fn workspace(
     })
 }
 
-fn path(section: &Section<'_>, text: WithSpan<&str>) -> Option<WithSpan<VfsPath>> {
+fn parse_path(section: &Section<'_>, text: WithSpan<&str>) -> Option<WithSpan<VfsPath>> {
     match VfsPath::parse(text.value) {
         Ok(value) => Some(WithSpan { value, span: text.span }),
         Err(error) => {
@@ -163,7 +163,7 @@ fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &[String]) 
     None
 }
 
-fn globs(section: &Section<'_>, found: &WithSpan<Vec<WithSpan<&str>>>) -> Option<Vec<String>> {
+fn globs(section: &Section<'_>, texts: &WithSpan<Vec<WithSpan<&str>>>) -> Option<Vec<String>> {
     let glob = |text: &WithSpan<&str>| match PathGlobs::new([text.value], Anchor::AnyDirectory) {
         Ok(_) => Some(text.value.to_owned()),
         Err(error) => {
@@ -171,5 +171,5 @@ fn globs(section: &Section<'_>, found: &WithSpan<Vec<WithSpan<&str>>>) -> Option
             None
         }
     };
-    found.value.iter().map(glob).collect()
+    texts.value.iter().map(glob).collect()
 }

@@ -31,7 +31,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 pub(super) fn read_quota(section: &mut Section<'_>) -> QuotaLimits {
     let mut limits = QuotaLimits::default();
     if !section.has("quota") {
-        section.accept_key("quota");
+        section.skip_key("quota");
         return limits;
     }
     let Some(mut quota) = section.table("quota") else { return limits };

@@ -50,8 +50,8 @@ impl Config {
     /// Stead's own state is in the user's state folder, in a subfolder whose name depends on the directories, and never
     /// inside them.
     pub fn for_directories(agent: &str, directories: &[ScopedDirectory]) -> Result<Config> {
-        for_directories(agent, directories, |real| {
-            state_folder_of(real).ok_or_else(|| {
+        for_directories(agent, directories, |directories| {
+            state_folder_of(directories).ok_or_else(|| {
                 Error::Invalid("there is no home directory for the state; set XDG_STATE_HOME".into())
             })
         })
@@ -63,7 +63,7 @@ fn for_directories(
     directories: &[ScopedDirectory],
     state_folder: impl FnOnce(&[&Path]) -> Result<PathBuf>,
 ) -> Result<Config> {
-    let (mut stores, mut workspaces, mut real) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let (mut stores, mut workspaces, mut real_paths) = (BTreeMap::new(), Vec::new(), Vec::new());
     for directory in directories {
         let path = fs::canonicalize(&directory.path)
             .and_then(|path| if path.is_dir() { Ok(path) } else { Err(io::ErrorKind::NotADirectory.into()) })
@@ -90,20 +90,22 @@ fn for_directories(
             quota: QuotaLimits::default(),
             ask: ApprovalPolicy::Never,
         });
-        real.push(path);
+        real_paths.push(path);
     }
     let agent_config = AgentConfig { workspaces, ..AgentConfig::default() };
     if let Some(bypass) = agent_config.bypasses(&stores).first() {
-        let written = |workspace: &WorkspaceConfig| {
+        let path_as_written = |workspace: &WorkspaceConfig| {
             let index = agent_config.workspaces.iter().position(|known| known == workspace);
             index.map_or_else(String::new, |index| escaped_path(&directories[index].path).to_string())
         };
-        return Err(Error::Invalid(bypass.told(&written(bypass.inner), &written(bypass.outer))));
+        return Err(Error::Invalid(
+            bypass.message(&path_as_written(bypass.inner), &path_as_written(bypass.outer)),
+        ));
     }
-    let real: Vec<_> = real.iter().map(PathBuf::as_path).collect();
-    let home = state_folder(&real)?;
-    create_private_directories(&home).map_err(state_folder_error)?;
-    let file = home.join(FILE_NAME);
+    let real_paths: Vec<_> = real_paths.iter().map(PathBuf::as_path).collect();
+    let state_directory = state_folder(&real_paths)?;
+    create_private_directories(&state_directory).map_err(state_folder_error)?;
+    let file = state_directory.join(FILE_NAME);
     Ok(Config {
         database: DatabaseConfig::default_in(directory_of(&file)),
         file,
@@ -124,7 +126,7 @@ fn state_folder_error(cause: io::Error) -> Error {
 }
 
 /// `/` plus the directory's name, with a number if another Workspace has that prefix.
-fn free_prefix(path: &Path, taken: &[WorkspaceConfig]) -> Result<VfsPath> {
+fn free_prefix(path: &Path, workspaces: &[WorkspaceConfig]) -> Result<VfsPath> {
     let name = path.file_name().map_or(Some("host"), OsStr::to_str);
     let base = name.and_then(|name| VfsPath::parse(&format!("/{name}")).ok()).ok_or_else(|| {
         Error::Invalid(format!(
@@ -135,7 +137,7 @@ fn free_prefix(path: &Path, taken: &[WorkspaceConfig]) -> Result<VfsPath> {
     let numbered = (2..).map_while(|n| VfsPath::parse(&format!("{base}-{n}")).ok());
     let free = std::iter::once(base.clone())
         .chain(numbered)
-        .find(|prefix| !taken.iter().any(|workspace| workspace.prefix == *prefix));
+        .find(|prefix| !workspaces.iter().any(|workspace| workspace.prefix == *prefix));
     Ok(free.unwrap_or(base))
 }
 
@@ -153,35 +155,35 @@ mod tests {
     #[test]
     fn a_scope_may_follow_the_directory() {
         let parse = |text: &str| ScopedDirectory::parse(OsStr::new(text));
-        let read = |path: &str, scope| ScopedDirectory { path: path.into(), scope };
-        assert_eq!(parse("src"), read("src", AccessScope::ReadOnly));
-        assert_eq!(parse("src:rw"), read("src", AccessScope::ReadWrite));
-        assert_eq!(parse("/a:b:wo"), read("/a:b", AccessScope::WriteOnly));
-        assert_eq!(parse(":ro"), read(":ro", AccessScope::ReadOnly));
+        let scoped = |path: &str, scope| ScopedDirectory { path: path.into(), scope };
+        assert_eq!(parse("src"), scoped("src", AccessScope::ReadOnly));
+        assert_eq!(parse("src:rw"), scoped("src", AccessScope::ReadWrite));
+        assert_eq!(parse("/a:b:wo"), scoped("/a:b", AccessScope::WriteOnly));
+        assert_eq!(parse(":ro"), scoped(":ro", AccessScope::ReadOnly));
     }
 
     #[test]
-    fn a_state_folder_that_can_not_be_made_is_told_by_its_variable_and_without_a_path_of_the_host() {
+    fn if_the_state_folder_cannot_be_created_the_error_names_its_variable_and_no_host_path() {
         let host = tempfile::tempdir().unwrap();
         fs::write(host.path().join("file"), "").unwrap();
         let directories = [ScopedDirectory { path: host.path().into(), scope: AccessScope::ReadOnly }];
         let state = host.path().join("file/stead/x");
-        let told = for_directories("agent", &directories, |_| Ok(state)).unwrap_err().to_string();
-        assert!(told.contains("set XDG_STATE_HOME to a directory that you may write"), "{told}");
-        assert!(!told.contains(host.path().to_str().unwrap()), "{told}");
+        let message = for_directories("agent", &directories, |_| Ok(state)).unwrap_err().to_string();
+        assert!(message.contains("set XDG_STATE_HOME to a directory that you may write"), "{message}");
+        assert!(!message.contains(host.path().to_str().unwrap()), "{message}");
     }
 
     #[test]
     fn each_directory_is_a_workspace_and_the_state_is_in_none_of_them() {
         let host = tempfile::tempdir().unwrap();
-        let (one, two) = (host.path().join("x/src"), host.path().join("y/src"));
-        fs::create_dir_all(&one).unwrap();
-        fs::create_dir_all(&two).unwrap();
-        fs::write(one.join("a"), "1").unwrap();
+        let (first, second) = (host.path().join("x/src"), host.path().join("y/src"));
+        fs::create_dir_all(&first).unwrap();
+        fs::create_dir_all(&second).unwrap();
+        fs::write(first.join("a"), "1").unwrap();
         let state = host.path().join("x/src/state");
         let directories = [
-            ScopedDirectory { path: one.clone(), scope: AccessScope::ReadOnly },
-            ScopedDirectory { path: two.clone(), scope: AccessScope::ReadWrite },
+            ScopedDirectory { path: first.clone(), scope: AccessScope::ReadOnly },
+            ScopedDirectory { path: second.clone(), scope: AccessScope::ReadWrite },
         ];
         let config = for_directories("agent", &directories, |_| Ok(state.clone())).unwrap();
         let stead = Stead::open(&config, "agent").unwrap();
@@ -191,17 +193,19 @@ mod tests {
         assert_eq!(stead.vfs().read("/src/a").unwrap().bytes, b"1");
         assert!(stead.vfs().write("/src/b", "").is_err());
         stead.vfs().write("/src-2/b", "2").unwrap();
-        assert_eq!(fs::read(two.join("b")).unwrap(), b"2");
+        assert_eq!(fs::read(second.join("b")).unwrap(), b"2");
         // Even if the state folder lies inside one of the directories, its content can't be reached.
-        let below = state.join(".stead/stead.db");
-        assert!(below.is_file());
-        let logical =
-            format!("/src{}", below.strip_prefix(&one).map(|at| format!("/{}", at.display())).unwrap());
+        let database = state.join(".stead/stead.db");
+        assert!(database.is_file());
+        let logical = format!(
+            "/src{}",
+            database.strip_prefix(&first).map(|relative| format!("/{}", relative.display())).unwrap()
+        );
         assert!(stead.vfs().read(logical.as_str()).is_err());
     }
 
     #[test]
-    fn what_is_no_directory_is_told() {
+    fn a_path_that_is_no_directory_is_refused() {
         let host = tempfile::tempdir().unwrap();
         let missing = ScopedDirectory { path: host.path().join("no"), scope: AccessScope::ReadOnly };
         assert!(for_directories("agent", &[missing], |_| Ok(host.path().to_owned())).is_err());

@@ -11,9 +11,12 @@ impl Config {
         if let Some(file) = explicit {
             return Ok(file.to_owned());
         }
-        let own = user_directory(env::var_os("XDG_CONFIG_HOME").map(PathBuf::from), env::home_dir());
-        let places = [Some(PathBuf::from(FILE_NAME)), own.map(|own| own.join("stead").join(FILE_NAME))];
-        places.into_iter().flatten().find(|file| file.is_file()).ok_or(ConfigError::NotFound)
+        let directory = user_directory(env::var_os("XDG_CONFIG_HOME").map(PathBuf::from), env::home_dir());
+        let candidates = [
+            Some(PathBuf::from(FILE_NAME)),
+            directory.map(|directory| directory.join("stead").join(FILE_NAME)),
+        ];
+        candidates.into_iter().flatten().find(|file| file.is_file()).ok_or(ConfigError::NotFound)
     }
 }
 

@@ -46,25 +46,25 @@ pub struct HostReport {
 impl Config {
     /// Checks whether the directories and the database in the configuration exist and can be used. Creates nothing.
     pub fn check_host(&self) -> HostReport {
-        let mut survey = HostReport::default();
-        for HostCheck { line, column, kind: look } in &self.host_checks {
+        let mut report = HostReport::default();
+        for HostCheck { line, column, kind } in &self.host_checks {
             let (line, column) = (*line, *column);
-            let say = |message: String| ConfigDiagnostic { line, column, message };
-            match look {
+            let diagnostic = |message: String| ConfigDiagnostic { line, column, message };
+            match kind {
                 HostCheckKind::Directory { store } => {
-                    survey.problems.extend(self.directory_problem(store).map(say))
+                    report.problems.extend(self.directory_problem(store).map(diagnostic))
                 }
                 HostCheckKind::Mount { store, path } => {
-                    survey.warnings.extend(self.mount_warning(store, path).map(say))
+                    report.warnings.extend(self.mount_warning(store, path).map(diagnostic))
                 }
                 // `Config::load` reports these.
                 HostCheckKind::Overlap { .. } => {}
-                HostCheckKind::Database => survey.problems.extend(self.database_problem().map(say)),
+                HostCheckKind::Database => report.problems.extend(self.database_problem().map(diagnostic)),
             }
         }
-        survey.problems.sort();
-        survey.warnings.sort();
-        survey
+        report.problems.sort();
+        report.warnings.sort();
+        report
     }
 
     /// Fails if this configuration must not replace one that works: if it is empty (the file may be in the middle of
@@ -85,10 +85,13 @@ impl Config {
     pub(super) fn bypassed_workspaces(&self) -> Vec<ConfigDiagnostic> {
         let mut problems = Vec::new();
         for (name, agent) in &self.agents {
-            for (inner, message) in agent.told_bypasses(&self.stores) {
-                let is_it = |check: &&HostCheck| matches!(&check.kind, HostCheckKind::Overlap { agent, prefix } if agent == name && *prefix == inner);
-                let (line, column) =
-                    self.host_checks.iter().find(is_it).map_or((1, 1), |check| (check.line, check.column));
+            for (inner, message) in agent.bypass_messages(&self.stores) {
+                let is_this_workspace = |check: &&HostCheck| matches!(&check.kind, HostCheckKind::Overlap { agent, prefix } if agent == name && *prefix == inner);
+                let (line, column) = self
+                    .host_checks
+                    .iter()
+                    .find(is_this_workspace)
+                    .map_or((1, 1), |check| (check.line, check.column));
                 problems.push(ConfigDiagnostic { line, column, message });
             }
         }
@@ -118,7 +121,7 @@ impl Config {
         let root = self.store_directory(store).filter(|root| root.is_dir())?;
         let name = store.escape_debug();
         match fs::metadata(root.join(&path.as_str()[1..])) {
-            Ok(there) if there.is_dir() => None,
+            Ok(metadata) if metadata.is_dir() => None,
             Ok(_) => {
                 Some(format!("`{path}` in the Store `{name}` isn't a directory, so a Workspace can't use it"))
             }
@@ -130,17 +133,17 @@ impl Config {
 
     fn database_problem(&self) -> Option<String> {
         let path = &self.database.path;
-        let mut first = [0; SQLITE_MAGIC.len()];
-        match File::open(path).and_then(|mut file| file.read_exact(&mut first)) {
-            Ok(()) if &first == SQLITE_MAGIC => None,
+        let mut header = [0; SQLITE_MAGIC.len()];
+        match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
+            Ok(()) if &header == SQLITE_MAGIC => None,
             Ok(()) => Some("the file isn't an SQLite database; name another file".into()),
             // A database is created at its first use; an empty file is fine, too.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                let nowhere =
+                let lacks_directory =
                     parent.is_some_and(|parent| !parent.is_dir() && parent != self.state_directory());
-                nowhere
+                lacks_directory
                     .then(|| "the database's directory doesn't exist; create it, or name another file".into())
             }
             Err(error) => Some(format!("the database can't be read: {}", error.kind())),

@@ -166,7 +166,7 @@ impl Config {
         }
         // After a syntax error, the rest of the file isn't reliable, so syntax errors are reported alone.
         let parts = errors.is_empty().then(|| read_tables(&document, table.get_ref(), directory_of(file)));
-        let (problems, notes, checks) = document.finish();
+        let (problems, warnings, host_checks) = document.finish();
         match parts {
             Some((database, stores, agents, audit, history)) if problems.is_empty() => Ok(Config {
                 file: file.to_owned(),
@@ -175,8 +175,8 @@ impl Config {
                 agents,
                 audit,
                 history,
-                warnings: notes,
-                host_checks: checks,
+                warnings,
+                host_checks,
             }),
             _ => Err(ConfigError::Invalid(ConfigProblems { file: file.to_owned(), problems })),
         }
@@ -242,7 +242,7 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
 
 fn read_audit(top: &mut Section<'_>) -> AuditConfig {
     let Some(mut section) = top.table("audit") else { return AuditConfig { enabled: true } };
-    let enabled = section.flag("enabled").is_none_or(|enabled| enabled.value);
+    let enabled = section.boolean("enabled").is_none_or(|enabled| enabled.value);
     section.reject_unknown_keys();
     AuditConfig { enabled }
 }

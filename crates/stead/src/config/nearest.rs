@@ -2,9 +2,9 @@
 
 /// The nearest of `known`, if it is near enough for `written` to be a typing mistake.
 pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let slips = (written.chars().count() / 3).max(1);
-    let measured = known.into_iter().map(|word| (edit_distance(written, word), word));
-    measured.filter(|(distance, _)| *distance <= slips).min().map(|(_, word)| word)
+    let max_distance = (written.chars().count() / 3).max(1);
+    let distances = known.into_iter().map(|word| (edit_distance(written, word), word));
+    distances.filter(|(distance, _)| *distance <= max_distance).min().map(|(_, word)| word)
 }
 
 /// How many characters have to be inserted, deleted, replaced or swapped with their neighbour.
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_counted_as_one() {
+    fn a_typing_mistake_has_the_distance_one() {
         assert_eq!(edit_distance("prefix", "prefix"), 0);
         assert_eq!(edit_distance("prefx", "prefix"), 1);
         assert_eq!(edit_distance("perfix", "prefix"), 1);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_near_is_offered() {
+    fn only_a_near_word_is_suggested() {
         let known = ["prefix", "scope", "store", "path"];
         assert_eq!(nearest("prefx", known), Some("prefix"));
         assert_eq!(nearest("stroe", known), Some("store"));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use stead_core::workspace::DEFAULT_PROTECT;
 use stead_core::{Access, VfsPath};
 
-use super::place::Place;
+use super::place::WorkspaceLocation;
 use super::{AgentConfig, StoreConfig, WorkspaceConfig};
 
 /// A Workspace that withholds something which another Workspace of the same agent allows on the same files.
@@ -39,39 +39,42 @@ impl AgentConfig {
         if self.workspaces.len() < 2 {
             return Vec::new();
         }
-        let placed = Place::of_each(&self.workspaces, stores);
-        let mut found: Vec<Bypass<'_>> = Vec::new();
-        for (inner, inner_place) in &placed {
-            for (outer, outer_place) in &placed {
-                let Some(below) = inner_place.below(outer_place) else { continue };
-                let known = found.iter().any(|known| known.inner == *outer && known.outer == *inner);
-                if known || inner.prefix == outer.prefix || !self.shows(outer, below.as_deref()) {
+        let locations = WorkspaceLocation::of_each(&self.workspaces, stores);
+        let mut bypasses: Vec<Bypass<'_>> = Vec::new();
+        for (inner, inner_location) in &locations {
+            for (outer, outer_location) in &locations {
+                let Some(below) = inner_location.below(outer_location) else { continue };
+                let is_known = bypasses.iter().any(|known| known.inner == *outer && known.outer == *inner);
+                if is_known
+                    || inner.prefix == outer.prefix
+                    || !self.is_reached_through(outer, below.as_deref())
+                {
                     continue;
                 }
                 if let Some(withheld) = withheld(inner, outer, below.as_deref()) {
-                    found.push(Bypass { inner, outer, withheld, below });
+                    bypasses.push(Bypass { inner, outer, withheld, below });
                     break;
                 }
             }
         }
-        found
+        bypasses
     }
 
     /// [`AgentConfig::bypasses`] as messages for the operator, each with the prefix of the Workspace that withholds
     /// something.
-    pub(crate) fn told_bypasses(&self, stores: &BTreeMap<String, StoreConfig>) -> Vec<(VfsPath, String)> {
-        let tell = |bypass: &Bypass<'_>| {
-            let told = bypass.told(&bypass.inner.prefix.to_string(), &bypass.outer.prefix.to_string());
-            (bypass.inner.prefix.clone(), told)
+    pub(crate) fn bypass_messages(&self, stores: &BTreeMap<String, StoreConfig>) -> Vec<(VfsPath, String)> {
+        let with_prefix = |bypass: &Bypass<'_>| {
+            let message = bypass.message(&bypass.inner.prefix.to_string(), &bypass.outer.prefix.to_string());
+            (bypass.inner.prefix.clone(), message)
         };
-        self.bypasses(stores).iter().map(tell).collect()
+        self.bypasses(stores).iter().map(with_prefix).collect()
     }
 
     /// Whether the path `below` a Workspace is reached through this Workspace, and not through one nested in it.
-    fn shows(&self, workspace: &WorkspaceConfig, below: Option<&str>) -> bool {
+    fn is_reached_through(&self, workspace: &WorkspaceConfig, below: Option<&str>) -> bool {
         let Some(path) = below.and_then(|below| descend(&workspace.prefix, below)) else { return true };
-        let around = self.workspaces.iter().filter(|other| path.strip_prefix(&other.prefix).is_some());
-        around
+        let containing = self.workspaces.iter().filter(|other| path.strip_prefix(&other.prefix).is_some());
+        containing
             .max_by_key(|other| other.prefix.depth())
             .is_none_or(|nearest| nearest.prefix == workspace.prefix)
     }
@@ -83,11 +86,11 @@ impl AgentConfig {
 /// `out` in a read-only project. An inner Workspace that allows less would have no effect on calls through the outer
 /// one.
 fn withheld(inner: &WorkspaceConfig, outer: &WorkspaceConfig, below: Option<&str>) -> Option<Withheld> {
-    let both = [Access::Read, Access::Write];
-    if both.iter().any(|access| outer.scope.allows(*access) && !inner.scope.allows(*access)) {
+    let accesses = [Access::Read, Access::Write];
+    if accesses.iter().any(|access| outer.scope.allows(*access) && !inner.scope.allows(*access)) {
         return Some(Withheld::Scope);
     }
-    if both.iter().any(|access| {
+    if accesses.iter().any(|access| {
         outer.scope.allows(*access)
             && inner.ask.requires_approval(*access)
             && !outer.ask.requires_approval(*access)
@@ -101,7 +104,7 @@ fn withheld(inner: &WorkspaceConfig, outer: &WorkspaceConfig, below: Option<&str
 /// Whether every glob that protects files of `inner` protects them in `outer` as well. Globs are compared as text. One
 /// that is anchored at the prefix (`/a`) is compared as the same place in `outer`.
 fn protects_as_much(outer: &WorkspaceConfig, inner: &WorkspaceConfig, below: Option<&str>) -> bool {
-    let (outer, inner) = (protected(outer), protected(inner));
+    let (outer, inner) = (protect_globs(outer), protect_globs(inner));
     inner.iter().all(|glob| match (glob.strip_prefix('/'), below) {
         (Some(anchored), Some("")) => outer.contains(&format!("/{anchored}")),
         (Some(anchored), Some(below)) => outer.contains(&format!("/{below}/{anchored}")),
@@ -110,7 +113,7 @@ fn protects_as_much(outer: &WorkspaceConfig, inner: &WorkspaceConfig, below: Opt
     })
 }
 
-fn protected(workspace: &WorkspaceConfig) -> Vec<String> {
+fn protect_globs(workspace: &WorkspaceConfig) -> Vec<String> {
     match &workspace.protect {
         Some(globs) => globs.clone(),
         None => DEFAULT_PROTECT.map(str::to_owned).to_vec(),
@@ -119,14 +122,14 @@ fn protected(workspace: &WorkspaceConfig) -> Vec<String> {
 
 /// The path `below` in `prefix`, or `None` if it isn't a valid path.
 fn descend(prefix: &VfsPath, below: &str) -> Option<VfsPath> {
-    let below = below.split('/').filter(|name| !name.is_empty());
-    below.into_iter().try_fold(prefix.clone(), |path, name| path.join(name).ok())
+    let components = below.split('/').filter(|name| !name.is_empty());
+    components.into_iter().try_fold(prefix.clone(), |path, name| path.join(name).ok())
 }
 
 impl Bypass<'_> {
     /// The problem in the terms of the configuration, without host paths. `inner` and `outer` are the names that the
     /// operator uses for the two Workspaces.
-    pub(crate) fn told(&self, inner: &str, outer: &str) -> String {
+    pub(crate) fn message(&self, inner: &str, outer: &str) -> String {
         let (strict, free) = match self.withheld {
             Withheld::Scope => {
                 (format!("is {}", self.inner.scope.name()), format!("is {}", self.outer.scope.name()))
@@ -142,11 +145,11 @@ impl Bypass<'_> {
                 "`{inner}` {strict}, but `{outer}` shows the same files and {free}; keep one of the two"
             );
         }
-        let place = self.below.as_deref().and_then(|below| descend(&self.outer.prefix, below));
-        let place = place.map_or_else(String::new, |path| format!(" as `{path}`"));
+        let location = self.below.as_deref().and_then(|below| descend(&self.outer.prefix, below));
+        let location = location.map_or_else(String::new, |path| format!(" as `{path}`"));
         let advice = self.advice();
         format!(
-            "`{inner}` {strict}, but its files can also be reached{place} through `{outer}`, which {free}; {advice}"
+            "`{inner}` {strict}, but its files can also be reached{location} through `{outer}`, which {free}; {advice}"
         )
     }
 

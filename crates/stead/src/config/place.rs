@@ -13,7 +13,7 @@ use crate::host_locations::resolve_symlinks;
 
 /// Where a Workspace's files are.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WorkspaceLocation {
     /// A host directory.
     Host(HostDirectory),
     /// A path in the namespace of a database.
@@ -33,57 +33,61 @@ pub(super) struct HostDirectory {
     in_file_system: Option<(String, PathBuf)>,
 }
 
-impl Place {
+impl WorkspaceLocation {
     /// The place of each Workspace whose Store is known.
     pub(super) fn of_each<'c>(
         workspaces: &'c [WorkspaceConfig],
         stores: &BTreeMap<String, StoreConfig>,
-    ) -> Vec<(&'c WorkspaceConfig, Place)> {
+    ) -> Vec<(&'c WorkspaceConfig, WorkspaceLocation)> {
         let mut mounts = None;
-        let mut place = |workspace: &WorkspaceConfig| {
+        let mut location = |workspace: &WorkspaceConfig| {
             let path = workspace.path.clone();
             Some(match stores.get(&workspace.store)? {
                 StoreConfig::Physical { path: root, .. } => {
                     let mounts = mounts.get_or_insert_with(read_mounts);
-                    Place::Host(HostDirectory::at(&root.join(&path.as_str()[1..]), mounts))
+                    WorkspaceLocation::Host(HostDirectory::at(&root.join(&path.as_str()[1..]), mounts))
                 }
-                StoreConfig::Virtual { namespace } => Place::Virtual(namespace.clone(), path),
-                StoreConfig::Memory => Place::Memory(workspace.store.clone(), path),
+                StoreConfig::Virtual { namespace } => WorkspaceLocation::Virtual(namespace.clone(), path),
+                StoreConfig::Memory => WorkspaceLocation::Memory(workspace.store.clone(), path),
             })
         };
-        workspaces.iter().filter_map(|workspace| Some((workspace, place(workspace)?))).collect()
+        workspaces.iter().filter_map(|workspace| Some((workspace, location(workspace)?))).collect()
     }
 
     /// The path of this place below `outer`: `Some(Some(""))` if they are the same, `Some(None)` if it lies inside at a
     /// path that isn't UTF-8, and `None` if it doesn't lie inside.
-    pub(super) fn below(&self, outer: &Place) -> Option<Option<String>> {
-        let inside =
+    pub(super) fn below(&self, outer: &WorkspaceLocation) -> Option<Option<String>> {
+        let strip =
             |path: &VfsPath, outer: &VfsPath| path.strip_prefix(outer).map(|rest| Some(rest.to_owned()));
         match (self, outer) {
-            (Place::Host(inner), Place::Host(outer)) => {
+            (WorkspaceLocation::Host(inner), WorkspaceLocation::Host(outer)) => {
                 inner.below(outer).map(|rest| rest.to_str().map(str::to_owned))
             }
-            (Place::Virtual(a, inner), Place::Virtual(b, outer)) if a == b => inside(inner, outer),
-            (Place::Memory(a, inner), Place::Memory(b, outer)) if a == b => inside(inner, outer),
+            (WorkspaceLocation::Virtual(a, inner), WorkspaceLocation::Virtual(b, outer)) if a == b => {
+                strip(inner, outer)
+            }
+            (WorkspaceLocation::Memory(a, inner), WorkspaceLocation::Memory(b, outer)) if a == b => {
+                strip(inner, outer)
+            }
             _ => None,
         }
     }
 }
 
 impl HostDirectory {
-    fn at(path: &Path, mounts: &[Mounted]) -> Self {
+    fn at(path: &Path, mounts: &[MountEntry]) -> Self {
         let path = resolve_symlinks(path);
-        let known = |there: &Path| {
-            let found = fs::metadata(there).ok()?;
-            Some((found.dev(), found.ino(), path.strip_prefix(there).ok()?.to_owned()))
+        let identity = |ancestor: &Path| {
+            let metadata = fs::metadata(ancestor).ok()?;
+            Some((metadata.dev(), metadata.ino(), path.strip_prefix(ancestor).ok()?.to_owned()))
         };
-        let ancestors = path.ancestors().filter_map(known).collect();
-        let on = mounts.iter().filter(|mounted| path.starts_with(&mounted.at));
+        let ancestors = path.ancestors().filter_map(identity).collect();
+        let mount = mounts.iter().filter(|entry| path.starts_with(&entry.mount_point));
         // The deepest mount point counts. Of several mounts at one point the last one is on top, and `max_by_key`
         // returns it.
-        let on = on.max_by_key(|mounted| mounted.at.components().count());
-        let in_file_system = on.and_then(|mounted| {
-            Some((mounted.device.clone(), mounted.root.join(path.strip_prefix(&mounted.at).ok()?)))
+        let mount = mount.max_by_key(|entry| entry.mount_point.components().count());
+        let in_file_system = mount.and_then(|entry| {
+            Some((entry.device.clone(), entry.root.join(path.strip_prefix(&entry.mount_point).ok()?)))
         });
         HostDirectory { path, ancestors, in_file_system }
     }
@@ -104,36 +108,40 @@ impl HostDirectory {
             // `outer` doesn't exist yet, so only its path can be compared.
             return self.path.strip_prefix(&outer.path).ok().map(Path::to_owned);
         };
-        if self.ancestors.first().is_some_and(|(own, ..)| own != device) {
+        if self.ancestors.first().is_some_and(|(own_device, ..)| own_device != device) {
             return None;
         }
-        let same = |known: &&(u64, u64, PathBuf)| (known.0, known.1) == (*device, *inode);
-        self.ancestors.iter().find(same).map(|(.., rest)| rest.clone())
+        let is_outer = |ancestor: &&(u64, u64, PathBuf)| (ancestor.0, ancestor.1) == (*device, *inode);
+        self.ancestors.iter().find(is_outer).map(|(.., rest)| rest.clone())
     }
 }
 
 /// One line of the kernel's mount table.
 #[derive(Debug)]
-struct Mounted {
+struct MountEntry {
     /// The device, `major:minor`.
     device: String,
     /// The directory inside the file system that is mounted.
     root: PathBuf,
-    at: PathBuf,
+    mount_point: PathBuf,
 }
 
-fn read_mounts() -> Vec<Mounted> {
+fn read_mounts() -> Vec<MountEntry> {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let read = |line: &[u8]| {
+    let parse_line = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let device = String::from_utf8_lossy(fields.next()?).into_owned();
-        Some(Mounted { device, root: unescaped(fields.next()?), at: unescaped(fields.next()?) })
+        Some(MountEntry {
+            device,
+            root: unescape_octal(fields.next()?),
+            mount_point: unescape_octal(fields.next()?),
+        })
     };
-    table.split(|byte| *byte == b'\n').filter_map(read).collect()
+    table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
 /// A path in the table, with the kernel's octal escapes (for spaces and the like) decoded.
-fn unescaped(text: &[u8]) -> PathBuf {
+fn unescape_octal(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, more)) = rest.split_first() {

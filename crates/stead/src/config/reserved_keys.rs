@@ -7,7 +7,7 @@ use super::section::Section;
 
 /// Keys of a Workspace.
 pub(super) fn workspace(section: &mut Section<'_>) {
-    section.flag("managed");
+    section.boolean("managed");
     section.one_of("per", &["agent", "thread"]);
     section.one_of("fork", &["thread"]);
     for key in ["managed", "per", "fork"] {
@@ -23,7 +23,7 @@ pub(super) fn agent(section: &mut Section<'_>) {
     }
     section.text("idle_timeout");
     if let Some(mut state) = section.table("state") {
-        state.flag("enabled");
+        state.boolean("enabled");
         state.reject_unknown_keys();
     }
     if let Some(mut executor) = section.table("executor") {

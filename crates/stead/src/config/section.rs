@@ -41,9 +41,9 @@ impl<'t> Document<'t> {
     }
 
     /// Adds a check to make on the host later, with the position in the file that it is about.
-    fn add_host_check(&self, span: &Range<usize>, look: HostCheckKind) {
+    fn add_host_check(&self, span: &Range<usize>, kind: HostCheckKind) {
         let (line, column) = line_and_column(self.text, span.start);
-        self.host_checks.borrow_mut().push(HostCheck { line, column, kind: look });
+        self.host_checks.borrow_mut().push(HostCheck { line, column, kind });
     }
 
     /// The line where a span begins.
@@ -58,10 +58,10 @@ impl<'t> Document<'t> {
 
     /// The problems and warnings, by line, and the host checks.
     pub(super) fn finish(self) -> (Vec<ConfigDiagnostic>, Vec<ConfigDiagnostic>, Vec<HostCheck>) {
-        let (mut problems, mut notes) = (self.problems.into_inner(), self.warnings.into_inner());
+        let (mut problems, mut warnings) = (self.problems.into_inner(), self.warnings.into_inner());
         problems.sort();
-        notes.sort();
-        (problems, notes, self.host_checks.into_inner())
+        warnings.sort();
+        (problems, warnings, self.host_checks.into_inner())
     }
 }
 
@@ -90,13 +90,13 @@ impl<'d> Section<'d> {
     }
 
     /// Reports that a value is wrong.
-    pub(super) fn reject_value<T>(&self, at: &WithSpan<T>, message: impl ToString) {
-        self.document.add_problem(&at.span, message.to_string());
+    pub(super) fn reject_value<T>(&self, value: &WithSpan<T>, message: impl ToString) {
+        self.document.add_problem(&value.span, message.to_string());
     }
 
     /// Adds a check to make on the host, about this value.
-    pub(super) fn add_host_check<T>(&self, at: &WithSpan<T>, look: HostCheckKind) {
-        self.document.add_host_check(&at.span, look);
+    pub(super) fn add_host_check<T>(&self, value: &WithSpan<T>, kind: HostCheckKind) {
+        self.document.add_host_check(&value.span, kind);
     }
 
     fn qualified_name(&self, name: &str) -> String {
@@ -112,11 +112,11 @@ impl<'d> Section<'d> {
         self.table.get_key_value(key).map_or(0..0, |(key, _)| key.span())
     }
 
-    /// The value of a key, converted by `read`. If `read` returns `None`, reports that the value has to be `what`.
+    /// The value of a key, converted by `read`. If `read` returns `None`, reports that the value has to be `expected`.
     fn read<T>(
         &mut self,
         key: &'static str,
-        what: &str,
+        expected: &str,
         read: impl FnOnce(&'d DeValue<'d>) -> Option<T>,
     ) -> Option<WithSpan<T>> {
         let found = self.value(key)?;
@@ -124,7 +124,7 @@ impl<'d> Section<'d> {
             Some(value) => Some(WithSpan { value, span: found.span() }),
             None => {
                 let kind = type_name_of(found.get_ref());
-                self.document.add_problem(&found.span(), format!("`{key}` has to be {what}, not {kind}"));
+                self.document.add_problem(&found.span(), format!("`{key}` has to be {expected}, not {kind}"));
                 None
             }
         }
@@ -141,28 +141,28 @@ impl<'d> Section<'d> {
         })
     }
 
-    pub(super) fn flag(&mut self, key: &'static str) -> Option<WithSpan<bool>> {
+    pub(super) fn boolean(&mut self, key: &'static str) -> Option<WithSpan<bool>> {
         self.read(key, "true or false", |value| value.as_bool())
     }
 
     /// A list of texts, each with its position.
     pub(super) fn texts(&mut self, key: &'static str) -> Option<WithSpan<Vec<WithSpan<&'d str>>>> {
         self.read(key, "a list of texts", |value| {
-            let at = |item: &'d Spanned<DeValue<'d>>| {
+            let with_span = |item: &'d Spanned<DeValue<'d>>| {
                 item.get_ref().as_str().map(|value| WithSpan { value, span: item.span() })
             };
-            value.as_array()?.iter().map(at).collect()
+            value.as_array()?.iter().map(with_span).collect()
         })
     }
 
-    /// A text that has to be there; `what_for` explains it in the message.
-    pub(super) fn required(&mut self, key: &'static str, what_for: &str) -> Option<WithSpan<&'d str>> {
+    /// A text that has to be there; `explanation` explains it in the message.
+    pub(super) fn required(&mut self, key: &'static str, explanation: &str) -> Option<WithSpan<&'d str>> {
         if !self.table.contains_key(key) {
             self.known_keys.push(key);
             if self.has_similar_key(key) {
                 return None;
             }
-            self.add_problem(format!("`{}` needs `{key}`: {what_for}", self.name));
+            self.add_problem(format!("`{}` needs `{key}`: {explanation}", self.name));
             return None;
         }
         self.text(key)
@@ -216,12 +216,12 @@ impl<'d> Section<'d> {
 
     /// The list of tables under a key, such as `[[agents.coder.workspaces]]`.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<Section<'d>> {
-        let what = format!("a list of tables: [[{}]]", self.qualified_name(key));
-        let found = self.read(key, &what, |value| {
-            let at = |item: &'d Spanned<DeValue<'d>>| {
+        let expected = format!("a list of tables: [[{}]]", self.qualified_name(key));
+        let found = self.read(key, &expected, |value| {
+            let with_span = |item: &'d Spanned<DeValue<'d>>| {
                 item.get_ref().as_table().map(|value| WithSpan { value, span: item.span() })
             };
-            value.as_array()?.iter().map(at).collect::<Option<Vec<_>>>()
+            value.as_array()?.iter().map(with_span).collect::<Option<Vec<_>>>()
         });
         let found = found.map(|found| found.value).unwrap_or_default();
         found
@@ -254,27 +254,27 @@ impl<'d> Section<'d> {
 
     /// Whether a key is present that is this one or a misspelling of it. Then it isn't reported as missing as well.
     pub(super) fn has_similar_key(&self, key: &str) -> bool {
-        self.table.iter().any(|(written, _)| nearest(written.get_ref(), [key]).is_some())
+        self.table.iter().any(|(key_in_file, _)| nearest(key_in_file.get_ref(), [key]).is_some())
     }
 
     /// Accepts a key without reading it.
-    pub(super) fn accept_key(&mut self, key: &'static str) {
+    pub(super) fn skip_key(&mut self, key: &'static str) {
         self.known_keys.push(key);
     }
 
     /// Ends the reading: reports every key that was neither read nor accepted.
     pub(super) fn reject_unknown_keys(&mut self) {
         for (key, _) in self.table {
-            let written = key.get_ref().as_ref();
-            if self.known_keys.contains(&written) {
+            let name = key.get_ref().as_ref();
+            if self.known_keys.contains(&name) {
                 continue;
             }
-            let hint = match nearest(written, self.known_keys.iter().copied()) {
+            let hint = match nearest(name, self.known_keys.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("it takes {}", quoted_list(self.known_keys.iter().copied())),
             };
-            let place = if self.name.is_empty() { "the file".into() } else { format!("`{}`", self.name) };
-            let message = format!("`{}` isn't a known key of {place}; {hint}", written.escape_debug());
+            let owner = if self.name.is_empty() { "the file".into() } else { format!("`{}`", self.name) };
+            let message = format!("`{}` isn't a known key of {owner}; {hint}", name.escape_debug());
             self.document.add_problem(&key.span(), message);
         }
     }

@@ -123,11 +123,11 @@ fn read_physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Opt
 fn read_displaced_retention(section: &mut Section<'_>) -> Option<DisplacedRetention> {
     let mut options = DisplacedRetention::default();
     if !section.has("keep") {
-        section.accept_key("keep");
+        section.skip_key("keep");
         return Some(options);
     }
     if section.is_bool("keep") {
-        return section.flag("keep").filter(|keep| keep.value).map(|_| options);
+        return section.boolean("keep").filter(|keep| keep.value).map(|_| options);
     }
     let mut keep = section.table("keep")?;
     if let Some(age) = keep.text("age") {
@@ -156,7 +156,7 @@ fn resolve_path(directory: &Path, path: &str) -> PathBuf {
 
 fn read_namespace(name: &str, section: &mut Section<'_>) -> Option<Vec<String>> {
     if !section.has("namespace") {
-        section.accept_key("namespace");
+        section.skip_key("namespace");
         return Some(vec![name.to_owned()]);
     }
     let parts = section.texts("namespace")?;
@@ -164,12 +164,12 @@ fn read_namespace(name: &str, section: &mut Section<'_>) -> Option<Vec<String>> 
         section.reject_value(&parts, "`namespace` is empty; write at least one part: [\"notes\"]");
         return None;
     }
-    let owned = |part: &WithSpan<&str>| {
+    let parse_part = |part: &WithSpan<&str>| {
         if part.value.is_empty() {
             section.reject_value(part, "a part of `namespace` is empty");
             return None;
         }
         Some(part.value.to_owned())
     };
-    parts.value.iter().map(owned).collect()
+    parts.value.iter().map(parse_part).collect()
 }

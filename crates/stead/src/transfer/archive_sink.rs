@@ -27,16 +27,16 @@ impl<W: Write> ArchiveSink<W> {
         kind: EntryType,
         name: &str,
         target: Option<&str>,
-        leaving: ExportedAttr,
+        attr: ExportedAttr,
         content: &mut dyn Read,
     ) -> io::Result<()> {
         let path = format!("{}{name}", self.path);
-        let modified = leaving.modified.unwrap_or_default();
+        let modified = attr.modified.unwrap_or_default();
         let mut header = Header::new_ustar();
         header.set_entry_type(kind);
-        header.set_mode(leaving.mode & MODE_BITS);
+        header.set_mode(attr.mode & MODE_BITS);
         header.set_mtime(u64::try_from(modified.as_secs()).unwrap_or(0));
-        header.set_size(if kind == EntryType::Regular { leaving.size } else { 0 });
+        header.set_size(if kind == EntryType::Regular { attr.size } else { 0 });
         let mut extensions = Vec::new();
         if modified.subsec_nanos() != 0 || modified < Timestamp::default() {
             extensions.push(("mtime", format_pax_time(modified)));
@@ -70,9 +70,9 @@ impl<W: Write> Sink for ArchiveSink<W> {
         if name.is_empty() { "the archive".into() } else { format!("{}{name}", self.path) }
     }
 
-    fn enter(&mut self, name: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
+    fn enter(&mut self, name: &str, attr: ExportedAttr) -> io::Result<WriteOutcome> {
         let name = format!("{name}/");
-        self.append(EntryType::Directory, &name, None, leaving, &mut io::empty())?;
+        self.append(EntryType::Directory, &name, None, attr, &mut io::empty())?;
         self.path.push_str(&name);
         Ok(WriteOutcome::Written)
     }
@@ -96,17 +96,17 @@ impl<W: Write> Sink for ArchiveSink<W> {
     fn write_file(
         &mut self,
         name: &str,
-        leaving: ExportedAttr,
+        attr: ExportedAttr,
         content: &mut dyn Read,
     ) -> io::Result<WriteOutcome> {
         // The size is in the header, so exactly that many bytes have to follow.
-        let mut exact = ExactSizeReader { from: content, remaining: leaving.size };
-        self.append(EntryType::Regular, name, None, leaving, &mut exact)?;
+        let mut exact = ExactSizeReader { source: content, remaining: attr.size };
+        self.append(EntryType::Regular, name, None, attr, &mut exact)?;
         Ok(WriteOutcome::Written)
     }
 
-    fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
-        self.append(EntryType::Symlink, name, Some(target), leaving, &mut io::empty())?;
+    fn write_symlink(&mut self, name: &str, target: &str, attr: ExportedAttr) -> io::Result<WriteOutcome> {
+        self.append(EntryType::Symlink, name, Some(target), attr, &mut io::empty())?;
         Ok(WriteOutcome::Written)
     }
 
@@ -118,15 +118,15 @@ impl<W: Write> Sink for ArchiveSink<W> {
 
 /// Reads exactly `remaining` bytes, and fails if the stream ends earlier.
 struct ExactSizeReader<'a> {
-    from: &'a mut dyn Read,
+    source: &'a mut dyn Read,
     remaining: u64,
 }
 
 impl Read for ExactSizeReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(buffer.len());
-        let count = self.from.read(&mut buffer[..room])?;
-        if count == 0 && room > 0 {
+        let length = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.source.read(&mut buffer[..length])?;
+        if count == 0 && length > 0 {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the file became shorter while it was being read",

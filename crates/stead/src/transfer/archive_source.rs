@@ -62,52 +62,52 @@ pub(super) fn import_archive(
     to: &VfsPath,
     importer: &mut Importer<'_, '_>,
 ) -> Result<()> {
-    let (ended, cut_off) = (Cell::new(false), Cell::new(false));
-    let failed = |cause: io::Error| match cause.kind() {
+    let (reached_end, truncated) = (Cell::new(false), Cell::new(false));
+    let read_error = |cause: io::Error| match cause.kind() {
         // The archive ended too early; the host reported no error.
-        io::ErrorKind::Other | io::ErrorKind::UnexpectedEof if ended.get() => truncated_error(name),
+        io::ErrorKind::Other | io::ErrorKind::UnexpectedEof if reached_end.get() => truncated_error(name),
         // Errors of the host have a kind. `Other` comes from the tar reader, about the archive itself.
         io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
         _ => Error::host(format!("`{name}` can't be read to its end"), cause),
     };
-    let mut archive = Archive::new(EofTracker { stream, reached_end: &ended });
+    let mut archive = Archive::new(EofTracker { stream, reached_end: &reached_end });
     // Directories get their attributes last: an archive lists a directory before its entries, and adding those would
     // change its time again.
-    let mut left = Vec::new();
-    for entry in archive.entries().map_err(failed)? {
-        let mut entry = entry.map_err(failed)?;
-        let shown = escape_name(&entry.path_bytes()).to_string();
+    let mut directories = Vec::new();
+    for entry in archive.entries().map_err(read_error)? {
+        let mut entry = entry.map_err(read_error)?;
+        let display_path = escape_name(&entry.path_bytes()).to_string();
         let path = match destination_path(to, &entry.path_bytes()) {
             Ok(path) => path,
             Err(reason) => {
-                importer.tally.refuse(shown, reason);
+                importer.tally.refuse(display_path, reason);
                 continue;
             }
         };
-        let carried = attributes_of(&mut entry).map_err(failed)?;
+        let attr = attributes_of(&mut entry).map_err(read_error)?;
         match entry.header().entry_type() {
             EntryType::Directory => {
-                let entered = importer.ensure_directory(&path)?;
-                if entered && path != *to {
-                    left.push((path, carried));
+                let was_entered = importer.ensure_directory(&path)?;
+                if was_entered && path != *to {
+                    directories.push((path, attr));
                 }
             }
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let mut body = EntryContent { entry, remaining: carried.size, truncated: &cut_off };
-                let put = importer.import_file(&path, carried, &mut body);
-                put.map_err(|error| if cut_off.get() { truncated_error(name) } else { error })?;
+                let mut content = EntryContent { entry, remaining: attr.size, truncated: &truncated };
+                let result = importer.import_file(&path, attr, &mut content);
+                result.map_err(|error| if truncated.get() { truncated_error(name) } else { error })?;
             }
             EntryType::Symlink => match entry.link_name_bytes() {
                 Some(target) => importer.import_symlink(&path, &target)?,
-                None => importer.tally.refuse(shown, "it is a symlink without a target"),
+                None => importer.tally.refuse(display_path, "it is a symlink without a target"),
             },
-            EntryType::Link => match entry.link_name_bytes().map(|first| destination_path(to, &first)) {
-                Some(Ok(first)) => importer.import_hard_link(&path, &first)?,
-                Some(Err(reason)) => importer.tally.refuse(shown, reason),
-                None => importer.tally.refuse(shown, "it is a hard link without a target"),
+            EntryType::Link => match entry.link_name_bytes().map(|target| destination_path(to, &target)) {
+                Some(Ok(target)) => importer.import_hard_link(&path, &target)?,
+                Some(Err(reason)) => importer.tally.refuse(display_path, reason),
+                None => importer.tally.refuse(display_path, "it is a hard link without a target"),
             },
             EntryType::Char | EntryType::Block | EntryType::Fifo => {
-                importer.tally.skip(shown, "it isn't a file, directory or symlink");
+                importer.tally.skip(display_path, "it isn't a file, directory or symlink");
             }
             // Headers that describe other entries, such as pax's global ones.
             _ => {}
@@ -115,8 +115,8 @@ pub(super) fn import_archive(
     }
     // Innermost first. The order isn't essential, since setting attributes of a directory doesn't change its parent's
     // time.
-    for (path, carried) in left.into_iter().rev() {
-        importer.finish_directory(&path, carried)?;
+    for (path, attr) in directories.into_iter().rev() {
+        importer.finish_directory(&path, attr)?;
     }
     Ok(())
 }
@@ -141,8 +141,8 @@ fn destination_path(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
             b".." => return Err("its path contains `..`".into()),
             name => {
                 let name = Name::new(name).ok_or("this name can't be part of a path")?;
-                let plain = name.as_path_component().ok_or("this name can't be part of a path")?;
-                path = path.join(plain).map_err(|error| error.to_string())?;
+                let component = name.as_path_component().ok_or("this name can't be part of a path")?;
+                path = path.join(component).map_err(|error| error.to_string())?;
             }
         }
     }
@@ -164,8 +164,8 @@ fn attributes_of(entry: &mut Entry<'_, impl Read>) -> io::Result<ImportedAttr> {
 
 /// Parses a time in pax's format: seconds since 1970, with a fraction.
 fn parse_pax_time(text: &str) -> Option<Timestamp> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let seconds: i64 = whole.parse().ok()?;
+    let (seconds_text, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let seconds: i64 = seconds_text.parse().ok()?;
     let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
     let nanos: i64 = digits.parse().ok()?;
     let nanos = if text.starts_with('-') { -nanos } else { nanos };
@@ -188,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn no_path_of_an_archive_leads_out() {
+    fn no_path_of_an_archive_leads_outside_the_destination() {
         let to = VfsPath::parse("/notes").unwrap();
-        let at = |path: &str| destination_path(&to, path.as_bytes()).map(|path| path.to_string());
-        assert_eq!(at("./a//b/"), Ok("/notes/a/b".into()));
-        assert_eq!(at("./"), Ok("/notes".into()));
-        assert_eq!(at("...x/..y"), Ok("/notes/...x/..y".into()));
+        let destination = |path: &str| destination_path(&to, path.as_bytes()).map(|path| path.to_string());
+        assert_eq!(destination("./a//b/"), Ok("/notes/a/b".into()));
+        assert_eq!(destination("./"), Ok("/notes".into()));
+        assert_eq!(destination("...x/..y"), Ok("/notes/...x/..y".into()));
         for hostile in ["/etc/passwd", "../x", "a/../../x", "a/..", "a\nb", "a\\b"] {
-            assert!(at(hostile).is_err(), "{hostile}");
+            assert!(destination(hostile).is_err(), "{hostile}");
         }
     }
 }

@@ -27,13 +27,13 @@ pub(super) struct DirectorySink {
 
 impl DirectorySink {
     pub(super) fn open(path: &Path, existing: OnExisting) -> Result<Self> {
-        let failed = |cause| Error::host(format!("`{}` can't be written", escaped_path(path)), cause);
+        let write_error = |cause| Error::host(format!("`{}` can't be written", escaped_path(path)), cause);
         match std::fs::create_dir(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(write_error(error)),
             _ => {}
         }
-        let top = HostDir::open(path).map_err(failed)?;
-        if existing == OnExisting::Refuse && !top.is_empty().map_err(failed)? {
+        let top = HostDir::open(path).map_err(write_error)?;
+        if existing == OnExisting::Refuse && !top.is_empty().map_err(write_error)? {
             return Err(Error::AlreadyExists(format!(
                 "`{}` isn't empty; name a new directory, or use --force to write into this one",
                 escaped_path(path)
@@ -53,21 +53,21 @@ impl DirectorySink {
         name: &CStr,
         write: impl FnOnce(&HostDir) -> io::Result<()>,
     ) -> io::Result<WriteOutcome> {
-        let here = self.current();
+        let directory = self.current();
         if name == PARTIAL_NAME {
             return Ok(WriteOutcome::Blocked("this name is reserved for unfinished exports"));
         }
-        if here.stat(name)?.is_some_and(|attr| attr.kind == HostKind::Directory) {
+        if directory.stat(name)?.is_some_and(|found| found.kind == HostKind::Directory) {
             return Ok(WriteOutcome::Blocked("a directory with this name exists there"));
         }
-        if here.stat(PARTIAL_NAME)?.is_some() {
+        if directory.stat(PARTIAL_NAME)?.is_some() {
             // An interrupted export left it behind.
-            here.remove(PARTIAL_NAME)?;
+            directory.remove(PARTIAL_NAME)?;
         }
-        let done = write(here).and_then(|()| here.rename(PARTIAL_NAME, name));
-        if let Err(error) = done {
+        let result = write(directory).and_then(|()| directory.rename(PARTIAL_NAME, name));
+        if let Err(error) = result {
             // The first error is the one to report.
-            let _ = here.remove(PARTIAL_NAME);
+            let _ = directory.remove(PARTIAL_NAME);
             return Err(error);
         }
         Ok(WriteOutcome::Written)
@@ -84,9 +84,9 @@ impl Sink for DirectorySink {
 
     fn enter(&mut self, name: &str, _: ExportedAttr) -> io::Result<WriteOutcome> {
         let host_name = c_name(name)?;
-        let handed = match self.current().stat(&host_name)? {
+        let outcome = match self.current().stat(&host_name)? {
             None => WriteOutcome::Written,
-            Some(attr) if attr.kind == HostKind::Directory => WriteOutcome::Unchanged,
+            Some(found) if found.kind == HostKind::Directory => WriteOutcome::Unchanged,
             Some(_) => {
                 return Ok(WriteOutcome::Blocked(
                     "something with this name exists there that isn't a directory",
@@ -100,64 +100,67 @@ impl Sink for DirectorySink {
             inner.set_attr(mode | 0o700, None)?;
         }
         self.open_directories.push((name.to_owned(), inner));
-        Ok(handed)
+        Ok(outcome)
     }
 
-    fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()> {
+    fn leave(&mut self, attr: ExportedAttr) -> io::Result<()> {
         let (_, inner) = self.open_directories.pop().expect("only a directory that was entered is left");
-        inner.set_attr(leaving.mode, leaving.modified)
+        inner.set_attr(attr.mode, attr.modified)
     }
 
     fn is_up_to_date(
         &mut self,
         name: &str,
-        leaving: ExportedAttr,
+        attr: ExportedAttr,
         compare: CompareBy,
         open: &mut dyn FnMut() -> Result<FileReader>,
     ) -> Result<bool> {
-        let failed = |cause| Error::host(format!("`{}` can't be read", self.display_path(name)), cause);
-        let host_name = c_name(name).map_err(failed)?;
-        let there = self.current().stat(&host_name).map_err(failed)?;
-        let Some(there) = there.filter(|there| there.kind == HostKind::File && there.size == leaving.size)
+        let read_error = |cause| Error::host(format!("`{}` can't be read", self.display_path(name)), cause);
+        let host_name = c_name(name).map_err(read_error)?;
+        let existing = self.current().stat(&host_name).map_err(read_error)?;
+        let Some(existing) =
+            existing.filter(|existing| existing.kind == HostKind::File && existing.size == attr.size)
         else {
             return Ok(false);
         };
-        let same = (there.mode, Some(there.modified)) == (leaving.mode & MODE_BITS, leaving.modified);
+        let same_attributes =
+            (existing.mode, Some(existing.modified)) == (attr.mode & MODE_BITS, attr.modified);
         if compare == CompareBy::Attributes {
-            return Ok(same);
+            return Ok(same_attributes);
         }
-        let (mut file, _) = self.current().open_file(&host_name).map_err(failed)?;
-        let equal = content_hash(&mut file).map_err(failed)? == content_hash(&mut open()?).map_err(failed)?;
-        if equal && !same {
-            set_file_attr(&file, leaving.mode, leaving.modified).map_err(failed)?;
+        let (mut file, _) = self.current().open_file(&host_name).map_err(read_error)?;
+        let same_content =
+            content_hash(&mut file).map_err(read_error)? == content_hash(&mut open()?).map_err(read_error)?;
+        if same_content && !same_attributes {
+            set_file_attr(&file, attr.mode, attr.modified).map_err(read_error)?;
         }
-        Ok(equal)
+        Ok(same_content)
     }
 
     fn write_file(
         &mut self,
         name: &str,
-        leaving: ExportedAttr,
+        attr: ExportedAttr,
         content: &mut dyn Read,
     ) -> io::Result<WriteOutcome> {
-        self.write_and_rename(&c_name(name)?, |here| {
-            let mut file = here.create(PARTIAL_NAME)?;
+        self.write_and_rename(&c_name(name)?, |directory| {
+            let mut file = directory.create(PARTIAL_NAME)?;
             io::copy(content, &mut file)?;
-            set_file_attr(&file, leaving.mode, leaving.modified)
+            set_file_attr(&file, attr.mode, attr.modified)
         })
     }
 
-    fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
+    fn write_symlink(&mut self, name: &str, target: &str, attr: ExportedAttr) -> io::Result<WriteOutcome> {
         let host_name = c_name(name)?;
-        let there = self.current().stat(&host_name)?;
-        if there.is_some_and(|there| there.kind == HostKind::Symlink)
+        let existing = self.current().stat(&host_name)?;
+        if existing.is_some_and(|existing| existing.kind == HostKind::Symlink)
             && self.current().read_link(&host_name)? == target.as_bytes()
         {
             return Ok(WriteOutcome::Unchanged);
         }
-        self.write_and_rename(&host_name, |here| {
-            here.symlink(PARTIAL_NAME, target.as_bytes())?;
-            leaving.modified.map_or(Ok(()), |modified| here.set_link_time(PARTIAL_NAME, modified))
+        self.write_and_rename(&host_name, |directory| {
+            directory.symlink(PARTIAL_NAME, target.as_bytes())?;
+            attr.modified.map_or(Ok(()), |modified| directory.set_link_time(PARTIAL_NAME, modified))
         })
     }
 

@@ -31,9 +31,9 @@ pub(super) fn import_directory(
     to: &VfsPath,
     importer: &mut Importer<'_, '_>,
 ) -> Result<()> {
-    let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
-    let directory = HostDir::open(path).map_err(failed)?;
-    let names = directory.names().map_err(failed)?;
+    let read_error = |cause| Error::host(format!("`{name}` can't be read"), cause);
+    let directory = HostDir::open(path).map_err(read_error)?;
+    let names = directory.names().map_err(read_error)?;
     import_entries(&directory, &names, to, importer)
 }
 
@@ -45,23 +45,23 @@ fn import_entries(
 ) -> Result<()> {
     for host_name in names {
         let name = Name::new(host_name.to_bytes()).expect("a name from the host is a valid name");
-        let shown = format!("{}/{name}", if to.is_root() { "" } else { to.as_str() });
-        let Some(plain) = name.as_path_component() else {
-            importer.tally.refuse(shown, "this name can't be part of a path");
+        let display_path = format!("{}/{name}", if to.is_root() { "" } else { to.as_str() });
+        let Some(component) = name.as_path_component() else {
+            importer.tally.refuse(display_path, "this name can't be part of a path");
             continue;
         };
-        let path = match to.join(plain) {
+        let path = match to.join(component) {
             Ok(path) => path,
             Err(error) => {
-                importer.tally.refuse(shown, error);
+                importer.tally.refuse(display_path, error);
                 continue;
             }
         };
         match import_entry(directory, host_name, &path, importer) {
             // One unreadable entry doesn't stop the others.
-            Err(EntryError::Unreadable(cause)) => {
-                importer.tally.refuse(shown, format!("it can't be read: {}", io_error_text(cause.kind())))
-            }
+            Err(EntryError::Unreadable(cause)) => importer
+                .tally
+                .refuse(display_path, format!("it can't be read: {}", io_error_text(cause.kind()))),
             Err(EntryError::Fatal(error)) => return Err(error),
             Ok(()) => {}
         }

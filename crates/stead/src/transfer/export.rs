@@ -84,14 +84,14 @@ pub(super) trait Sink {
     /// The path of an entry in the current directory, for messages.
     fn display_path(&self, name: &str) -> String;
     /// Creates a directory if needed, and makes it the current one.
-    fn enter(&mut self, name: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
+    fn enter(&mut self, name: &str, attr: ExportedAttr) -> io::Result<WriteOutcome>;
     /// Ends the current directory, sets its attributes and returns to its parent.
-    fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()>;
+    fn leave(&mut self, attr: ExportedAttr) -> io::Result<()>;
     /// Whether the file is at the destination already, and the same. `open` opens the content to compare with.
     fn is_up_to_date(
         &mut self,
         name: &str,
-        leaving: ExportedAttr,
+        attr: ExportedAttr,
         compare: CompareBy,
         open: &mut dyn FnMut() -> Result<FileReader>,
     ) -> Result<bool>;
@@ -99,11 +99,11 @@ pub(super) trait Sink {
     fn write_file(
         &mut self,
         name: &str,
-        leaving: ExportedAttr,
+        attr: ExportedAttr,
         content: &mut dyn Read,
     ) -> io::Result<WriteOutcome>;
     /// Writes a symlink into the current directory.
-    fn write_symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
+    fn write_symlink(&mut self, name: &str, target: &str, attr: ExportedAttr) -> io::Result<WriteOutcome>;
     /// Ends the export.
     fn finish(&mut self) -> io::Result<()>;
 }
@@ -118,7 +118,7 @@ pub fn export(
     destination: ExportDestination<'_>,
     existing: OnExisting,
     compare: CompareBy,
-    watch: &mut dyn TransferObserver,
+    observer: &mut dyn TransferObserver,
 ) -> Result<TransferTotals> {
     let from = from.into_path()?;
     vfs.compound(
@@ -126,7 +126,7 @@ pub fn export(
         &from,
         |error: &Error| Some(error.kind()),
         |vfs| {
-            let totals = run(vfs, &from, destination, existing, compare, watch)?;
+            let totals = run(vfs, &from, destination, existing, compare, observer)?;
             vfs.set_file_count(totals.files);
             Ok(totals)
         },
@@ -139,20 +139,20 @@ fn run(
     destination: ExportDestination<'_>,
     existing: OnExisting,
     compare: CompareBy,
-    watch: &mut dyn TransferObserver,
+    observer: &mut dyn TransferObserver,
 ) -> Result<TransferTotals> {
     let top = vfs.stat(from)?;
     if top.kind != NodeKind::Directory {
         return Err(Error::Invalid(format!("`{}` is a {}; export a directory", top.path, top.kind)));
     }
     // An exported tree must not become Stead's state or configuration at its destination, since an agent wrote it.
-    let withheld: &[&str] = match (&destination, existing) {
+    let excluded_names: &[&str] = match (&destination, existing) {
         (ExportDestination::Directory(_), OnExisting::Replace) => &[".stead", "stead.toml"],
         (ExportDestination::Directory(_), OnExisting::Refuse) => &[".stead"],
         (ExportDestination::Archive(_) | ExportDestination::Stream(_), _) => &[],
     };
-    let tally = TransferTally::new(vfs, watch);
-    let mut exporter = Exporter { vfs, compare, tally, excluded_names: withheld };
+    let tally = TransferTally::new(vfs, observer);
+    let mut exporter = Exporter { vfs, compare, tally, excluded_names };
     match destination {
         ExportDestination::Directory(path) => {
             exporter.run(&top.path, &mut DirectorySink::open(&path, existing)?)?;
@@ -173,13 +173,14 @@ fn create_partial(path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).custom_flags(no_follow).open(path)?;
         file.try_lock()?;
-        let opened = file.metadata()?;
-        if !opened.is_file() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         // Another export may have finished between the two calls: then this file is its archive.
-        let is_there = |there: Metadata| (there.dev(), there.ino()) == (opened.dev(), opened.ino());
-        if path.symlink_metadata().is_ok_and(is_there) {
+        let is_same_file =
+            |current: Metadata| (current.dev(), current.ino()) == (metadata.dev(), metadata.ino());
+        if path.symlink_metadata().is_ok_and(is_same_file) {
             file.set_len(0)?;
             return Ok(file);
         }
@@ -198,7 +199,7 @@ impl Exporter<'_, '_> {
     /// Writes an archive to `PATH.partial`, and renames it into place when it is complete.
     fn run_to_file(&mut self, from: &VfsPath, path: &Path, existing: OnExisting) -> Result<()> {
         let name = escaped_path(path);
-        let failed = |cause| Error::host(format!("`{name}` can't be written"), cause);
+        let archive_error = |cause| Error::host(format!("`{name}` can't be written"), cause);
         if existing == OnExisting::Refuse && path.symlink_metadata().is_ok() {
             return Err(Error::AlreadyExists(format!("`{name}` exists already; use --force to replace it")));
         }
@@ -208,12 +209,12 @@ impl Exporter<'_, '_> {
         let file = create_partial(&partial)
             .map_err(|cause| Error::host(format!("`{}` can't be written", escaped_path(&partial)), cause))?;
         let written = self.run(from, &mut ArchiveSink::new(BufWriter::with_capacity(256 << 10, file)));
-        let done = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed));
-        if done.is_err() {
+        let result = written.and_then(|()| std::fs::rename(&partial, path).map_err(archive_error));
+        if result.is_err() {
             // The first error is the one to report.
             let _ = std::fs::remove_file(&partial);
         }
-        done
+        result
     }
 
     fn run(&mut self, from: &VfsPath, sink: &mut dyn Sink) -> Result<()> {
@@ -224,18 +225,18 @@ impl Exporter<'_, '_> {
     fn export_directory(&mut self, path: &VfsPath, sink: &mut dyn Sink) -> Result<()> {
         let mut page = ListPage { cursor: None, limit: PAGE_SIZE };
         loop {
-            let listed = match self.vfs.list(path, &page) {
+            let listing = match self.vfs.list(path, &page) {
                 // A Workspace that can't be read isn't part of what the agent can see.
                 Err(error) if error.kind() == ErrorKind::Denied => {
                     self.tally.skip(path, error);
                     return Ok(());
                 }
-                listed => listed?,
+                listing => listing?,
             };
-            for entry in &listed.entries {
+            for entry in &listing.entries {
                 self.export_entry(path, entry, sink)?;
             }
-            match listed.cursor {
+            match listing.cursor {
                 Some(cursor) => page.cursor = Some(cursor),
                 None => return Ok(()),
             }
@@ -243,33 +244,32 @@ impl Exporter<'_, '_> {
     }
 
     fn export_entry(&mut self, parent: &VfsPath, entry: &DirEntry, sink: &mut dyn Sink) -> Result<()> {
-        self.tally.go_on()?;
-        let shown = format!("{}/{}", if parent.is_root() { "" } else { parent.as_str() }, entry.name);
+        self.tally.check_not_stopped()?;
+        let display_path = format!("{}/{}", if parent.is_root() { "" } else { parent.as_str() }, entry.name);
         let Some(name) = entry.name.as_path_component() else {
-            self.tally.refuse(shown, "this name can't be part of a path");
+            self.tally.refuse(display_path, "this name can't be part of a path");
             return Ok(());
         };
         if self.excluded_names.contains(&name) {
-            self.tally.refuse(shown, "the name is reserved for Stead itself");
+            self.tally.refuse(display_path, "the name is reserved for Stead itself");
             return Ok(());
         }
         let path = match parent.join(name) {
             Ok(path) => path,
             Err(error) => {
-                self.tally.refuse(shown, error);
+                self.tally.refuse(display_path, error);
                 return Ok(());
             }
         };
-        let leaving = ExportedAttr { size: entry.size, mode: entry.mode, modified: entry.modified };
+        let attr = ExportedAttr { size: entry.size, mode: entry.mode, modified: entry.modified };
         match entry.kind {
-            NodeKind::Directory => self.export_subdirectory(&path, name, leaving, sink),
-            NodeKind::File => self.export_file(&path, name, leaving, sink),
+            NodeKind::Directory => self.export_subdirectory(&path, name, attr, sink),
+            NodeKind::File => self.export_file(&path, name, attr, sink),
             NodeKind::Symlink => {
                 let target = self.vfs.read_link(&path)?;
-                let handed = sink
-                    .write_symlink(name, &target, leaving)
-                    .map_err(write_error(sink.display_path(name)))?;
-                self.count_outcome(&path, handed, |totals| totals.symlinks += 1);
+                let outcome =
+                    sink.write_symlink(name, &target, attr).map_err(write_error(sink.display_path(name)))?;
+                self.count_outcome(&path, outcome, |totals| totals.symlinks += 1);
                 Ok(())
             }
             NodeKind::Special(_) => {
@@ -283,31 +283,31 @@ impl Exporter<'_, '_> {
         &mut self,
         path: &VfsPath,
         name: &str,
-        leaving: ExportedAttr,
+        attr: ExportedAttr,
         sink: &mut dyn Sink,
     ) -> Result<()> {
-        let shown = sink.display_path(name);
-        match sink.enter(name, leaving).map_err(write_error(shown.clone()))? {
-            WriteOutcome::Blocked(what) => {
-                self.tally.refuse(path, blocked_reason(what));
+        let display_path = sink.display_path(name);
+        match sink.enter(name, attr).map_err(write_error(display_path.clone()))? {
+            WriteOutcome::Blocked(reason) => {
+                self.tally.refuse(path, blocked_reason(reason));
                 return Ok(());
             }
             WriteOutcome::Written => self.tally.count(|totals| totals.directories += 1),
             WriteOutcome::Unchanged => {}
         }
         self.export_directory(path, sink)?;
-        sink.leave(leaving).map_err(write_error(shown))
+        sink.leave(attr).map_err(write_error(display_path))
     }
 
     fn export_file(
         &mut self,
         path: &VfsPath,
         name: &str,
-        leaving: ExportedAttr,
+        attr: ExportedAttr,
         sink: &mut dyn Sink,
     ) -> Result<()> {
         let vfs = self.vfs;
-        if sink.is_up_to_date(name, leaving, self.compare, &mut || Ok(vfs.reader(path)?))? {
+        if sink.is_up_to_date(name, attr, self.compare, &mut || Ok(vfs.reader(path)?))? {
             self.tally.count(|totals| totals.unchanged += 1);
             return Ok(());
         }
@@ -320,35 +320,35 @@ impl Exporter<'_, '_> {
             }
             reader => reader?,
         };
-        let leaving =
+        let attr =
             ExportedAttr { size: reader.size(), mode: reader.mode(), modified: Some(reader.modified()) };
         // Large reads: a Store takes little longer for one than for a small one.
-        let mut reader = BufReader::with_capacity(buffer_size(leaving.size), reader);
-        let mut counted = CountingReader { from: &mut reader, tally: &mut self.tally };
-        let handed =
-            sink.write_file(name, leaving, &mut counted).map_err(write_error(sink.display_path(name)))?;
-        self.count_outcome(path, handed, |totals| totals.files += 1);
+        let mut reader = BufReader::with_capacity(buffer_size(attr.size), reader);
+        let mut counted = CountingReader { source: &mut reader, tally: &mut self.tally };
+        let outcome =
+            sink.write_file(name, attr, &mut counted).map_err(write_error(sink.display_path(name)))?;
+        self.count_outcome(path, outcome, |totals| totals.files += 1);
         Ok(())
     }
 
     fn count_outcome(
         &mut self,
         path: &VfsPath,
-        handed: WriteOutcome,
+        outcome: WriteOutcome,
         count: impl FnOnce(&mut TransferTotals),
     ) {
-        match handed {
+        match outcome {
             WriteOutcome::Written => self.tally.count(count),
             WriteOutcome::Unchanged => self.tally.count(|totals| totals.unchanged += 1),
-            WriteOutcome::Blocked(what) => self.tally.refuse(path, blocked_reason(what)),
+            WriteOutcome::Blocked(reason) => self.tally.refuse(path, blocked_reason(reason)),
         }
     }
 }
 
-fn blocked_reason(what: &str) -> String {
-    format!("{what}; the destination stays as it is")
+fn blocked_reason(reason: &str) -> String {
+    format!("{reason}; the destination stays as it is")
 }
 
-fn write_error(shown: String) -> impl FnOnce(io::Error) -> Error {
-    move |cause| Error::host(format!("`{shown}` can't be written"), cause)
+fn write_error(path: String) -> impl FnOnce(io::Error) -> Error {
+    move |cause| Error::host(format!("`{path}` can't be written"), cause)
 }

@@ -34,7 +34,7 @@ pub fn import(
     source: ImportSource<'_>,
     to: impl IntoPath,
     compare: CompareBy,
-    watch: &mut dyn TransferObserver,
+    observer: &mut dyn TransferObserver,
 ) -> Result<TransferTotals> {
     let to = to.into_path()?;
     vfs.compound(
@@ -42,7 +42,7 @@ pub fn import(
         &to,
         |error: &Error| Some(error.kind()),
         |vfs| {
-            let totals = run(vfs, source, &to, compare, watch)?;
+            let totals = run(vfs, source, &to, compare, observer)?;
             vfs.set_file_count(totals.files);
             Ok(totals)
         },
@@ -54,10 +54,10 @@ fn run(
     source: ImportSource<'_>,
     to: &VfsPath,
     compare: CompareBy,
-    watch: &mut dyn TransferObserver,
+    observer: &mut dyn TransferObserver,
 ) -> Result<TransferTotals> {
     let (to, is_new) = find_destination(vfs, to)?;
-    let tally = TransferTally::new(vfs, watch);
+    let tally = TransferTally::new(vfs, observer);
     let mut importer = Importer {
         vfs,
         compare,
@@ -151,7 +151,7 @@ pub(super) struct Importer<'v, 'w> {
 impl Importer<'_, '_> {
     /// Creates a directory unless it exists, with its parents. Returns whether entries can be imported into it.
     pub(super) fn ensure_directory(&mut self, path: &VfsPath) -> Result<bool> {
-        self.tally.go_on()?;
+        self.tally.check_not_stopped()?;
         if self.known_directories.contains(path) {
             return Ok(true);
         }
@@ -168,11 +168,11 @@ impl Importer<'_, '_> {
                 self.tally.refuse(path, format!("a {kind} with this name exists, but a directory is needed"));
                 return Ok(false);
             }
-            there @ (TargetState::Absent | TargetState::Unknown) => {
+            state @ (TargetState::Absent | TargetState::Unknown) => {
                 if !self.add_step(path, NodeKind::Directory, |batch| batch.mkdir(path, None))? {
                     return Ok(false);
                 }
-                if matches!(there, TargetState::Absent) && !self.is_in_new_directory(path) {
+                if matches!(state, TargetState::Absent) && !self.is_in_new_directory(path) {
                     self.new_directories.insert(path.clone());
                 }
                 self.tally.count(|totals| totals.directories += 1);
@@ -183,8 +183,8 @@ impl Importer<'_, '_> {
     }
 
     /// Sets a directory's attributes, once all its entries are imported.
-    pub(super) fn finish_directory(&mut self, path: &VfsPath, carried: ImportedAttr) -> Result<()> {
-        let ImportedAttr { mode, modified, .. } = carried;
+    pub(super) fn finish_directory(&mut self, path: &VfsPath, attr: ImportedAttr) -> Result<()> {
+        let ImportedAttr { mode, modified, .. } = attr;
         if !self.changed_directories.remove(path)
             && let TargetState::Present(stat) = self.target_state(path)?
             && (stat.mode & MODE_BITS, stat.modified) == (mode, Some(modified))
@@ -211,14 +211,14 @@ impl Importer<'_, '_> {
     pub(super) fn import_file(
         &mut self,
         path: &VfsPath,
-        carried: ImportedAttr,
-        body: &mut dyn SourceContent,
+        attr: ImportedAttr,
+        content: &mut dyn SourceContent,
     ) -> Result<()> {
-        self.tally.go_on()?;
+        self.tally.check_not_stopped()?;
         if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
             return Ok(());
         }
-        let there = match self.target_state(path)? {
+        let existing = match self.target_state(path)? {
             TargetState::Present(stat) if stat.kind == NodeKind::File => Some(stat),
             TargetState::Pending(NodeKind::File) | TargetState::Absent | TargetState::Unknown => None,
             TargetState::Present(Stat { kind, .. }) | TargetState::Pending(kind) => {
@@ -226,37 +226,37 @@ impl Importer<'_, '_> {
                 return Ok(());
             }
         };
-        let same_attributes = there.as_ref().is_some_and(|there| {
-            there.size == carried.size
-                && there.mode & MODE_BITS == carried.mode
-                && there.modified == Some(carried.modified)
+        let same_attributes = existing.as_ref().is_some_and(|existing| {
+            existing.size == attr.size
+                && existing.mode & MODE_BITS == attr.mode
+                && existing.modified == Some(attr.modified)
         });
         if self.compare == CompareBy::Attributes && same_attributes {
             self.tally.count(|totals| totals.unchanged += 1);
             return Ok(());
         }
-        let options = WriteOptions::new().mode(carried.mode).modified(carried.modified);
+        let options = WriteOptions::new().mode(attr.mode).modified(attr.modified);
         let to_compare =
-            there.filter(|there| self.compare == CompareBy::Content && there.size == carried.size);
-        if carried.size > STREAM_THRESHOLD {
+            existing.filter(|existing| self.compare == CompareBy::Content && existing.size == attr.size);
+        if attr.size > STREAM_THRESHOLD {
             // Content that can be read only once can't be compared first, so it is written again.
-            if to_compare.is_some() && body.try_rewind().map_err(read_error(path))? {
-                if self.has_same_content(path, &mut &mut *body)? {
-                    return self.finish_same_content(path, carried, same_attributes);
+            if to_compare.is_some() && content.try_rewind().map_err(read_error(path))? {
+                if self.has_same_content(path, &mut &mut *content)? {
+                    return self.finish_same_content(path, attr, same_attributes);
                 }
-                body.try_rewind().map_err(read_error(path))?;
+                content.try_rewind().map_err(read_error(path))?;
             }
-            self.write_streamed(path, &options, body)?;
+            self.write_streamed(path, &options, content)?;
         } else {
-            let mut content = Vec::with_capacity(usize::try_from(carried.size).unwrap_or(0));
+            let mut bytes = Vec::with_capacity(usize::try_from(attr.size).unwrap_or(0));
             // If the file grows meanwhile, only the size it had when it was opened is imported; the next import takes
             // the rest.
-            Read::take(&mut *body, carried.size).read_to_end(&mut content).map_err(read_error(path))?;
-            if to_compare.is_some() && self.has_same_content(path, &mut content.as_slice())? {
-                return self.finish_same_content(path, carried, same_attributes);
+            Read::take(&mut *content, attr.size).read_to_end(&mut bytes).map_err(read_error(path))?;
+            if to_compare.is_some() && self.has_same_content(path, &mut bytes.as_slice())? {
+                return self.finish_same_content(path, attr, same_attributes);
             }
-            let size = content.len() as u64;
-            if self.add_step(path, NodeKind::File, |batch| batch.write(path, content, &options))? {
+            let size = bytes.len() as u64;
+            if self.add_step(path, NodeKind::File, |batch| batch.write(path, bytes, &options))? {
                 self.batch_bytes += size;
                 self.tally.count(|totals| {
                     totals.files += 1;
@@ -274,12 +274,12 @@ impl Importer<'_, '_> {
         &mut self,
         path: &VfsPath,
         options: &WriteOptions,
-        body: &mut dyn SourceContent,
+        content: &mut dyn SourceContent,
     ) -> Result<()> {
         self.flush_if_full(path)?;
         let before = self.tally.totals.bytes;
-        let mut body: &mut dyn SourceContent = body;
-        let mut counted = CountingReader { from: &mut body, tally: &mut self.tally };
+        let mut content: &mut dyn SourceContent = content;
+        let mut counted = CountingReader { source: &mut content, tally: &mut self.tally };
         let added = self.batch.write_from(path, &mut counted, options);
         if self.note_entry_step(path, NodeKind::File, added)? {
             self.batch_bytes += self.tally.totals.bytes - before;
@@ -292,11 +292,11 @@ impl Importer<'_, '_> {
     fn finish_same_content(
         &mut self,
         path: &VfsPath,
-        carried: ImportedAttr,
+        attr: ImportedAttr,
         same_attributes: bool,
     ) -> Result<()> {
         if !same_attributes {
-            let ImportedAttr { mode, modified, .. } = carried;
+            let ImportedAttr { mode, modified, .. } = attr;
             self.set_attributes(path, NodeKind::File, mode, modified)?;
         }
         self.tally.count(|totals| totals.unchanged += 1);
@@ -305,14 +305,14 @@ impl Importer<'_, '_> {
 
     /// Whether the file at `path` has the same content as the stream.
     fn has_same_content(&self, path: &VfsPath, stream: &mut dyn Read) -> Result<bool> {
-        let mut there = self.vfs.reader(path)?;
-        let there = content_hash(&mut there).map_err(read_error(path))?;
-        Ok(there == content_hash(stream).map_err(read_error(path))?)
+        let mut existing = self.vfs.reader(path)?;
+        let existing = content_hash(&mut existing).map_err(read_error(path))?;
+        Ok(existing == content_hash(stream).map_err(read_error(path))?)
     }
 
     /// Imports a symlink. Its target isn't checked here: the door checks it whenever the symlink is followed.
     pub(super) fn import_symlink(&mut self, path: &VfsPath, target: &[u8]) -> Result<()> {
-        self.tally.go_on()?;
+        self.tally.check_not_stopped()?;
         if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
             return Ok(());
         }
@@ -375,21 +375,22 @@ impl Importer<'_, '_> {
     }
 
     /// Imports a hard link as a copy of a file that was imported before, since Workspaces have no hard links.
-    pub(super) fn import_hard_link(&mut self, path: &VfsPath, first: &VfsPath) -> Result<()> {
+    pub(super) fn import_hard_link(&mut self, path: &VfsPath, target: &VfsPath) -> Result<()> {
         if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
             return Ok(());
         }
         self.flush()?;
         // Only a file in a directory that this import has entered, so it isn't reached through a symlink.
-        let arrived = first.parent().is_some_and(|parent| self.known_directories.contains(&parent));
-        let size = match self.vfs.stat_link(first) {
-            Ok(stat) if arrived && stat.kind == NodeKind::File => stat.size,
+        let is_in_known_directory =
+            target.parent().is_some_and(|parent| self.known_directories.contains(&parent));
+        let size = match self.vfs.stat_link(target) {
+            Ok(stat) if is_in_known_directory && stat.kind == NodeKind::File => stat.size,
             _ => {
                 self.tally.refuse(path, "it is a hard link to a file that is not earlier in the archive");
                 return Ok(());
             }
         };
-        match self.vfs.copy(first, path, Overwrite::Replace) {
+        match self.vfs.copy(target, path, Overwrite::Replace) {
             Ok(_) => {
                 self.changed_directories.extend(path.parent());
                 self.tally.count(|totals| {
@@ -397,23 +398,23 @@ impl Importer<'_, '_> {
                     totals.bytes += size;
                 });
             }
-            Err(error) => self.omit_denied(path, error)?,
+            Err(error) => self.omit_if_denied(path, error)?,
         }
         Ok(())
     }
 
     /// Refuses the names that a Physical Store reserves for Stead: one such name would make the whole batch fail.
     fn refuse_reserved_name(&mut self, path: &VfsPath) -> bool {
-        let physical = self
+        let is_physical = self
             .vfs
             .router()
             .route(path)
             .is_some_and(|route| route.workspace.mount().store().info().kind == StoreKind::Physical);
-        let reserved = physical && matches!(path.name(), Some(".stead" | "stead.toml"));
-        if reserved {
+        let is_reserved = is_physical && matches!(path.name(), Some(".stead" | "stead.toml"));
+        if is_reserved {
             self.tally.refuse(path, "the name is reserved for Stead itself");
         }
-        reserved
+        is_reserved
     }
 
     /// Adds a step to the batch. Returns whether the door allows it.
@@ -449,14 +450,14 @@ impl Importer<'_, '_> {
                 Ok(true)
             }
             Err(error) => {
-                self.omit_denied(path, error)?;
+                self.omit_if_denied(path, error)?;
                 Ok(false)
             }
         }
     }
 
     /// Leaves out an entry that the door denies; any other error ends the import.
-    fn omit_denied(&mut self, path: &VfsPath, error: stead_core::Error) -> Result<()> {
+    fn omit_if_denied(&mut self, path: &VfsPath, error: stead_core::Error) -> Result<()> {
         match error {
             stead_core::Error::Protected { .. } | stead_core::Error::GitRepository { .. } => {
                 self.tally.protect(path);

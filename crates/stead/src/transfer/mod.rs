@@ -69,7 +69,7 @@ pub trait TransferObserver {
     /// The totals have changed.
     fn progressed(&mut self, totals: &TransferTotals);
     /// An entry was left out.
-    fn omitted(&mut self, left_out: &OmittedEntry);
+    fn omitted(&mut self, entry: &OmittedEntry);
 }
 
 /// Ignores everything.
@@ -86,18 +86,18 @@ struct TransferTally<'w> {
     totals: TransferTotals,
     observer: &'w mut dyn TransferObserver,
     /// The call's monitor, which may want the transfer to stop.
-    waiting: Option<Arc<dyn stead_core::CallMonitor>>,
+    monitor: Option<Arc<dyn stead_core::CallMonitor>>,
 }
 
 impl<'w> TransferTally<'w> {
     fn new(vfs: &Vfs, observer: &'w mut dyn TransferObserver) -> Self {
-        TransferTally { totals: TransferTotals::default(), observer, waiting: vfs.watch().cloned() }
+        TransferTally { totals: TransferTotals::default(), observer, monitor: vfs.watch().cloned() }
     }
 
     /// Fails if the call's monitor wants the transfer to stop.
-    fn go_on(&self) -> Result<()> {
-        let stop = self.waiting.as_ref().and_then(|waiting| waiting.stop_reason());
-        stop.map_or(Ok(()), |stop| Err(stead_core::Error::Stopped(stop).into()))
+    fn check_not_stopped(&self) -> Result<()> {
+        let reason = self.monitor.as_ref().and_then(|monitor| monitor.stop_reason());
+        reason.map_or(Ok(()), |reason| Err(stead_core::Error::Stopped(reason).into()))
     }
 
     fn count(&mut self, change: impl FnOnce(&mut TransferTotals)) {
@@ -146,14 +146,14 @@ fn content_hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
 
 /// A stream that counts the bytes read from it, and fails if the transfer is to stop.
 struct CountingReader<'a, 'w> {
-    from: &'a mut dyn Read,
+    source: &'a mut dyn Read,
     tally: &'a mut TransferTally<'w>,
 }
 
 impl Read for CountingReader<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.tally.go_on().map_err(io::Error::other)?;
-        let count = self.from.read(buffer)?;
+        self.tally.check_not_stopped().map_err(io::Error::other)?;
+        let count = self.source.read(buffer)?;
         self.tally.count(|totals| totals.bytes += count as u64);
         Ok(count)
     }

@@ -38,24 +38,24 @@ impl<'a> ImportSource<'a> {
     /// Opens a host directory or a tar archive, whichever the path is.
     pub fn open(path: &Path) -> Result<ImportSource<'static>> {
         let name = escaped_path(path).to_string();
-        let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
-        let metadata = std::fs::metadata(path).map_err(failed)?;
+        let read_error = |cause| Error::host(format!("`{name}` can't be read"), cause);
+        let metadata = std::fs::metadata(path).map_err(read_error)?;
         if metadata.is_dir() {
             return Ok(ImportSource::Directory { path: path.to_owned(), name });
         }
         if !metadata.is_file() {
             return Err(Error::Invalid(format!("`{name}` is neither a directory nor an archive")));
         }
-        let file = File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(read_error)?;
         ImportSource::stream(BufReader::with_capacity(256 << 10, file), name)
     }
 
     /// A tar archive from a stream. Fails if the stream doesn't begin like one.
     pub fn stream(mut stream: impl Read + 'a, name: impl Into<String>) -> Result<ImportSource<'a>> {
         let name = name.into();
-        let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
+        let read_error = |cause| Error::host(format!("`{name}` can't be read"), cause);
         let mut block = Vec::new();
-        (&mut stream).take(512).read_to_end(&mut block).map_err(failed)?;
+        (&mut stream).take(512).read_to_end(&mut block).map_err(read_error)?;
         check_tar_header(&block, &name)?;
         let stream: Box<dyn Read + 'a> = Box::new(Cursor::new(block).chain(stream));
         Ok(ImportSource::Archive { stream, name })
@@ -64,28 +64,32 @@ impl<'a> ImportSource<'a> {
 
 /// Checks the first block of an archive.
 fn check_tar_header(block: &[u8], name: &str) -> Result<()> {
-    let packed = [
+    let compressed_formats = [
         (&[0x1f, 0x8b][..], "gzip -dc"),
         (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -dc"),
         (b"BZh", "bzip2 -dc"),
         (&[0xfd, b'7', b'z', b'X', b'Z'], "xz -dc"),
     ];
-    if let Some((_, unpack)) = packed.iter().find(|(magic, _)| block.starts_with(magic)) {
+    if let Some((_, command)) = compressed_formats.iter().find(|(magic, _)| block.starts_with(magic)) {
         return Err(Error::Invalid(format!(
-            "`{name}` is compressed; decompress it first: {unpack} FILE | stead import - PREFIX"
+            "`{name}` is compressed; decompress it first: {command} FILE | stead import - PREFIX"
         )));
     }
-    let zeros = block.len() == 512 && block.iter().all(|&byte| byte == 0);
-    let header = block.len() == 512 && has_valid_checksum(block).unwrap_or(false);
-    if zeros || header { Ok(()) } else { Err(Error::Invalid(format!("`{name}` isn't a tar archive"))) }
+    let is_empty_archive = block.len() == 512 && block.iter().all(|&byte| byte == 0);
+    let is_header = block.len() == 512 && has_valid_checksum(block).unwrap_or(false);
+    if is_empty_archive || is_header {
+        Ok(())
+    } else {
+        Err(Error::Invalid(format!("`{name}` isn't a tar archive")))
+    }
 }
 
 /// Whether the header's checksum is right. Old archives have no other mark.
 fn has_valid_checksum(block: &[u8]) -> io::Result<bool> {
     let header = tar::Header::from_byte_slice(block);
-    let sum = block.iter().enumerate().map(|(at, &byte)| {
+    let sum = block.iter().enumerate().map(|(index, &byte)| {
         // The sum is computed with spaces in place of the checksum itself.
-        u32::from(if (148..156).contains(&at) { b' ' } else { byte })
+        u32::from(if (148..156).contains(&index) { b' ' } else { byte })
     });
     Ok(header.cksum()? == sum.sum::<u32>())
 }

@@ -112,17 +112,17 @@ impl InputRounds {
 
     /// The questions of a round that the client is able to answer.
     fn supported_requests(&self, round: usize, client: &ClientCapabilities) -> InputRequests {
-        let can = |request: &InputRequest| match request {
+        let is_supported = |request: &InputRequest| match request {
             InputRequest::CreateMessage(_) => client.sampling.is_some(),
             InputRequest::Elicitation(_) => client.elicitation.is_some(),
             InputRequest::ListRoots(_) => client.roots.is_some(),
             _ => false,
         };
-        self.rounds[round].clone().into_iter().filter(|(_, request)| can(request)).collect()
+        self.rounds[round].clone().into_iter().filter(|(_, request)| is_supported(request)).collect()
     }
 
     fn state_token(&self, round: usize) -> String {
-        let sealed = blake3::keyed_hash(&STATE_KEY, format!("{} {round}", self.name).as_bytes());
-        format!("{round}-{}", sealed.to_hex())
+        let hash = blake3::keyed_hash(&STATE_KEY, format!("{} {round}", self.name).as_bytes());
+        format!("{round}-{}", hash.to_hex())
     }
 }

@@ -38,7 +38,7 @@ pub(super) async fn call(
         let arguments = request.arguments.as_ref()?;
         Some(arguments.get(name)?.as_str()?.to_owned())
     };
-    let said = match &*request.name {
+    let output = match &*request.name {
         "test_tool_with_logging" | "test_logging_tool" => log(context, level).await,
         "test_tool_with_progress" => progress(context).await,
         "test_sampling" => sample(context, argument("prompt").unwrap_or_default()).await,
@@ -53,8 +53,8 @@ pub(super) async fn call(
         "test_elicitation_sep1330_enums" => elicit(context, "Choose", choices_schema()).await,
         name => return Err(ErrorData::invalid_params(format!("there is no fixture `{name}`"), None)),
     };
-    let said = said.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    Ok(complete_result(static_tools::text_result(&said)))
+    let output = output.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    Ok(complete_result(static_tools::text_result(&output)))
 }
 
 async fn log(
@@ -64,9 +64,10 @@ async fn log(
     let is_modern =
         context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
     // From 2026-07-28 on each request names the level that it wants. Without a level it gets no log messages.
-    let from = if is_modern { context.meta.log_level().map(LogThreshold::from) } else { Some(*level.lock()) };
+    let threshold =
+        if is_modern { context.meta.log_level().map(LogThreshold::threshold) } else { Some(*level.lock()) };
     for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-        if from.is_some_and(|from| LogThreshold::from(LoggingLevel::Info) >= from) {
+        if threshold.is_some_and(|threshold| LogThreshold::threshold(LoggingLevel::Info) >= threshold) {
             let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, line.into());
             context.peer.notify_logging_message(message).await?;
         }
@@ -123,11 +124,11 @@ fn defaults_schema() -> Value {
 }
 
 fn choices_schema() -> Value {
-    let titled = |what: &str| {
+    let titled = |noun: &str| {
         json!([
-            { "const": "value1", "title": format!("First {what}") },
-            { "const": "value2", "title": format!("Second {what}") },
-            { "const": "value3", "title": format!("Third {what}") },
+            { "const": "value1", "title": format!("First {noun}") },
+            { "const": "value2", "title": format!("Second {noun}") },
+            { "const": "value3", "title": format!("Third {noun}") },
         ])
     };
     let plain = json!(["option1", "option2", "option3"]);

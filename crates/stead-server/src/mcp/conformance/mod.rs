@@ -63,7 +63,7 @@ impl ConformanceHandler {
             let answers = request.input_responses.as_ref();
             return Ok(
                 match rounds.next_request(answers, request.request_state.as_deref(), &capabilities)? {
-                    Some(asks) => asks.into(),
+                    Some(input_required) => input_required.into(),
                     None => complete_result::<CallToolResult>(static_tools::text_result(
                         "All questions are answered: state-ok.",
                     ))
@@ -159,8 +159,8 @@ impl ServerHandler for ConformanceHandler {
         if let Some(rounds) = input_rounds::rounds_of(&request.name) {
             let capabilities = context.client_capabilities().unwrap_or_default();
             let (answers, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
-            if let Some(asks) = rounds.next_request(answers, state, &capabilities)? {
-                return Ok(asks.into());
+            if let Some(input_required) = rounds.next_request(answers, state, &capabilities)? {
+                return Ok(input_required.into());
             }
         }
         match prompts_and_resources::prompt(&request.name, &request.arguments.clone().unwrap_or_default()) {
@@ -195,7 +195,7 @@ impl ServerHandler for ConformanceHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         match prompts_and_resources::read_resource(&request.uri) {
-            Some(read) => Ok(read.into()),
+            Some(resource) => Ok(resource.into()),
             None => self.handler.read_resource(request, context).await,
         }
     }
@@ -234,9 +234,9 @@ impl ServerHandler for ConformanceHandler {
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let words = ["paris", "park", "party"].into_iter();
-        let begun = words.filter(|word| word.starts_with(&request.argument.value));
-        let found = CompletionInfo::with_all_values(begun.map(str::to_owned).collect());
-        Ok(CompleteResult::new(found.expect("three values are within the limit")))
+        let matching = words.filter(|word| word.starts_with(&request.argument.value));
+        let completion = CompletionInfo::with_all_values(matching.map(str::to_owned).collect());
+        Ok(CompleteResult::new(completion.expect("three values are within the limit")))
     }
 
     async fn set_level(

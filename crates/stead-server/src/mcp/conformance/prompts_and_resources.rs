@@ -40,8 +40,8 @@ pub(super) fn prompt(name: &str, arguments: &JsonObject) -> Option<GetPromptResu
     let contents = match name {
         "test_simple_prompt" => vec![text("This is a simple prompt for testing.")],
         "test_prompt_with_arguments" => {
-            let (one, two) = (argument("arg1"), argument("arg2"));
-            vec![text(&format!("Prompt with arguments: arg1='{one}', arg2='{two}'"))]
+            let (first, second) = (argument("arg1"), argument("arg2"));
+            vec![text(&format!("Prompt with arguments: arg1='{first}', arg2='{second}'"))]
         }
         "test_prompt_with_embedded_resource" => vec![
             json!({ "type": "resource", "resource": {
