@@ -22,7 +22,7 @@ use stead_stores::{Database, DatabaseOptions, Durability, MemoryStore, VirtualSt
 
 const CHUNK: usize = 256 * 1024;
 
-fn place(path: &str) -> NodePath {
+fn node_path(path: &str) -> NodePath {
     NodePath::from_root(StorePath::from_checked(path))
 }
 
@@ -33,28 +33,28 @@ fn apply(store: &dyn Store, steps: Vec<Step>) -> StoreResult<Applied> {
     store.apply(Change::new(operation, steps))
 }
 
-fn one(store: &dyn Store, step: Step) -> StepOutcome {
+fn apply_one(store: &dyn Store, step: Step) -> StepOutcome {
     apply(store, vec![step]).unwrap().outcomes[0]
 }
 
-fn writing(path: &str, content: impl Into<Content>, keep: DisplacedContent) -> Step {
+fn write_step(path: &str, content: impl Into<Content>, displaced: DisplacedContent) -> Step {
     Step::Write {
-        at: place(path),
+        at: node_path(path),
         content: content.into(),
-        options: PutOptions { displaced: keep, ..PutOptions::default() },
+        options: PutOptions { displaced, ..PutOptions::default() },
     }
 }
 
 /// Writes a file, and returns the revision.
 fn write(store: &dyn Store, path: &str, bytes: impl AsRef<[u8]>) -> RevisionNumber {
-    let step = writing(path, bytes.as_ref().to_vec(), DisplacedContent::Keep);
+    let step = write_step(path, bytes.as_ref().to_vec(), DisplacedContent::Keep);
     apply(store, vec![step]).unwrap().revision.unwrap()
 }
 
-fn renaming(from: &str, to: &str) -> Step {
+fn rename_step(from: &str, to: &str) -> Step {
     Step::Rename {
-        from: place(from),
-        to: place(to),
+        from: node_path(from),
+        to: node_path(to),
         replace: Replace::Overwrite,
         parents: Parents::Create,
         expect: Precondition::Any,
@@ -62,9 +62,9 @@ fn renaming(from: &str, to: &str) -> Step {
     }
 }
 
-fn removing(path: &str) -> Step {
+fn remove_step(path: &str) -> Step {
     Step::Remove {
-        at: place(path),
+        at: node_path(path),
         subtree: Subtree::Any,
         expect: Precondition::Any,
         if_missing: IfMissing::Fail,
@@ -74,11 +74,11 @@ fn removing(path: &str) -> Step {
 }
 
 fn read(store: &dyn Store, path: &str) -> StoreResult<Vec<u8>> {
-    store.read(&place(path), u64::MAX).map(|whole| whole.bytes)
+    store.read(&node_path(path), u64::MAX).map(|content| content.bytes)
 }
 
 fn names(store: &dyn Store, path: &str) -> Vec<String> {
-    let listed = store.list(&place(path), &Page::ALL).unwrap();
+    let listed = store.list(&node_path(path), &Page::ALL).unwrap();
     listed.entries.iter().map(|entry| entry.name.to_string()).collect()
 }
 
@@ -88,7 +88,7 @@ fn open(path: &Path) -> Database {
 }
 
 /// A number from the database, as an SQL shell would show it.
-fn count(path: &Path, sql: &str) -> i64 {
+fn query_number(path: &Path, sql: &str) -> i64 {
     Connection::open(path).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
@@ -98,9 +98,9 @@ fn every_version_can_be_read_again() {
     let empty = store.latest_revision().unwrap();
     let first = write(&*store, "a/file", "one");
     let second = write(&*store, "a/file", "two");
-    let moved = apply(&*store, vec![renaming("a", "b/deep")]).unwrap().revision.unwrap();
-    let gone = apply(&*store, vec![removing("b")]).unwrap().revision.unwrap();
-    let back = write(&*store, "a", "a file now");
+    let moved = apply(&*store, vec![rename_step("a", "b/deep")]).unwrap().revision.unwrap();
+    let removed = apply(&*store, vec![remove_step("b")]).unwrap().revision.unwrap();
+    let rewritten = write(&*store, "a", "a file now");
 
     assert_eq!(names(&store.at(empty), ""), Vec::<String>::new());
     assert_eq!(read(&store.at(first), "a/file").unwrap(), b"one");
@@ -108,53 +108,53 @@ fn every_version_can_be_read_again() {
     assert!(matches!(read(&store.at(second), "b/deep/file"), Err(StoreError::NotFound)));
     assert_eq!(read(&store.at(moved), "b/deep/file").unwrap(), b"two");
     assert!(matches!(read(&store.at(moved), "a/file"), Err(StoreError::NotFound)));
-    assert_eq!(names(&store.at(gone), ""), Vec::<String>::new());
-    assert_eq!(read(&store.at(back), "a").unwrap(), b"a file now");
+    assert_eq!(names(&store.at(removed), ""), Vec::<String>::new());
+    assert_eq!(read(&store.at(rewritten), "a").unwrap(), b"a file now");
 
     // Also by node, wherever it was then.
-    let node = store.at(first).stat(&place("a/file")).unwrap().node;
+    let node = store.at(first).stat(&node_path("a/file")).unwrap().node;
     assert_eq!(store.at(moved).read(&NodePath::of_node(node), 9).unwrap().bytes, b"two");
-    assert!(matches!(store.at(gone).stat(&NodePath::of_node(node)), Err(StoreError::NotFound)));
+    assert!(matches!(store.at(removed).stat(&NodePath::of_node(node)), Err(StoreError::NotFound)));
 }
 
 #[test]
-fn a_view_of_the_past_can_be_neither_changed_nor_changed_under_it() {
+fn a_view_of_an_earlier_version_can_not_be_changed_and_does_not_change() {
     let store = MemoryStore::new();
-    let then = write(&*store, "d/f", "then");
-    let view = store.at(then);
+    let revision = write(&*store, "d/f", "then");
+    let view = store.at(revision);
     assert_eq!(read(&view, "d/f").unwrap(), b"then");
-    let refused = apply(&view, vec![writing("d/f", b"x".to_vec(), DisplacedContent::Keep)]);
+    let refused = apply(&view, vec![write_step("d/f", b"x".to_vec(), DisplacedContent::Keep)]);
     assert!(matches!(refused, Err(StoreError::Unsupported(_))));
     assert!(matches!(view.draft(DraftBase::Empty), Err(StoreError::Unsupported(_))));
-    one(&*store, renaming("d", "e"));
+    apply_one(&*store, rename_step("d", "e"));
     assert_eq!(read(&view, "d/f").unwrap(), b"then");
-    assert_eq!(view.changes_since(Some(RevisionNumber(0)), 10).unwrap().cursor, then);
+    assert_eq!(view.changes_since(Some(RevisionNumber(0)), 10).unwrap().cursor, revision);
 }
 
 #[test]
-fn a_change_makes_one_version_and_nothing_makes_none() {
+fn a_change_makes_one_version_and_a_change_without_effect_makes_none() {
     let store = MemoryStore::new();
-    let step = |path| writing(path, b"x".to_vec(), DisplacedContent::Keep);
-    let made = apply(&*store, vec![step("a/b"), step("a/c"), step("a/b"), removing("a/c")])
+    let step = |path| write_step(path, b"x".to_vec(), DisplacedContent::Keep);
+    let revision = apply(&*store, vec![step("a/b"), step("a/c"), step("a/b"), remove_step("a/c")])
         .unwrap()
         .revision
         .unwrap();
-    assert_eq!(made, store.latest_revision().unwrap());
-    let mkdir = Step::Mkdir { at: place("a"), parents: Parents::Create, mode: None };
-    let attr = store.stat(&place("a/b")).unwrap();
-    let same = Step::SetAttr { at: place("a/b"), mode: Some(attr.mode), modified: None };
-    assert_eq!(apply(&*store, vec![mkdir, same]).unwrap().revision, None);
-    assert_eq!(store.latest_revision().unwrap(), made);
+    assert_eq!(revision, store.latest_revision().unwrap());
+    let mkdir = Step::Mkdir { at: node_path("a"), parents: Parents::Create, mode: None };
+    let attr = store.stat(&node_path("a/b")).unwrap();
+    let same_mode = Step::SetAttr { at: node_path("a/b"), mode: Some(attr.mode), modified: None };
+    assert_eq!(apply(&*store, vec![mkdir, same_mode]).unwrap().revision, None);
+    assert_eq!(store.latest_revision().unwrap(), revision);
     // What came and went inside one change was never there.
-    assert_eq!(names(&store.at(made), "a"), ["b"]);
-    assert_eq!(names(&store.at(RevisionNumber(made.0 - 1)), ""), Vec::<String>::new());
+    assert_eq!(names(&store.at(revision), "a"), ["b"]);
+    assert_eq!(names(&store.at(RevisionNumber(revision.0 - 1)), ""), Vec::<String>::new());
 }
 
 #[test]
 fn scratch_leaves_no_history() {
     let store = MemoryStore::new();
     let old = write(&*store, "target/out", "old");
-    one(&*store, writing("target/out", b"new".to_vec(), DisplacedContent::Discard));
+    apply_one(&*store, write_step("target/out", b"new".to_vec(), DisplacedContent::Discard));
     assert!(matches!(read(&store.at(old), "target/out"), Err(StoreError::NotFound)));
     assert_eq!(read(&*store, "target/out").unwrap(), b"new");
 }
@@ -166,7 +166,7 @@ fn namespaces_never_see_each_other() {
     for (index, store) in stores.iter().enumerate() {
         write(store, "b/f", index.to_string());
     }
-    let node = stores[0].stat(&place("b/f")).unwrap().node;
+    let node = stores[0].stat(&node_path("b/f")).unwrap().node;
     for (index, store) in stores.iter().enumerate() {
         assert_eq!(read(store, "b/f").unwrap(), index.to_string().as_bytes());
         assert_eq!(store.changes_since(Some(RevisionNumber(0)), 100).unwrap().changes.len(), 2);
@@ -211,7 +211,7 @@ fn the_queries_in_the_documentation_work() {
 }
 
 #[test]
-fn content_is_kept_once() {
+fn equal_content_is_stored_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let database = open(&path);
@@ -224,57 +224,57 @@ fn content_is_kept_once() {
         }
     }
     let copy = Step::Copy {
-        from: place("x-large"),
-        to: place("z"),
+        from: node_path("x-large"),
+        to: node_path("z"),
         replace: Replace::Refuse,
         parents: Parents::Create,
         protected: None,
         displaced: DisplacedContent::Keep,
     };
-    one(&one_store, copy);
+    apply_one(&one_store, copy);
     assert_eq!(read(&one_store, "z").unwrap(), large);
     // The small file, and four chunks with their list.
-    assert_eq!(count(&path, "SELECT count(*) FROM content"), 6);
+    assert_eq!(query_number(&path, "SELECT count(*) FROM content"), 6);
     assert_eq!(database.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
-fn a_large_file_is_touched_only_where_it_changes() {
+fn only_the_changed_chunks_of_a_large_file_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let store = open(&path).store(["a"]).unwrap();
     let mut large = vec![0; 5 * CHUNK + 100];
     fastrand::Rng::with_seed(3).fill(&mut large);
     write(&store, "f", &large);
-    let chunks = || count(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL");
+    let chunks = || query_number(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL");
     let before = chunks();
 
     let append = Step::Append {
-        at: place("f"),
+        at: node_path("f"),
         content: Content::Bytes(b"tail".to_vec()),
         options: PutOptions::default(),
     };
-    let appended = one(&store, append).attr.unwrap();
+    let appended = apply_one(&store, append).attr.unwrap();
     large.extend_from_slice(b"tail");
     assert_eq!(chunks(), before + 1);
 
-    let at = NodePath::of_node(appended.node);
-    let mut draft = store.draft(DraftBase::File(&at)).unwrap();
+    let by_node = NodePath::of_node(appended.node);
+    let mut draft = store.draft(DraftBase::File(&by_node)).unwrap();
     draft.write_at(2 * CHUNK as u64 + 7, b"patch").unwrap();
     large[2 * CHUNK + 7..][..5].copy_from_slice(b"patch");
     let content = Content::Sealed(draft.seal().unwrap());
-    let outcome = one(&store, Step::Write { at, content, options: PutOptions::default() });
+    let outcome = apply_one(&store, Step::Write { at: by_node, content, options: PutOptions::default() });
     assert_eq!((outcome.attr.unwrap().node, outcome.created), (appended.node, false));
     assert_eq!(chunks(), before + 2);
     assert_eq!(read(&store, "f").unwrap(), large);
 }
 
 #[test]
-fn a_draft_is_protected_while_it_lasts_and_not_after() {
+fn the_content_of_a_draft_is_pinned_while_the_draft_exists_and_not_after() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let store = open(&path).store(["a"]).unwrap();
-    let pins = || count(&path, "SELECT count(*) FROM pin");
+    let pins = || query_number(&path, "SELECT count(*) FROM pin");
     let mut dropped = store.draft(DraftBase::Empty).unwrap();
     let mut used = store.draft(DraftBase::Empty).unwrap();
     for index in 0..6 {
@@ -283,7 +283,7 @@ fn a_draft_is_protected_while_it_lasts_and_not_after() {
     }
     assert!(pins() >= 8);
     drop(dropped);
-    one(&store, writing("f", Content::Sealed(used.seal().unwrap()), DisplacedContent::Keep));
+    apply_one(&store, write_step("f", Content::Sealed(used.seal().unwrap()), DisplacedContent::Keep));
     drop(used);
     // The next change removes the pins of both.
     write(&store, "g", "");
@@ -293,20 +293,20 @@ fn a_draft_is_protected_while_it_lasts_and_not_after() {
 }
 
 #[test]
-fn zeros_cost_nothing() {
+fn zeros_take_no_space() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let store = open(&path).store(["a"]).unwrap();
     let mut draft = store.draft(DraftBase::Empty).unwrap();
     draft.set_size(1 << 30).unwrap();
     draft.write_at((1 << 29) + 1, b"middle").unwrap();
-    one(&store, writing("sparse", Content::Sealed(draft.seal().unwrap()), DisplacedContent::Keep));
-    assert_eq!(count(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL"), 2);
-    let file = store.open(&place("sparse"), OpenPurpose::Read).unwrap();
+    apply_one(&store, write_step("sparse", Content::Sealed(draft.seal().unwrap()), DisplacedContent::Keep));
+    assert_eq!(query_number(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL"), 2);
+    let file = store.open(&node_path("sparse"), OpenPurpose::Read).unwrap();
     let mut buffer = [9; 8];
     assert_eq!(file.read_at(1 << 29, &mut buffer).unwrap(), 8);
     assert_eq!(&buffer, b"\0middle\0");
-    assert!(matches!(store.read(&place("sparse"), 1 << 20), Err(StoreError::TooLarge { .. })));
+    assert!(matches!(store.read(&node_path("sparse"), 1 << 20), Err(StoreError::TooLarge { .. })));
     let mut endless = store.draft(DraftBase::Empty).unwrap();
     assert!(matches!(endless.set_size(u64::MAX), Err(StoreError::TooLarge { .. })));
 }
@@ -320,31 +320,31 @@ fn another_process_sees_directories_move() {
     assert_eq!(read(&other, "a/b/f").unwrap(), b"first");
     for round in 0..20 {
         let (mover, reader) = if round % 2 == 0 { (&one_store, &other) } else { (&other, &one_store) };
-        one(mover, renaming("a/b", "a/c"));
+        apply_one(mover, rename_step("a/b", "a/c"));
         write(mover, "a/b/f", format!("new {round}"));
         assert_eq!(read(reader, "a/b/f").unwrap(), format!("new {round}").as_bytes());
-        assert!(reader.stat(&place("a/c/f")).is_ok());
+        assert!(reader.stat(&node_path("a/c/f")).is_ok());
         // A writer with an outdated cache writes to where the path leads now.
         write(reader, "a/b/g", "beside");
         assert_eq!(names(mover, "a/b"), ["f", "g"]);
-        one(mover, removing("a/c"));
-        assert!(matches!(reader.stat(&place("a/c/f")), Err(StoreError::NotFound)));
+        apply_one(mover, remove_step("a/c"));
+        assert!(matches!(reader.stat(&node_path("a/c/f")), Err(StoreError::NotFound)));
     }
     assert_eq!(one_store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
 
 /// Like two processes, each with a volume of its own.
 #[test]
-fn random_runs_side_by_side_agree_with_the_model_at_every_version() {
+fn concurrent_random_runs_agree_with_the_model_at_every_version() {
     let dir = tempfile::tempdir().unwrap();
     let run = |seed: u64| {
         let store = Arc::new(open(&dir.path().join("db")).store([seed.to_string()]).unwrap());
-        let mut versions = BTreeMap::new();
+        let mut trees = BTreeMap::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, 150, |model| {
-            versions.insert(store.latest_revision().unwrap(), model.clone());
+            trees.insert(store.latest_revision().unwrap(), model.clone());
         });
-        for (version, model) in versions {
-            assert_eq!(snapshot_of(&store.at(version)), model, "seed {seed}, version {version}");
+        for (revision, model) in trees {
+            assert_eq!(snapshot_of(&store.at(revision)), model, "seed {seed}, version {revision}");
         }
     };
     thread::scope(|scope| {
@@ -356,22 +356,23 @@ fn random_runs_side_by_side_agree_with_the_model_at_every_version() {
 }
 
 #[test]
-fn a_cached_directory_is_not_believed_after_a_change_was_undone() {
+fn a_cached_directory_is_not_used_after_a_change_was_rolled_back() {
     let store = MemoryStore::new();
     write(&*store, "d/f", "x");
     // Creates `new/dir`, then fails: the directory that would have been cached never existed.
-    let failing = vec![writing("new/dir/f", b"x".to_vec(), DisplacedContent::Keep), removing("missing")];
+    let failing =
+        vec![write_step("new/dir/f", b"x".to_vec(), DisplacedContent::Keep), remove_step("missing")];
     assert!(matches!(apply(&*store, failing), Err(StoreError::NotFound)));
-    assert!(matches!(store.stat(&place("new/dir")), Err(StoreError::NotFound)));
+    assert!(matches!(store.stat(&node_path("new/dir")), Err(StoreError::NotFound)));
     write(&*store, "new/dir/g", "y");
     assert_eq!(names(&*store, "new/dir"), ["g"]);
     // Moves `d` away, then fails: it is still there.
-    assert!(apply(&*store, vec![renaming("d", "e"), removing("missing")]).is_err());
+    assert!(apply(&*store, vec![rename_step("d", "e"), remove_step("missing")]).is_err());
     assert_eq!(read(&*store, "d/f").unwrap(), b"x");
 }
 
 #[test]
-fn many_callers_are_committed_together_and_failures_are_their_own() {
+fn many_changes_are_committed_together_and_a_failure_affects_only_its_own_change() {
     let dir = tempfile::tempdir().unwrap();
     let databases = [(); 2].map(|()| open(&dir.path().join("db")));
     let stores = databases.each_ref().map(|database| database.store(["a"]).unwrap());
@@ -387,8 +388,10 @@ fn many_callers_are_committed_together_and_failures_are_their_own() {
                     write(store, &format!("d{}/t{thread}-{round}", round % 3), thread.to_string());
                     let exclusive = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
                     let content = Content::Bytes(Vec::new());
-                    let refused =
-                        apply(store, vec![Step::Write { at: place("taken"), content, options: exclusive }]);
+                    let refused = apply(
+                        store,
+                        vec![Step::Write { at: node_path("taken"), content, options: exclusive }],
+                    );
                     assert!(matches!(refused, Err(StoreError::AlreadyExists)));
                 }
             });
@@ -398,13 +401,13 @@ fn many_callers_are_committed_together_and_failures_are_their_own() {
     assert_eq!(total, threads * 20);
     let feed = stores[1].changes_since(Some(RevisionNumber(0)), usize::MAX).unwrap();
     // Each change is a revision of its own, although they were committed together.
-    let versions: HashSet<_> = feed.changes.iter().map(|change| change.revision).collect();
-    assert_eq!(versions.len(), threads * 20 + 1);
+    let revisions: HashSet<_> = feed.changes.iter().map(|change| change.revision).collect();
+    assert_eq!(revisions.len(), threads * 20 + 1);
     assert_eq!(databases[0].verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
-fn a_database_is_made_once_however_many_open_it_at_once() {
+fn a_database_is_created_once_however_many_threads_open_it_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let barrier = Barrier::new(16);
@@ -418,24 +421,24 @@ fn a_database_is_made_once_however_many_open_it_at_once() {
         }
     });
     assert_eq!(names(&open(&path).store(["shared"]).unwrap(), "").len(), 16);
-    assert_eq!(count(&path, "SELECT count(*) FROM volume"), 1);
+    assert_eq!(query_number(&path, "SELECT count(*) FROM volume"), 1);
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_reopening() {
+fn acknowledged_changes_are_there_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let open = || Database::open(&path, DatabaseOptions::default()).unwrap().store(["a"]).unwrap();
-    let version = write(&open(), "d/f", "kept");
+    let revision = write(&open(), "d/f", "kept");
     let store = open();
     assert_eq!(read(&store, "d/f").unwrap(), b"kept");
-    assert_eq!(store.latest_revision().unwrap(), version);
-    assert!(write(&store, "d/g", "new") > version);
-    let operation = count(
+    assert_eq!(store.latest_revision().unwrap(), revision);
+    assert!(write(&store, "d/g", "new") > revision);
+    let recorded = query_number(
         &path,
         "SELECT count(*) FROM revision WHERE agent = 'coder' AND thread = 't1' AND tool = 'test'",
     );
-    assert_eq!(operation, 2);
+    assert_eq!(recorded, 2);
 }
 
 #[test]
@@ -445,31 +448,31 @@ fn a_newer_or_foreign_database_is_refused_and_left_alone() {
     write(&open(&path).store(["a"]).unwrap(), "f", "x");
     Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     let refused = Database::open(&path, DatabaseOptions::default()).unwrap_err();
-    assert!(matches!(&refused, StoreError::Unsupported(what) if what.contains("newer")), "{refused:?}");
+    assert!(matches!(&refused, StoreError::Unsupported(reason) if reason.contains("newer")), "{refused:?}");
 
     let foreign = dir.path().join("foreign.db");
     Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
     assert!(matches!(Database::open(&foreign, DatabaseOptions::default()), Err(StoreError::Invalid(_))));
-    assert_eq!(count(&foreign, "SELECT count(*) FROM sqlite_schema"), 1);
+    assert_eq!(query_number(&foreign, "SELECT count(*) FROM sqlite_schema"), 1);
 
     let text = dir.path().join("text");
     std::fs::write(&text, "no database at all, but long enough to have a header ".repeat(100)).unwrap();
     assert!(matches!(Database::open(&text, DatabaseOptions::default()), Err(StoreError::Corrupt(_))));
 
-    let nowhere = dir.path().join("missing/secret-name.db");
-    let refused = Database::open(nowhere, DatabaseOptions::default()).unwrap_err();
+    let missing = dir.path().join("missing/secret-name.db");
+    let refused = Database::open(missing, DatabaseOptions::default()).unwrap_err();
     assert!(!format!("{refused} {refused:?}").contains("secret-name"), "{refused:?}");
 }
 
 #[test]
-fn another_programs_lock_is_unavailable_and_not_a_raw_error() {
+fn a_lock_of_another_program_is_the_error_unavailable() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let options = DatabaseOptions { wait_timeout: Duration::from_millis(50), ..DatabaseOptions::default() };
     let store = Database::open(&path, options).unwrap().store(["a"]).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = apply(&store, vec![writing("f", b"x".to_vec(), DisplacedContent::Keep)]).unwrap_err();
+    let refused = apply(&store, vec![write_step("f", b"x".to_vec(), DisplacedContent::Keep)]).unwrap_err();
     assert!(matches!(refused, StoreError::Unavailable { .. }));
     assert!(!refused.to_string().contains("locked"), "{refused}");
     other.execute_batch("ROLLBACK").unwrap();
@@ -477,27 +480,27 @@ fn another_programs_lock_is_unavailable_and_not_a_raw_error() {
 }
 
 #[test]
-fn the_feed_tells_whole_versions() {
+fn the_feed_returns_complete_versions() {
     let store = MemoryStore::new();
     let start = store.changes_since(None, 10).unwrap().cursor;
-    let step = |path| writing(path, b"x".to_vec(), DisplacedContent::Keep);
+    let step = |path| write_step(path, b"x".to_vec(), DisplacedContent::Keep);
     let first = apply(&*store, vec![step("a"), step("b")]).unwrap().revision.unwrap();
     let second = apply(&*store, vec![step("c"), step("d"), step("e")]).unwrap().revision.unwrap();
-    let told = |cursor, limit| {
+    let read_feed = |cursor, limit| {
         let feed = store.changes_since(Some(cursor), limit).unwrap();
         (feed.changes.len(), feed.cursor, feed.more)
     };
-    assert_eq!(told(start, 2), (2, first, true));
-    assert_eq!(told(start, 4), (2, first, true));
-    assert_eq!(told(start, 1), (2, first, true));
-    assert_eq!(told(first, 1), (3, second, false));
-    assert_eq!(told(start, 5), (5, second, false));
-    assert_eq!(told(second, 5), (0, second, false));
+    assert_eq!(read_feed(start, 2), (2, first, true));
+    assert_eq!(read_feed(start, 4), (2, first, true));
+    assert_eq!(read_feed(start, 1), (2, first, true));
+    assert_eq!(read_feed(first, 1), (3, second, false));
+    assert_eq!(read_feed(start, 5), (5, second, false));
+    assert_eq!(read_feed(second, 5), (0, second, false));
 
-    one(&*store, removing("a"));
+    apply_one(&*store, remove_step("a"));
     apply(&*store, vec![step("d1/d2/f")]).unwrap();
     let before = store.latest_revision().unwrap();
-    one(&*store, removing("d1"));
+    apply_one(&*store, remove_step("d1"));
     let kinds: Vec<_> = store.changes_since(Some(before), 10).unwrap().changes;
     let kinds: Vec<_> = kinds.iter().map(|change| (change.kind, &*change.name)).collect();
     let removed = ChangeKind::Removed;
@@ -547,22 +550,22 @@ fn check_visitors(store: &VirtualStore) {
     for index in 0..10 {
         write(store, &format!("d/f{index}"), format!("needle {index}"));
     }
-    let mut seen = 0;
+    let mut visited = 0;
     store
-        .walk(&NodePath::root(), &WalkOptions::default(), &mut |found| {
-            seen += 1;
-            assert_eq!(store.stat(&NodePath::from_root(found.path)).unwrap().node, found.attr.node);
-            write(store, &format!("seen/{seen}"), "x");
+        .walk(&NodePath::root(), &WalkOptions::default(), &mut |entry| {
+            visited += 1;
+            assert_eq!(store.stat(&NodePath::from_root(entry.path)).unwrap().node, entry.attr.node);
+            write(store, &format!("seen/{visited}"), "x");
             ControlFlow::Continue(())
         })
         .unwrap();
-    assert_eq!(seen, 11);
+    assert_eq!(visited, 11);
     let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
     let mut hits = 0;
     store
-        .grep(&NodePath::root(), &grep, &mut |found| {
+        .grep(&NodePath::root(), &grep, &mut |entry| {
             hits += 1;
-            one(store, removing(found.path.as_str().unwrap()));
+            apply_one(store, remove_step(entry.path.as_str().unwrap()));
             ControlFlow::Continue(())
         })
         .unwrap();
@@ -570,33 +573,33 @@ fn check_visitors(store: &VirtualStore) {
 }
 
 #[test]
-fn a_destroyed_volume_is_gone_with_its_history_and_nothing_else_is() {
+fn destroying_a_volume_removes_its_history_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let database = Database::open(directory.path().join("db"), DatabaseOptions::default()).unwrap();
-    let (gone, kept) = (database.store(["gone"]).unwrap(), database.store(["kept"]).unwrap());
-    let version = write(&gone, "dir/file", "1");
-    write(&gone, "dir/file", "2");
-    write(&kept, "dir/file", "1");
-    let still_open = gone.clone();
-    gone.destroy().unwrap();
-    assert!(matches!(still_open.read(&place("dir/file"), 9), Err(StoreError::NotFound)));
-    assert!(matches!(still_open.at(version).read(&place("dir/file"), 9), Err(StoreError::NotFound)));
-    assert_eq!(kept.read(&place("dir/file"), 9).unwrap().bytes, b"1");
-    assert_eq!(kept.verify(&mut |_| ()).unwrap().problems, [""; 0]);
-    let again = database.store(["gone"]).unwrap();
-    assert!(snapshot_of(&again).is_empty());
-    write(&again, "dir/file", "3");
-    assert_eq!(again.read(&place("dir/file"), 9).unwrap().bytes, b"3");
+    let (destroyed, remaining) = (database.store(["gone"]).unwrap(), database.store(["kept"]).unwrap());
+    let revision = write(&destroyed, "dir/file", "1");
+    write(&destroyed, "dir/file", "2");
+    write(&remaining, "dir/file", "1");
+    let still_open = destroyed.clone();
+    destroyed.destroy().unwrap();
+    assert!(matches!(still_open.read(&node_path("dir/file"), 9), Err(StoreError::NotFound)));
+    assert!(matches!(still_open.at(revision).read(&node_path("dir/file"), 9), Err(StoreError::NotFound)));
+    assert_eq!(remaining.read(&node_path("dir/file"), 9).unwrap().bytes, b"1");
+    assert_eq!(remaining.verify(&mut |_| ()).unwrap().problems, [""; 0]);
+    let new_store = database.store(["gone"]).unwrap();
+    assert!(snapshot_of(&new_store).is_empty());
+    write(&new_store, "dir/file", "3");
+    assert_eq!(new_store.read(&node_path("dir/file"), 9).unwrap().bytes, b"3");
 }
 
 #[test]
-fn a_past_version_is_a_store_of_its_own() {
+fn an_earlier_version_is_a_read_only_store() {
     let store = MemoryStore::new();
-    let version = write(&store, "file", "1");
+    let revision = write(&store, "file", "1");
     write(&store, "file", "2");
-    let past = store.as_of(version).unwrap();
-    assert_eq!(past.read(&place("file"), 9).unwrap().bytes, b"1");
-    assert!(matches!(apply(&*past, vec![removing("file")]), Err(StoreError::Unsupported(_))));
+    let store_then = store.as_of(revision).unwrap();
+    assert_eq!(store_then.read(&node_path("file"), 9).unwrap().bytes, b"1");
+    assert!(matches!(apply(&*store_then, vec![remove_step("file")]), Err(StoreError::Unsupported(_))));
     assert!(matches!(store.as_of(RevisionNumber(99)), Err(StoreError::NotFound)));
     assert!(matches!(store.as_of(RevisionNumber(-1)), Err(StoreError::NotFound)));
 }

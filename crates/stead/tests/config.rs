@@ -16,7 +16,7 @@ fn check(text: &str) -> String {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_with_its_line() {
+fn all_errors_are_reported_at_once_with_their_lines() {
     let text = r#"
 [database]
 url = "postgres://localhost/stead"
@@ -94,7 +94,7 @@ kind = "memory"
 }
 
 #[test]
-fn what_is_no_toml_is_told_alone() {
+fn a_toml_syntax_error_is_reported_alone() {
     insta::assert_snapshot!(check("[stores.code\nkind = \"physical\"\n\n[agents.coder]\nx = = 1\n"), @r#"
     stead.toml:1:13: unclosed table, expected `]`
     stead.toml:5:5: extra `=`, expected nothing
@@ -103,7 +103,7 @@ fn what_is_no_toml_is_told_alone() {
 }
 
 #[test]
-fn what_has_no_effect_yet_is_named() {
+fn keys_without_effect_are_noted() {
     let text = r#"
 [stores.code]
 kind = "memory"
@@ -150,7 +150,7 @@ enabled = true
 }
 
 #[test]
-fn defaults_fill_what_is_not_written() {
+fn missing_keys_get_their_defaults() {
     let text = r#"
 [stores.notes]
 kind = "virtual"
@@ -229,28 +229,28 @@ store = "notes"
 }
 
 #[test]
-fn what_is_displaced_is_kept_as_long_as_the_file_says() {
-    let keep = |text: &str| -> Result<_, String> {
+fn displaced_content_is_retained_as_long_as_the_file_says() {
+    let retention_of = |text: &str| -> Result<_, String> {
         let text = format!("[stores.code]\nkind = \"physical\"\npath = \"code\"\nkeep = {text}\n");
         let config = Config::parse(&text, Path::new("stead.toml")).map_err(|error| error.to_string())?;
         match &config.stores["code"] {
-            StoreConfig::Physical { displaced_retention: keep, .. } => Ok(*keep),
+            StoreConfig::Physical { displaced_retention: retention, .. } => Ok(*retention),
             other => panic!("{other:?}"),
         }
     };
-    let written = keep("{ age = \"2h\", bytes = \"3MiB\", file_bytes = \"4KiB\" }").unwrap().unwrap();
+    let written = retention_of("{ age = \"2h\", bytes = \"3MiB\", file_bytes = \"4KiB\" }").unwrap().unwrap();
     assert_eq!((written.age.as_secs(), written.bytes, written.file_bytes), (7_200, 3 << 20, 4 << 10));
-    assert_eq!(keep("{ age = \"1d\" }").unwrap().unwrap().bytes, 1 << 30);
-    assert_eq!(keep("false"), Ok(None));
-    assert_eq!(keep("true"), keep("{}"));
-    for (wrong, told) in [
+    assert_eq!(retention_of("{ age = \"1d\" }").unwrap().unwrap().bytes, 1 << 30);
+    assert_eq!(retention_of("false"), Ok(None));
+    assert_eq!(retention_of("true"), retention_of("{}"));
+    for (invalid, expected) in [
         ("{ age = \"fortnight\" }", "`fortnight` isn't a valid duration"),
         ("{ bytes = \"1 gigabyte\" }", "isn't a valid size"),
         ("{ years = \"1\" }", "`years` isn't a known key of `stores.code.keep`"),
         ("7", "`keep` has to be a table"),
     ] {
-        let error = keep(wrong).unwrap_err();
-        assert!(error.contains(told), "{wrong}: {error}");
+        let error = retention_of(invalid).unwrap_err();
+        assert!(error.contains(expected), "{invalid}: {error}");
     }
 }
 
@@ -276,22 +276,22 @@ fn quotas_and_retention_are_read() {
     assert_eq!((agent.quota.bytes, agent.quota.files), (Some(1 << 30), None));
     let quota = agent.workspaces[0].quota;
     assert_eq!((quota.bytes, quota.files, quota.file_bytes), (Some(1 << 20), Some(10), Some(64 << 10)));
-    for (wrong, told) in [
+    for (invalid, expected) in [
         ("quota = { files = \"ten\" }", "`files` has to be a number of at least 0"),
         ("quota = { files = -1 }", "`files` has to be a number of at least 0"),
         ("quota = { bytes = \"much\" }", "isn't a valid size"),
         ("quota = { byte = \"1B\" }", "`byte` isn't a known key"),
     ] {
-        let text = text.replace("quota = { bytes = \"1GiB\" }", wrong);
+        let text = text.replace("quota = { bytes = \"1GiB\" }", invalid);
         let error = Config::parse(&text, Path::new("stead.toml")).unwrap_err().to_string();
-        assert!(error.contains(told), "{wrong}: {error}");
+        assert!(error.contains(expected), "{invalid}: {error}");
     }
 }
 
 #[test]
 fn an_empty_file_is_a_configuration_without_agents() {
-    for nothing in ["", "# later\n"] {
-        assert!(check(nothing).starts_with("fine\nnote: 1:1: the file is empty"), "{nothing:?}");
+    for text in ["", "# later\n"] {
+        assert!(check(text).starts_with("fine\nnote: 1:1: the file is empty"), "{text:?}");
     }
 }
 

@@ -50,7 +50,7 @@ fn text(stead: &Stead, path: &str) -> String {
 }
 
 #[test]
-fn a_fork_is_there_at_once_and_at_the_next_opening() {
+fn a_fork_is_there_at_once_and_after_reopening() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(&directory, CONFIG);
     let stead = Stead::open(&config, "coder").unwrap();
@@ -65,8 +65,8 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
     // A Workspace that can't be written can be forked, and the fork can be written.
     let stead = stead.fork("/notes", "draft").unwrap();
     stead.vfs().write("/forks/draft/f", "2").unwrap();
-    let again = Stead::open(&config, "coder").unwrap();
-    for stead in [&stead, &again] {
+    let reopened = Stead::open(&config, "coder").unwrap();
+    for stead in [&stead, &reopened] {
         assert_eq!(prefixes(stead), ["/all", "/forks/draft", "/memory", "/notes"]);
         assert_eq!((text(stead, "/forks/draft/f"), text(stead, "/notes/f")), ("2".into(), "1".into()));
         assert!(!stead.vfs().exists("/forks/draft/outside").unwrap());
@@ -77,15 +77,15 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
         );
         let differences = stead.diff_fork("draft", DiffOptions::default()).unwrap();
         assert_eq!(
-            differences.iter().map(|one| one.path.to_string()).collect::<Vec<_>>(),
+            differences.iter().map(|difference| difference.path.to_string()).collect::<Vec<_>>(),
             ["/forks/draft/f"]
         );
     }
     assert_eq!(prefixes(&Stead::open(&config, "other").unwrap()), ["/notes"]);
 
     // As of a version from before the fork the rest is there, except Workspaces with a version counter of their own.
-    assert_eq!(again.as_of(earlier).unwrap_err().kind(), ErrorKind::Invalid);
-    let past = again.as_of_text("/notes", &earlier.to_string()).unwrap();
+    assert_eq!(reopened.as_of(earlier).unwrap_err().kind(), ErrorKind::Invalid);
+    let past = reopened.as_of_text("/notes", &earlier.to_string()).unwrap();
     assert_eq!(
         (text(&past, "/notes/g"), prefixes(&past)),
         ("1".into(), vec!["/all".into(), "/notes".to_owned()])
@@ -93,45 +93,45 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
 
     let stead = stead.discard("draft").unwrap();
     assert_eq!(prefixes(&stead), ["/all", "/memory", "/notes"]);
-    assert!(again.vfs().read("/forks/draft/f").is_err());
+    assert!(reopened.vfs().read("/forks/draft/f").is_err());
     assert_eq!(stead.discard("draft").unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(text(&stead, "/notes/f"), "1");
 }
 
 #[test]
-fn a_name_is_taken_once_whoever_made_the_fork() {
+fn a_fork_name_can_be_used_once_per_agent() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(&directory, CONFIG);
-    let [one, other] = [(); 2].map(|()| Stead::open(&config, "coder").unwrap());
+    let [first, second] = [(); 2].map(|()| Stead::open(&config, "coder").unwrap());
     Stead::open(&config, "writer").unwrap().vfs().write("/all/f", "1").unwrap();
-    one.fork("/all", "draft").unwrap();
-    let taken = other.fork("/all", "draft").unwrap_err();
+    first.fork("/all", "draft").unwrap();
+    let taken = second.fork("/all", "draft").unwrap_err();
     assert_eq!(
         (taken.kind(), taken.to_string()),
         (ErrorKind::AlreadyExists, "a fork `draft` exists already; choose another name".into())
     );
     // Each agent has its own names of forks.
-    one.fork_to("/all", "draft", "other").unwrap();
+    first.fork_to("/all", "draft", "other").unwrap();
     assert_eq!(text(&Stead::open(&config, "other").unwrap(), "/forks/draft/f"), "1");
     // A Memory Store can be forked too. The fork lives as long as the Store.
-    let one = one.fork("/memory", "brief").unwrap();
-    one.vfs().write("/forks/brief/x", "1").unwrap();
-    assert!(!one.vfs().exists("/memory/x").unwrap());
+    let first = first.fork("/memory", "brief").unwrap();
+    first.vfs().write("/forks/brief/x", "1").unwrap();
+    assert!(!first.vfs().exists("/memory/x").unwrap());
 }
 
 #[test]
-fn what_is_configured_comes_before_a_fork_and_is_never_discarded() {
+fn a_configured_workspace_takes_precedence_over_a_fork_and_is_never_discarded() {
     let directory = tempfile::tempdir().unwrap();
     let plain = config(&directory, CONFIG);
     let stead = Stead::open(&plain, "coder").unwrap();
     Stead::open(&plain, "writer").unwrap().vfs().write("/all/f", "1").unwrap();
     stead.fork("/all", "draft").unwrap();
-    let claimed = format!(
+    let with_fork_prefixes = format!(
         "{CONFIG}\n[[agents.coder.workspaces]]\nprefix = \"/forks/mine\"\nscope = \"ro\"\nstore = \"notes\"
          [[agents.coder.workspaces]]\nprefix = \"/forks/draft\"\nscope = \"ro\"\nstore = \"other\"
          [stores.other]\nkind = \"memory\"\n"
     );
-    let stead = Stead::open(&config(&directory, &claimed), "coder").unwrap();
+    let stead = Stead::open(&config(&directory, &with_fork_prefixes), "coder").unwrap();
     let scope = stead
         .vfs()
         .workspaces()
@@ -145,7 +145,7 @@ fn what_is_configured_comes_before_a_fork_and_is_never_discarded() {
 }
 
 #[test]
-fn forks_that_can_not_be_read_are_in_nobody_elses_way() {
+fn forks_that_can_not_be_read_do_not_affect_other_workspaces() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join(".stead")).unwrap();
     std::fs::write(directory.path().join(".stead/stead.db"), "this is no database at all, and never was")
@@ -157,18 +157,18 @@ fn forks_that_can_not_be_read_are_in_nobody_elses_way() {
 }
 
 #[test]
-fn a_fork_asks_where_its_base_asks() {
+fn a_fork_needs_approval_where_its_base_needs_it() {
     let directory = tempfile::tempdir().unwrap();
-    let asking = CONFIG.replace("prefix = \"/all\"", "prefix = \"/all\"\nask = \"everything\"");
-    let config = config(&directory, &asking);
+    let with_approval_policy = CONFIG.replace("prefix = \"/all\"", "prefix = \"/all\"\nask = \"everything\"");
+    let config = config(&directory, &with_approval_policy);
     let stead = Stead::open(&config, "coder").unwrap();
     Stead::open(&config, "writer").unwrap().with_approval().vfs().write("/all/secret", "text").unwrap();
-    let kind = |stead: &Stead, path: &str| stead.vfs().read(path).unwrap_err().kind();
+    let error_kind = |stead: &Stead, path: &str| stead.vfs().read(path).unwrap_err().kind();
     let forked = stead.with_approval().fork("/all", "draft").unwrap();
     stead.with_approval().fork_to("/all", "theirs", "other").unwrap();
     assert_eq!(text(&forked, "/forks/draft/secret"), "text", "a person has agreed here");
     let opened = Stead::open(&config, "coder").unwrap();
-    assert_eq!(kind(&opened, "/forks/draft/secret"), ErrorKind::Denied);
+    assert_eq!(error_kind(&opened, "/forks/draft/secret"), ErrorKind::Denied);
     let other = Stead::open(&config, "other").unwrap();
-    assert_eq!(kind(&other, "/forks/theirs/secret"), ErrorKind::Denied);
+    assert_eq!(error_kind(&other, "/forks/theirs/secret"), ErrorKind::Denied);
 }

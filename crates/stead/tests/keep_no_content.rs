@@ -22,7 +22,7 @@ const CONFIG: &str = r#"
     quota = { bytes = "100B" }
 "#;
 
-fn laid_out() -> TempDir {
+fn new_directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("code")).unwrap();
     directory
@@ -41,15 +41,15 @@ fn text(stead: &Stead, path: &str) -> String {
 }
 
 /// How many pieces of displaced content are in the state directory.
-fn kept(directory: &TempDir) -> usize {
+fn displaced_count(directory: &TempDir) -> usize {
     let staging = std::fs::read_dir(directory.path().join(".stead/physical")).unwrap();
-    let past = staging.map(|entry| entry.unwrap().path().join("displaced"));
-    past.map(|past| std::fs::read_dir(past).unwrap().count()).sum()
+    let displaced = staging.map(|entry| entry.unwrap().path().join("displaced"));
+    displaced.map(|displaced| std::fs::read_dir(displaced).unwrap().count()).sum()
 }
 
 #[test]
-fn the_log_tells_all_that_was_done_and_nothing_is_kept() {
-    let directory = laid_out();
+fn the_log_shows_all_changes_and_no_content_is_retained() {
+    let directory = new_directory();
     let stead = open(&directory);
     let vfs = stead.vfs();
     vfs.write("/code/d/a", "one").unwrap();
@@ -58,15 +58,15 @@ fn the_log_tells_all_that_was_done_and_nothing_is_kept() {
     vfs.rename("/code/d/a", "/code/d/b", Overwrite::Refuse).unwrap();
     vfs.remove_directory("/code/d", RemoveOptions { recursive: true, ..RemoveOptions::default() }).unwrap();
     let log = vfs.log(&LogQuery::default()).unwrap();
-    let told: Vec<_> = log.iter().map(|entry| (&*entry.operation.tool, entry.changes.len())).collect();
-    assert_eq!(told, [("remove", 2), ("move", 1), ("edit", 1), ("write", 1), ("write", 2)]);
+    let logged: Vec<_> = log.iter().map(|entry| (&*entry.operation.tool, entry.changes.len())).collect();
+    assert_eq!(logged, [("remove", 2), ("move", 1), ("edit", 1), ("write", 1), ("write", 2)]);
     assert!(log.iter().all(|entry| &*entry.operation.identity.agent == "coder"));
-    assert_eq!(kept(&directory), 0);
+    assert_eq!(displaced_count(&directory), 0);
 }
 
 #[test]
-fn what_needs_no_earlier_content_is_undone() {
-    let directory = laid_out();
+fn a_change_that_needs_no_earlier_content_is_undone() {
+    let directory = new_directory();
     let stead = open(&directory);
     let vfs = stead.vfs();
     let undo = || {
@@ -92,33 +92,33 @@ fn what_needs_no_earlier_content_is_undone() {
 }
 
 #[test]
-fn what_was_not_kept_is_not_undone_and_the_answer_says_so() {
-    let directory = laid_out();
+fn an_undo_that_needs_content_that_was_not_retained_is_refused_with_the_reason() {
+    let directory = new_directory();
     let stead = open(&directory);
     let vfs = stead.vfs();
-    let is_refused = |stays: &[(&str, Option<&str>)]| {
+    let assert_refused = |expected_files: &[(&str, Option<&str>)]| {
         let undone = vfs.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(!undone.done);
         assert_eq!(undone.conflicts.len(), 1, "{:?}", undone.conflicts);
         assert_eq!(undone.conflicts[0].why, "the earlier content was not kept");
-        for (path, content) in stays {
+        for (path, content) in expected_files {
             let found = vfs.read(*path).ok().map(|read| String::from_utf8(read.bytes).unwrap());
             assert_eq!(found.as_deref(), *content, "{path}");
         }
     };
     vfs.write("/code/a", "one").unwrap();
     vfs.write("/code/a", "two").unwrap();
-    is_refused(&[("/code/a", Some("two"))]);
+    assert_refused(&[("/code/a", Some("two"))]);
     vfs.write("/code/d/b", "new").unwrap();
     vfs.rename("/code/d/b", "/code/a", Overwrite::Replace).unwrap();
-    is_refused(&[("/code/a", Some("new")), ("/code/d/b", None)]);
+    assert_refused(&[("/code/a", Some("new")), ("/code/d/b", None)]);
     vfs.remove_file("/code/a", RemoveOptions::default()).unwrap();
-    is_refused(&[("/code/a", None)]);
+    assert_refused(&[("/code/a", None)]);
 }
 
 #[test]
-fn a_quota_counts_what_is_there() {
-    let directory = laid_out();
+fn a_quota_counts_the_current_content() {
+    let directory = new_directory();
     let stead = open(&directory);
     let vfs = stead.vfs();
     vfs.write("/code/d/a", "x".repeat(60)).unwrap();
@@ -131,8 +131,8 @@ fn a_quota_counts_what_is_there() {
 }
 
 #[test]
-fn a_snapshot_holds_content_all_the_same() {
-    let directory = laid_out();
+fn a_snapshot_captures_content_even_without_retention() {
+    let directory = new_directory();
     let stead = open(&directory);
     let vfs = stead.vfs();
     vfs.write("/code/a", "one").unwrap();
@@ -144,18 +144,18 @@ fn a_snapshot_holds_content_all_the_same() {
 }
 
 #[test]
-fn gc_lets_go_of_what_was_kept_before_nothing_was_to_be_kept() {
-    let directory = laid_out();
-    let keeping = config(&directory, &CONFIG.replace("keep = false", "keep = true"));
-    let stead = Stead::open(&keeping, "coder").unwrap();
+fn gc_removes_content_that_was_retained_before_retention_was_turned_off() {
+    let directory = new_directory();
+    let retaining = config(&directory, &CONFIG.replace("keep = false", "keep = true"));
+    let stead = Stead::open(&retaining, "coder").unwrap();
     for content in ["one", "two", "three"] {
         stead.vfs().write("/code/a", content).unwrap();
     }
     drop(stead);
-    assert_eq!(kept(&directory), 2);
+    assert_eq!(displaced_count(&directory), 2);
     let mut stores = Stores::of(&config(&directory, CONFIG));
     stores.gc(Retention::default(), GcOptions::default(), SystemClock.now(), &mut |_, _| ()).unwrap();
-    assert_eq!(kept(&directory), 0);
+    assert_eq!(displaced_count(&directory), 0);
     let log = open(&directory).vfs().log(&LogQuery::default()).unwrap();
     assert_eq!(log.len(), 3, "who did what stays known");
 }

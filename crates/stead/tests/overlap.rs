@@ -21,17 +21,18 @@ impl Host {
         Host { root }
     }
 
-    fn path(&self, below: &str) -> std::path::PathBuf {
-        self.root.path().join(below)
+    fn path(&self, relative: &str) -> std::path::PathBuf {
+        self.root.path().join(relative)
     }
 
     /// Loads a configuration with these Workspaces: a prefix, a directory, and further settings.
     fn load(&self, workspaces: &[(&str, &str, &str)]) -> Result<Config, String> {
         let mut text = String::new();
-        for (index, (prefix, directory, rest)) in workspaces.iter().enumerate() {
+        for (index, (prefix, directory, settings)) in workspaces.iter().enumerate() {
             text += &format!("[stores.s{index}]\nkind = \"physical\"\npath = \"{directory}\"\n");
-            text +=
-                &format!("[[agents.a.workspaces]]\nprefix = \"{prefix}\"\nstore = \"s{index}\"\n{rest}\n");
+            text += &format!(
+                "[[agents.a.workspaces]]\nprefix = \"{prefix}\"\nstore = \"s{index}\"\n{settings}\n"
+            );
         }
         self.load_text(&text)
     }
@@ -39,8 +40,8 @@ impl Host {
     fn load_text(&self, text: &str) -> Result<Config, String> {
         let file = self.path("stead.toml");
         fs::write(&file, text).unwrap();
-        let told = Config::load(&file).map_err(|error| error.to_string());
-        told.map_err(|told| told.replace(self.root.path().to_str().unwrap(), "HOST"))
+        let loaded = Config::load(&file).map_err(|error| error.to_string());
+        loaded.map_err(|loaded| loaded.replace(self.root.path().to_str().unwrap(), "HOST"))
     }
 }
 
@@ -49,23 +50,23 @@ const RW: &str = "scope = \"rw\"";
 const WO: &str = "scope = \"wo\"";
 
 #[test]
-fn a_workspace_that_another_gives_away_is_refused_with_its_line_and_how_to_write_it() {
+fn a_workspace_that_another_one_exposes_is_refused_with_its_line_and_a_suggestion() {
     let host = Host::new();
-    let told = host.load(&[("/code", "code", RW), ("/secret", "code/secret", WO)]).unwrap_err();
-    insta::assert_snapshot!(told, @r#"HOST/stead.toml:12:10: `/secret` is WRITE_ONLY, but its files can also be reached as `/code/secret` through `/code`, which is READ_WRITE; make it a nested Workspace (in stead.toml: prefix = "/code/secret", store = "s0", path = "/secret")"#);
+    let error = host.load(&[("/code", "code", RW), ("/secret", "code/secret", WO)]).unwrap_err();
+    insta::assert_snapshot!(error, @r#"HOST/stead.toml:12:10: `/secret` is WRITE_ONLY, but its files can also be reached as `/code/secret` through `/code`, which is READ_WRITE; make it a nested Workspace (in stead.toml: prefix = "/code/secret", store = "s0", path = "/secret")"#);
 }
 
 #[test]
 fn the_same_directory_twice_with_different_scopes_is_refused() {
     let host = Host::new();
-    let told = host.load(&[("/a", "code", RO), ("/b", "code", WO)]).unwrap_err();
-    insta::assert_snapshot!(told, @"HOST/stead.toml:5:10: `/a` is READ_ONLY, but `/b` shows the same files and is WRITE_ONLY; keep one of the two");
+    let error = host.load(&[("/a", "code", RO), ("/b", "code", WO)]).unwrap_err();
+    insta::assert_snapshot!(error, @"HOST/stead.toml:5:10: `/a` is READ_ONLY, but `/b` shows the same files and is WRITE_ONLY; keep one of the two");
 }
 
 #[test]
 fn an_inner_workspace_that_allows_less_is_refused_in_every_way() {
     let host = Host::new();
-    let ask = |what: &str, scope: &str| format!("{scope}\nask = \"{what}\"");
+    let ask = |policy: &str, scope: &str| format!("{scope}\nask = \"{policy}\"");
     let protect = |globs: &str, scope: &str| format!("{scope}\nprotect = {globs}");
     for (outer, inner) in [
         (RW.to_owned(), RO.to_owned()),
@@ -79,17 +80,17 @@ fn an_inner_workspace_that_allows_less_is_refused_in_every_way() {
         (RW.to_owned(), protect("[\"*.lock\"]", RW)),
         (protect("[\"/a\"]", RW), protect("[\"/a\"]", RW)),
     ] {
-        let told = host.load(&[("/code", "code", &outer), ("/in", "code/secret", &inner)]);
-        assert!(told.is_err(), "{outer} around {inner}");
-        let told = host.load(&[("/in", "code/secret", &inner), ("/code", "code", &outer)]);
-        assert!(told.is_err(), "{inner} before {outer}");
+        let loaded = host.load(&[("/code", "code", &outer), ("/in", "code/secret", &inner)]);
+        assert!(loaded.is_err(), "{outer} around {inner}");
+        let loaded = host.load(&[("/in", "code/secret", &inner), ("/code", "code", &outer)]);
+        assert!(loaded.is_err(), "{inner} before {outer}");
     }
 }
 
 #[test]
 fn an_inner_workspace_that_allows_as_much_or_more_is_fine() {
     let host = Host::new();
-    let ask = |what: &str, scope: &str| format!("{scope}\nask = \"{what}\"");
+    let ask = |policy: &str, scope: &str| format!("{scope}\nask = \"{policy}\"");
     let protect = |globs: &str, scope: &str| format!("{scope}\nprotect = {globs}");
     for (outer, inner) in [
         (RO.to_owned(), RW.to_owned()),
@@ -104,13 +105,13 @@ fn an_inner_workspace_that_allows_as_much_or_more_is_fine() {
         (protect("[\"/secret/a\", \"*.lock\"]", RW), protect("[\"/a\"]", RW)),
         (protect("[]", RO), RW.to_owned()),
     ] {
-        let told = host.load(&[("/code", "code", &outer), ("/in", "code/secret", &inner)]);
-        assert!(told.is_ok(), "{outer} around {inner}: {}", told.unwrap_err());
+        let loaded = host.load(&[("/code", "code", &outer), ("/in", "code/secret", &inner)]);
+        assert!(loaded.is_ok(), "{outer} around {inner}: {}", loaded.unwrap_err());
     }
 }
 
 #[test]
-fn an_inner_out_that_may_be_written_is_read_only_through_the_outer_one() {
+fn a_writable_inner_workspace_is_read_only_through_the_outer_one() {
     let host = Host::new();
     let config = host.load(&[("/code", "code", RO), ("/out", "code/secret", RW)]).unwrap();
     let stead = Stead::open(&config, "a").unwrap();
@@ -120,7 +121,7 @@ fn an_inner_out_that_may_be_written_is_read_only_through_the_outer_one() {
 }
 
 #[test]
-fn a_nested_workspace_is_how_to_withhold_something_on_one_store_or_two() {
+fn a_nested_workspace_withholds_its_files_on_one_store_or_two() {
     let host = Host::new();
     let one_store = format!(
         "[stores.code]\nkind = \"physical\"\npath = \"code\"\n\
@@ -138,11 +139,11 @@ fn a_nested_workspace_is_how_to_withhold_something_on_one_store_or_two() {
 }
 
 #[test]
-fn a_third_workspace_around_a_nested_one_gives_it_away_too() {
+fn a_third_workspace_around_a_nested_one_exposes_it_too() {
     let host = Host::new();
     let workspaces = [("/all", ".", RW), ("/code", "code", RW), ("/code/secret", "code/secret", WO)];
-    let told = host.load(&workspaces).unwrap_err();
-    assert!(told.contains("can also be reached as `/all/code/secret` through `/all`"), "{told}");
+    let error = host.load(&workspaces).unwrap_err();
+    assert!(error.contains("can also be reached as `/all/code/secret` through `/all`"), "{error}");
     // What a nested Workspace hides in the outer one is not revealed.
     let hidden = [("/all", ".", RW), ("/all/code", "other", RW), ("/in", "code/secret", WO)];
     fs::create_dir(host.path("other")).unwrap();
@@ -150,7 +151,7 @@ fn a_third_workspace_around_a_nested_one_gives_it_away_too() {
 }
 
 #[test]
-fn symlinks_and_names_that_are_written_otherwise_hide_nothing() {
+fn symlinks_and_other_spellings_of_a_path_hide_no_overlap() {
     let host = Host::new();
     symlink("code/secret", host.path("alias")).unwrap();
     symlink("code", host.path("other")).unwrap();
@@ -161,14 +162,14 @@ fn symlinks_and_names_that_are_written_otherwise_hide_nothing() {
         ("./code/../code", "code/secret/"),
         ("code", "alias/later/on"),
     ] {
-        let told = host.load(&[("/code", outer, RW), ("/in", inner, WO)]);
-        assert!(told.is_err(), "{inner} inside {outer}");
+        let loaded = host.load(&[("/code", outer, RW), ("/in", inner, WO)]);
+        assert!(loaded.is_err(), "{inner} inside {outer}");
     }
     assert!(host.load(&[("/code", "code/secret", RW), ("/in", "code/secret2", WO)]).is_ok());
 }
 
 #[test]
-fn another_place_of_the_same_virtual_or_memory_store_gives_it_away_too() {
+fn another_mount_of_the_same_virtual_or_memory_store_exposes_it_too() {
     let host = Host::new();
     for kind in ["virtual", "memory"] {
         let text = |outer: &str, inner: &str| {
@@ -203,25 +204,25 @@ fn a_configuration_that_was_only_parsed_is_refused_when_the_stead_is_opened() {
          [[agents.a.workspaces]]\nprefix = \"/box\"\nstore = \"s\"\npath = \"/secret\"\n{WO}\n"
     );
     let config = Config::parse(&text, &host.path("stead.toml")).unwrap();
-    let told = Stead::open(&config, "a").unwrap_err().to_string();
+    let error = Stead::open(&config, "a").unwrap_err().to_string();
     assert!(
-        told.starts_with("`/box` is WRITE_ONLY, but its files can also be reached as `/code/secret`"),
-        "{told}"
+        error.starts_with("`/box` is WRITE_ONLY, but its files can also be reached as `/code/secret`"),
+        "{error}"
     );
 }
 
 #[test]
 fn bare_directories_are_refused_by_the_names_that_the_operator_wrote() {
     let host = Host::new();
-    let bare = |path: &Path, scope| ScopedDirectory { path: path.into(), scope };
+    let scoped = |path: &Path, scope| ScopedDirectory { path: path.into(), scope };
     let (code, secret) = (host.path("code"), host.path("code/secret"));
-    let refused = |one: ScopedDirectory, two: ScopedDirectory| {
-        Config::for_directories("a", &[one, two]).unwrap_err().to_string()
+    let error_for = |first: ScopedDirectory, second: ScopedDirectory| {
+        Config::for_directories("a", &[first, second]).unwrap_err().to_string()
     };
-    let told = refused(bare(&code, AccessScope::ReadWrite), bare(&secret, AccessScope::WriteOnly));
-    insta::assert_snapshot!(told.replace(host.root.path().to_str().unwrap(), "HOST"), @r#"`HOST/code/secret` is WRITE_ONLY, but its files can also be reached as `/code/secret` through `HOST/code`, which is READ_WRITE; make it a nested Workspace (in stead.toml: prefix = "/code/secret", store = "code", path = "/secret")"#);
-    let told = refused(bare(&code, AccessScope::ReadWrite), bare(&code, AccessScope::ReadOnly));
-    insta::assert_snapshot!(told.replace(host.root.path().to_str().unwrap(), "HOST"), @"`HOST/code` is READ_ONLY, but `HOST/code` shows the same files and is READ_WRITE; keep one of the two");
+    let error = error_for(scoped(&code, AccessScope::ReadWrite), scoped(&secret, AccessScope::WriteOnly));
+    insta::assert_snapshot!(error.replace(host.root.path().to_str().unwrap(), "HOST"), @r#"`HOST/code/secret` is WRITE_ONLY, but its files can also be reached as `/code/secret` through `HOST/code`, which is READ_WRITE; make it a nested Workspace (in stead.toml: prefix = "/code/secret", store = "code", path = "/secret")"#);
+    let error = error_for(scoped(&code, AccessScope::ReadWrite), scoped(&code, AccessScope::ReadOnly));
+    insta::assert_snapshot!(error.replace(host.root.path().to_str().unwrap(), "HOST"), @"`HOST/code` is READ_ONLY, but `HOST/code` shows the same files and is READ_WRITE; keep one of the two");
 }
 
 /// A mount. Dropping it unmounts it.
@@ -234,7 +235,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_bind_mount_hides_nothing_and_another_file_system_inside_is_not_shown() {
+fn a_bind_mount_hides_no_overlap_and_another_file_system_inside_is_not_shown() {
     use rustix::mount::{MountFlags, mount, mount_bind};
     if !rustix::process::geteuid().is_root() {
         eprintln!("left out: only root can mount");

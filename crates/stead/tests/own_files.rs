@@ -28,7 +28,7 @@ const CONFIG: &str = r#"
 "#;
 
 /// Stead's own files, and the second name that another program has given each of them in the Workspace.
-const OWN: [(&str, &str); 6] = [
+const OWN_FILES: [(&str, &str); 6] = [
     ("stead.toml", "link-config"),
     (".stead/stead.db", "link-db"),
     (".stead/stead.db-wal", "link-wal"),
@@ -57,28 +57,28 @@ impl Host {
         Host { directory, stead }
     }
 
-    fn path(&self, below: &str) -> PathBuf {
-        self.directory.path().join(below)
+    fn path(&self, relative: &str) -> PathBuf {
+        self.directory.path().join(relative)
     }
 
     /// Gives every file a second name, in a directory of the Workspace.
     fn link(&self) {
-        for (own, link) in OWN {
+        for (own, link) in OWN_FILES {
             std::fs::hard_link(self.path(own), self.path("work/dir").join(link)).unwrap();
         }
     }
 }
 
-fn contents(directory: &Path) -> Vec<Vec<u8>> {
-    OWN.iter().map(|(own, _)| std::fs::read(directory.join(own)).unwrap()).collect()
+fn own_contents(directory: &Path) -> Vec<Vec<u8>> {
+    OWN_FILES.iter().map(|(own, _)| std::fs::read(directory.join(own)).unwrap()).collect()
 }
 
 #[test]
-fn a_second_name_of_an_own_file_is_not_there_for_any_call() {
+fn no_call_reaches_a_hard_link_to_an_own_file() {
     let host = Host::new();
     let vfs = host.stead.vfs();
     host.link();
-    for (_, link) in OWN {
+    for (_, link) in OWN_FILES {
         let path = format!("/yard/dir/{link}");
         let path = path.as_str();
         assert!(vfs.read(path).is_err(), "{path}");
@@ -107,11 +107,11 @@ fn a_second_name_of_an_own_file_is_not_there_for_any_call() {
 }
 
 #[test]
-fn a_directory_that_holds_one_is_neither_moved_nor_removed_and_copied_without_it() {
+fn a_directory_with_a_hard_link_to_an_own_file_is_neither_moved_nor_removed_and_copied_without_it() {
     let host = Host::new();
     let vfs = host.stead.vfs();
     host.link();
-    let before = contents(host.directory.path());
+    let before = own_contents(host.directory.path());
     let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
     assert!(vfs.remove_directory("/yard/dir", recursive).is_err());
     assert!(vfs.rename("/yard/dir", "/yard/moved", Overwrite::Refuse).is_err());
@@ -121,17 +121,17 @@ fn a_directory_that_holds_one_is_neither_moved_nor_removed_and_copied_without_it
         assert_eq!(std::fs::read_dir(host.path("work/copied")).unwrap().count(), 1);
     }
     let (out, compare) = (host.path("out"), CompareBy::default());
-    let to = ExportDestination::Directory(out.clone());
-    host.stead.export("/yard", to, OnExisting::Refuse, compare, &mut NoObserver).unwrap();
+    let destination = ExportDestination::Directory(out.clone());
+    host.stead.export("/yard", destination, OnExisting::Refuse, compare, &mut NoObserver).unwrap();
     assert_eq!(std::fs::read_dir(out.join("dir")).unwrap().count(), 1);
-    let after = contents(host.directory.path());
-    for at in [0, 4, 5] {
-        assert_eq!(before[at], after[at], "{}", OWN[at].0);
+    let after = own_contents(host.directory.path());
+    for index in [0, 4, 5] {
+        assert_eq!(before[index], after[index], "{}", OWN_FILES[index].0);
     }
 }
 
 #[test]
-fn a_snapshot_holds_none_of_them() {
+fn a_snapshot_contains_no_hard_link_to_an_own_file() {
     let host = Host::new();
     host.link();
     let snapshot = host.stead.snapshot(Some("/yard"), Some("before")).unwrap();
@@ -142,7 +142,7 @@ fn a_snapshot_holds_none_of_them() {
 }
 
 #[test]
-fn one_that_was_replaced_while_the_store_is_open_is_recognised_as_it_is_now() {
+fn an_own_file_that_was_replaced_while_the_store_is_open_is_recognised() {
     let host = Host::new();
     let vfs = host.stead.vfs();
     let link = host.path("work/dir/link");
@@ -179,7 +179,7 @@ fn hard_links_of_users_among_their_own_files_are_ordinary_files() {
 }
 
 #[test]
-fn a_directory_that_holds_another_steads_state_is_not_copied() {
+fn a_directory_with_another_steads_state_is_not_copied() {
     let host = Host::new();
     let vfs = host.stead.vfs();
     for (file, text) in
@@ -188,16 +188,18 @@ fn a_directory_that_holds_another_steads_state_is_not_copied() {
         std::fs::create_dir_all(host.path(file).parent().unwrap()).unwrap();
         std::fs::write(host.path(file), text).unwrap();
     }
-    for to in ["/yard/copied", "/notes/copied"] {
-        let refused = vfs.copy("/yard/inner", to, Overwrite::Refuse).unwrap_err();
+    for destination in ["/yard/copied", "/notes/copied"] {
+        let refused = vfs.copy("/yard/inner", destination, Overwrite::Refuse).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
         assert!(refused.to_string().contains("protected"), "{refused}");
-        assert!(!vfs.exists(to).unwrap());
-        let moved = vfs.rename("/yard/inner", to, Overwrite::Refuse).unwrap_err();
+        assert!(!vfs.exists(destination).unwrap());
+        let moved = vfs.rename("/yard/inner", destination, Overwrite::Refuse).unwrap_err();
         assert_eq!(moved.kind(), refused.kind(), "{moved}");
     }
     let out = host.path("out");
-    let to = ExportDestination::Directory(out.clone());
-    host.stead.export("/yard/inner", to, OnExisting::Refuse, CompareBy::default(), &mut NoObserver).unwrap();
+    let destination = ExportDestination::Directory(out.clone());
+    host.stead
+        .export("/yard/inner", destination, OnExisting::Refuse, CompareBy::default(), &mut NoObserver)
+        .unwrap();
     assert_eq!(std::fs::read_dir(out).unwrap().count(), 1, "an export leaves it out");
 }

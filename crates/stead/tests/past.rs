@@ -12,7 +12,7 @@ use stead::{
 };
 
 #[test]
-fn a_past_stead_has_what_may_be_looked_into_and_changes_nothing() {
+fn an_earlier_stead_has_the_readable_workspaces_and_can_not_be_changed() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("root")).unwrap();
     let options = PhysicalOptions::new(directory.path().join("state"));
@@ -39,11 +39,11 @@ fn a_past_stead_has_what_may_be_looked_into_and_changes_nothing() {
 }
 
 /// `/notes` with a history, where changes need approval, and `/vault`, where reads need it too.
-fn asking() -> Stead {
-    let workspace = |prefix: &str, ask| {
+fn stead_with_approval_policies() -> Stead {
+    let workspace = |prefix: &str, policy| {
         let mount = Mount::new(Arc::new(MemoryStore::new()));
         Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadWrite, mount)
-            .with_approval_policy(ask)
+            .with_approval_policy(policy)
     };
     let choice = ToolChoice { history: true, ..ToolChoice::default() };
     Stead::builder("coder")
@@ -55,8 +55,8 @@ fn asking() -> Stead {
 }
 
 #[test]
-fn an_undo_asks_and_is_denied_where_nobody_can_be_asked() {
-    let stead = asking();
+fn an_undo_needs_approval_and_is_denied_if_no_person_can_be_asked() {
+    let stead = stead_with_approval_policies();
     stead.with_approval().vfs().write("/notes/a", "1").unwrap();
     let denied = stead.call("undo", json!({}));
     assert_eq!(denied.failure.unwrap().kind, ErrorKind::Denied);
@@ -69,13 +69,15 @@ fn an_undo_asks_and_is_denied_where_nobody_can_be_asked() {
 }
 
 #[test]
-fn a_snapshot_of_everything_asks_about_what_asks() {
-    let question = asking().call_with_approval("snapshot", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
+fn a_snapshot_of_everything_needs_approval_for_the_workspaces_that_require_it() {
+    let question = stead_with_approval_policies()
+        .call_with_approval("snapshot", json!({}), ApprovalAnswer::NotAsked)
+        .unwrap_err();
     assert_eq!(question.text, "May the agent use `snapshot` on `/notes`, `/vault`?");
 }
 
 #[test]
-fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
+fn a_version_number_means_nothing_in_a_store_with_its_own_counter() {
     let (notes, scratch) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
     let stead = Stead::builder("coder")
         .workspace("/notes", AccessScope::ReadWrite, &notes)
@@ -86,10 +88,10 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
     let vfs = stead.vfs();
     vfs.symlink("/notes/beside", "/scratch").unwrap();
     vfs.write("/scratch/a", "unrelated").unwrap();
-    let version = vfs.write("/notes/a", "then").unwrap().revision.unwrap();
+    let revision = vfs.write("/notes/a", "then").unwrap().revision.unwrap();
     vfs.write("/scratch/a", "then").unwrap();
-    let between = SystemClock.now();
-    while SystemClock.now() == between {
+    let time = SystemClock.now();
+    while SystemClock.now() == time {
         std::hint::spin_loop();
     }
     for path in ["/notes/a", "/scratch/a"] {
@@ -98,30 +100,30 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
 
     // The number alone, or a path above both Workspaces, could mean either Store.
     for refused in
-        [stead.as_of(version).unwrap_err(), stead.as_of_text("/", &version.to_string()).unwrap_err()]
+        [stead.as_of(revision).unwrap_err(), stead.as_of_text("/", &revision.to_string()).unwrap_err()]
     {
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert!(refused.to_string().contains("use a time"), "{refused}");
     }
     // With a path, the version is that Store's. The other Store isn't shown, since it has no such point in time.
-    let past = stead.as_of_text("/notes", &version.to_string()).unwrap();
+    let past = stead.as_of_text("/notes", &revision.to_string()).unwrap();
     assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
     for path in ["/scratch/a", "/notes/beside/a"] {
         let refused = past.vfs().read(path).unwrap_err();
         assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
-        let told =
-            stead.call("read_version", json!({ "path": "/notes/beside/a", "version": version.to_string() }));
-        assert_eq!(told.failure.unwrap().kind, ErrorKind::Denied);
+        let answer =
+            stead.call("read_version", json!({ "path": "/notes/beside/a", "version": revision.to_string() }));
+        assert_eq!(answer.failure.unwrap().kind, ErrorKind::Denied);
     }
     // A time means the same in both Stores.
-    let past = stead.as_of(between).unwrap();
+    let past = stead.as_of(time).unwrap();
     for path in ["/notes/a", "/scratch/a"] {
         assert_eq!(past.vfs().read(path).unwrap().bytes, b"then", "{path}");
     }
 }
 
 #[test]
-fn a_snapshot_is_looked_at_in_the_stores_that_it_holds_alone() {
+fn an_earlier_stead_of_a_snapshot_shows_only_the_stores_in_it() {
     let directory = tempfile::tempdir().unwrap();
     let text = r#"
         [stores.notes]
@@ -152,7 +154,7 @@ fn a_snapshot_is_looked_at_in_the_stores_that_it_holds_alone() {
 }
 
 #[test]
-fn a_snapshot_that_is_looked_for_in_a_broken_database_is_not_said_to_be_missing() {
+fn a_snapshot_in_a_broken_database_is_not_reported_as_missing() {
     let host = tempfile::tempdir().unwrap();
     std::fs::create_dir(host.path().join("data")).unwrap();
     let text = r#"
@@ -174,7 +176,7 @@ fn a_snapshot_that_is_looked_for_in_a_broken_database_is_not_said_to_be_missing(
     "#;
     let config = stead::Config::parse(text, &host.path().join("stead.toml")).unwrap();
     let stead = Stead::open(&config, "a").unwrap();
-    let version = stead.vfs().write("/m/a", "1").unwrap().revision.unwrap();
+    let revision = stead.vfs().write("/m/a", "1").unwrap().revision.unwrap();
     let missing = stead.resolve_revision("/m/a", "release").unwrap_err();
     assert!(missing.to_string().contains("`release`"), "{missing}");
     let database = config.database.path.clone();
@@ -185,5 +187,5 @@ fn a_snapshot_that_is_looked_for_in_a_broken_database_is_not_said_to_be_missing(
     let broken = stead.resolve_revision("/m/a", "release").unwrap_err();
     assert!(!broken.to_string().contains("`release`"), "{broken}");
     // A version of a Store outside the database needs no database.
-    assert_eq!(stead.resolve_revision("/m/a", &format!("v{}", version.0)).unwrap(), version);
+    assert_eq!(stead.resolve_revision("/m/a", &format!("v{}", revision.0)).unwrap(), revision);
 }

@@ -75,7 +75,7 @@ pub(crate) enum Killed {
     AtTheEnd(usize),
 }
 
-/// Starts a process, and kills it right before its system call number `when`, counted from 0, or at its end.
+/// Starts a process, and kills it right before its system call number `index`, counted from 0, or at its end.
 pub(crate) fn kill(command: &mut Command, calls: Calls, index: usize) -> Killed {
     #[allow(clippy::zombie_processes, reason = "it is waited for below, along with its threads")]
     let child = command.spawn().unwrap();

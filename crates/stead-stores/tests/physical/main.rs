@@ -198,7 +198,7 @@ pub fn tree(store: &dyn Store) -> Tree {
     tree
 }
 
-/// The number of entries in `rooms` and in `kept` of the staging area.
+/// The number of entries in `staging` and in `recovered` of the state directory.
 pub fn staging_counts(temp: &Path) -> (usize, usize) {
     let physical = temp.join("state/physical");
     let store_state = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();

@@ -8,7 +8,7 @@ use stead_core::store::{Content, DraftBase, History, Maintenance, PutOptions};
 
 use super::*;
 
-/// A Store that dies right before an action of this name, after `passed` others of that name.
+/// A Store that dies right before an action of this name, after `skipped` others of that name.
 fn open_failing(temp: &Path, action: &'static str, skipped: usize) -> PhysicalStore {
     let count = AtomicUsize::new(0);
     open(temp, |options| {

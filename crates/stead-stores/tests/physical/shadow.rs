@@ -30,7 +30,7 @@ impl Site {
         let temp = TempDir::new().unwrap();
         let root = temp.path().join("root");
         std::fs::create_dir(&root).unwrap();
-        let (store, database) = opened(temp.path(), change);
+        let (store, database) = open_with_ledger(temp.path(), change);
         Site { temp, root, store, database }
     }
 
@@ -43,7 +43,7 @@ impl Site {
         std::fs::write(self.host_path(path), content).unwrap();
     }
 
-    fn door(&self, scratch: &[&str]) -> Vfs {
+    fn vfs(&self, scratch: &[&str]) -> Vfs {
         let mount = Mount::new(Arc::clone(&self.store) as Arc<dyn Store>);
         let workspace = Workspace::new(VfsPath::root(), AccessScope::ReadWrite, mount);
         let workspace = workspace.with_scratch(scratch).unwrap();
@@ -58,18 +58,18 @@ impl Site {
         snapshot(&self.store, &self.database, tops, scratch)
     }
 
-    fn restore(&self, to: RevisionNumber, paths: &[&str]) -> stead_core::vfs::RevertResult {
+    fn restore(&self, revision: RevisionNumber, paths: &[&str]) -> stead_core::vfs::RevertResult {
         let paths = paths.iter().map(|path| VfsPath::parse(path).unwrap()).collect();
-        self.door(&[]).restore("/", to, &RestoreOptions { paths, dry_run: false }).unwrap()
+        self.vfs(&[]).restore("/", revision, &RestoreOptions { paths, dry_run: false }).unwrap()
     }
 
-    fn verified(&self) {
+    fn assert_verified(&self) {
         assert_eq!(self.database.verify(&mut |_| ()).unwrap().problems, [""; 0]);
         assert_eq!(self.store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
     }
 }
 
-fn opened(temp: &Path, change: impl Fn(&mut PhysicalOptions)) -> (Arc<PhysicalStore>, Database) {
+fn open_with_ledger(temp: &Path, change: impl Fn(&mut PhysicalOptions)) -> (Arc<PhysicalStore>, Database) {
     let fast = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
     let database = Database::open(temp.join("stead.db"), fast).unwrap();
     let store = open(temp, |options| {
@@ -79,29 +79,30 @@ fn opened(temp: &Path, change: impl Fn(&mut PhysicalOptions)) -> (Arc<PhysicalSt
     (Arc::new(store), database)
 }
 
-fn extents(tops: &[&str], scratch: &[&str]) -> CaptureScopes {
+fn capture_scopes(tops: &[&str], scratch: &[&str]) -> CaptureScopes {
     let globs = || PathGlobs::new(scratch, Anchor::AnyDirectory).unwrap();
-    let extent = |top: &&str| CaptureScope::new(StorePath::from_checked(*top), StorePath::empty(), globs());
-    tops.iter().map(extent).collect()
+    let to_scope = |top: &&str| CaptureScope::new(StorePath::from_checked(*top), StorePath::empty(), globs());
+    tops.iter().map(to_scope).collect()
 }
 
 fn snapshot(store: &PhysicalStore, database: &Database, tops: &[&str], scratch: &[&str]) -> Snapshot {
     let at = SystemClock.now();
     let operation = change(Vec::new()).operation;
-    let taken = store.capture(&extents(tops, scratch), &operation, &mut |_| Ok(())).unwrap().unwrap();
+    let captured =
+        store.capture(&capture_scopes(tops, scratch), &operation, &mut |_| Ok(())).unwrap().unwrap();
     let new = NewSnapshot { agent: "tester".into(), prefix: None, label: None, at };
-    database.snapshot_with_captures(new, vec![taken]).unwrap()
+    database.snapshot_with_captures(new, vec![captured]).unwrap()
 }
 
 /// What a Store contains, without special files, which a snapshot doesn't capture.
-fn held(store: &dyn Store) -> Tree {
+fn tree_without_special_files(store: &dyn Store) -> Tree {
     let mut tree = tree(store);
     tree.retain(|_, (kind, ..)| !matches!(kind, NodeKind::Special(_)));
     tree
 }
 
 #[test]
-fn a_snapshot_holds_what_anyone_has_put_there() {
+fn a_snapshot_contains_what_any_program_has_written() {
     let site = Site::new();
     site.put("theirs/a", "one");
     site.put("large", &"0123456789".repeat(100_000));
@@ -109,10 +110,10 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     symlink("theirs/a", site.host_path("link")).unwrap();
     std::fs::set_permissions(site.host_path("large"), std::fs::Permissions::from_mode(0o600)).unwrap();
     write(&*site.store, "ours/b", "two");
-    let before = held(&*site.store);
+    let before = tree_without_special_files(&*site.store);
     let modified = std::fs::metadata(site.host_path("large")).unwrap().mtime_nsec();
     let first = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
+    assert_eq!(tree_without_special_files(&*site.store.as_of(first.revision).unwrap()), before);
     let stat = site.store.as_of(first.revision).unwrap().stat(&at("large")).unwrap();
     assert_eq!(i64::from(stat.modified.subsec_nanos()), modified);
 
@@ -126,22 +127,26 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     std::fs::rename(site.host_path("ours"), site.host_path("moved")).unwrap();
     site.put("new/deep/file", "new");
     write(&*site.store, "empty", "no more");
-    let upheaval = held(&*site.store);
+    let after_changes = tree_without_special_files(&*site.store);
     let second = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(second.revision).unwrap()), upheaval);
-    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before, "the first holds what it held");
+    assert_eq!(tree_without_special_files(&*site.store.as_of(second.revision).unwrap()), after_changes);
+    assert_eq!(
+        tree_without_special_files(&*site.store.as_of(first.revision).unwrap()),
+        before,
+        "the first holds what it held"
+    );
 
-    let done = site.restore(first.revision, &[]);
-    assert!(done.done && done.conflicts.is_empty(), "{done:?}");
-    assert_eq!(held(&*site.store), before);
+    let restored = site.restore(first.revision, &[]);
+    assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
+    assert_eq!(tree_without_special_files(&*site.store), before);
     assert_eq!(std::fs::metadata(site.host_path("large")).unwrap().mtime_nsec(), modified);
     site.restore(second.revision, &[]);
-    assert_eq!(held(&*site.store), upheaval);
+    assert_eq!(tree_without_special_files(&*site.store), after_changes);
     // A restore is a change like any other.
-    site.door(&[]).undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
-    assert_eq!(held(&*site.store), before);
+    site.vfs(&[]).undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+    assert_eq!(tree_without_special_files(&*site.store), before);
     assert!(site.restore(first.revision, &[]).changes.is_empty());
-    site.verified();
+    site.assert_verified();
 }
 
 #[test]
@@ -159,91 +164,95 @@ fn a_snapshot_copies_only_what_has_changed_since_the_last_one() {
     std::fs::copy(site.host_path("1/1"), site.host_path("aside")).unwrap();
     std::fs::rename(site.host_path("aside"), site.host_path("1/1")).unwrap();
     std::fs::File::options().write(true).open(site.host_path("1/1")).unwrap().set_modified(modified).unwrap();
-    let mut looked = site.store.as_of(site.snapshot().revision).unwrap().stat(&at("1/1")).unwrap();
-    assert_eq!(looked.tag, site.store.as_of(first.revision).unwrap().stat(&at("1/1")).unwrap().tag);
+    let mut attr = site.store.as_of(site.snapshot().revision).unwrap().stat(&at("1/1")).unwrap();
+    assert_eq!(attr.tag, site.store.as_of(first.revision).unwrap().stat(&at("1/1")).unwrap().tag);
     site.put("1/1", "something new");
-    looked = site.store.as_of(site.snapshot().revision).unwrap().stat(&at("1/1")).unwrap();
-    assert_ne!(looked.tag, site.store.as_of(first.revision).unwrap().stat(&at("1/1")).unwrap().tag);
+    attr = site.store.as_of(site.snapshot().revision).unwrap().stat(&at("1/1")).unwrap();
+    assert_ne!(attr.tag, site.store.as_of(first.revision).unwrap().stat(&at("1/1")).unwrap().tag);
     assert_eq!(site.database.verify(&mut |_| ()).unwrap().contents, contents + 1);
-    site.verified();
+    site.assert_verified();
 }
 
 #[test]
-fn what_has_no_history_is_left_out_and_left_alone() {
+fn scratch_files_are_not_captured_and_a_restore_leaves_them_alone() {
     let site = Site::new();
     site.put("a", "1");
     site.put("target/debug/x", "built");
     site.put("in/notes.log", "logged");
     let scratch = ["target/**", "*.log"];
-    let made = site.snapshot_of(&[""], &scratch);
-    let past = held(&*site.store.as_of(made.revision).unwrap());
-    assert_eq!(past.keys().collect::<Vec<_>>(), ["a", "in", "target"]);
+    let snapshot = site.snapshot_of(&[""], &scratch);
+    let captured = tree_without_special_files(&*site.store.as_of(snapshot.revision).unwrap());
+    assert_eq!(captured.keys().collect::<Vec<_>>(), ["a", "in", "target"]);
     site.put("a", "2");
     site.put("target/debug/x", "built again");
     site.put("target/release/y", "built");
     site.put("in/other.log", "logged");
-    let done = site.door(&scratch).restore("/", made.revision, &RestoreOptions::default()).unwrap();
-    assert_eq!(done.changes.len(), 1, "{done:?}");
+    let restored = site.vfs(&scratch).restore("/", snapshot.revision, &RestoreOptions::default()).unwrap();
+    assert_eq!(restored.changes.len(), 1, "{restored:?}");
     // Also in a Workspace without scratch: the snapshot doesn't say that the files weren't there.
     site.put("a", "3");
-    assert_eq!(site.restore(made.revision, &[]).changes.len(), 1);
+    assert_eq!(site.restore(snapshot.revision, &[]).changes.len(), 1);
     assert_eq!(read(&*site.store, "target/debug/x"), "built again");
     assert!(site.host_path("target/release/y").exists() && site.host_path("in/other.log").exists());
     // A snapshot without scratch globs captures them.
-    let all = site.snapshot();
-    assert_eq!(read(&*site.store.as_of(all.revision).unwrap(), "target/release/y"), "built");
-    assert_eq!(held(&*site.store.as_of(site.snapshot_of(&[""], &scratch).revision).unwrap()).len(), 3);
-    site.verified();
+    let full_snapshot = site.snapshot();
+    assert_eq!(read(&*site.store.as_of(full_snapshot.revision).unwrap(), "target/release/y"), "built");
+    assert_eq!(
+        tree_without_special_files(&*site.store.as_of(site.snapshot_of(&[""], &scratch).revision).unwrap())
+            .len(),
+        3
+    );
+    site.assert_verified();
 }
 
 #[test]
-fn of_a_file_that_is_too_large_only_its_size_is_held_and_everyone_says_so() {
+fn only_the_size_of_a_file_that_is_too_large_is_captured_and_errors_say_so() {
     let site = Site::with(|options| options.displaced_retention.as_mut().unwrap().file_bytes = 10);
     site.put("large", "more than ten bytes");
     site.put("small", "small");
-    let made = site.snapshot();
-    let past = site.store.as_of(made.revision).unwrap();
-    assert_eq!(past.stat(&at("large")).unwrap().size, 19);
-    let told = past.read(&at("large"), 100).unwrap_err();
-    assert!(matches!(&told, StoreError::Expired(what) if what.contains("keep.file_bytes")), "{told}");
-    assert!(matches!(past.open(&at("large"), OpenPurpose::Read), Err(StoreError::Expired(_))));
+    let first = site.snapshot();
+    let store_then = site.store.as_of(first.revision).unwrap();
+    assert_eq!(store_then.stat(&at("large")).unwrap().size, 19);
+    let error = store_then.read(&at("large"), 100).unwrap_err();
+    assert!(matches!(&error, StoreError::Expired(reason) if reason.contains("keep.file_bytes")), "{error}");
+    assert!(matches!(store_then.open(&at("large"), OpenPurpose::Read), Err(StoreError::Expired(_))));
     let grep = Grep::new(&GrepQuery::new("e"), None, PathGlobs::none()).unwrap();
-    past.grep(&NodePath::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
-    let unread = grep.unreadable.take();
-    let [(path, told)] = &unread[..] else { panic!("one file: {unread:?}") };
+    store_then.grep(&NodePath::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
+    let unreadable = grep.unreadable.take();
+    let [(path, error)] = &unreadable[..] else { panic!("one file: {unreadable:?}") };
     assert_eq!(path.as_bytes(), b"large");
-    assert!(matches!(told, StoreError::Expired(what) if what.contains("keep.file_bytes")), "{told}");
-    site.verified();
+    assert!(matches!(error, StoreError::Expired(reason) if reason.contains("keep.file_bytes")), "{error}");
+    site.assert_verified();
 
     site.put("small", "other");
-    assert_eq!(site.restore(made.revision, &[]).changes.len(), 1, "what has not changed is in nobody's way");
+    assert_eq!(site.restore(first.revision, &[]).changes.len(), 1, "what has not changed is in nobody's way");
     site.put("large", "another thing of ten bytes");
     site.put("small", "other");
-    let refused = site.restore(made.revision, &[]);
+    let refused = site.restore(first.revision, &[]);
     assert!(!refused.done && refused.conflicts[0].why.contains("not kept"), "{refused:?}");
     assert_eq!(read(&*site.store, "small"), "other");
-    assert!(site.restore(made.revision, &["/small"]).done);
+    assert!(site.restore(first.revision, &["/small"]).done);
     assert_eq!((read(&*site.store, "small"), read(&*site.store, "large").len()), ("small".into(), 26));
 
     // With a higher limit its content is captured from the next snapshot on.
-    let (store, database) = opened(site.temp.path(), |_| ());
-    let made = snapshot(&store, &database, &[""], &[]);
-    assert_eq!(read(&*store.as_of(made.revision).unwrap(), "large").len(), 26);
+    let (store, database) = open_with_ledger(site.temp.path(), |_| ());
+    let second = snapshot(&store, &database, &[""], &[]);
+    assert_eq!(read(&*store.as_of(second.revision).unwrap(), "large").len(), 26);
 }
 
 #[test]
-fn a_snapshot_holds_the_part_that_it_was_made_of() {
+fn a_snapshot_of_a_part_contains_only_that_part() {
     let site = Site::new();
     site.put("a/in/x", "1");
     site.put("b/y", "1");
-    let all = site.snapshot();
+    let full_snapshot = site.snapshot();
     site.put("a/in/x", "2");
     site.put("b/y", "2");
     let part = site.snapshot_of(&["a/in"], &[]);
-    let past = site.store.as_of(part.revision).unwrap();
-    assert_eq!(read(&*past, "a/in/x"), "2");
-    for beside in ["", "a", "b", "b/y"] {
-        assert!(matches!(past.stat(&at(beside)), Err(StoreError::Unsupported(_))), "{beside}");
+    let store_then = site.store.as_of(part.revision).unwrap();
+    assert_eq!(read(&*store_then, "a/in/x"), "2");
+    for outside in ["", "a", "b", "b/y"] {
+        assert!(matches!(store_then.stat(&at(outside)), Err(StoreError::Unsupported(_))), "{outside}");
     }
     site.put("a/in/x", "3");
     assert!(site.restore(part.revision, &["/a/in"]).done);
@@ -255,37 +264,37 @@ fn a_snapshot_holds_the_part_that_it_was_made_of() {
     assert!(site.restore(file.revision, &["/b/y", "/nowhere/z"]).done);
     assert_eq!(read(&*site.store, "b/y"), "2");
     assert!(!site.host_path("nowhere/z").exists());
-    assert!(site.restore(all.revision, &[]).done);
+    assert!(site.restore(full_snapshot.revision, &[]).done);
     assert_eq!((read(&*site.store, "a/in/x"), read(&*site.store, "b/y")), ("1".into(), "1".into()));
-    site.verified();
+    site.assert_verified();
 }
 
 #[test]
-fn what_differs_is_told_whoever_made_it_so() {
+fn diff_shows_the_changes_of_all_programs() {
     let site = Site::new();
     site.put("a", "1\n");
     site.put("gone", "x");
-    let one = site.snapshot();
+    let first = site.snapshot();
     let diff = |from, to| {
-        let found = site.door(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
-        found.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect::<Vec<_>>()
+        let found = site.vfs(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
+        found.iter().map(|first| format!("{} {}", first.difference.as_str(), first.path)).collect::<Vec<_>>()
     };
-    assert_eq!(diff(one.revision, RevisionNumber::NOW), [""; 0]);
+    assert_eq!(diff(first.revision, RevisionNumber::NOW), [""; 0]);
     site.put("a", "2\n");
     site.put("new", "x");
     std::fs::remove_file(site.host_path("gone")).unwrap();
     let changed = ["changed /a", "removed /gone", "added /new"];
-    assert_eq!(diff(one.revision, RevisionNumber::NOW), changed);
-    let two = site.snapshot();
+    assert_eq!(diff(first.revision, RevisionNumber::NOW), changed);
+    let second = site.snapshot();
     site.put("a", "1\n");
-    assert_eq!(diff(one.revision, two.revision), changed);
-    assert_eq!(diff(two.revision, one.revision), ["changed /a", "added /gone", "removed /new"]);
-    assert_eq!(diff(two.revision, RevisionNumber::NOW), ["changed /a"]);
-    assert_eq!(diff(one.revision, RevisionNumber::NOW), ["removed /gone", "added /new"]);
+    assert_eq!(diff(first.revision, second.revision), changed);
+    assert_eq!(diff(second.revision, first.revision), ["changed /a", "added /gone", "removed /new"]);
+    assert_eq!(diff(second.revision, RevisionNumber::NOW), ["changed /a"]);
+    assert_eq!(diff(first.revision, RevisionNumber::NOW), ["removed /gone", "added /new"]);
 }
 
 #[test]
-fn what_no_snapshot_needs_is_given_back() {
+fn gc_removes_captures_that_no_snapshot_needs() {
     let site = Site::new();
     let day = 24 * 3_600 * 1_000_000_000;
     let collect = |days: i64| {
@@ -295,63 +304,73 @@ fn what_no_snapshot_needs_is_given_back() {
         site.database.forget(retention, now, &mut |_| ()).unwrap();
         site.database.gc(options, now, &mut |_| ()).unwrap();
         site.database.gc(options, now, &mut |_| ()).unwrap();
-        site.verified();
+        site.assert_verified();
         site.database.verify(&mut |_| ()).unwrap().contents
     };
     site.put("dir/a", "first");
     site.put("dir/b", "stays");
     let first = site.snapshot();
-    let before = held(&*site.store);
+    let before = tree_without_special_files(&*site.store);
     std::fs::set_permissions(site.host_path("dir"), std::fs::Permissions::from_mode(0o700)).unwrap();
     site.put("dir/a", "second");
     site.put("dir/c", "third");
     let second = site.snapshot();
     assert_eq!(collect(2), 4, "both snapshots are there");
-    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
+    assert_eq!(tree_without_special_files(&*site.store.as_of(first.revision).unwrap()), before);
     site.database.forget_snapshot("tester", second.id).unwrap();
     // A newer change: otherwise the version would be the newest one, and stay readable.
     write(&*site.store, "later", "x");
     assert_eq!(collect(2), 2, "what only the second one held is gone");
     assert!(matches!(site.store.as_of(second.revision), Err(StoreError::Unsupported(_))));
-    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
+    assert_eq!(tree_without_special_files(&*site.store.as_of(first.revision).unwrap()), before);
     // The next snapshot is complete again.
     let third = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(third.revision).unwrap()), held(&*site.store));
+    assert_eq!(
+        tree_without_special_files(&*site.store.as_of(third.revision).unwrap()),
+        tree_without_special_files(&*site.store)
+    );
     assert!(site.restore(first.revision, &[]).done);
-    assert_eq!(held(&*site.store), before);
+    assert_eq!(tree_without_special_files(&*site.store), before);
     for snapshot in [first, third] {
         site.database.forget_snapshot("tester", snapshot.id).unwrap();
     }
     write(&*site.store, "later", "x");
     assert_eq!(collect(4), 0);
     let last = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(last.revision).unwrap()), held(&*site.store));
+    assert_eq!(
+        tree_without_special_files(&*site.store.as_of(last.revision).unwrap()),
+        tree_without_special_files(&*site.store)
+    );
     site.store.destroy().unwrap();
-    site.verified();
-    let again = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(again.revision).unwrap()), held(&*site.store));
+    site.assert_verified();
+    let after_destroy = site.snapshot();
+    assert_eq!(
+        tree_without_special_files(&*site.store.as_of(after_destroy.revision).unwrap()),
+        tree_without_special_files(&*site.store)
+    );
 }
 
 #[test]
-fn a_snapshot_that_another_one_overtakes_is_made_again() {
+fn a_capture_that_another_snapshot_overtakes_is_a_conflict() {
     let site = Site::new();
     site.put("a", "1");
-    let take = || {
+    let capture = || {
         let operation = change(Vec::new()).operation;
-        site.store.capture(&extents(&[""], &[]), &operation, &mut |_| Ok(())).unwrap().unwrap()
+        site.store.capture(&capture_scopes(&[""], &[]), &operation, &mut |_| Ok(())).unwrap().unwrap()
     };
-    let new = || NewSnapshot { agent: "tester".into(), prefix: None, label: None, at: SystemClock.now() };
-    let (slow, quick) = (take(), take());
-    site.database.snapshot_with_captures(new(), vec![quick]).unwrap();
-    let overtaken = site.database.snapshot_with_captures(new(), vec![slow]);
+    let new_snapshot =
+        || NewSnapshot { agent: "tester".into(), prefix: None, label: None, at: SystemClock.now() };
+    let (slow, quick) = (capture(), capture());
+    site.database.snapshot_with_captures(new_snapshot(), vec![quick]).unwrap();
+    let overtaken = site.database.snapshot_with_captures(new_snapshot(), vec![slow]);
     assert!(matches!(overtaken, Err(StoreError::Conflict)), "{overtaken:?}");
     // A capture that was dropped overtakes nothing.
-    drop(take());
+    drop(capture());
     site.put("a", "2");
-    let made = site.snapshot();
-    assert_eq!(read(&*site.store.as_of(made.revision).unwrap(), "a"), "2");
-    let elsewhere = Database::in_memory().snapshot_with_captures(new(), vec![take()]);
-    assert!(matches!(elsewhere, Err(StoreError::Invalid(_))), "{elsewhere:?}");
+    let snapshot = site.snapshot();
+    assert_eq!(read(&*site.store.as_of(snapshot.revision).unwrap(), "a"), "2");
+    let in_other_database = Database::in_memory().snapshot_with_captures(new_snapshot(), vec![capture()]);
+    assert!(matches!(in_other_database, Err(StoreError::Invalid(_))), "{in_other_database:?}");
 }
 
 #[test]
@@ -360,97 +379,104 @@ fn a_file_with_several_names_is_restored_name_by_name() {
     site.put("a", "same");
     std::fs::hard_link(site.host_path("a"), site.host_path("b")).unwrap();
     std::fs::hard_link(site.host_path("a"), site.host_path("c")).unwrap();
-    let made = site.snapshot();
-    let before = held(&*site.store);
+    let snapshot = site.snapshot();
+    let before = tree_without_special_files(&*site.store);
     std::fs::remove_file(site.host_path("b")).unwrap();
-    assert_eq!(site.restore(made.revision, &[]).changes.len(), 1, "the others hold what they held");
-    assert_eq!(held(&*site.store), before);
+    assert_eq!(site.restore(snapshot.revision, &[]).changes.len(), 1, "the others hold what they held");
+    assert_eq!(tree_without_special_files(&*site.store), before);
     site.put("a", "both of them");
     assert_eq!(read(&*site.store, "c"), "both of them");
     for path in ["/a", "/b", "/c"] {
-        assert!(site.restore(made.revision, &[path]).done);
+        assert!(site.restore(snapshot.revision, &[path]).done);
     }
-    assert_eq!(held(&*site.store), before);
+    assert_eq!(tree_without_special_files(&*site.store), before);
 }
 
 #[test]
-fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
+fn every_snapshot_can_be_restored_whichever_program_changes_what() {
     let seeds = if std::env::var_os("STEAD_TEST_LONG").is_some() { 200 } else { 12 };
     for seed in 0..seeds {
         let mut random = fastrand::Rng::with_seed(seed);
         let site = Site::with(|options| options.displaced_retention.as_mut().unwrap().bytes = 1 << 40);
-        let mut made: Vec<(RevisionNumber, Tree)> = Vec::new();
+        let mut snapshots: Vec<(RevisionNumber, Tree)> = Vec::new();
         for _ in 0..60 {
             let names = ["a", "b", "a/x", "a/y", "b/x", "b/x/deep", "c/d/e", "c"];
-            let (one, other) = (random.choice(names).unwrap(), random.choice(names).unwrap());
+            let (path, other_path) = (random.choice(names).unwrap(), random.choice(names).unwrap());
             let content = format!("{} ", random.u8(..20)).repeat(random.usize(..40_000));
             match random.u8(..12) {
                 // Each of these may find something in its way, and then nothing happens.
-                0..2 => drop(apply(&*site.store, write_step(one, &content))),
-                2 => drop(apply(&*site.store, remove_step(one, Subtree::Any))),
-                3 => drop(apply(&*site.store, rename_step(one, other, Replace::Refuse))),
+                0..2 => drop(apply(&*site.store, write_step(path, &content))),
+                2 => drop(apply(&*site.store, remove_step(path, Subtree::Any))),
+                3 => drop(apply(&*site.store, rename_step(path, other_path, Replace::Refuse))),
                 4..6 => {
-                    let _ = std::fs::create_dir_all(site.host_path(one).parent().unwrap());
-                    let _ = std::fs::write(site.host_path(one), &content);
+                    let _ = std::fs::create_dir_all(site.host_path(path).parent().unwrap());
+                    let _ = std::fs::write(site.host_path(path), &content);
                 }
                 6 => {
-                    let _ = std::fs::remove_file(site.host_path(one));
-                    let _ = std::fs::remove_dir_all(site.host_path(one));
+                    let _ = std::fs::remove_file(site.host_path(path));
+                    let _ = std::fs::remove_dir_all(site.host_path(path));
                 }
-                7 => drop(std::fs::rename(site.host_path(one), site.host_path(other))),
-                8 => drop(symlink(other, site.host_path(one))),
+                7 => drop(std::fs::rename(site.host_path(path), site.host_path(other_path))),
+                8 => drop(symlink(other_path, site.host_path(path))),
                 9 => {
-                    let mode = if site.host_path(one).is_dir() { 0o711 } else { 0o640 };
+                    let mode = if site.host_path(path).is_dir() { 0o711 } else { 0o640 };
                     let _ =
-                        std::fs::set_permissions(site.host_path(one), std::fs::Permissions::from_mode(mode));
+                        std::fs::set_permissions(site.host_path(path), std::fs::Permissions::from_mode(mode));
                 }
-                10 => made.push((site.snapshot().revision, held(&*site.store))),
+                10 => snapshots.push((site.snapshot().revision, tree_without_special_files(&*site.store))),
                 _ => {
-                    if let Some((version, was)) = random.choice(&made) {
-                        let done = site.restore(*version, &[]);
-                        assert!(done.done, "seed {seed}: {done:?}");
-                        assert_eq!(held(&*site.store), *was, "seed {seed}");
+                    if let Some((revision, expected)) = random.choice(&snapshots) {
+                        let restored = site.restore(*revision, &[]);
+                        assert!(restored.done, "seed {seed}: {restored:?}");
+                        assert_eq!(tree_without_special_files(&*site.store), *expected, "seed {seed}");
                     }
                 }
             }
         }
-        for (version, was) in &made {
-            assert_eq!(held(&*site.store.as_of(*version).unwrap()), *was, "seed {seed}");
-            assert!(site.restore(*version, &[]).done, "seed {seed}");
-            assert_eq!(held(&*site.store), *was, "seed {seed}");
-            let differs =
-                site.door(&[]).diff("/", *version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
-            assert_eq!(differs, [], "seed {seed}");
+        for (revision, expected) in &snapshots {
+            assert_eq!(
+                tree_without_special_files(&*site.store.as_of(*revision).unwrap()),
+                *expected,
+                "seed {seed}"
+            );
+            assert!(site.restore(*revision, &[]).done, "seed {seed}");
+            assert_eq!(tree_without_special_files(&*site.store), *expected, "seed {seed}");
+            let differences =
+                site.vfs(&[]).diff("/", *revision, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+            assert_eq!(differences, [], "seed {seed}");
         }
-        site.verified();
+        site.assert_verified();
     }
 }
 
 #[test]
-fn a_backup_has_what_its_snapshots_hold() {
+fn a_backup_contains_what_its_snapshots_captured() {
     let site = Site::new();
     site.put("a", "one");
     write(&*site.store, "ours", "1");
     let first = site.snapshot();
-    let before = held(&*site.store);
+    let before = tree_without_special_files(&*site.store);
     let copy = site.temp.path().join("copy.db");
     site.database.backup(&copy, &mut |_| ()).unwrap();
     site.put("a", "two");
     write(&*site.store, "ours", "2");
     let second = site.snapshot();
     site.database.restore_backup(&copy, &mut |_| ()).unwrap();
-    site.verified();
-    assert_eq!(held(&*site.store.as_of(first.revision).unwrap()), before);
+    site.assert_verified();
+    assert_eq!(tree_without_special_files(&*site.store.as_of(first.revision).unwrap()), before);
     assert!(site.store.as_of(second.revision).is_err());
     let third = site.snapshot();
-    assert_eq!(held(&*site.store.as_of(third.revision).unwrap()), held(&*site.store));
+    assert_eq!(
+        tree_without_special_files(&*site.store.as_of(third.revision).unwrap()),
+        tree_without_special_files(&*site.store)
+    );
     assert!(site.restore(first.revision, &[]).done);
-    assert_eq!(held(&*site.store), before);
-    site.verified();
+    assert_eq!(tree_without_special_files(&*site.store), before);
+    site.assert_verified();
 }
 
 #[test]
-fn a_file_that_others_write_to_is_held_as_it_was_at_one_moment() {
+fn a_file_that_is_being_replaced_is_captured_in_one_consistent_state() {
     let site = Site::new();
     let large = |letter: char| letter.to_string().repeat(3 << 20);
     site.put("busy", &large('a'));
@@ -467,25 +493,25 @@ fn a_file_that_others_write_to_is_held_as_it_was_at_one_moment() {
             }
         });
         for _ in 0..10 {
-            let made = site.snapshot();
-            let held = read(&*site.store.as_of(made.revision).unwrap(), "busy");
-            assert!(held.bytes().all(|byte| byte == held.as_bytes()[0]) && held.len() == 3 << 20);
+            let snapshot = site.snapshot();
+            let captured = read(&*site.store.as_of(snapshot.revision).unwrap(), "busy");
+            assert!(captured.bytes().all(|byte| byte == captured.as_bytes()[0]) && captured.len() == 3 << 20);
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    site.verified();
+    site.assert_verified();
 }
 
 #[test]
-fn a_file_that_the_host_only_touched_gets_its_time_back() {
+fn a_restore_brings_back_the_time_of_a_file_that_the_host_only_touched() {
     let site = Site::new();
     site.put("f", "1");
     let modified = std::fs::metadata(site.host_path("f")).unwrap().modified().unwrap();
-    let made = site.snapshot();
+    let snapshot = site.snapshot();
     let later = modified + std::time::Duration::from_secs(3_600);
     std::fs::File::options().write(true).open(site.host_path("f")).unwrap().set_modified(later).unwrap();
-    let restored = site.restore(made.revision, &[]);
+    let restored = site.restore(snapshot.revision, &[]);
     assert_eq!(restored.changes.len(), 1, "{restored:?}");
     assert_eq!(std::fs::metadata(site.host_path("f")).unwrap().modified().unwrap(), modified);
-    assert!(site.restore(made.revision, &[]).changes.is_empty());
+    assert!(site.restore(snapshot.revision, &[]).changes.is_empty());
 }

@@ -6,28 +6,29 @@ use crate::disk::{Fate, Image, Unsynced};
 use crate::recording::Recording;
 
 /// Cuts the power at and before every sync, whenever the program was sure of something, and once per seed in between.
-/// Returns how many cuts were made, or the first error of `judge`.
+/// Returns how many cuts were made, or the first error of `check`.
 pub(crate) fn cut(
     recording: &Recording,
     seeds: Range<u64>,
-    judge: impl Fn(u64, &Image) -> Result<(), String>,
+    check: impl Fn(u64, &Image) -> Result<(), String>,
 ) -> Result<usize, String> {
     let disk = &recording.disk;
     let mut lines: Vec<usize> =
-        disk.syncs().iter().copied().chain(recording.told.iter().map(|told| told.0)).collect();
+        disk.syncs().iter().copied().chain(recording.reports.iter().map(|report| report.0)).collect();
     lines.sort_unstable();
     let mut cuts = 0;
     // Everything unsynced is lost; or unsynced names are kept, but not the content that they lead to.
-    for kept in [None, Some(Unsynced::Names)] {
+    for kept_kind in [None, Some(Unsynced::Names)] {
         let mut last = None;
         for &line in &lines {
-            let fate = |unsynced| if Some(unsynced) == kept { Fate::Kept } else { Fate::Lost };
-            let now = (disk.cut(line, fate), recording.sure(line));
+            let fate = |unsynced| if Some(unsynced) == kept_kind { Fate::Kept } else { Fate::Lost };
+            let current = (disk.cut(line, fate), recording.last_acknowledged_step(line));
             // Skipped if nothing has reached the disk since the last cut.
-            if last.as_ref() != Some(&now) {
-                judge(now.1, &now.0).map_err(|error| format!("line {line}, {kept:?} kept: {error}"))?;
+            if last.as_ref() != Some(&current) {
+                check(current.1, &current.0)
+                    .map_err(|error| format!("line {line}, {kept_kind:?} kept: {error}"))?;
                 cuts += 1;
-                last = Some(now);
+                last = Some(current);
             }
         }
     }
@@ -38,7 +39,8 @@ pub(crate) fn cut(
             seed += 1;
             if unsynced == Unsynced::Names { Fate::Lost } else { Fate::Torn(seed) }
         });
-        judge(recording.sure(line), &image).map_err(|error| format!("line {line}, content torn: {error}"))?;
+        check(recording.last_acknowledged_step(line), &image)
+            .map_err(|error| format!("line {line}, content torn: {error}"))?;
         cuts += 1;
     }
     let lines = disk.lines();
@@ -47,11 +49,12 @@ pub(crate) fn cut(
         let line = lines[random.usize(..lines.len())];
         let odds = random.u8(1..9);
         let image = disk.cut(line, |_| match random.u8(..10) {
-            kept if kept < odds => Fate::Kept,
+            roll if roll < odds => Fate::Kept,
             _ if random.bool() => Fate::Torn(random.u64(..)),
             _ => Fate::Lost,
         });
-        judge(recording.sure(line), &image).map_err(|error| format!("line {line}, seed {seed}: {error}"))?;
+        check(recording.last_acknowledged_step(line), &image)
+            .map_err(|error| format!("line {line}, seed {seed}: {error}"))?;
         cuts += 1;
     }
     Ok(cuts)

@@ -30,14 +30,14 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 struct Effect {
     /// The line of the trace on which it was made.
-    at: usize,
+    line: usize,
     /// The line by which it was on the disk.
     durable: Option<usize>,
-    what: What,
+    kind: EffectKind,
 }
 
 #[derive(Debug)]
-enum What {
+enum EffectKind {
     Write {
         inode: Inode,
         offset: usize,
@@ -120,18 +120,19 @@ impl Disk {
     }
 
     /// Puts something on the disk that is there from the beginning.
-    pub(crate) fn holds(&mut self, path: &str, entry: Entry) {
+    pub(crate) fn add_synced(&mut self, path: &str, entry: Entry) {
         let Entry { inode, kind, content, modified } = entry;
-        let (directory, name) = self.place(&format!("{}/{path}", self.top)).expect("it lies on the disk");
+        let (directory, name) =
+            self.directory_and_name(&format!("{}/{path}", self.top)).expect("it lies on the disk");
         self.kinds.insert(inode, kind);
         self.next = self.next.max(inode + 1);
-        self.done(0, What::Names(vec![(directory, name, Some(inode))]));
-        self.done(0, What::Write { inode, offset: 0, bytes: content, modified });
+        self.record(0, EffectKind::Names(vec![(directory, name, Some(inode))]));
+        self.record(0, EffectKind::Write { inode, offset: 0, bytes: content, modified });
         self.effects.iter_mut().for_each(|effect| effect.durable = Some(0));
     }
 
     /// Sets the number that the next inode gets.
-    pub(crate) fn goes_on_with(&mut self, next: Inode) {
+    pub(crate) fn set_next_inode(&mut self, next: Inode) {
         self.next = next;
     }
 
@@ -142,7 +143,7 @@ impl Disk {
 
     /// The lines on which a change was made.
     pub(crate) fn lines(&self) -> Vec<usize> {
-        self.effects.iter().map(|effect| effect.at).collect()
+        self.effects.iter().map(|effect| effect.line).collect()
     }
 
     fn inode(&self, path: &str) -> Option<Inode> {
@@ -155,14 +156,14 @@ impl Disk {
     }
 
     /// The directory and the name of a path; `None` if it isn't on this disk.
-    fn place(&self, path: &str) -> Option<(Inode, Vec<u8>)> {
+    fn directory_and_name(&self, path: &str) -> Option<(Inode, Vec<u8>)> {
         let (directory, name) = path.rsplit_once('/')?;
         Some((self.inode(directory)?, name.as_bytes().to_vec()))
     }
 
     /// Applies a system call to the model.
-    pub(crate) fn take_in(&mut self, call: &Call<'_>) {
-        let at = call.ended;
+    pub(crate) fn apply_call(&mut self, call: &Call<'_>) {
+        let line = call.ended;
         let second = call.second.trunc();
         let modified = (second as u64, ((call.second - second) * 1e9) as u32);
         match call.name {
@@ -170,50 +171,54 @@ impl Disk {
                 let Some(path) = call.opened() else { return };
                 let flags = if call.name == "open" { 1 } else { 2 };
                 let creates = call.name == "creat" || call.has(flags, "O_CREAT");
-                match (self.inode(&path), self.place(&path)) {
-                    (None, Some(place)) if creates => self.make(at, place, Kind::File),
+                match (self.inode(&path), self.directory_and_name(&path)) {
+                    (None, Some(directory_and_name)) if creates => {
+                        self.create(line, directory_and_name, Kind::File)
+                    }
                     (Some(inode), _) if call.name == "creat" || call.has(flags, "O_TRUNC") => {
-                        self.done(at, What::Size { inode, size: 0, modified });
+                        self.record(line, EffectKind::Size { inode, size: 0, modified });
                     }
                     _ => {}
                 }
             }
             "mkdir" | "mkdirat" => {
                 let path = if call.name == "mkdir" { call.path(0) } else { call.path_at(0) };
-                let Some(place) = self.place(&path) else { return };
-                self.make(at, place, Kind::Directory);
+                let Some(directory_and_name) = self.directory_and_name(&path) else { return };
+                self.create(line, directory_and_name, Kind::Directory);
             }
             "symlink" | "symlinkat" => {
                 let path = if call.name == "symlink" { call.path(1) } else { call.path_at(1) };
-                let Some(place) = self.place(&path) else { return };
-                self.make(at, place, Kind::Symlink(call.bytes(0)));
+                let Some(directory_and_name) = self.directory_and_name(&path) else { return };
+                self.create(line, directory_and_name, Kind::Symlink(call.bytes(0)));
             }
             "write" | "writev" => {
-                let Some(inode) = self.described(call, 0) else { return };
+                let Some(inode) = self.inode_of_descriptor(call, 0) else { return };
                 // Files are written from the beginning to the end here, or appended to. If they weren't, the comparison
                 // of the model with the real files would fail.
                 let offset = self.contents.get(&inode).map_or(0, Vec::len);
                 self.write(call, inode, offset, modified);
             }
             "pwrite64" | "pwritev" | "pwritev2" => {
-                let Some(inode) = self.described(call, 0) else { return };
+                let Some(inode) = self.inode_of_descriptor(call, 0) else { return };
                 let offset = usize::try_from(call.number(3)).expect("files are small here");
                 self.write(call, inode, offset, modified);
             }
             "copy_file_range" => {
-                let (Some(from), Some(to)) = (self.described(call, 0), self.described(call, 2)) else {
+                let (Some(from), Some(to)) =
+                    (self.inode_of_descriptor(call, 0), self.inode_of_descriptor(call, 2))
+                else {
                     return;
                 };
                 let end = self.contents.get(&to).map_or(0, Vec::len) as u64;
                 let offset = call.offset(3).unwrap_or(end);
                 let start = call.offset(1).unwrap_or(offset) as usize;
                 let bytes = self.contents[&from][start..start + call.count()].to_vec();
-                self.done(at, What::Write { inode: to, offset: offset as usize, bytes, modified });
+                self.record(line, EffectKind::Write { inode: to, offset: offset as usize, bytes, modified });
             }
             "ftruncate" | "truncate" | "fallocate" => {
                 let inode = match call.name {
                     "truncate" => self.inode(&call.path(0)),
-                    _ => self.described(call, 0),
+                    _ => self.inode_of_descriptor(call, 0),
                 };
                 let Some(inode) = inode else { return };
                 let before = self.contents.get(&inode).map_or(0, Vec::len);
@@ -222,14 +227,14 @@ impl Disk {
                     _ => call.number(1) as usize,
                 };
                 if size != before {
-                    self.done(at, What::Size { inode, size, modified });
+                    self.record(line, EffectKind::Size { inode, size, modified });
                 }
             }
             "utimensat" => {
                 let path = call.descriptor(0).filter(|_| call.bytes(1).is_empty());
                 let path = path.unwrap_or_else(|| call.path_at(0));
                 if let (Some(inode), Some(modified)) = (self.inode(&path), call.modified()) {
-                    self.done(at, What::Modified { inode, modified });
+                    self.record(line, EffectKind::Modified { inode, modified });
                 }
             }
             "rename" | "renameat" | "renameat2" => {
@@ -237,35 +242,43 @@ impl Disk {
                     "rename" => [call.path(0), call.path(1)],
                     _ => [call.path_at(0), call.path_at(2)],
                 };
-                let (Some(from), Some(to)) = (self.place(&from), self.place(&to)) else { return };
-                let (moved, there) = (self.names.get(&from).copied(), self.names.get(&to).copied());
-                let back =
-                    if call.name == "renameat2" && call.has(4, "RENAME_EXCHANGE") { there } else { None };
-                if moved == there {
+                let (Some(from), Some(to)) = (self.directory_and_name(&from), self.directory_and_name(&to))
+                else {
+                    return;
+                };
+                let (source, replaced) = (self.names.get(&from).copied(), self.names.get(&to).copied());
+                let exchanged =
+                    if call.name == "renameat2" && call.has(4, "RENAME_EXCHANGE") { replaced } else { None };
+                if source == replaced {
                     return;
                 }
-                self.done(at, What::Names(vec![(from.0, from.1, back), (to.0, to.1, moved)]));
+                self.record(line, EffectKind::Names(vec![(from.0, from.1, exchanged), (to.0, to.1, source)]));
             }
             "link" | "linkat" => {
                 let [from, to] = match call.name {
                     "link" => [call.path(0), call.path(1)],
                     _ => [call.path_at(0), call.path_at(2)],
                 };
-                let (Some(inode), Some(to)) = (self.inode(&from), self.place(&to)) else { return };
-                self.done(at, What::Names(vec![(to.0, to.1, Some(inode))]));
+                let (Some(inode), Some(to)) = (self.inode(&from), self.directory_and_name(&to)) else {
+                    return;
+                };
+                self.record(line, EffectKind::Names(vec![(to.0, to.1, Some(inode))]));
             }
             "unlink" | "unlinkat" | "rmdir" => {
                 let path = if call.name == "unlinkat" { call.path_at(0) } else { call.path(0) };
-                let Some(place) = self.place(&path) else { return };
-                self.done(at, What::Names(vec![(place.0, place.1, None)]));
+                let Some(directory_and_name) = self.directory_and_name(&path) else { return };
+                self.record(
+                    line,
+                    EffectKind::Names(vec![(directory_and_name.0, directory_and_name.1, None)]),
+                );
             }
             "fsync" | "fdatasync" => {
-                if let Some(inode) = self.described(call, 0) {
+                if let Some(inode) = self.inode_of_descriptor(call, 0) {
                     self.sync(call, |touched| touched.contains(&inode));
                 }
             }
             "syncfs" => {
-                if self.described(call, 0).is_some() {
+                if self.inode_of_descriptor(call, 0).is_some() {
                     self.sync(call, |_| true);
                 }
             }
@@ -278,52 +291,54 @@ impl Disk {
     }
 
     /// Records what a program has written into a mapped file, as it was seen at this line.
-    pub(crate) fn mapped(&mut self, line: usize, path: &str, offset: usize, bytes: Vec<u8>) {
+    pub(crate) fn write_mapped(&mut self, line: usize, path: &str, offset: usize, bytes: Vec<u8>) {
         if let Some(inode) = self.inode(path) {
-            self.done(line, What::Write { inode, offset, bytes, modified: (0, 0) });
+            self.record(line, EffectKind::Write { inode, offset, bytes, modified: (0, 0) });
         }
     }
 
-    fn described(&self, call: &Call<'_>, index: usize) -> Option<Inode> {
+    fn inode_of_descriptor(&self, call: &Call<'_>, index: usize) -> Option<Inode> {
         self.inode(&call.descriptor(index)?)
     }
 
     fn write(&mut self, call: &Call<'_>, inode: Inode, offset: usize, modified: (u64, u32)) {
         let mut bytes = call.bytes(1);
         bytes.truncate(call.count());
-        self.done(call.ended, What::Write { inode, offset, bytes, modified });
+        self.record(call.ended, EffectKind::Write { inode, offset, bytes, modified });
     }
 
-    fn make(&mut self, at: usize, (directory, name): (Inode, Vec<u8>), kind: Kind) {
+    fn create(&mut self, line: usize, (directory, name): (Inode, Vec<u8>), kind: Kind) {
         let inode = self.next;
         self.next += 1;
         self.kinds.insert(inode, kind);
-        self.done(at, What::Names(vec![(directory, name, Some(inode))]));
+        self.record(line, EffectKind::Names(vec![(directory, name, Some(inode))]));
     }
 
-    fn done(&mut self, at: usize, what: What) {
-        match &what {
-            What::Names(names) => change_names(&mut self.names, names),
-            What::Write { inode, offset, bytes, .. } => {
+    fn record(&mut self, line: usize, kind: EffectKind) {
+        match &kind {
+            EffectKind::Names(names) => change_names(&mut self.names, names),
+            EffectKind::Write { inode, offset, bytes, .. } => {
                 put(self.contents.entry(*inode).or_default(), *offset, bytes);
             }
-            What::Size { inode, size, .. } => self.contents.entry(*inode).or_default().resize(*size, 0),
-            What::Modified { .. } => {}
+            EffectKind::Size { inode, size, .. } => self.contents.entry(*inode).or_default().resize(*size, 0),
+            EffectKind::Modified { .. } => {}
         }
-        self.effects.push(Effect { at, durable: None, what });
+        self.effects.push(Effect { line, durable: None, kind });
     }
 
     /// When the call has returned, every change that was made to some inodes before the call is on the disk.
-    fn sync(&mut self, call: &Call<'_>, is_meant: impl Fn(&[Inode]) -> bool) {
+    fn sync(&mut self, call: &Call<'_>, is_synced: impl Fn(&[Inode]) -> bool) {
         self.syncs.push(call.ended);
         for effect in &mut self.effects {
-            let touched: Vec<Inode> = match &effect.what {
-                What::Write { inode, .. } | What::Size { inode, .. } | What::Modified { inode, .. } => {
+            let touched: Vec<Inode> = match &effect.kind {
+                EffectKind::Write { inode, .. }
+                | EffectKind::Size { inode, .. }
+                | EffectKind::Modified { inode, .. } => {
                     vec![*inode]
                 }
-                What::Names(names) => names.iter().map(|(directory, ..)| *directory).collect(),
+                EffectKind::Names(names) => names.iter().map(|(directory, ..)| *directory).collect(),
             };
-            if effect.durable.is_none() && effect.at <= call.began && is_meant(&touched) {
+            if effect.durable.is_none() && effect.line <= call.began && is_synced(&touched) {
                 effect.durable = Some(call.ended);
             }
         }
@@ -334,24 +349,26 @@ impl Disk {
         let (mut names, mut contents) = (HashMap::new(), HashMap::<Inode, Vec<u8>>::new());
         let mut times = HashMap::new();
         let (mut lost_names, mut lost, mut lost_in) = (HashSet::new(), HashSet::new(), HashSet::new());
-        for effect in self.effects.iter().filter(|effect| effect.at <= line) {
+        for effect in self.effects.iter().filter(|effect| effect.line <= line) {
             let durable = effect.durable.is_some_and(|durable| durable <= line);
-            let unsynced = match effect.what {
-                What::Names(_) => Unsynced::Names,
+            let unsynced = match effect.kind {
+                EffectKind::Names(_) => Unsynced::Names,
                 _ => Unsynced::Content,
             };
             let fate = if durable { Fate::Kept } else { fate(unsynced) };
-            match (&effect.what, fate) {
-                (What::Names(changed), fate) => {
-                    let follows = |(directory, name, to): &(Inode, Vec<u8>, Option<Inode>)| {
-                        let place = (*directory, name.clone());
+            match (&effect.kind, fate) {
+                (EffectKind::Names(changed), fate) => {
+                    let depends_on_lost = |(directory, name, to): &(Inode, Vec<u8>, Option<Inode>)| {
+                        let key = (*directory, name.clone());
                         // A directory can be removed only when it is empty, so not before its entries are gone.
                         let removes = to.is_none() && changed.len() == 1;
-                        let emptied =
-                            || removes && names.get(&place).is_some_and(|was| lost_in.contains(was));
-                        lost_names.contains(&place) || to.is_some_and(|to| lost.contains(&to)) || emptied()
+                        let is_not_emptied =
+                            || removes && names.get(&key).is_some_and(|removed| lost_in.contains(removed));
+                        lost_names.contains(&key)
+                            || to.is_some_and(|to| lost.contains(&to))
+                            || is_not_emptied()
                     };
-                    if !durable && (matches!(fate, Fate::Lost) || changed.iter().any(follows)) {
+                    if !durable && (matches!(fate, Fate::Lost) || changed.iter().any(depends_on_lost)) {
                         lost_names
                             .extend(changed.iter().map(|(directory, name, _)| (*directory, name.clone())));
                         lost_in.extend(changed.iter().map(|(directory, ..)| *directory));
@@ -361,7 +378,7 @@ impl Disk {
                     }
                 }
                 (_, Fate::Lost) => {}
-                (What::Write { inode, offset, bytes, modified }, fate) => {
+                (EffectKind::Write { inode, offset, bytes, modified }, fate) => {
                     times.insert(*inode, *modified);
                     let content = contents.entry(*inode).or_default();
                     match fate {
@@ -369,11 +386,11 @@ impl Disk {
                         _ => put(content, *offset, bytes),
                     }
                 }
-                (What::Size { inode, size, modified }, _) => {
+                (EffectKind::Size { inode, size, modified }, _) => {
                     times.insert(*inode, *modified);
                     contents.entry(*inode).or_default().resize(*size, 0);
                 }
-                (What::Modified { inode, modified }, _) => drop(times.insert(*inode, *modified)),
+                (EffectKind::Modified { inode, modified }, _) => drop(times.insert(*inode, *modified)),
             }
         }
         let mut image = Image::default();
@@ -390,7 +407,7 @@ impl Disk {
         times: &HashMap<Inode, (u64, u32)>,
         image: &mut Image,
     ) {
-        for ((_, name), inode) in names.iter().filter(|((above, _), _)| *above == directory) {
+        for ((_, name), inode) in names.iter().filter(|((parent, _), _)| *parent == directory) {
             let name = std::str::from_utf8(name).expect("names are text here");
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
             let kind = self.kinds[inode].clone();
@@ -425,12 +442,12 @@ fn put(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 fn tear(content: &mut Vec<u8>, offset: usize, bytes: &[u8], seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let sector = SECTORS[random.usize(..SECTORS.len())];
-    let mut at = 0;
-    while at < bytes.len() {
-        let end = bytes.len().min(at + sector - (offset + at) % sector);
+    let mut position = 0;
+    while position < bytes.len() {
+        let end = bytes.len().min(position + sector - (offset + position) % sector);
         if random.bool() {
-            put(content, offset + at, &bytes[at..end]);
+            put(content, offset + position, &bytes[position..end]);
         }
-        at = end;
+        position = end;
     }
 }

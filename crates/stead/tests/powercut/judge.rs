@@ -13,31 +13,36 @@ use stead::{
 use crate::disk::Image;
 use crate::plan::Plan;
 use crate::steps::{Files, Step};
-use crate::tmpfs::{Tmpfs, moved_along};
+use crate::tmpfs::{Tmpfs, rename_staging_area};
 
-/// Returns an error if something is wrong. `sure` is how many steps had been acknowledged; one more means that the
+/// Returns an error if something is wrong. `acknowledged` is how many steps had been acknowledged; one more means that the
 /// program had ended.
-pub(crate) fn judge(plan: Plan, steps: &[Step], sure: u64, image: &Image) -> Result<(), String> {
-    let sure = usize::try_from(sure).unwrap();
-    let has_ended = sure > steps.len();
-    let done = &steps[..sure.min(steps.len())];
+pub(crate) fn check_image(
+    plan: Plan,
+    steps: &[Step],
+    acknowledged: u64,
+    image: &Image,
+) -> Result<(), String> {
+    let acknowledged = usize::try_from(acknowledged).unwrap();
+    let has_ended = acknowledged > steps.len();
+    let acknowledged_steps = &steps[..acknowledged.min(steps.len())];
     if plan.is_audited() {
-        judge_audit_files(plan, !done.is_empty(), has_ended, image)?;
+        check_audit_files(plan, !acknowledged_steps.is_empty(), has_ended, image)?;
     }
     let tmpfs = Tmpfs::with(image);
-    moved_along(tmpfs.path());
+    rename_staging_area(tmpfs.path());
     let config = config(tmpfs.path());
     let mut stores = Stores::of(&config);
     let stead =
         Stead::open_in(&mut stores, &Identity::agent("a")).map_err(|error| format!("opening: {error}"))?;
     let found = files(&stead)?;
-    let judged: Vec<_> = plan
+    let results: Vec<_> = plan
         .before()
         .into_iter()
-        .map(|before| judge_files(plan, before, steps, done.len(), &found))
+        .map(|before| check_files(plan, before, steps, acknowledged_steps.len(), &found))
         .collect();
-    if judged.iter().all(Result::is_err) {
-        return judged.into_iter().next().expect("there is a state before");
+    if results.iter().all(Result::is_err) {
+        return results.into_iter().next().expect("there is a state before");
     }
     for (name, verified) in stores.verify(&mut |_, _| ()).map_err(|error| format!("verifying: {error}"))? {
         if !verified.problems.is_empty() {
@@ -45,16 +50,16 @@ pub(crate) fn judge(plan: Plan, steps: &[Step], sure: u64, image: &Image) -> Res
         }
     }
     if plan.is_audited() {
-        judge_audit(&mut stores, done)?;
+        check_audit(&mut stores, acknowledged_steps)?;
     }
-    let tokens = done.iter().filter(|step| matches!(step, Step::Token)).count();
-    let there = Tokens::of(&config).list().map_err(|error| format!("the tokens: {error}"))?.len();
-    if there < tokens {
-        return Err(format!("{there} of {tokens} tokens are left"));
+    let expected_tokens = acknowledged_steps.iter().filter(|step| matches!(step, Step::Token)).count();
+    let found_tokens = Tokens::of(&config).list().map_err(|error| format!("the tokens: {error}"))?.len();
+    if found_tokens < expected_tokens {
+        return Err(format!("{found_tokens} of {expected_tokens} tokens are left"));
     }
-    for step in done {
+    for step in acknowledged_steps {
         if let Step::Backup(name) = step {
-            judge_backup(&tmpfs.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
+            check_backup(&tmpfs.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
         }
     }
     // The stead can still be used.
@@ -62,41 +67,47 @@ pub(crate) fn judge(plan: Plan, steps: &[Step], sure: u64, image: &Image) -> Res
     Ok(())
 }
 
-pub(crate) fn config(top: &Path) -> Config {
-    let file = top.join("stead.toml");
+pub(crate) fn config(root: &Path) -> Config {
+    let file = root.join("stead.toml");
     Config::parse(&std::fs::read_to_string(&file).unwrap(), &file).unwrap()
 }
 
-fn judge_files(plan: Plan, before: Files, steps: &[Step], sure: usize, found: &Files) -> Result<(), String> {
+fn check_files(
+    plan: Plan,
+    before: Files,
+    steps: &[Step],
+    acknowledged: usize,
+    found: &Files,
+) -> Result<(), String> {
     // The last step that is durable, and the step that was running.
-    let least = steps[..sure].iter().rposition(Step::lasts).map_or(0, |index| index + 1);
+    let durable_count = steps[..acknowledged].iter().rposition(Step::is_durable).map_or(0, |index| index + 1);
     let mut states = vec![before];
-    for step in &steps[..(sure + 1).min(steps.len())] {
+    for step in &steps[..(acknowledged + 1).min(steps.len())] {
         let mut files = states.last().unwrap().clone();
-        step.leaves(&mut files);
+        step.apply_to(&mut files);
         states.push(files);
     }
     // A file in a host directory that wasn't synced may be in any state that programs can leave.
-    let open = steps[least..states.len() - 1].iter().find_map(|step| match step {
-        Step::Flush(at, ..) if plan.is_physical() => Some(*at),
+    let unsynced = steps[durable_count..states.len() - 1].iter().find_map(|step| match step {
+        Step::Flush(path, ..) if plan.is_physical() => Some(*path),
         _ => None,
     });
-    let rest = |files: &Files| {
-        let rest = files.iter().filter(|(path, _)| Some(&***path) != open);
-        rest.map(|(path, bytes)| (path.clone(), bytes.clone())).collect::<Files>()
+    let without_unsynced = |files: &Files| {
+        let remaining = files.iter().filter(|(path, _)| Some(&***path) != unsynced);
+        remaining.map(|(path, bytes)| (path.clone(), bytes.clone())).collect::<Files>()
     };
-    if states[least..].iter().any(|state| rest(state) == rest(found)) {
+    if states[durable_count..].iter().any(|state| without_unsynced(state) == without_unsynced(found)) {
         return Ok(());
     }
-    Err(format!("after step {sure}: {}", difference(&states[least], found)))
+    Err(format!("after step {acknowledged}: {}", difference(&states[durable_count], found)))
 }
 
 /// Checks the files that have to be next to the database.
-fn judge_audit_files(plan: Plan, began: bool, has_ended: bool, image: &Image) -> Result<(), String> {
+fn check_audit_files(plan: Plan, has_begun: bool, has_ended: bool, image: &Image) -> Result<(), String> {
     let is_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
     let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
     let content = |path: &str| image.entries.get(path).map(|entry| text(&entry.content));
-    if began && content(".stead/audit/key").is_none_or(|key| key.trim_end().len() != 64) {
+    if has_begun && content(".stead/audit/key").is_none_or(|key| key.trim_end().len() != 64) {
         return Err("the key of the audit is gone".into());
     }
     for (path, entry) in &image.entries {
@@ -110,39 +121,42 @@ fn judge_audit_files(plan: Plan, began: bool, has_ended: bool, image: &Image) ->
     let heads = content(".stead/audit/heads").unwrap_or_default();
     let heads = heads.lines().filter(|line| is_json(line)).count();
     // Each run leaves one when it ends, and an archive takes that of the first run.
-    let wanted = match plan {
+    let expected = match plan {
         Plan::Archived => 1 + usize::from(has_ended),
         _ => usize::from(has_ended),
     };
-    if heads < wanted {
-        return Err(format!("{heads} of {wanted} signed heads of the audit are left"));
+    if heads < expected {
+        return Err(format!("{heads} of {expected} signed heads of the audit are left"));
     }
     Ok(())
 }
 
-fn judge_audit(stores: &mut Stores, done: &[Step]) -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("the audit: {error}");
-    let Some(audit) = stores.audit_access().map_err(|error| failed(&error))? else {
-        return if done.is_empty() { Ok(()) } else { Err("the audit is gone".into()) };
+fn check_audit(stores: &mut Stores, acknowledged_steps: &[Step]) -> Result<(), String> {
+    let audit_error = |error: &dyn std::fmt::Display| format!("the audit: {error}");
+    let Some(audit) = stores.audit_access().map_err(|error| audit_error(&error))? else {
+        return if acknowledged_steps.is_empty() { Ok(()) } else { Err("the audit is gone".into()) };
     };
-    let verified = audit.verify(&ArchiveLookup::default(), &mut |_| ()).map_err(|error| failed(&error))?;
+    let verified =
+        audit.verify(&ArchiveLookup::default(), &mut |_| ()).map_err(|error| audit_error(&error))?;
     if !verified.problems.is_empty() {
         return Err(format!("the audit: {:?}", verified.problems));
     }
-    let wanted = done.iter().filter(|step| step.changes() && step.lasts()).count();
+    let expected = acknowledged_steps.iter().filter(|step| step.is_change() && step.is_durable()).count();
     let mut records = 0;
     let count = &mut |entry: &AuditEntry| {
         records += usize::from(entry.operation.is_some());
         ControlFlow::Continue(())
     };
-    audit.each(&AuditQuery::default(), count).map_err(|error| failed(&error))?;
-    if records < wanted {
-        return Err(format!("the audit: {records} records of changes are left, and {wanted} were answered"));
+    audit.each(&AuditQuery::default(), count).map_err(|error| audit_error(&error))?;
+    if records < expected {
+        return Err(format!(
+            "the audit: {records} records of changes are left, and {expected} were answered"
+        ));
     }
     Ok(())
 }
 
-fn judge_backup(file: &Path) -> Result<(), String> {
+fn check_backup(file: &Path) -> Result<(), String> {
     if !file.exists() {
         return Err("it is gone".into());
     }
@@ -150,9 +164,9 @@ fn judge_backup(file: &Path) -> Result<(), String> {
         let database = Database::open(file, DatabaseOptions::default())?;
         Ok::<_, stead::StoreError>((database.latest_revision()?, database.verify(&mut |_| ())?))
     };
-    let (version, verified) = verify().map_err(|error| error.to_string())?;
-    if version.0 == 0 || !verified.problems.is_empty() {
-        return Err(format!("version {version}, {verified:?}"));
+    let (revision, verified) = verify().map_err(|error| error.to_string())?;
+    if revision.0 == 0 || !verified.problems.is_empty() {
+        return Err(format!("version {revision}, {verified:?}"));
     }
     Ok(())
 }
@@ -169,15 +183,15 @@ pub(crate) fn files(stead: &Stead) -> Result<Files, String> {
     Ok(files)
 }
 
-fn difference(wanted: &Files, found: &Files) -> String {
+fn difference(expected: &Files, found: &Files) -> String {
     let size = |files: &Files, path: &String| files.get(path).map(Vec::len);
-    let paths = wanted.keys().chain(found.keys()).collect::<HashSet<_>>();
-    let differing = paths.into_iter().filter(|path| wanted.get(*path) != found.get(*path)).map(|path| {
+    let paths = expected.keys().chain(found.keys()).collect::<HashSet<_>>();
+    let differences = paths.into_iter().filter(|path| expected.get(*path) != found.get(*path)).map(|path| {
         format!(
             "{path} has {:?} bytes, not the {:?} that it should have",
             size(found, path),
-            size(wanted, path)
+            size(expected, path)
         )
     });
-    differing.collect::<Vec<_>>().join("; ")
+    differences.collect::<Vec<_>>().join("; ")
 }

@@ -20,71 +20,73 @@ mod tmpfs;
 mod trace;
 
 use plan::Plan;
-use recording::Teller;
+use recording::Reporter;
 use stead::{Identity, Stead, Stores};
 use tmpfs::Tmpfs;
 
-fn is_long() -> bool {
+fn is_long_run() -> bool {
     std::env::var_os("STEAD_TEST_LONG").is_some()
 }
 
 #[test]
 #[ignore = "the recorded program of the tests here, which start it as a process of its own"]
 fn the_recorded_program() {
-    let mut teller = Teller::new();
-    let config = judge::config(&teller.top);
+    let mut reporter = Reporter::new();
+    let config = judge::config(&reporter.top);
     let mut stores = Stores::of(&config);
     let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
     let run: usize = std::env::var(plan::RUN).unwrap().parse().unwrap();
-    let steps = &Plan::given().runs()[run];
+    let steps = &Plan::from_environment().runs()[run];
     for (step, number) in steps.iter().zip(1..) {
-        step.take(&stead, &mut stores, &config);
-        teller.sure(number);
+        step.run(&stead, &mut stores, &config);
+        reporter.report_step(number);
     }
     drop((stead, stores));
-    teller.sure(steps.len() as u64 + 1);
+    reporter.report_step(steps.len() as u64 + 1);
 }
 
-fn survives(plan: Plan) {
+fn assert_survives(plan: Plan) {
     if !Tmpfs::is_possible() {
         return;
     }
-    let recording = plan.recorded(&[]);
+    let recording = plan.record_last_run(&[]);
     let seeds = match plan {
-        Plan::Virtual | Plan::Physical if !is_long() => 200,
-        _ if !is_long() => 50,
+        Plan::Virtual | Plan::Physical if !is_long_run() => 200,
+        _ if !is_long_run() => 50,
         _ => 2_000,
     };
     let steps = plan.runs().pop().unwrap();
-    let judged = cuts::cut(&recording, 0..seeds, |sure, image| judge::judge(plan, &steps, sure, image));
-    match judged {
+    let result = cuts::cut(&recording, 0..seeds, |acknowledged, image| {
+        judge::check_image(plan, &steps, acknowledged, image)
+    });
+    match result {
         Ok(cuts) => println!("{plan:?}: {} syncs, {cuts} power cuts", recording.disk.syncs().len()),
         Err(error) => panic!("{error}"),
     }
 }
 
 #[test]
-fn a_power_cut_takes_nothing_acknowledged_from_a_virtual_store() {
-    survives(Plan::Virtual);
+fn a_power_cut_loses_nothing_acknowledged_in_a_virtual_store() {
+    assert_survives(Plan::Virtual);
 }
 
 #[test]
-fn a_power_cut_takes_nothing_acknowledged_from_a_physical_store() {
-    survives(Plan::Physical);
+fn a_power_cut_loses_nothing_acknowledged_in_a_physical_store() {
+    assert_survives(Plan::Physical);
 }
 
 #[test]
-fn a_power_cut_takes_nothing_that_was_waited_for_later() {
-    survives(Plan::Deferred);
+fn a_power_cut_loses_no_deferred_change_that_was_synced_later() {
+    assert_survives(Plan::Deferred);
 }
 
 #[test]
 fn a_power_cut_leaves_the_audit_in_its_archive_or_in_the_database() {
-    survives(Plan::Archived);
+    assert_survives(Plan::Archived);
 }
 
 #[test]
-fn a_power_cut_during_recovery_takes_nothing_acknowledged() {
-    survives(Plan::RecoveredBatch);
-    survives(Plan::RecoveredAppend);
+fn a_power_cut_during_recovery_loses_nothing_acknowledged() {
+    assert_survives(Plan::RecoveredBatch);
+    assert_survives(Plan::RecoveredAppend);
 }

@@ -6,10 +6,10 @@ use std::process::Command;
 use stead::{Clock, SystemClock};
 
 use crate::disk::{Fate, Image};
-use crate::is_long;
-use crate::recording::{Recording, TELLS, TOP, record};
+use crate::is_long_run;
+use crate::recording::{REPORT_FILE, Recording, TOP, record};
 use crate::steps::{BEFORE_THE_LAST_RUN, Files, Step, steps};
-use crate::tmpfs::{Tmpfs, moved_along};
+use crate::tmpfs::{Tmpfs, rename_staging_area};
 
 /// The environment variable that names the plan which the recorded program follows.
 pub(crate) const PLAN: &str = "STEAD_POWERCUT_PLAN";
@@ -43,16 +43,16 @@ impl Plan {
         Plan::RecoveredAppend,
     ];
 
-    pub(crate) fn given() -> Self {
+    pub(crate) fn from_environment() -> Self {
         let name = std::env::var(PLAN).expect("started by one of the tests here");
         Plan::ALL.into_iter().find(|plan| format!("{plan:?}") == name).unwrap()
     }
 
     /// The steps of each run. The last run is recorded.
     pub(crate) fn runs(self) -> Vec<Vec<Step>> {
-        let write = |at, text: &str| Step::Write(at, text.as_bytes().to_vec());
+        let write = |path, text: &str| Step::Write(path, text.as_bytes().to_vec());
         match self {
-            Plan::Virtual | Plan::Physical => vec![steps(is_long())],
+            Plan::Virtual | Plan::Physical => vec![steps(is_long_run())],
             Plan::Deferred => vec![
                 vec![write("/w/a", "before")],
                 vec![Step::Flush("/w/a", 0, b"after!".to_vec()), Step::Sync("/w/a")],
@@ -63,10 +63,10 @@ impl Plan {
                 vec![Step::Archive, write("/w/c", "third")],
             ],
             Plan::RecoveredBatch => {
-                let all = [("/w/a", "new"), ("/w/new/c", "new"), ("/w/b", "new")];
-                let all = all.map(|(at, text)| (at, text.as_bytes().to_vec())).to_vec();
+                let files = [("/w/a", "new"), ("/w/new/c", "new"), ("/w/b", "new")];
+                let files = files.map(|(path, text)| (path, text.as_bytes().to_vec())).to_vec();
                 vec![
-                    vec![write("/w/a", "old"), write("/w/b", "old"), Step::Batch(all)],
+                    vec![write("/w/a", "old"), write("/w/b", "old"), Step::Batch(files)],
                     vec![write("/w/d", "recovered")],
                 ]
             }
@@ -93,21 +93,21 @@ impl Plan {
         let mut states = vec![Files::new()];
         for step in runs.iter().flatten() {
             let mut files = states.last().unwrap().clone();
-            step.leaves(&mut files);
+            step.apply_to(&mut files);
             states.push(files);
         }
-        let ended = !matches!(self, Plan::RecoveredBatch | Plan::RecoveredAppend);
-        states.split_off(states.len() - if ended { 1 } else { 2 })
+        let has_ended = !matches!(self, Plan::RecoveredBatch | Plan::RecoveredAppend);
+        states.split_off(states.len() - if has_ended { 1 } else { 2 })
     }
 
     /// What a run leaves that is interrupted in the middle of its last step.
     fn interrupted(self, recording: &Recording) -> Image {
-        let [.., begin, end, _] = recording.told[..] else { panic!("a run has two steps, and ends") };
-        let (disk, is_kept) = (&recording.disk, |_| Fate::Kept);
-        let lines = disk.lines().into_iter().filter(|line| (begin.0..end.0).contains(line));
+        let [.., start, end, _] = recording.reports[..] else { panic!("a run has two steps, and ends") };
+        let (disk, keep_all) = (&recording.disk, |_| Fate::Kept);
+        let lines = disk.lines().into_iter().filter(|line| (start.0..end.0).contains(line));
         let size = |image: &Image, path: &str| image.entries.get(path).map_or(0, |entry| entry.content.len());
         for line in lines {
-            let image = disk.cut(line, is_kept);
+            let image = disk.cut(line, keep_all);
             match self {
                 Plan::RecoveredBatch if size(&image, "project/new/c") > 0 => return image,
                 Plan::RecoveredAppend if size(&image, "project/a") > 3 => {
@@ -122,7 +122,7 @@ impl Plan {
     }
 
     /// Records the last run of the plan.
-    pub(crate) fn recorded(self, variables: &[(&str, &str)]) -> Recording {
+    pub(crate) fn record_last_run(self, variables: &[(&str, &str)]) -> Recording {
         let tmpfs = Tmpfs::new();
         let store = if self.is_physical() { "physical\"\npath = \"project" } else { "virtual" };
         let audit = if self.is_audited() { "" } else { "[audit]\nenabled = false\n" };
@@ -132,27 +132,27 @@ impl Plan {
         fs::write(tmpfs.path().join("stead.toml"), text).unwrap();
         let program = std::env::current_exe().unwrap();
         let arguments = ["--ignored", "--exact", "the_recorded_program", "--nocapture"];
-        let last = self.runs().len() - 1;
-        let mut before = String::new();
+        let last_run = self.runs().len() - 1;
+        let mut last_run_start = String::new();
         if let Plan::RecoveredBatch | Plan::RecoveredAppend = self {
             let plan = format!("{self:?}");
-            let first = record(&tmpfs, &program, &arguments, &[(PLAN, &plan), (RUN, "0")]);
-            let tmpfs = Tmpfs::with(&self.interrupted(&first));
-            moved_along(tmpfs.path());
-            let mut all = vec![(PLAN, &*plan), (RUN, "1")];
-            all.extend(variables);
-            return record(&tmpfs, &program, &arguments, &all);
+            let first_recording = record(&tmpfs, &program, &arguments, &[(PLAN, &plan), (RUN, "0")]);
+            let tmpfs = Tmpfs::with(&self.interrupted(&first_recording));
+            rename_staging_area(tmpfs.path());
+            let mut environment = vec![(PLAN, &*plan), (RUN, "1")];
+            environment.extend(variables);
+            return record(&tmpfs, &program, &arguments, &environment);
         }
-        for run in 0..last {
-            before = SystemClock.now().0.to_string();
+        for run in 0..last_run {
+            last_run_start = SystemClock.now().0.to_string();
             let mut command = Command::new(&program);
             command.args(arguments).env(PLAN, format!("{self:?}")).env(RUN, run.to_string());
-            command.env(TELLS, "/dev/null").env(TOP, tmpfs.path());
+            command.env(REPORT_FILE, "/dev/null").env(TOP, tmpfs.path());
             assert!(command.output().unwrap().status.success(), "run {run} failed");
         }
-        let (plan, run) = (format!("{self:?}"), last.to_string());
-        let mut all = vec![(PLAN, &*plan), (RUN, &*run), (BEFORE_THE_LAST_RUN, &*before)];
-        all.extend(variables);
-        record(&tmpfs, &program, &arguments, &all)
+        let (plan, run) = (format!("{self:?}"), last_run.to_string());
+        let mut environment = vec![(PLAN, &*plan), (RUN, &*run), (BEFORE_THE_LAST_RUN, &*last_run_start)];
+        environment.extend(variables);
+        record(&tmpfs, &program, &arguments, &environment)
     }
 }

@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::disk::{Disk, Fate, Inode, Kind};
-use crate::tmpfs::{Tmpfs, below, seen};
+use crate::tmpfs::{Tmpfs, entries_below, kind_and_content};
 use crate::trace::{CALLS, calls};
 
 /// The environment variable that names the file which a recorded program reports to.
-pub(crate) const TELLS: &str = "STEAD_POWERCUT_TELLS";
+pub(crate) const REPORT_FILE: &str = "STEAD_POWERCUT_TELLS";
 /// The environment variable that names the disk which is recorded.
 pub(crate) const TOP: &str = "STEAD_POWERCUT_TOP";
 
@@ -35,7 +35,7 @@ fn is_rebuilt(path: &str) -> bool {
 pub(crate) struct Recording {
     pub(crate) disk: Disk,
     /// The lines of the trace at which the program reported a step, and that step.
-    pub(crate) told: Vec<(usize, u64)>,
+    pub(crate) reports: Vec<(usize, u64)>,
 }
 
 /// Runs a program on a disk, and records what it does there.
@@ -47,12 +47,12 @@ pub(crate) fn record(
 ) -> Recording {
     let mut disk = tmpfs.disk();
     let outside = tempfile::tempdir().unwrap();
-    let (trace, tells) = (outside.path().join("trace"), outside.path().join("tells"));
-    File::create(&tells).unwrap();
+    let (trace, report_file) = (outside.path().join("trace"), outside.path().join("tells"));
+    File::create(&report_file).unwrap();
     let mut strace = Command::new("strace");
     strace.args(["-f", "-y", "-xx", "-v", "-ttt", "-s", "16777216", "--seccomp-bpf", "-e", "signal=none"]);
     strace.args(["-e", &format!("trace={CALLS}"), "-o"]).arg(&trace).arg(program).args(arguments);
-    strace.env(TELLS, &tells).env(TOP, tmpfs.path()).envs(variables.iter().copied());
+    strace.env(REPORT_FILE, &report_file).env(TOP, tmpfs.path()).envs(variables.iter().copied());
     // The processes that check the disk afterwards count as started after a reboot.
     static BOOTS: AtomicUsize = AtomicUsize::new(0);
     strace.env("STEAD_TEST_BOOT", format!("before cut {}", BOOTS.fetch_add(1, Ordering::Relaxed)));
@@ -60,34 +60,34 @@ pub(crate) fn record(
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
     let trace = fs::read_to_string(trace).unwrap();
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     for call in calls(&trace) {
-        if call.name != "write" || call.descriptor(0).is_none_or(|path| Path::new(&path) != tells) {
-            disk.take_in(&call);
+        if call.name != "write" || call.descriptor(0).is_none_or(|path| Path::new(&path) != report_file) {
+            disk.apply_call(&call);
             continue;
         }
-        match Told::parse(&call.bytes(1)) {
-            Told::Sure(step) => told.push((call.ended, step)),
-            Told::Mapped(path, offset, bytes) => disk.mapped(call.ended, &path, offset, bytes),
+        match Report::parse(&call.bytes(1)) {
+            Report::Step(step) => reports.push((call.ended, step)),
+            Report::Mapped(path, offset, bytes) => disk.write_mapped(call.ended, &path, offset, bytes),
         }
     }
-    let recording = Recording { disk, told };
-    recording.is_exact(tmpfs);
+    let recording = Recording { disk, reports };
+    recording.assert_matches(tmpfs);
     recording
 }
 
 impl Recording {
     /// Checks the model against the real files.
-    fn is_exact(&self, tmpfs: &Tmpfs) {
+    fn assert_matches(&self, tmpfs: &Tmpfs) {
         use std::os::unix::fs::MetadataExt;
         let model = self.disk.cut(usize::MAX, |_| Fate::Kept);
         let mut real: Vec<(String, Inode, Kind, Vec<u8>)> = Vec::new();
-        for path in below(tmpfs.path()) {
-            let (kind, content) = seen(&path);
+        for path in entries_below(tmpfs.path()) {
+            let (kind, content) = kind_and_content(&path);
             let name = path.strip_prefix(tmpfs.path()).unwrap().to_str().unwrap();
             real.push((name.to_owned(), path.symlink_metadata().unwrap().ino(), kind, content));
         }
-        real.sort_by(|one, other| one.0.cmp(&other.0));
+        real.sort_by(|left, right| left.0.cmp(&right.0));
         let names: Vec<_> = real.iter().map(|(name, inode, ..)| (name, *inode)).collect();
         let modelled: Vec<_> = model.entries.iter().map(|(name, entry)| (name, entry.inode)).collect();
         assert_eq!(modelled, names, "the recording has missed a name");
@@ -102,25 +102,29 @@ impl Recording {
     }
 
     /// The last step that the program was sure of at a line.
-    pub(crate) fn sure(&self, line: usize) -> u64 {
-        self.told.iter().take_while(|(at, _)| *at <= line).last().map_or(0, |(_, step)| *step)
+    pub(crate) fn last_acknowledged_step(&self, line: usize) -> u64 {
+        self.reports
+            .iter()
+            .take_while(|(report_line, _)| *report_line <= line)
+            .last()
+            .map_or(0, |(_, step)| *step)
     }
 }
 
-enum Told {
-    Sure(u64),
+enum Report {
+    Step(u64),
     Mapped(String, usize, Vec<u8>),
 }
 
-impl Told {
-    fn parse(bytes: &[u8]) -> Told {
+impl Report {
+    fn parse(bytes: &[u8]) -> Report {
         let mut parts = bytes.splitn(4, |byte| *byte == 0);
         let mut text = || std::str::from_utf8(parts.next().unwrap()).unwrap().to_owned();
         match &*text() {
-            "sure" => Told::Sure(text().parse().unwrap()),
+            "sure" => Report::Step(text().parse().unwrap()),
             _ => {
                 let (path, offset) = (text(), text().parse().unwrap());
-                Told::Mapped(path, offset, parts.next().unwrap().to_vec())
+                Report::Mapped(path, offset, parts.next().unwrap().to_vec())
             }
         }
     }
@@ -128,34 +132,34 @@ impl Told {
 
 /// The side of the recorded program: reports its steps.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct Reporter {
     file: File,
     pub(crate) top: PathBuf,
     mapped: HashMap<PathBuf, Vec<u8>>,
 }
 
-impl Teller {
+impl Reporter {
     /// To be called in a program that is recorded.
     pub(crate) fn new() -> Self {
-        let tells = std::env::var_os(TELLS).expect("started by one of the tests here");
-        let file = OpenOptions::new().append(true).open(tells).unwrap();
-        Teller { file, top: std::env::var_os(TOP).unwrap().into(), mapped: HashMap::new() }
+        let report_file = std::env::var_os(REPORT_FILE).expect("started by one of the tests here");
+        let file = OpenOptions::new().append(true).open(report_file).unwrap();
+        Reporter { file, top: std::env::var_os(TOP).unwrap().into(), mapped: HashMap::new() }
     }
 
     /// Reports that everything up to a step is done.
-    pub(crate) fn sure(&mut self, step: u64) {
-        for path in below(&self.top).into_iter().filter(|path| is_mapped(path)) {
+    pub(crate) fn report_step(&mut self, step: u64) {
+        for path in entries_below(&self.top).into_iter().filter(|path| is_mapped(path)) {
             // Fails if the file was just removed.
-            let Ok(now) = fs::read(&path) else { continue };
+            let Ok(current) = fs::read(&path) else { continue };
             let before = self.mapped.entry(path.clone()).or_default();
-            before.resize(now.len(), 0);
-            for (index, (was, is)) in before.chunks(4_096).zip(now.chunks(4_096)).enumerate() {
-                if was != is {
+            before.resize(current.len(), 0);
+            for (index, (old_page, new_page)) in before.chunks(4_096).zip(current.chunks(4_096)).enumerate() {
+                if old_page != new_page {
                     let head = format!("mapped\0{}\0{}\0", path.to_str().unwrap(), index * 4_096);
-                    self.file.write_all(&[head.as_bytes(), is].concat()).unwrap();
+                    self.file.write_all(&[head.as_bytes(), new_page].concat()).unwrap();
                 }
             }
-            *before = now;
+            *before = current;
         }
         self.file.write_all(format!("sure\0{step}").as_bytes()).unwrap();
     }

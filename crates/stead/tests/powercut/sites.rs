@@ -4,7 +4,7 @@ use stead_stores::sync::SyncPoint;
 
 use crate::plan::Plan;
 use crate::tmpfs::Tmpfs;
-use crate::{cuts, is_long, judge};
+use crate::{cuts, is_long_run, judge};
 
 /// How many random power cuts are tried before a sync counts as needless.
 const SEEDS: u64 = 600;
@@ -14,16 +14,16 @@ const RECORDINGS: usize = 4;
 const SAMPLE: usize = 10;
 
 /// What shows that a sync is needed.
-enum Shown {
+enum Evidence {
     By(Plan),
     /// No test does. The text says why it is needed all the same.
     #[allow(dead_code, reason = "for people who read this")]
     Not(&'static str),
 }
 
-fn shown(site: SyncPoint) -> Shown {
-    use Shown::{By, Not};
-    match site {
+fn evidence(sync_point: SyncPoint) -> Evidence {
+    use Evidence::{By, Not};
+    match sync_point {
         SyncPoint::StateDirectory
         | SyncPoint::Commit
         | SyncPoint::DeferredCommits
@@ -79,34 +79,35 @@ fn a_power_cut_does_harm_where_a_sync_is_left_out() {
     if !Tmpfs::is_possible() {
         return;
     }
-    let mut sites: Vec<(SyncPoint, Plan)> = Vec::new();
-    for site in SyncPoint::ALL {
-        if let Shown::By(plan) = shown(*site) {
-            sites.push((*site, plan));
+    let mut sync_points: Vec<(SyncPoint, Plan)> = Vec::new();
+    for sync_point in SyncPoint::ALL {
+        if let Evidence::By(plan) = evidence(*sync_point) {
+            sync_points.push((*sync_point, plan));
         }
     }
     if let Ok(name) = std::env::var("STEAD_POWERCUT_SITE") {
-        sites.retain(|(site, _)| format!("{site:?}") == name);
-    } else if !is_long() {
-        fastrand::Rng::with_seed(SAMPLE as u64).shuffle(&mut sites);
-        sites.truncate(SAMPLE);
+        sync_points.retain(|(sync_point, _)| format!("{sync_point:?}") == name);
+    } else if !is_long_run() {
+        fastrand::Rng::with_seed(SAMPLE as u64).shuffle(&mut sync_points);
+        sync_points.truncate(SAMPLE);
     }
-    let mut unnoticed = Vec::new();
-    for (site, plan) in sites {
+    let mut harmless = Vec::new();
+    for (sync_point, plan) in sync_points {
         let steps = plan.runs().pop().unwrap();
         // A sync of another thread at the same time can cover for the one that is left out, so several recordings are
         // checked before a sync counts as needless.
         let mut cuts = 0;
         let harm = (0..RECORDINGS).find_map(|_| {
-            let recording = plan.recorded(&[("STEAD_LEAVE_OUT_SYNC", &format!("{site:?}"))]);
-            let judged =
-                cuts::cut(&recording, 0..SEEDS, |sure, image| judge::judge(plan, &steps, sure, image));
-            judged.map(|count| cuts += count).err()
+            let recording = plan.record_last_run(&[("STEAD_LEAVE_OUT_SYNC", &format!("{sync_point:?}"))]);
+            let result = cuts::cut(&recording, 0..SEEDS, |acknowledged, image| {
+                judge::check_image(plan, &steps, acknowledged, image)
+            });
+            result.map(|count| cuts += count).err()
         });
         match harm {
-            None => unnoticed.push(format!("{site:?} ({cuts} power cuts)")),
-            Some(harm) => println!("without {site:?}: {harm}"),
+            None => harmless.push(format!("{sync_point:?} ({cuts} power cuts)")),
+            Some(harm) => println!("without {sync_point:?}: {harm}"),
         }
     }
-    assert!(unnoticed.is_empty(), "nothing is lost without {}", unnoticed.join(", "));
+    assert!(harmless.is_empty(), "nothing is lost without {}", harmless.join(", "));
 }

@@ -80,8 +80,8 @@ pub(crate) fn steps(long: bool) -> Vec<Step> {
         let names = ["/w/a", "/w/b", "/w/deep/er/x", "/w/deep/y", "/w/after", "/w/large"];
         let mut random = fastrand::Rng::with_seed(5);
         for seed in 100..180 {
-            let mut pick = || names[random.usize(..names.len())];
-            let (name, other) = (pick(), pick());
+            let mut random_name = || names[random.usize(..names.len())];
+            let (name, other) = (random_name(), random_name());
             let length = if random.u8(..9) == 0 { 200_000 } else { random.usize(1..7_000) };
             steps.push(match random.u8(..7) {
                 0 => Append(name, text(seed, length)),
@@ -106,18 +106,18 @@ pub(crate) fn steps(long: bool) -> Vec<Step> {
 
 impl Step {
     /// Applies the step to a set of files.
-    pub(crate) fn leaves(&self, files: &mut Files) {
+    pub(crate) fn apply_to(&self, files: &mut Files) {
         match self {
-            Step::Write(at, bytes) | Step::Stream(at, bytes) => {
-                drop(files.insert((*at).into(), bytes.clone()))
+            Step::Write(path, bytes) | Step::Stream(path, bytes) => {
+                drop(files.insert((*path).into(), bytes.clone()))
             }
-            Step::Append(at, bytes) => files.entry((*at).into()).or_default().extend(bytes),
-            Step::Edit(at, old, new) => {
-                let text = String::from_utf8(files[*at].clone()).unwrap();
-                files.insert((*at).into(), text.replacen(old, new, 1).into_bytes());
+            Step::Append(path, bytes) => files.entry((*path).into()).or_default().extend(bytes),
+            Step::Edit(path, old, new) => {
+                let text = String::from_utf8(files[*path].clone()).unwrap();
+                files.insert((*path).into(), text.replacen(old, new, 1).into_bytes());
             }
-            Step::Patch(at, offset, bytes) | Step::Flush(at, offset, bytes) => {
-                let content = files.get_mut(*at).unwrap();
+            Step::Patch(path, offset, bytes) | Step::Flush(path, offset, bytes) => {
+                let content = files.get_mut(*path).unwrap();
                 content.resize(content.len().max(offset + bytes.len()), 0);
                 content[*offset..offset + bytes.len()].copy_from_slice(bytes);
             }
@@ -135,68 +135,72 @@ impl Step {
                     .collect();
                 files.extend(copied);
             }
-            Step::Remove(at) => drop(files.remove(*at)),
-            Step::RemoveDirectory(at) => files.retain(|path, _| !path.starts_with(&format!("{at}/"))),
-            Step::Batch(all) => files.extend(all.iter().map(|(at, bytes)| ((*at).to_owned(), bytes.clone()))),
+            Step::Remove(path) => drop(files.remove(*path)),
+            Step::RemoveDirectory(directory) => {
+                files.retain(|path, _| !path.starts_with(&format!("{directory}/")))
+            }
+            Step::Batch(all) => {
+                files.extend(all.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.clone())))
+            }
             Step::Sync(_) | Step::Read(_) | Step::Backup(_) | Step::Archive | Step::Token => {}
         }
     }
 
     /// Whether the step is durable once it has been acknowledged.
-    pub(crate) fn lasts(&self) -> bool {
+    pub(crate) fn is_durable(&self) -> bool {
         !matches!(self, Step::Flush(..) | Step::Read(_))
     }
 
     /// Whether the step leaves a record of a change.
-    pub(crate) fn changes(&self) -> bool {
+    pub(crate) fn is_change(&self) -> bool {
         !matches!(self, Step::Sync(_) | Step::Read(_) | Step::Backup(_) | Step::Archive | Step::Token)
     }
 
     /// Does the step.
-    pub(crate) fn take(&self, stead: &Stead, stores: &mut Stores, config: &Config) {
+    pub(crate) fn run(&self, stead: &Stead, stores: &mut Stores, config: &Config) {
         let vfs = stead.vfs();
         match self {
-            Step::Write(at, bytes) => drop(vfs.write(*at, bytes.clone()).unwrap()),
-            Step::Stream(at, bytes) => {
-                drop(vfs.write_from(*at, &mut &bytes[..], &WriteOptions::new()).unwrap());
+            Step::Write(path, bytes) => drop(vfs.write(*path, bytes.clone()).unwrap()),
+            Step::Stream(path, bytes) => {
+                drop(vfs.write_from(*path, &mut &bytes[..], &WriteOptions::new()).unwrap());
             }
-            Step::Append(at, bytes) => drop(vfs.append(*at, bytes.clone()).unwrap()),
-            Step::Edit(at, old, new) => drop(vfs.edit(*at, old, new, Occurrences::One).unwrap()),
-            Step::Patch(at, offset, bytes) => {
-                let file = vfs.open(*at, OpenOptions::write()).unwrap();
+            Step::Append(path, bytes) => drop(vfs.append(*path, bytes.clone()).unwrap()),
+            Step::Edit(path, old, new) => drop(vfs.edit(*path, old, new, Occurrences::One).unwrap()),
+            Step::Patch(path, offset, bytes) => {
+                let file = vfs.open(*path, OpenOptions::write()).unwrap();
                 file.write_at(*offset as u64, bytes).unwrap();
                 file.sync().unwrap();
                 file.close().unwrap();
             }
-            Step::Flush(at, offset, bytes) => {
-                let file = vfs.open(*at, OpenOptions::write()).unwrap();
+            Step::Flush(path, offset, bytes) => {
+                let file = vfs.open(*path, OpenOptions::write()).unwrap();
                 file.write_at(*offset as u64, bytes).unwrap();
                 file.flush().unwrap();
                 file.close().unwrap();
             }
-            Step::Sync(at) => {
-                let file = vfs.open(*at, OpenOptions::write()).unwrap();
+            Step::Sync(path) => {
+                let file = vfs.open(*path, OpenOptions::write()).unwrap();
                 file.sync_store().unwrap();
                 file.close().unwrap();
             }
             Step::Rename(from, to) => drop(vfs.rename(*from, *to, Overwrite::Replace).unwrap()),
             Step::Copy(from, to) => drop(vfs.copy(*from, *to, Overwrite::Replace).unwrap()),
-            Step::Remove(at) => drop(vfs.remove_file(*at, RemoveOptions::default()).unwrap()),
-            Step::RemoveDirectory(at) => {
+            Step::Remove(path) => drop(vfs.remove_file(*path, RemoveOptions::default()).unwrap()),
+            Step::RemoveDirectory(path) => {
                 let options = RemoveOptions { recursive: true, ..RemoveOptions::default() };
-                drop(vfs.remove_directory(*at, options).unwrap());
+                drop(vfs.remove_directory(*path, options).unwrap());
             }
             Step::Batch(all) => {
                 let mut batch = vfs.batch();
-                for (at, bytes) in all {
-                    batch.write(*at, bytes.clone(), &WriteOptions::new()).unwrap();
+                for (path, bytes) in all {
+                    batch.write(*path, bytes.clone(), &WriteOptions::new()).unwrap();
                 }
                 drop(batch.apply().unwrap());
             }
-            Step::Read(at) => drop(vfs.read(*at).unwrap()),
+            Step::Read(path) => drop(vfs.read(*path).unwrap()),
             Step::Backup(name) => {
-                let to = config.file().parent().unwrap().join(name);
-                stores.backup(&to, &mut |_| ()).unwrap();
+                let backup = config.file().parent().unwrap().join(name);
+                stores.backup(&backup, &mut |_| ()).unwrap();
             }
             Step::Archive => {
                 let archives = config.audit_directory().join("archive");

@@ -40,7 +40,7 @@ impl Tmpfs {
     /// Rebuilds what a power cut has left.
     pub(crate) fn with(image: &Image) -> Self {
         let tmpfs = Tmpfs::new();
-        let staged = |inode: Inode| tmpfs.path().join(format!(".inode-{inode}"));
+        let staged_path = |inode: Inode| tmpfs.path().join(format!(".inode-{inode}"));
         let mut by_inode: Vec<Option<&Entry>> = Vec::new();
         for entry in image.entries.values() {
             let index = usize::try_from(entry.inode).unwrap();
@@ -49,32 +49,32 @@ impl Tmpfs {
         }
         // A tmpfs counts its inodes, so numbers that nothing has any more have to be used up.
         for (inode, entry) in (0..).zip(&by_inode).skip(TOP as usize + 1) {
-            let at = staged(inode);
+            let path = staged_path(inode);
             match entry.map(|entry| (&entry.kind, &entry.content)) {
-                Some((Kind::Directory, _)) => fs::create_dir(&at).unwrap(),
+                Some((Kind::Directory, _)) => fs::create_dir(&path).unwrap(),
                 Some((Kind::Symlink(target), _)) => {
-                    symlink(std::str::from_utf8(target).unwrap(), &at).unwrap();
+                    symlink(std::str::from_utf8(target).unwrap(), &path).unwrap();
                 }
-                Some((Kind::File, content)) => fs::write(&at, content).unwrap(),
+                Some((Kind::File, content)) => fs::write(&path, content).unwrap(),
                 None => {
-                    File::create(&at).unwrap();
-                    fs::remove_file(&at).unwrap();
+                    File::create(&path).unwrap();
+                    fs::remove_file(&path).unwrap();
                 }
             }
         }
         for (path, Entry { inode, kind, modified: (seconds, nanos), .. }) in &image.entries {
-            let to = tmpfs.path().join(path);
-            match staged(*inode).symlink_metadata() {
-                Ok(_) => fs::rename(staged(*inode), &to).unwrap(),
+            let target = tmpfs.path().join(path);
+            match staged_path(*inode).symlink_metadata() {
+                Ok(_) => fs::rename(staged_path(*inode), &target).unwrap(),
                 Err(_) => {
                     let first = image.entries.iter().find(|(_, entry)| entry.inode == *inode).unwrap().0;
-                    fs::hard_link(tmpfs.path().join(first), &to).unwrap();
+                    fs::hard_link(tmpfs.path().join(first), &target).unwrap();
                 }
             }
-            assert_eq!(to.symlink_metadata().unwrap().ino(), *inode, "{path}");
+            assert_eq!(target.symlink_metadata().unwrap().ino(), *inode, "{path}");
             if *kind == Kind::File {
                 let modified = SystemTime::UNIX_EPOCH + Duration::new(*seconds, *nanos);
-                File::open(&to).unwrap().set_modified(modified).unwrap();
+                File::open(&target).unwrap().set_modified(modified).unwrap();
             }
         }
         tmpfs
@@ -83,16 +83,16 @@ impl Tmpfs {
     /// Everything that is here now, as a disk on which all of it is synced.
     pub(crate) fn disk(&self) -> Disk {
         let mut disk = Disk::new(self.path().to_str().unwrap());
-        for path in below(self.path()) {
+        for path in entries_below(self.path()) {
             let metadata = path.symlink_metadata().unwrap();
-            let (kind, content) = seen(&path);
+            let (kind, content) = kind_and_content(&path);
             let modified = (metadata.mtime().cast_unsigned(), metadata.mtime_nsec() as u32);
             let name = path.strip_prefix(self.path()).unwrap().to_str().unwrap();
-            disk.holds(name, Entry { inode: metadata.ino(), kind, content, modified });
+            disk.add_synced(name, Entry { inode: metadata.ino(), kind, content, modified });
         }
         // Numbers of removed files are not used again.
         let probe = self.path().join("probe");
-        disk.goes_on_with(File::create(&probe).unwrap().metadata().unwrap().ino() + 1);
+        disk.set_next_inode(File::create(&probe).unwrap().metadata().unwrap().ino() + 1);
         fs::remove_file(&probe).unwrap();
         disk
     }
@@ -106,7 +106,7 @@ impl Drop for Tmpfs {
 }
 
 /// The kind and content of what is at a path.
-pub(crate) fn seen(path: &Path) -> (Kind, Vec<u8>) {
+pub(crate) fn kind_and_content(path: &Path) -> (Kind, Vec<u8>) {
     let metadata = path.symlink_metadata().unwrap();
     if metadata.is_dir() {
         (Kind::Directory, Vec::new())
@@ -118,32 +118,32 @@ pub(crate) fn seen(path: &Path) -> (Kind, Vec<u8>) {
 }
 
 /// Everything below a directory, each entry after its parent.
-pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    let mut open = vec![directory.to_owned()];
-    while let Some(directory) = open.pop() {
+pub(crate) fn entries_below(directory: &Path) -> Vec<PathBuf> {
+    let mut entries = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.symlink_metadata().unwrap().is_dir() {
-                open.push(path.clone());
+                directories.push(path.clone());
             }
-            all.push(path);
+            entries.push(path);
         }
     }
-    all
+    entries
 }
 
 /// A Physical Store also identifies its directory by the device number, which differs here. So the directory's staging
 /// area gets the name that it would have on this device.
-pub(crate) fn moved_along(top: &Path) {
-    let staging = |state: &str| {
-        let entries = fs::read_dir(top.join(state).join("physical")).ok()?;
+pub(crate) fn rename_staging_area(root: &Path) {
+    let staging_area = |state: &str| {
+        let entries = fs::read_dir(root.join(state).join("physical")).ok()?;
         entries.map(|entry| entry.unwrap().path()).next()
     };
-    if let Some(old) = staging(".stead") {
-        PhysicalStore::open(top.join("project"), PhysicalOptions::new(top.join("probe"))).unwrap();
-        let new = staging("probe").unwrap();
+    if let Some(old) = staging_area(".stead") {
+        PhysicalStore::open(root.join("project"), PhysicalOptions::new(root.join("probe"))).unwrap();
+        let new = staging_area("probe").unwrap();
         fs::rename(&old, old.with_file_name(new.file_name().unwrap())).unwrap();
-        fs::remove_dir_all(top.join("probe")).unwrap();
+        fs::remove_dir_all(root.join("probe")).unwrap();
     }
 }

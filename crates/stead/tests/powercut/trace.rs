@@ -69,7 +69,7 @@ impl Call<'_> {
         let mut pieces = self.argument(index).split('"');
         let mut bytes = Vec::new();
         while let (Some(_), Some(piece)) = (pieces.next(), pieces.next()) {
-            bytes.extend(decoded(piece));
+            bytes.extend(decode_hex(piece));
         }
         bytes
     }
@@ -87,8 +87,8 @@ impl Call<'_> {
         if path.starts_with('/') {
             return path;
         }
-        let above = self.descriptor(directory).unwrap_or_else(|| panic!("{} below nothing", self.name));
-        if path.is_empty() { above } else { format!("{above}/{path}") }
+        let parent = self.descriptor(directory).unwrap_or_else(|| panic!("{} below nothing", self.name));
+        if path.is_empty() { parent } else { format!("{parent}/{path}") }
     }
 
     /// The modification time that `utimensat` was given; `None` if the call doesn't change it.
@@ -105,24 +105,24 @@ impl Call<'_> {
 
 /// The calls of a trace that succeeded, in the order in which they returned.
 pub(crate) fn calls(trace: &str) -> Vec<Call<'_>> {
-    let mut begun: HashMap<&str, (usize, &str)> = HashMap::new();
+    let mut unfinished: HashMap<&str, (usize, &str)> = HashMap::new();
     let mut calls = Vec::new();
-    for (line, full) in trace.lines().enumerate() {
-        let full = full.trim_start();
-        let Some((thread, rest)) = full.split_once(' ') else { continue };
+    for (line, text) in trace.lines().enumerate() {
+        let text = text.trim_start();
+        let Some((thread, rest)) = text.split_once(' ') else { continue };
         let Some((time, rest)) = rest.trim_start().split_once(' ') else { continue };
         if rest.starts_with("+++") || rest.starts_with("---") {
             continue;
         }
         let second = time.parse().unwrap_or_else(|_| panic!("line {line} of the trace has no time: {time}"));
         if let Some(first) = rest.strip_suffix(" <unfinished ...>") {
-            begun.insert(thread, (line, first));
+            unfinished.insert(thread, (line, first));
             continue;
         }
         let (began, first, last) = match rest.strip_prefix("<... ") {
             Some(resumed) => {
                 let (_, last) = resumed.split_once(" resumed>").expect("a call goes on");
-                let Some((began, first)) = begun.remove(thread) else { continue };
+                let Some((began, first)) = unfinished.remove(thread) else { continue };
                 (began, first, last)
             }
             None => (line, rest, ""),
@@ -132,38 +132,46 @@ pub(crate) fn calls(trace: &str) -> Vec<Call<'_>> {
     calls
 }
 
-/// Parses a call. If strace recorded it in two parts, `last` is the second part.
-fn call<'t>(first: &'t str, last: &'t str, second: f64, began: usize, ended: usize) -> Option<Call<'t>> {
-    let (name, arguments) = first.split_once('(')?;
+/// Parses a call. If strace recorded it in two parts, `second_part` is that part.
+fn call<'t>(
+    first_part: &'t str,
+    second_part: &'t str,
+    second: f64,
+    began: usize,
+    ended: usize,
+) -> Option<Call<'t>> {
+    let (name, arguments) = first_part.split_once('(')?;
     // In a call that was recorded in one part, the end is found from behind. A second part begins with the rest of the
     // arguments.
-    let (arguments, more, returned) = if last.is_empty() {
+    let (arguments, further_arguments, returned) = if second_part.is_empty() {
         let (arguments, returned) = arguments.rsplit_once(" = ")?;
         (arguments.trim_end().strip_suffix(')')?, "", returned)
     } else {
-        let (more, returned) = last.rsplit_once(" = ")?;
-        (arguments, more.trim_end().strip_suffix(')')?, returned)
+        let (further_arguments, returned) = second_part.rsplit_once(" = ")?;
+        (arguments, further_arguments.trim_end().strip_suffix(')')?, returned)
     };
     if returned.starts_with('-') || returned.starts_with('?') {
         return None;
     }
-    let mut all = split(arguments);
-    all.extend(
-        split(more.trim_start_matches([',', ' '])).into_iter().filter(|argument| !argument.is_empty()),
+    let mut all_arguments = split(arguments);
+    all_arguments.extend(
+        split(further_arguments.trim_start_matches([',', ' ']))
+            .into_iter()
+            .filter(|argument| !argument.is_empty()),
     );
-    Some(Call { name, arguments: all, returned, second, began, ended })
+    Some(Call { name, arguments: all_arguments, returned, second, began, ended })
 }
 
 /// The arguments of a call, or the parts of a list.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0_usize, 0);
-    for (at, byte) in text.bytes().enumerate() {
+    for (index, byte) in text.bytes().enumerate() {
         match byte {
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
             b',' if depth == 0 => {
-                parts.push(text[start..at].trim());
-                start = at + 1;
+                parts.push(text[start..index].trim());
+                start = index + 1;
             }
             _ => {}
         }
@@ -175,7 +183,7 @@ fn split(text: &str) -> Vec<&str> {
 fn path_of(descriptor: &str) -> Option<String> {
     let (_, rest) = descriptor.split_once('<')?;
     let (path, after) = rest.split_once('>')?;
-    let path = text(decoded(path));
+    let path = text(decode_hex(path));
     (path.starts_with('/') && !after.contains("deleted") && !path.ends_with(" (deleted)")).then_some(path)
 }
 
@@ -183,7 +191,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("paths are text here")
 }
 
-fn decoded(text: &str) -> Vec<u8> {
+fn decode_hex(text: &str) -> Vec<u8> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => byte - b'0',
         b'a'..=b'f' => byte - b'a' + 10,
@@ -191,21 +199,21 @@ fn decoded(text: &str) -> Vec<u8> {
     };
     let text = text.as_bytes();
     let mut bytes = Vec::with_capacity(text.len() / 4);
-    let mut at = 0;
-    while at < text.len() {
-        if text[at..].starts_with(b"\\x") {
-            bytes.push(digit(text[at + 2]) << 4 | digit(text[at + 3]));
-            at += 4;
+    let mut index = 0;
+    while index < text.len() {
+        if text[index..].starts_with(b"\\x") {
+            bytes.push(digit(text[index + 2]) << 4 | digit(text[index + 3]));
+            index += 4;
         } else {
-            bytes.push(text[at]);
-            at += 1;
+            bytes.push(text[index]);
+            index += 1;
         }
     }
     bytes
 }
 
 #[test]
-fn a_call_that_another_interrupts_is_one_call() {
+fn an_interrupted_call_is_parsed_as_one_call() {
     let trace = "\
 7 1.5 pwrite64(5<\\x2f\\x61>, \"\\x68\\x69\", 2, 4096 <unfinished ...>
 8 1.6 fsync(6<\\x2f\\x62>) = 0
@@ -215,8 +223,8 @@ fn a_call_that_another_interrupts_is_one_call() {
 8 2.0 <... openat resumed>) = 9<\\x2f\\x64>
 ";
     let calls = calls(trace);
-    let told: Vec<_> = calls.iter().map(|call| (call.name, call.began, call.ended)).collect();
-    assert_eq!(told, [("fsync", 1, 1), ("pwrite64", 0, 2), ("openat", 4, 5)]);
+    let call_lines: Vec<_> = calls.iter().map(|call| (call.name, call.began, call.ended)).collect();
+    assert_eq!(call_lines, [("fsync", 1, 1), ("pwrite64", 0, 2), ("openat", 4, 5)]);
     assert_eq!((calls[1].bytes(1), calls[1].number(3)), (b"hi".to_vec(), 4096));
     assert_eq!((calls[1].descriptor(0), calls[2].opened()), (Some("/a".into()), Some("/d".into())));
     assert!(calls[2].has(2, "O_CREAT") && !calls[2].has(2, "O_TRUNC"));

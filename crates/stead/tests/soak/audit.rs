@@ -9,8 +9,8 @@ use std::time::Duration;
 use stead_core::{Identity, Mount, Vfs, VfsPath, Workspace};
 use stead_stores::{ArchiveLookup, Audit, AuditAccess, AuditQuery, Database, DatabaseOptions};
 
-use crate::child::{Task, tell, told};
-use crate::places::{Kind, long};
+use crate::child::{Task, lines_of, send_line};
+use crate::places::{Kind, is_long_run};
 
 const CHILDREN: u64 = 2;
 
@@ -45,13 +45,13 @@ pub(crate) fn child(task: &Task) {
                 path
             }
         };
-        tell(&path);
+        send_line(&path);
     }
 }
 
 #[test]
 fn a_killed_process_loses_no_record_of_what_it_answered() {
-    let rounds = if long() { 500 } else { 15 };
+    let rounds = if is_long_run() { 500 } else { 15 };
     let directory = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(11);
     let mut answered: HashMap<String, u32> = HashMap::new();
@@ -62,15 +62,15 @@ fn a_killed_process_loses_no_record_of_what_it_answered() {
                 Task::new("audit", Kind::Virtual, directory.path(), number).start()
             })
             .collect();
-        let patience = Duration::from_millis(random.u64(150..600));
+        let delay = Duration::from_millis(random.u64(150..600));
         std::thread::scope(|scope| {
             let mut readers = Vec::new();
             let mut children: Vec<Child> = Vec::new();
             for (child, output) in started {
                 children.push(child);
-                readers.push(scope.spawn(move || told(output).collect::<Vec<_>>()));
+                readers.push(scope.spawn(move || lines_of(output).collect::<Vec<_>>()));
             }
-            std::thread::sleep(patience);
+            std::thread::sleep(delay);
             for mut child in children {
                 child.kill().unwrap();
                 child.wait().unwrap();

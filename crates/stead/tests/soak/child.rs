@@ -13,22 +13,22 @@ const TASK: &str = "STEAD_SOAK_TASK";
 /// What a child does, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
-    pub(crate) what: String,
+    pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) directory: PathBuf,
     pub(crate) number: u64,
 }
 
 impl Task {
-    pub(crate) fn new(what: &str, kind: Kind, directory: &Path, number: u64) -> Self {
-        Task { what: what.into(), kind, directory: directory.into(), number }
+    pub(crate) fn new(name: &str, kind: Kind, directory: &Path, number: u64) -> Self {
+        Task { name: name.into(), kind, directory: directory.into(), number }
     }
 
     /// Starts a process for the task.
     pub(crate) fn start(&self) -> (Child, BufReader<ChildStdout>) {
-        let Task { what, kind, directory, number } = self;
+        let Task { name, kind, directory, number } = self;
         let program = std::env::current_exe().unwrap();
-        let mut command = match (&**what, *number) {
+        let mut command = match (&**name, *number) {
             // The shell sets limits, and the kernel sets users.
             ("narrow", 256) => {
                 let mut shell = Command::new("sh");
@@ -48,7 +48,7 @@ impl Task {
         };
         let mut child = command
             .args(["--ignored", "--exact", "child::the_child_process", "--nocapture"])
-            .env(TASK, format!("{what},{},{number},{}", kind.name(), directory.display()))
+            .env(TASK, format!("{name},{},{number},{}", kind.name(), directory.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -57,32 +57,32 @@ impl Task {
         (child, output)
     }
 
-    fn given() -> Option<Task> {
+    fn from_environment() -> Option<Task> {
         let task = std::env::var(TASK).ok()?;
         let mut parts = task.splitn(4, ',');
-        let (what, kind) = (parts.next()?.to_owned(), Kind::named(parts.next()?));
+        let (name, kind) = (parts.next()?.to_owned(), Kind::named(parts.next()?));
         let (number, directory) = (parts.next()?.parse().ok()?, parts.next()?.into());
-        Some(Task { what, kind, directory, number })
+        Some(Task { name, kind, directory, number })
     }
 }
 
 /// Sends a line to the parent, in one piece.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn send_line(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
 /// The lines that a child sends, until it ends.
-pub(crate) fn told(output: BufReader<ChildStdout>) -> impl Iterator<Item = String> {
+pub(crate) fn lines_of(output: BufReader<ChildStdout>) -> impl Iterator<Item = String> {
     output.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix('>').map(str::to_owned))
 }
 
 #[test]
 #[ignore = "the other end of the tests here, which start it as a process of its own"]
 fn the_child_process() {
-    let task = Task::given().expect("started by one of the tests here");
-    match &*task.what {
+    let task = Task::from_environment().expect("started by one of the tests here");
+    match &*task.name {
         "audit" => audit::child(&task),
         "crash" => crash::child(&task),
         "crowd" => crowd::child(&task),

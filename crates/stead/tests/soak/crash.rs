@@ -12,8 +12,8 @@ use stead_core::store::{NodeKind as FileKind, NodePath, NodeState, Parents, Revi
 use stead_core::vfs::{ListPage, OpenOptions, Overwrite, RemoveOptions, WriteOptions};
 use stead_core::{Occurrences, Store, Vfs};
 
-use crate::child::{Task, tell, told};
-use crate::places::{Kind, door, long, verified};
+use crate::child::{Task, lines_of, send_line};
+use crate::places::{Kind, assert_verified, is_long_run, vfs_for};
 
 const THREADS: u64 = 4;
 
@@ -64,8 +64,8 @@ impl Script {
     fn next(&mut self) -> Act {
         self.steps += 1;
         let name = self.name();
-        let there = self.files.get(&name).cloned();
-        match (self.random.u8(..10), there) {
+        let existing = self.files.get(&name).cloned();
+        match (self.random.u8(..10), existing) {
             (0, Some(mut content)) => {
                 let more = self.content();
                 content.extend_from_slice(&more);
@@ -137,33 +137,33 @@ impl Script {
 }
 
 fn perform(vfs: &Vfs, directory: &str, act: Act) -> stead_core::Result<()> {
-    let at = |name: &str| format!("{directory}/{name}");
+    let path = |name: &str| format!("{directory}/{name}");
     match act {
-        Act::Write(name, content) => vfs.write(at(&name), content).map(drop),
+        Act::Write(name, content) => vfs.write(path(&name), content).map(drop),
         Act::Stream(name, content) => {
-            vfs.write_from(at(&name), &mut &content[..], &WriteOptions::new()).map(drop)
+            vfs.write_from(path(&name), &mut &content[..], &WriteOptions::new()).map(drop)
         }
-        Act::Append(name, content) => vfs.append(at(&name), content).map(drop),
-        Act::Edit(name, old, new) => vfs.edit(at(&name), &old, &new, Occurrences::One).map(drop),
+        Act::Append(name, content) => vfs.append(path(&name), content).map(drop),
+        Act::Edit(name, old, new) => vfs.edit(path(&name), &old, &new, Occurrences::One).map(drop),
         Act::Patch(name, offset, content) => {
-            let file = vfs.open(at(&name), OpenOptions::write())?;
+            let file = vfs.open(path(&name), OpenOptions::write())?;
             file.write_at(offset, &content)?;
             file.close()
         }
-        Act::Rename(from, to) => vfs.rename(at(&from), at(&to), Overwrite::Replace).map(drop),
-        Act::Copy(from, to) => vfs.copy(at(&from), at(&to), Overwrite::Replace).map(drop),
-        Act::Remove(name) => vfs.remove_file(at(&name), RemoveOptions::default()).map(drop),
+        Act::Rename(from, to) => vfs.rename(path(&from), path(&to), Overwrite::Replace).map(drop),
+        Act::Copy(from, to) => vfs.copy(path(&from), path(&to), Overwrite::Replace).map(drop),
+        Act::Remove(name) => vfs.remove_file(path(&name), RemoveOptions::default()).map(drop),
         Act::Batch(files) => {
             let mut batch = vfs.batch();
             for (name, content) in files {
-                batch.write(at(&name), content, &WriteOptions::new())?;
+                batch.write(path(&name), content, &WriteOptions::new())?;
             }
             batch.apply().map(drop)
         }
     }
 }
 
-fn place(round: u64, thread: u64) -> String {
+fn thread_directory(round: u64, thread: u64) -> String {
     format!("/r{round}/t{thread}")
 }
 
@@ -172,14 +172,16 @@ pub(crate) fn child(task: &Task) {
     let store = task.kind.open(&task.directory);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let vfs = door(Arc::clone(&store), "worker");
-            let directory = place(task.number, thread);
+            let vfs = vfs_for(Arc::clone(&store), "worker");
+            let directory = thread_directory(task.number, thread);
             scope.spawn(move || {
                 let mut script = Script::new(task.number, thread);
                 for step in 1.. {
                     match perform(&vfs, &directory, script.next()) {
-                        Ok(()) => tell(&format!("{thread} {step}")),
-                        Err(error) => tell(&format!("failed at step {step} of thread {thread}: {error}")),
+                        Ok(()) => send_line(&format!("{thread} {step}")),
+                        Err(error) => {
+                            send_line(&format!("failed at step {step} of thread {thread}: {error}"))
+                        }
                     }
                 }
             });
@@ -188,47 +190,53 @@ pub(crate) fn child(task: &Task) {
 }
 
 /// The files in a directory.
-fn found(vfs: &Vfs, directory: &str) -> Files {
+fn files_in(vfs: &Vfs, directory: &str) -> Files {
     let Ok(listed) = vfs.list(directory, &ListPage::all()) else { return Files::new() };
     let names = listed.entries.into_iter().map(|entry| entry.name.to_string());
     names.map(|name| (name.clone(), vfs.read(format!("{directory}/{name}")).unwrap().bytes)).collect()
 }
 
-fn differs(found: &Files, wanted: &Files) -> Option<String> {
-    let names = found.keys().chain(wanted.keys());
-    let differing = names.filter(|name| found.get(*name) != wanted.get(*name)).map(|name| {
+fn difference(found: &Files, expected: &Files) -> Option<String> {
+    let names = found.keys().chain(expected.keys());
+    let differences = names.filter(|name| found.get(*name) != expected.get(*name)).map(|name| {
         let size = |files: &Files| files.get(name).map(Vec::len);
-        format!("{name}: {:?} bytes, wanted {:?}", size(found), size(wanted))
+        format!("{name}: {:?} bytes, wanted {:?}", size(found), size(expected))
     });
-    let differing: Vec<_> = differing.collect();
-    (!differing.is_empty()).then(|| differing.join("; "))
+    let differences: Vec<_> = differences.collect();
+    (!differences.is_empty()).then(|| differences.join("; "))
 }
 
 fn check(store: &Arc<dyn Store>, round: u64, acknowledged: &[u64]) {
-    let vfs = door(Arc::clone(store), "checker");
+    let vfs = vfs_for(Arc::clone(store), "checker");
     for (thread, &steps) in (0..).zip(acknowledged) {
-        let found = found(&vfs, &place(round, thread));
+        let files = files_in(&vfs, &thread_directory(round, thread));
         let mut script = Script::new(round, thread);
         for _ in 0..steps {
             script.next();
         }
-        if let Some(at_last) = differs(&found, &script.files) {
+        if let Some(difference_now) = difference(&files, &script.files) {
             script.next();
-            if let Some(one_further) = differs(&found, &script.files) {
+            if let Some(difference_after_next) = difference(&files, &script.files) {
                 panic!(
-                    "round {round}, thread {thread}, after {steps} acknowledged steps: {at_last}; with the step after: {one_further}"
+                    "round {round}, thread {thread}, after {steps} acknowledged steps: {difference_now}; with the step after: {difference_after_next}"
                 );
             }
         }
-        if store.history().is_some_and(|history| history.retains_content()) && !found.is_empty() {
-            led_back(&**store, round, thread, script.steps, found);
+        if store.history().is_some_and(|history| history.retains_content()) && !files.is_empty() {
+            assert_undo_gives_earlier_states(&**store, round, thread, script.steps, files);
         }
     }
-    verified(&**store);
+    assert_verified(&**store);
 }
 
 /// Undoes one revision after the other: this leads through every state that the script went through.
-fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files) {
+fn assert_undo_gives_earlier_states(
+    store: &dyn Store,
+    round: u64,
+    thread: u64,
+    steps: u64,
+    last_files: Files,
+) {
     let mut states = vec![Files::new()];
     let mut script = Script::new(round, thread);
     while script.steps < steps {
@@ -236,38 +244,43 @@ fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files
         states.push(script.files.clone());
     }
     states.dedup();
-    let place = stead_core::store::StorePath::from_checked(&place(round, thread)[1..]);
-    let query = RevisionQuery { at: Some(NodePath::from_root(place)), ..RevisionQuery::all() };
-    let mut files = found;
+    let path = stead_core::store::StorePath::from_checked(&thread_directory(round, thread)[1..]);
+    let query = RevisionQuery { at: Some(NodePath::from_root(path)), ..RevisionQuery::all() };
+    let mut files = last_files;
     let content = |state: &NodeState| {
-        let past = state.content.as_ref().expect("all that was displaced is kept");
-        let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
-        let count =
-            store.require_history().unwrap().open_content(past).unwrap().read_at(0, &mut bytes).unwrap();
+        let content_ref = state.content.as_ref().expect("all that was displaced is kept");
+        let mut bytes = vec![0; usize::try_from(content_ref.size()).unwrap()];
+        let count = store
+            .require_history()
+            .unwrap()
+            .open_content(content_ref)
+            .unwrap()
+            .read_at(0, &mut bytes)
+            .unwrap();
         assert_eq!(count, bytes.len());
         bytes
     };
     let name = |state: &NodeState| String::from_utf8(state.name.clone()).unwrap();
-    for deed in store.require_history().unwrap().revisions(&query).unwrap().revisions {
-        let of_files = |state: &&NodeState| state.kind == FileKind::File;
-        for after in deed.changes.iter().filter_map(|line| line.after.as_ref()).filter(of_files) {
+    for revision in store.require_history().unwrap().revisions(&query).unwrap().revisions {
+        let is_file = |state: &&NodeState| state.kind == FileKind::File;
+        for after in revision.changes.iter().filter_map(|change| change.after.as_ref()).filter(is_file) {
             files.remove(&name(after));
         }
-        for before in deed.changes.iter().filter_map(|line| line.before.as_ref()).filter(of_files) {
+        for before in revision.changes.iter().filter_map(|change| change.before.as_ref()).filter(is_file) {
             files.insert(name(before), content(before));
         }
         if states.last() != Some(&files) {
             states.pop();
         }
-        let wanted = states.last().unwrap_or_else(|| panic!("round {round}: more deeds than steps"));
-        let differs = differs(&files, wanted);
-        assert_eq!(differs, None, "round {round}, thread {thread}, before version {}", deed.number);
+        let expected = states.last().unwrap_or_else(|| panic!("round {round}: more deeds than steps"));
+        let difference = difference(&files, expected);
+        assert_eq!(difference, None, "round {round}, thread {thread}, before version {}", revision.number);
     }
     assert_eq!(states.len(), 1, "round {round}, thread {thread}: steps without a deed");
 }
 
-fn killed_again_and_again(kind: Kind) {
-    let rounds = if long() { 5_000 } else { 100 };
+fn kill_repeatedly(kind: Kind) {
+    let rounds = if is_long_run() { 5_000 } else { 100 };
     let mut random = fastrand::Rng::with_seed(7);
     let mut total = 0;
     let mut directory = tempfile::tempdir().unwrap();
@@ -277,19 +290,19 @@ fn killed_again_and_again(kind: Kind) {
         }
         let task = Task::new("crash", kind, directory.path(), round);
         let (mut child, output) = task.start();
-        let patience = Duration::from_micros(random.u64(1_000..120_000));
+        let delay = Duration::from_micros(random.u64(1_000..120_000));
         let mut acknowledged = vec![0; THREADS as usize];
-        let killer = std::thread::scope(|scope| {
-            let (started, start) = std::sync::mpsc::channel();
+        let has_reported = std::thread::scope(|scope| {
+            let (started, started_receiver) = std::sync::mpsc::channel();
             let killer = scope.spawn(move || {
                 // A child that reports nothing within 20 s is stuck, which is a failure too.
-                let spoke = start.recv_timeout(Duration::from_secs(20)).is_ok();
-                std::thread::sleep(patience);
+                let has_reported = started_receiver.recv_timeout(Duration::from_secs(20)).is_ok();
+                std::thread::sleep(delay);
                 child.kill().unwrap();
                 child.wait().unwrap();
-                spoke
+                has_reported
             });
-            for line in told(output) {
+            for line in lines_of(output) {
                 let _ = started.send(());
                 assert!(!line.starts_with("failed"), "round {round} {line}");
                 let (thread, step) = line.split_once(' ').unwrap();
@@ -297,7 +310,7 @@ fn killed_again_and_again(kind: Kind) {
             }
             killer.join().unwrap()
         });
-        assert!(killer, "the child of round {round} never acknowledged anything");
+        assert!(has_reported, "the child of round {round} never acknowledged anything");
         total += acknowledged.iter().sum::<u64>();
         check(&kind.open(directory.path()), round, &acknowledged);
     }
@@ -306,17 +319,17 @@ fn killed_again_and_again(kind: Kind) {
 
 #[test]
 fn a_killed_process_loses_nothing_acknowledged_on_a_physical_store() {
-    killed_again_and_again(Kind::Physical);
+    kill_repeatedly(Kind::Physical);
 }
 
 #[test]
 fn a_killed_process_loses_nothing_acknowledged_and_nothing_displaced() {
-    killed_again_and_again(Kind::Kept);
+    kill_repeatedly(Kind::PhysicalRetaining);
 }
 
 #[test]
 fn a_killed_process_loses_nothing_acknowledged_on_a_virtual_store() {
-    killed_again_and_again(Kind::Virtual);
+    kill_repeatedly(Kind::Virtual);
 }
 
 #[test]
@@ -328,12 +341,12 @@ fn a_script_is_the_same_every_time() {
     };
     let files = run();
     assert!(!files.is_empty() && files == run());
-    let vfs = door(Kind::Virtual.open(tempfile::tempdir().unwrap().path()), "checker");
+    let vfs = vfs_for(Kind::Virtual.open(tempfile::tempdir().unwrap().path()), "checker");
     vfs.mkdir("/r3/t1", Parents::Create).unwrap();
     let mut script = Script::new(3, 1);
     for _ in 0..200 {
         let act = script.next();
         perform(&vfs, "/r3/t1", act).unwrap();
-        assert_eq!(differs(&found(&vfs, "/r3/t1"), &script.files), None);
+        assert_eq!(difference(&files_in(&vfs, "/r3/t1"), &script.files), None);
     }
 }

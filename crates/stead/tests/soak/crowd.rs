@@ -8,25 +8,25 @@ use stead_core::store::Parents;
 use stead_core::vfs::{ListPage, Overwrite, RemoveOptions, WriteOptions};
 use stead_core::{Occurrences, Vfs};
 
-use crate::child::{Task, tell, told};
-use crate::places::{Kind, door, long, verified};
+use crate::child::{Task, lines_of, send_line};
+use crate::places::{Kind, assert_verified, is_long_run, vfs_for};
 
 const PROCESSES: u64 = 8;
 const THREADS: u64 = 8;
 
 fn rounds() -> u64 {
-    if long() { 400 } else { 30 }
+    if is_long_run() { 400 } else { 30 }
 }
 
 /// The longest wait of each kind of call.
 type Waits = BTreeMap<&'static str, Duration>;
 
 /// Times one call.
-fn timed<T>(waits: &mut Waits, what: &'static str, call: impl FnOnce() -> stead_core::Result<T>) -> T {
+fn timed<T>(waits: &mut Waits, kind: &'static str, call: impl FnOnce() -> stead_core::Result<T>) -> T {
     let start = Instant::now();
     let value = call().unwrap();
-    let worst = waits.entry(what).or_default();
-    *worst = start.elapsed().max(*worst);
+    let longest = waits.entry(kind).or_default();
+    *longest = start.elapsed().max(*longest);
     value
 }
 
@@ -37,23 +37,25 @@ fn line(process: u64, thread: u64, count: u64) -> String {
 /// One thread's work. Everything that it does can be told from what other threads do.
 fn work(vfs: &Vfs, process: u64, thread: u64) -> Waits {
     let mut waits = Waits::new();
-    let me = format!("p{process}t{thread}");
+    let caller = format!("p{process}t{thread}");
     for round in 0..rounds() {
         let (old, new) = (line(process, thread, round), line(process, thread, round + 1));
         timed(&mut waits, "edit", || vfs.edit("/counters", &old, &new, Occurrences::One));
-        timed(&mut waits, "append", || vfs.append("/log", format!("{me} {round} {}\n", "x".repeat(80))));
-        let (from, to) = (format!("/from/{me}-{round}"), format!("/to/{me}-{round}"));
-        timed(&mut waits, "create", || vfs.write_with(&from, me.clone(), &WriteOptions::new().create_only()));
+        timed(&mut waits, "append", || vfs.append("/log", format!("{caller} {round} {}\n", "x".repeat(80))));
+        let (from, to) = (format!("/from/{caller}-{round}"), format!("/to/{caller}-{round}"));
+        timed(&mut waits, "create", || {
+            vfs.write_with(&from, caller.clone(), &WriteOptions::new().create_only())
+        });
         timed(&mut waits, "rename", || vfs.rename(&from, &to, Overwrite::Refuse));
         if round % 2 == 1 {
             timed(&mut waits, "remove", || vfs.remove_file(&to, RemoveOptions::default()));
         }
         // All threads change entries of this one directory now and then.
         if round % 10 == 0 {
-            let mine = format!("/dirs/{me}");
-            timed(&mut waits, "mkdir", || vfs.mkdir(format!("{mine}/a/b"), Parents::Create));
+            let directory = format!("/dirs/{caller}");
+            timed(&mut waits, "mkdir", || vfs.mkdir(format!("{directory}/a/b"), Parents::Create));
             timed(&mut waits, "rename a directory", || {
-                vfs.rename(&mine, format!("/dirs/{me}-moved-{round}"), Overwrite::Refuse)
+                vfs.rename(&directory, format!("/dirs/{caller}-moved-{round}"), Overwrite::Refuse)
             });
         }
         timed(&mut waits, "list", || vfs.list("/to", &ListPage { cursor: None, limit: 50 }));
@@ -66,20 +68,20 @@ pub(crate) fn child(task: &Task) {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let vfs = door(Arc::clone(&store), &format!("p{}t{thread}", task.number));
+                let vfs = vfs_for(Arc::clone(&store), &format!("p{}t{thread}", task.number));
                 scope.spawn(move || work(&vfs, task.number, thread))
             })
             .collect();
-        for (what, wait) in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
-            tell(&format!("{} {what}", wait.as_millis()));
+        for (kind, wait) in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
+            send_line(&format!("{} {kind}", wait.as_millis()));
         }
     });
 }
 
-fn shared_by_many(kind: Kind) {
+fn share_among_processes(kind: Kind) {
     let directory = tempfile::tempdir().unwrap();
     let store = kind.open(directory.path());
-    let vfs = door(Arc::clone(&store), "checker");
+    let vfs = vfs_for(Arc::clone(&store), "checker");
     let all = || (0..PROCESSES).flat_map(|process| (0..THREADS).map(move |thread| (process, thread)));
     let counters: String = all().map(|(process, thread)| line(process, thread, 0)).collect();
     vfs.write("/counters", counters).unwrap();
@@ -91,10 +93,10 @@ fn shared_by_many(kind: Kind) {
         (0..PROCESSES).map(|process| Task::new("crowd", kind, directory.path(), process).start()).collect();
     let mut waits = BTreeMap::<String, u64>::new();
     for (mut child, output) in children {
-        for line in told(output) {
-            let (millis, what) = line.split_once(' ').unwrap();
-            let worst = waits.entry(what.to_owned()).or_default();
-            *worst = millis.parse::<u64>().unwrap().max(*worst);
+        for line in lines_of(output) {
+            let (millis, call) = line.split_once(' ').unwrap();
+            let longest = waits.entry(call.to_owned()).or_default();
+            *longest = millis.parse::<u64>().unwrap().max(*longest);
         }
         assert!(child.wait().unwrap().success(), "a process of the crowd failed");
     }
@@ -105,7 +107,7 @@ fn shared_by_many(kind: Kind) {
     let logged: BTreeSet<&str> = log.lines().collect();
     assert_eq!(logged.len(), log.lines().count(), "a line was appended twice");
     assert_eq!(logged.len() as u64, PROCESSES * THREADS * rounds());
-    let mut kept = BTreeSet::new();
+    let mut expected = BTreeSet::new();
     for (process, thread) in all() {
         assert!(
             counters.contains(&line(process, thread, rounds())),
@@ -115,33 +117,33 @@ fn shared_by_many(kind: Kind) {
             let logged_line = format!("p{process}t{thread} {round} {}", "x".repeat(80));
             assert!(logged.contains(&*logged_line), "torn or lost: {logged_line}");
             if round % 2 == 0 {
-                kept.insert(format!("p{process}t{thread}-{round}"));
+                expected.insert(format!("p{process}t{thread}-{round}"));
             }
         }
     }
-    let names = |at: &str| {
-        let listed = vfs.list(at, &ListPage::all()).unwrap().entries;
+    let names = |directory: &str| {
+        let listed = vfs.list(directory, &ListPage::all()).unwrap().entries;
         listed.into_iter().map(|entry| entry.name.to_string()).collect::<BTreeSet<_>>()
     };
-    assert_eq!(names("/to"), kept);
+    assert_eq!(names("/to"), expected);
     assert_eq!(names("/from"), BTreeSet::new());
     assert_eq!(names("/dirs").len() as u64, PROCESSES * THREADS * rounds().div_ceil(10));
-    verified(&*store);
-    let worst = waits.values().max().unwrap();
-    println!("64 callers on a {} Store: {elapsed:.1?}, worst wait {worst} ms: {waits:?}", kind.name());
+    assert_verified(&*store);
+    let longest = waits.values().max().unwrap();
+    println!("64 callers on a {} Store: {elapsed:.1?}, worst wait {longest} ms: {waits:?}", kind.name());
 }
 
 #[test]
 fn eight_processes_share_a_directory() {
-    shared_by_many(Kind::Physical);
+    share_among_processes(Kind::Physical);
 }
 
 #[test]
-fn eight_processes_share_a_directory_that_keeps_its_past() {
-    shared_by_many(Kind::Kept);
+fn eight_processes_share_a_directory_that_retains_content() {
+    share_among_processes(Kind::PhysicalRetaining);
 }
 
 #[test]
 fn eight_processes_share_a_database() {
-    shared_by_many(Kind::Virtual);
+    share_among_processes(Kind::Virtual);
 }

@@ -5,8 +5,8 @@ use std::io::Read;
 use stead::transfer::{CompareBy, ImportSource, NoObserver};
 use stead_core::VfsPath;
 
-use crate::child::{Task, tell, told};
-use crate::places::{Kind, door};
+use crate::child::{Task, lines_of, send_line};
+use crate::places::{Kind, vfs_for};
 
 const FILES: usize = 100_000;
 const LARGE: u64 = 4 << 30;
@@ -21,11 +21,12 @@ fn peak() -> u64 {
 }
 
 pub(crate) fn child(task: &Task) {
-    let vfs = door(task.kind.open(&task.directory.join("store")), "porter");
+    let vfs = vfs_for(task.kind.open(&task.directory.join("store")), "porter");
     let path = task.directory.join("tree");
-    let to = VfsPath::parse("/imported").unwrap();
+    let destination = VfsPath::parse("/imported").unwrap();
     let source = ImportSource::Directory { path, name: "tree".into() };
-    let totals = stead::transfer::import(&vfs, source, &to, CompareBy::default(), &mut NoObserver).unwrap();
+    let totals =
+        stead::transfer::import(&vfs, source, &destination, CompareBy::default(), &mut NoObserver).unwrap();
     assert_eq!(totals.files, FILES as u64 + 1);
     let mut reader = vfs.reader("/imported/large").unwrap();
     let mut buffer = vec![0; 1 << 20];
@@ -37,24 +38,24 @@ pub(crate) fn child(task: &Task) {
         }
     }
     assert_eq!(size, LARGE);
-    tell(&peak().to_string());
+    send_line(&peak().to_string());
 }
 
 #[test]
-fn a_large_tree_and_a_large_file_pass_in_little_memory() {
+fn a_large_tree_and_a_large_file_are_transferred_in_little_memory() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("store")).unwrap();
     let tree = directory.path().join("tree");
     for n in 0..FILES {
-        let place = tree.join(format!("d{}", n / 1_000));
+        let subdirectory = tree.join(format!("d{}", n / 1_000));
         if n % 1_000 == 0 {
-            std::fs::create_dir_all(&place).unwrap();
+            std::fs::create_dir_all(&subdirectory).unwrap();
         }
-        std::fs::write(place.join(format!("f{n}")), format!("content of {n}")).unwrap();
+        std::fs::write(subdirectory.join(format!("f{n}")), format!("content of {n}")).unwrap();
     }
     std::fs::File::create(tree.join("large")).unwrap().set_len(LARGE).unwrap();
     let (mut child, output) = Task::new("memory", Kind::Virtual, directory.path(), 0).start();
-    let peaks: Vec<u64> = told(output).map(|line| line.parse().unwrap()).collect();
+    let peaks: Vec<u64> = lines_of(output).map(|line| line.parse().unwrap()).collect();
     assert!(child.wait().unwrap().success());
     let [peak] = *peaks else { panic!("the child told {peaks:?}") };
     println!("{FILES} files imported and {} GiB read: {} MiB at the most", LARGE >> 30, peak >> 10);

@@ -12,16 +12,16 @@ use stead_core::search::GrepQuery;
 use stead_core::vfs::{LineRange, ListPage, WalkQuery};
 use stead_core::{Error, ErrorKind, Store, Vfs};
 
-use crate::child::{Task, tell, told};
-use crate::places::{Kind, door, door_at, verified};
+use crate::child::{Task, lines_of, send_line};
+use crate::places::{Kind, assert_verified, vfs_at, vfs_for};
 
-const MANY: usize = 100_000;
+const FILES: usize = 100_000;
 
 /// Fills a directory with everything that trips file tools.
-fn awkward(root: &Path) {
+fn create_awkward_tree(root: &Path) {
     let many = root.join("many");
     std::fs::create_dir_all(&many).unwrap();
-    for n in 0..MANY {
+    for n in 0..FILES {
         std::fs::File::create(many.join(format!("f{n:06}"))).unwrap();
     }
     let deep = (0..60).fold(root.to_owned(), |path, _| path.join("d"));
@@ -35,7 +35,7 @@ fn awkward(root: &Path) {
 }
 
 /// The kind of a failure. Fails if its message shows a path of the host or a control character.
-fn kind(result: stead_core::Result<impl Sized>) -> ErrorKind {
+fn error_kind(result: stead_core::Result<impl Sized>) -> ErrorKind {
     let error: Error = result.err().expect("this can't succeed");
     let message = error.to_string();
     assert!(!message.contains("root") && !message.contains("tmp"), "a path of the host: {message}");
@@ -43,38 +43,38 @@ fn kind(result: stead_core::Result<impl Sized>) -> ErrorKind {
     error.kind()
 }
 
-fn look_at_everything(vfs: &Vfs) {
+fn read_everything(vfs: &Vfs) {
     let first = vfs.list("/w/many", &ListPage { cursor: None, limit: 10 }).unwrap();
-    assert_eq!((first.total, first.entries.len()), (MANY as u64, 10));
-    assert_eq!(vfs.list("/w/many", &ListPage::all()).unwrap().entries.len(), MANY);
+    assert_eq!((first.total, first.entries.len()), (FILES as u64, 10));
+    assert_eq!(vfs.list("/w/many", &ListPage::all()).unwrap().entries.len(), FILES);
     let deep = format!("/w{}/bottom", "/d".repeat(60));
     assert_eq!(vfs.read(&*deep).unwrap().bytes, b"needle\n");
     let found = vfs.grep(&GrepQuery::new("needle"), "/w").unwrap();
     assert_eq!(found.files.iter().map(|file| &*file.path).collect::<Vec<_>>(), [&*deep]);
-    let shown = vfs.list("/w", &ListPage::all()).unwrap().entries;
-    let shown: Vec<_> = shown.iter().map(|entry| format!("{} {}", entry.kind, entry.name)).collect();
-    assert!(shown.contains(&"fifo fifo".to_owned()), "{shown:?}");
-    assert!(shown.contains(&"file evil\\u{a}\\u{1b}[2J\\u{7}name".to_owned()), "{shown:?}");
+    let listed = vfs.list("/w", &ListPage::all()).unwrap().entries;
+    let listed: Vec<_> = listed.iter().map(|entry| format!("{} {}", entry.kind, entry.name)).collect();
+    assert!(listed.contains(&"fifo fifo".to_owned()), "{listed:?}");
+    assert!(listed.contains(&"file evil\\u{a}\\u{1b}[2J\\u{7}name".to_owned()), "{listed:?}");
     let walked = vfs.walk("/w", &WalkQuery::default()).unwrap().entries;
-    assert!(walked.len() > MANY && !walked.iter().any(|found| found.path.chars().any(char::is_control)));
-    let refused = "/w/fifo";
-    assert_eq!(kind(vfs.read(refused)), ErrorKind::Unsupported);
-    assert_eq!(kind(vfs.read_lines(refused, LineRange::default())), ErrorKind::Unsupported);
-    assert_eq!(kind(vfs.write(refused, "x")), ErrorKind::Unsupported);
-    assert_eq!(kind(vfs.append(refused, "x")), ErrorKind::Unsupported);
+    assert!(walked.len() > FILES && !walked.iter().any(|found| found.path.chars().any(char::is_control)));
+    let fifo = "/w/fifo";
+    assert_eq!(error_kind(vfs.read(fifo)), ErrorKind::Unsupported);
+    assert_eq!(error_kind(vfs.read_lines(fifo, LineRange::default())), ErrorKind::Unsupported);
+    assert_eq!(error_kind(vfs.write(fifo, "x")), ErrorKind::Unsupported);
+    assert_eq!(error_kind(vfs.append(fifo, "x")), ErrorKind::Unsupported);
     assert_eq!(
-        kind(vfs.copy(refused, "/w/copy", stead_core::vfs::Overwrite::Refuse)),
+        error_kind(vfs.copy(fifo, "/w/copy", stead_core::vfs::Overwrite::Refuse)),
         ErrorKind::Unsupported
     );
-    assert_eq!(kind(vfs.read("/w/loop-a")), ErrorKind::Invalid);
-    assert_eq!(kind(vfs.write("/w/loop-b/x", "")), ErrorKind::Invalid);
+    assert_eq!(error_kind(vfs.read("/w/loop-a")), ErrorKind::Invalid);
+    assert_eq!(error_kind(vfs.write("/w/loop-b/x", "")), ErrorKind::Invalid);
 }
 
 /// Many threads at once, each with its own files, directories and locks.
-fn all_at_once(store: &Arc<dyn Store>) {
+fn work_in_many_threads(store: &Arc<dyn Store>) {
     std::thread::scope(|scope| {
         for thread in 0..64 {
-            let vfs = door(Arc::clone(store), "many");
+            let vfs = vfs_for(Arc::clone(store), "many");
             scope.spawn(move || {
                 for round in 0..20 {
                     let path = format!("/new/{thread}/{round}/file");
@@ -86,15 +86,15 @@ fn all_at_once(store: &Arc<dyn Store>) {
             });
         }
     });
-    let shared = door(Arc::clone(store), "many").read("/shared").unwrap();
+    let shared = vfs_for(Arc::clone(store), "many").read("/shared").unwrap();
     assert_eq!(shared.bytes.len(), 64 * 20 * 5);
 }
 
 pub(crate) fn child(task: &Task) {
     let store = task.kind.open(&task.directory);
-    let vfs = door_at("/w", Arc::clone(&store), "narrow");
+    let vfs = vfs_at("/w", Arc::clone(&store), "narrow");
     if task.number == 256 {
-        look_at_everything(&vfs);
+        read_everything(&vfs);
         // A file that grows during a read is read up to its size at the start of the read, or a little further.
         let (growing, done) = (task.directory.join("root/growing"), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -114,26 +114,26 @@ pub(crate) fn child(task: &Task) {
             }
             done.store(true, Ordering::Relaxed);
         });
-        all_at_once(&store);
+        work_in_many_threads(&store);
     } else {
-        assert_eq!(kind(vfs.read("/w/secret")), ErrorKind::Denied);
-        assert_eq!(kind(vfs.write("/w/theirs/new", "x")), ErrorKind::Denied);
-        assert_eq!(kind(vfs.list("/w/closed", &ListPage::all())), ErrorKind::Denied);
+        assert_eq!(error_kind(vfs.read("/w/secret")), ErrorKind::Denied);
+        assert_eq!(error_kind(vfs.write("/w/theirs/new", "x")), ErrorKind::Denied);
+        assert_eq!(error_kind(vfs.list("/w/closed", &ListPage::all())), ErrorKind::Denied);
         vfs.write("/w/mine/file", "x").unwrap();
         vfs.write("/w/mine/file", "y").unwrap();
         assert_eq!(vfs.read("/w/mine/file").unwrap().bytes, b"y");
-        all_at_once(&store);
+        work_in_many_threads(&store);
     }
-    verified(&*store);
-    tell("done");
+    assert_verified(&*store);
+    send_line("done");
 }
 
 #[test]
-fn awkward_trees_exhaust_nothing_with_256_open_files() {
+fn awkward_trees_are_read_within_256_open_files() {
     let directory = tempfile::tempdir().unwrap();
-    awkward(&directory.path().join("root"));
+    create_awkward_tree(&directory.path().join("root"));
     let (mut child, output) = Task::new("narrow", Kind::Physical, directory.path(), 256).start();
-    assert_eq!(told(output).collect::<Vec<_>>(), ["done"]);
+    assert_eq!(lines_of(output).collect::<Vec<_>>(), ["done"]);
     assert!(child.wait().unwrap().success());
 }
 
@@ -152,11 +152,11 @@ fn a_process_that_is_not_root_gets_what_the_host_allows() {
     std::fs::set_permissions(root.join("secret"), PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::set_permissions(root.join("closed"), PermissionsExt::from_mode(0o700)).unwrap();
     std::fs::create_dir(directory.path().join("state")).unwrap();
-    for place in ["", "root", "root/mine", "state"] {
-        chown(directory.path().join(place), Some(65_534), Some(65_534)).unwrap();
+    for path in ["", "root", "root/mine", "state"] {
+        chown(directory.path().join(path), Some(65_534), Some(65_534)).unwrap();
     }
     let (mut child, output) = Task::new("narrow", Kind::Physical, directory.path(), 65_534).start();
-    assert_eq!(told(output).collect::<Vec<_>>(), ["done"]);
+    assert_eq!(lines_of(output).collect::<Vec<_>>(), ["done"]);
     assert!(child.wait().unwrap().success());
     assert_eq!(std::fs::read(root.join("secret")).unwrap(), b"root's own");
 }

@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     /// A Physical Store without retention of displaced content.
     Physical,
     /// A Physical Store with retention of displaced content.
-    Kept,
+    PhysicalRetaining,
     Virtual,
 }
 
@@ -22,7 +22,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Physical => "physical",
-            Kind::Kept => "kept",
+            Kind::PhysicalRetaining => "kept",
             Kind::Virtual => "virtual",
         }
     }
@@ -30,7 +30,7 @@ impl Kind {
     pub(crate) fn named(name: &str) -> Self {
         match name {
             "physical" => Kind::Physical,
-            "kept" => Kind::Kept,
+            "kept" => Kind::PhysicalRetaining,
             "virtual" => Kind::Virtual,
             other => panic!("no such Store: {other}"),
         }
@@ -39,13 +39,13 @@ impl Kind {
     /// Opens the Store of this kind in a directory, with full durability.
     pub(crate) fn open(self, directory: &Path) -> Arc<dyn Store> {
         match self {
-            Kind::Physical | Kind::Kept => {
+            Kind::Physical | Kind::PhysicalRetaining => {
                 let root = directory.join("root");
                 std::fs::create_dir_all(&root).unwrap();
                 let options = PhysicalOptions {
                     durability: Durability::Full,
                     ledger: database(directory).into(),
-                    displaced_retention: (self == Kind::Kept).then(DisplacedRetention::default),
+                    displaced_retention: (self == Kind::PhysicalRetaining).then(DisplacedRetention::default),
                     ..PhysicalOptions::new(directory.join("state"))
                 };
                 Arc::new(PhysicalStore::open(&root, options).unwrap())
@@ -61,24 +61,24 @@ fn database(directory: &Path) -> Database {
 }
 
 /// A `Vfs` with one READ_WRITE Workspace at `/`.
-pub(crate) fn door(store: Arc<dyn Store>, agent: &str) -> Vfs {
-    door_at("/", store, agent)
+pub(crate) fn vfs_for(store: Arc<dyn Store>, agent: &str) -> Vfs {
+    vfs_at("/", store, agent)
 }
 
 /// A `Vfs` with one READ_WRITE Workspace.
-pub(crate) fn door_at(prefix: &str, store: Arc<dyn Store>, agent: &str) -> Vfs {
+pub(crate) fn vfs_at(prefix: &str, store: Arc<dyn Store>, agent: &str) -> Vfs {
     let scope = stead_core::AccessScope::ReadWrite;
     let workspace = Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(store));
     Vfs::builder(Identity::agent(agent)).workspace(workspace).build().unwrap()
 }
 
 /// Whether the long form of the tests is wanted.
-pub(crate) fn long() -> bool {
+pub(crate) fn is_long_run() -> bool {
     std::env::var_os("STEAD_TEST_LONG").is_some()
 }
 
 /// Checks that `verify` finds no problem in a Store.
-pub(crate) fn verified(store: &dyn Store) {
-    let found = store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap();
-    assert_eq!(found.problems, [""; 0]);
+pub(crate) fn assert_verified(store: &dyn Store) {
+    let report = store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap();
+    assert_eq!(report.problems, [""; 0]);
 }

@@ -12,7 +12,7 @@ use stead_core::store::Parents;
 use stead_core::vfs::{ByteRange, LineRange, ListPage, OpenOptions, Overwrite, RemoveOptions, WalkQuery};
 use stead_core::{Occurrences, Vfs};
 
-use crate::places::{Kind, door_at, long, verified};
+use crate::places::{Kind, assert_verified, is_long_run, vfs_at};
 
 /// The content of every file outside, and of none inside.
 const SECRET: &str = "outside-secret";
@@ -87,17 +87,17 @@ fn calls() -> Vec<Call> {
 }
 
 /// Everything outside, so that any change shows.
-fn outside_as_it_is(outside: &Path) -> Vec<(String, Vec<u8>, u32)> {
+fn snapshot_of_outside(outside: &Path) -> Vec<(String, Vec<u8>, u32)> {
     use std::os::unix::fs::PermissionsExt;
     let mut found = Vec::new();
-    let mut left = vec![outside.to_owned()];
-    while let Some(directory) = left.pop() {
+    let mut directories = vec![outside.to_owned()];
+    while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let meta = std::fs::symlink_metadata(&path).unwrap();
             let content = if meta.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
             if meta.is_dir() {
-                left.push(path.clone());
+                directories.push(path.clone());
             }
             found.push((path.display().to_string(), content, meta.permissions().mode()));
         }
@@ -107,8 +107,8 @@ fn outside_as_it_is(outside: &Path) -> Vec<(String, Vec<u8>, u32)> {
 }
 
 #[test]
-fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
-    let wanted: u64 = if long() { 1_000_000 } else { 50_000 };
+fn nothing_is_read_or_written_outside_while_a_directory_is_swapped_for_a_symlink() {
+    let call_limit: u64 = if is_long_run() { 1_000_000 } else { 50_000 };
     let directory = tempfile::tempdir().unwrap();
     let (root, outside) = (directory.path().join("root"), directory.path().join("outside"));
     let store = Kind::Physical.open(directory.path());
@@ -119,9 +119,9 @@ fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
     }
     std::fs::write(outside.join(ONLY_OUTSIDE), SECRET).unwrap();
     std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
-    let before = outside_as_it_is(&outside);
+    let before = snapshot_of_outside(&outside);
 
-    let (done, swaps, made, failed) =
+    let (done, swaps, started, failed) =
         (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let calls = calls();
     std::thread::scope(|scope| {
@@ -138,11 +138,11 @@ fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
         });
         let callers: Vec<_> = (0..4_u64)
             .map(|caller| {
-                let vfs = door_at("/w", Arc::clone(&store), "raced");
-                let (calls, made, failed, outside) = (&calls, &made, &failed, &outside);
+                let vfs = vfs_at("/w", Arc::clone(&store), "raced");
+                let (calls, started, failed, outside) = (&calls, &started, &failed, &outside);
                 scope.spawn(move || {
                     let mut n = caller;
-                    while made.fetch_add(1, Ordering::Relaxed) < wanted {
+                    while started.fetch_add(1, Ordering::Relaxed) < call_limit {
                         n += 4;
                         let (name, call) = calls[usize::try_from(n % calls.len() as u64).unwrap()];
                         match call(&vfs, n) {
@@ -165,19 +165,19 @@ fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
                 })
             })
             .collect();
-        let ended: Vec<_> = callers.into_iter().map(|caller| caller.join()).collect();
+        let results: Vec<_> = callers.into_iter().map(|caller| caller.join()).collect();
         done.store(true, Ordering::Relaxed);
-        assert!(ended.iter().all(Result::is_ok), "a caller saw what it must not");
+        assert!(results.iter().all(Result::is_ok), "a caller saw what it must not");
     });
-    assert_eq!(outside_as_it_is(&outside), before, "something landed outside");
+    assert_eq!(snapshot_of_outside(&outside), before, "something landed outside");
     let (swaps, failed) = (swaps.into_inner(), failed.into_inner());
-    assert!(swaps > wanted / 100, "the race was not run: {swaps} swaps");
+    assert!(swaps > call_limit / 100, "the race was not run: {swaps} swaps");
     assert!(
-        failed > wanted / 100 && failed < wanted,
-        "only one side of the race was seen: {failed} of {wanted} refused"
+        failed > call_limit / 100 && failed < call_limit,
+        "only one side of the race was seen: {failed} of {call_limit} refused"
     );
-    println!("{wanted} raced calls, {swaps} swaps, {failed} refused, 0 escapes");
-    verified(&*store);
+    println!("{call_limit} raced calls, {swaps} swaps, {failed} refused, 0 escapes");
+    assert_verified(&*store);
 }
 
 fn directory_name(path: &Path) -> &str {

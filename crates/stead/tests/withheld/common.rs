@@ -33,8 +33,8 @@ impl Home {
 /// A stead that sees the whole Store.
 pub(crate) fn owner(store: &Arc<MemoryStore>) -> Stead {
     let mount = stead::Mount::from(store);
-    let whole = stead::Workspace::new(stead::VfsPath::root(), AccessScope::ReadWrite, mount);
-    Stead::builder("owner").add_workspace(whole.with_protect([""; 0]).unwrap()).build().unwrap()
+    let workspace = stead::Workspace::new(stead::VfsPath::root(), AccessScope::ReadWrite, mount);
+    Stead::builder("owner").add_workspace(workspace.with_protect([""; 0]).unwrap()).build().unwrap()
 }
 
 pub(crate) fn nested(store: &Arc<MemoryStore>, scope: AccessScope) -> stead::SteadBuilder {
@@ -55,6 +55,6 @@ pub(crate) fn answer(stead: &Stead, tool: &str, arguments: Value) -> String {
 }
 
 #[track_caller]
-pub(crate) fn tells_nothing(answer: &str) {
+pub(crate) fn assert_reveals_nothing(answer: &str) {
     assert!(!answer.contains("canary"), "{answer}");
 }

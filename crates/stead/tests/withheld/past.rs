@@ -5,22 +5,22 @@ use stead::transfer::{CompareBy, ExportDestination, OnExisting};
 use stead::vfs::{ListPage, WalkQuery};
 use stead::{AccessScope, ErrorKind};
 
-use crate::common::{Home, NAME, SECRET, answer, tells_nothing};
+use crate::common::{Home, NAME, SECRET, answer, assert_reveals_nothing};
 
 /// The revision that `/home` had before `open.txt` was written again.
-fn before(home: &Home) -> RevisionNumber {
+fn revision_before_last(home: &Home) -> RevisionNumber {
     RevisionNumber(stead::Store::history(&*home.store).unwrap().latest_revision().unwrap().0 - 1)
 }
 
 #[test]
-fn an_earlier_version_of_a_write_only_file_is_read_by_no_path() {
+fn an_earlier_version_of_a_write_only_file_can_be_read_by_no_path() {
     let home = Home::new(AccessScope::ReadOnly);
-    let version = before(&home).0.to_string();
+    let version = revision_before_last(&home).0.to_string();
     for path in ["/home/wo", "/home/self/wo", "/home/self/self/wo", "/home/wo/../wo"] {
         let path = format!("{path}/{NAME}");
-        let told = answer(&home.stead, "read_version", json!({ "path": path, "version": version }));
-        assert!(!told.contains(SECRET), "{told}");
-        assert!(told.contains("WRITE_ONLY"), "it is judged as in the present: {told}");
+        let answer_text = answer(&home.stead, "read_version", json!({ "path": path, "version": version }));
+        assert!(!answer_text.contains(SECRET), "{answer_text}");
+        assert!(answer_text.contains("WRITE_ONLY"), "it is judged as in the present: {answer_text}");
     }
     let read =
         answer(&home.stead, "read_version", json!({ "path": "/home/self/open.txt", "version": version }));
@@ -28,14 +28,14 @@ fn an_earlier_version_of_a_write_only_file_is_read_by_no_path() {
 }
 
 #[test]
-fn whatever_looks_through_a_prefix_in_the_past_stops_at_a_nested_workspace() {
+fn reads_of_an_earlier_version_stop_at_a_nested_workspace() {
     let home = Home::new(AccessScope::ReadWrite);
-    let past = home.stead.as_of(before(&home)).unwrap();
-    let vfs = past.vfs();
+    let earlier = home.stead.as_of(revision_before_last(&home)).unwrap();
+    let vfs = earlier.vfs();
     assert_eq!(vfs.read("/home/open.txt").unwrap().bytes, b"open 1\n");
-    tells_nothing(&format!("{:?}", vfs.walk("/", &WalkQuery::default()).unwrap()));
-    tells_nothing(&format!("{:?}", vfs.grep(&GrepQuery::new("canary"), "/").unwrap()));
-    tells_nothing(&format!("{:?}", vfs.glob("**", "/home", 100).unwrap()));
+    assert_reveals_nothing(&format!("{:?}", vfs.walk("/", &WalkQuery::default()).unwrap()));
+    assert_reveals_nothing(&format!("{:?}", vfs.grep(&GrepQuery::new("canary"), "/").unwrap()));
+    assert_reveals_nothing(&format!("{:?}", vfs.glob("**", "/home", 100).unwrap()));
     let listed = vfs.list("/home", &ListPage::all()).unwrap();
     let entry = listed.entries.iter().find(|entry| entry.name.to_string() == "wo").unwrap();
     assert_eq!(entry.workspace, Some(AccessScope::WriteOnly), "it is shown as in the present");
@@ -48,10 +48,17 @@ fn whatever_looks_through_a_prefix_in_the_past_stops_at_a_nested_workspace() {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Denied);
     }
     let mut archive = Vec::new();
-    let to = ExportDestination::Stream(Box::new(&mut archive));
-    past.export("/home", to, OnExisting::Refuse, CompareBy::default(), &mut stead::transfer::NoObserver)
+    let destination = ExportDestination::Stream(Box::new(&mut archive));
+    earlier
+        .export(
+            "/home",
+            destination,
+            OnExisting::Refuse,
+            CompareBy::default(),
+            &mut stead::transfer::NoObserver,
+        )
         .unwrap();
-    tells_nothing(&String::from_utf8_lossy(&archive));
+    assert_reveals_nothing(&String::from_utf8_lossy(&archive));
 }
 
 #[test]
@@ -64,16 +71,16 @@ fn a_workspace_without_a_history_is_a_barrier_too() {
     let store = Arc::new(stead::MemoryStore::new());
     let owner = crate::common::owner(&store);
     // A file in the outer Workspace's Store that the nested Workspace hides.
-    let version = owner.vfs().write(format!("/disk/{NAME}"), SECRET).unwrap().revision.unwrap();
+    let revision = owner.vfs().write(format!("/disk/{NAME}"), SECRET).unwrap().revision.unwrap();
     let stead = stead::Stead::builder("coder")
         .workspace("/", AccessScope::ReadWrite, &store)
         .workspace("/disk", AccessScope::ReadWrite, &disk)
         .build()
         .unwrap();
-    let past = stead.as_of(version).unwrap();
-    tells_nothing(&format!("{:?}", past.vfs().walk("/", &WalkQuery::default()).unwrap()));
-    tells_nothing(&format!("{:?}", past.vfs().grep(&GrepQuery::new("canary"), "/").unwrap()));
-    let refused = past.vfs().read(format!("/disk/{NAME}")).unwrap_err();
+    let earlier = stead.as_of(revision).unwrap();
+    assert_reveals_nothing(&format!("{:?}", earlier.vfs().walk("/", &WalkQuery::default()).unwrap()));
+    assert_reveals_nothing(&format!("{:?}", earlier.vfs().grep(&GrepQuery::new("canary"), "/").unwrap()));
+    let refused = earlier.vfs().read(format!("/disk/{NAME}")).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Denied);
     assert!(refused.to_string().contains("earlier versions can't be read"), "{refused}");
 }

@@ -8,7 +8,7 @@ use stead::{AccessScope, ErrorKind, MemoryStore, Mount, Stead, Store, VfsPath, W
 use crate::common::{answer, owner};
 
 /// `/in` (WRITE_ONLY), `/free` (READ_WRITE), and an owner who sees what is in `/in`.
-struct Box {
+struct Inbox {
     owner: Stead,
     stead: Stead,
 }
@@ -17,19 +17,19 @@ fn path(text: &str) -> VfsPath {
     VfsPath::parse(text).unwrap()
 }
 
-fn at(store: &Arc<MemoryStore>, place: &str) -> Mount {
-    Mount::at(Arc::clone(store) as Arc<dyn Store>, &path(place))
+fn mount_at(store: &Arc<MemoryStore>, mount_path: &str) -> Mount {
+    Mount::mount_at(Arc::clone(store) as Arc<dyn Store>, &path(mount_path))
 }
 
 fn agent(store: &Arc<MemoryStore>) -> stead::SteadBuilder {
-    let inbox = Workspace::new(path("/in"), AccessScope::WriteOnly, at(store, "/in"));
+    let inbox = Workspace::new(path("/in"), AccessScope::WriteOnly, mount_at(store, "/in"));
     Stead::builder("coder")
         .add_workspace(inbox.with_scratch(["*.tmp"]).unwrap())
-        .workspace("/free", AccessScope::ReadWrite, at(store, "/free"))
+        .workspace("/free", AccessScope::ReadWrite, mount_at(store, "/free"))
         .tools(ToolChoice { history: true, ..ToolChoice::default() })
 }
 
-impl Box {
+impl Inbox {
     fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
         let (owner, stead) = (owner(&store), agent(&store).build().unwrap());
@@ -42,26 +42,26 @@ impl Box {
         vfs.symlink("/in/readonly", "/docs/canary-target").unwrap();
         vfs.write("/in/protected/.git/hooks/canary", "x").unwrap();
         vfs.write("/in/theirs.tmp", "secret words\n").unwrap();
-        Box { owner, stead }
+        Inbox { owner, stead }
     }
 
     /// An answer without what differs from call to call anyway.
-    fn told(&self, tool: &str, at: &str, mut arguments: serde_json::Value) -> String {
+    fn comparable_answer(&self, tool: &str, path: &str, mut arguments: serde_json::Value) -> String {
         let key = if tool == "move_file" { "source" } else { "path" };
-        arguments[key] = json!(at);
-        let mut told = answer(&self.stead, tool, arguments).replace(at, "PATH");
-        while let Some(start) = told.find("\"operation\":\"") {
-            told.replace_range(start..start + 51, "");
+        arguments[key] = json!(path);
+        let mut text = answer(&self.stead, tool, arguments).replace(path, "PATH");
+        while let Some(start) = text.find("\"operation\":\"") {
+            text.replace_range(start..start + 51, "");
         }
-        told
+        text
     }
 
-    fn text(&self, at: &str) -> String {
-        String::from_utf8(self.owner.vfs().read(at).unwrap().bytes).unwrap()
+    fn text(&self, path: &str) -> String {
+        String::from_utf8(self.owner.vfs().read(path).unwrap().bytes).unwrap()
     }
 }
 
-const PLACES: [&str; 9] = [
+const PATHS: [&str; 9] = [
     "/in/none.txt",
     "/in/theirs.txt",
     "/in/full",
@@ -74,22 +74,22 @@ const PLACES: [&str; 9] = [
 ];
 
 #[test]
-fn an_edit_of_anything_but_ones_own_file_is_denied_in_one_and_the_same_way() {
-    let inbox = Box::new();
+fn an_edit_of_any_file_but_the_agents_own_is_denied_in_the_same_way() {
+    let inbox = Inbox::new();
     let edit = json!({ "old_string": "secret", "new_string": "guess" });
-    let denied = inbox.told("edit_file", "/in/none.txt", edit.clone());
+    let denied = inbox.comparable_answer("edit_file", "/in/none.txt", edit.clone());
     assert!(denied.contains("whole content you wrote yourself"), "{denied}");
-    for place in PLACES {
-        assert_eq!(inbox.told("edit_file", place, edit.clone()), denied, "{place}");
+    for path in PATHS {
+        assert_eq!(inbox.comparable_answer("edit_file", path, edit.clone()), denied, "{path}");
         let other = json!({ "old_string": "zzz", "new_string": "y", "replace_all": true });
-        assert_eq!(inbox.told("edit_file", place, other), denied, "{place}");
+        assert_eq!(inbox.comparable_answer("edit_file", path, other), denied, "{path}");
     }
     assert_eq!(inbox.text("/in/theirs.txt"), "secret words\n");
 }
 
 #[test]
-fn a_version_tag_is_compared_only_for_ones_own_file() {
-    let inbox = Box::new();
+fn a_version_tag_is_compared_only_for_the_agents_own_file() {
+    let inbox = Inbox::new();
     let tag = inbox.owner.vfs().stat("/in/theirs.txt").unwrap().tag.unwrap().to_string();
     let stale = inbox.owner.vfs().write("/docs/canary-target", "x").unwrap().tag.unwrap().to_string();
     for (tool, rest) in [
@@ -99,16 +99,16 @@ fn a_version_tag_is_compared_only_for_ones_own_file() {
         ("edit_file", json!({ "old_string": "secret", "new_string": "x" })),
         ("move_file", json!({ "destination": "/in/moved" })),
     ] {
-        let ask = |place: &str, tag: &str| {
+        let call_with_tag = |path: &str, tag: &str| {
             let mut arguments = rest.clone();
             arguments["if_match"] = json!(tag);
-            inbox.told(tool, place, arguments)
+            inbox.comparable_answer(tool, path, arguments)
         };
-        let denied = ask("/in/none.txt", &stale);
+        let denied = call_with_tag("/in/none.txt", &stale);
         assert!(denied.contains("whole content you wrote yourself"), "{tool}: {denied}");
-        for place in PLACES {
-            assert_eq!(ask(place, &tag), denied, "{tool} {place}: the tag of a file that is there");
-            assert_eq!(ask(place, &stale), denied, "{tool} {place}: another tag");
+        for path in PATHS {
+            assert_eq!(call_with_tag(path, &tag), denied, "{tool} {path}: the tag of a file that is there");
+            assert_eq!(call_with_tag(path, &stale), denied, "{tool} {path}: another tag");
         }
     }
     assert_eq!(inbox.text("/in/theirs.txt"), "secret words\n");
@@ -116,8 +116,8 @@ fn a_version_tag_is_compared_only_for_ones_own_file() {
 }
 
 #[test]
-fn a_stale_version_tag_of_ones_own_file_is_a_conflict_and_the_right_one_is_none() {
-    let inbox = Box::new();
+fn a_stale_version_tag_of_the_agents_own_file_is_a_conflict_and_the_right_one_is_not() {
+    let inbox = Inbox::new();
     let vfs = inbox.stead.vfs();
     vfs.write("/in/mine.txt", "one\n").unwrap();
     let stale = inbox.owner.vfs().stat("/in/mine.txt").unwrap().tag.unwrap();
@@ -143,8 +143,8 @@ fn a_stale_version_tag_of_ones_own_file_is_a_conflict_and_the_right_one_is_none(
 }
 
 #[test]
-fn ones_own_file_can_be_edited_until_another_writes_it() {
-    let inbox = Box::new();
+fn the_agents_own_file_can_be_edited_until_another_agent_writes_it() {
+    let inbox = Inbox::new();
     let vfs = inbox.stead.vfs();
     let edit = |old: &str, new: &str| vfs.edit("/in/mine.txt", old, new, stead::Occurrences::One);
     vfs.write("/in/mine.txt", "one two two\n").unwrap();
@@ -166,12 +166,12 @@ fn ones_own_file_can_be_edited_until_another_writes_it() {
 }
 
 #[test]
-fn what_was_only_added_to_is_not_ones_own() {
-    let inbox = Box::new();
+fn a_file_that_the_agent_only_appended_to_is_not_its_own() {
+    let inbox = Inbox::new();
     let vfs = inbox.stead.vfs();
-    for act in [vfs.clone(), vfs.operation("write_file"), vfs.operation("anything")] {
-        act.append("/in/theirs.txt", "mine\n").unwrap();
-        let edited = act.edit("/in/theirs.txt", "secret", "x", stead::Occurrences::One);
+    for operation in [vfs.clone(), vfs.operation("write_file"), vfs.operation("anything")] {
+        operation.append("/in/theirs.txt", "mine\n").unwrap();
+        let edited = operation.edit("/in/theirs.txt", "secret", "x", stead::Occurrences::One);
         assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied);
     }
     // A file that was written in part isn't the agent's own either.
@@ -185,10 +185,10 @@ fn what_was_only_added_to_is_not_ones_own() {
 }
 
 #[test]
-fn writing_what_a_file_holds_already_makes_it_ones_own_as_any_write_does() {
+fn writing_the_content_that_a_file_already_has_makes_it_the_agents_own() {
     // Otherwise a denied edit would reveal that the content was guessed.
     for guess in ["a wrong guess\n", "secret words\n"] {
-        let inbox = Box::new();
+        let inbox = Inbox::new();
         let vfs = inbox.stead.vfs();
         vfs.write("/in/theirs.txt", guess).unwrap();
         vfs.edit("/in/theirs.txt", guess, "mine\n", stead::Occurrences::One).unwrap();
@@ -196,25 +196,25 @@ fn writing_what_a_file_holds_already_makes_it_ones_own_as_any_write_does() {
 }
 
 #[test]
-fn what_was_begun_by_an_append_is_not_ones_own_whether_or_not_something_was_there() {
-    let inbox = Box::new();
+fn a_file_created_by_an_append_is_not_the_agents_own() {
+    let inbox = Inbox::new();
     let vfs = inbox.stead.vfs();
-    for place in ["/in/none.txt", "/in/theirs.txt"] {
-        vfs.append(place, "mine\n").unwrap();
-        let edited = vfs.edit(place, "mine", "x", stead::Occurrences::One);
-        assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied, "{place}");
-        vfs.write(place, "all mine\n").unwrap();
-        vfs.edit(place, "mine", "x", stead::Occurrences::One).unwrap();
+    for path in ["/in/none.txt", "/in/theirs.txt"] {
+        vfs.append(path, "mine\n").unwrap();
+        let edited = vfs.edit(path, "mine", "x", stead::Occurrences::One);
+        assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied, "{path}");
+        vfs.write(path, "all mine\n").unwrap();
+        vfs.edit(path, "mine", "x", stead::Occurrences::One).unwrap();
     }
 }
 
 #[test]
-fn a_file_that_is_opened_to_be_made_makes_as_many_versions_as_one_that_is_there() {
+fn opening_a_new_file_makes_as_many_versions_as_opening_an_existing_one() {
     use stead::vfs::OpenOptions;
-    let versions = |place: &str, options: OpenOptions, bytes: &[u8]| {
-        let inbox = Box::new();
+    let versions_and_undo = |path: &str, options: OpenOptions, bytes: &[u8]| {
+        let inbox = Inbox::new();
         let before = inbox.stead.vfs().write("/free/a", "1").unwrap().revision.unwrap().0;
-        let file = inbox.stead.vfs().open(place, options).unwrap();
+        let file = inbox.stead.vfs().open(path, options).unwrap();
         file.write_at(0, bytes).unwrap();
         file.close().unwrap();
         let undone = inbox.stead.vfs().undo(
@@ -222,16 +222,19 @@ fn a_file_that_is_opened_to_be_made_makes_as_many_versions_as_one_that_is_there(
             stead::vfs::UndoOptions { dry_run: true, ..Default::default() },
         );
         let undone = undone.unwrap();
-        let tools: Vec<_> = undone.undone.into_iter().map(|one| one.tool).collect();
-        let incomplete: Vec<_> =
-            undone.incomplete.into_iter().map(|one| (one.operation.tool, one.is_partial)).collect();
+        let tools: Vec<_> = undone.undone.into_iter().map(|operation| operation.tool).collect();
+        let incomplete: Vec<_> = undone
+            .incomplete
+            .into_iter()
+            .map(|undone_part| (undone_part.operation.tool, undone_part.is_partial))
+            .collect();
         (inbox.stead.vfs().write("/free/a", "2").unwrap().revision.unwrap().0 - before, tools, incomplete)
     };
-    let writing = || OpenOptions::write().create();
-    for options in [writing(), writing().truncate()] {
+    let create_options = || OpenOptions::write().create();
+    for options in [create_options(), create_options().truncate()] {
         for bytes in [&b""[..], b"text"] {
-            let new = versions("/in/none.txt", options, bytes);
-            assert_eq!(versions("/in/theirs.txt", options, bytes), new, "{options:?} {bytes:?}");
+            let new = versions_and_undo("/in/none.txt", options, bytes);
+            assert_eq!(versions_and_undo("/in/theirs.txt", options, bytes), new, "{options:?} {bytes:?}");
         }
     }
 }
@@ -248,12 +251,12 @@ fn another_thread_is_another_writer() {
 }
 
 #[test]
-fn only_ones_own_file_can_be_moved() {
-    let inbox = Box::new();
-    let to = json!({ "destination": "/in/moved" });
-    let denied = inbox.told("move_file", "/in/none.txt", to.clone());
-    for place in PLACES {
-        assert_eq!(inbox.told("move_file", place, to.clone()), denied, "{place}");
+fn only_the_agents_own_file_can_be_moved() {
+    let inbox = Inbox::new();
+    let arguments = json!({ "destination": "/in/moved" });
+    let denied = inbox.comparable_answer("move_file", "/in/none.txt", arguments.clone());
+    for path in PATHS {
+        assert_eq!(inbox.comparable_answer("move_file", path, arguments.clone()), denied, "{path}");
     }
     let vfs = inbox.stead.vfs();
     vfs.write("/in/mine.txt", "mine").unwrap();
@@ -266,91 +269,99 @@ fn only_ones_own_file_can_be_moved() {
 }
 
 #[test]
-fn append_delete_and_mkdir_answer_alike_whether_or_not_something_is_there() {
-    let alike = |tool: &str, arguments: serde_json::Value, places: &[&str]| {
-        let mut told = Vec::new();
-        for place in places {
-            told.push(Box::new().told(tool, place, arguments.clone()));
+fn append_delete_and_mkdir_give_the_same_answer_whether_or_not_the_path_exists() {
+    let assert_same_answers = |tool: &str, arguments: serde_json::Value, paths: &[&str]| {
+        let mut answers = Vec::new();
+        for path in paths {
+            answers.push(Inbox::new().comparable_answer(tool, path, arguments.clone()));
         }
-        for (place, one) in places.iter().zip(&told) {
-            assert_eq!(*one, told[0], "{tool} {place}");
+        for (path, answer) in paths.iter().zip(&answers) {
+            assert_eq!(*answer, answers[0], "{tool} {path}");
         }
-        assert!(told[0].ends_with(" None"), "{}", told[0]);
+        assert!(answers[0].ends_with(" None"), "{}", answers[0]);
     };
     let files = ["/in/none.txt", "/in/theirs.txt", "/in/deep/none.txt", "/in/link", "/in/theirs.tmp"];
-    alike("append_file", json!({ "content": "x" }), &files);
-    alike("write_file", json!({ "content": "x" }), &files);
-    alike("delete_file", json!({}), &PLACES);
-    alike("delete_file", json!({ "force": true }), &PLACES);
-    alike("delete_directory", json!({}), &PLACES);
-    alike("delete_directory", json!({ "recursive": true }), &PLACES);
-    alike("create_directory", json!({}), &PLACES);
+    assert_same_answers("append_file", json!({ "content": "x" }), &files);
+    assert_same_answers("write_file", json!({ "content": "x" }), &files);
+    assert_same_answers("delete_file", json!({}), &PATHS);
+    assert_same_answers("delete_file", json!({ "force": true }), &PATHS);
+    assert_same_answers("delete_directory", json!({}), &PATHS);
+    assert_same_answers("delete_directory", json!({ "recursive": true }), &PATHS);
+    assert_same_answers("create_directory", json!({}), &PATHS);
     // What is possible is done.
-    let inbox = Box::new();
-    inbox.told("delete_directory", "/in/full", json!({ "recursive": true }));
-    inbox.told("delete_file", "/in/theirs.txt", json!({}));
-    inbox.told("create_directory", "/in/made", json!({}));
-    let there = |at: &str| inbox.owner.vfs().exists(at).unwrap();
-    assert_eq!(["/in/full", "/in/theirs.txt", "/in/made"].map(there), [false, false, true]);
+    let inbox = Inbox::new();
+    inbox.comparable_answer("delete_directory", "/in/full", json!({ "recursive": true }));
+    inbox.comparable_answer("delete_file", "/in/theirs.txt", json!({}));
+    inbox.comparable_answer("create_directory", "/in/made", json!({}));
+    let exists = |path: &str| inbox.owner.vfs().exists(path).unwrap();
+    assert_eq!(["/in/full", "/in/theirs.txt", "/in/made"].map(exists), [false, false, true]);
 }
 
 #[test]
-fn what_cannot_be_written_says_no_more_than_that() {
-    let inbox = Box::new();
-    let refused = |at: &str| inbox.told("write_file", at, json!({ "content": "x" }));
-    let told = refused("/in/full");
-    assert!(told.contains("can't be changed; choose another name"), "{told}");
-    for place in ["/in/empty", "/in/theirs.txt/below", "/in/out", "/in/readonly"] {
-        assert_eq!(refused(place), told, "{place}");
+fn a_path_that_can_not_be_written_gives_the_same_answer_whatever_the_reason() {
+    let inbox = Inbox::new();
+    let write_answer = |path: &str| inbox.comparable_answer("write_file", path, json!({ "content": "x" }));
+    let expected = write_answer("/in/full");
+    assert!(expected.contains("can't be changed; choose another name"), "{expected}");
+    for path in ["/in/empty", "/in/theirs.txt/below", "/in/out", "/in/readonly"] {
+        assert_eq!(write_answer(path), expected, "{path}");
     }
     // A copy into it reveals nothing either.
     inbox.stead.vfs().write("/free/a", "x").unwrap();
-    for place in ["/in/full", "/in/theirs.txt/below", "/in/out", "/in/readonly"] {
-        let copied = inbox.stead.vfs().copy("/free/a", place, stead::vfs::Overwrite::Replace);
+    for path in ["/in/full", "/in/theirs.txt/below", "/in/out", "/in/readonly"] {
+        let copied = inbox.stead.vfs().copy("/free/a", path, stead::vfs::Overwrite::Replace);
         let copied = copied.map(|copied| copied.to.to_string()).map_err(|error| error.to_string());
         match copied {
-            Err(told) => assert_eq!(told, format!("`{place}` can't be changed; choose another name")),
+            Err(error_text) => {
+                assert_eq!(error_text, format!("`{path}` can't be changed; choose another name"))
+            }
             // A symlink itself is replaced.
-            Ok(to) => assert_eq!(to, place),
+            Ok(to) => assert_eq!(to, path),
         }
     }
 }
 
 #[test]
-fn a_directory_that_can_take_no_name_is_not_told_that_the_name_is_taken() {
+fn copying_a_directory_over_a_name_does_not_reveal_what_has_the_name() {
     use stead::vfs::Overwrite::{Refuse, Replace};
-    let inbox = Box::new();
+    let inbox = Inbox::new();
     let vfs = inbox.stead.vfs();
     vfs.write("/free/d/a", "x").unwrap();
     let other = Arc::new(MemoryStore::new());
-    let beside = owner(&other);
-    beside.vfs().write("/d/a", "x").unwrap();
-    let across = Stead::builder("coder")
+    let other_owner = owner(&other);
+    other_owner.vfs().write("/d/a", "x").unwrap();
+    let across_stores = Stead::builder("coder")
         .add_workspace(
-            inbox.stead.vfs().workspaces().find(|one| one.prefix() == &path("/in")).unwrap().clone(),
+            inbox
+                .stead
+                .vfs()
+                .workspaces()
+                .find(|workspace| workspace.prefix() == &path("/in"))
+                .unwrap()
+                .clone(),
         )
         .workspace("/free", AccessScope::ReadWrite, &other)
         .build()
         .unwrap();
-    for stead in [&inbox.stead, &across] {
-        for place in ["/in/theirs.txt", "/in/full"] {
-            let told = stead.vfs().copy("/free/d", place, Replace).unwrap_err();
-            assert_eq!(told.to_string(), format!("`{place}` can't be changed; choose another name"));
-            let told = stead.vfs().copy("/free/d", place, Refuse).unwrap_err();
-            assert_eq!(told.kind(), ErrorKind::AlreadyExists);
+    for stead in [&inbox.stead, &across_stores] {
+        for target in ["/in/theirs.txt", "/in/full"] {
+            let error = stead.vfs().copy("/free/d", target, Replace).unwrap_err();
+            assert_eq!(error.to_string(), format!("`{target}` can't be changed; choose another name"));
+            let error = stead.vfs().copy("/free/d", target, Refuse).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         }
     }
 }
 
 #[test]
-fn a_quota_refusal_tells_no_size_that_may_not_be_known() {
+fn a_quota_error_reveals_no_size_that_the_agent_may_not_know() {
     let limits = QuotaLimits { bytes: Some(1_000), files: None, file_bytes: None };
     let store = Arc::new(MemoryStore::new());
-    let whole = owner(&store);
-    whole.vfs().write("/home/in/theirs.txt", vec![b'x'; 617]).unwrap();
-    whole.vfs().write("/in/theirs.txt", vec![b'x'; 617]).unwrap();
-    let inbox = Workspace::new(path("/home/in"), AccessScope::WriteOnly, at(&store, "/home/in"));
-    let home = Workspace::new(path("/home"), AccessScope::ReadWrite, at(&store, "/home"));
+    let owner_stead = owner(&store);
+    owner_stead.vfs().write("/home/in/theirs.txt", vec![b'x'; 617]).unwrap();
+    owner_stead.vfs().write("/in/theirs.txt", vec![b'x'; 617]).unwrap();
+    let inbox = Workspace::new(path("/home/in"), AccessScope::WriteOnly, mount_at(&store, "/home/in"));
+    let home = Workspace::new(path("/home"), AccessScope::ReadWrite, mount_at(&store, "/home"));
     // Its own quota, one of the Workspace around it, and one of the whole stead.
     let builders = [
         Stead::builder("coder").add_workspace(inbox.clone().with_quota(limits)),
@@ -363,28 +374,29 @@ fn a_quota_refusal_tells_no_size_that_may_not_be_known() {
         if index > 0 {
             paths.push("/home/new");
         }
-        for at in paths {
+        for target in paths {
             let (written, appended) =
-                (stead.vfs().write(at, vec![0; 1_001]), stead.vfs().append(at, vec![0; 999]));
+                (stead.vfs().write(target, vec![0; 1_001]), stead.vfs().append(target, vec![0; 999]));
             for refused in [written, appended].into_iter().filter_map(Result::err) {
-                let told = refused.to_string();
-                assert_eq!(refused.kind(), ErrorKind::Quota, "{told}");
-                assert!(told.contains("1000 bytes are allowed"), "{told}");
+                let text = refused.to_string();
+                assert_eq!(refused.kind(), ErrorKind::Quota, "{text}");
+                assert!(text.contains("1000 bytes are allowed"), "{text}");
                 for number in ["617", "1618", "1616", "1001", "999", "in use"] {
-                    assert!(!told.contains(number), "{number} in {told}");
+                    assert!(!text.contains(number), "{number} in {text}");
                 }
             }
         }
     }
     // If everything that counts may be read, the answer says how much is in use.
-    let seen = Workspace::new(path("/in"), AccessScope::ReadWrite, at(&store, "/in")).with_quota(limits);
-    let stead = Stead::builder("coder").add_workspace(seen).build().unwrap();
-    let told = stead.vfs().write("/in/new", vec![0; 400]).unwrap_err().to_string();
-    assert!(told.contains("617 are in use"), "{told}");
+    let readable =
+        Workspace::new(path("/in"), AccessScope::ReadWrite, mount_at(&store, "/in")).with_quota(limits);
+    let stead = Stead::builder("coder").add_workspace(readable).build().unwrap();
+    let text = stead.vfs().write("/in/new", vec![0; 400]).unwrap_err().to_string();
+    assert!(text.contains("617 are in use"), "{text}");
 }
 
 #[test]
-fn a_directory_of_the_host_records_who_wrote_as_well() {
+fn a_directory_of_the_host_records_who_wrote_too() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("inbox")).unwrap();
     let text = r#"
@@ -403,8 +415,9 @@ fn a_directory_of_the_host_records_who_wrote_as_well() {
     let config = stead::Config::parse(text, &directory.path().join("stead.toml")).unwrap();
     let (coder, other) = (Stead::open(&config, "coder").unwrap(), Stead::open(&config, "other").unwrap());
     let vfs = coder.vfs();
-    let edit = |at: &str, old: &str, new: &str| vfs.edit(at, old, new, stead::Occurrences::One);
-    let denied = |at: &str, old: &str| assert_eq!(edit(at, old, "x").unwrap_err().kind(), ErrorKind::Denied);
+    let edit = |target: &str, old: &str, new: &str| vfs.edit(target, old, new, stead::Occurrences::One);
+    let assert_denied =
+        |target: &str, old: &str| assert_eq!(edit(target, old, "x").unwrap_err().kind(), ErrorKind::Denied);
 
     vfs.write("/in/mine", "one\n").unwrap();
     edit("/in/mine", "one", "1").unwrap();
@@ -413,17 +426,17 @@ fn a_directory_of_the_host_records_who_wrote_as_well() {
     vfs.rename("/in/mine", "/in/moved", stead::vfs::Overwrite::Refuse).unwrap();
     edit("/in/moved", "2", "two").unwrap();
     other.vfs().append("/in/moved", "secret\n").unwrap();
-    denied("/in/moved", "two");
+    assert_denied("/in/moved", "two");
     // A program of the host leaves no record of who it is.
     std::fs::write(directory.path().join("inbox/theirs"), "secret\n").unwrap();
-    denied("/in/theirs", "secret");
+    assert_denied("/in/theirs", "secret");
     vfs.append("/in/theirs", "mine\n").unwrap();
-    denied("/in/theirs", "mine");
+    assert_denied("/in/theirs", "mine");
     vfs.write("/in/again", "mine\n").unwrap();
     std::fs::write(directory.path().join("inbox/again"), "secret\n").unwrap();
-    denied("/in/again", "secret");
+    assert_denied("/in/again", "secret");
     vfs.append("/in/again", "more\n").unwrap();
-    denied("/in/again", "more");
+    assert_denied("/in/again", "more");
     vfs.write("/in/again", "all mine\n").unwrap();
     edit("/in/again", "all", "x").unwrap();
 }
