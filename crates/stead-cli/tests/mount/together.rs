@@ -172,8 +172,8 @@ fn a_directory_that_a_tool_moved_into_its_own_child_is_found_there() {
         dir.stead(["mv", &format!("/{workspace}/a"), &format!("/{workspace}/x")]);
         dir.run_with_input(["write", &format!("/{workspace}/a/b/new")], "new");
         dir.stead(["mv", &format!("/{workspace}/x"), &format!("/{workspace}/a/b/c")]);
-        let found = || fs::read_to_string(directory.join("a/b/c/b/old")).is_ok_and(|text| text == "old");
-        assert!(eventually(found), "{workspace}");
+        let is_found = || fs::read_to_string(directory.join("a/b/c/b/old")).is_ok_and(|text| text == "old");
+        assert!(eventually(is_found), "{workspace}");
         assert!(
             eventually(|| directory.join("a/b/new").exists() && !directory.join("a/b/old").exists()),
             "{workspace}"

@@ -40,7 +40,7 @@ fn call(stead: &Stead, transcript: &mut Transcript, question: &str, tool: &str, 
 }
 
 /// Looks at everything that may be seen.
-fn look(stead: &Stead, transcript: &mut Transcript, question: &str, operations: &[Value]) {
+fn record_view(stead: &Stead, transcript: &mut Transcript, question: &str, operations: &[Value]) {
     for store in STORES {
         let new = format!("{store}/after-{}", transcript.len());
         call(stead, transcript, question, "write_file", json!({ "path": new, "content": "1" }));
@@ -69,17 +69,22 @@ fn look(stead: &Stead, transcript: &mut Transcript, question: &str, operations: 
 }
 
 /// Looks once more, at the whole of each Store.
-fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
+fn record_whole_view(stead: &Stead, transcript: &mut Transcript) {
     transcript.note("map", &stead.map());
     for store in STORES {
         call(stead, transcript, "in the end", "list_directory", json!({ "path": store }));
     }
     let dry_run = UndoOptions { dry_run: true, ..UndoOptions::default() };
-    let all = stead.vfs().undo(UndoTarget::Since(Timestamp(0)), dry_run).unwrap();
+    let undo_result = stead.vfs().undo(UndoTarget::Since(Timestamp(0)), dry_run).unwrap();
     let incomplete: Vec<_> =
-        all.incomplete.iter().map(|undo| (&undo.operation.tool, undo.is_partial)).collect();
-    let all = format!("{} {incomplete:?} {:?} {:?}", all.undone.len(), all.changes, all.conflicts);
-    transcript.note("undo of all", &all);
+        undo_result.incomplete.iter().map(|undo| (&undo.operation.tool, undo.is_partial)).collect();
+    let undo_result = format!(
+        "{} {incomplete:?} {:?} {:?}",
+        undo_result.undone.len(),
+        undo_result.changes,
+        undo_result.conflicts
+    );
+    transcript.note("undo of all", &undo_result);
     let walk = stead.vfs().walk("/", &WalkQuery::default()).unwrap();
     let walk: Vec<_> = walk.entries.iter().map(|entry| &entry.path).collect();
     transcript.note("walk", &format!("{walk:?}"));
@@ -122,12 +127,12 @@ fn transcript_of(occupant: Occupant, twins: (Occupant, Occupant)) -> Transcript 
                 call(&stead, &mut transcript, "then", "move_file", move_arguments);
             }
         }
-        look(&stead, &mut transcript, &format!("after {tool} at {name}"), &operations);
+        record_view(&stead, &mut transcript, &format!("after {tool} at {name}"), &operations);
     }
-    look_at_all(&stead, &mut transcript);
+    record_whole_view(&stead, &mut transcript);
     for arguments in [json!({ "last": 4 }), json!({ "last": 9, "skip_conflicts": true })] {
         call(&stead, &mut transcript, "in the end", "undo", arguments);
-        look(&stead, &mut transcript, "in the end", &[]);
+        record_view(&stead, &mut transcript, "in the end", &[]);
     }
     drop(stead);
     twin.transcript = transcript;
