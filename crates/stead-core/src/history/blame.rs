@@ -9,14 +9,14 @@ pub fn blame(versions: &[impl AsRef<[u8]>]) -> Vec<(usize, Vec<u8>)> {
     let mut lines: Vec<&[u8]> = Vec::new();
     let mut writers: Vec<usize> = Vec::new();
     for (version, content) in versions.iter().enumerate() {
-        let new: Vec<&[u8]> = content.as_ref().split_inclusive(|&byte| byte == b'\n').collect();
-        let mut written = vec![version; new.len()];
-        for op in capture_diff_slices(Algorithm::Myers, &lines, &new) {
+        let new_lines: Vec<&[u8]> = content.as_ref().split_inclusive(|&byte| byte == b'\n').collect();
+        let mut new_writers = vec![version; new_lines.len()];
+        for op in capture_diff_slices(Algorithm::Myers, &lines, &new_lines) {
             if let DiffOp::Equal { old_index, new_index, len } = op {
-                written[new_index..new_index + len].copy_from_slice(&writers[old_index..old_index + len]);
+                new_writers[new_index..new_index + len].copy_from_slice(&writers[old_index..old_index + len]);
             }
         }
-        (lines, writers) = (new, written);
+        (lines, writers) = (new_lines, new_writers);
     }
     writers.into_iter().zip(lines.into_iter().map(<[u8]>::to_vec)).collect()
 }
@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_of_the_version_that_wrote_it_last() {
+    fn a_line_belongs_to_the_version_that_wrote_it_last() {
         assert_eq!(writers(&["a\nb\nc\n"]), [0, 0, 0]);
         assert_eq!(writers(&["a\nb\nc\n", "a\nB\nc\n"]), [0, 1, 0]);
         assert_eq!(writers(&["a\nb\n", "a\nb\nc\n", "x\na\nb\nc\n"]), [2, 0, 0, 1]);

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_not_compared_by_line() {
+    fn binary_content_is_not_compared_by_line() {
         assert_eq!(diff_content(b"a\0", b"b", 3), ContentDiff::Binary);
         assert_eq!(diff_content(b"\xff", b"b", 3), ContentDiff::Binary);
     }

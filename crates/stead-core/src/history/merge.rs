@@ -19,8 +19,8 @@ pub fn pick<'a, T: Eq>(base: &'a T, ours: &'a T, theirs: &'a T) -> Option<&'a T>
 /// Combines both sides' changes to `base`. Returns `None` if both changed the same lines, or if both changed and one
 /// side isn't text or is too large.
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
-    if let Some(one) = pick(&base, &ours, &theirs) {
-        return Some(one.to_vec());
+    if let Some(changed_side) = pick(&base, &ours, &theirs) {
+        return Some(changed_side.to_vec());
     }
     if [base, ours, theirs].iter().any(|side| side.len() > MAX_MERGE_SIZE || !is_text(side)) {
         return None;
@@ -59,18 +59,18 @@ mod tests {
     }
 
     #[test]
-    fn the_same_change_twice_is_one() {
+    fn the_same_change_on_both_sides_merges() {
         assert_eq!(merged("1\n2\n", "1\ntwo\n", "1\ntwo\n").as_deref(), Some("1\ntwo\n"));
     }
 
     #[test]
-    fn endings_are_kept() {
+    fn line_endings_are_kept() {
         let (base, ours, theirs) = ("a\r\nb\r\nc\r\nd", "A\r\nb\r\nc\r\nd", "a\r\nb\r\nc\r\nD");
         assert_eq!(merged(base, ours, theirs).as_deref(), Some("A\r\nb\r\nc\r\nD"));
     }
 
     #[test]
-    fn what_is_no_text_is_not_merged() {
+    fn binary_content_is_not_merged() {
         assert_eq!(merge(b"a\0\n1\n2\n3\n", b"b\0\n1\n2\n3\n", b"a\0\n1\n2\n4\n"), None);
         assert_eq!(merge(b"\xff", b"\xff", b"\xfe").as_deref(), Some(&b"\xfe"[..]));
     }
@@ -85,7 +85,7 @@ mod tests {
 
         /// Swapping the sides makes no difference to whether they can be merged.
         #[test]
-        fn sides_are_equal(base in "([abc]\n){0,12}", ours in "([abc]\n){0,12}", theirs in "([abc]\n){0,12}") {
+        fn the_order_of_the_sides_does_not_matter(base in "([abc]\n){0,12}", ours in "([abc]\n){0,12}", theirs in "([abc]\n){0,12}") {
             prop_assert_eq!(merged(&base, &ours, &theirs).is_some(), merged(&base, &theirs, &ours).is_some());
         }
     }

@@ -24,7 +24,7 @@ pub(crate) trait StoreView {
     /// The names of a directory's entries.
     fn child_names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>>;
     /// Reads the whole content that a reference names.
-    fn read(&mut self, past: &ContentRef) -> StoreResult<Vec<u8>>;
+    fn read(&mut self, content: &ContentRef) -> StoreResult<Vec<u8>>;
 }
 
 /// What a revert does to a path.
@@ -76,41 +76,31 @@ pub(crate) struct RevertSteps {
 const DIRECTORY_NOT_EMPTY: &str =
     "the directory isn't empty, so it is kept; to undo an earlier operation, pass its id";
 
-/// Orders a revert plan into steps, and turns what can't be done into conflicts. `aside` is an existing directory where
+/// Orders a revert plan into steps, and turns what can't be done into conflicts. `temp_directory` is an existing directory where
 /// nodes may lie for a while during the change.
 pub(crate) fn order_steps(
-    arrangement: RevertPlan,
-    deeds: &RevisionSet,
-    aside: &StorePath,
-    sight: &mut dyn StoreView,
+    plan: RevertPlan,
+    revisions: &RevisionSet,
+    temp_directory: &StorePath,
+    view: &mut dyn StoreView,
 ) -> StoreResult<RevertSteps> {
-    let RevertPlan { targets, conflicts, operations_by_node: mut effects } = arrangement;
-    let (stand_ins, movers, staying) = (HashMap::new(), Vec::new(), Vec::new());
-    let mut ordering = StepPlanner {
-        targets,
-        conflicts,
-        revisions: deeds,
-        replacements: stand_ins,
-        moved_directories: movers,
-        kept_directories: staying,
-    };
-    while ordering.drop_impossible(sight)? {}
-    for conflict in &ordering.conflicts {
-        effects.remove(&conflict.node);
+    let RevertPlan { targets, conflicts, mut operations_by_node } = plan;
+    let (replacements, moved_directories, kept_directories) = (HashMap::new(), Vec::new(), Vec::new());
+    let mut planner =
+        StepPlanner { targets, conflicts, revisions, replacements, moved_directories, kept_directories };
+    while planner.drop_impossible(view)? {}
+    for conflict in &planner.conflicts {
+        operations_by_node.remove(&conflict.node);
     }
-    let mut staying = Vec::new();
-    for &node in &ordering.kept_directories {
-        if let (Some(operations), Some(now)) = (effects.remove(&node), ordering.current(node)) {
-            let (path, why) = (now.path.as_bytes().to_vec(), DIRECTORY_NOT_EMPTY.to_owned());
-            staying.push((NodeConflict { node, path, why }, operations));
+    let mut kept_directories = Vec::new();
+    for &node in &planner.kept_directories {
+        if let (Some(operations), Some(current)) = (operations_by_node.remove(&node), planner.current(node)) {
+            let (path, why) = (current.path.as_bytes().to_vec(), DIRECTORY_NOT_EMPTY.to_owned());
+            kept_directories.push((NodeConflict { node, path, why }, operations));
         }
     }
-    let effective = effects.into_values().flatten().collect();
-    Ok(RevertSteps {
-        effective_operations: effective,
-        kept_directories: staying,
-        ..ordering.build_steps(aside, sight)?
-    })
+    let effective_operations = operations_by_node.into_values().flatten().collect();
+    Ok(RevertSteps { effective_operations, kept_directories, ..planner.build_steps(temp_directory, view)? })
 }
 
 struct StepPlanner<'d> {
@@ -143,8 +133,10 @@ impl StepPlanner<'_> {
             // A cycle: the planned parents lie inside each other, so there is no path.
             Some(_) if depth > crate::path::MAX_DEPTH => None,
             Some(PlannedNode { desired: None, .. }) => None,
-            Some(PlannedNode { desired: Some(to), .. }) if self.is_revived(node) || self.is_moved(node) => {
-                Some(self.path_within(to.parent, depth + 1)?.child(&to.name))
+            Some(PlannedNode { desired: Some(desired), .. })
+                if self.is_revived(node) || self.is_moved(node) =>
+            {
+                Some(self.path_within(desired.parent, depth + 1)?.child(&desired.name))
             }
             // The node's directory may be one that none of the revisions names, because another agent put the node
             // there. So the path follows from the moved directories above it, not from its parent.
@@ -154,16 +146,17 @@ impl StepPlanner<'_> {
 
     /// The path that an unmoved node will have: it moves along with the directories above it.
     fn path_below_moved(&self, node: NodeId, depth: usize) -> Option<StorePath> {
-        let now = self.current(node)?;
+        let current = self.current(node)?;
         if depth > crate::path::MAX_DEPTH {
             return None;
         }
-        let above = |(path, _): &&(StorePath, NodeId)| *path != now.path && now.path.is_at_or_below(path);
-        match self.moved_directories.iter().filter(above).max_by_key(|(path, _)| path.depth()) {
-            None => Some(now.path.clone()),
-            Some((path, mover)) => {
-                let rest = StorePath::from_checked(now.path.strip_prefix(path)?);
-                Some(self.path_within(*mover, depth + 1)?.join(&rest))
+        let is_ancestor =
+            |(path, _): &&(StorePath, NodeId)| *path != current.path && current.path.is_at_or_below(path);
+        match self.moved_directories.iter().filter(is_ancestor).max_by_key(|(path, _)| path.depth()) {
+            None => Some(current.path.clone()),
+            Some((path, moved_directory)) => {
+                let rest = StorePath::from_checked(current.path.strip_prefix(path)?);
+                Some(self.path_within(*moved_directory, depth + 1)?.join(&rest))
             }
         }
     }
@@ -173,9 +166,9 @@ impl StepPlanner<'_> {
     }
 
     fn is_moved(&self, node: NodeId) -> bool {
-        match (self.current(node).and_then(|now| now.state.as_ref()), self.targets.get(&node)) {
-            (Some(state), Some(PlannedNode { desired: Some(to), .. })) => {
-                (state.parent, &state.name) != (to.parent, &to.name)
+        match (self.current(node).and_then(|current| current.state.as_ref()), self.targets.get(&node)) {
+            (Some(state), Some(PlannedNode { desired: Some(desired), .. })) => {
+                (state.parent, &state.name) != (desired.parent, &desired.name)
             }
             _ => false,
         }
@@ -187,10 +180,10 @@ impl StepPlanner<'_> {
 
     fn add_conflict(&mut self, node: NodeId, why: &str) {
         let path = match (self.current(node), self.targets.get(&node)) {
-            (Some(now), _) => now.path.as_bytes().to_vec(),
-            (None, Some(PlannedNode { desired: Some(to), .. })) => match self.path(to.parent) {
-                Some(parent) => parent.child(&to.name).as_bytes().to_vec(),
-                None => to.name.clone(),
+            (Some(current), _) => current.path.as_bytes().to_vec(),
+            (None, Some(PlannedNode { desired: Some(desired), .. })) => match self.path(desired.parent) {
+                Some(parent) => parent.child(&desired.name).as_bytes().to_vec(),
+                None => desired.name.clone(),
             },
             (None, _) => Vec::new(),
         };
@@ -200,36 +193,36 @@ impl StepPlanner<'_> {
 
     /// Removes from the plan what can't be done. Returns whether it removed something; then other targets may have
     /// become impossible too.
-    fn drop_impossible(&mut self, sight: &mut dyn StoreView) -> StoreResult<bool> {
+    fn drop_impossible(&mut self, view: &mut dyn StoreView) -> StoreResult<bool> {
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
         self.moved_directories.clear();
         // The paths that become free.
-        let mut leaving: HashMap<StorePath, NodeId> = HashMap::new();
+        let mut freed_paths: HashMap<StorePath, NodeId> = HashMap::new();
         for &node in &nodes {
             if (self.is_removed(node) || self.is_moved(node))
-                && let Some(now) = self.current(node)
+                && let Some(current) = self.current(node)
             {
-                let path = now.path.clone();
+                let path = current.path.clone();
                 if self.is_moved(node) && self.is_directory_now(node) {
                     self.moved_directories.push((path.clone(), node));
                 }
-                leaving.insert(path, node);
+                freed_paths.insert(path, node);
             }
         }
-        let mut settled = true;
+        let mut unchanged = true;
         for &node in &nodes {
             if self.is_removed(node)
                 && self.is_directory_now(node)
-                && self.has_other_entries(node, &leaving, sight)?
+                && self.has_other_entries(node, &freed_paths, view)?
             {
                 // The directory holds entries that the plan doesn't remove, so it stays.
                 self.targets.remove(&node);
                 self.kept_directories.push(node);
-                settled = false;
+                unchanged = false;
             }
         }
         // No two nodes may get the same path.
-        let mut taken: HashMap<StorePath, NodeId> = HashMap::new();
+        let mut target_paths: HashMap<StorePath, NodeId> = HashMap::new();
         for &node in &nodes {
             if !(self.is_revived(node) || self.is_moved(node)) || self.replacements.contains_key(&node) {
                 continue;
@@ -237,59 +230,65 @@ impl StepPlanner<'_> {
             match self.path(node) {
                 None => {
                     self.add_conflict(node, "its former directory no longer exists");
-                    settled = false;
+                    unchanged = false;
                 }
-                Some(path) if taken.contains_key(&path) => {
+                Some(path) if target_paths.contains_key(&path) => {
                     self.add_conflict(node, "another entry is restored under its name");
-                    settled = false;
+                    unchanged = false;
                 }
                 Some(path) => {
-                    if let Some(spot) = self.target_path_now(node) {
-                        settled &= self.check_target_path(node, &spot, leaving.get(&spot).copied(), sight)?;
+                    if let Some(path_now) = self.target_path_now(node) {
+                        unchanged &= self.check_target_path(
+                            node,
+                            &path_now,
+                            freed_paths.get(&path_now).copied(),
+                            view,
+                        )?;
                     }
-                    taken.insert(path, node);
+                    target_paths.insert(path, node);
                 }
             }
         }
-        if settled {
+        if unchanged {
             // An unmoved node has no path only if a directory above it has none.
             for &node in &nodes {
-                let stays = self.targets.get(&node).is_some_and(|target| target.desired.is_some());
-                if stays && self.path(node).is_none() {
+                let is_kept = self.targets.get(&node).is_some_and(|target| target.desired.is_some());
+                if is_kept && self.path(node).is_none() {
                     self.add_conflict(node, "its directory no longer exists");
-                    settled = false;
+                    unchanged = false;
                 }
             }
         }
-        Ok(!settled)
+        Ok(!unchanged)
     }
 
     /// The path, in the current tree, of the name that a node is to get; `None` if its directory has yet to be created.
     fn target_path_now(&self, node: NodeId) -> Option<StorePath> {
-        let to = self.targets.get(&node)?.desired.as_ref()?;
-        let directory = match self.replacements.get(&to.parent) {
+        let desired = self.targets.get(&node)?.desired.as_ref()?;
+        let directory = match self.replacements.get(&desired.parent) {
             Some(path) => path,
-            None => &self.current(to.parent)?.path,
+            None => &self.current(desired.parent)?.path,
         };
-        Some(directory.child(&to.name))
+        Some(directory.child(&desired.name))
     }
 
-    /// Checks whether a node can be put at a path. `leaves` is the node that the plan takes away from there. Returns
+    /// Checks whether a node can be put at a path. `leaving_node` is the node that the plan takes away from there. Returns
     /// whether the plan is unchanged.
     fn check_target_path(
         &mut self,
         node: NodeId,
         path: &StorePath,
-        leaves: Option<NodeId>,
-        sight: &mut dyn StoreView,
+        leaving_node: Option<NodeId>,
+        view: &mut dyn StoreView,
     ) -> StoreResult<bool> {
-        let Some(there) = sight.stat(path)? else { return Ok(true) };
-        let comes = self.targets.get(&node).and_then(|target| target.desired.as_ref()).map(|to| to.kind);
-        let directories = comes == Some(NodeKind::Directory) && there.kind == NodeKind::Directory;
-        match leaves {
+        let Some(existing) = view.stat(path)? else { return Ok(true) };
+        let new_kind =
+            self.targets.get(&node).and_then(|target| target.desired.as_ref()).map(|desired| desired.kind);
+        let both_directories = new_kind == Some(NodeKind::Directory) && existing.kind == NodeKind::Directory;
+        match leaving_node {
             Some(_) => Ok(true),
             // Another directory has the name by now, and replaces the one to be revived.
-            None if directories && self.is_revived(node) => {
+            None if both_directories && self.is_revived(node) => {
                 self.replacements.insert(node, path.clone());
                 Ok(false)
             }
@@ -302,39 +301,39 @@ impl StepPlanner<'_> {
 
     fn is_directory_now(&self, node: NodeId) -> bool {
         self.current(node)
-            .and_then(|now| now.state.as_ref())
+            .and_then(|current| current.state.as_ref())
             .is_some_and(|state| state.kind == NodeKind::Directory)
     }
 
     fn has_other_entries(
         &self,
         directory: NodeId,
-        leaving: &HashMap<StorePath, NodeId>,
-        sight: &mut dyn StoreView,
+        freed_paths: &HashMap<StorePath, NodeId>,
+        view: &mut dyn StoreView,
     ) -> StoreResult<bool> {
-        let Some(now) = self.current(directory) else { return Ok(false) };
-        let arrives = self.targets.keys().any(|&node| {
+        let Some(current) = self.current(directory) else { return Ok(false) };
+        let receives_nodes = self.targets.keys().any(|&node| {
             (self.is_revived(node) || self.is_moved(node))
-                && self.targets[&node].desired.as_ref().is_some_and(|to| to.parent == directory)
+                && self.targets[&node].desired.as_ref().is_some_and(|desired| desired.parent == directory)
         });
-        let names = sight.child_names(&now.path)?;
-        Ok(arrives || names.iter().any(|name| !leaving.contains_key(&now.path.child(name))))
+        let names = view.child_names(&current.path)?;
+        Ok(receives_nodes || names.iter().any(|name| !freed_paths.contains_key(&current.path.child(name))))
     }
 
-    fn build_steps(self, aside: &StorePath, sight: &mut dyn StoreView) -> StoreResult<RevertSteps> {
+    fn build_steps(self, temp_directory: &StorePath, view: &mut dyn StoreView) -> StoreResult<RevertSteps> {
         let mut steps = RevertSteps { conflicts: self.conflicts.clone(), ..RevertSteps::default() };
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
-        let depth_now = |node: &NodeId| self.current(*node).map_or(0, |now| now.path.depth());
+        let depth_now = |node: &NodeId| self.current(*node).map_or(0, |current| current.path.depth());
 
-        let mut closed: Vec<NodeId> =
+        let mut locked: Vec<NodeId> =
             nodes.iter().copied().filter(|&node| self.lacks_owner_access(node)).collect();
-        closed.sort_by_key(depth_now);
+        locked.sort_by_key(depth_now);
         // If only one node changes, nothing inside a locked directory does.
-        for node in closed.into_iter().filter(|_| nodes.len() > 1) {
-            let now = &self.revisions.current[&node];
-            let mode = now.state.as_ref().map(|state| state.mode | OWNER_ACCESS);
+        for node in locked.into_iter().filter(|_| nodes.len() > 1) {
+            let current = &self.revisions.current[&node];
+            let mode = current.state.as_ref().map(|state| state.mode | OWNER_ACCESS);
             steps.steps.push(Step::SetAttr {
-                at: NodePath::from_root(now.path.clone()),
+                at: NodePath::from_root(current.path.clone()),
                 mode,
                 modified: None,
             });
@@ -347,90 +346,92 @@ impl StepPlanner<'_> {
             .filter(|&node| self.is_removed(node))
             .partition(|&node| self.is_directory_now(node));
         for node in files {
-            let now = &self.revisions.current[&node];
-            steps.steps.push(remove_step(&now.path, Subtree::File, Precondition::Tag(now.tag)));
+            let current = &self.revisions.current[&node];
+            steps.steps.push(remove_step(&current.path, Subtree::File, Precondition::Tag(current.tag)));
             steps.changes.push(RevertChange {
                 node,
-                path: now.path.clone(),
+                path: current.path.clone(),
                 from: None,
                 action: RevertAction::Removed,
             });
         }
 
-        let mut moving: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.is_moved(node)).collect();
-        moving.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
+        let mut moved_nodes: Vec<NodeId> =
+            nodes.iter().copied().filter(|&node| self.is_moved(node)).collect();
+        moved_nodes.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         // A single move goes straight to its new path if no directory is removed and no node is revived: then it is in
         // the way of nothing.
-        let comes_back = |node: &&NodeId| self.is_revived(**node) && !self.replacements.contains_key(*node);
-        let direct =
-            moving.len() < 2 && directories.is_empty() && !nodes.iter().any(|node| comes_back(&node));
-        let mut waits: HashMap<NodeId, StorePath> = HashMap::new();
-        for (number, &node) in moving.iter().enumerate().filter(|_| !direct) {
-            let now = &self.revisions.current[&node];
-            let place = aside.child(format!(".stead-aside-{number}-{:x}", now.tag.0 as u64).as_bytes());
-            steps.steps.push(rename_step(&now.path, &place, self.precondition(node)));
-            waits.insert(node, place);
+        let is_recreated = |node: &&NodeId| self.is_revived(**node) && !self.replacements.contains_key(*node);
+        let moves_directly =
+            moved_nodes.len() < 2 && directories.is_empty() && !nodes.iter().any(|node| is_recreated(&node));
+        let mut temp_paths: HashMap<NodeId, StorePath> = HashMap::new();
+        for (number, &node) in moved_nodes.iter().enumerate().filter(|_| !moves_directly) {
+            let current = &self.revisions.current[&node];
+            let temp_path =
+                temp_directory.child(format!(".stead-aside-{number}-{:x}", current.tag.0 as u64).as_bytes());
+            steps.steps.push(rename_step(&current.path, &temp_path, self.precondition(node)));
+            temp_paths.insert(node, temp_path);
         }
 
         directories.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         for node in directories {
-            let now = &self.revisions.current[&node];
-            steps.steps.push(remove_step(&now.path, Subtree::EmptyDirectory, Precondition::Any));
+            let current = &self.revisions.current[&node];
+            steps.steps.push(remove_step(&current.path, Subtree::EmptyDirectory, Precondition::Any));
             steps.changes.push(RevertChange {
                 node,
-                path: now.path.clone(),
+                path: current.path.clone(),
                 from: None,
                 action: RevertAction::Removed,
             });
         }
 
-        let arriving = |node: NodeId| {
-            let to = self.targets.get(&node)?.desired.as_ref()?;
-            let made = self.is_revived(node)
-                && to.kind == NodeKind::Directory
+        let arrival = |node: NodeId| {
+            let desired = self.targets.get(&node)?.desired.as_ref()?;
+            let is_created = self.is_revived(node)
+                && desired.kind == NodeKind::Directory
                 && !self.replacements.contains_key(&node);
-            (made || self.is_moved(node)).then_some(to)
+            (is_created || self.is_moved(node)).then_some(desired)
         };
         let mut arrivals: Vec<(StorePath, NodeId, &DesiredState)> = Vec::new();
         for &node in &nodes {
-            if let Some(to) = arriving(node)
+            if let Some(desired) = arrival(node)
                 && let Some(path) = self.path(node)
             {
-                arrivals.push((path, node, to));
+                arrivals.push((path, node, desired));
             }
         }
         arrivals.sort_by_key(|(path, ..)| path.depth());
-        for (path, node, to) in arrivals {
+        for (path, node, desired) in arrivals {
             if self.is_moved(node) {
-                let now = &self.revisions.current[&node];
-                let (from, expect) = match waits.get(&node) {
-                    Some(place) => (place.clone(), Precondition::Any),
-                    None => (now.path.clone(), self.precondition(node)),
+                let current = &self.revisions.current[&node];
+                let (from, expect) = match temp_paths.get(&node) {
+                    Some(temp_path) => (temp_path.clone(), Precondition::Any),
+                    None => (current.path.clone(), self.precondition(node)),
                 };
                 steps.steps.push(rename_step(&from, &path, expect));
                 steps.changes.push(RevertChange {
                     node,
                     path,
-                    from: Some(now.path.clone()),
+                    from: Some(current.path.clone()),
                     action: RevertAction::Moved,
                 });
             } else {
                 let at = NodePath::from_root(path.clone());
                 steps.revive.insert(steps.steps.len(), node);
-                let mode = Some(to.mode | OWNER_ACCESS);
+                let mode = Some(desired.mode | OWNER_ACCESS);
                 steps.steps.push(Step::Mkdir { at: at.clone(), parents: Parents::Required, mode });
-                if to.mode & OWNER_ACCESS != OWNER_ACCESS {
-                    steps.mode_resets.push((at, to.mode));
+                if desired.mode & OWNER_ACCESS != OWNER_ACCESS {
+                    steps.mode_resets.push((at, desired.mode));
                 }
                 steps.changes.push(RevertChange { node, path, from: None, action: RevertAction::Restored });
             }
         }
 
         for &node in &nodes {
-            if let (Some(PlannedNode { desired: Some(to), rewrites_content: rewrites }), Some(path)) =
+            if let (Some(PlannedNode { desired: Some(desired), rewrites_content }), Some(path)) =
                 (self.targets.get(&node), self.path(node))
             {
-                self.add_content_steps(node, to, *rewrites, path, &mut steps, sight)?;
+                self.add_content_steps(node, desired, *rewrites_content, path, &mut steps, view)?;
             }
         }
         if steps.changes.is_empty() {
@@ -446,7 +447,7 @@ impl StepPlanner<'_> {
 
     /// Whether a node is a directory whose mode denies its owner access.
     fn lacks_owner_access(&self, node: NodeId) -> bool {
-        let state = self.current(node).and_then(|now| now.state.as_ref());
+        let state = self.current(node).and_then(|current| current.state.as_ref());
         state.is_some_and(|state| {
             state.kind == NodeKind::Directory && state.mode & OWNER_ACCESS != OWNER_ACCESS
         })
@@ -462,7 +463,7 @@ impl StepPlanner<'_> {
     /// The precondition on a node's state. A directory has none: on some Stores its tag changes with its entries.
     fn precondition(&self, node: NodeId) -> Precondition {
         match self.current(node) {
-            Some(now) if !self.is_directory_now(node) => Precondition::Tag(now.tag),
+            Some(current) if !self.is_directory_now(node) => Precondition::Tag(current.tag),
             _ => Precondition::Any,
         }
     }
@@ -471,30 +472,30 @@ impl StepPlanner<'_> {
     fn add_content_steps(
         &self,
         node: NodeId,
-        to: &DesiredState,
-        rewrites: bool,
+        desired: &DesiredState,
+        rewrites_content: bool,
         path: StorePath,
         steps: &mut RevertSteps,
-        sight: &mut dyn StoreView,
+        view: &mut dyn StoreView,
     ) -> StoreResult<()> {
         let at = NodePath::from_root(path.clone());
-        let now = self.current(node);
-        let expect = match now {
+        let current = self.current(node);
+        let expect = match current {
             None => Precondition::Absent,
-            Some(now) if !self.is_moved(node) => Precondition::Tag(now.tag),
+            Some(current) if !self.is_moved(node) => Precondition::Tag(current.tag),
             // The rename, earlier in the same change, has checked it.
             Some(_) => Precondition::Any,
         };
-        let mode_before = now.and_then(|now| now.state.as_ref()).map(|state| state.mode);
-        let fate = match (&to.content, now) {
+        let mode_before = current.and_then(|current| current.state.as_ref()).map(|state| state.mode);
+        let action = match (&desired.content, current) {
             (_, None) => RevertAction::Restored,
             (PlannedContent::Merged(_), _) => RevertAction::Merged,
             (_, Some(_)) => RevertAction::Reverted,
         };
-        match (to.kind, &to.content) {
+        match (desired.kind, &desired.content) {
             (NodeKind::Directory, _) => {
-                let changes = mode_before.is_some_and(|mode| mode != to.mode);
-                if changes {
+                let mode_changes = mode_before.is_some_and(|mode| mode != desired.mode);
+                if mode_changes {
                     steps.changes.push(RevertChange {
                         node,
                         path,
@@ -502,21 +503,21 @@ impl StepPlanner<'_> {
                         action: RevertAction::Attributes,
                     });
                 }
-                if (changes || steps.unlocked_directories.contains(&node))
-                    && to.mode & OWNER_ACCESS != OWNER_ACCESS
+                if (mode_changes || steps.unlocked_directories.contains(&node))
+                    && desired.mode & OWNER_ACCESS != OWNER_ACCESS
                 {
-                    steps.mode_resets.push((at, to.mode));
-                } else if changes {
-                    steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
+                    steps.mode_resets.push((at, desired.mode));
+                } else if mode_changes {
+                    steps.steps.push(Step::SetAttr { at, mode: Some(desired.mode), modified: None });
                 }
                 return Ok(());
             }
-            _ if !rewrites => {
-                let state = now.and_then(|now| now.state.as_ref());
-                let mode = state.is_some_and(|state| state.mode != to.mode).then_some(to.mode);
-                let is_touched = |modified| state.is_some_and(|state| state.modified != modified);
+            _ if !rewrites_content => {
+                let state = current.and_then(|current| current.state.as_ref());
+                let mode = state.is_some_and(|state| state.mode != desired.mode).then_some(desired.mode);
+                let differs = |modified| state.is_some_and(|state| state.modified != modified);
                 let modified =
-                    to.modified.filter(|modified| to.kind == NodeKind::File && is_touched(*modified));
+                    desired.modified.filter(|modified| desired.kind == NodeKind::File && differs(*modified));
                 if mode.is_some() || modified.is_some() {
                     steps.steps.push(Step::SetAttr { at, mode, modified });
                     steps.changes.push(RevertChange {
@@ -528,30 +529,30 @@ impl StepPlanner<'_> {
                 }
                 return Ok(());
             }
-            (NodeKind::Symlink, PlannedContent::Stored(past)) => {
-                let target = sight.read(past)?;
+            (NodeKind::Symlink, PlannedContent::Stored(stored)) => {
+                let target = view.read(stored)?;
                 self.mark_revived(node, steps);
                 steps.steps.push(Step::Symlink { at, target, parents: Parents::Required, expect });
             }
             (_, content) => {
                 let content = match content {
-                    PlannedContent::Stored(past) => Content::Stored(past.clone()),
+                    PlannedContent::Stored(stored) => Content::Stored(stored.clone()),
                     PlannedContent::Merged(bytes) => Content::Bytes(bytes.to_vec()),
                     PlannedContent::None => Content::Bytes(Vec::new()),
                 };
-                let put = PutOptions {
+                let options = PutOptions {
                     expect,
                     parents: Parents::Required,
-                    mode: Some(to.mode),
-                    modified: to.modified,
+                    mode: Some(desired.mode),
+                    modified: desired.modified,
                     displaced: DisplacedContent::Keep,
                     max_size: None,
                 };
                 self.mark_revived(node, steps);
-                steps.steps.push(Step::Write { at, content, options: put });
+                steps.steps.push(Step::Write { at, content, options });
             }
         }
-        steps.changes.push(RevertChange { node, path, from: None, action: fate });
+        steps.changes.push(RevertChange { node, path, from: None, action });
         Ok(())
     }
 }

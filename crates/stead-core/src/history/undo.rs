@@ -83,54 +83,58 @@ pub struct RevertPlan {
 
 /// Plans the revert of revisions. `read` reads the content that a reference names.
 pub fn plan_revert(
-    deeds: &RevisionSet,
-    how: RevertMode,
+    revisions: &RevisionSet,
+    mode: RevertMode,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<RevertPlan> {
-    let mut arrangement = RevertPlan::default();
+    let mut plan = RevertPlan::default();
     // Newest first: each inverse applies to the result of the ones before it.
-    let mut lines: BTreeMap<NodeId, Vec<(OperationId, &NodeChange)>> = BTreeMap::new();
-    for deed in &deeds.revisions {
-        for line in &deed.changes {
-            lines.entry(line.node).or_default().push((deed.operation.id, line));
+    let mut changes_by_node: BTreeMap<NodeId, Vec<(OperationId, &NodeChange)>> = BTreeMap::new();
+    for revision in &revisions.revisions {
+        for change in &revision.changes {
+            changes_by_node.entry(change.node).or_default().push((revision.operation.id, change));
         }
     }
-    for (node, lines) in lines {
-        let now = deeds.current.get(&node).and_then(|now| now.state.as_ref());
-        let mut effects = BTreeSet::new();
-        let taken = match how {
-            RevertMode::Merge => invert_changes(now, &lines, &mut effects, read)?,
+    for (node, changes) in changes_by_node {
+        let current_state = revisions.current.get(&node).and_then(|current| current.state.as_ref());
+        let mut effective_operations = BTreeSet::new();
+        let desired = match mode {
+            RevertMode::Merge => invert_changes(current_state, &changes, &mut effective_operations, read)?,
             RevertMode::Exact => {
-                state_before(lines.last().expect("a node is listed with at least one change").1)
+                state_before(changes.last().expect("a node is listed with at least one change").1)
             }
         };
-        if !effects.is_empty() {
-            arrangement.operations_by_node.insert(node, effects);
+        if !effective_operations.is_empty() {
+            plan.operations_by_node.insert(node, effective_operations);
         }
-        match taken {
+        match desired {
             Err(why) => {
-                let path = deeds.current.get(&node).map(|now| now.path.as_bytes().to_vec());
-                let path = path.unwrap_or_else(|| last_known_path(deeds, &lines));
-                arrangement.conflicts.push(NodeConflict { node, path, why });
+                let path = revisions.current.get(&node).map(|current| current.path.as_bytes().to_vec());
+                let path = path.unwrap_or_else(|| last_known_path(revisions, &changes));
+                plan.conflicts.push(NodeConflict { node, path, why });
             }
-            Ok(to) => {
-                let target = difference_to_current(now, to, how, read)?;
+            Ok(desired) => {
+                let target = difference_to_current(current_state, desired, mode, read)?;
                 if let Some(target) = target {
-                    arrangement.targets.insert(node, target);
+                    plan.targets.insert(node, target);
                 }
             }
         }
     }
-    Ok(arrangement)
+    Ok(plan)
 }
 
 /// The last known path of a node that no longer exists.
-fn last_known_path(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) -> Vec<u8> {
-    let Some(state) = lines.iter().find_map(|(_, line)| line.after.as_ref().or(line.before.as_ref())) else {
+fn last_known_path(revisions: &RevisionSet, changes: &[(OperationId, &NodeChange)]) -> Vec<u8> {
+    let Some(state) = changes.iter().find_map(|(_, change)| change.after.as_ref().or(change.before.as_ref()))
+    else {
         return Vec::new();
     };
-    let mut path =
-        deeds.current.get(&state.parent).map(|now| now.path.as_bytes().to_vec()).unwrap_or_default();
+    let mut path = revisions
+        .current
+        .get(&state.parent)
+        .map(|current| current.path.as_bytes().to_vec())
+        .unwrap_or_default();
     if !path.is_empty() {
         path.push(b'/');
     }
@@ -140,34 +144,33 @@ fn last_known_path(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) ->
 
 /// What has to change to get from the node's current state to the desired one; `None` if nothing has to.
 fn difference_to_current(
-    now: Option<&NodeState>,
-    to: Option<DesiredState>,
-    how: RevertMode,
+    current: Option<&NodeState>,
+    desired: Option<DesiredState>,
+    mode: RevertMode,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Option<PlannedNode>> {
-    let (Some(state), Some(wanted)) = (now, &to) else {
-        return Ok(
-            (now.is_some() || to.is_some()).then_some(PlannedNode { desired: to, rewrites_content: true })
-        );
+    let (Some(state), Some(target)) = (current, &desired) else {
+        return Ok((current.is_some() || desired.is_some())
+            .then_some(PlannedNode { desired, rewrites_content: true }));
     };
-    let rewrites = match (&wanted.content, &state.content) {
+    let rewrites_content = match (&target.content, &state.content) {
         (PlannedContent::None, _) => false,
-        (PlannedContent::Stored(past), Some(held)) => past != held,
-        (PlannedContent::Merged(bytes), Some(held)) => {
-            held.size() != bytes.len() as u64 || read(held)? != **bytes
+        (PlannedContent::Stored(stored), Some(current_content)) => stored != current_content,
+        (PlannedContent::Merged(bytes), Some(current_content)) => {
+            current_content.size() != bytes.len() as u64 || read(current_content)? != **bytes
         }
         (PlannedContent::Stored(_) | PlannedContent::Merged(_), None) => true,
     };
     // An exact revert also resets the time of a file that was only touched since. A directory's time follows the
     // changes to its entries.
-    let keeps_time = how == RevertMode::Merge
-        || wanted.kind != NodeKind::File
-        || wanted.modified.is_none_or(|modified| modified == state.modified);
-    let same = !rewrites
+    let keeps_time = mode == RevertMode::Merge
+        || target.kind != NodeKind::File
+        || target.modified.is_none_or(|modified| modified == state.modified);
+    let same = !rewrites_content
         && keeps_time
-        && (wanted.parent, &wanted.name, wanted.mode) == (state.parent, &state.name, state.mode)
-        && wanted.kind == state.kind;
-    Ok((!same).then_some(PlannedNode { desired: to, rewrites_content: rewrites }))
+        && (target.parent, &target.name, target.mode) == (state.parent, &state.name, state.mode)
+        && target.kind == state.kind;
+    Ok((!same).then_some(PlannedNode { desired, rewrites_content }))
 }
 
 /// The state before the oldest change.
@@ -181,7 +184,7 @@ fn state_before(first: &NodeChange) -> Result<Option<DesiredState>, String> {
 fn desired_state(state: &NodeState) -> Option<DesiredState> {
     let content = match (&state.content, state.kind) {
         (_, NodeKind::Directory) => PlannedContent::None,
-        (Some(past), _) => PlannedContent::Stored(past.clone()),
+        (Some(stored), _) => PlannedContent::Stored(stored.clone()),
         (None, _) => return None,
     };
     Some(DesiredState {
@@ -203,29 +206,29 @@ fn changed_externally() -> String {
         .to_owned()
 }
 
-/// Inverts the changes of one node, newest first, starting from its current state. Adds to `effects` the operations
+/// Inverts the changes of one node, newest first, starting from its current state. Adds to `effective_operations` the operations
 /// whose inverse changed something. The inner error says why the node is a conflict.
 fn invert_changes(
-    now: Option<&NodeState>,
-    lines: &[(OperationId, &NodeChange)],
-    effects: &mut BTreeSet<OperationId>,
+    current_state: Option<&NodeState>,
+    changes: &[(OperationId, &NodeChange)],
+    effective_operations: &mut BTreeSet<OperationId>,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Result<Option<DesiredState>, String>> {
     // Without a reference to the current content, nothing can be merged with it.
-    let mut current = match now {
+    let mut current = match current_state {
         Some(state) => match desired_state(state) {
             Some(desired) => Some(desired),
             None => return Ok(Err(content_not_kept())),
         },
         None => None,
     };
-    for (operation, line) in lines {
-        let next = match invert_change(current.clone(), line, read)? {
+    for (operation, change) in changes {
+        let next = match invert_change(current.clone(), change, read)? {
             Ok(next) => next,
             Err(why) => return Ok(Err(why)),
         };
-        if !effects.contains(operation) && differs(current.as_ref(), next.as_ref(), read)? {
-            effects.insert(*operation);
+        if !effective_operations.contains(operation) && differs(current.as_ref(), next.as_ref(), read)? {
+            effective_operations.insert(*operation);
         }
         current = next;
     }
@@ -245,8 +248,8 @@ fn differs(
     Ok(match (&one.content, &other.content) {
         (PlannedContent::None, PlannedContent::None) => false,
         (PlannedContent::Merged(one), PlannedContent::Merged(other)) => one != other,
-        (content, PlannedContent::Stored(past)) | (PlannedContent::Stored(past), content) => {
-            is_same_content(content, Some(past), read)? != Some(true)
+        (content, PlannedContent::Stored(stored)) | (PlannedContent::Stored(stored), content) => {
+            is_same_content(content, Some(stored), read)? != Some(true)
         }
         (PlannedContent::None, PlannedContent::Merged(_))
         | (PlannedContent::Merged(_), PlannedContent::None) => true,
@@ -257,16 +260,16 @@ fn differs(
 /// the node is a conflict.
 fn invert_change(
     current: Option<DesiredState>,
-    line: &NodeChange,
+    change: &NodeChange,
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Result<Option<DesiredState>, String>> {
     let conflict = |why: &str| Ok(Err(why.to_owned()));
-    if let (Some(after), Some(current)) = (&line.after, &current)
+    if let (Some(after), Some(current)) = (&change.after, &current)
         && after.kind != current.kind
     {
         return conflict("an entry of another kind (file, directory or symlink) is at this path now");
     }
-    match (&line.before, &line.after, current) {
+    match (&change.before, &change.after, current) {
         (None, None, current) => Ok(Ok(current)),
         // It was removed: it comes back.
         (Some(before), None, None) => Ok(desired_state(before).map(Some).ok_or_else(content_not_kept)),
@@ -313,49 +316,49 @@ fn invert_modification(
     read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Result<Option<DesiredState>, String>> {
     let conflict = |why: &str| Ok(Err(why.to_owned()));
-    let place = |state: &NodeState| (state.parent, state.name.clone());
-    let here = (current.parent, current.name.clone());
-    let Some((parent, name)) = pick(&place(after), &here, &place(before)).cloned() else {
+    let location = |state: &NodeState| (state.parent, state.name.clone());
+    let current_location = (current.parent, current.name.clone());
+    let Some((parent, name)) = pick(&location(after), &current_location, &location(before)).cloned() else {
         return conflict("it has been moved since");
     };
     let Some(&mode) = pick(&after.mode, &current.mode, &before.mode) else {
         return conflict("its mode has been changed since");
     };
-    let mut changed = DesiredState { parent, name, mode, ..current };
-    if changed.kind == NodeKind::Directory || before.content.is_some() && before.content == after.content {
-        return Ok(Ok(Some(changed)));
+    let mut inverted = DesiredState { parent, name, mode, ..current };
+    if inverted.kind == NodeKind::Directory || before.content.is_some() && before.content == after.content {
+        return Ok(Ok(Some(inverted)));
     }
-    let Some(wanted) = &before.content else {
+    let Some(earlier_content) = &before.content else {
         // If the content after the change is unknown as well, a later change displaced it and it wasn't kept.
         return Ok(Err(if after.content.is_none() { changed_externally() } else { content_not_kept() }));
     };
-    if is_same_content(&changed.content, Some(wanted), read)? == Some(true) {
-        return Ok(Ok(Some(changed)));
+    if is_same_content(&inverted.content, Some(earlier_content), read)? == Some(true) {
+        return Ok(Ok(Some(inverted)));
     }
-    match is_same_content(&changed.content, after.content.as_ref(), read)? {
+    match is_same_content(&inverted.content, after.content.as_ref(), read)? {
         None => {
             return conflict("it has been changed by another program, and its earlier content is not known");
         }
         Some(true) => {
-            changed.content = PlannedContent::Stored(wanted.clone());
-            changed.modified = Some(before.modified);
+            inverted.content = PlannedContent::Stored(earlier_content.clone());
+            inverted.modified = Some(before.modified);
         }
-        Some(false) if changed.kind != NodeKind::File => return conflict("it has been changed since"),
+        Some(false) if inverted.kind != NodeKind::File => return conflict("it has been changed since"),
         Some(false) => {
             let base = read(after.content.as_ref().expect("an unknown content can't be compared"))?;
-            let ours = match &changed.content {
-                PlannedContent::Stored(past) => read(past)?,
+            let ours = match &inverted.content {
+                PlannedContent::Stored(stored) => read(stored)?,
                 PlannedContent::Merged(bytes) => bytes.to_vec(),
                 PlannedContent::None => Vec::new(),
             };
-            let Some(merged) = merge(&base, &ours, &read(wanted)?) else {
+            let Some(merged) = merge(&base, &ours, &read(earlier_content)?) else {
                 return conflict("the same lines have been changed since");
             };
-            changed.content = PlannedContent::Merged(Arc::new(merged));
-            changed.modified = None;
+            inverted.content = PlannedContent::Merged(Arc::new(merged));
+            inverted.modified = None;
         }
     }
-    Ok(Ok(Some(changed)))
+    Ok(Ok(Some(inverted)))
 }
 
 /// Whether two contents are the same; `None` if `other` is unknown.
@@ -367,7 +370,7 @@ fn is_same_content(
     Ok(match (content, other) {
         (_, None) => None,
         (PlannedContent::None, Some(_)) => Some(false),
-        (PlannedContent::Stored(past), Some(other)) => Some(past == other),
+        (PlannedContent::Stored(stored), Some(other)) => Some(stored == other),
         (PlannedContent::Merged(bytes), Some(other)) => {
             Some(other.size() == bytes.len() as u64 && read(other)? == **bytes)
         }
