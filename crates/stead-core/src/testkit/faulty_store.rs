@@ -127,8 +127,8 @@ impl Store for FaultyStore {
         self.connection.call(|| self.store.grep(at, grep, visit))
     }
 
-    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
-        let draft = self.connection.call(|| self.store.draft(of))?;
+    fn draft(&self, base: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
+        let draft = self.connection.call(|| self.store.draft(base))?;
         Ok(Box::new(FaultyDraft { draft, connection: self.connection.clone() }))
     }
 
@@ -171,8 +171,8 @@ impl History for FaultyStore {
         self.store.history().is_some_and(|history| history.retains_content())
     }
 
-    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        self.connection.call(|| self.store.require_history()?.as_of(version))
+    fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
+        self.connection.call(|| self.store.require_history()?.as_of(revision))
     }
 
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
@@ -211,15 +211,15 @@ impl History for FaultyStore {
 
     fn capture(
         &self,
-        extents: &CaptureScopes,
+        scopes: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        self.connection.call(|| self.store.require_history()?.capture(extents, operation, progress))
+        self.connection.call(|| self.store.require_history()?.capture(scopes, operation, progress))
     }
 
-    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.connection.call(|| self.store.require_history()?.open_content(past))
+    fn open_content(&self, content: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.connection.call(|| self.store.require_history()?.open_content(content))
     }
 }
 
@@ -329,16 +329,16 @@ mod tests {
     }
 
     #[test]
-    fn without_a_fault_it_is_the_store_within() {
+    fn without_a_fault_every_call_reaches_the_store() {
         assert!(matches!(draft_a_file(Fault::Never), (Ok(()), true, 4)));
     }
 
     #[test]
     fn a_call_fails_before_it_reaches_the_store() {
         for call in 1..=4 {
-            let (result, made, calls) = draft_a_file(Fault::Before(call));
+            let (result, file_exists, calls) = draft_a_file(Fault::Before(call));
             assert!(matches!(result, Err(StoreError::Unavailable { .. })));
-            assert!(!made);
+            assert!(!file_exists);
             assert_eq!(calls, call);
         }
         assert!(matches!(draft_a_file(Fault::Before(5)), (Ok(()), true, 4)));
@@ -346,25 +346,24 @@ mod tests {
 
     #[test]
     fn an_answer_is_lost_but_the_change_is_made() {
-        let (result, made, _) = draft_a_file(Fault::After(4));
+        let (result, file_exists, _) = draft_a_file(Fault::After(4));
         assert!(matches!(result, Err(StoreError::Unavailable { .. })));
-        assert!(made);
-        let (result, made, _) = draft_a_file(Fault::After(3));
-        assert!(result.is_err() && !made);
+        assert!(file_exists);
+        let (result, file_exists, _) = draft_a_file(Fault::After(3));
+        assert!(result.is_err() && !file_exists);
     }
 
     #[test]
     fn only_one_call_fails_or_all_from_then_on() {
-        for (fault, comes_back) in
-            [(Fault::Before(2), true), (Fault::After(2), true), (Fault::From(2), false)]
+        for (fault, recovers) in [(Fault::Before(2), true), (Fault::After(2), true), (Fault::From(2), false)]
         {
             let faulty = FaultyStore::new(Arc::new(ModelStore::new()), fault);
             faulty.apply(change(vec![write("a", "1")])).unwrap();
             let open = faulty.open(&at("a"), OpenPurpose::Read);
             assert!(open.is_err());
-            assert_eq!(faulty.read(&at("a"), 9).is_ok(), comes_back);
-            let many = faulty.stat_many(&[at("a"), at("a")]);
-            assert_eq!((many.len(), many.iter().all(Result::is_ok)), (2, comes_back));
+            assert_eq!(faulty.read(&at("a"), 9).is_ok(), recovers);
+            let results = faulty.stat_many(&[at("a"), at("a")]);
+            assert_eq!((results.len(), results.iter().all(Result::is_ok)), (2, recovers));
         }
     }
 

@@ -69,8 +69,8 @@ impl Store for InterferingStore {
         self.store.grep(at, grep, visit)
     }
 
-    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
-        self.store.draft(of)
+    fn draft(&self, base: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
+        self.store.draft(base)
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {

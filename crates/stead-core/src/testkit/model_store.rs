@@ -44,16 +44,16 @@ impl ModelStore {
     }
 
     /// An empty Store that writes down its own changes.
-    pub fn recording(notes: Arc<MemoryAuditLog>) -> Self {
-        ModelStore { audit_log: Some(notes), ..ModelStore::new() }
+    pub fn recording(audit_log: Arc<MemoryAuditLog>) -> Self {
+        ModelStore { audit_log: Some(audit_log), ..ModelStore::new() }
     }
 
     fn append_records(&self, records: Vec<CompanionRecord>) -> StoreResult<()> {
-        let noted = |record: CompanionRecord| match &self.audit_log {
-            Some(notes) => record.into_audit_record(None).map_or(Ok(()), |record| notes.append(&record)),
+        let append = |record: CompanionRecord| match &self.audit_log {
+            Some(log) => record.into_audit_record(None).map_or(Ok(()), |record| log.append(&record)),
             None => Err(StoreError::Unsupported("this Store keeps no audit records")),
         };
-        records.into_iter().try_for_each(noted)
+        records.into_iter().try_for_each(append)
     }
 
     /// The tree as it is now. Visitors see this copy, so that they may call the Store while they visit.
@@ -103,13 +103,13 @@ impl Store for ModelStore {
         let tree = &self.state.lock().tree;
         let (_, names) = tree.directory(at)?;
         let is_after = |name: &[u8]| page.after.as_ref().is_none_or(|after| name > after.as_bytes());
-        let mut wanted = names.iter().filter(|(name, _)| is_after(name));
+        let mut remaining = names.iter().filter(|(name, _)| is_after(name));
         let entry = |(name, &id): (&Vec<u8>, &_)| {
             let name = Name::new(&**name).expect("only names are kept");
             Entry { name, attr: tree.attr(id) }
         };
-        let entries = wanted.by_ref().take(page.limit).map(entry).collect();
-        Ok(Listing { entries, total: names.len() as u64, more: wanted.next().is_some() })
+        let entries = remaining.by_ref().take(page.limit).map(entry).collect();
+        Ok(Listing { entries, total: names.len() as u64, more: remaining.next().is_some() })
     }
 
     fn walk(
@@ -120,7 +120,7 @@ impl Store for ModelStore {
     ) -> StoreResult<()> {
         let tree = self.current_tree();
         let (top, _) = tree.directory(at)?;
-        for (path, id) in tree.below(top) {
+        for (path, id) in tree.descendants(top) {
             if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(StoreError::unavailable("the walk took too long; narrow it"));
             }
@@ -144,7 +144,7 @@ impl Store for ModelStore {
         let files = match tree.file(at) {
             Ok((file, _)) => vec![(StorePath::empty(), file)],
             Err(StoreError::IsADirectory) => {
-                let mut files = tree.below(tree.find(at)?);
+                let mut files = tree.descendants(tree.find(at)?);
                 files.retain(|(path, _)| !is_skipped(path, &grep.skip) && grep.matches(path));
                 files
             }
@@ -166,8 +166,8 @@ impl Store for ModelStore {
         Ok(())
     }
 
-    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
-        let bytes = match of {
+    fn draft(&self, base: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
+        let bytes = match base {
             DraftBase::Empty => Vec::new(),
             DraftBase::File(at) => self.state.lock().tree.file(at)?.1.to_vec(),
         };
@@ -176,27 +176,18 @@ impl Store for ModelStore {
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
-        let version = RevisionNumber(state.revision.0 + 1);
-        let Change {
-            operation,
-            steps,
-            quotas,
-            records,
-            expect_nodes: still,
-            expect_free,
-            monitor: watch,
-            ..
-        } = change;
-        steps.iter().try_for_each(|_| check_not_stopped(watch.as_ref()))?;
-        for (path, node) in still {
-            let there = state.tree.directory(&NodePath::from_root(path)).map(|(there, _)| there);
-            if there.ok() != Some(node) {
+        let revision = RevisionNumber(state.revision.0 + 1);
+        let Change { operation, steps, quotas, records, expect_nodes, expect_free, monitor, .. } = change;
+        steps.iter().try_for_each(|_| check_not_stopped(monitor.as_ref()))?;
+        for (path, node) in expect_nodes {
+            let current = state.tree.directory(&NodePath::from_root(path)).map(|(node, _)| node);
+            if current.ok() != Some(node) {
                 return Err(StoreError::Conflict);
             }
         }
         check_free(&expect_free, &state.tree)?;
         let before = (!quotas.is_empty() || !records.is_empty()).then(|| state.tree.clone());
-        let done = state.tree.apply(steps, operation.at, version)?;
+        let applied = state.tree.apply(steps, operation.at, revision)?;
         if let Some(before) = before
             && let Err(error) =
                 check_quotas(&quotas, &before, &state.tree).and_then(|()| self.append_records(records))
@@ -204,11 +195,11 @@ impl Store for ModelStore {
             state.tree = before;
             return Err(error);
         }
-        if !done.changes.is_empty() {
-            state.revision = version;
-            state.changes.extend(done.changes);
+        if !applied.changes.is_empty() {
+            state.revision = revision;
+            state.changes.extend(applied.changes);
         }
-        Ok(Applied { revision: None, outcomes: done.outcomes })
+        Ok(Applied { revision: None, outcomes: applied.outcomes })
     }
 
     /// There is no disk to wait for.
@@ -259,7 +250,7 @@ impl Maintenance for ModelStore {
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         let tree = self.current_tree();
         let (top, _) = tree.directory(&NodePath::root())?;
-        let entries = tree.below(top).len() as u64;
+        let entries = tree.descendants(top).len() as u64;
         progress(entries);
         Ok(VerifyReport { entries, problems: tree.problems(), ..VerifyReport::default() })
     }
@@ -275,21 +266,22 @@ fn check_free(names: &[StorePath], tree: &ModelTree) -> StoreResult<()> {
 /// Judges a change by what lies below each quota root before and after it.
 fn check_quotas(quotas: &[QuotaRoot], before: &ModelTree, after: &ModelTree) -> StoreResult<()> {
     for quota in quotas {
-        let below =
-            |tree: &ModelTree, place: &StorePath| match tree.directory(&NodePath::from_root(place.clone())) {
-                Ok((top, _)) => tree.below(top).into_iter().map(|(_, id)| tree.attr(id)).collect(),
+        let attrs_below =
+            |tree: &ModelTree, root: &StorePath| match tree.directory(&NodePath::from_root(root.clone())) {
+                Ok((top, _)) => tree.descendants(top).into_iter().map(|(_, id)| tree.attr(id)).collect(),
                 Err(_) => Vec::new(),
             };
         let files =
-            |tree: &ModelTree| quota.roots().flat_map(|place| below(tree, place)).collect::<Vec<Attr>>();
+            |tree: &ModelTree| quota.roots().flat_map(|root| attrs_below(tree, root)).collect::<Vec<Attr>>();
         let usage = |files: &[Attr]| Usage {
             bytes: files.iter().filter(|attr| attr.kind == NodeKind::File).map(|attr| attr.size).sum(),
             files: files.iter().filter(|attr| attr.kind != NodeKind::Directory).count() as u64,
         };
         let (before, after) = (files(before), files(after));
         quota.check(usage(&before), usage(&after))?;
-        let was = |file: &Attr| before.iter().any(|was| was.node == file.node && was.size >= file.size);
-        for file in after.iter().filter(|file| file.kind == NodeKind::File && !was(file)) {
+        let was_as_large =
+            |file: &Attr| before.iter().any(|old| old.node == file.node && old.size >= file.size);
+        for file in after.iter().filter(|file| file.kind == NodeKind::File && !was_as_large(file)) {
             quota.limits.check_file_size(file.size)?;
         }
     }
@@ -352,9 +344,9 @@ fn copy_at(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> usize {
 }
 
 fn check_memory_size(size: u64) -> StoreResult<usize> {
-    const MOST: u64 = 1 << 30;
-    if size > MOST {
-        return Err(StoreError::TooLarge { size, limit: MOST });
+    const MAX_SIZE: u64 = 1 << 30;
+    if size > MAX_SIZE {
+        return Err(StoreError::TooLarge { size, limit: MAX_SIZE });
     }
     Ok(usize::try_from(size).expect("a gigabyte can be counted"))
 }

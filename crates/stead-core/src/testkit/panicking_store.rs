@@ -57,8 +57,8 @@ impl Store for PanickingStore {
         panic!("the Store was touched: grep {at:?}")
     }
 
-    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
-        panic!("the Store was touched: draft {of:?}")
+    fn draft(&self, base: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
+        panic!("the Store was touched: draft {base:?}")
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {

@@ -33,20 +33,22 @@ pub(super) struct DraftHandle {
 
 impl ModelRun {
     pub(super) fn open(&mut self) {
-        let at = self.generator().random_place();
-        self.record_step(format!("open {at:?}"));
-        let content = self.store.open(&at.resolve(&|place| self.store.stat(place).ok()), OpenPurpose::Read);
-        let place = at.resolve(&|place| stat_model(&self.tree, place));
-        let ours = self.tree.file(&place).map(|(node, bytes)| (node, bytes.clone()));
-        let attr = ours.as_ref().ok().map(|(node, _)| comparable_attr(self.tree.attr(*node)));
-        match (content, ours) {
+        let spec = self.generator().random_spec();
+        self.record_step(format!("open {spec:?}"));
+        let content = self.store.open(&spec.resolve(&|path| self.store.stat(path).ok()), OpenPurpose::Read);
+        let path = spec.resolve(&|path| stat_model(&self.tree, path));
+        let in_model = self.tree.file(&path).map(|(node, bytes)| (node, bytes.clone()));
+        let attr = in_model.as_ref().ok().map(|(node, _)| comparable_attr(self.tree.attr(*node)));
+        match (content, in_model) {
             (Ok(content), Ok((node, bytes))) => {
                 self.compare("what it opened", Some(comparable_attr(content.attr())), attr);
                 self.open.push(OpenHandle { content, bytes, node, is_stale: false });
             }
-            (theirs, ours) => {
-                self.compare("open", comparable_result(theirs.map(drop)), comparable_result(ours.map(drop)))
-            }
+            (in_store, in_model) => self.compare(
+                "open",
+                comparable_result(in_store.map(drop)),
+                comparable_result(in_model.map(drop)),
+            ),
         }
         if self.open.len() > MAX_OPEN {
             self.open.remove(0);
@@ -58,13 +60,13 @@ impl ModelRun {
         let size = self.open[index].bytes.len();
         let (offset, length) = (self.rng.usize(..size + 10), self.rng.usize(..3_000));
         self.record_step(format!("read {length} bytes at {offset} of open file {index}"));
-        let OpenHandle { content, bytes, is_stale: is_overtaken, .. } = &self.open[index];
-        if !is_overtaken {
+        let OpenHandle { content, bytes, is_stale, .. } = &self.open[index];
+        if !is_stale {
             let mut buffer = vec![0; length];
             let read = content.read_at(offset as u64, &mut buffer).map(|count| buffer[..count].to_vec());
             let start = offset.min(size);
-            let ours = bytes[start..size.min(start + length)].to_vec();
-            self.compare("what it read", comparable_result(read), comparable_result(Ok(ours)));
+            let expected = bytes[start..size.min(start + length)].to_vec();
+            self.compare("what it read", comparable_result(read), comparable_result(Ok(expected)));
         }
     }
 
@@ -81,25 +83,25 @@ impl ModelRun {
         } else {
             let path = NodePath::from_root(self.generator().random_path());
             self.record_step(format!("draft of {path:?}"));
-            let theirs = match self.store.stat(&path) {
+            let store_path = match self.store.stat(&path) {
                 Ok(attr) => NodePath::of_node(attr.node),
                 Err(_) => path.clone(),
             };
-            let ours = self.tree.file(&path).map(|(node, bytes)| (node, bytes.clone()));
+            let in_model = self.tree.file(&path).map(|(node, bytes)| (node, bytes.clone()));
             // Addressed by node, a symlink isn't part of the path, so the depth in the error may differ. The depth
             // isn't compared here.
-            let is_link = matches!(ours, Err(StoreError::Link(_)));
-            match (self.store.draft(DraftBase::File(&theirs)), ours) {
+            let is_link = matches!(in_model, Err(StoreError::Link(_)));
+            match (self.store.draft(DraftBase::File(&store_path)), in_model) {
                 (Ok(draft), Ok((node, bytes))) => {
-                    let held = DraftBytes(bytes.to_vec());
-                    let of = Some((theirs.base, node, bytes));
-                    self.drafts.push(DraftHandle { draft, bytes: held, base: of, is_stale: false });
+                    let draft_bytes = DraftBytes(bytes.to_vec());
+                    let base = Some((store_path.base, node, bytes));
+                    self.drafts.push(DraftHandle { draft, bytes: draft_bytes, base, is_stale: false });
                 }
                 (Err(StoreError::Link(_)), Err(_)) if is_link => {}
-                (theirs, ours) => self.compare(
+                (in_store, in_model) => self.compare(
                     "draft",
-                    comparable_result(theirs.map(drop)),
-                    comparable_result(ours.map(drop)),
+                    comparable_result(in_store.map(drop)),
+                    comparable_result(in_model.map(drop)),
                 ),
             }
         }
@@ -112,28 +114,28 @@ impl ModelRun {
         let Some(index) = self.random_index(self.drafts.len()) else { return };
         let size = self.drafts[index].bytes.size();
         let offset = self.rng.u64(..size + 500);
-        let fill = self.generator().random_bytes();
-        let what = self.rng.u8(..6);
-        self.record_step(format!("draft {index} of {size} bytes, at {offset}: {what}, {fill:?}"));
-        let DraftHandle { draft, bytes, is_stale: is_overtaken, .. } = &mut self.drafts[index];
-        match what {
+        let content = self.generator().random_bytes();
+        let action = self.rng.u8(..6);
+        self.record_step(format!("draft {index} of {size} bytes, at {offset}: {action}, {content:?}"));
+        let DraftHandle { draft, bytes, is_stale, .. } = &mut self.drafts[index];
+        match action {
             0 => {
                 draft.set_size(offset).expect("a draft can be cut");
                 bytes.set_size(offset).expect("the model's too");
             }
             1 => {
                 let mut read = [vec![1; 3_000], vec![1; 3_000]];
-                let theirs = draft.read_at(offset, &mut read[0]).expect("a draft can be read");
-                let ours = bytes.read_at(offset, &mut read[1]).expect("the model's too");
-                let [theirs, ours] = [read[0][..theirs].to_vec(), read[1][..ours].to_vec()];
+                let in_store = draft.read_at(offset, &mut read[0]).expect("a draft can be read");
+                let in_model = bytes.read_at(offset, &mut read[1]).expect("the model's too");
+                let [in_store, in_model] = [read[0][..in_store].to_vec(), read[1][..in_model].to_vec()];
                 // A Store may let later writes to the file show through in the draft, so a stale draft isn't compared.
-                if !*is_overtaken {
-                    self.compare("what it read", theirs, ours);
+                if !*is_stale {
+                    self.compare("what it read", in_store, in_model);
                 }
             }
             _ => {
-                draft.write_at(offset, &fill.0).expect("a draft can be written");
-                bytes.write_at(offset, &fill.0).expect("the model's too");
+                draft.write_at(offset, &content.0).expect("a draft can be written");
+                bytes.write_at(offset, &content.0).expect("the model's too");
             }
         }
         let DraftHandle { draft, bytes, .. } = &self.drafts[index];
@@ -143,33 +145,38 @@ impl ModelRun {
     /// Commits a draft to its node, as closing a file does, or to another path.
     pub(super) fn commit_draft(&mut self) {
         let Some(index) = self.random_index(self.drafts.len()) else { return };
-        let DraftHandle { mut draft, bytes, base: of, is_stale: is_overtaken } =
-            self.drafts.swap_remove(index);
-        let elsewhere = NodePath::from_root(self.generator().random_path());
-        let (theirs, ours) = match of {
+        let DraftHandle { mut draft, bytes, base, is_stale } = self.drafts.swap_remove(index);
+        let other_path = NodePath::from_root(self.generator().random_path());
+        let (store_path, model_path) = match base {
             // The Vfs, not the Store, decides what to do with a draft whose file was written in between.
-            Some(_) if is_overtaken => return self.record_step(format!("draft {index} is dropped")),
-            Some((theirs, ours, _)) if self.rng.u8(..4) > 0 => {
-                (NodePath::of_node(theirs), NodePath::of_node(ours))
+            Some(_) if is_stale => return self.record_step(format!("draft {index} is dropped")),
+            Some((store_node, model_node, _)) if self.rng.u8(..4) > 0 => {
+                (NodePath::of_node(store_node), NodePath::of_node(model_node))
             }
-            _ => (elsewhere.clone(), elsewhere),
+            _ => (other_path.clone(), other_path),
         };
-        self.record_step(format!("draft {index} of {} bytes to {theirs:?} ({ours:?})", bytes.size()));
+        self.record_step(format!(
+            "draft {index} of {} bytes to {store_path:?} ({model_path:?})",
+            bytes.size()
+        ));
         let content = Content::Sealed(draft.seal().expect("a draft can be sealed"));
-        let put = PutOptions::default;
-        let step = Step::Write { at: theirs.clone(), content, options: put() };
-        let theirs_done = self.store.apply(change(vec![step])).map(|applied| applied.outcomes[0]);
-        let step = Step::Write { at: ours, content: Content::Bytes(bytes.0), options: put() };
-        let done =
-            self.tree.apply(vec![step], Timestamp::default(), RevisionNumber(0)).map(|done| done.outcomes[0]);
-        if let (true, Ok(StepOutcome { attr: Some(attr), .. })) = (theirs.path.is_empty(), &theirs_done) {
-            self.compare("the node", attr.node, theirs.base);
+        let default_options = PutOptions::default;
+        let step = Step::Write { at: store_path.clone(), content, options: default_options() };
+        let in_store = self.store.apply(change(vec![step])).map(|applied| applied.outcomes[0]);
+        let step =
+            Step::Write { at: model_path, content: Content::Bytes(bytes.0), options: default_options() };
+        let in_model = self
+            .tree
+            .apply(vec![step], Timestamp::default(), RevisionNumber(0))
+            .map(|applied| applied.outcomes[0]);
+        if let (true, Ok(StepOutcome { attr: Some(attr), .. })) = (store_path.path.is_empty(), &in_store) {
+            self.compare("the node", attr.node, store_path.base);
         }
-        let seen = |outcome: StepOutcome| (outcome.attr.map(comparable_attr), outcome.created);
+        let comparable = |outcome: StepOutcome| (outcome.attr.map(comparable_attr), outcome.created);
         self.compare(
             "the answer",
-            comparable_result(theirs_done.map(seen)),
-            comparable_result(done.map(seen)),
+            comparable_result(in_store.map(comparable)),
+            comparable_result(in_model.map(comparable)),
         );
     }
 
@@ -181,17 +188,19 @@ impl ModelRun {
 
     /// Marks the handles whose file was written since they were opened.
     pub(super) fn mark_stale_handles(&mut self) {
-        let was_written = |tree: &ModelTree, node: NodeId, held: &Arc<Vec<u8>>| match tree.body(node) {
-            Some(ModelBody::File(bytes)) => !Arc::ptr_eq(bytes, held),
+        let was_written = |tree: &ModelTree, node: NodeId, opened_bytes: &Arc<Vec<u8>>| match tree.body(node)
+        {
+            Some(ModelBody::File(bytes)) => !Arc::ptr_eq(bytes, opened_bytes),
             Some(ModelBody::Directory(_) | ModelBody::Symlink(_)) => true,
             None => false,
         };
         for open in &mut self.open {
             open.is_stale |= was_written(&self.tree, open.node, &open.bytes);
         }
-        for drafting in &mut self.drafts {
-            let of = drafting.base.as_ref();
-            drafting.is_stale |= of.is_some_and(|(_, node, held)| was_written(&self.tree, *node, held));
+        for draft in &mut self.drafts {
+            let base = draft.base.as_ref();
+            draft.is_stale |=
+                base.is_some_and(|(_, node, opened_bytes)| was_written(&self.tree, *node, opened_bytes));
         }
     }
 

@@ -74,8 +74,8 @@ impl ModelBody {
 enum ModelSlot {
     /// An existing node.
     Occupied(NodeId),
-    /// Nothing: `names` are missing, the first of them in the directory `below`.
-    Missing { below: NodeId, names: Vec<Vec<u8>> },
+    /// Nothing: `names` are missing, the first of them in the directory `ancestor`.
+    Missing { ancestor: NodeId, names: Vec<Vec<u8>> },
 }
 
 impl ModelTree {
@@ -156,7 +156,7 @@ impl ModelTree {
     }
 
     /// All nodes below `top` with their paths relative to it, sorted component by component.
-    pub(crate) fn below(&self, top: NodeId) -> Vec<(StorePath, NodeId)> {
+    pub(crate) fn descendants(&self, top: NodeId) -> Vec<(StorePath, NodeId)> {
         let mut found = Vec::new();
         self.collect(top, &StorePath::empty(), &mut found);
         found
@@ -175,12 +175,12 @@ impl ModelTree {
     /// The inconsistencies in the tree.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        let reached = self.below(ROOT);
+        let reached = self.descendants(ROOT);
         for (path, id) in &reached {
             let node = self.node(*id);
-            let named = path.parent_and_name().is_some_and(|(_, name)| name == node.name);
-            let held = matches!(self.body(node.parent), Some(ModelBody::Directory(names)) if names.get(&node.name) == Some(id));
-            if !named || !held {
+            let name_matches = path.parent_and_name().is_some_and(|(_, name)| name == node.name);
+            let is_listed = matches!(self.body(node.parent), Some(ModelBody::Directory(names)) if names.get(&node.name) == Some(id));
+            if !name_matches || !is_listed {
                 problems.push(format!("`{path}` and its directory disagree"));
             }
         }
@@ -199,17 +199,17 @@ impl ModelTree {
     }
 
     fn slot(&self, at: &NodePath) -> StoreResult<ModelSlot> {
-        let mut here = if at.base == NodeId::ROOT { ROOT } else { at.base };
-        if !self.nodes.contains_key(&here) {
+        let mut current = if at.base == NodeId::ROOT { ROOT } else { at.base };
+        if !self.nodes.contains_key(&current) {
             return Err(StoreError::NotFound);
         }
         for (depth, name) in at.path.components().enumerate() {
-            match &self.node(here).body {
+            match &self.node(current).body {
                 ModelBody::Directory(names) => match names.get(name) {
-                    Some(&id) => here = id,
+                    Some(&id) => current = id,
                     None => {
                         let names = at.path.components().skip(depth).map(<[u8]>::to_vec).collect();
-                        return Ok(ModelSlot::Missing { below: here, names });
+                        return Ok(ModelSlot::Missing { ancestor: current, names });
                     }
                 },
                 ModelBody::File(_) => return Err(StoreError::NotADirectory),
@@ -218,15 +218,15 @@ impl ModelTree {
                 ModelBody::Symlink(target) => return Err(LinkHit::error_at(depth, target.clone())),
             }
         }
-        Ok(ModelSlot::Occupied(here))
+        Ok(ModelSlot::Occupied(current))
     }
 
     fn is_at_or_below(&self, id: NodeId, top: NodeId) -> bool {
-        let mut here = id;
-        while here != top && here != ROOT {
-            here = self.node(here).parent;
+        let mut current = id;
+        while current != top && current != ROOT {
+            current = self.node(current).parent;
         }
-        here == top
+        current == top
     }
 
     fn add(&mut self, parent: NodeId, name: Vec<u8>, body: ModelBody, mode: u32, at: Timestamp) -> NodeId {

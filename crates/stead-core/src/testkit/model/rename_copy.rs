@@ -30,12 +30,12 @@ impl ModelTransaction {
         replace: Replace,
         parents: Parents,
         expect: Precondition,
-        spare: &[Option<ProtectedNames>; 2],
+        protected: &[Option<ProtectedNames>; 2],
     ) -> Result<StepOutcome, StepError> {
         let id = self.tree.find(from)?;
-        let there = self.tree.slot(to).map_err(at_destination)?;
+        let slot = self.tree.slot(to).map_err(at_destination)?;
         check_not_root(id)?;
-        match there {
+        match slot {
             ModelSlot::Occupied(other) if other == id => {
                 expect.check(Some(self.tree.node(id).tag))?;
                 return Ok(self.outcome(id, false));
@@ -59,10 +59,10 @@ impl ModelTransaction {
                     }
                 }
                 expect.check(Some(self.tree.node(id).tag))?;
-                for spare in spare.iter().flatten() {
-                    self.check_protected(id, Some(spare))?;
+                for protected in protected.iter().flatten() {
+                    self.check_protected(id, Some(protected))?;
                     if replace == Replace::Exchange {
-                        self.check_protected(other, Some(spare))?;
+                        self.check_protected(other, Some(protected))?;
                     }
                 }
                 let (old, new) = (self.parent_and_name(id), self.parent_and_name(other));
@@ -76,19 +76,19 @@ impl ModelTransaction {
                 }
                 self.attach(id, new);
             }
-            ModelSlot::Missing { below, names } => {
+            ModelSlot::Missing { ancestor, names } => {
                 check_parents(&names, parents).map_err(at_destination)?;
                 if replace == Replace::Exchange {
                     return Err(at_destination(StoreError::NotFound));
                 }
-                if self.tree.is_at_or_below(below, id) {
+                if self.tree.is_at_or_below(ancestor, id) {
                     return Err(StoreError::IntoItself.into());
                 }
                 expect.check(Some(self.tree.node(id).tag))?;
-                for spare in spare.iter().flatten() {
-                    self.check_protected(id, Some(spare))?;
+                for protected in protected.iter().flatten() {
+                    self.check_protected(id, Some(protected))?;
                 }
-                let new = self.make_parents(below, names);
+                let new = self.make_parents(ancestor, names);
                 self.remove_entry(id, ChangeKind::MovedFrom);
                 self.attach(id, new);
             }
@@ -102,15 +102,15 @@ impl ModelTransaction {
         to: &NodePath,
         replace: Replace,
         parents: Parents,
-        spare: Option<&ProtectedNames>,
+        protected: Option<&ProtectedNames>,
     ) -> Result<StepOutcome, StepError> {
         if replace == Replace::Exchange {
             return Err(StoreError::Invalid("a copy can't exchange two paths; rename can".to_owned()).into());
         }
         let id = self.tree.find(from)?;
-        let there = self.tree.slot(to).map_err(at_destination)?;
+        let slot = self.tree.slot(to).map_err(at_destination)?;
         let is_directory = matches!(self.tree.node(id).body, ModelBody::Directory(_));
-        match there {
+        match slot {
             ModelSlot::Occupied(other) if other == id && replace == Replace::Overwrite => {
                 Err(at_destination(StoreError::Invalid("it can't be copied to its own path".to_owned())))
             }
@@ -134,13 +134,13 @@ impl ModelTransaction {
                 self.log_change(ChangeKind::Written, other);
                 Ok(self.outcome(other, false))
             }
-            ModelSlot::Missing { below, names } => {
+            ModelSlot::Missing { ancestor, names } => {
                 check_parents(&names, parents).map_err(at_destination)?;
-                if is_directory && self.tree.is_at_or_below(below, id) {
+                if is_directory && self.tree.is_at_or_below(ancestor, id) {
                     return Err(StoreError::IntoItself.into());
                 }
-                self.check_protected(id, spare)?;
-                let (parent, name) = self.make_parents(below, names);
+                self.check_protected(id, protected)?;
+                let (parent, name) = self.make_parents(ancestor, names);
                 let copied = self.copy_nodes(id, parent, name);
                 Ok(self.outcome(copied, true))
             }

@@ -30,8 +30,8 @@ use crate::testkit::suite::subject::change;
 ///
 /// If they disagree. The message has the seed, and the last steps are printed; the same seed repeats the same run.
 pub fn model_run(store: Arc<dyn Store>, seed: u64, steps: usize, mut check: impl FnMut(&TreeSnapshot)) {
-    model_run_over(store, seed, steps, |now| {
-        check(now);
+    model_run_over(store, seed, steps, |snapshot| {
+        check(snapshot);
         None
     });
 }
@@ -48,23 +48,23 @@ pub fn model_run_over(
     steps: usize,
     mut check: impl FnMut(&TreeSnapshot) -> Option<Arc<dyn Store>>,
 ) {
-    let trail = RecentSteps { seed, steps: VecDeque::new() };
+    let recent_steps = RecentSteps { seed, steps: VecDeque::new() };
     let mut run = ModelRun {
         store,
         tree: ModelTree::new(),
         rng: Rng::with_seed(seed),
         open: Vec::new(),
         drafts: Vec::new(),
-        recent_steps: trail,
+        recent_steps,
     };
     assert!(snapshot_of(&*run.store).is_empty(), "a model run starts with an empty Store");
     for _ in 0..steps {
-        run.random_act();
+        run.random_step();
         let model = run.tree.snapshot();
         run.compare("all that it holds", snapshot_of(&*run.store), model.clone());
-        if let Some(next) = check(&model) {
+        if let Some(next_store) = check(&model) {
             run.record_step("the run goes on with another Store".into());
-            run.store = next;
+            run.store = next_store;
             run.compare("all that the next one holds", snapshot_of(&*run.store), model);
         }
     }
@@ -101,7 +101,7 @@ pub(super) struct ModelRun {
 }
 
 impl ModelRun {
-    fn random_act(&mut self) {
+    fn random_step(&mut self) {
         match self.rng.u8(..100) {
             0..=44 => {
                 let op = self.generator().next_step();
@@ -132,7 +132,7 @@ impl ModelRun {
         for _ in 0..self.rng.usize(2..=5) {
             let op =
                 StepGenerator { rng: &mut self.rng, tree: &after, timing: StepTiming::Later }.next_step();
-            let step = op.step(&|place| stat_model(&after, place));
+            let step = op.step(&|path| stat_model(&after, path));
             let failed = after.apply(vec![step], Timestamp::default(), RevisionNumber(0)).is_err();
             ops.push(op);
             if failed {
@@ -144,14 +144,15 @@ impl ModelRun {
 
     fn change(&mut self, ops: Vec<RandomStep>) {
         self.record_step(format!("change {ops:?}"));
-        let in_store: Vec<Step> =
-            ops.iter().map(|op| op.step(&|place| self.store.stat(place).ok())).collect();
+        let in_store: Vec<Step> = ops.iter().map(|op| op.step(&|path| self.store.stat(path).ok())).collect();
         let in_model: Vec<Step> =
-            ops.iter().map(|op| op.step(&|place| stat_model(&self.tree, place))).collect();
-        let theirs = self.store.apply(change(in_store)).map(|applied| applied.outcomes);
-        let ours =
-            self.tree.apply(in_model, Timestamp::default(), RevisionNumber(0)).map(|done| done.outcomes);
-        let seen = |outcomes: Vec<StepOutcome>| {
+            ops.iter().map(|op| op.step(&|path| stat_model(&self.tree, path))).collect();
+        let store_outcomes = self.store.apply(change(in_store)).map(|applied| applied.outcomes);
+        let model_outcomes = self
+            .tree
+            .apply(in_model, Timestamp::default(), RevisionNumber(0))
+            .map(|applied| applied.outcomes);
+        let comparable = |outcomes: Vec<StepOutcome>| {
             let pairs = outcomes.into_iter().zip(&ops);
             pairs
                 .map(|(outcome, op)| {
@@ -160,31 +161,35 @@ impl ModelRun {
                 })
                 .collect::<Vec<_>>()
         };
-        self.compare("the answer", comparable_result(theirs.map(&seen)), comparable_result(ours.map(&seen)));
+        self.compare(
+            "the answer",
+            comparable_result(store_outcomes.map(&comparable)),
+            comparable_result(model_outcomes.map(&comparable)),
+        );
     }
 
     /// Compares stat, read and read_link at one path.
     fn compare_lookup(&mut self) {
-        let at = self.generator().random_place();
-        self.record_step(format!("stat, read and read_link {at:?}"));
-        let theirs = at.resolve(&|place| self.store.stat(place).ok());
-        let ours = at.resolve(&|place| stat_model(&self.tree, place));
+        let spec = self.generator().random_spec();
+        self.record_step(format!("stat, read and read_link {spec:?}"));
+        let store_path = spec.resolve(&|path| self.store.stat(path).ok());
+        let model_path = spec.resolve(&|path| stat_model(&self.tree, path));
         let tree = &self.tree;
-        let stat = tree.find(&ours).map(|id| comparable_attr(tree.attr(id)));
+        let model_attr = tree.find(&model_path).map(|id| comparable_attr(tree.attr(id)));
         self.compare(
             "stat",
-            comparable_result(self.store.stat(&theirs).map(comparable_attr)),
-            comparable_result(stat),
+            comparable_result(self.store.stat(&store_path).map(comparable_attr)),
+            comparable_result(model_attr),
         );
-        let read = tree.file(&ours).map(|(_, bytes)| bytes.to_vec());
-        let theirs_read = self.store.read(&theirs, u64::MAX).map(|whole| whole.bytes);
-        self.compare("read", comparable_result(theirs_read), comparable_result(read));
-        if stat_model(tree, &ours).is_none_or(|attr| attr.kind == NodeKind::Symlink) {
-            let target = tree.link(&ours).map(<[u8]>::to_vec);
+        let model_bytes = tree.file(&model_path).map(|(_, bytes)| bytes.to_vec());
+        let store_bytes = self.store.read(&store_path, u64::MAX).map(|file| file.bytes);
+        self.compare("read", comparable_result(store_bytes), comparable_result(model_bytes));
+        if stat_model(tree, &model_path).is_none_or(|attr| attr.kind == NodeKind::Symlink) {
+            let model_target = tree.link(&model_path).map(<[u8]>::to_vec);
             self.compare(
                 "read_link",
-                comparable_result(self.store.read_link(&theirs)),
-                comparable_result(target),
+                comparable_result(self.store.read_link(&store_path)),
+                comparable_result(model_target),
             );
         }
     }
@@ -199,18 +204,18 @@ impl ModelRun {
         let limit = self.rng.usize(1..6);
         self.record_step(format!("list {path} after {after:?}, {limit}"));
         let page = Page { after, limit };
-        let theirs = self.store.list(&NodePath::from_root(path.clone()), &page).map(|listing| {
+        let in_store = self.store.list(&NodePath::from_root(path.clone()), &page).map(|listing| {
             let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.as_bytes().to_vec()).collect();
             (names, listing.total, listing.more)
         });
-        let ours = self.tree.directory(&NodePath::from_root(path)).map(|(_, names)| {
+        let in_model = self.tree.directory(&NodePath::from_root(path)).map(|(_, names)| {
             let after = page.after.as_ref().map(Name::as_bytes);
             let rest: Vec<_> =
                 names.keys().filter(|name| after.is_none_or(|after| &name[..] > after)).collect();
             let page: Vec<_> = rest.iter().take(limit).map(|name| name.to_vec()).collect();
             (page, names.len() as u64, rest.len() > limit)
         });
-        self.compare("list", comparable_result(theirs), comparable_result(ours));
+        self.compare("list", comparable_result(in_store), comparable_result(in_model));
     }
 
     fn compare_walk(&mut self) {
@@ -219,18 +224,21 @@ impl ModelRun {
         let depth = self.rng.usize(1..4);
         self.record_step(format!("walk {path}, {depth} deep, without {skip:?}"));
         let walk = WalkOptions { depth, skip, ..WalkOptions::default() };
-        let mut theirs = Vec::new();
-        let visit = &mut |found: crate::store::WalkEntry| {
-            theirs.push((found.path, comparable_attr(found.attr)));
+        let mut in_store = Vec::new();
+        let visit = &mut |entry: crate::store::WalkEntry| {
+            in_store.push((entry.path, comparable_attr(entry.attr)));
             ControlFlow::Continue(())
         };
-        let result = self.store.walk(&NodePath::from_root(path.clone()), &walk, visit).map(|()| theirs);
-        let ours = self.tree.directory(&NodePath::from_root(path)).map(|(top, _)| {
-            let mut all = self.tree.below(top);
-            all.retain(|(path, _)| path.depth() <= depth && !path.is_at_or_below(&walk.skip[0]));
-            all.into_iter().map(|(path, id)| (path, comparable_attr(self.tree.attr(id)))).collect::<Vec<_>>()
+        let result = self.store.walk(&NodePath::from_root(path.clone()), &walk, visit).map(|()| in_store);
+        let in_model = self.tree.directory(&NodePath::from_root(path)).map(|(top, _)| {
+            let mut nodes = self.tree.descendants(top);
+            nodes.retain(|(path, _)| path.depth() <= depth && !path.is_at_or_below(&walk.skip[0]));
+            nodes
+                .into_iter()
+                .map(|(path, id)| (path, comparable_attr(self.tree.attr(id))))
+                .collect::<Vec<_>>()
         });
-        self.compare("walk", comparable_result(result), comparable_result(ours));
+        self.compare("walk", comparable_result(result), comparable_result(in_model));
     }
 
     fn compare_grep(&mut self) {
@@ -239,19 +247,20 @@ impl ModelRun {
         self.record_step(format!("grep {pattern}"));
         let grep =
             Grep::new(&GrepQuery::new(pattern), None, PathGlobs::none()).expect("letters are a pattern");
-        let mut theirs = BTreeMap::new();
-        let visit = &mut |found: crate::search::FileHits| {
-            theirs.insert(found.path, found.hits);
+        let mut in_store = BTreeMap::new();
+        let visit = &mut |file_hits: crate::search::FileHits| {
+            in_store.insert(file_hits.path, file_hits.hits);
             ControlFlow::Continue(())
         };
-        let result = self.store.grep(&NodePath::root(), &grep, visit).map(|()| theirs);
+        let result = self.store.grep(&NodePath::root(), &grep, visit).map(|()| in_store);
         let mut searcher = grep.searcher();
-        let hits = self.tree.below(ROOT).into_iter().filter_map(|(path, id)| match self.tree.body(id) {
-            Some(ModelBody::File(bytes)) => Some((path, searcher.search(bytes)?)),
-            _ => None,
-        });
-        let ours: BTreeMap<_, _> = hits.collect();
-        self.compare("grep", comparable_result(result), comparable_result(Ok(ours)));
+        let hits =
+            self.tree.descendants(ROOT).into_iter().filter_map(|(path, id)| match self.tree.body(id) {
+                Some(ModelBody::File(bytes)) => Some((path, searcher.search(bytes)?)),
+                _ => None,
+            });
+        let in_model: BTreeMap<_, _> = hits.collect();
+        self.compare("grep", comparable_result(result), comparable_result(Ok(in_model)));
     }
 
     pub(super) fn record_step(&mut self, step: String) {
@@ -262,20 +271,20 @@ impl ModelRun {
     }
 
     #[track_caller]
-    pub(super) fn compare<T: PartialEq + std::fmt::Debug>(&self, what: &str, store: T, model: T) {
+    pub(super) fn compare<T: PartialEq + std::fmt::Debug>(&self, subject: &str, store: T, model: T) {
         if store != model {
-            let shown = |value| truncate_text(format!("{value:?}"));
-            let (store, model) = (shown(store), shown(model));
+            let text = |value| truncate_text(format!("{value:?}"));
+            let (store, model) = (text(store), text(model));
             panic!(
-                "the Store and the model disagree on {what}, seed {}:\n  Store: {store}\n  model: {model}",
+                "the Store and the model disagree on {subject}, seed {}:\n  Store: {store}\n  model: {model}",
                 self.recent_steps.seed
             );
         }
     }
 }
 
-pub(super) fn stat_model(tree: &ModelTree, place: &NodePath) -> Option<Attr> {
-    tree.find(place).ok().map(|id| tree.attr(id))
+pub(super) fn stat_model(tree: &ModelTree, path: &NodePath) -> Option<Attr> {
+    tree.find(path).ok().map(|id| tree.attr(id))
 }
 
 /// The attributes that all Stores agree on.
@@ -293,12 +302,12 @@ pub(super) fn comparable_result<T>(result: StoreResult<T>) -> Result<T, String> 
     })
 }
 
-fn truncate_text(mut shown: String) -> String {
-    if shown.len() > 4_000 {
-        shown.truncate(shown.floor_char_boundary(4_000));
-        shown.push('…');
+fn truncate_text(mut text: String) -> String {
+    if text.len() > 4_000 {
+        text.truncate(text.floor_char_boundary(4_000));
+        text.push('…');
     }
-    shown
+    text
 }
 
 #[cfg(test)]
@@ -314,15 +323,15 @@ mod tests {
     #[test]
     fn the_model_agrees_with_itself() {
         for seed in 0..4 {
-            let mut seen = 0;
-            model_run(Arc::new(ModelStore::new()), seed, 400, |_| seen += 1);
-            assert_eq!(seen, 400);
+            let mut checks = 0;
+            model_run(Arc::new(ModelStore::new()), seed, 400, |_| checks += 1);
+            assert_eq!(checks, 400);
         }
     }
 
     /// One lost call is enough to be detected, wherever it occurs.
     #[test]
-    fn a_store_that_fails_once_is_found_out() {
+    fn a_store_that_fails_once_is_detected() {
         for call in [10, 60, 200] {
             for fault in [Fault::Before(call), Fault::After(call), Fault::From(call)] {
                 let store = Arc::new(FaultyStore::new(Arc::new(ModelStore::new()), fault));
@@ -334,13 +343,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the Store and the model disagree on all that it holds, seed 7")]
-    fn a_store_that_changes_by_itself_is_found_out() {
+    fn a_store_that_changes_by_itself_is_detected() {
         let store = Arc::new(ModelStore::new());
-        let (meddler, mut steps) = (store.clone(), 0);
+        let (same_store, mut steps) = (store.clone(), 0);
         model_run(store, 7, 400, |_| {
             steps += 1;
             if steps == 100 {
-                meddler.apply(change(vec![write("meddled", "1")])).unwrap();
+                same_store.apply(change(vec![write("meddled", "1")])).unwrap();
             }
         });
     }

@@ -29,47 +29,44 @@ pub struct SnapshotEntry {
 ///
 /// If the Store returns an error.
 pub fn snapshot_of(store: &dyn Store) -> TreeSnapshot {
-    let mut found = Vec::new();
-    let visit = &mut |it| {
-        found.push(it);
+    let mut entries = Vec::new();
+    let visit = &mut |entry| {
+        entries.push(entry);
         ControlFlow::Continue(())
     };
     store.walk(&NodePath::root(), &WalkOptions::default(), visit).expect("a Store can be walked");
-    let thing = |it: crate::store::WalkEntry| {
-        let at = NodePath::from_root(it.path.clone());
-        let holds = match it.attr.kind {
+    let snapshot_entry = |entry: crate::store::WalkEntry| {
+        let at = NodePath::from_root(entry.path.clone());
+        let content = match entry.attr.kind {
             NodeKind::File => {
                 Some(store.read(&at, u64::MAX).expect("a file that was found can be read").bytes)
             }
             NodeKind::Symlink => Some(store.read_link(&at).expect("a symlink that was found can be read")),
             NodeKind::Directory | NodeKind::Special(_) => None,
         };
-        let holds = holds.map(|bytes| blake3::hash(&bytes));
-        let mode = if it.attr.kind == NodeKind::Symlink { 0 } else { it.attr.mode };
+        let content_hash = content.map(|bytes| blake3::hash(&bytes));
+        let mode = if entry.attr.kind == NodeKind::Symlink { 0 } else { entry.attr.mode };
         (
-            it.path.as_bytes().to_vec(),
-            SnapshotEntry { kind: it.attr.kind, mode, size: it.attr.size, content_hash: holds },
+            entry.path.as_bytes().to_vec(),
+            SnapshotEntry { kind: entry.attr.kind, mode, size: entry.attr.size, content_hash },
         )
     };
-    found.into_iter().map(thing).collect()
+    entries.into_iter().map(snapshot_entry).collect()
 }
 
 impl ModelTree {
     /// The whole content of the model.
     pub(crate) fn snapshot(&self) -> TreeSnapshot {
-        let thing = |(path, id): (crate::store::StorePath, _)| {
+        let snapshot_entry = |(path, id): (crate::store::StorePath, _)| {
             let attr = self.attr(id);
-            let holds = match &self.node(id).body {
+            let content_hash = match &self.node(id).body {
                 ModelBody::File(bytes) => Some(blake3::hash(bytes)),
                 ModelBody::Symlink(target) => Some(blake3::hash(target)),
                 ModelBody::Directory(_) => None,
             };
             let mode = if attr.kind == NodeKind::Symlink { 0 } else { attr.mode };
-            (
-                path.as_bytes().to_vec(),
-                SnapshotEntry { kind: attr.kind, mode, size: attr.size, content_hash: holds },
-            )
+            (path.as_bytes().to_vec(), SnapshotEntry { kind: attr.kind, mode, size: attr.size, content_hash })
         };
-        self.below(ROOT).into_iter().map(thing).collect()
+        self.descendants(ROOT).into_iter().map(snapshot_entry).collect()
     }
 }

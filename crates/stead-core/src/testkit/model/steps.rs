@@ -27,15 +27,16 @@ impl ModelTree {
         &mut self,
         steps: Vec<Step>,
         at: Timestamp,
-        version: RevisionNumber,
+        revision: RevisionNumber,
     ) -> StoreResult<ModelApplied> {
-        let mut doing = ModelTransaction { tree: self.clone(), at, revision: version, changes: Vec::new() };
+        let mut transaction = ModelTransaction { tree: self.clone(), at, revision, changes: Vec::new() };
         let mut outcomes = Vec::new();
         for (index, step) in steps.into_iter().enumerate() {
-            outcomes.push(doing.step(step).map_err(|StepError(side, error)| error.in_step(index, side))?);
+            outcomes
+                .push(transaction.step(step).map_err(|StepError(side, error)| error.in_step(index, side))?);
         }
-        *self = doing.tree;
-        Ok(ModelApplied { outcomes, changes: doing.changes })
+        *self = transaction.tree;
+        Ok(ModelApplied { outcomes, changes: transaction.changes })
     }
 }
 
@@ -57,19 +58,19 @@ enum PutMode {
 impl ModelTransaction {
     fn step(&mut self, step: Step) -> Result<StepOutcome, StepError> {
         Ok(match step {
-            Step::Write { at, content, options: put } => self.put(&at, content, &put, PutMode::Replace)?,
-            Step::Append { at, content, options: put } => self.put(&at, content, &put, PutMode::Append)?,
+            Step::Write { at, content, options } => self.put(&at, content, &options, PutMode::Replace)?,
+            Step::Append { at, content, options } => self.put(&at, content, &options, PutMode::Append)?,
             Step::Edit { at, edit, expect, displaced: _ } => self.edit(&at, &edit, expect)?,
             Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode)?,
             Step::Symlink { at, target, parents, expect } => self.symlink(&at, target, parents, expect)?,
-            Step::Remove { at, subtree, expect, if_missing: missing, protected: spare, displaced: _ } => {
-                self.remove(&at, subtree, expect, missing, spare.as_ref())?
+            Step::Remove { at, subtree, expect, if_missing, protected, displaced: _ } => {
+                self.remove(&at, subtree, expect, if_missing, protected.as_ref())?
             }
-            Step::Rename { from, to, replace, parents, expect, protected: spare } => {
-                self.rename(&from, &to, replace, parents, expect, &spare)?
+            Step::Rename { from, to, replace, parents, expect, protected } => {
+                self.rename(&from, &to, replace, parents, expect, &protected)?
             }
-            Step::Copy { from, to, replace, parents, protected: spare, displaced: _ } => {
-                self.copy(&from, &to, replace, parents, spare.as_ref())?
+            Step::Copy { from, to, replace, parents, protected, displaced: _ } => {
+                self.copy(&from, &to, replace, parents, protected.as_ref())?
             }
             Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified)?,
         })
@@ -79,14 +80,14 @@ impl ModelTransaction {
         &mut self,
         at: &NodePath,
         content: Content,
-        put: &PutOptions,
-        how: PutMode,
+        options: &PutOptions,
+        mode: PutMode,
     ) -> StoreResult<StepOutcome> {
         let content = match content {
             Content::Bytes(bytes) => bytes,
             Content::Sealed(sealed) => {
-                let foreign = || StoreError::Invalid("the draft belongs to another Store".to_owned());
-                sealed.into_inner::<DraftBytes>().ok_or_else(foreign)?.0
+                let wrong_store = || StoreError::Invalid("the draft belongs to another Store".to_owned());
+                sealed.into_inner::<DraftBytes>().ok_or_else(wrong_store)?.0
             }
             Content::Stored(_) => return Err(StoreError::Unsupported("this Store keeps no history")),
         };
@@ -94,26 +95,26 @@ impl ModelTransaction {
             ModelSlot::Occupied(_) => {
                 let (id, bytes) = self.tree.file(at)?;
                 let tag = self.tree.node(id).tag;
-                put.expect.check(Some(tag))?;
-                if how == PutMode::Append {
-                    put.check_append(bytes.len() as u64, content.len() as u64)?;
+                options.expect.check(Some(tag))?;
+                if mode == PutMode::Append {
+                    options.check_append(bytes.len() as u64, content.len() as u64)?;
                 }
-                let whole = match how {
+                let new_bytes = match mode {
                     PutMode::Replace => content,
                     PutMode::Append => [bytes.as_slice(), &content].concat(),
                 };
-                self.rewrite(id, whole);
+                self.rewrite(id, new_bytes);
                 (id, Some(tag))
             }
-            ModelSlot::Missing { below, names } => {
-                check_parents(&names, put.parents)?;
-                put.expect.check(None)?;
-                (self.create_node(below, names, ModelBody::File(Arc::new(content)), FILE_MODE), None)
+            ModelSlot::Missing { ancestor, names } => {
+                check_parents(&names, options.parents)?;
+                options.expect.check(None)?;
+                (self.create_node(ancestor, names, ModelBody::File(Arc::new(content)), FILE_MODE), None)
             }
         };
         let node = self.tree.node_mut(id);
-        node.mode = put.mode.unwrap_or(node.mode);
-        node.modified = put.modified.unwrap_or(node.modified);
+        node.mode = options.mode.unwrap_or(node.mode);
+        node.modified = options.modified.unwrap_or(node.modified);
         Ok(StepOutcome { before, ..self.outcome(id, before.is_none()) })
     }
 
@@ -132,10 +133,10 @@ impl ModelTransaction {
                 (ModelBody::Directory(_), Parents::Create) => Ok(self.outcome(id, false)),
                 _ => Err(StoreError::AlreadyExists),
             },
-            ModelSlot::Missing { below, names } => {
+            ModelSlot::Missing { ancestor, names } => {
                 check_parents(&names, parents)?;
                 let mode = mode.unwrap_or(DIRECTORY_MODE);
-                let id = self.create_node(below, names, ModelBody::Directory(Default::default()), mode);
+                let id = self.create_node(ancestor, names, ModelBody::Directory(Default::default()), mode);
                 Ok(self.outcome(id, true))
             }
         }
@@ -159,10 +160,10 @@ impl ModelTransaction {
                 self.log_change(ChangeKind::Written, id);
                 Ok(self.outcome(id, false))
             }
-            ModelSlot::Missing { below, names } => {
+            ModelSlot::Missing { ancestor, names } => {
                 check_parents(&names, parents)?;
                 expect.check(None)?;
-                let id = self.create_node(below, names, ModelBody::Symlink(target), SYMLINK_MODE);
+                let id = self.create_node(ancestor, names, ModelBody::Symlink(target), SYMLINK_MODE);
                 Ok(self.outcome(id, true))
             }
         }
@@ -173,10 +174,10 @@ impl ModelTransaction {
         at: &NodePath,
         subtree: Subtree,
         expect: Precondition,
-        missing: IfMissing,
-        spare: Option<&ProtectedNames>,
+        if_missing: IfMissing,
+        protected: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
-        let id = match (self.tree.find(at), missing) {
+        let id = match (self.tree.find(at), if_missing) {
             (Err(StoreError::NotFound), IfMissing::Ignore) => return Ok(StepOutcome::default()),
             (found, _) => found?,
         };
@@ -193,7 +194,7 @@ impl ModelTransaction {
         if subtree == Subtree::EmptyDirectory && self.is_nonempty_directory(id) {
             return Err(StoreError::NotEmpty);
         }
-        self.check_protected(id, spare)?;
+        self.check_protected(id, protected)?;
         self.remove_entry(id, ChangeKind::Removed);
         self.drop_nodes(id);
         Ok(StepOutcome::default())
@@ -233,17 +234,17 @@ impl ModelTransaction {
         (node.modified, node.changed, node.tag) = (now, now, tag);
     }
 
-    fn create_node(&mut self, below: NodeId, names: Vec<Vec<u8>>, body: ModelBody, mode: u32) -> NodeId {
-        let (parent, name) = self.make_parents(below, names);
+    fn create_node(&mut self, ancestor: NodeId, names: Vec<Vec<u8>>, body: ModelBody, mode: u32) -> NodeId {
+        let (parent, name) = self.make_parents(ancestor, names);
         let id = self.tree.add(parent, name.clone(), body, mode, self.at);
         self.add_entry(id, parent, name, ChangeKind::Created);
         id
     }
 
     /// Creates directories for all names but the last. Returns the parent and the last name.
-    pub(super) fn make_parents(&mut self, below: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
+    pub(super) fn make_parents(&mut self, ancestor: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
         let last = names.pop().expect("a path that leads to nothing has a missing name");
-        let parent = names.into_iter().fold(below, |parent, name| {
+        let parent = names.into_iter().fold(ancestor, |parent, name| {
             let body = ModelBody::Directory(Default::default());
             let id = self.tree.add(parent, name.clone(), body, DIRECTORY_MODE, self.at);
             self.add_entry(id, parent, name, ChangeKind::Created);
@@ -257,46 +258,46 @@ impl ModelTransaction {
         (node.parent, node.name.clone())
     }
 
-    pub(super) fn add_entry(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>, what: ChangeKind) {
+    pub(super) fn add_entry(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>, kind: ChangeKind) {
         if let ModelBody::Directory(names) = &mut self.tree.node_mut(parent).body {
             names.insert(name.clone(), id);
         }
         self.touch(parent);
-        self.changes.push(FeedEntry { revision: self.revision, kind: what, node: id, parent, name });
+        self.changes.push(FeedEntry { revision: self.revision, kind, node: id, parent, name });
     }
 
-    pub(super) fn remove_entry(&mut self, id: NodeId, what: ChangeKind) {
+    pub(super) fn remove_entry(&mut self, id: NodeId, kind: ChangeKind) {
         let (parent, name) = self.parent_and_name(id);
         if let ModelBody::Directory(names) = &mut self.tree.node_mut(parent).body {
             names.remove(&name);
         }
         self.touch(parent);
-        self.changes.push(FeedEntry { revision: self.revision, kind: what, node: id, parent, name });
+        self.changes.push(FeedEntry { revision: self.revision, kind, node: id, parent, name });
     }
 
     pub(super) fn drop_nodes(&mut self, top: NodeId) {
-        for (_, id) in self.tree.below(top) {
+        for (_, id) in self.tree.descendants(top) {
             self.tree.nodes.remove(&id);
         }
         self.tree.nodes.remove(&top);
     }
 
-    pub(super) fn log_change(&mut self, what: ChangeKind, id: NodeId) {
+    pub(super) fn log_change(&mut self, kind: ChangeKind, id: NodeId) {
         let (parent, name) = self.parent_and_name(id);
-        self.changes.push(FeedEntry { revision: self.revision, kind: what, node: id, parent, name });
+        self.changes.push(FeedEntry { revision: self.revision, kind, node: id, parent, name });
     }
 
     pub(super) fn is_nonempty_directory(&self, id: NodeId) -> bool {
         matches!(&self.tree.node(id).body, ModelBody::Directory(names) if !names.is_empty())
     }
 
-    pub(super) fn check_protected(&self, top: NodeId, spare: Option<&ProtectedNames>) -> StoreResult<()> {
-        let Some(spare) = spare else { return Ok(()) };
+    pub(super) fn check_protected(&self, top: NodeId, protected: Option<&ProtectedNames>) -> StoreResult<()> {
+        let Some(protected) = protected else { return Ok(()) };
         match self
             .tree
-            .below(top)
+            .descendants(top)
             .into_iter()
-            .find(|(path, id)| spare.covers(path.as_bytes(), self.tree.node(*id).body.kind()))
+            .find(|(path, id)| protected.covers(path.as_bytes(), self.tree.node(*id).body.kind()))
         {
             Some((path, _)) => Err(StoreError::Protected { path: path.to_string() }),
             None => Ok(()),

@@ -6,7 +6,7 @@ use crate::store::{
     Subtree,
 };
 
-fn some_tree(t: &Subject) {
+fn create_sample_tree(t: &Subject) {
     t.write("file", "file");
     t.write("other", "other");
     t.write("large", aperiodic_bytes(600_000));
@@ -34,18 +34,18 @@ pub fn steps_happen_in_order_and_see_each_other(t: &Subject) {
     assert_eq!(applied.outcomes[3].replaced, 1);
     assert_eq!(applied.outcomes[6].attr, None);
     assert_eq!(applied.outcomes[5].attr, Some(t.stat("c")));
-    assert_eq!(t.walked(&NodePath::root(), &Default::default()), ["c"]);
+    assert_eq!(t.walk_paths(&NodePath::root(), &Default::default()), ["c"]);
     assert_eq!(t.read("c"), b"1 two");
 }
 
-pub fn no_steps_are_a_change_too(t: &Subject) {
+pub fn a_change_may_have_no_steps(t: &Subject) {
     t.write("file", "1");
     assert_eq!(t.apply(Vec::new()).unwrap().outcomes, []);
     assert_eq!(t.read("file"), b"1");
 }
 
-/// Steps that succeed on [`some_tree`], each of them alone.
-fn each_step() -> Vec<Step> {
+/// Steps that succeed on [`create_sample_tree`], each of them alone.
+fn sample_steps() -> Vec<Step> {
     vec![
         write("new", "1"),
         write("new/deep/file", "1"),
@@ -83,20 +83,20 @@ fn each_step() -> Vec<Step> {
 }
 
 pub fn a_failing_last_step_undoes_the_one_before(t: &Subject) {
-    some_tree(t);
+    create_sample_tree(t);
     let before = t.snapshot();
-    for step in each_step() {
-        let shown = format!("{step:?}");
+    for step in sample_steps() {
+        let description = format!("{step:?}");
         let result = t.apply(vec![step, edit("missing", "a", "b")]);
         assert_refused!(result, StoreError::NotFound);
-        assert_eq!(t.snapshot(), before, "{shown} was not undone");
+        assert_eq!(t.snapshot(), before, "{description} was not undone");
     }
 }
 
 pub fn each_of_these_steps_succeeds_alone(t: &Subject) {
-    for number in 0..each_step().len() {
-        some_tree(t);
-        t.apply_one(each_step().swap_remove(number));
+    for number in 0..sample_steps().len() {
+        create_sample_tree(t);
+        t.apply_one(sample_steps().swap_remove(number));
         for name in t.names("") {
             t.remove(&name);
         }
@@ -104,7 +104,7 @@ pub fn each_of_these_steps_succeeds_alone(t: &Subject) {
 }
 
 pub fn many_steps_are_undone_together(t: &Subject) {
-    some_tree(t);
+    create_sample_tree(t);
     let steps = || {
         vec![
             rename("dir", "moved", Replace::Refuse),
@@ -135,12 +135,12 @@ pub fn many_steps_are_undone_together(t: &Subject) {
     assert_eq!(t.read("other2/a/b/large"), b"small");
 }
 
-pub fn a_failed_change_can_be_made_again(t: &Subject) {
+pub fn a_failed_change_can_be_repeated(t: &Subject) {
     t.write("file", "1");
     let tag = t.stat("file").tag;
     let steps = |last: &str| {
-        let put = PutOptions { expect: Precondition::Tag(tag), ..PutOptions::default() };
-        vec![write("a/b", "1"), write_with(at("file"), b"2".to_vec(), put), mkdir(last)]
+        let options = PutOptions { expect: Precondition::Tag(tag), ..PutOptions::default() };
+        vec![write("a/b", "1"), write_with(at("file"), b"2".to_vec(), options), mkdir(last)]
     };
     assert_refused!(t.apply(vec![mkdir("x"), write("x", "1")]), StoreError::IsADirectory);
     assert!(!t.exists("x"));
@@ -149,16 +149,16 @@ pub fn a_failed_change_can_be_made_again(t: &Subject) {
 }
 
 pub fn a_draft_in_a_failed_change_leaves_nothing(t: &Subject) {
-    some_tree(t);
+    create_sample_tree(t);
     let node = NodePath::of_node(t.node("large"));
     let mut new = t.draft();
     new.write_at(0, &aperiodic_bytes(500_000)).unwrap();
     let mut old = t.draft_of(&node);
     old.write_at(100_000, b"changed").unwrap();
-    let put = |place, mut draft: Box<dyn crate::store::Draft>| {
-        let put = PutOptions { displaced: DisplacedContent::Keep, ..PutOptions::default() };
-        write_with(place, Content::Sealed(draft.seal().unwrap()), put)
+    let commit_step = |path, mut draft: Box<dyn crate::store::Draft>| {
+        let options = PutOptions { displaced: DisplacedContent::Keep, ..PutOptions::default() };
+        write_with(path, Content::Sealed(draft.seal().unwrap()), options)
     };
-    let steps = vec![put(at("new"), new), put(node, old), remove("missing", Subtree::File)];
+    let steps = vec![commit_step(at("new"), new), commit_step(node, old), remove("missing", Subtree::File)];
     assert_refused!(t.assert_unchanged(|| t.apply(steps)), StoreError::NotFound);
 }

@@ -16,7 +16,7 @@ fn run_threads(threads: usize, act: impl Fn(usize) + Sync) {
     });
 }
 
-pub fn appends_at_once_are_all_there(t: &Subject) {
+pub fn concurrent_appends_are_all_kept(t: &Subject) {
     const ROUNDS: usize = 10;
     let line =
         |thread: usize, round: usize| format!("{thread:02} {round:02} {}\n", "x".repeat(100 + 7 * thread));
@@ -26,17 +26,17 @@ pub fn appends_at_once_are_all_there(t: &Subject) {
         }
     });
     let text = String::from_utf8(t.read("log")).unwrap();
-    let mut found: Vec<_> = text.split_inclusive('\n').map(str::to_owned).collect();
+    let mut lines: Vec<_> = text.split_inclusive('\n').map(str::to_owned).collect();
     for thread in 0..20 {
-        let own = found.iter().filter(|line| line.starts_with(&format!("{thread:02} "))).cloned();
+        let thread_lines = lines.iter().filter(|line| line.starts_with(&format!("{thread:02} "))).cloned();
         let expected: Vec<_> = (0..ROUNDS).map(|round| line(thread, round)).collect();
-        assert_eq!(own.collect::<Vec<_>>(), expected, "in its own order, none torn");
+        assert_eq!(thread_lines.collect::<Vec<_>>(), expected, "in its own order, none torn");
     }
-    found.dedup();
-    assert_eq!(found.len(), 20 * ROUNDS);
+    lines.dedup();
+    assert_eq!(lines.len(), 20 * ROUNDS);
 }
 
-pub fn edits_at_once_of_different_lines_all_survive(t: &Subject) {
+pub fn concurrent_edits_of_different_lines_are_all_kept(t: &Subject) {
     let text: String = (0..10).map(|number| format!("line {number} is old\n")).collect();
     t.write("file", &text);
     run_threads(10, |number| {
@@ -49,7 +49,7 @@ pub fn a_reader_sees_the_old_or_the_new_content(t: &Subject) {
     let content =
         |number: usize| vec![b'a' + u8::try_from(number).unwrap(); [10, 5_000, 300_000, 70_000][number % 4]];
     t.write("file", content(0));
-    let is_whole = |bytes: &[u8]| (0..8).any(|number| bytes == content(number));
+    let is_complete = |bytes: &[u8]| (0..8).any(|number| bytes == content(number));
     let done = AtomicBool::new(false);
     let writers = AtomicUsize::new(4);
     run_threads(8, |number| {
@@ -62,23 +62,23 @@ pub fn a_reader_sees_the_old_or_the_new_content(t: &Subject) {
             }
         } else {
             while !done.load(Ordering::SeqCst) {
-                assert!(is_whole(&t.read("file")), "a torn read");
+                assert!(is_complete(&t.read("file")), "a torn read");
                 let open = t.open("file");
                 let bytes = read_all(&*open);
                 assert_eq!(bytes.len() as u64, open.attr().size);
-                assert!(is_whole(&bytes), "a torn open file");
+                assert!(is_complete(&bytes), "a torn open file");
             }
         }
     });
 }
 
-pub fn one_of_many_creators_wins(t: &Subject) {
+pub fn one_of_many_concurrent_creators_wins(t: &Subject) {
     for round in 0..10 {
         let path = format!("dir{round}/file");
         let winner = AtomicUsize::new(usize::MAX);
         run_threads(8, |number| {
-            let put = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
-            match t.try_apply_one(write_with(at(&path), number.to_string().into_bytes(), put)) {
+            let options = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
+            match t.try_apply_one(write_with(at(&path), number.to_string().into_bytes(), options)) {
                 Ok(outcome) => {
                     assert!(outcome.created);
                     assert_eq!(winner.swap(number, Ordering::SeqCst), usize::MAX, "two winners");
@@ -91,16 +91,16 @@ pub fn one_of_many_creators_wins(t: &Subject) {
     }
 }
 
-pub fn no_update_is_lost_where_a_state_is_expected(t: &Subject) {
+pub fn no_update_is_lost_with_a_tag_precondition(t: &Subject) {
     t.write("counter", "0");
     run_threads(6, |_| {
-        let mut done = 0;
-        while done < 8 {
-            let whole = t.store.read(&at("counter"), 99).unwrap();
-            let count: usize = String::from_utf8(whole.bytes).unwrap().parse().unwrap();
-            let put = PutOptions { expect: Precondition::Tag(whole.attr.tag), ..PutOptions::default() };
-            match t.try_apply_one(write_with(at("counter"), (count + 1).to_string().into_bytes(), put)) {
-                Ok(_) => done += 1,
+        let mut increments = 0;
+        while increments < 8 {
+            let file = t.store.read(&at("counter"), 99).unwrap();
+            let count: usize = String::from_utf8(file.bytes).unwrap().parse().unwrap();
+            let options = PutOptions { expect: Precondition::Tag(file.attr.tag), ..PutOptions::default() };
+            match t.try_apply_one(write_with(at("counter"), (count + 1).to_string().into_bytes(), options)) {
+                Ok(_) => increments += 1,
                 Err(StoreError::Conflict) => {}
                 Err(other) => panic!("{other:?}"),
             }
@@ -109,7 +109,7 @@ pub fn no_update_is_lost_where_a_state_is_expected(t: &Subject) {
     assert_eq!(t.read("counter"), b"48");
 }
 
-pub fn one_of_many_movers_wins(t: &Subject) {
+pub fn one_of_many_concurrent_renames_wins(t: &Subject) {
     for round in 0..10 {
         t.write("source/file", "1");
         let winners = AtomicUsize::new(0);
@@ -132,11 +132,11 @@ pub fn one_of_many_movers_wins(t: &Subject) {
         assert_eq!(winners.into_inner(), 1);
         assert!(!t.exists("source"));
     }
-    let files = t.walked(&at("moved"), &Default::default());
+    let files = t.walk_paths(&at("moved"), &Default::default());
     assert_eq!(files.iter().filter(|path| path.ends_with("/file")).count(), 10);
 }
 
-pub fn directories_made_at_once_are_shared(t: &Subject) {
+pub fn directories_created_concurrently_are_shared(t: &Subject) {
     run_threads(8, |number| {
         for round in 0..8 {
             t.write(&format!("a/{round}/b/{number}"), "1");
@@ -149,14 +149,14 @@ pub fn directories_made_at_once_are_shared(t: &Subject) {
 
 pub fn writers_of_different_files_do_not_disturb_each_other(t: &Subject) {
     run_threads(8, |number| {
-        let own = format!("dir/{number}");
+        let path = format!("dir/{number}");
         for round in 0..10 {
             let text = format!("{number} {round}");
-            t.write(&own, &text);
-            assert_eq!(t.read(&own), text.as_bytes());
-            t.rename(&own, &format!("{own}.moved"), Replace::Overwrite);
-            t.rename(&format!("{own}.moved"), &own, Replace::Refuse);
-            t.walked(&NodePath::root(), &Default::default());
+            t.write(&path, &text);
+            assert_eq!(t.read(&path), text.as_bytes());
+            t.rename(&path, &format!("{path}.moved"), Replace::Overwrite);
+            t.rename(&format!("{path}.moved"), &path, Replace::Refuse);
+            t.walk_paths(&NodePath::root(), &Default::default());
         }
     });
     assert_eq!(t.names("dir").len(), 8);

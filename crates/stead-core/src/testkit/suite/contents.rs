@@ -44,7 +44,7 @@ pub fn every_byte_is_kept(t: &Subject) {
     assert_eq!(t.read("binary"), [&*bytes, &[0, 0xff]].concat());
 }
 
-pub fn large_content_is_kept_whole(t: &Subject) {
+pub fn large_content_is_stored_completely(t: &Subject) {
     let bytes = aperiodic_bytes((3 << 20) + 1);
     assert_eq!(t.write("large", &bytes).size, bytes.len() as u64);
     assert_eq!(t.read("large"), bytes);
@@ -76,18 +76,18 @@ pub fn a_read_over_the_limit_is_refused(t: &Subject) {
     assert_refused!(t.store.read(&at("file"), 10), StoreError::TooLarge { size: 0x10_0000, limit: 10 });
 }
 
-pub fn many_places_are_answered_in_order(t: &Subject) {
+pub fn results_for_many_paths_are_in_order(t: &Subject) {
     t.write("a", "1");
     t.write("dir/b", "two");
-    let places = [at("dir/b"), at("missing"), at("a"), at("dir"), at("a/x")];
-    let stats = t.store.stat_many(&places);
+    let paths = [at("dir/b"), at("missing"), at("a"), at("dir"), at("a/x")];
+    let stats = t.store.stat_many(&paths);
     assert_eq!(stats.len(), 5);
     assert_eq!(stats[0].as_ref().unwrap(), &t.stat("dir/b"));
     assert_refused!(&stats[1], StoreError::NotFound);
     assert_eq!(stats[2].as_ref().unwrap(), &t.stat("a"));
     assert_eq!(stats[3].as_ref().unwrap().kind, NodeKind::Directory);
     assert_refused!(&stats[4], StoreError::NotADirectory);
-    let reads = t.store.read_many(&places, 2);
+    let reads = t.store.read_many(&paths, 2);
     assert_eq!(reads.len(), 5);
     assert_refused!(&reads[0], StoreError::TooLarge { size: 3, limit: 2 });
     assert_refused!(&reads[1], StoreError::NotFound);
@@ -113,30 +113,30 @@ pub fn an_overwrite_keeps_the_mode(t: &Subject) {
 }
 
 pub fn a_write_can_set_mode_and_time(t: &Subject) {
-    let then = Timestamp(1_700_000_000_123_456_789);
-    let put = PutOptions { mode: Some(0o600), modified: Some(then), ..PutOptions::default() };
-    let attr = t.apply_one(write_with(at("new"), b"1".to_vec(), put.clone())).attr.unwrap();
-    assert_eq!((attr.mode, attr.modified), (0o600, then));
+    let time = Timestamp(1_700_000_000_123_456_789);
+    let options = PutOptions { mode: Some(0o600), modified: Some(time), ..PutOptions::default() };
+    let attr = t.apply_one(write_with(at("new"), b"1".to_vec(), options.clone())).attr.unwrap();
+    assert_eq!((attr.mode, attr.modified), (0o600, time));
     t.write("old", "1");
-    t.apply_one(write_with(at("old"), b"2".to_vec(), put.clone()));
-    assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o600, then));
-    t.apply_one(append_with(at("old"), b"3".to_vec(), PutOptions { mode: Some(0o640), ..put }));
-    assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o640, then));
+    t.apply_one(write_with(at("old"), b"2".to_vec(), options.clone()));
+    assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o600, time));
+    t.apply_one(append_with(at("old"), b"3".to_vec(), PutOptions { mode: Some(0o640), ..options }));
+    assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o640, time));
     t.write("old", "4");
-    assert_ne!(t.stat("old").modified, then, "a write without a time happens now");
+    assert_ne!(t.stat("old").modified, time, "a write without a time happens now");
 }
 
 pub fn mode_and_time_can_be_set(t: &Subject) {
-    let then = Timestamp(1_600_000_000_987_654_321);
+    let time = Timestamp(1_600_000_000_987_654_321);
     t.write("file", "content");
     t.mkdir("dir");
     for path in ["file", "dir"] {
         let before = t.stat(path);
         let attr = t.apply_one(chmod(at(path), 0o700)).attr.unwrap();
         assert_eq!((attr.mode, attr.modified), (0o700, before.modified));
-        let modified = Some(then);
+        let modified = Some(time);
         let attr = t.apply_one(Step::SetAttr { at: at(path), mode: None, modified }).attr.unwrap();
-        assert_eq!((attr.mode, attr.modified, attr.node), (0o700, then, before.node));
+        assert_eq!((attr.mode, attr.modified, attr.node), (0o700, time, before.node));
         assert_eq!(t.stat(path), attr);
         let both = Step::SetAttr { at: at(path), mode: Some(0o750), modified: Some(Timestamp::from_secs(1)) };
         t.apply_one(both);
@@ -158,24 +158,24 @@ pub fn an_append_goes_to_the_end(t: &Subject) {
     let mut expected = aperiodic_bytes(700_000);
     t.write("large", &expected);
     for size in [1, 262_144, 99, 300_000] {
-        let more = aperiodic_bytes(size);
-        t.apply_one(append("large", &more));
-        expected.extend(more);
+        let addition = aperiodic_bytes(size);
+        t.apply_one(append("large", &addition));
+        expected.extend(addition);
     }
     assert!(t.read("large") == expected);
 }
 
 pub fn an_append_past_its_limit_changes_nothing(t: &Subject) {
     t.write("log", "one\n");
-    let up_to = |limit, content: &str| Step::Append {
+    let append_up_to = |limit, content: &str| Step::Append {
         at: at("log"),
         content: Content::Bytes(content.into()),
         options: PutOptions { max_size: Some(limit), ..PutOptions::default() },
     };
-    let over = t.assert_unchanged(|| t.apply(vec![up_to(7, "two\n")])).unwrap_err();
-    assert!(matches!(over, StoreError::TooLarge { size: 8, limit: 7 }), "{over:?}");
-    t.apply(vec![up_to(3, "")]).unwrap();
-    t.apply(vec![up_to(8, "two\n")]).unwrap();
+    let error = t.assert_unchanged(|| t.apply(vec![append_up_to(7, "two\n")])).unwrap_err();
+    assert!(matches!(error, StoreError::TooLarge { size: 8, limit: 7 }), "{error:?}");
+    t.apply(vec![append_up_to(3, "")]).unwrap();
+    t.apply(vec![append_up_to(8, "two\n")]).unwrap();
     assert_eq!(t.read("log"), b"one\ntwo\n");
 }
 
@@ -211,19 +211,19 @@ pub fn an_edit_that_does_not_fit_changes_nothing(t: &Subject) {
     t.write("file", "a a b");
     t.mkdir("dir");
     let tag = t.stat("file").tag;
-    assert!(matches!(t.refused(edit("file", "x", "y")), StoreError::NoMatch));
-    assert!(matches!(t.refused(edit("file", "a", "y")), StoreError::Ambiguous(2)));
-    assert!(matches!(t.refused(edit("missing", "a", "y")), StoreError::NotFound));
-    assert!(matches!(t.refused(edit("missing/file", "a", "y")), StoreError::NotFound));
-    assert!(matches!(t.refused(edit("dir", "a", "y")), StoreError::IsADirectory));
+    assert!(matches!(t.assert_step_refused(edit("file", "x", "y")), StoreError::NoMatch));
+    assert!(matches!(t.assert_step_refused(edit("file", "a", "y")), StoreError::Ambiguous(2)));
+    assert!(matches!(t.assert_step_refused(edit("missing", "a", "y")), StoreError::NotFound));
+    assert!(matches!(t.assert_step_refused(edit("missing/file", "a", "y")), StoreError::NotFound));
+    assert!(matches!(t.assert_step_refused(edit("dir", "a", "y")), StoreError::IsADirectory));
     assert_eq!(t.stat("file").tag, tag);
 }
 
 pub fn an_edit_too_large_for_memory_changes_nothing(t: &Subject) {
     t.write("file", vec![b'y'; 1 << 20]);
     let new = "z".repeat(1 << 20);
-    let refused = t.refused(edit_with(at("file"), "y", &new, Occurrences::All, Precondition::Any));
-    assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
+    let error = t.assert_step_refused(edit_with(at("file"), "y", &new, Occurrences::All, Precondition::Any));
+    assert!(matches!(error, StoreError::TooLarge { .. }), "{error:?}");
 }
 
 pub fn names_are_kept_byte_for_byte(t: &Subject) {
@@ -267,11 +267,11 @@ pub fn names_are_kept_byte_for_byte(t: &Subject) {
     assert!(t.names("dir").is_empty() && t.names("as").is_empty());
 }
 
-pub fn what_needs_no_history_is_written_all_the_same(t: &Subject) {
-    let put = || PutOptions { displaced: DisplacedContent::Discard, ..PutOptions::default() };
-    t.apply_one(write_with(at("target/out"), b"1".to_vec(), put()));
-    t.apply_one(write_with(at("target/out"), b"22".to_vec(), put()));
-    t.apply_one(append_with(at("target/out"), b"3".to_vec(), put()));
+pub fn content_without_history_is_written_like_any_other(t: &Subject) {
+    let options = || PutOptions { displaced: DisplacedContent::Discard, ..PutOptions::default() };
+    t.apply_one(write_with(at("target/out"), b"1".to_vec(), options()));
+    t.apply_one(write_with(at("target/out"), b"22".to_vec(), options()));
+    t.apply_one(append_with(at("target/out"), b"3".to_vec(), options()));
     assert_eq!(t.read("target/out"), b"223");
     t.apply_one(Step::Remove {
         at: at("target"),

@@ -5,16 +5,16 @@ use crate::store::{
     Content, Draft, NodePath, Parents, Precondition, PutOptions, Replace, SealedContent, StoreError,
 };
 
-fn put(t: &Subject, place: NodePath, mut draft: Box<dyn Draft>) -> crate::store::Attr {
+fn commit_draft(t: &Subject, path: NodePath, mut draft: Box<dyn Draft>) -> crate::store::Attr {
     let size = draft.size();
     let sealed = draft.seal().unwrap();
     assert_eq!(sealed.size(), size);
-    let attr = t.apply_one(write_with(place, Content::Sealed(sealed), PutOptions::default())).attr.unwrap();
+    let attr = t.apply_one(write_with(path, Content::Sealed(sealed), PutOptions::default())).attr.unwrap();
     assert_eq!(attr.size, size);
     attr
 }
 
-fn whole_draft(draft: &mut dyn Draft) -> Vec<u8> {
+fn read_draft(draft: &mut dyn Draft) -> Vec<u8> {
     let mut bytes = vec![0xaa; usize::try_from(draft.size()).unwrap() + 10];
     let count = draft.read_at(0, &mut bytes).unwrap();
     assert_eq!(count as u64, draft.size());
@@ -29,22 +29,22 @@ pub fn a_draft_becomes_a_file(t: &Subject) {
     draft.write_at(6, b"world").unwrap();
     assert_eq!(draft.size(), 11);
     assert!(t.names("").is_empty(), "a draft is invisible until its change");
-    let attr = put(t, at("dir/file"), draft);
+    let attr = commit_draft(t, at("dir/file"), draft);
     assert_eq!(t.stat("dir/file"), attr);
     assert_eq!(attr.mode, 0o644);
     assert_eq!(t.read("dir/file"), b"hello world");
-    put(t, at("empty"), t.draft());
+    commit_draft(t, at("empty"), t.draft());
     assert_eq!(t.read("empty"), b"");
 }
 
-pub fn a_large_draft_is_kept_whole(t: &Subject) {
+pub fn a_large_draft_is_stored_completely(t: &Subject) {
     let bytes = aperiodic_bytes((3 << 20) + 1);
     let mut draft = t.draft();
     for (index, piece) in bytes.chunks(100_003).enumerate() {
         draft.write_at(index as u64 * 100_003, piece).unwrap();
     }
-    assert!(whole_draft(&mut *draft) == bytes);
-    put(t, at("large"), draft);
+    assert!(read_draft(&mut *draft) == bytes);
+    commit_draft(t, at("large"), draft);
     assert!(t.read("large") == bytes);
 }
 
@@ -60,13 +60,13 @@ pub fn a_draft_can_be_written_in_any_order(t: &Subject) {
     draft.write_at(600_000, b"over").unwrap();
     let mut expected = bytes;
     expected[600_000..600_004].copy_from_slice(b"over");
-    put(t, at("file"), draft);
+    commit_draft(t, at("file"), draft);
     assert!(t.read("file") == expected);
 }
 
 pub fn a_draft_takes_small_writes_anywhere(t: &Subject) {
     const SIZE: usize = 3 << 20;
-    let mut expected: Vec<u8> = (0..SIZE).map(|at| (at / 7) as u8).collect();
+    let mut expected: Vec<u8> = (0..SIZE).map(|index| (index / 7) as u8).collect();
     t.write("file", &expected);
     let mut draft = t.draft_of(&at("file"));
     let mut random = fastrand::Rng::with_seed(1);
@@ -98,25 +98,25 @@ pub fn a_draft_takes_small_writes_anywhere(t: &Subject) {
         }
     }
     assert_eq!(draft.size(), expected.len() as u64);
-    put(t, at("file"), draft);
+    commit_draft(t, at("file"), draft);
     assert!(t.read("file") == expected);
 }
 
-pub fn a_gap_reads_as_zeros(t: &Subject) {
+pub fn a_gap_in_a_draft_reads_as_zeros(t: &Subject) {
     let mut draft = t.draft();
     draft.write_at(5, b"x").unwrap();
     draft.write_at(600_000, b"y").unwrap();
     let mut expected = vec![0; 600_001];
     (expected[5], expected[600_000]) = (b'x', b'y');
-    assert!(whole_draft(&mut *draft) == expected);
-    put(t, at("file"), draft);
+    assert!(read_draft(&mut *draft) == expected);
+    commit_draft(t, at("file"), draft);
     assert!(t.read("file") == expected);
     let mut draft = t.draft();
     draft.write_at(100, b"").unwrap();
     assert_eq!(draft.size(), 0, "an empty write changes nothing");
 }
 
-pub fn a_draft_is_cut_and_lengthened(t: &Subject) {
+pub fn a_draft_is_truncated_and_extended(t: &Subject) {
     let mut draft = t.draft();
     draft.write_at(0, &aperiodic_bytes(700_000)).unwrap();
     draft.set_size(300_000).unwrap();
@@ -124,14 +124,14 @@ pub fn a_draft_is_cut_and_lengthened(t: &Subject) {
     draft.set_size(300_010).unwrap();
     let mut expected = aperiodic_bytes(300_000);
     expected.extend([0; 10]);
-    assert!(whole_draft(&mut *draft) == expected, "truncated bytes don't come back");
+    assert!(read_draft(&mut *draft) == expected, "truncated bytes don't come back");
     draft.set_size(3).unwrap();
     draft.write_at(4, b"!").unwrap();
-    put(t, at("file"), draft);
+    commit_draft(t, at("file"), draft);
     assert_eq!(t.read("file"), [&aperiodic_bytes(3)[..], &[0, b'!']].concat());
     let mut draft = t.draft_of(&at("file"));
     draft.set_size(0).unwrap();
-    put(t, at("file"), draft);
+    commit_draft(t, at("file"), draft);
     assert_eq!(t.read("file"), b"");
 }
 
@@ -142,7 +142,7 @@ pub fn a_draft_is_read_while_it_is_written(t: &Subject) {
     draft.write_at(262_140, b"across a boundary").unwrap();
     let mut expected = aperiodic_bytes(700_000);
     expected[262_140..262_157].copy_from_slice(b"across a boundary");
-    assert!(whole_draft(&mut *draft) == expected);
+    assert!(read_draft(&mut *draft) == expected);
     let mut buffer = [0; 30];
     assert_eq!(draft.read_at(262_130, &mut buffer).unwrap(), 30);
     assert_eq!(buffer, expected[262_130..262_160]);
@@ -170,7 +170,7 @@ pub fn a_dropped_draft_leaves_nothing(t: &Subject) {
     assert_eq!(t.snapshot(), before);
 }
 
-pub fn a_draft_is_put_back_at_its_node(t: &Subject) {
+pub fn a_draft_is_committed_to_its_node(t: &Subject) {
     let mut expected = aperiodic_bytes(1_500_000);
     t.write("dir/file", &expected);
     t.apply_one(chmod(at("dir/file"), 0o755));
@@ -181,7 +181,7 @@ pub fn a_draft_is_put_back_at_its_node(t: &Subject) {
     for (offset, bytes) in edits {
         let mut draft = t.draft_of(&node);
         draft.write_at(offset as u64, bytes).unwrap();
-        let attr = put(t, node.clone(), draft);
+        let attr = commit_draft(t, node.clone(), draft);
         expected.resize(expected.len().max(offset + bytes.len()), 0);
         expected[offset..offset + bytes.len()].copy_from_slice(bytes);
         assert_eq!((attr.node, attr.mode), (before.node, 0o755));
@@ -193,30 +193,30 @@ pub fn a_draft_is_put_back_at_its_node(t: &Subject) {
     draft.set_size(500_100).unwrap();
     expected.truncate(500_000);
     expected.resize(500_100, 0);
-    assert_eq!(put(t, node.clone(), draft).node, before.node);
+    assert_eq!(commit_draft(t, node.clone(), draft).node, before.node);
     assert!(t.read("dir/file") == expected);
     let unchanged = t.draft_of(&node);
-    put(t, node, unchanged);
+    commit_draft(t, node, unchanged);
     assert!(t.read("dir/file") == expected);
 }
 
-pub fn a_draft_finds_its_node_under_another_name(t: &Subject) {
+pub fn a_draft_is_committed_to_its_node_after_a_rename(t: &Subject) {
     t.write("dir/file", "before");
     let node = t.node("dir/file");
     let mut draft = t.draft_of(&NodePath::of_node(node));
     t.rename("dir/file", "moved", Replace::Refuse);
     t.write("dir/file", "another");
     draft.write_at(6, b" and after").unwrap();
-    assert_eq!(put(t, NodePath::of_node(node), draft).node, node);
+    assert_eq!(commit_draft(t, NodePath::of_node(node), draft).node, node);
     assert_eq!((t.read("moved"), t.read("dir/file")), (b"before and after".to_vec(), b"another".to_vec()));
     let mut draft = t.draft_of(&NodePath::of_node(node));
     t.remove("moved");
     let sealed = Content::Sealed(draft.seal().unwrap());
-    let error = t.refused(write_with(NodePath::of_node(node), sealed, PutOptions::default()));
+    let error = t.assert_step_refused(write_with(NodePath::of_node(node), sealed, PutOptions::default()));
     assert!(matches!(error, StoreError::NotFound), "{error:?}");
 }
 
-pub fn a_draft_of_a_file_is_put_elsewhere(t: &Subject) {
+pub fn a_draft_of_a_file_can_be_committed_to_another_path(t: &Subject) {
     let bytes = aperiodic_bytes(800_000);
     t.write("file", &bytes);
     t.write("other", "old");
@@ -225,34 +225,43 @@ pub fn a_draft_of_a_file_is_put_elsewhere(t: &Subject) {
     for path in ["new/file", "other"] {
         let mut draft = t.draft_of(&at("file"));
         draft.write_at(400_000, b"draft").unwrap();
-        put(t, at(path), draft);
+        commit_draft(t, at(path), draft);
         assert!(t.read(path) == expected);
         assert!(t.read("file") == bytes, "its source is unchanged");
     }
 }
 
-pub fn a_draft_is_put_only_where_expected(t: &Subject) {
+pub fn committing_a_draft_checks_its_precondition(t: &Subject) {
     let tag = t.write("file", "1").tag;
-    let put = |path: &str, expect| {
+    let draft_step = |path: &str, expect| {
         let mut draft = t.draft();
         draft.write_at(0, b"draft").unwrap();
-        let put = PutOptions { expect, parents: Parents::Required, ..PutOptions::default() };
-        write_with(at(path), Content::Sealed(draft.seal().unwrap()), put)
+        let options = PutOptions { expect, parents: Parents::Required, ..PutOptions::default() };
+        write_with(at(path), Content::Sealed(draft.seal().unwrap()), options)
     };
-    assert!(matches!(t.refused(put("file", Precondition::Absent)), StoreError::AlreadyExists));
-    assert!(matches!(t.refused(put("missing/file", Precondition::Any)), StoreError::NotFound));
-    t.apply_one(put("file", Precondition::Tag(tag)));
-    assert!(matches!(t.refused(put("file", Precondition::Tag(tag))), StoreError::Conflict));
+    assert!(matches!(
+        t.assert_step_refused(draft_step("file", Precondition::Absent)),
+        StoreError::AlreadyExists
+    ));
+    assert!(matches!(
+        t.assert_step_refused(draft_step("missing/file", Precondition::Any)),
+        StoreError::NotFound
+    ));
+    t.apply_one(draft_step("file", Precondition::Tag(tag)));
+    assert!(matches!(
+        t.assert_step_refused(draft_step("file", Precondition::Tag(tag))),
+        StoreError::Conflict
+    ));
     assert_eq!(t.read("file"), b"draft");
 }
 
 /// A change that a Store refuses leaves its draft unchanged: it can be read, written and committed again.
-pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
+pub fn a_draft_whose_change_was_refused_can_be_committed_again(t: &Subject) {
     let tag = t.write("file", aperiodic_bytes(300_000)).tag;
     t.write("file", aperiodic_bytes(400_000));
     for (of_file, size) in [(false, 40), (false, 2 << 20), (true, 40), (true, 2 << 20)] {
         let mut draft = if of_file { t.draft_of(&at("file")) } else { t.draft() };
-        let mut expected = whole_draft(&mut *draft);
+        let mut expected = read_draft(&mut *draft);
         let written = aperiodic_bytes(size);
         draft.write_at(10, &written).unwrap();
         expected.resize(expected.len().max(10 + size), 0);
@@ -260,21 +269,24 @@ pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
         for attempt in 0..3 {
             let sealed = Content::Sealed(draft.seal().unwrap());
             // The change fails at its first step, or at a later one after the content was already put in place.
-            let put = |expect| PutOptions { expect, ..PutOptions::default() };
+            let options = |expect| PutOptions { expect, ..PutOptions::default() };
             if attempt == 0 {
-                t.refused(write_with(at("file"), sealed, put(Precondition::Tag(tag))));
+                t.assert_step_refused(write_with(at("file"), sealed, options(Precondition::Tag(tag))));
             } else {
-                let last =
-                    write_with(at("missing/file"), Content::Bytes(Vec::new()), put(Precondition::Tag(tag)));
-                let steps = vec![write_with(at("file"), sealed, put(Precondition::Any)), last];
+                let last_step = write_with(
+                    at("missing/file"),
+                    Content::Bytes(Vec::new()),
+                    options(Precondition::Tag(tag)),
+                );
+                let steps = vec![write_with(at("file"), sealed, options(Precondition::Any)), last_step];
                 t.store.apply(change(steps)).unwrap_err();
             }
             assert!(t.read("file") == aperiodic_bytes(400_000), "nothing was changed");
-            assert!(whole_draft(&mut *draft) == expected, "{of_file}, {size}, attempt {attempt}");
+            assert!(read_draft(&mut *draft) == expected, "{of_file}, {size}, attempt {attempt}");
             draft.write_at(5, b"again").unwrap();
             expected[5..10].copy_from_slice(b"again");
         }
-        put(t, at("put"), draft);
+        commit_draft(t, at("put"), draft);
         assert!(t.read("put") == expected, "{of_file}, {size}");
     }
 }
@@ -282,7 +294,7 @@ pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
 pub fn a_foreign_draft_is_refused(t: &Subject) {
     t.write("file", "1");
     let foreign = Content::Sealed(SealedContent::new(3, "abc"));
-    t.refused(write_with(at("file"), foreign, PutOptions::default()));
+    t.assert_step_refused(write_with(at("file"), foreign, PutOptions::default()));
 }
 
 pub fn a_draft_needs_a_file(t: &Subject) {

@@ -10,7 +10,7 @@ use crate::store::{
     StoreResult, Subtree,
 };
 
-pub fn missing_parents_are_made(t: &Subject) {
+pub fn missing_parents_are_created(t: &Subject) {
     t.write("a/b/c/file", "1");
     t.apply_one(append("d/e/log", "1"));
     t.link("f/g/link", "anywhere");
@@ -26,25 +26,25 @@ pub fn missing_parents_are_made(t: &Subject) {
 
 pub fn a_required_parent_that_is_missing_is_not_found(t: &Subject) {
     t.write("there", "1");
-    let below = || at("missing/name");
+    let missing_path = || at("missing/name");
     let required = || PutOptions { parents: Parents::Required, ..PutOptions::default() };
     let steps = [
-        write_with(below(), b"1".to_vec(), required()),
-        append_with(below(), b"1".to_vec(), required()),
-        mkdir_with(below(), Parents::Required),
-        symlink_with(below(), "x", Parents::Required, Precondition::Any),
-        rename_with(at("there"), below(), Refuse, Parents::Required, Precondition::Any),
-        copy_with(at("there"), below(), Refuse, Parents::Required),
+        write_with(missing_path(), b"1".to_vec(), required()),
+        append_with(missing_path(), b"1".to_vec(), required()),
+        mkdir_with(missing_path(), Parents::Required),
+        symlink_with(missing_path(), "x", Parents::Required, Precondition::Any),
+        rename_with(at("there"), missing_path(), Refuse, Parents::Required, Precondition::Any),
+        copy_with(at("there"), missing_path(), Refuse, Parents::Required),
     ];
     for step in steps {
-        assert!(matches!(t.refused(step), StoreError::NotFound));
+        assert!(matches!(t.assert_step_refused(step), StoreError::NotFound));
     }
     t.mkdir("missing");
-    t.apply_one(write_with(below(), b"1".to_vec(), required()));
+    t.apply_one(write_with(missing_path(), b"1".to_vec(), required()));
     assert_eq!(t.read("missing/name"), b"1");
 }
 
-pub fn a_file_is_no_directory_on_the_way(t: &Subject) {
+pub fn a_file_in_the_middle_of_a_path_is_an_error(t: &Subject) {
     t.write("file", "1");
     t.write("other", "2");
     for path in ["file/x", "file/x/y"] {
@@ -66,9 +66,9 @@ pub fn a_file_is_no_directory_on_the_way(t: &Subject) {
             chmod(at(path), 0o600),
         ];
         for step in steps {
-            let shown = format!("{step:?}");
-            let error = t.refused(step);
-            assert!(matches!(error, StoreError::NotADirectory), "{shown}: {error:?}");
+            let description = format!("{step:?}");
+            let error = t.assert_step_refused(step);
+            assert!(matches!(error, StoreError::NotADirectory), "{description}: {error:?}");
         }
     }
     assert_refused!(t.store.list(&at("file"), &Page::ALL), StoreError::NotADirectory);
@@ -76,23 +76,23 @@ pub fn a_file_is_no_directory_on_the_way(t: &Subject) {
     assert_refused!(walk, StoreError::NotADirectory);
 }
 
-pub fn a_directory_is_no_file(t: &Subject) {
+pub fn a_directory_is_not_read_or_written_as_a_file(t: &Subject) {
     t.write("dir/file", "1");
-    for place in [at("dir"), NodePath::root()] {
-        assert_refused!(t.store.read(&place, u64::MAX), StoreError::IsADirectory);
-        assert_refused!(t.store.open(&place, OpenPurpose::Read), StoreError::IsADirectory);
-        assert_refused!(t.store.draft(DraftBase::File(&place)), StoreError::IsADirectory);
-        let put = PutOptions::default;
-        let error = t.refused(write_with(place.clone(), b"1".to_vec(), put()));
+    for path in [at("dir"), NodePath::root()] {
+        assert_refused!(t.store.read(&path, u64::MAX), StoreError::IsADirectory);
+        assert_refused!(t.store.open(&path, OpenPurpose::Read), StoreError::IsADirectory);
+        assert_refused!(t.store.draft(DraftBase::File(&path)), StoreError::IsADirectory);
+        let default_options = PutOptions::default;
+        let error = t.assert_step_refused(write_with(path.clone(), b"1".to_vec(), default_options()));
         assert!(matches!(error, StoreError::IsADirectory), "{error:?}");
-        let error = t.refused(append_with(place.clone(), b"1".to_vec(), put()));
+        let error = t.assert_step_refused(append_with(path.clone(), b"1".to_vec(), default_options()));
         assert!(matches!(error, StoreError::IsADirectory), "{error:?}");
     }
     assert!(t.store.read_link(&at("dir")).is_err());
     assert!(t.store.read_link(&at("dir/file")).is_err());
 }
 
-pub fn nothing_is_not_found(t: &Subject) {
+pub fn a_missing_path_is_not_found(t: &Subject) {
     for path in ["missing", "missing/deeper"] {
         for (call, result) in every_read(t, &at(path)) {
             assert!(matches!(result, Err(StoreError::NotFound)), "{call} {path}: {result:?}");
@@ -108,25 +108,25 @@ pub fn nothing_is_not_found(t: &Subject) {
             chmod(at(path), 0o600),
         ];
         for step in steps {
-            let shown = format!("{step:?}");
-            let error = t.refused(step);
-            assert!(matches!(error, StoreError::NotFound), "{shown}: {error:?}");
+            let description = format!("{step:?}");
+            let error = t.assert_step_refused(step);
+            assert!(matches!(error, StoreError::NotFound), "{description}: {error:?}");
         }
     }
 }
 
 /// Every call that reads, with its result for a path.
-fn every_read(t: &Subject, place: &NodePath) -> Vec<(&'static str, StoreResult<()>)> {
-    let go_on = ControlFlow::Continue(());
+fn every_read(t: &Subject, path: &NodePath) -> Vec<(&'static str, StoreResult<()>)> {
+    let proceed = ControlFlow::Continue(());
     let grep = grep("x", |_| ());
     vec![
-        ("stat", t.store.stat(place).map(drop)),
-        ("read", t.store.read(place, u64::MAX).map(drop)),
-        ("open", t.store.open(place, OpenPurpose::Read).map(drop)),
-        ("read_link", t.store.read_link(place).map(drop)),
-        ("list", t.store.list(place, &Page::ALL).map(drop)),
-        ("walk", t.store.walk(place, &Default::default(), &mut |_| go_on)),
-        ("grep", t.store.grep(place, &grep, &mut |_| go_on)),
-        ("draft", t.store.draft(DraftBase::File(place)).map(drop)),
+        ("stat", t.store.stat(path).map(drop)),
+        ("read", t.store.read(path, u64::MAX).map(drop)),
+        ("open", t.store.open(path, OpenPurpose::Read).map(drop)),
+        ("read_link", t.store.read_link(path).map(drop)),
+        ("list", t.store.list(path, &Page::ALL).map(drop)),
+        ("walk", t.store.walk(path, &Default::default(), &mut |_| proceed)),
+        ("grep", t.store.grep(path, &grep, &mut |_| proceed)),
+        ("draft", t.store.draft(DraftBase::File(path)).map(drop)),
     ]
 }

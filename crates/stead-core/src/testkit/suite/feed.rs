@@ -27,16 +27,16 @@ fn current_cursor(t: &Subject) -> RevisionNumber {
 
 fn contains_change(
     changes: &[FeedEntry],
-    what: ChangeKind,
+    kind: ChangeKind,
     node: NodeId,
     parent: NodeId,
     name: &str,
 ) -> bool {
-    let fits = |change: &&FeedEntry| change.kind == what && change.node == node;
-    changes.iter().filter(fits).any(|change| change.parent == parent && change.name == name.as_bytes())
+    let is_match = |change: &&FeedEntry| change.kind == kind && change.node == node;
+    changes.iter().filter(is_match).any(|change| change.parent == parent && change.name == name.as_bytes())
 }
 
-pub fn a_store_says_whether_it_has_a_feed(t: &Subject) {
+pub fn a_store_reports_whether_it_has_a_feed(t: &Subject) {
     if t.store.feed().is_some() {
         let cursor = current_cursor(t);
         assert!(changes_after(t, cursor, 10).is_empty());
@@ -45,13 +45,13 @@ pub fn a_store_says_whether_it_has_a_feed(t: &Subject) {
     }
 }
 
-pub fn a_feed_tells_what_happened(t: &Subject) {
+pub fn a_feed_reports_every_kind_of_change(t: &Subject) {
     if t.store.feed().is_none() {
         return;
     }
     let root = t.node("");
     let mut cursor = current_cursor(t);
-    let mut next = |t: &Subject| {
+    let mut next_changes = |t: &Subject| {
         let changes = changes_after(t, cursor, 100);
         cursor = current_cursor(t);
         changes
@@ -59,16 +59,16 @@ pub fn a_feed_tells_what_happened(t: &Subject) {
 
     t.write("dir/file", "1");
     let (dir, file) = (t.node("dir"), t.node("dir/file"));
-    let changes = next(t);
+    let changes = next_changes(t);
     assert!(contains_change(&changes, ChangeKind::Created, dir, root, "dir"), "{changes:?}");
     assert!(contains_change(&changes, ChangeKind::Created, file, dir, "file"), "{changes:?}");
 
     t.apply_one(append("dir/file", "2"));
-    let changes = next(t);
+    let changes = next_changes(t);
     assert!(contains_change(&changes, ChangeKind::Written, t.node("dir/file"), dir, "file"), "{changes:?}");
 
     t.apply_one(chmod(at("dir/file"), 0o600));
-    let changes = next(t);
+    let changes = next_changes(t);
     assert!(
         contains_change(&changes, ChangeKind::Attributes, t.node("dir/file"), dir, "file"),
         "{changes:?}"
@@ -76,26 +76,26 @@ pub fn a_feed_tells_what_happened(t: &Subject) {
 
     let file = t.node("dir/file");
     t.rename("dir/file", "moved", Replace::Refuse);
-    let changes = next(t);
+    let changes = next_changes(t);
     assert!(contains_change(&changes, ChangeKind::MovedFrom, file, dir, "file"), "{changes:?}");
     assert!(contains_change(&changes, ChangeKind::MovedTo, file, root, "moved"), "{changes:?}");
 
     t.apply_one(copy("moved", "copied", Replace::Refuse));
-    let changes = next(t);
+    let changes = next_changes(t);
     assert!(contains_change(&changes, ChangeKind::Created, t.node("copied"), root, "copied"), "{changes:?}");
 
     t.link("link", "x");
-    let changes = next(t);
+    let changes = next_changes(t);
     assert!(contains_change(&changes, ChangeKind::Created, t.node("link"), root, "link"), "{changes:?}");
 
     t.apply_one(remove("moved", Subtree::File));
     t.apply_one(remove("dir", Subtree::Directory));
-    let changes = next(t);
+    let changes = next_changes(t);
     assert!(contains_change(&changes, ChangeKind::Removed, file, root, "moved"), "{changes:?}");
     assert!(contains_change(&changes, ChangeKind::Removed, dir, root, "dir"), "{changes:?}");
 }
 
-pub fn a_feed_is_in_order_and_comes_in_pieces(t: &Subject) {
+pub fn a_feed_is_ordered_and_paged(t: &Subject) {
     if t.store.feed().is_none() {
         return;
     }
@@ -103,16 +103,17 @@ pub fn a_feed_is_in_order_and_comes_in_pieces(t: &Subject) {
     for number in 0..10 {
         t.apply(vec![write(&format!("{number}a"), "1"), write(&format!("{number}b"), "1")]).unwrap();
     }
-    let whole = changes_after(t, cursor, 1_000);
-    let names: Vec<_> = whole.iter().map(|change| String::from_utf8(change.name.clone()).unwrap()).collect();
+    let all_changes = changes_after(t, cursor, 1_000);
+    let names: Vec<_> =
+        all_changes.iter().map(|change| String::from_utf8(change.name.clone()).unwrap()).collect();
     let expected: Vec<_> = (0..10).flat_map(|number| [format!("{number}a"), format!("{number}b")]).collect();
     assert_eq!(names, expected);
-    assert!(whole.is_sorted_by_key(|change| change.revision));
-    for pair in whole.chunks(2) {
+    assert!(all_changes.is_sorted_by_key(|change| change.revision));
+    for pair in all_changes.chunks(2) {
         assert_eq!(pair[0].revision, pair[1].revision, "one change, one version");
     }
     for limit in [1, 2, 3, 7] {
-        assert_eq!(changes_after(t, cursor, limit), whole, "in pieces of {limit}");
+        assert_eq!(changes_after(t, cursor, limit), all_changes, "in pieces of {limit}");
     }
     assert!(t.feed().changes_since(Some(cursor), 4).unwrap().more);
 }
@@ -123,7 +124,7 @@ pub fn a_refused_change_is_not_in_the_feed(t: &Subject) {
     }
     t.write("file", "1");
     let cursor = current_cursor(t);
-    t.refused(edit("file", "no such text", "x"));
+    t.assert_step_refused(edit("file", "no such text", "x"));
     assert_refused!(t.apply(vec![write("a", "1"), remove("missing", Subtree::Any)]), StoreError::NotFound);
     t.read("file");
     assert!(changes_after(t, cursor, 100).is_empty());

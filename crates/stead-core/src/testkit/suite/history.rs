@@ -22,7 +22,7 @@ fn retains_no_content(t: &Subject) -> bool {
 
 /// A query for the revisions that this test has made.
 fn query_since_start(t: &Subject) -> RevisionQuery {
-    RevisionQuery { after: t.first_revision, ..RevisionQuery::all() }
+    RevisionQuery { after: t.start_revision, ..RevisionQuery::all() }
 }
 
 fn all_revisions(t: &Subject) -> RevisionSet {
@@ -34,20 +34,20 @@ fn all_revisions(t: &Subject) -> RevisionSet {
 fn apply_and_get_revision(t: &Subject, steps: Vec<Step>) -> Revision {
     let change = change(steps);
     let id = change.operation.id;
-    let version = t.store.apply(change).unwrap().revision.expect("a change makes a version");
-    assert!(version <= t.history().latest_revision().unwrap());
+    let number = t.store.apply(change).unwrap().revision.expect("a change makes a version");
+    assert!(number <= t.history().latest_revision().unwrap());
     let found = all_revisions(t);
-    let deed = found.revisions.into_iter().next().expect("the change is reported");
-    assert_eq!(deed.number, version);
-    assert_eq!(deed.operation.id, id);
-    assert_eq!((&*deed.operation.identity.agent, &*deed.operation.tool), ("suite", "suite"));
-    deed
+    let revision = found.revisions.into_iter().next().expect("the change is reported");
+    assert_eq!(revision.number, number);
+    assert_eq!(revision.operation.id, id);
+    assert_eq!((&*revision.operation.identity.agent, &*revision.operation.tool), ("suite", "suite"));
+    revision
 }
 
 #[track_caller]
-fn only_change(deed: &Revision) -> &NodeChange {
-    assert_eq!(deed.changes.len(), 1, "{deed:?}");
-    &deed.changes[0]
+fn only_change(revision: &Revision) -> &NodeChange {
+    assert_eq!(revision.changes.len(), 1, "{revision:?}");
+    &revision.changes[0]
 }
 
 #[track_caller]
@@ -57,25 +57,29 @@ fn content_ref(state: Option<&NodeState>) -> &ContentRef {
 
 #[track_caller]
 fn read_content(t: &Subject, state: Option<&NodeState>) -> Vec<u8> {
-    let past = content_ref(state);
-    let bytes = read_all(&*t.history().open_content(past).unwrap());
-    assert_eq!(past.size(), bytes.len() as u64);
+    let content = content_ref(state);
+    let bytes = read_all(&*t.history().open_content(content).unwrap());
+    assert_eq!(content.size(), bytes.len() as u64);
     assert_eq!(state.unwrap().size, bytes.len() as u64);
     bytes
 }
 
 #[track_caller]
-fn assert_contents(t: &Subject, line: &NodeChange, before: Option<&str>, after: Option<&str>) {
-    for (state, wanted) in [(&line.before, before), (&line.after, after)] {
-        match wanted {
+fn assert_contents(t: &Subject, node_change: &NodeChange, before: Option<&str>, after: Option<&str>) {
+    for (state, expected) in [(&node_change.before, before), (&node_change.after, after)] {
+        match expected {
             // For content that wasn't retained, only the size is known.
-            Some(wanted) if is_content_unknown(t, state) => {
-                assert_eq!(state.as_ref().unwrap().size, wanted.len() as u64, "{line:?}");
+            Some(expected) if is_content_unknown(t, state) => {
+                assert_eq!(state.as_ref().unwrap().size, expected.len() as u64, "{node_change:?}");
             }
-            Some(wanted) => {
-                assert_eq!(String::from_utf8_lossy(&read_content(t, state.as_ref())), wanted, "{line:?}")
+            Some(expected) => {
+                assert_eq!(
+                    String::from_utf8_lossy(&read_content(t, state.as_ref())),
+                    expected,
+                    "{node_change:?}"
+                )
             }
-            None => assert_eq!(*state, None, "{line:?}"),
+            None => assert_eq!(*state, None, "{node_change:?}"),
         }
     }
 }
@@ -86,29 +90,33 @@ fn is_content_unknown(t: &Subject, state: &Option<NodeState>) -> bool {
 }
 
 #[track_caller]
-fn change_named<'d>(deed: &'d Revision, name: &str) -> &'d NodeChange {
-    let is = |state: &Option<NodeState>| state.as_ref().is_some_and(|state| state.name == name.as_bytes());
-    let mut found = deed.changes.iter().filter(|line| is(&line.before) || is(&line.after));
-    let line = found.next().unwrap_or_else(|| panic!("no change of `{name}`: {deed:?}"));
+fn change_named<'d>(revision: &'d Revision, name: &str) -> &'d NodeChange {
+    let has_name =
+        |state: &Option<NodeState>| state.as_ref().is_some_and(|state| state.name == name.as_bytes());
+    let mut found = revision
+        .changes
+        .iter()
+        .filter(|node_change| has_name(&node_change.before) || has_name(&node_change.after));
+    let node_change = found.next().unwrap_or_else(|| panic!("no change of `{name}`: {revision:?}"));
     assert!(found.next().is_none(), "more than one change of `{name}`");
-    line
+    node_change
 }
 
 /// The node's current path, as the Store reports it; `None` if it was removed.
 fn current_path(t: &Subject, node: NodeId) -> Option<String> {
-    all_revisions(t).current.get(&node).map(|now| now.path.to_string())
+    all_revisions(t).current.get(&node).map(|current| current.path.to_string())
 }
 
-pub fn a_new_file_is_told(t: &Subject) {
+pub fn a_new_file_is_reported(t: &Subject) {
     if has_no_history(t) {
         return;
     }
-    let made = apply_and_get_revision(t, vec![write("a", "one")]);
-    assert_contents(t, only_change(&made), None, Some("one"));
-    let after = only_change(&made).after.as_ref().unwrap();
+    let created = apply_and_get_revision(t, vec![write("a", "one")]);
+    assert_contents(t, only_change(&created), None, Some("one"));
+    let after = only_change(&created).after.as_ref().unwrap();
     assert_eq!((after.kind, &*after.name, after.mode), (NodeKind::File, &b"a"[..], 0o644));
     assert_eq!(after.path, StorePath::from_checked("a"));
-    let node = only_change(&made).node;
+    let node = only_change(&created).node;
     let found = all_revisions(t);
     assert_eq!(found.current[&node].path, StorePath::from_checked("a"));
     assert_eq!(found.current[&node].tag, t.stat("a").tag);
@@ -118,25 +126,25 @@ pub fn a_new_file_is_told(t: &Subject) {
     assert!(root.path.is_empty() && root.state.is_none());
 }
 
-pub fn the_parents_of_a_new_file_are_told(t: &Subject) {
+pub fn the_parents_of_a_new_file_are_reported(t: &Subject) {
     if has_no_history(t) {
         return;
     }
-    let made = apply_and_get_revision(t, vec![write("x/y/z", "deep")]);
-    assert_eq!(made.changes.len(), 3);
-    assert_contents(t, change_named(&made, "z"), None, Some("deep"));
-    let (x, y) = (change_named(&made, "x"), change_named(&made, "y"));
-    assert_eq!(change_named(&made, "z").after.as_ref().unwrap().parent, y.node);
+    let created = apply_and_get_revision(t, vec![write("x/y/z", "deep")]);
+    assert_eq!(created.changes.len(), 3);
+    assert_contents(t, change_named(&created, "z"), None, Some("deep"));
+    let (x, y) = (change_named(&created, "x"), change_named(&created, "y"));
+    assert_eq!(change_named(&created, "z").after.as_ref().unwrap().parent, y.node);
     assert_eq!(y.after.as_ref().unwrap().parent, x.node);
     assert_eq!(x.after.as_ref().unwrap().kind, NodeKind::Directory);
     assert_eq!(current_path(t, y.node).as_deref(), Some("x/y"));
 }
 
-pub fn an_overwrite_tells_both_contents(t: &Subject) {
+pub fn an_overwrite_reports_both_contents(t: &Subject) {
     if has_no_history(t) {
         return;
     }
-    let made = apply_and_get_revision(t, vec![write("a", "one")]);
+    let created = apply_and_get_revision(t, vec![write("a", "one")]);
     let changed = apply_and_get_revision(t, vec![write("a", "two and more")]);
     assert_contents(t, only_change(&changed), Some("one"), Some("two and more"));
     let third = apply_and_get_revision(t, vec![write("a", "")]);
@@ -146,8 +154,8 @@ pub fn an_overwrite_tells_both_contents(t: &Subject) {
     assert_eq!(found.len(), 3);
     assert_contents(t, only_change(&found[1]), Some("one"), Some("two and more"));
     assert_contents(t, only_change(&found[2]), None, Some("one"));
-    assert!(found.iter().all(|deed| only_change(deed).node == t.node("a")));
-    assert_eq!(found.iter().map(|deed| deed.number).min(), Some(made.number));
+    assert!(found.iter().all(|revision| only_change(revision).node == t.node("a")));
+    assert_eq!(found.iter().map(|revision| revision.number).min(), Some(created.number));
     if retains_no_content(t) {
         return;
     }
@@ -161,7 +169,7 @@ pub fn an_overwrite_tells_both_contents(t: &Subject) {
     );
 }
 
-pub fn an_edit_and_an_append_are_told(t: &Subject) {
+pub fn an_edit_and_an_append_are_reported(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -181,18 +189,19 @@ pub fn an_edit_and_an_append_are_told(t: &Subject) {
     }
     apply_and_get_revision(t, vec![append("a", " four")]);
     let found = all_revisions(t).revisions;
-    let told: Vec<_> = found.iter().map(|deed| read_content(t, only_change(deed).after.as_ref())).collect();
+    let contents: Vec<_> =
+        found.iter().map(|revision| read_content(t, only_change(revision).after.as_ref())).collect();
     let expected = ["one 2 three four", "one 2 three", "one 2", "one two"];
-    assert_eq!(told, expected.map(|text| text.as_bytes().to_vec()));
+    assert_eq!(contents, expected.map(|text| text.as_bytes().to_vec()));
 }
 
-pub fn writing_into_a_file_is_told(t: &Subject) {
+pub fn writes_into_a_file_are_reported(t: &Subject) {
     if retains_no_content(t) {
         return;
     }
     let large = "0123456789".repeat(60_000);
     t.write("a", &large);
-    let patched = |change: &dyn Fn(&mut dyn crate::store::Draft)| {
+    let change_by_draft = |change: &dyn Fn(&mut dyn crate::store::Draft)| {
         let mut draft = t.store.draft(DraftBase::File(&at("a"))).unwrap();
         change(&mut *draft);
         apply_and_get_revision(
@@ -200,55 +209,60 @@ pub fn writing_into_a_file_is_told(t: &Subject) {
             vec![write_with(at("a"), Content::Sealed(draft.seal().unwrap()), PutOptions::default())],
         )
     };
-    patched(&|draft| {
+    change_by_draft(&|draft| {
         draft.write_at(3, b"THREE").unwrap();
         draft.write_at(500_000, &[b'x'; 200_000]).unwrap();
     });
-    patched(&|draft| {
+    change_by_draft(&|draft| {
         draft.set_size(10).unwrap();
         draft.write_at(20, b"behind").unwrap();
     });
-    patched(&|draft| draft.write_at(4, b"and back").unwrap());
+    change_by_draft(&|draft| draft.write_at(4, b"and back").unwrap());
     let found = all_revisions(t).revisions;
-    let told: Vec<_> = found.iter().map(|deed| read_content(t, only_change(deed).after.as_ref())).collect();
+    let contents: Vec<_> =
+        found.iter().map(|revision| read_content(t, only_change(revision).after.as_ref())).collect();
     let mut expected = large.clone().into_bytes();
-    assert_eq!(told[3], expected);
+    assert_eq!(contents[3], expected);
     expected[3..8].copy_from_slice(b"THREE");
     expected.resize(700_000, 0);
     expected[500_000..].fill(b'x');
-    assert!(told[2] == expected);
+    assert!(contents[2] == expected);
     expected.truncate(10);
     expected.resize(20, 0);
     expected.extend_from_slice(b"behind");
-    assert_eq!(told[1], expected);
+    assert_eq!(contents[1], expected);
     expected[4..12].copy_from_slice(b"and back");
-    assert_eq!(told[0], expected);
+    assert_eq!(contents[0], expected);
     assert!(
         content_ref(only_change(&found[1]).before.as_ref())
             == content_ref(only_change(&found[2]).after.as_ref())
     );
 }
 
-pub fn moves_are_told(t: &Subject) {
+pub fn moves_are_reported(t: &Subject) {
     if has_no_history(t) {
         return;
     }
     t.write("d/a", "one");
     let moved = apply_and_get_revision(t, vec![rename("d/a", "b", Replace::Refuse)]);
-    let line = only_change(&moved);
-    assert_contents(t, line, Some("one"), Some("one"));
-    assert_eq!(line.before.as_ref().unwrap().name, b"a");
-    assert_eq!(line.before.as_ref().unwrap().parent, t.node("d"));
-    assert_eq!(line.after.as_ref().unwrap().name, b"b");
-    assert_eq!(current_path(t, line.node).as_deref(), Some("b"));
+    let node_change = only_change(&moved);
+    assert_contents(t, node_change, Some("one"), Some("one"));
+    assert_eq!(node_change.before.as_ref().unwrap().name, b"a");
+    assert_eq!(node_change.before.as_ref().unwrap().parent, t.node("d"));
+    assert_eq!(node_change.after.as_ref().unwrap().name, b"b");
+    assert_eq!(current_path(t, node_change.node).as_deref(), Some("b"));
     // Revisions from before the rename belong to the same node.
     t.write("b", "two");
     let found = all_revisions(t).revisions;
-    assert!(found.iter().all(|deed| deed.changes.iter().any(|line| line.node == t.node("b"))));
+    assert!(
+        found
+            .iter()
+            .all(|revision| revision.changes.iter().any(|node_change| node_change.node == t.node("b")))
+    );
     assert_contents(t, change_named(&found[2], "a"), None, Some("one"));
 }
 
-pub fn a_moved_directory_takes_its_past_along(t: &Subject) {
+pub fn a_moved_directory_keeps_its_history(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -259,18 +273,18 @@ pub fn a_moved_directory_takes_its_past_along(t: &Subject) {
     assert_eq!(only_change(&moved).before.as_ref().unwrap().name, b"d");
     t.write("e/a", "three");
     let found = all_revisions(t);
-    let line = only_change(&found.revisions[2]);
-    assert_contents(t, line, Some("one"), Some("two"));
-    assert_eq!((line.node, line.after.as_ref().unwrap().parent), (t.node("e/a"), t.node("e")));
+    let node_change = only_change(&found.revisions[2]);
+    assert_contents(t, node_change, Some("one"), Some("two"));
+    assert_eq!((node_change.node, node_change.after.as_ref().unwrap().parent), (t.node("e/a"), t.node("e")));
     assert_eq!(
-        line.after.as_ref().unwrap().path,
+        node_change.after.as_ref().unwrap().path,
         StorePath::from_checked("d/a"),
         "the path at that revision"
     );
-    assert_eq!(found.current[&line.node].path, StorePath::from_checked("e/a"));
+    assert_eq!(found.current[&node_change.node].path, StorePath::from_checked("e/a"));
 }
 
-pub fn what_is_moved_over_is_told(t: &Subject) {
+pub fn a_node_replaced_by_a_move_is_reported(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -278,31 +292,34 @@ pub fn what_is_moved_over_is_told(t: &Subject) {
     t.write("b", "two");
     let moved = apply_and_get_revision(t, vec![rename("a", "b", Replace::Overwrite)]);
     assert_eq!(moved.changes.len(), 2);
-    let [gone, came] = [true, false].map(|gone| {
+    let [removed_node, moved_node] = [true, false].map(|is_removed| {
         moved
             .changes
             .iter()
-            .find(|line| line.after.is_none() == gone)
+            .find(|node_change| node_change.after.is_none() == is_removed)
             .expect("one node is removed and one is moved")
     });
-    assert_contents(t, gone, Some("two"), None);
-    assert_contents(t, came, Some("one"), Some("one"));
-    assert_eq!((current_path(t, gone.node), current_path(t, came.node).as_deref()), (None, Some("b")));
-    let crossed = {
+    assert_contents(t, removed_node, Some("two"), None);
+    assert_contents(t, moved_node, Some("one"), Some("one"));
+    assert_eq!(
+        (current_path(t, removed_node.node), current_path(t, moved_node.node).as_deref()),
+        (None, Some("b"))
+    );
+    let exchanged = {
         t.write("c/x", "three");
         apply_and_get_revision(t, vec![rename("b", "c", Replace::Exchange)])
     };
-    assert_eq!(crossed.changes.len(), 2);
-    assert_eq!(current_path(t, came.node).as_deref(), Some("c"));
+    assert_eq!(exchanged.changes.len(), 2);
+    assert_eq!(current_path(t, moved_node.node).as_deref(), Some("c"));
     assert_contents(
         t,
-        crossed.changes.iter().find(|line| line.node == came.node).unwrap(),
+        exchanged.changes.iter().find(|node_change| node_change.node == moved_node.node).unwrap(),
         Some("one"),
         Some("one"),
     );
 }
 
-pub fn a_removed_file_is_told(t: &Subject) {
+pub fn a_removed_file_is_reported(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -322,7 +339,7 @@ pub fn a_removed_file_is_told(t: &Subject) {
     assert_contents(t, only_change(&found[0]), None, Some("another"));
 }
 
-pub fn a_removed_tree_is_told_entry_by_entry(t: &Subject) {
+pub fn a_removed_tree_is_reported_entry_by_entry(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -332,7 +349,7 @@ pub fn a_removed_tree_is_told_entry_by_entry(t: &Subject) {
     t.link("d/link", "a");
     let removed = apply_and_get_revision(t, vec![remove("d", Subtree::Any)]);
     assert_eq!(removed.changes.len(), 5);
-    assert!(removed.changes.iter().all(|line| line.after.is_none()));
+    assert!(removed.changes.iter().all(|node_change| node_change.after.is_none()));
     assert_contents(t, change_named(&removed, "a"), Some("two"), None);
     assert_contents(t, change_named(&removed, "b"), Some("three"), None);
     assert_contents(t, change_named(&removed, "link"), Some("a"), None);
@@ -341,19 +358,21 @@ pub fn a_removed_tree_is_told_entry_by_entry(t: &Subject) {
     assert_eq!(change_named(&removed, "b").before.as_ref().unwrap().parent, inner.node);
     assert_eq!(inner.before.as_ref().unwrap().parent, top.node);
     let found = all_revisions(t).revisions;
-    let written =
-        found.iter().find(|deed| deed.changes.len() == 1 && deed.changes[0].before.is_some()).unwrap();
+    let written = found
+        .iter()
+        .find(|revision| revision.changes.len() == 1 && revision.changes[0].before.is_some())
+        .unwrap();
     assert_contents(t, only_change(written), Some("one"), Some("two"));
     assert_eq!(only_change(written).node, change_named(&removed, "a").node);
 }
 
-pub fn directories_links_and_attributes_are_told(t: &Subject) {
+pub fn directories_links_and_attributes_are_reported(t: &Subject) {
     if has_no_history(t) {
         return;
     }
-    let made = apply_and_get_revision(t, vec![mkdir("d")]);
-    assert_eq!(only_change(&made).after.as_ref().unwrap().kind, NodeKind::Directory);
-    assert_eq!(only_change(&made).after.as_ref().unwrap().content, None);
+    let created = apply_and_get_revision(t, vec![mkdir("d")]);
+    assert_eq!(only_change(&created).after.as_ref().unwrap().kind, NodeKind::Directory);
+    assert_eq!(only_change(&created).after.as_ref().unwrap().content, None);
     let linked = apply_and_get_revision(t, vec![symlink("l", "d/one")]);
     assert_contents(t, only_change(&linked), None, Some("d/one"));
     let linked = apply_and_get_revision(t, vec![symlink("l", "d/two")]);
@@ -366,7 +385,7 @@ pub fn directories_links_and_attributes_are_told(t: &Subject) {
     assert_eq!(modes, [0o644, 0o600]);
 }
 
-pub fn a_copy_is_told_entry_by_entry(t: &Subject) {
+pub fn a_copy_is_reported_entry_by_entry(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -383,13 +402,18 @@ pub fn a_copy_is_told_entry_by_entry(t: &Subject) {
     t.link("l", "there");
     let copied = apply_and_get_revision(t, vec![copy("l", "f", Replace::Overwrite)]);
     assert_eq!(copied.changes.len(), 2, "{copied:?}");
-    let gone = copied.changes.iter().find(|line| line.after.is_none()).expect("the file is removed");
-    let came = copied.changes.iter().find(|line| line.before.is_none()).expect("the symlink is created");
-    assert_contents(t, gone, Some("one"), None);
-    assert_contents(t, came, None, Some("there"));
+    let removed =
+        copied.changes.iter().find(|node_change| node_change.after.is_none()).expect("the file is removed");
+    let created = copied
+        .changes
+        .iter()
+        .find(|node_change| node_change.before.is_none())
+        .expect("the symlink is created");
+    assert_contents(t, removed, Some("one"), None);
+    assert_contents(t, created, None, Some("there"));
 }
 
-pub fn many_steps_are_one_deed(t: &Subject) {
+pub fn many_steps_are_one_revision(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -406,17 +430,18 @@ pub fn many_steps_are_one_deed(t: &Subject) {
         write("fleeting", "x"),
         remove("fleeting", Subtree::File),
     ];
-    let done = apply_and_get_revision(t, steps);
-    assert_contents(t, change_named(&done, "z"), Some("one"), Some("2"));
-    assert_eq!(change_named(&done, "z").before.as_ref().unwrap().name, b"a");
-    assert_contents(t, change_named(&done, "b"), Some("two"), None);
-    assert_contents(t, change_named(&done, "c"), Some("three"), Some("three and four"));
-    assert_eq!(change_named(&done, "e").before.as_ref().unwrap().name, b"d");
-    let net = |line: &&NodeChange| line.before.is_some() || line.after.is_some();
-    assert_eq!(done.changes.iter().filter(net).count(), 4, "{done:?}");
+    let revision = apply_and_get_revision(t, steps);
+    assert_contents(t, change_named(&revision, "z"), Some("one"), Some("2"));
+    assert_eq!(change_named(&revision, "z").before.as_ref().unwrap().name, b"a");
+    assert_contents(t, change_named(&revision, "b"), Some("two"), None);
+    assert_contents(t, change_named(&revision, "c"), Some("three"), Some("three and four"));
+    assert_eq!(change_named(&revision, "e").before.as_ref().unwrap().name, b"d");
+    let has_net_effect =
+        |node_change: &&NodeChange| node_change.before.is_some() || node_change.after.is_some();
+    assert_eq!(revision.changes.iter().filter(has_net_effect).count(), 4, "{revision:?}");
 }
 
-pub fn a_refused_change_is_no_deed(t: &Subject) {
+pub fn a_refused_change_makes_no_revision(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -436,7 +461,7 @@ pub fn a_refused_change_is_no_deed(t: &Subject) {
     );
 }
 
-pub fn the_past_is_put_back(t: &Subject) {
+pub fn stored_content_is_put_back(t: &Subject) {
     if retains_no_content(t) {
         return;
     }
@@ -445,13 +470,14 @@ pub fn the_past_is_put_back(t: &Subject) {
     t.write("a", "three");
     t.remove("b");
     let found = all_revisions(t).revisions;
-    let put = |state: Option<&NodeState>, path: &str| {
+    let restore_step = |state: Option<&NodeState>, path: &str| {
         write_with(at(path), Content::Stored(content_ref(state).clone()), PutOptions::default())
     };
     let removed = only_change(&found[0]).before.as_ref();
     let replaced = only_change(&found[1]).before.as_ref();
     let present = only_change(&found[1]).after.as_ref();
-    t.apply(vec![put(removed, "b"), put(replaced, "a"), put(present, "c")]).unwrap();
+    t.apply(vec![restore_step(removed, "b"), restore_step(replaced, "a"), restore_step(present, "c")])
+        .unwrap();
     assert_eq!((t.read("a"), t.read("b"), t.read("c")), (b"one".into(), b"two".into(), b"three".into()));
     // Putting content back makes a revision like any other change, and the old content stays readable.
     let found = all_revisions(t).revisions;
@@ -466,49 +492,57 @@ pub fn the_past_is_put_back(t: &Subject) {
     assert_eq!(t.read("a"), b"onetwo");
 }
 
-pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
+pub fn revisions_are_queried_by_time_and_agent(t: &Subject) {
     if has_no_history(t) {
         return;
     }
-    let by = |agent: &str, path: &str| {
+    let apply_as = |agent: &str, path: &str| {
         let mut change = change(vec![write(path, agent)]);
         change.operation.identity = std::sync::Arc::new(crate::Identity::agent(agent));
         let (id, at) = (change.operation.id, change.operation.at);
         (t.store.apply(change).unwrap().revision.unwrap(), id, at)
     };
-    let made: Vec<(RevisionNumber, OperationId, crate::Timestamp)> =
-        [("ann", "a"), ("bob", "b"), ("ann", "c"), ("bob", "a")].map(|(agent, path)| by(agent, path)).into();
-    let versions = |query: RevisionQuery| {
-        t.history().revisions(&query).unwrap().revisions.iter().map(|deed| deed.number).collect::<Vec<_>>()
+    let applied: Vec<(RevisionNumber, OperationId, crate::Timestamp)> =
+        [("ann", "a"), ("bob", "b"), ("ann", "c"), ("bob", "a")]
+            .map(|(agent, path)| apply_as(agent, path))
+            .into();
+    let numbers = |query: RevisionQuery| {
+        t.history()
+            .revisions(&query)
+            .unwrap()
+            .revisions
+            .iter()
+            .map(|revision| revision.number)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(versions(query_since_start(t)), [made[3].0, made[2].0, made[1].0, made[0].0]);
-    assert_eq!(versions(RevisionQuery { limit: 2, ..query_since_start(t) }), [made[3].0, made[2].0]);
-    assert_eq!(versions(RevisionQuery::between(made[0].0, made[2].0)), [made[2].0, made[1].0]);
+    assert_eq!(numbers(query_since_start(t)), [applied[3].0, applied[2].0, applied[1].0, applied[0].0]);
+    assert_eq!(numbers(RevisionQuery { limit: 2, ..query_since_start(t) }), [applied[3].0, applied[2].0]);
+    assert_eq!(numbers(RevisionQuery::between(applied[0].0, applied[2].0)), [applied[2].0, applied[1].0]);
     assert_eq!(
-        versions(RevisionQuery { agent: Some("ann".into()), ..query_since_start(t) }),
-        [made[2].0, made[0].0]
+        numbers(RevisionQuery { agent: Some("ann".into()), ..query_since_start(t) }),
+        [applied[2].0, applied[0].0]
     );
     assert_eq!(
-        versions(RevisionQuery { operations: Some(vec![made[1].1]), ..query_since_start(t) }),
-        [made[1].0]
+        numbers(RevisionQuery { operations: Some(vec![applied[1].1]), ..query_since_start(t) }),
+        [applied[1].0]
     );
     assert_eq!(
-        versions(RevisionQuery { since: Some(made[2].2), ..query_since_start(t) }),
-        [made[3].0, made[2].0]
+        numbers(RevisionQuery { since: Some(applied[2].2), ..query_since_start(t) }),
+        [applied[3].0, applied[2].0]
     );
     // A revision's content is right even if the query leaves out later revisions of the same file.
-    let query = RevisionQuery { operations: Some(vec![made[0].1]), ..query_since_start(t) };
+    let query = RevisionQuery { operations: Some(vec![applied[0].1]), ..query_since_start(t) };
     assert_contents(t, only_change(&t.history().revisions(&query).unwrap().revisions[0]), None, Some("ann"));
-    assert_eq!(t.history().revision_at(made[3].2).unwrap(), made[3].0);
-    assert!(t.history().revision_at(crate::Timestamp(made[0].2.0 - 1)).unwrap() < made[0].0);
+    assert_eq!(t.history().revision_at(applied[3].2).unwrap(), applied[3].0);
+    assert!(t.history().revision_at(crate::Timestamp(applied[0].2.0 - 1)).unwrap() < applied[0].0);
 }
 
-pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
+pub fn operations_are_undoable_until_they_are_undone(t: &Subject) {
     if has_no_history(t) {
         return;
     }
-    let began = crate::Clock::now(&crate::SystemClock);
-    let by = |agent: &str, paths: [&str; 2], undoes: &[OperationId]| {
+    let start = crate::Clock::now(&crate::SystemClock);
+    let apply_as = |agent: &str, paths: [&str; 2], undoes: &[OperationId]| {
         let mut first = change(vec![write(paths[0], agent)]);
         first.operation.identity = std::sync::Arc::new(crate::Identity::agent(agent));
         let mut second =
@@ -521,24 +555,28 @@ pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
         t.store.apply(second).unwrap();
         operation
     };
-    let one = by("standing", ["a", "b"], &[]);
-    by("other", ["a", "c"], &[]);
-    let two = by("standing", ["c", "d"], &[]);
-    let standing = |since, limit| {
+    let first_operation = apply_as("standing", ["a", "b"], &[]);
+    apply_as("other", ["a", "c"], &[]);
+    let second_operation = apply_as("standing", ["c", "d"], &[]);
+    let undoable = |since, limit| {
         let found = t.history().undoable_operations("standing", since, limit).unwrap();
         found.into_iter().map(|(_, operation)| operation.id).collect::<Vec<_>>()
     };
-    assert_eq!(standing(began, 9), [two.id, one.id], "each once, however many changes it made");
-    assert_eq!(standing(began, 1), [two.id]);
-    assert_eq!(standing(two.at, 9), [two.id]);
-    let undo = by("standing", ["x", "y"], &[two.id]);
-    assert_eq!(standing(began, 9), [one.id], "neither the undone operation nor the undo");
-    by("standing", ["x", "z"], &[undo.id]);
-    assert_eq!(standing(began, 9), [two.id, one.id]);
-    assert!(t.history().undoable_operations("nobody", began, 9).unwrap().is_empty());
+    assert_eq!(
+        undoable(start, 9),
+        [second_operation.id, first_operation.id],
+        "each once, however many changes it made"
+    );
+    assert_eq!(undoable(start, 1), [second_operation.id]);
+    assert_eq!(undoable(second_operation.at, 9), [second_operation.id]);
+    let undo = apply_as("standing", ["x", "y"], &[second_operation.id]);
+    assert_eq!(undoable(start, 9), [first_operation.id], "neither the undone operation nor the undo");
+    apply_as("standing", ["x", "z"], &[undo.id]);
+    assert_eq!(undoable(start, 9), [second_operation.id, first_operation.id]);
+    assert!(t.history().undoable_operations("nobody", start, 9).unwrap().is_empty());
 }
 
-pub fn deeds_are_asked_for_by_path(t: &Subject) {
+pub fn revisions_are_queried_by_path(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -548,15 +586,16 @@ pub fn deeds_are_asked_for_by_path(t: &Subject) {
     t.rename("other", "d/in/moved", Replace::Refuse);
     t.write("elsewhere", "4");
     t.remove("d/in/a");
-    let told = |below: &[&str]| {
-        let below = below.iter().map(|path| StorePath::from_checked(*path)).collect();
+    let changed_paths = |paths: &[&str]| {
+        let paths = paths.iter().map(|path| StorePath::from_checked(*path)).collect();
         let found =
-            t.history().revisions(&RevisionQuery { paths: below, ..query_since_start(t) }).unwrap().revisions;
+            t.history().revisions(&RevisionQuery { paths, ..query_since_start(t) }).unwrap().revisions;
         let path = |state: &Option<NodeState>| state.as_ref().map(|state| state.path.to_string());
-        let lines = found.iter().flat_map(|deed| &deed.changes);
-        let mut told: Vec<_> = lines.map(|line| (path(&line.before), path(&line.after))).collect();
-        told.sort();
-        told
+        let node_changes = found.iter().flat_map(|revision| &revision.changes);
+        let mut pairs: Vec<_> =
+            node_changes.map(|node_change| (path(&node_change.before), path(&node_change.after))).collect();
+        pairs.sort();
+        pairs
     };
     let some = |text: &str| Some(text.to_owned());
     let of_in = [
@@ -566,15 +605,15 @@ pub fn deeds_are_asked_for_by_path(t: &Subject) {
         (some("d/in/a"), None),
         (some("other"), some("d/in/moved")),
     ];
-    assert_eq!(told(&["d/in"]), of_in, "with the path that it was moved from");
-    assert_eq!(told(&["elsewhere", "d/out"]), [(None, some("d/out")), (None, some("elsewhere"))]);
+    assert_eq!(changed_paths(&["d/in"]), of_in, "with the path that it was moved from");
+    assert_eq!(changed_paths(&["elsewhere", "d/out"]), [(None, some("d/out")), (None, some("elsewhere"))]);
     t.remove("d");
-    let of_out = told(&["d/out"]);
+    let of_out = changed_paths(&["d/out"]);
     assert!(of_out.contains(&(some("d"), None)), "the removal of its parent: {of_out:?}");
     assert!(!of_out.contains(&(some("d/in"), None)), "{of_out:?}");
 }
 
-pub fn deeds_are_asked_for_by_place(t: &Subject) {
+pub fn revisions_are_queried_by_node(t: &Subject) {
     if retains_no_content(t) {
         return;
     }
@@ -586,34 +625,40 @@ pub fn deeds_are_asked_for_by_place(t: &Subject) {
     t.write("e/a", "5");
     t.remove("e/b");
     t.remove("x");
-    let about = |path: &str| {
+    let revisions_at = |path: &str| {
         let query = RevisionQuery { at: Some(at(path)), ..query_since_start(t) };
         t.history().revisions(&query).map(|found| found.revisions)
     };
-    let contents = |deeds: Vec<Revision>| {
+    let contents = |revisions: Vec<Revision>| {
         let text = |state: &Option<NodeState>| {
             let state = state.as_ref()?;
             let bytes =
-                state.content.as_ref().map(|past| read_all(&*t.history().open_content(past).unwrap()));
+                state.content.as_ref().map(|content| read_all(&*t.history().open_content(content).unwrap()));
             Some(bytes.map_or("-".into(), |bytes| String::from_utf8(bytes).unwrap()))
         };
-        let lines = deeds.iter().flat_map(|deed| &deed.changes);
-        lines.map(|line| (text(&line.before), text(&line.after))).collect::<Vec<_>>()
+        let node_changes = revisions.iter().flat_map(|revision| &revision.changes);
+        node_changes
+            .map(|node_change| (text(&node_change.before), text(&node_change.after)))
+            .collect::<Vec<_>>()
     };
     let some = |text: &str| Some(text.to_owned());
     let of_a = [(some("4"), some("5")), (some("1"), some("4")), (None, some("1"))];
-    assert_eq!(contents(about("e/a").unwrap()), of_a);
-    assert_eq!(contents(about("d/a").unwrap()), of_a, "by an earlier name");
-    assert_eq!(contents(about("e/b").unwrap()), [(some("2"), None), (None, some("2"))]);
-    assert_eq!(contents(about("x").unwrap()), [(some("3"), None), (None, some("3"))]);
-    assert_eq!(about("e").unwrap().len(), 6);
-    assert_eq!(about("").unwrap().len(), 8);
-    assert!(about("never").is_err());
+    assert_eq!(contents(revisions_at("e/a").unwrap()), of_a);
+    assert_eq!(contents(revisions_at("d/a").unwrap()), of_a, "by an earlier name");
+    assert_eq!(contents(revisions_at("e/b").unwrap()), [(some("2"), None), (None, some("2"))]);
+    assert_eq!(contents(revisions_at("x").unwrap()), [(some("3"), None), (None, some("3"))]);
+    assert_eq!(revisions_at("e").unwrap().len(), 6);
+    assert_eq!(revisions_at("").unwrap().len(), 8);
+    assert!(revisions_at("never").is_err());
     t.write("x", "again");
-    assert_eq!(contents(about("x").unwrap()), [(None, some("again"))], "the present node is a different one");
+    assert_eq!(
+        contents(revisions_at("x").unwrap()),
+        [(None, some("again"))],
+        "the present node is a different one"
+    );
 }
 
-pub fn what_needs_no_history_is_told_without_its_content(t: &Subject) {
+pub fn a_change_without_history_is_reported_without_its_content(t: &Subject) {
     if has_no_history(t) {
         return;
     }
@@ -626,7 +671,7 @@ pub fn what_needs_no_history_is_told_without_its_content(t: &Subject) {
     assert_eq!(read_content(t, only_change(&changed).after.as_ref()), b"two");
 }
 
-pub fn content_that_is_not_kept_is_known_by_its_size(t: &Subject) {
+pub fn content_that_is_not_retained_is_known_by_its_size(t: &Subject) {
     if has_no_history(t) || t.history().retains_content() {
         return;
     }
@@ -634,63 +679,70 @@ pub fn content_that_is_not_kept_is_known_by_its_size(t: &Subject) {
     let written = apply_and_get_revision(t, vec![write("d/a", "four")]);
     let removed = apply_and_get_revision(t, vec![remove("d", Subtree::Any)]);
     assert_eq!(removed.changes.len(), 2, "each removed node is reported: {removed:?}");
-    for (line, size) in [(only_change(&written), 3), (change_named(&removed, "a"), 4)] {
-        let before = line.before.as_ref().expect("it was there");
+    for (node_change, size) in [(only_change(&written), 3), (change_named(&removed, "a"), 4)] {
+        let before = node_change.before.as_ref().expect("it was there");
         assert_eq!((before.size, &before.content), (size, &None));
     }
     assert_eq!(change_named(&removed, "a").before.as_ref().unwrap().parent, change_named(&removed, "d").node);
 }
 
-pub fn a_change_that_changes_nothing_makes_no_deed(t: &Subject) {
+pub fn a_change_that_changes_nothing_makes_no_revision(t: &Subject) {
     if has_no_history(t) {
         return;
     }
     t.mkdir("d");
-    let (before, version) = (all_revisions(t).revisions.len(), t.history().latest_revision().unwrap());
+    let (before, latest) = (all_revisions(t).revisions.len(), t.history().latest_revision().unwrap());
     let change = Change::new(change(Vec::new()).operation, vec![mkdir("d")]);
     assert_eq!(t.store.apply(change).unwrap().revision, None);
-    assert_eq!((all_revisions(t).revisions.len(), t.history().latest_revision().unwrap()), (before, version));
+    assert_eq!((all_revisions(t).revisions.len(), t.history().latest_revision().unwrap()), (before, latest));
 }
 
-pub fn what_was_gone_comes_back_as_what_it_was(t: &Subject) {
+pub fn a_removed_node_is_revived_with_its_history(t: &Subject) {
     if retains_no_content(t) {
         return;
     }
     t.write("d/a", "one");
     t.write("d/a", "two");
     t.remove("d");
-    let gone = all_revisions(t).revisions;
-    let [directory, file] = ["d", "a"].map(|name| change_named(&gone[0], name).node);
-    let content = content_ref(change_named(&gone[0], "a").before.as_ref()).clone();
+    let revisions = all_revisions(t).revisions;
+    let [directory, file] = ["d", "a"].map(|name| change_named(&revisions[0], name).node);
+    let content = content_ref(change_named(&revisions[0], "a").before.as_ref()).clone();
     let steps = vec![mkdir("d"), write_with(at("d/a"), Content::Stored(content), PutOptions::default())];
-    let back = Change { revive: [(0, directory), (1, file)].into(), ..change(steps) };
-    t.store.apply(back).unwrap();
+    let revival = Change { revive: [(0, directory), (1, file)].into(), ..change(steps) };
+    t.store.apply(revival).unwrap();
     let found = all_revisions(t);
     let [directory, file] = ["d", "d/a"].map(|path| t.node(path));
     assert_eq!(found.current[&file].path, StorePath::from_checked("d/a"));
-    for deed in &found.revisions {
-        assert!(deed.changes.iter().all(|line| [directory, file].contains(&line.node)), "{deed:?}");
+    for revision in &found.revisions {
+        assert!(
+            revision.changes.iter().all(|node_change| [directory, file].contains(&node_change.node)),
+            "{revision:?}"
+        );
     }
     assert_contents(t, only_change(&found.revisions[2]), Some("one"), Some("two"));
     assert_eq!(found.revisions.len(), 4);
 }
 
-pub fn what_was_taken_back_is_told(t: &Subject) {
+pub fn undone_operations_are_reported(t: &Subject) {
     if has_no_history(t) {
         return;
     }
-    let one = apply_and_get_revision(t, vec![write("a", "one")]).operation.id;
-    let undoing = |operation| Change {
+    let first = apply_and_get_revision(t, vec![write("a", "one")]).operation.id;
+    let undo_change = |operation| Change {
         records: vec![crate::store::CompanionRecord::Undoes(vec![operation])],
         ..change(vec![write("a", "another")])
     };
-    let taking_back = undoing(one);
-    let second = taking_back.operation.id;
-    t.store.apply(taking_back).unwrap();
-    let told = |t: &Subject| {
-        all_revisions(t).revisions.iter().map(|deed| (deed.undoes.clone(), deed.undone)).collect::<Vec<_>>()
+    let undo = undo_change(first);
+    let second = undo.operation.id;
+    t.store.apply(undo).unwrap();
+    let undo_states = |t: &Subject| {
+        all_revisions(t)
+            .revisions
+            .iter()
+            .map(|revision| (revision.undoes.clone(), revision.undone))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(told(t), [(vec![one], false), (Vec::new(), true)]);
-    t.store.apply(undoing(second)).unwrap();
-    assert_eq!(told(t), [(vec![second], false), (vec![one], true), (Vec::new(), false)]);
+    assert_eq!(undo_states(t), [(vec![first], false), (Vec::new(), true)]);
+    t.store.apply(undo_change(second)).unwrap();
+    assert_eq!(undo_states(t), [(vec![second], false), (vec![first], true), (Vec::new(), false)]);
 }

@@ -48,10 +48,10 @@ macro_rules! store_suite {
                     writes_are_read_back
                     an_empty_file_is_a_file
                     every_byte_is_kept
-                    large_content_is_kept_whole
+                    large_content_is_stored_completely
                     contents_around_powers_of_two_are_kept
                     a_read_over_the_limit_is_refused
-                    many_places_are_answered_in_order
+                    results_for_many_paths_are_in_order
                     an_overwrite_keeps_the_mode
                     a_write_can_set_mode_and_time
                     mode_and_time_can_be_set
@@ -62,204 +62,204 @@ macro_rules! store_suite {
                     an_edit_that_does_not_fit_changes_nothing
                     an_edit_too_large_for_memory_changes_nothing
                     names_are_kept_byte_for_byte
-                    what_needs_no_history_is_written_all_the_same
+                    content_without_history_is_written_like_any_other
                 ;
                 errors:
-                    missing_parents_are_made
+                    missing_parents_are_created
                     a_required_parent_that_is_missing_is_not_found
-                    a_file_is_no_directory_on_the_way
-                    a_directory_is_no_file
-                    nothing_is_not_found
+                    a_file_in_the_middle_of_a_path_is_an_error
+                    a_directory_is_not_read_or_written_as_a_file
+                    a_missing_path_is_not_found
                 ;
                 directories:
                     the_root_is_a_directory
-                    a_directory_is_made_once
+                    a_directory_is_created_once
                     the_times_of_a_directory_follow_its_names
                     a_directory_can_be_made_with_a_mode
                     a_listing_is_sorted_by_bytes
                     a_listing_comes_in_pages
                     a_walk_is_sorted_component_by_component
-                    a_walk_gives_attributes_and_stops_when_told
-                    a_walk_goes_as_deep_as_asked
-                    a_walk_leaves_out_what_it_is_told_to_skip
-                    a_walk_visits_only_what_matches
-                    a_walk_that_is_late_gives_up
-                    a_deep_tree_is_no_trouble
-                    a_wide_directory_is_no_trouble
+                    a_walk_returns_attributes_and_stops_on_break
+                    a_walk_stops_at_its_depth
+                    a_walk_skips_the_given_subtrees
+                    a_walk_visits_only_matching_paths
+                    a_walk_past_its_deadline_fails
+                    a_deep_tree_works
+                    a_wide_directory_works
                 ;
                 removing:
                     a_file_is_removed
-                    a_directory_is_removed_with_all_it_holds
-                    an_empty_directory_is_removed_as_such
-                    only_the_kind_that_was_meant_is_removed
-                    nothing_to_remove_can_be_fine
-                    the_root_stays
+                    a_directory_is_removed_with_its_content
+                    a_directory_is_removed_as_empty_only_if_it_is
+                    only_the_expected_kind_is_removed
+                    removing_a_missing_path_can_be_allowed
+                    the_root_cannot_be_removed_or_renamed
                     a_directory_with_a_protected_name_is_not_removed
-                    a_directory_with_a_protected_name_does_not_leave
-                    a_directory_does_not_bring_a_protected_name
+                    a_directory_with_a_protected_name_is_not_moved
+                    a_rename_or_copy_does_not_create_a_protected_name
                 ;
                 renaming:
-                    a_file_gets_another_name
-                    a_directory_moves_with_all_it_holds
-                    what_is_there_stays_unless_told
-                    a_file_takes_the_place_of_a_file
-                    a_directory_takes_the_place_of_an_empty_one
+                    a_file_is_renamed
+                    a_directory_moves_with_its_content
+                    an_existing_target_is_not_replaced_by_default
+                    a_file_replaces_a_file
+                    a_directory_replaces_an_empty_one
                     kinds_do_not_replace_each_other
-                    two_things_change_places
+                    two_entries_are_exchanged
                     a_name_can_be_renamed_to_itself
-                    a_directory_does_not_go_into_itself
-                    a_copy_is_a_file_of_its_own
-                    a_copy_takes_the_place_of_a_file
-                    a_whole_directory_is_copied
-                    a_directory_is_copied_over_nothing
+                    a_directory_is_not_moved_into_itself
+                    a_copy_is_independent_of_its_source
+                    a_copy_replaces_a_file
+                    a_directory_is_copied_with_its_content
+                    a_directory_is_not_copied_over_an_existing_entry
                     a_copy_onto_itself_is_refused
-                    a_rename_checks_the_state_of_its_source
+                    a_rename_checks_the_precondition_on_its_source
                 ;
                 links:
                     a_target_is_kept_as_written
                     a_symlink_replaces_a_symlink_only
-                    a_symlink_on_the_way_is_reported
-                    a_symlink_before_something_missing_is_reported
-                    content_is_not_reached_through_a_last_symlink
+                    a_symlink_in_the_middle_of_a_path_is_reported
+                    a_symlink_before_a_missing_name_is_reported
+                    content_is_not_reached_through_a_symlink_at_the_end
                     a_symlink_itself_is_seen_moved_copied_and_removed
-                    a_hit_names_its_step_and_side
-                    depth_counts_from_where_the_place_starts
+                    a_link_hit_names_its_step_and_side
+                    the_depth_of_a_link_hit_counts_from_the_base_node
                 ;
                 preconditions:
                     a_tag_changes_with_every_write
-                    an_outcome_tells_the_state_before
+                    an_outcome_reports_the_tag_before
                     a_tag_changes_with_every_write_in_place
-                    a_tag_stays_while_nothing_happens
+                    a_tag_stays_while_its_file_is_unchanged
                     two_files_never_share_a_tag
-                    a_write_expects_what_it_is_told
-                    an_append_expects_what_it_is_told
-                    an_edit_expects_what_it_is_told
-                    a_removal_expects_what_it_is_told
-                    the_kind_is_judged_before_the_state
+                    a_write_checks_its_precondition
+                    an_append_checks_its_precondition
+                    an_edit_checks_its_precondition
+                    a_removal_checks_its_precondition
+                    the_kind_is_checked_before_the_precondition
                 ;
                 atomicity:
                     steps_happen_in_order_and_see_each_other
-                    no_steps_are_a_change_too
+                    a_change_may_have_no_steps
                     a_failing_last_step_undoes_the_one_before
                     each_of_these_steps_succeeds_alone
                     many_steps_are_undone_together
-                    a_failed_change_can_be_made_again
+                    a_failed_change_can_be_repeated
                     a_draft_in_a_failed_change_leaves_nothing
                 ;
                 drafts:
                     a_draft_becomes_a_file
-                    a_large_draft_is_kept_whole
+                    a_large_draft_is_stored_completely
                     a_draft_can_be_written_in_any_order
                     a_draft_takes_small_writes_anywhere
-                    a_gap_reads_as_zeros
-                    a_draft_is_cut_and_lengthened
+                    a_gap_in_a_draft_reads_as_zeros
+                    a_draft_is_truncated_and_extended
                     a_draft_is_read_while_it_is_written
                     a_dropped_draft_leaves_nothing
-                    a_draft_is_put_back_at_its_node
-                    a_draft_finds_its_node_under_another_name
-                    a_draft_of_a_file_is_put_elsewhere
-                    a_draft_is_put_only_where_expected
-                    a_draft_whose_change_was_refused_is_put_again
+                    a_draft_is_committed_to_its_node
+                    a_draft_is_committed_to_its_node_after_a_rename
+                    a_draft_of_a_file_can_be_committed_to_another_path
+                    committing_a_draft_checks_its_precondition
+                    a_draft_whose_change_was_refused_can_be_committed_again
                     a_foreign_draft_is_refused
                     a_draft_needs_a_file
                     open_content_is_read_in_pieces
                     open_content_outlives_its_name
                 ;
                 nodes:
-                    a_node_is_the_same_by_any_way
-                    a_change_is_made_where_its_directories_still_are
-                    a_change_is_made_only_while_names_are_free
-                    different_things_are_different_nodes
-                    everything_is_read_from_a_directory_node
-                    everything_is_changed_from_a_directory_node
+                    a_node_is_the_same_by_path_and_by_id
+                    a_change_is_refused_if_its_directories_have_moved
+                    a_change_is_refused_if_a_name_expected_free_is_taken
+                    different_entries_are_different_nodes
+                    every_read_works_from_a_directory_node
+                    every_change_works_from_a_directory_node
                     a_node_itself_is_read_and_changed
                     a_node_keeps_its_id_through_renames
                     a_node_keeps_its_id_through_drafts_and_attributes
                     a_removed_node_is_not_found
-                    a_forgotten_node_is_still_there
+                    a_forgotten_node_still_exists
                 ;
                 searching:
                     a_search_finds_lines
-                    a_search_shows_the_lines_around
+                    a_search_shows_context_lines
                     a_search_counts_or_names_files
                     a_search_includes_and_excludes
                     a_search_skips_subtrees
-                    a_search_looks_into_one_file
-                    a_search_stops_when_told
-                    a_search_that_is_late_gives_up
+                    a_search_of_one_file_works
+                    a_search_stops_on_break
+                    a_search_past_its_time_limit_fails
                 ;
                 concurrency:
-                    appends_at_once_are_all_there
-                    edits_at_once_of_different_lines_all_survive
+                    concurrent_appends_are_all_kept
+                    concurrent_edits_of_different_lines_are_all_kept
                     a_reader_sees_the_old_or_the_new_content
-                    one_of_many_creators_wins
-                    no_update_is_lost_where_a_state_is_expected
-                    one_of_many_movers_wins
-                    directories_made_at_once_are_shared
+                    one_of_many_concurrent_creators_wins
+                    no_update_is_lost_with_a_tag_precondition
+                    one_of_many_concurrent_renames_wins
+                    directories_created_concurrently_are_shared
                     writers_of_different_files_do_not_disturb_each_other
                 ;
                 feed:
-                    a_store_says_whether_it_has_a_feed
-                    a_feed_tells_what_happened
-                    a_feed_is_in_order_and_comes_in_pieces
+                    a_store_reports_whether_it_has_a_feed
+                    a_feed_reports_every_kind_of_change
+                    a_feed_is_ordered_and_paged
                     a_refused_change_is_not_in_the_feed
                 ;
                 quotas:
                     usage_counts_files_and_their_bytes
-                    a_quota_may_be_reached_and_not_passed
+                    a_quota_may_be_reached_but_not_exceeded
                     an_overwrite_counts_the_difference
-                    a_quota_counts_what_was_there_before
-                    a_quota_begins_with_its_directory
-                    a_quota_counts_what_others_do
-                    what_is_moved_or_copied_counts_where_it_arrives
-                    steps_count_together
-                    one_file_may_be_so_large
-                    what_is_there_may_be_renamed_however_large
-                    what_was_there_comes_back_however_large
-                    places_count_together
-                    quotas_may_lie_in_each_other
-                    writers_at_once_do_not_pass_a_quota
+                    a_quota_counts_existing_files
+                    a_quota_applies_to_a_directory_that_is_created_later
+                    a_quota_counts_changes_made_without_it
+                    moved_and_copied_files_count_at_their_destination
+                    the_steps_of_a_change_count_together
+                    the_size_of_one_file_is_limited
+                    an_existing_file_may_be_renamed_whatever_its_size
+                    a_removed_file_may_be_restored_whatever_its_size
+                    several_roots_count_together
+                    quotas_may_be_nested
+                    concurrent_writers_do_not_exceed_a_quota
                 ;
                 history:
-                    a_new_file_is_told
-                    the_parents_of_a_new_file_are_told
-                    an_overwrite_tells_both_contents
-                    an_edit_and_an_append_are_told
-                    writing_into_a_file_is_told
-                    moves_are_told
-                    a_moved_directory_takes_its_past_along
-                    what_is_moved_over_is_told
-                    a_removed_file_is_told
-                    a_removed_tree_is_told_entry_by_entry
-                    directories_links_and_attributes_are_told
-                    a_copy_is_told_entry_by_entry
-                    many_steps_are_one_deed
-                    a_refused_change_is_no_deed
-                    the_past_is_put_back
-                    deeds_are_asked_for_by_time_and_by_whom
-                    operations_stand_until_they_are_taken_back
-                    deeds_are_asked_for_by_path
-                    deeds_are_asked_for_by_place
-                    what_needs_no_history_is_told_without_its_content
-                    content_that_is_not_kept_is_known_by_its_size
-                    a_change_that_changes_nothing_makes_no_deed
-                    what_was_gone_comes_back_as_what_it_was
-                    what_was_taken_back_is_told
+                    a_new_file_is_reported
+                    the_parents_of_a_new_file_are_reported
+                    an_overwrite_reports_both_contents
+                    an_edit_and_an_append_are_reported
+                    writes_into_a_file_are_reported
+                    moves_are_reported
+                    a_moved_directory_keeps_its_history
+                    a_node_replaced_by_a_move_is_reported
+                    a_removed_file_is_reported
+                    a_removed_tree_is_reported_entry_by_entry
+                    directories_links_and_attributes_are_reported
+                    a_copy_is_reported_entry_by_entry
+                    many_steps_are_one_revision
+                    a_refused_change_makes_no_revision
+                    stored_content_is_put_back
+                    revisions_are_queried_by_time_and_agent
+                    operations_are_undoable_until_they_are_undone
+                    revisions_are_queried_by_path
+                    revisions_are_queried_by_node
+                    a_change_without_history_is_reported_without_its_content
+                    content_that_is_not_retained_is_known_by_its_size
+                    a_change_that_changes_nothing_makes_no_revision
+                    a_removed_node_is_revived_with_its_history
+                    undone_operations_are_reported
                 ;
                 blind:
-                    a_blind_change_makes_a_version_whatever_it_finds
-                    a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone
-                    what_a_blind_change_did_is_told_as_ever
+                    a_blind_change_always_makes_a_revision
+                    a_blind_change_that_did_nothing_is_undoable_and_found_only_by_its_operation
+                    the_changes_of_a_blind_change_are_reported_as_usual
                 ;
                 ports:
                     a_sync_covers_deferred_changes_and_changes_nothing
                     a_past_revision_is_shown_as_it_was
                     a_past_revision_cannot_be_changed
-                    a_revision_that_never_was_is_not_shown
-                    a_fork_begins_as_its_base_and_changes_alone
-                    a_fork_name_is_given_once
+                    an_unknown_revision_is_not_shown
+                    a_fork_starts_as_its_base_and_changes_independently
+                    a_fork_name_is_unique
                     a_fork_outlives_every_attempt_to_destroy_its_base
-                    a_destroyed_store_has_no_past
+                    a_destroyed_store_has_no_history
                 ;
             }
         }

@@ -15,7 +15,7 @@ fn child(t: &Subject, parent: &str, name: &str) -> NodePath {
     NodePath::child(t.node(parent), &Name::new(name.as_bytes()).unwrap())
 }
 
-pub fn a_node_is_the_same_by_any_way(t: &Subject) {
+pub fn a_node_is_the_same_by_path_and_by_id(t: &Subject) {
     t.write("a/b/file", "1");
     let by_path = t.stat("a/b/file");
     assert_eq!(t.store.stat(&NodePath::of_node(by_path.node)).unwrap(), by_path);
@@ -29,48 +29,49 @@ pub fn a_node_is_the_same_by_any_way(t: &Subject) {
     assert_eq!(t.store.stat(&from_root).unwrap(), by_path);
 }
 
-pub fn a_change_is_made_where_its_directories_still_are(t: &Subject) {
+pub fn a_change_is_refused_if_its_directories_have_moved(t: &Subject) {
     t.write("a/b/file", "1");
     t.mkdir("other");
     let (b, root) = (t.node("a/b"), t.store.stat(&NodePath::root()).unwrap().node);
     let path = StorePath::from_checked;
-    let writing = |still| Change { expect_nodes: still, ..change(vec![write("a/b/new", "2")]) };
-    t.store.apply(writing(vec![(path("a/b"), b), (StorePath::empty(), root)])).unwrap();
+    let write_change = |expect_nodes| Change { expect_nodes, ..change(vec![write("a/b/new", "2")]) };
+    t.store.apply(write_change(vec![(path("a/b"), b), (StorePath::empty(), root)])).unwrap();
     let wrong = [
         (path("a/b"), t.node("other")),
         (path("a/none"), b),
         (path("a/b/file"), t.node("a/b/file")),
         (StorePath::empty(), b),
     ];
-    for still in wrong {
+    for expected_node in wrong {
         let before = t.store.list(&at("a/b"), &Page::ALL).unwrap();
-        let refused =
-            t.store.apply(Change { expect_nodes: vec![still], ..change(vec![write("a/b/more", "3")]) });
-        assert!(matches!(refused, Err(StoreError::Conflict)), "{refused:?}");
+        let result = t
+            .store
+            .apply(Change { expect_nodes: vec![expected_node], ..change(vec![write("a/b/more", "3")]) });
+        assert!(matches!(result, Err(StoreError::Conflict)), "{result:?}");
         assert_eq!(t.store.list(&at("a/b"), &Page::ALL).unwrap(), before);
     }
     t.rename("a/b", "a/c", Replace::Refuse);
     t.mkdir("a/b");
-    assert!(matches!(t.store.apply(writing(vec![(path("a/b"), b)])), Err(StoreError::Conflict)));
+    assert!(matches!(t.store.apply(write_change(vec![(path("a/b"), b)])), Err(StoreError::Conflict)));
     assert!(t.store.stat(&at("a/b/new")).is_err());
 }
 
-pub fn a_change_is_made_only_while_names_are_free(t: &Subject) {
+pub fn a_change_is_refused_if_a_name_expected_free_is_taken(t: &Subject) {
     t.write("a/there", "1");
     t.link("a/link", "nowhere");
-    let free = |names: &[&str]| names.iter().map(|name| StorePath::from_checked(*name)).collect();
-    let writing =
-        |names: &[&str], to: &str| Change { expect_free: free(names), ..change(vec![write(to, "2")]) };
-    t.store.apply(writing(&["a/free", "none/free"], "a/new")).unwrap();
-    t.store.apply(writing(&["a/own"], "a/own")).unwrap();
+    let paths = |names: &[&str]| names.iter().map(|name| StorePath::from_checked(*name)).collect();
+    let write_change =
+        |names: &[&str], to: &str| Change { expect_free: paths(names), ..change(vec![write(to, "2")]) };
+    t.store.apply(write_change(&["a/free", "none/free"], "a/new")).unwrap();
+    t.store.apply(write_change(&["a/own"], "a/own")).unwrap();
     for taken in ["a/there", "a/link", "a/own"] {
-        let refused = t.store.apply(writing(&["a/free", taken], "a/more/x"));
-        assert!(matches!(&refused, Err(StoreError::NameTaken { path }) if path == taken), "{refused:?}");
+        let result = t.store.apply(write_change(&["a/free", taken], "a/more/x"));
+        assert!(matches!(&result, Err(StoreError::NameTaken { path }) if path == taken), "{result:?}");
         assert!(t.store.stat(&at("a/more")).is_err(), "{taken}");
     }
 }
 
-pub fn different_things_are_different_nodes(t: &Subject) {
+pub fn different_entries_are_different_nodes(t: &Subject) {
     t.write("a", "1");
     t.write("b", "1");
     t.mkdir("c");
@@ -82,7 +83,7 @@ pub fn different_things_are_different_nodes(t: &Subject) {
     assert_eq!(nodes.len(), 5);
 }
 
-pub fn everything_is_read_from_a_directory_node(t: &Subject) {
+pub fn every_read_works_from_a_directory_node(t: &Subject) {
     t.write("dir/file", "needle");
     t.write("dir/sub/inner", "needle");
     t.link("dir/link", "target");
@@ -90,7 +91,7 @@ pub fn everything_is_read_from_a_directory_node(t: &Subject) {
     assert_eq!(read_all(&*t.store.open(&child(t, "dir", "file"), OpenPurpose::Read).unwrap()), b"needle");
     assert_eq!(t.store.read_link(&child(t, "dir", "link")).unwrap(), b"target");
     assert_eq!(t.store.list(&child(t, "dir", "sub"), &Page::ALL).unwrap().total, 1);
-    assert_eq!(t.walked(&child(t, "dir", "sub"), &Default::default()), ["inner"]);
+    assert_eq!(t.walk_paths(&child(t, "dir", "sub"), &Default::default()), ["inner"]);
     assert_eq!(t.draft_of(&child(t, "dir", "file")).size(), 6);
     let mut hits = 0;
     let count = &mut |_| {
@@ -103,34 +104,34 @@ pub fn everything_is_read_from_a_directory_node(t: &Subject) {
     assert_refused!(t.store.stat(&child(t, "dir/file", "x")), StoreError::NotADirectory);
 }
 
-pub fn everything_is_changed_from_a_directory_node(t: &Subject) {
+pub fn every_change_works_from_a_directory_node(t: &Subject) {
     t.mkdir("dir");
     t.mkdir("other");
-    let put = || PutOptions { parents: Parents::Required, ..PutOptions::default() };
-    t.apply_one(write_with(child(t, "dir", "file"), b"one".to_vec(), put()));
-    t.apply_one(append_with(child(t, "dir", "file"), b" two".to_vec(), put()));
+    let options = || PutOptions { parents: Parents::Required, ..PutOptions::default() };
+    t.apply_one(write_with(child(t, "dir", "file"), b"one".to_vec(), options()));
+    t.apply_one(append_with(child(t, "dir", "file"), b" two".to_vec(), options()));
     t.apply_one(edit_with(child(t, "dir", "file"), "one", "1", Occurrences::One, Precondition::Any));
     t.apply_one(chmod(child(t, "dir", "file"), 0o600));
     assert_eq!((t.read("dir/file"), t.stat("dir/file").mode), (b"1 two".to_vec(), 0o600));
     t.apply_one(mkdir_with(child(t, "dir", "sub"), Parents::Required));
     t.apply_one(symlink_with(child(t, "dir", "link"), "file", Parents::Required, Precondition::Absent));
-    let copied =
+    let copy_step =
         copy_with(child(t, "dir", "file"), child(t, "other", "copy"), Replace::Refuse, Parents::Required);
-    t.apply_one(copied);
-    let renamed = |t: &Subject, replace| {
+    t.apply_one(copy_step);
+    let rename_step = |t: &Subject, replace| {
         let (from, to) = (child(t, "dir", "file"), child(t, "other", "moved"));
         rename_with(from, to, replace, Parents::Required, Precondition::Any)
     };
-    t.apply_one(renamed(t, Replace::Refuse));
+    t.apply_one(rename_step(t, Replace::Refuse));
     t.write("dir/file", "again");
-    assert!(matches!(t.refused(renamed(t, Replace::Refuse)), StoreError::AlreadyExists));
-    t.apply_one(renamed(t, Replace::Overwrite));
+    assert!(matches!(t.assert_step_refused(rename_step(t, Replace::Refuse)), StoreError::AlreadyExists));
+    t.apply_one(rename_step(t, Replace::Overwrite));
     assert_eq!((t.read("other/moved"), t.read("other/copy")), (b"again".to_vec(), b"1 two".to_vec()));
-    let removed = |t: &Subject, name, subtree| {
+    let remove_step = |t: &Subject, name, subtree| {
         remove_with(child(t, "dir", name), subtree, Precondition::Any, IfMissing::Fail)
     };
-    t.apply_one(removed(t, "link", Subtree::File));
-    t.apply_one(removed(t, "sub", Subtree::EmptyDirectory));
+    t.apply_one(remove_step(t, "link", Subtree::File));
+    t.apply_one(remove_step(t, "sub", Subtree::EmptyDirectory));
     assert!(t.names("dir").is_empty());
     let deeper = NodePath { base: t.node("dir"), path: StorePath::from_checked("x/y/z") };
     t.apply_one(write_with(deeper, b"deep".to_vec(), PutOptions::default()));
@@ -143,7 +144,7 @@ pub fn a_node_itself_is_read_and_changed(t: &Subject) {
     assert_eq!(t.read_at(&node("dir/file")), b"one");
     assert_eq!(read_all(&*t.store.open(&node("dir/file"), OpenPurpose::Read).unwrap()), b"one");
     assert_eq!(t.store.list(&node("dir"), &Page::ALL).unwrap().total, 1);
-    assert_eq!(t.walked(&node("dir"), &Default::default()), ["file"]);
+    assert_eq!(t.walk_paths(&node("dir"), &Default::default()), ["file"]);
     t.apply_one(append_with(node("dir/file"), b" two".to_vec(), PutOptions::default()));
     t.apply_one(edit_with(node("dir/file"), "two", "2", Occurrences::One, Precondition::Any));
     assert_eq!(t.read("dir/file"), b"one 2");
@@ -207,24 +208,24 @@ pub fn a_removed_node_is_not_found(t: &Subject) {
     t.remove("file");
     t.rename("new", "over", Replace::Overwrite);
     for node in nodes {
-        let place = NodePath::of_node(node);
-        assert_refused!(t.store.stat(&place), StoreError::NotFound);
-        assert_refused!(t.store.read(&place, 9), StoreError::NotFound);
-        assert_refused!(t.store.list(&place, &Page::ALL), StoreError::NotFound);
-        assert_refused!(t.store.draft(DraftBase::File(&place)), StoreError::NotFound);
-        let write = write_with(place.join(b"x"), b"1".to_vec(), PutOptions::default());
-        assert!(matches!(t.refused(write), StoreError::NotFound));
-        let write = write_with(place, b"1".to_vec(), PutOptions::default());
-        assert!(matches!(t.refused(write), StoreError::NotFound));
+        let path = NodePath::of_node(node);
+        assert_refused!(t.store.stat(&path), StoreError::NotFound);
+        assert_refused!(t.store.read(&path, 9), StoreError::NotFound);
+        assert_refused!(t.store.list(&path, &Page::ALL), StoreError::NotFound);
+        assert_refused!(t.store.draft(DraftBase::File(&path)), StoreError::NotFound);
+        let write = write_with(path.join(b"x"), b"1".to_vec(), PutOptions::default());
+        assert!(matches!(t.assert_step_refused(write), StoreError::NotFound));
+        let write = write_with(path, b"1".to_vec(), PutOptions::default());
+        assert!(matches!(t.assert_step_refused(write), StoreError::NotFound));
     }
 }
 
-pub fn a_forgotten_node_is_still_there(t: &Subject) {
+pub fn a_forgotten_node_still_exists(t: &Subject) {
     t.write("dir/file", "1");
     t.store.forget_node(t.node("dir/file"));
     t.store.forget_node(t.node("dir"));
     assert_eq!(t.read("dir/file"), b"1");
-    let again = t.stat("dir/file");
-    assert_eq!(again.kind, NodeKind::File);
-    assert_eq!(t.store.stat(&NodePath::of_node(again.node)).unwrap(), again);
+    let attr = t.stat("dir/file");
+    assert_eq!(attr.kind, NodeKind::File);
+    assert_eq!(t.store.stat(&NodePath::of_node(attr.node)).unwrap(), attr);
 }

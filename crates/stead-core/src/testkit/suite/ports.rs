@@ -34,9 +34,9 @@ fn fork_of_everything(name: &str) -> Fork {
 
 /// Whether the Store can show its past only as of snapshots, because it has to capture it for them.
 fn shows_snapshots_only(t: &Subject) -> bool {
-    let everything = CaptureScope::new(StorePath::empty(), StorePath::empty(), PathGlobs::none());
-    let everything: CaptureScopes = [everything].into_iter().collect();
-    let captured = t.history().capture(&everything, &operation(), &mut |_| Ok(()));
+    let scope = CaptureScope::new(StorePath::empty(), StorePath::empty(), PathGlobs::none());
+    let scopes: CaptureScopes = [scope].into_iter().collect();
+    let captured = t.history().capture(&scopes, &operation(), &mut |_| Ok(()));
     captured.expect("the suite's files can be captured").is_some()
 }
 
@@ -60,22 +60,22 @@ pub fn a_past_revision_is_shown_as_it_was(t: &Subject) {
     }
     t.write("dir/file", "one");
     t.link("link", "dir");
-    let (then, before) = (t.history().latest_revision().expect("there is a revision"), t.snapshot());
+    let (revision, before) = (t.history().latest_revision().expect("there is a revision"), t.snapshot());
     t.write("dir/file", "two");
     t.remove("link");
     t.write("new", "new");
-    let past = match t.history().as_of(then) {
+    let past_store = match t.history().as_of(revision) {
         Err(StoreError::Unsupported(_)) => {
             assert!(shows_snapshots_only(t), "a Store that captures nothing shows every revision");
             return;
         }
-        past => past.expect("the revision was made just now"),
+        past_store => past_store.expect("the revision was made just now"),
     };
-    assert_eq!(snapshot_of(&*past), before);
+    assert_eq!(snapshot_of(&*past_store), before);
     t.write("dir/file", "three");
-    assert_eq!(snapshot_of(&*past), before, "what happens later doesn't show");
-    let now = t.history().as_of(RevisionNumber::NOW).expect("the present can be shown");
-    assert_eq!(snapshot_of(&*now), t.snapshot());
+    assert_eq!(snapshot_of(&*past_store), before, "what happens later doesn't show");
+    let present_store = t.history().as_of(RevisionNumber::NOW).expect("the present can be shown");
+    assert_eq!(snapshot_of(&*present_store), t.snapshot());
 }
 
 pub fn a_past_revision_cannot_be_changed(t: &Subject) {
@@ -83,30 +83,31 @@ pub fn a_past_revision_cannot_be_changed(t: &Subject) {
         return;
     }
     t.write("file", "one");
-    let Ok(past) = t.history().as_of(t.history().latest_revision().expect("there is a revision")) else {
+    let Ok(past_store) = t.history().as_of(t.history().latest_revision().expect("there is a revision"))
+    else {
         assert!(shows_snapshots_only(t));
         return;
     };
     let before = t.snapshot();
     for step in [write("file", "two"), write("new", "new"), remove("file", crate::store::Subtree::Any)] {
-        assert_refused!(past.apply(change(vec![step])), StoreError::Unsupported(_));
+        assert_refused!(past_store.apply(change(vec![step])), StoreError::Unsupported(_));
     }
-    assert_refused!(past.draft(crate::store::DraftBase::Empty), StoreError::Unsupported(_));
+    assert_refused!(past_store.draft(crate::store::DraftBase::Empty), StoreError::Unsupported(_));
     assert_eq!(t.snapshot(), before);
 }
 
-pub fn a_revision_that_never_was_is_not_shown(t: &Subject) {
+pub fn an_unknown_revision_is_not_shown(t: &Subject) {
     if t.store.history().is_none() {
         return;
     }
     t.write("file", "one");
     let latest = t.history().latest_revision().expect("there is a revision");
-    for never in [RevisionNumber(latest.0 + 1_000_000), RevisionNumber(-7)] {
-        assert_refused!(t.history().as_of(never), StoreError::NotFound | StoreError::Unsupported(_));
+    for unknown in [RevisionNumber(latest.0 + 1_000_000), RevisionNumber(-7)] {
+        assert_refused!(t.history().as_of(unknown), StoreError::NotFound | StoreError::Unsupported(_));
     }
 }
 
-pub fn a_fork_begins_as_its_base_and_changes_alone(t: &Subject) {
+pub fn a_fork_starts_as_its_base_and_changes_independently(t: &Subject) {
     let Some(forks) = t.store.forks() else { return };
     t.write("dir/file", "one");
     t.link("link", "dir");
@@ -124,7 +125,7 @@ pub fn a_fork_begins_as_its_base_and_changes_alone(t: &Subject) {
     assert_eq!(snapshot_of(&*fork), changed, "a fork never sees changes of its base");
 }
 
-pub fn a_fork_name_is_given_once(t: &Subject) {
+pub fn a_fork_name_is_unique(t: &Subject) {
     let Some(forks) = t.store.forks() else { return };
     t.write("file", "one");
     let fork = forks.fork(&fork_of_everything("taken")).expect("the Store can be forked");
@@ -146,7 +147,7 @@ pub fn a_fork_outlives_every_attempt_to_destroy_its_base(t: &Subject) {
     assert_eq!(snapshot_of(&*fork), before);
 }
 
-pub fn a_destroyed_store_has_no_past(t: &Subject) {
+pub fn a_destroyed_store_has_no_history(t: &Subject) {
     if t.store.history().is_none() {
         return;
     }
@@ -155,6 +156,9 @@ pub fn a_destroyed_store_has_no_past(t: &Subject) {
     t.store.require_maintenance().and_then(|store| store.destroy()).expect("the Store can be destroyed");
     // Files that are the host's own stay. Others are gone with the Store.
     assert!(!t.exists("dir/file") || t.read("dir/file") == b"two");
-    let left = t.history().revisions(&crate::store::RevisionQuery::all());
-    assert!(left.is_err() || left.is_ok_and(|left| left.revisions.is_empty()), "its history is gone");
+    let remaining = t.history().revisions(&crate::store::RevisionQuery::all());
+    assert!(
+        remaining.is_err() || remaining.is_ok_and(|remaining| remaining.revisions.is_empty()),
+        "its history is gone"
+    );
 }

@@ -11,26 +11,26 @@ use crate::store::{
 /// A tag that no node has.
 const UNKNOWN_TAG: VersionTag = VersionTag(0xdead_beef_dead_beef_dead_beef_dead_beef);
 
-fn expecting(expect: Precondition) -> PutOptions {
+fn with_precondition(expect: Precondition) -> PutOptions {
     PutOptions { expect, ..PutOptions::default() }
 }
 
 pub fn a_tag_changes_with_every_write(t: &Subject) {
-    let mut seen = HashSet::new();
+    let mut tags = HashSet::new();
     for round in 0..40 {
         let attr = t.write("file", if round % 2 == 0 { "A" } else { "B" });
         assert_eq!(t.stat("file").tag, attr.tag);
         assert_eq!(t.store.read(&at("file"), 9).unwrap().attr.tag, attr.tag);
-        assert!(seen.insert(attr.tag), "round {round} has the tag of an earlier one");
+        assert!(tags.insert(attr.tag), "round {round} has the tag of an earlier one");
     }
     for step in [append("file", "A"), edit("file", "BA", "AB"), edit("file", "AB", "BA")] {
         let attr = t.apply_one(step).attr.unwrap();
         assert_eq!(t.stat("file").tag, attr.tag);
-        assert!(seen.insert(attr.tag));
+        assert!(tags.insert(attr.tag));
     }
 }
 
-pub fn an_outcome_tells_the_state_before(t: &Subject) {
+pub fn an_outcome_reports_the_tag_before(t: &Subject) {
     assert_eq!(t.apply_one(append("file", "A")).before, None);
     for step in [append("file", "B"), edit("file", "AB", "BA"), chmod(at("file"), 0o600)] {
         let tag = t.stat("file").tag;
@@ -43,19 +43,19 @@ pub fn an_outcome_tells_the_state_before(t: &Subject) {
 
 pub fn a_tag_changes_with_every_write_in_place(t: &Subject) {
     t.write("file", "A");
-    let place = crate::store::NodePath::of_node(t.node("file"));
-    let mut seen = HashSet::from([t.stat("file").tag]);
+    let path = crate::store::NodePath::of_node(t.node("file"));
+    let mut tags = HashSet::from([t.stat("file").tag]);
     for round in 0..40 {
-        let mut draft = t.draft_of(&place);
+        let mut draft = t.draft_of(&path);
         draft.write_at(0, if round % 2 == 0 { b"B" } else { b"A" }).unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
-        let attr = t.apply_one(write_with(place.clone(), content, PutOptions::default())).attr.unwrap();
+        let attr = t.apply_one(write_with(path.clone(), content, PutOptions::default())).attr.unwrap();
         assert_eq!(t.stat("file").tag, attr.tag);
-        assert!(seen.insert(attr.tag), "round {round} has the tag of an earlier one");
+        assert!(tags.insert(attr.tag), "round {round} has the tag of an earlier one");
     }
 }
 
-pub fn a_tag_stays_while_nothing_happens(t: &Subject) {
+pub fn a_tag_stays_while_its_file_is_unchanged(t: &Subject) {
     let tag = t.write("dir/file", "1").tag;
     t.write("dir/other", "2");
     t.read("dir/file");
@@ -74,79 +74,119 @@ pub fn two_files_never_share_a_tag(t: &Subject) {
     assert_ne!(t.write("0", "same").tag, before, "a file made again is another file");
 }
 
-pub fn a_write_expects_what_it_is_told(t: &Subject) {
-    let put = |path: &str, expect| write_with(at(path), b"new".to_vec(), expecting(expect));
-    a_put_expects_what_it_is_told(t, &put);
+pub fn a_write_checks_its_precondition(t: &Subject) {
+    let put_step = |path: &str, expect| write_with(at(path), b"new".to_vec(), with_precondition(expect));
+    check_put_preconditions(t, &put_step);
 }
 
-pub fn an_append_expects_what_it_is_told(t: &Subject) {
-    let put = |path: &str, expect| append_with(at(path), b"new".to_vec(), expecting(expect));
-    a_put_expects_what_it_is_told(t, &put);
+pub fn an_append_checks_its_precondition(t: &Subject) {
+    let put_step = |path: &str, expect| append_with(at(path), b"new".to_vec(), with_precondition(expect));
+    check_put_preconditions(t, &put_step);
 }
 
-fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Precondition) -> Step) {
-    t.apply_one(put("absent", Precondition::Absent));
+fn check_put_preconditions(t: &Subject, put_step: &dyn Fn(&str, Precondition) -> Step) {
+    t.apply_one(put_step("absent", Precondition::Absent));
     let tag = t.write("file", "old").tag;
-    assert!(matches!(t.refused(put("file", Precondition::Absent)), StoreError::AlreadyExists));
-    assert!(matches!(t.refused(put("file", Precondition::Tag(UNKNOWN_TAG))), StoreError::Conflict));
-    assert!(matches!(t.refused(put("file", Precondition::TagOrAbsent(UNKNOWN_TAG))), StoreError::Conflict));
-    assert!(matches!(t.refused(put("missing", Precondition::Tag(tag))), StoreError::Conflict));
-    assert!(matches!(t.refused(put("new/parents/too", Precondition::Tag(tag))), StoreError::Conflict));
+    assert!(matches!(
+        t.assert_step_refused(put_step("file", Precondition::Absent)),
+        StoreError::AlreadyExists
+    ));
+    assert!(matches!(
+        t.assert_step_refused(put_step("file", Precondition::Tag(UNKNOWN_TAG))),
+        StoreError::Conflict
+    ));
+    assert!(matches!(
+        t.assert_step_refused(put_step("file", Precondition::TagOrAbsent(UNKNOWN_TAG))),
+        StoreError::Conflict
+    ));
+    assert!(matches!(
+        t.assert_step_refused(put_step("missing", Precondition::Tag(tag))),
+        StoreError::Conflict
+    ));
+    assert!(matches!(
+        t.assert_step_refused(put_step("new/parents/too", Precondition::Tag(tag))),
+        StoreError::Conflict
+    ));
     assert_eq!(t.stat("file").tag, tag, "a refused change does not touch the file");
 
-    let next = t.apply_one(put("file", Precondition::Tag(tag))).attr.unwrap().tag;
+    let second_tag = t.apply_one(put_step("file", Precondition::Tag(tag))).attr.unwrap().tag;
     assert!(
-        matches!(t.refused(put("file", Precondition::Tag(tag))), StoreError::Conflict),
+        matches!(t.assert_step_refused(put_step("file", Precondition::Tag(tag))), StoreError::Conflict),
         "the tag is outdated"
     );
-    let last = t.apply_one(put("file", Precondition::TagOrAbsent(next))).attr.unwrap().tag;
-    t.apply_one(put("made", Precondition::TagOrAbsent(next)));
+    let third_tag = t.apply_one(put_step("file", Precondition::TagOrAbsent(second_tag))).attr.unwrap().tag;
+    t.apply_one(put_step("made", Precondition::TagOrAbsent(second_tag)));
     assert!(t.exists("made"));
 
     // The short form of a tag is compared like the tag.
-    assert!(matches!(t.refused(put("file", Precondition::ShortTag(next.short()))), StoreError::Conflict));
-    assert!(matches!(t.refused(put("none", Precondition::ShortTag(last.short()))), StoreError::Conflict));
-    t.apply_one(put("file", Precondition::ShortTag(last.short())));
-    assert!(matches!(t.refused(put("file", Precondition::ShortTag(last.short()))), StoreError::Conflict));
+    assert!(matches!(
+        t.assert_step_refused(put_step("file", Precondition::ShortTag(second_tag.short()))),
+        StoreError::Conflict
+    ));
+    assert!(matches!(
+        t.assert_step_refused(put_step("none", Precondition::ShortTag(third_tag.short()))),
+        StoreError::Conflict
+    ));
+    t.apply_one(put_step("file", Precondition::ShortTag(third_tag.short())));
+    assert!(matches!(
+        t.assert_step_refused(put_step("file", Precondition::ShortTag(third_tag.short()))),
+        StoreError::Conflict
+    ));
 }
 
-pub fn an_edit_expects_what_it_is_told(t: &Subject) {
+pub fn an_edit_checks_its_precondition(t: &Subject) {
     let tag = t.write("file", "a").tag;
     let edit = |path, old, expect| edit_with(at(path), old, "b", Occurrences::One, expect);
-    assert!(matches!(t.refused(edit("file", "a", Precondition::Tag(UNKNOWN_TAG))), StoreError::Conflict));
+    assert!(matches!(
+        t.assert_step_refused(edit("file", "a", Precondition::Tag(UNKNOWN_TAG))),
+        StoreError::Conflict
+    ));
     assert!(
         matches!(
-            t.refused(edit("file", "no such text", Precondition::Tag(UNKNOWN_TAG))),
+            t.assert_step_refused(edit("file", "no such text", Precondition::Tag(UNKNOWN_TAG))),
             StoreError::Conflict
         ),
         "the precondition is checked before the text"
     );
-    assert!(matches!(t.refused(edit("missing", "a", Precondition::Tag(tag))), StoreError::NotFound));
     assert!(matches!(
-        t.refused(edit("file", "a", Precondition::ShortTag(UNKNOWN_TAG.short()))),
+        t.assert_step_refused(edit("missing", "a", Precondition::Tag(tag))),
+        StoreError::NotFound
+    ));
+    assert!(matches!(
+        t.assert_step_refused(edit("file", "a", Precondition::ShortTag(UNKNOWN_TAG.short()))),
         StoreError::Conflict
     ));
     t.apply_one(edit("file", "a", Precondition::ShortTag(tag.short())));
     assert_eq!(t.read("file"), b"b");
 }
 
-pub fn a_removal_expects_what_it_is_told(t: &Subject) {
+pub fn a_removal_checks_its_precondition(t: &Subject) {
     let tag = t.write("file", "a").tag;
-    let remove = |path, tag, missing| remove_with(at(path), Subtree::File, Precondition::Tag(tag), missing);
-    assert!(matches!(t.refused(remove("file", UNKNOWN_TAG, IfMissing::Fail)), StoreError::Conflict));
-    assert!(matches!(t.refused(remove("missing", tag, IfMissing::Fail)), StoreError::NotFound));
+    let remove =
+        |path, tag, if_missing| remove_with(at(path), Subtree::File, Precondition::Tag(tag), if_missing);
+    assert!(matches!(
+        t.assert_step_refused(remove("file", UNKNOWN_TAG, IfMissing::Fail)),
+        StoreError::Conflict
+    ));
+    assert!(matches!(t.assert_step_refused(remove("missing", tag, IfMissing::Fail)), StoreError::NotFound));
     t.apply_one(remove("missing", tag, IfMissing::Ignore));
     t.apply_one(remove("file", tag, IfMissing::Fail));
     assert!(!t.exists("file"));
 }
 
-pub fn the_kind_is_judged_before_the_state(t: &Subject) {
+pub fn the_kind_is_checked_before_the_precondition(t: &Subject) {
     t.write("dir/file", "1");
-    let put = || expecting(Precondition::Tag(UNKNOWN_TAG));
-    assert!(matches!(t.refused(write_with(at("dir"), b"1".to_vec(), put())), StoreError::IsADirectory));
-    assert!(matches!(t.refused(append_with(at("dir"), b"1".to_vec(), put())), StoreError::IsADirectory));
+    let options = || with_precondition(Precondition::Tag(UNKNOWN_TAG));
+    assert!(matches!(
+        t.assert_step_refused(write_with(at("dir"), b"1".to_vec(), options())),
+        StoreError::IsADirectory
+    ));
+    assert!(matches!(
+        t.assert_step_refused(append_with(at("dir"), b"1".to_vec(), options())),
+        StoreError::IsADirectory
+    ));
     let edit = edit_with(at("dir"), "a", "b", Occurrences::One, Precondition::Tag(UNKNOWN_TAG));
-    assert!(matches!(t.refused(edit), StoreError::IsADirectory));
+    assert!(matches!(t.assert_step_refused(edit), StoreError::IsADirectory));
     let remove = remove_with(at("dir"), Subtree::File, Precondition::Tag(UNKNOWN_TAG), IfMissing::Fail);
-    assert!(matches!(t.refused(remove), StoreError::IsADirectory));
+    assert!(matches!(t.assert_step_refused(remove), StoreError::IsADirectory));
 }

@@ -7,7 +7,7 @@ use crate::store::{
     RevisionQuery, Step, StoreError, StorePath, StoreResult, Subtree, Usage,
 };
 
-fn root(path: &str, bytes: Option<u64>, files: Option<u64>) -> QuotaRoot {
+fn quota_root(path: &str, bytes: Option<u64>, files: Option<u64>) -> QuotaRoot {
     let limits = QuotaLimits { bytes, files, file_bytes: None };
     QuotaRoot::new(StorePath::from_checked(path), limits)
 }
@@ -33,20 +33,20 @@ pub fn usage_counts_files_and_their_bytes(t: &Subject) {
     assert_usage(t, "a/b", 3, 1);
 }
 
-pub fn a_quota_may_be_reached_and_not_passed(t: &Subject) {
-    let quota = [root("w", Some(10), None)];
+pub fn a_quota_may_be_reached_but_not_exceeded(t: &Subject) {
+    let quota = [quota_root("w", Some(10), None)];
     t.mkdir("w");
     apply_under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
-    let over = t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "1")])).unwrap_err();
-    assert_eq!(over.kind(), ErrorKind::Quota);
-    assert!(matches!(over, StoreError::OverQuota { used: 10, wanted: 11, allowed: 10, .. }), "{over:?}");
+    let error = t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "1")])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quota);
+    assert!(matches!(error, StoreError::OverQuota { used: 10, wanted: 11, allowed: 10, .. }), "{error:?}");
     // The quota doesn't limit other directories.
     apply_under(t, &quota, vec![write("x", "1234567890123")]).unwrap();
     assert_usage(t, "w", 10, 1);
 }
 
 pub fn an_overwrite_counts_the_difference(t: &Subject) {
-    let quota = [root("w", Some(10), Some(1))];
+    let quota = [quota_root("w", Some(10), Some(1))];
     t.mkdir("w");
     apply_under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
     apply_under(t, &quota, vec![write("w/a", "0987654321")]).unwrap();
@@ -56,23 +56,23 @@ pub fn an_overwrite_counts_the_difference(t: &Subject) {
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "")])).is_err());
 }
 
-pub fn a_quota_counts_what_was_there_before(t: &Subject) {
+pub fn a_quota_counts_existing_files(t: &Subject) {
     t.write("w/old", "12345678");
-    let quota = [root("w", Some(10), None)];
+    let quota = [quota_root("w", Some(10), None)];
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/new", "123")])).is_err());
     apply_under(t, &quota, vec![write("w/new", "12")]).unwrap();
     assert_usage(t, "w", 10, 2);
 }
 
-pub fn a_quota_begins_with_its_directory(t: &Subject) {
-    let quota = [root("not/yet", Some(4), None)];
+pub fn a_quota_applies_to_a_directory_that_is_created_later(t: &Subject) {
+    let quota = [quota_root("not/yet", Some(4), None)];
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("not/yet/a", "12345")])).is_err());
     apply_under(t, &quota, vec![write("not/yet/a", "1234")]).unwrap();
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![write("not/yet/b", "1")])).is_err());
 }
 
-pub fn a_quota_counts_what_others_do(t: &Subject) {
-    let quota = [root("w", Some(10), None)];
+pub fn a_quota_counts_changes_made_without_it(t: &Subject) {
+    let quota = [quota_root("w", Some(10), None)];
     apply_under(t, &quota, vec![write("w/a", "12345")]).unwrap();
     t.write("w/deep/b", "1234");
     assert_usage(t, "w", 9, 2);
@@ -82,13 +82,13 @@ pub fn a_quota_counts_what_others_do(t: &Subject) {
     assert_usage(t, "w", 7, 2);
 }
 
-pub fn what_is_moved_or_copied_counts_where_it_arrives(t: &Subject) {
-    let quota = [root("w", Some(10), None)];
+pub fn moved_and_copied_files_count_at_their_destination(t: &Subject) {
+    let quota = [quota_root("w", Some(10), None)];
     apply_under(t, &quota, vec![mkdir("w")]).unwrap();
     t.write("big/a", "123456");
     t.write("big/b/c", "123456");
-    let into = |from: &str, to: &str| rename(from, to, Replace::Refuse);
-    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![into("big", "w/big")])).is_err());
+    let rename_step = |from: &str, to: &str| rename(from, to, Replace::Refuse);
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![rename_step("big", "w/big")])).is_err());
     let copy = |from: &str, to: &str| Step::Copy {
         from: at(from),
         to: at(to),
@@ -100,16 +100,16 @@ pub fn what_is_moved_or_copied_counts_where_it_arrives(t: &Subject) {
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![copy("big", "w/big")])).is_err());
     apply_under(t, &quota, vec![copy("big/b", "w/b")]).unwrap();
     assert_usage(t, "w", 6, 1);
-    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![into("big/b", "w/b2")])).is_err());
-    apply_under(t, &quota, vec![into("w/b", "away")]).unwrap();
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![rename_step("big/b", "w/b2")])).is_err());
+    apply_under(t, &quota, vec![rename_step("w/b", "away")]).unwrap();
     assert_usage(t, "w", 0, 0);
-    apply_under(t, &quota, vec![into("big/b", "w/b2")]).unwrap();
+    apply_under(t, &quota, vec![rename_step("big/b", "w/b2")]).unwrap();
     assert_usage(t, "w", 6, 1);
     assert_usage(t, "", 18, 3);
 }
 
-pub fn steps_count_together(t: &Subject) {
-    let quota = [root("w", Some(10), None)];
+pub fn the_steps_of_a_change_count_together(t: &Subject) {
+    let quota = [quota_root("w", Some(10), None)];
     apply_under(t, &quota, vec![write("w/a", "1234567890")]).unwrap();
     // The second step fits only because the first one removes a file.
     apply_under(t, &quota, vec![remove("w/a", Subtree::File), write("w/b", "0987654321")]).unwrap();
@@ -117,60 +117,61 @@ pub fn steps_count_together(t: &Subject) {
     assert_usage(t, "w", 10, 1);
 }
 
-pub fn one_file_may_be_so_large(t: &Subject) {
+pub fn the_size_of_one_file_is_limited(t: &Subject) {
     let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
-    let quota = [QuotaRoot { limits, ..root("w", None, None) }];
+    let quota = [QuotaRoot { limits, ..quota_root("w", None, None) }];
     apply_under(t, &quota, vec![write("w/a", "12345")]).unwrap();
-    let over = t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "123456")])).unwrap_err();
-    assert_eq!(over.kind(), ErrorKind::Quota);
+    let error = t.assert_unchanged(|| apply_under(t, &quota, vec![write("w/b", "123456")])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quota);
     // The limit doesn't apply outside the quota root.
     apply_under(t, &quota, vec![write("b", "123456")]).unwrap();
-    let into = rename("b", "w/b", Replace::Refuse);
-    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![into])).is_err());
+    let rename_step = rename("b", "w/b", Replace::Refuse);
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![rename_step])).is_err());
 }
 
-pub fn what_is_there_may_be_renamed_however_large(t: &Subject) {
+pub fn an_existing_file_may_be_renamed_whatever_its_size(t: &Subject) {
     t.write("w/a", "123456");
     t.write("w/d/a", "123456");
     let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
-    let quota = [QuotaRoot { limits, ..root("w", None, None) }];
+    let quota = [QuotaRoot { limits, ..quota_root("w", None, None) }];
     apply_under(t, &quota, vec![rename("w/a", "w/b", Replace::Refuse)]).unwrap();
     apply_under(t, &quota, vec![rename("w/d", "w/e", Replace::Refuse)]).unwrap();
     assert_eq!(t.read("w/e/a"), t.read("w/b"));
 }
 
-pub fn what_was_there_comes_back_however_large(t: &Subject) {
+pub fn a_removed_file_may_be_restored_whatever_its_size(t: &Subject) {
     if !t.store.history().is_some_and(|history| history.retains_content()) {
         return;
     }
     t.write("w/a", "123456");
     let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
-    let quota = [QuotaRoot { limits, ..root("w", None, None) }];
+    let quota = [QuotaRoot { limits, ..quota_root("w", None, None) }];
     apply_under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
     let query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
-    let mut gone = t.history().revisions(&query).unwrap().revisions.remove(0);
-    let past = gone.changes.remove(0).before.and_then(|state| state.content).expect("it was kept");
-    let back = |path: &str| Step::Write {
+    let mut removal = t.history().revisions(&query).unwrap().revisions.remove(0);
+    let content = removal.changes.remove(0).before.and_then(|state| state.content).expect("it was kept");
+    let restore_step = |path: &str| Step::Write {
         at: at(path),
-        content: Content::Stored(past.clone()),
+        content: Content::Stored(content.clone()),
         options: PutOptions::default(),
     };
-    apply_under(t, &quota, vec![back("w/a")]).unwrap();
+    apply_under(t, &quota, vec![restore_step("w/a")]).unwrap();
     assert_eq!(t.read("w/a"), b"123456");
     let longer = Step::Append {
         at: at("w/a"),
-        content: Content::Stored(past.clone()),
+        content: Content::Stored(content.clone()),
         options: PutOptions::default(),
     };
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![longer])).is_err(), "this was never there");
     // The limit on the total still applies.
-    let quota = [root("w", Some(10), None)];
-    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![back("w/b")])).is_err());
+    let quota = [quota_root("w", Some(10), None)];
+    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![restore_step("w/b")])).is_err());
 }
 
-pub fn places_count_together(t: &Subject) {
-    let both = QuotaRoot { other_roots: vec![StorePath::from_checked("x")], ..root("w", Some(10), Some(2)) };
-    let quota = std::slice::from_ref(&both);
+pub fn several_roots_count_together(t: &Subject) {
+    let shared_root =
+        QuotaRoot { other_roots: vec![StorePath::from_checked("x")], ..quota_root("w", Some(10), Some(2)) };
+    let quota = std::slice::from_ref(&shared_root);
     t.mkdir("w");
     t.mkdir("x");
     apply_under(t, quota, vec![write("w/a", "123456")]).unwrap();
@@ -178,18 +179,18 @@ pub fn places_count_together(t: &Subject) {
     for path in ["w/c", "x/c"] {
         assert!(t.assert_unchanged(|| apply_under(t, quota, vec![write(path, "")])).is_err());
     }
-    let over = t.assert_unchanged(|| apply_under(t, quota, vec![write("x/b", "12345")])).unwrap_err();
-    assert!(matches!(over, StoreError::OverQuota { used: 10, wanted: 11, .. }), "{over:?}");
+    let error = t.assert_unchanged(|| apply_under(t, quota, vec![write("x/b", "12345")])).unwrap_err();
+    assert!(matches!(error, StoreError::OverQuota { used: 10, wanted: 11, .. }), "{error:?}");
     apply_under(t, quota, vec![rename("w/a", "x/a", Replace::Refuse)]).unwrap();
-    let limits = QuotaLimits { file_bytes: Some(5), ..both.limits };
-    let narrow = [QuotaRoot { limits, ..both.clone() }];
-    apply_under(t, &narrow, vec![rename("x/a", "w/a", Replace::Refuse)]).unwrap();
+    let limits = QuotaLimits { file_bytes: Some(5), ..shared_root.limits };
+    let narrower = [QuotaRoot { limits, ..shared_root.clone() }];
+    apply_under(t, &narrower, vec![rename("x/a", "w/a", Replace::Refuse)]).unwrap();
     assert_usage(t, "w", 6, 1);
     assert_usage(t, "x", 4, 1);
 }
 
-pub fn quotas_may_lie_in_each_other(t: &Subject) {
-    let (outer, inner) = (root("w", Some(10), None), root("w/in", Some(6), None));
+pub fn quotas_may_be_nested(t: &Subject) {
+    let (outer, inner) = (quota_root("w", Some(10), None), quota_root("w/in", Some(6), None));
     apply_under(t, &[outer.clone(), inner.clone()], vec![write("w/in/a", "123456")]).unwrap();
     assert!(
         t.assert_unchanged(|| apply_under(t, std::slice::from_ref(&inner), vec![write("w/in/b", "1")]))
@@ -206,8 +207,8 @@ pub fn quotas_may_lie_in_each_other(t: &Subject) {
     assert_usage(t, "w", 4, 1);
 }
 
-pub fn writers_at_once_do_not_pass_a_quota(t: &Subject) {
-    let quota = [root("w", Some(100), None)];
+pub fn concurrent_writers_do_not_exceed_a_quota(t: &Subject) {
+    let quota = [quota_root("w", Some(100), None)];
     t.mkdir("w");
     let written = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)

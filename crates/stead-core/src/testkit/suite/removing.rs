@@ -19,7 +19,7 @@ pub fn a_file_is_removed(t: &Subject) {
     assert!(t.names("dir").is_empty());
 }
 
-pub fn a_directory_is_removed_with_all_it_holds(t: &Subject) {
+pub fn a_directory_is_removed_with_its_content(t: &Subject) {
     for path in ["dir/a", "dir/b/c", "dir/b/d/e", "directory", "other/a"] {
         t.write(path, path);
     }
@@ -31,56 +31,62 @@ pub fn a_directory_is_removed_with_all_it_holds(t: &Subject) {
     assert!(t.names("dir").is_empty(), "a new directory of the same name is empty");
 }
 
-pub fn an_empty_directory_is_removed_as_such(t: &Subject) {
+pub fn a_directory_is_removed_as_empty_only_if_it_is(t: &Subject) {
     t.mkdir("a/b");
-    assert!(matches!(t.refused(remove("a", Subtree::EmptyDirectory)), StoreError::NotEmpty));
+    assert!(matches!(t.assert_step_refused(remove("a", Subtree::EmptyDirectory)), StoreError::NotEmpty));
     t.apply_one(remove("a/b", Subtree::EmptyDirectory));
     t.apply_one(remove("a", Subtree::EmptyDirectory));
     assert!(t.names("").is_empty());
 }
 
-pub fn only_the_kind_that_was_meant_is_removed(t: &Subject) {
+pub fn only_the_expected_kind_is_removed(t: &Subject) {
     t.write("dir/file", "1");
     t.link("link", "dir");
-    assert!(matches!(t.refused(remove("dir", Subtree::File)), StoreError::IsADirectory));
+    assert!(matches!(t.assert_step_refused(remove("dir", Subtree::File)), StoreError::IsADirectory));
     for path in ["dir/file", "link"] {
         for subtree in [Subtree::EmptyDirectory, Subtree::Directory] {
-            assert!(matches!(t.refused(remove(path, subtree)), StoreError::NotADirectory), "{path}");
+            assert!(
+                matches!(t.assert_step_refused(remove(path, subtree)), StoreError::NotADirectory),
+                "{path}"
+            );
         }
     }
     t.apply_one(remove("link", Subtree::File));
     assert_eq!(t.names("dir"), ["file"]);
 }
 
-pub fn nothing_to_remove_can_be_fine(t: &Subject) {
+pub fn removing_a_missing_path_can_be_allowed(t: &Subject) {
     t.write("file", "1");
-    let fine = |path| remove_with(at(path), Subtree::Any, Precondition::Any, IfMissing::Ignore);
-    assert_eq!(t.apply_one(fine("missing")), StepOutcome::default());
-    assert_eq!(t.apply_one(fine("missing/deeper")), StepOutcome::default());
-    assert!(matches!(t.refused(fine("file/x")), StoreError::NotADirectory), "only a missing path is ignored");
-    t.apply_one(fine("file"));
+    let remove_if_present = |path| remove_with(at(path), Subtree::Any, Precondition::Any, IfMissing::Ignore);
+    assert_eq!(t.apply_one(remove_if_present("missing")), StepOutcome::default());
+    assert_eq!(t.apply_one(remove_if_present("missing/deeper")), StepOutcome::default());
+    assert!(
+        matches!(t.assert_step_refused(remove_if_present("file/x")), StoreError::NotADirectory),
+        "only a missing path is ignored"
+    );
+    t.apply_one(remove_if_present("file"));
     assert!(!t.exists("file"));
 }
 
-pub fn the_root_stays(t: &Subject) {
+pub fn the_root_cannot_be_removed_or_renamed(t: &Subject) {
     t.write("file", "1");
     let root = t.store.stat(&NodePath::root()).unwrap().node;
-    for place in [NodePath::root(), NodePath::of_node(root)] {
+    for path in [NodePath::root(), NodePath::of_node(root)] {
         let steps = [
-            remove_with(place.clone(), Subtree::Any, Precondition::Any, IfMissing::Fail),
-            remove_with(place.clone(), Subtree::Directory, Precondition::Any, IfMissing::Ignore),
-            rename_with(place, at("elsewhere"), Replace::Refuse, Parents::Create, Precondition::Any),
+            remove_with(path.clone(), Subtree::Any, Precondition::Any, IfMissing::Fail),
+            remove_with(path.clone(), Subtree::Directory, Precondition::Any, IfMissing::Ignore),
+            rename_with(path, at("elsewhere"), Replace::Refuse, Parents::Create, Precondition::Any),
         ];
         for step in steps {
-            let error = t.refused(step);
+            let error = t.assert_step_refused(step);
             assert!(matches!(error, StoreError::Invalid(_)), "{error:?}");
         }
     }
 }
 
-fn protected_names(at: &str) -> Option<ProtectedNames> {
+fn protected_names(root: &str) -> Option<ProtectedNames> {
     let globs = PathGlobs::new([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
-    Some(ProtectedNames { globs: Arc::new(globs), roots: vec![at.to_owned()], side: Side::From })
+    Some(ProtectedNames { globs: Arc::new(globs), roots: vec![root.to_owned()], side: Side::From })
 }
 
 fn remove_unless_protected(path: &str) -> Step {
@@ -98,11 +104,11 @@ fn remove_unless_protected(path: &str) -> Step {
 pub fn a_directory_with_a_protected_name_is_not_removed(t: &Subject) {
     t.write("project/src/main.rs", "1");
     t.write("project/.git/hooks/pre-commit", "1");
-    match t.refused(remove_unless_protected("project")) {
+    match t.assert_step_refused(remove_unless_protected("project")) {
         StoreError::Protected { path } => assert_eq!(path, ".git/hooks/pre-commit"),
         other => panic!("{other:?}"),
     }
-    match t.refused(remove_unless_protected("project/.git")) {
+    match t.assert_step_refused(remove_unless_protected("project/.git")) {
         StoreError::Protected { path } => assert_eq!(path, "hooks/pre-commit"),
         other => panic!("{other:?}"),
     }
@@ -112,23 +118,25 @@ pub fn a_directory_with_a_protected_name_is_not_removed(t: &Subject) {
     assert!(!t.exists("project"));
 }
 
-pub fn a_directory_with_a_protected_name_does_not_leave(t: &Subject) {
+pub fn a_directory_with_a_protected_name_is_not_moved(t: &Subject) {
     t.write("project/.git/config", "1");
-    let rename = |from: &str, to: &str, spare| Step::Rename {
+    let rename = |from: &str, to: &str, protected| Step::Rename {
         from: at(from),
         to: at(to),
         replace: Replace::Refuse,
         parents: Parents::Create,
         expect: Precondition::Any,
-        protected: spare,
+        protected,
     };
-    let leaves = rename("project", "moved", [protected_names("project"), None]);
-    assert!(matches!(t.refused(leaves), StoreError::Protected { path } if path == ".git/config"));
+    let rename_step = rename("project", "moved", [protected_names("project"), None]);
+    assert!(
+        matches!(t.assert_step_refused(rename_step), StoreError::Protected { path } if path == ".git/config")
+    );
     t.apply_one(rename("project", "moved", [None, None]));
     assert_eq!(t.read("moved/.git/config"), b"1");
 }
 
-pub fn a_directory_does_not_bring_a_protected_name(t: &Subject) {
+pub fn a_rename_or_copy_does_not_create_a_protected_name(t: &Subject) {
     t.write("work/config", "planted");
     t.mkdir("project");
     let rename = Step::Rename {
@@ -139,17 +147,17 @@ pub fn a_directory_does_not_bring_a_protected_name(t: &Subject) {
         expect: Precondition::Any,
         protected: [protected_names("work"), protected_names("project/.git")],
     };
-    assert!(matches!(t.refused(rename), StoreError::Protected { path } if path == "config"));
-    let copy = |spare| Step::Copy {
+    assert!(matches!(t.assert_step_refused(rename), StoreError::Protected { path } if path == "config"));
+    let copy = |protected| Step::Copy {
         from: at("work"),
         to: at("project/.git"),
         replace: Replace::Refuse,
         parents: Parents::Create,
-        protected: spare,
+        protected,
         displaced: DisplacedContent::Keep,
     };
     assert!(
-        matches!(t.refused(copy(protected_names("project/.git"))), StoreError::Protected { path } if path == "config")
+        matches!(t.assert_step_refused(copy(protected_names("project/.git"))), StoreError::Protected { path } if path == "config")
     );
     t.apply_one(copy(None));
     assert_eq!(t.read("project/.git/config"), b"planted");

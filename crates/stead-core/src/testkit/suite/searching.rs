@@ -10,32 +10,32 @@ use crate::search::{FileHits, Grep, GrepOutput, GrepQuery, Hits, LineRole};
 use crate::store::{NodePath, StoreError, StorePath};
 
 /// A search without globs.
-pub(crate) fn grep(pattern: &str, change: impl FnOnce(&mut GrepQuery)) -> Grep {
+pub(crate) fn grep(pattern: &str, configure: impl FnOnce(&mut GrepQuery)) -> Grep {
     let mut query = GrepQuery::new(pattern);
-    change(&mut query);
+    configure(&mut query);
     Grep::new(&query, None, PathGlobs::none()).unwrap()
 }
 
 #[track_caller]
-fn found(t: &Subject, place: &NodePath, grep: &Grep) -> BTreeMap<String, Hits> {
+fn grep_hits(t: &Subject, start: &NodePath, grep: &Grep) -> BTreeMap<String, Hits> {
     let mut all = BTreeMap::new();
     let visit = &mut |FileHits { path, hits, attr }: FileHits| {
         if let Some(attr) = attr {
-            let place = if path.is_empty() { place.clone() } else { place.join(path.as_bytes()) };
-            assert_eq!(attr, t.store.stat(&place).unwrap());
+            let found = if path.is_empty() { start.clone() } else { start.join(path.as_bytes()) };
+            assert_eq!(attr, t.store.stat(&found).unwrap());
         }
         assert!(all.insert(path.to_string(), hits).is_none(), "{path} came twice");
         ControlFlow::Continue(())
     };
-    t.store.grep(place, grep, visit).unwrap();
+    t.store.grep(start, grep, visit).unwrap();
     all
 }
 
-fn paths(t: &Subject, place: &NodePath, grep: &Grep) -> Vec<String> {
-    found(t, place, grep).into_keys().collect()
+fn matching_paths(t: &Subject, start: &NodePath, grep: &Grep) -> Vec<String> {
+    grep_hits(t, start, grep).into_keys().collect()
 }
 
-fn some_files(t: &Subject) {
+fn create_sample_files(t: &Subject) {
     t.write("src/main.rs", "fn main() {\n    needle();\n}\n");
     t.write("src/lib.rs", "// needle\n\n// another needle\n");
     t.write("src/deep/er/mod.rs", "no such thing\n");
@@ -50,8 +50,8 @@ fn some_files(t: &Subject) {
 }
 
 pub fn a_search_finds_lines(t: &Subject) {
-    some_files(t);
-    let all = found(t, &NodePath::root(), &grep("needle", |_| ()));
+    create_sample_files(t);
+    let all = grep_hits(t, &NodePath::root(), &grep("needle", |_| ()));
     let paths: Vec<_> = all.keys().map(String::as_str).collect();
     assert_eq!(paths, ["large.txt", "notes.md", "src/lib.rs", "src/main.rs", "twin.md"]);
     let lines = |path: &str| {
@@ -61,71 +61,71 @@ pub fn a_search_finds_lines(t: &Subject) {
     assert_eq!(all["src/lib.rs"].count, 2);
     assert_eq!(lines("src/lib.rs")[1], (3, "// another needle".to_owned(), LineRole::Match));
     assert_eq!(lines("large.txt"), [(100_001, "the needle at the end".to_owned(), LineRole::Match)]);
-    assert!(found(t, &NodePath::root(), &grep("nowhere to be found", |_| ())).is_empty());
+    assert!(grep_hits(t, &NodePath::root(), &grep("nowhere to be found", |_| ())).is_empty());
 }
 
-pub fn a_search_shows_the_lines_around(t: &Subject) {
+pub fn a_search_shows_context_lines(t: &Subject) {
     t.write("file", "1\n2\nneedle\n4\n5\n");
     let grep = grep("needle", |query| (query.before, query.after) = (1, 2));
-    let hits = found(t, &NodePath::root(), &grep).remove("file").unwrap();
+    let hits = grep_hits(t, &NodePath::root(), &grep).remove("file").unwrap();
     let lines: Vec<_> = hits.lines.iter().map(|line| (line.number, &*line.text)).collect();
     assert_eq!(lines, [(2, "2"), (3, "needle"), (4, "4"), (5, "5")]);
 }
 
 pub fn a_search_counts_or_names_files(t: &Subject) {
-    some_files(t);
-    let counts = found(t, &at("src"), &grep("needle", |query| query.output = GrepOutput::Counts));
+    create_sample_files(t);
+    let counts = grep_hits(t, &at("src"), &grep("needle", |query| query.output = GrepOutput::Counts));
     let counts: Vec<_> = counts.iter().map(|(path, hits)| (&**path, hits.count, hits.lines.len())).collect();
     assert_eq!(counts, [("lib.rs", 2, 0), ("main.rs", 1, 0)]);
-    let files = found(t, &at("src"), &grep("needle", |query| query.output = GrepOutput::Files));
+    let files = grep_hits(t, &at("src"), &grep("needle", |query| query.output = GrepOutput::Files));
     assert!(files.values().all(|hits| hits.lines.is_empty() && hits.count > 0));
     assert_eq!(files.into_keys().collect::<Vec<_>>(), ["lib.rs", "main.rs"]);
 }
 
 pub fn a_search_includes_and_excludes(t: &Subject) {
-    some_files(t);
+    create_sample_files(t);
     let globs = |pattern: &str| PathGlobs::new([pattern], Anchor::AnyDirectory).unwrap();
     let query = GrepQuery::new("needle");
     let include = Grep::new(&query, Some(globs("*.rs")), PathGlobs::none()).unwrap();
-    assert_eq!(paths(t, &NodePath::root(), &include), ["src/lib.rs", "src/main.rs"]);
+    assert_eq!(matching_paths(t, &NodePath::root(), &include), ["src/lib.rs", "src/main.rs"]);
     let exclude = Grep::new(&query, None, globs("*.{rs,txt}")).unwrap();
-    assert_eq!(paths(t, &NodePath::root(), &exclude), ["notes.md", "twin.md"]);
+    assert_eq!(matching_paths(t, &NodePath::root(), &exclude), ["notes.md", "twin.md"]);
     let both = Grep::new(&query, Some(globs("src/**")), globs("lib.rs")).unwrap();
-    assert_eq!(paths(t, &NodePath::root(), &both), ["src/main.rs"]);
+    assert_eq!(matching_paths(t, &NodePath::root(), &both), ["src/main.rs"]);
     let below = Grep::new(&query, Some(globs("/main.rs")), PathGlobs::none()).unwrap();
-    assert_eq!(paths(t, &at("src"), &below), ["main.rs"], "globs start where the search does");
+    assert_eq!(matching_paths(t, &at("src"), &below), ["main.rs"], "globs start where the search does");
 }
 
 pub fn a_search_skips_subtrees(t: &Subject) {
-    some_files(t);
+    create_sample_files(t);
     let mut grep = grep("needle", |_| ());
     grep.skip = ["src", "large.txt"].map(StorePath::from_checked).into();
-    assert_eq!(paths(t, &NodePath::root(), &grep), ["notes.md", "twin.md"]);
+    assert_eq!(matching_paths(t, &NodePath::root(), &grep), ["notes.md", "twin.md"]);
 }
 
-pub fn a_search_looks_into_one_file(t: &Subject) {
-    some_files(t);
-    for place in [at("notes.md"), NodePath::of_node(t.node("notes.md"))] {
-        assert_eq!(paths(t, &place, &grep("needle", |_| ())), [""]);
+pub fn a_search_of_one_file_works(t: &Subject) {
+    create_sample_files(t);
+    for start in [at("notes.md"), NodePath::of_node(t.node("notes.md"))] {
+        assert_eq!(matching_paths(t, &start, &grep("needle", |_| ())), [""]);
     }
-    assert!(paths(t, &at("empty"), &grep("needle", |_| ())).is_empty());
-    assert!(paths(t, &at("binary"), &grep("needle", |_| ())).is_empty());
+    assert!(matching_paths(t, &at("empty"), &grep("needle", |_| ())).is_empty());
+    assert!(matching_paths(t, &at("binary"), &grep("needle", |_| ())).is_empty());
 }
 
-pub fn a_search_stops_when_told(t: &Subject) {
-    some_files(t);
-    let mut seen = 0;
+pub fn a_search_stops_on_break(t: &Subject) {
+    create_sample_files(t);
+    let mut visited = 0;
     let visit = &mut |_| {
-        seen += 1;
-        if seen == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        visited += 1;
+        if visited == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     t.store.grep(&NodePath::root(), &grep("needle", |_| ()), visit).unwrap();
-    assert_eq!(seen, 2);
+    assert_eq!(visited, 2);
 }
 
-pub fn a_search_that_is_late_gives_up(t: &Subject) {
-    some_files(t);
-    let late = grep("needle", |query| query.time_limit = Duration::ZERO);
-    let result = t.store.grep(&NodePath::root(), &late, &mut |_| ControlFlow::Continue(()));
+pub fn a_search_past_its_time_limit_fails(t: &Subject) {
+    create_sample_files(t);
+    let expired = grep("needle", |query| query.time_limit = Duration::ZERO);
+    let result = t.store.grep(&NodePath::root(), &expired, &mut |_| ControlFlow::Continue(()));
     assert_refused!(result, StoreError::Unavailable { .. });
 }

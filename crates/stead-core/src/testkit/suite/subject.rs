@@ -35,11 +35,12 @@ impl<S: Store + 'static, T> Fixture for (Arc<S>, T) {
 }
 
 /// Runs one test of the suite on a fresh Store, then lets the Store verify itself.
-pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
-    let fixture = make();
+pub fn run<F: Fixture>(make_fixture: impl FnOnce() -> F, test: fn(&Subject)) {
+    let fixture = make_fixture();
     let store = fixture.store();
-    let begun = store.history().map_or(RevisionNumber(0), |history| history.latest_revision().unwrap());
-    let subject = Subject { store, first_revision: begun };
+    let start_revision =
+        store.history().map_or(RevisionNumber(0), |history| history.latest_revision().unwrap());
+    let subject = Subject { store, start_revision };
     test(&subject);
     if let Some(maintenance) = subject.store.maintenance() {
         let verified = maintenance.verify(&mut |_| ()).expect("the Store can be verified");
@@ -53,7 +54,7 @@ pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
 pub struct Subject {
     pub(crate) store: Arc<dyn Store>,
     /// The revision before the test started. Earlier ones belong to the fixture, and tests ignore them.
-    pub(crate) first_revision: RevisionNumber,
+    pub(crate) start_revision: RevisionNumber,
 }
 
 impl Subject {
@@ -82,8 +83,8 @@ impl Subject {
 
     #[track_caller]
     pub(crate) fn apply_one(&self, step: Step) -> StepOutcome {
-        let shown = format!("{step:?}");
-        self.try_apply_one(step).unwrap_or_else(|error| panic!("{shown}: {error:?}"))
+        let description = format!("{step:?}");
+        self.try_apply_one(step).unwrap_or_else(|error| panic!("{description}: {error:?}"))
     }
 
     #[track_caller]
@@ -127,11 +128,10 @@ impl Subject {
     }
 
     #[track_caller]
-    pub(crate) fn read_at(&self, place: &NodePath) -> Vec<u8> {
-        let whole =
-            self.store.read(place, u64::MAX).unwrap_or_else(|error| panic!("read {place:?}: {error:?}"));
-        assert_eq!(whole.attr.size, whole.bytes.len() as u64, "attributes and bytes are of the same version");
-        whole.bytes
+    pub(crate) fn read_at(&self, path: &NodePath) -> Vec<u8> {
+        let file = self.store.read(path, u64::MAX).unwrap_or_else(|error| panic!("read {path:?}: {error:?}"));
+        assert_eq!(file.attr.size, file.bytes.len() as u64, "attributes and bytes are of the same version");
+        file.bytes
     }
 
     #[track_caller]
@@ -140,10 +140,8 @@ impl Subject {
     }
 
     #[track_caller]
-    pub(crate) fn draft_of(&self, place: &NodePath) -> Box<dyn Draft> {
-        self.store
-            .draft(DraftBase::File(place))
-            .unwrap_or_else(|error| panic!("draft of {place:?}: {error:?}"))
+    pub(crate) fn draft_of(&self, path: &NodePath) -> Box<dyn Draft> {
+        self.store.draft(DraftBase::File(path)).unwrap_or_else(|error| panic!("draft of {path:?}: {error:?}"))
     }
 
     #[track_caller]
@@ -167,13 +165,13 @@ impl Subject {
 
     /// The paths that a walk visits, in the Store's order.
     #[track_caller]
-    pub(crate) fn walked(&self, place: &NodePath, walk: &WalkOptions) -> Vec<String> {
+    pub(crate) fn walk_paths(&self, path: &NodePath, options: &WalkOptions) -> Vec<String> {
         let mut paths = Vec::new();
-        let visit = &mut |found: crate::store::WalkEntry| {
-            paths.push(found.path.to_string());
+        let visit = &mut |entry: crate::store::WalkEntry| {
+            paths.push(entry.path.to_string());
             ControlFlow::Continue(())
         };
-        self.store.walk(place, walk, visit).unwrap_or_else(|error| panic!("walk {place:?}: {error:?}"));
+        self.store.walk(path, options, visit).unwrap_or_else(|error| panic!("walk {path:?}: {error:?}"));
         paths
     }
 
@@ -193,7 +191,7 @@ impl Subject {
 
     /// Applies a step that has to be refused and to change nothing; returns the error.
     #[track_caller]
-    pub(crate) fn refused(&self, step: Step) -> crate::StoreError {
+    pub(crate) fn assert_step_refused(&self, step: Step) -> crate::StoreError {
         self.assert_unchanged(|| self.try_apply_one(step)).expect_err("it was refused")
     }
 }
@@ -213,7 +211,7 @@ pub(crate) fn read_all(content: &dyn OpenContent) -> Vec<u8> {
 
 /// Bytes without a period near the length of a chunk or a page.
 pub(crate) fn aperiodic_bytes(size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ (at >> 13)) as u8).collect()
+    (0..size).map(|index| (index.wrapping_mul(31) ^ (index >> 8) ^ (index >> 13)) as u8).collect()
 }
 
 pub(crate) fn change(steps: Vec<Step>) -> Change {
@@ -233,16 +231,16 @@ pub(crate) fn write(path: &str, bytes: impl AsRef<[u8]>) -> Step {
     write_with(at(path), bytes.as_ref().to_vec(), PutOptions::default())
 }
 
-pub(crate) fn write_with(at: NodePath, content: impl Into<Content>, put: PutOptions) -> Step {
-    Step::Write { at, content: content.into(), options: put }
+pub(crate) fn write_with(at: NodePath, content: impl Into<Content>, options: PutOptions) -> Step {
+    Step::Write { at, content: content.into(), options }
 }
 
 pub(crate) fn append(path: &str, bytes: impl AsRef<[u8]>) -> Step {
     append_with(at(path), bytes.as_ref().to_vec(), PutOptions::default())
 }
 
-pub(crate) fn append_with(at: NodePath, content: impl Into<Content>, put: PutOptions) -> Step {
-    Step::Append { at, content: content.into(), options: put }
+pub(crate) fn append_with(at: NodePath, content: impl Into<Content>, options: PutOptions) -> Step {
+    Step::Append { at, content: content.into(), options }
 }
 
 pub(crate) fn edit(path: &str, old: &str, new: &str) -> Step {
@@ -280,15 +278,13 @@ pub(crate) fn remove(path: &str, subtree: Subtree) -> Step {
     remove_with(at(path), subtree, Precondition::Any, IfMissing::Fail)
 }
 
-pub(crate) fn remove_with(at: NodePath, subtree: Subtree, expect: Precondition, missing: IfMissing) -> Step {
-    Step::Remove {
-        at,
-        subtree,
-        expect,
-        if_missing: missing,
-        protected: None,
-        displaced: DisplacedContent::Keep,
-    }
+pub(crate) fn remove_with(
+    at: NodePath,
+    subtree: Subtree,
+    expect: Precondition,
+    if_missing: IfMissing,
+) -> Step {
+    Step::Remove { at, subtree, expect, if_missing, protected: None, displaced: DisplacedContent::Keep }
 }
 
 pub(crate) fn rename(from: &str, to: &str, replace: Replace) -> Step {
