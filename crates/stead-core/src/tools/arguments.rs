@@ -93,13 +93,13 @@ fn is_empty_value(value: &Value) -> bool {
 }
 
 fn unknown_parameter(tool: &Tool, name: &str) -> Failure {
-    let short: String = name.chars().take(64).collect();
+    let short_name: String = name.chars().take(64).collect();
     let known: Vec<_> = tool.input.iter().map(|field| format!("`{}`", field.name)).collect();
-    let takes = match known.as_slice() {
+    let accepted = match known.as_slice() {
         [] => "it takes none".to_owned(),
         known => format!("it takes {}", known.join(", ")),
     };
-    Failure::invalid(format!("`{}` has no parameter `{}`; {takes}", tool.name, escape_text(&short)))
+    Failure::invalid(format!("`{}` has no parameter `{}`; {accepted}", tool.name, escape_text(&short_name)))
 }
 
 /// The value as the tool reads it, if its type fits the field.
@@ -108,13 +108,13 @@ fn check_value(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failur
         (FieldType::Text | FieldType::Path, Value::String(_)) | (FieldType::Flag, Value::Bool(_)) => true,
         (FieldType::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
         (FieldType::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
-        (FieldType::TextList { max: most }, Value::Array(texts)) => {
-            (1..=*most).contains(&texts.len()) && texts.iter().all(Value::is_string)
+        (FieldType::TextList { max }, Value::Array(texts)) => {
+            (1..=*max).contains(&texts.len()) && texts.iter().all(Value::is_string)
         }
-        (FieldType::Integer { min: least, max: most }, Value::Number(_)) => {
+        (FieldType::Integer { min, max }, Value::Number(_)) => {
             // Some models write whole numbers with a decimal point.
             let number = value.as_u64().or_else(|| as_whole_number(value.as_f64()?));
-            if let Some(number) = number.filter(|number| (*least..=*most).contains(number)) {
+            if let Some(number) = number.filter(|number| (*min..=*max).contains(number)) {
                 return Ok(number.into());
             }
             false
@@ -130,8 +130,8 @@ fn check_value(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failur
 }
 
 fn as_whole_number(number: f64) -> Option<u64> {
-    let small = (0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0;
-    small.then_some(number as u64)
+    let is_exact = (0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0;
+    is_exact.then_some(number as u64)
 }
 
 /// A short description of the wrong value, for an error.

@@ -26,9 +26,9 @@ impl ReplyBounds {
     /// The largest reply.
     pub(super) const MAX: ReplyBounds = ReplyBounds { bytes: MAX_REPLY_BYTES, lines: usize::MAX };
 
-    /// One page, or the largest reply if the caller's limit exceeds the default (`usual`).
-    pub(super) fn for_limit(limit: Option<u64>, usual: u64) -> ReplyBounds {
-        if limit.is_some_and(|limit| limit > usual) { ReplyBounds::MAX } else { ReplyBounds::PAGE }
+    /// One page, or the largest reply if the caller's limit exceeds `default_limit`.
+    pub(super) fn for_limit(limit: Option<u64>, default_limit: u64) -> ReplyBounds {
+        if limit.is_some_and(|limit| limit > default_limit) { ReplyBounds::MAX } else { ReplyBounds::PAGE }
     }
 }
 

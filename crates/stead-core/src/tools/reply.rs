@@ -105,7 +105,7 @@ pub enum Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Note::More(how) => write!(f, "more: {how}"),
+            Note::More(hint) => write!(f, "more: {hint}"),
             Note::NoNewline => f.write_str("no newline at end"),
             Note::Tag(tag) => write!(f, "version_tag {tag}"),
         }
@@ -169,8 +169,8 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let asks = matches!(error, Error::ApprovalRequired { .. });
-        Failure { kind: error.kind(), message: error.to_string(), needs_approval: asks, unaudited: false }
+        let needs_approval = matches!(error, Error::ApprovalRequired { .. });
+        Failure { kind: error.kind(), message: error.to_string(), needs_approval, unaudited: false }
     }
 }
 
@@ -220,16 +220,16 @@ impl Reply {
     /// The text ends with the notes in brackets; after a file's content they are on a line of their own. An error ends
     /// with its code.
     pub fn for_model(mut self) -> Vec<Block> {
-        let (mut text, mut pictures) = (String::new(), Vec::new());
+        let (mut text, mut images) = (String::new(), Vec::new());
         for block in self.blocks {
             match block {
                 // Most replies have one text, which may be large: it is moved, not copied.
-                Block::Text(only) if text.is_empty() => text = only,
-                Block::Text(more) => {
+                Block::Text(first_text) if text.is_empty() => text = first_text,
+                Block::Text(next_text) => {
                     new_line(&mut text);
-                    text.push_str(&more);
+                    text.push_str(&next_text);
                 }
-                picture => pictures.push(picture),
+                image => images.push(image),
             }
         }
         if text.is_empty() {
@@ -253,8 +253,8 @@ impl Reply {
             text.truncate(text.trim_end().len());
             text.push_str(&format!(" [{}]", failure.kind.code()));
         }
-        pictures.insert(0, Block::Text(text));
-        pictures
+        images.insert(0, Block::Text(text));
+        images
     }
 
     /// The reply for a program, which also reads the facts: the unchanged text, and a block that says how to continue.

@@ -62,11 +62,11 @@ impl FieldType {
             FieldType::Text => "a string".to_owned(),
             FieldType::Path => "a path, such as \"/notes/plan.md\"".to_owned(),
             FieldType::Tag => "a version tag, as a read returned it".to_owned(),
-            FieldType::TextList { max: most } => format!("a list of 1 to {most} strings"),
-            FieldType::Integer { min: least, max: MAX_SAFE_INTEGER } => {
-                format!("a whole number of at least {least}")
+            FieldType::TextList { max } => format!("a list of 1 to {max} strings"),
+            FieldType::Integer { min, max: MAX_SAFE_INTEGER } => {
+                format!("a whole number of at least {min}")
             }
-            FieldType::Integer { min: least, max: most } => format!("a whole number from {least} to {most}"),
+            FieldType::Integer { min, max } => format!("a whole number from {min} to {max}"),
             FieldType::Flag => "true or false".to_owned(),
             FieldType::OneOf(texts) => {
                 let texts: Vec<_> = texts.iter().map(|text| format!("\"{text}\"")).collect();
@@ -80,11 +80,11 @@ impl FieldType {
         let schema = match self {
             FieldType::Text | FieldType::Path | FieldType::Tag => json!({ "type": "string" }),
             FieldType::TextList { .. } => json!({ "type": "array", "items": { "type": "string" } }),
-            FieldType::Integer { min: least, max: MAX_SAFE_INTEGER } => {
-                json!({ "type": "integer", "minimum": least })
+            FieldType::Integer { min, max: MAX_SAFE_INTEGER } => {
+                json!({ "type": "integer", "minimum": min })
             }
-            FieldType::Integer { min: least, max: most } => {
-                json!({ "type": "integer", "minimum": least, "maximum": most })
+            FieldType::Integer { min, max } => {
+                json!({ "type": "integer", "minimum": min, "maximum": max })
             }
             FieldType::Flag => json!({ "type": "boolean" }),
             FieldType::OneOf(texts) => json!({ "type": "string", "enum": texts }),

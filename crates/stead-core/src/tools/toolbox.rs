@@ -92,19 +92,19 @@ const MAX_NAMED_PATHS: usize = 100;
 
 impl ApprovalQuestion {
     fn new(tool: &Tool, items: Vec<ApprovalItem>) -> Self {
-        let mut known = BTreeSet::new();
-        let paths = items.iter().map(|entry| &entry.path).filter(|path| known.insert(*path));
+        let mut seen = BTreeSet::new();
+        let paths = items.iter().map(|item| &item.path).filter(|path| seen.insert(*path));
         let paths: Vec<&VfsPath> = paths.collect();
         // A backtick in a path would look like the end of the path, so it is escaped.
         let quoted =
             |path: &VfsPath| format!("`{}`", escape_text(path.as_str()).to_string().replace('`', "\\u{60}"));
-        let named =
+        let named_paths =
             paths.iter().take(MAX_NAMED_PATHS).map(|path| quoted(path)).collect::<Vec<_>>().join(", ");
         let more = match paths.len().saturating_sub(MAX_NAMED_PATHS) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let text = format!("May the agent use `{}` on {named}{more}?", tool.name);
+        let text = format!("May the agent use `{}` on {named_paths}{more}?", tool.name);
         ApprovalQuestion { text, items }
     }
 
@@ -117,8 +117,8 @@ impl ApprovalQuestion {
 impl Toolbox {
     /// The tools for these Workspaces.
     pub fn new(vfs: Vfs) -> Self {
-        let has = |scope: &AccessScope| vfs.workspaces().any(|workspace| workspace.scope() == *scope);
-        let scopes = AccessScope::ALL.into_iter().filter(has).collect();
+        let is_present = |scope: &AccessScope| vfs.workspaces().any(|workspace| workspace.scope() == *scope);
+        let scopes = AccessScope::ALL.into_iter().filter(is_present).collect();
         Toolbox { vfs, scopes, choice: Arc::default(), snapshots: None }
     }
 
@@ -128,13 +128,13 @@ impl Toolbox {
     }
 
     /// The same tools with these snapshots.
-    pub fn with_snapshots(self, moments: Arc<dyn Snapshots>) -> Self {
-        Toolbox { snapshots: Some(moments), ..self }
+    pub fn with_snapshots(self, snapshots: Arc<dyn Snapshots>) -> Self {
+        Toolbox { snapshots: Some(snapshots), ..self }
     }
 
     /// The same tools for calls that this monitor follows.
-    pub fn with_monitor(&self, watch: Arc<dyn CallMonitor>) -> Self {
-        Toolbox { vfs: self.vfs.with_monitor(watch), ..self.clone() }
+    pub fn with_monitor(&self, monitor: Arc<dyn CallMonitor>) -> Self {
+        Toolbox { vfs: self.vfs.with_monitor(monitor), ..self.clone() }
     }
 
     /// The offered tools, sorted by name. They depend only on the Workspaces and the configuration.
@@ -144,10 +144,10 @@ impl Toolbox {
 
     /// Whether a tool is offered.
     pub fn offers(&self, tool: &Tool) -> bool {
-        let named = self.choice.only.as_ref().map(|only| only.contains(tool.name));
+        let listed = self.choice.only.as_ref().map(|only| only.contains(tool.name));
         let chosen = match tool.offered {
-            OfferedWhen::Always => named.unwrap_or(true),
-            OfferedWhen::WithHistory => named.unwrap_or(false) || (self.choice.history && named.is_none()),
+            OfferedWhen::Always => listed.unwrap_or(true),
+            OfferedWhen::WithHistory => listed.unwrap_or(false) || (self.choice.history && listed.is_none()),
         };
         chosen && tool.is_useful_with(&self.scopes)
     }
@@ -160,9 +160,9 @@ impl Toolbox {
     /// The description of a tool for this agent. One tool's description names the Workspaces: many hosts show a model
     /// nothing else of a server.
     pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
-        let naming =
+        let naming_tool =
             self.offered().find(|tool| tool.name == WORKSPACE_NAMING_TOOL).or_else(|| self.offered().next());
-        if naming.is_none_or(|naming| naming.name != tool.name) {
+        if naming_tool.is_none_or(|naming_tool| naming_tool.name != tool.name) {
             return Cow::Borrowed(tool.description);
         }
         let workspaces = crate::filesystem_map::workspaces_sentence(&self.vfs);
@@ -200,8 +200,8 @@ impl Toolbox {
         arguments: Map<String, Value>,
         answer: ApprovalAnswer,
     ) -> Result<Reply, ApprovalQuestion> {
-        let known = tool(name).filter(|tool| self.offers(tool));
-        let prepared = match known {
+        let offered_tool = tool(name).filter(|tool| self.offers(tool));
+        let prepared = match offered_tool {
             None => Err(self.not_offered(name)),
             Some(tool) => Arguments::check(tool, arguments).map(|arguments| (tool, arguments)),
         };
@@ -209,17 +209,17 @@ impl Toolbox {
             Ok(prepared) => prepared,
             Err(failure) => return Ok(self.audit_refusal(name, failure)),
         };
-        let asking = self.approval_request(tool, &answer);
+        let request = self.approval_request(tool, &answer);
         let vfs = self.vfs.operation(tool.name);
-        let vfs = match (&answer, &asking) {
+        let vfs = match (&answer, &request) {
             (ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Everything)), _) => vfs.with_approval(),
-            (_, Some(asking)) => vfs.with_approval_request(asking),
+            (_, Some(request)) => vfs.with_approval_request(request),
             (_, None) => vfs,
         };
-        let (moments, takes_tags) = (self.snapshots.as_deref(), self.takes_tags());
-        let ran = match tool.offered {
+        let (snapshots, takes_tags) = (self.snapshots.as_deref(), self.takes_tags());
+        let result = match tool.offered {
             OfferedWhen::Always => {
-                (tool.run)(&ToolContext { vfs: &vfs, snapshots: moments, takes_tags }, &mut arguments)
+                (tool.run)(&ToolContext { vfs: &vfs, snapshots, takes_tags }, &mut arguments)
             }
             // These tools look up a revision before they call the Vfs, or call it twice, and still get one audit
             // record.
@@ -230,22 +230,22 @@ impl Toolbox {
                     false => CallEnd::Outcome(AuditOutcome::from_error_kind(failure.kind)),
                 };
                 vfs.single_record(tool.name, path.as_deref(), end, |vfs| {
-                    (tool.run)(&ToolContext { vfs, snapshots: moments, takes_tags }, &mut arguments)
+                    (tool.run)(&ToolContext { vfs, snapshots, takes_tags }, &mut arguments)
                         .map_err(Failure::mark_audited)
                 })
             }
         };
-        let failure = match (ran, asking) {
-            (Err(failure), Some(asking)) if failure.needs_approval => {
-                let question = ApprovalQuestion::new(tool, asking.requested_items());
-                let why = match answer {
+        let failure = match (result, request) {
+            (Err(failure), Some(request)) if failure.needs_approval => {
+                let question = ApprovalQuestion::new(tool, request.requested_items());
+                let reason = match answer {
                     ApprovalAnswer::NotAsked | ApprovalAnswer::Approved(_) => return Err(question),
                     ApprovalAnswer::Refused => "The person who was asked did not approve.",
                     ApprovalAnswer::NobodyToAsk => {
                         "Denied: this needs a person's approval, and your host can't ask one."
                     }
                 };
-                Failure::new(failure.kind, format!("{} {why}", question.text))
+                Failure::new(failure.kind, format!("{} {reason}", question.text))
             }
             (Err(failure), _) => failure,
             (Ok(reply), _) => return Ok(reply),
@@ -264,46 +264,46 @@ impl Toolbox {
 
     /// The approval request of a call; `None` if nothing can need approval.
     fn approval_request(&self, tool: &Tool, answer: &ApprovalAnswer) -> Option<Arc<ApprovalRequest>> {
-        let everywhere = self.choice.ask.contains(tool.name);
-        if !everywhere && !self.may_ask() {
+        let tool_needs_approval = self.choice.ask.contains(tool.name);
+        if !tool_needs_approval && !self.may_ask() {
             return None;
         }
-        let asking = match answer {
+        let request = match answer {
             ApprovalAnswer::NotAsked | ApprovalAnswer::Approved(_) => {
-                ApprovalRequest::new(everywhere, ApprovalRefusal::WillAsk)
+                ApprovalRequest::new(tool_needs_approval, ApprovalRefusal::WillAsk)
             }
             ApprovalAnswer::Refused | ApprovalAnswer::NobodyToAsk => {
-                ApprovalRequest::new(everywhere, ApprovalRefusal::Final)
+                ApprovalRequest::new(tool_needs_approval, ApprovalRefusal::Final)
             }
         };
         Some(Arc::new(match answer {
-            ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Items(shown))) => {
-                asking.with_approved(shown)
+            ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Items(items))) => {
+                request.with_approved(items)
             }
-            _ => asking,
+            _ => request,
         }))
     }
 
     fn not_offered(&self, name: &str) -> Failure {
         let offered: Vec<_> = self.offered().map(|tool| format!("`{}`", tool.name)).collect();
-        let instead = match offered.as_slice() {
+        let alternative = match offered.as_slice() {
             [] => "no tools are offered to you".to_owned(),
             offered => format!("your tools are {}", offered.join(", ")),
         };
-        Failure::new(ErrorKind::Denied, format!("you have no tool `{}`; {instead}", short_name(name)))
+        Failure::new(ErrorKind::Denied, format!("you have no tool `{}`; {alternative}", short_name(name)))
     }
 
     /// Writes the audit record of a call that failed before it reached the Vfs, under the tool's name, whether or not
     /// that tool exists.
     fn audit_refusal(&self, name: &str, failure: Failure) -> Reply {
         let vfs = self.vfs.operation(short_name(name));
-        let refused = vfs.audited("tool", None, || -> Result<(), Error> {
+        let audited = vfs.audited("tool", None, || -> Result<(), Error> {
             Err(match failure.kind {
                 ErrorKind::Denied => Error::ToolNotOffered(failure.message.clone()),
                 _ => Error::Invalid(failure.message.clone()),
             })
         });
-        match refused {
+        match audited {
             Err(error) => Failure::from(error).into(),
             Ok(()) => failure.into(),
         }

@@ -22,9 +22,9 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (content, options) = (decode_content(arguments)?, write_options(arguments)?);
     let size = content.len() as u64;
-    let done = desk.vfs.append_with(arguments.text("path"), content, &options)?;
-    Ok(write_reply(format!("Appended {} to {}.", format_bytes(size), done.path), &done))
+    let written = context.vfs.append_with(arguments.text("path"), content, &options)?;
+    Ok(write_reply(format!("Appended {} to {}.", format_bytes(size), written.path), &written))
 }

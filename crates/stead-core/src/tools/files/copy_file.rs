@@ -19,8 +19,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (source, destination) = (arguments.text("source"), arguments.text("destination"));
-    let copied = desk.vfs.copy(source, destination, overwrite_option(arguments))?;
+    let copied = context.vfs.copy(source, destination, overwrite_option(arguments))?;
     Ok(transfer_reply("Copied", &copied))
 }

@@ -20,13 +20,14 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let done = desk.vfs.mkdir(arguments.text("path"), Parents::Create)?;
-    let path = done.path.to_string();
-    let words = match done.created {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    let created = context.vfs.mkdir(arguments.text("path"), Parents::Create)?;
+    let path = created.path.to_string();
+    let text = match created.created {
         Some(true) => format!("Created {path}."),
         Some(false) => format!("{path} already exists."),
         None => format!("{path} is a directory now, unless another kind of entry has that name."),
     };
-    Ok(change_reply(words, path, done.revision, done.operation).optional_fact("created", done.created))
+    Ok(change_reply(text, path, created.revision, created.operation)
+        .optional_fact("created", created.created))
 }

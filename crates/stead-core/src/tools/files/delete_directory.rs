@@ -25,12 +25,12 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let options = RemoveOptions {
         recursive: arguments.flag("recursive"),
         force: arguments.flag("force"),
         if_match: None,
     };
-    let what = if options.recursive { "a directory" } else { "an empty directory" };
-    Ok(remove_reply(&desk.vfs.remove_directory(arguments.text("path"), options)?, what))
+    let target = if options.recursive { "a directory" } else { "an empty directory" };
+    Ok(remove_reply(&context.vfs.remove_directory(arguments.text("path"), options)?, target))
 }

@@ -20,11 +20,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let options = RemoveOptions {
         recursive: false,
         force: arguments.flag("force"),
         if_match: arguments.tag("if_match"),
     };
-    Ok(remove_reply(&desk.vfs.remove_file(arguments.text("path"), options)?, "a file"))
+    Ok(remove_reply(&context.vfs.remove_file(arguments.text("path"), options)?, "a file"))
 }

@@ -33,16 +33,16 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let occurrences = if arguments.flag("replace_all") { Occurrences::All } else { Occurrences::One };
     let (old, new) = (arguments.text("old_string"), arguments.text("new_string"));
     let edited =
-        desk.vfs.edit_with(arguments.text("path"), old, new, occurrences, arguments.tag("if_match"))?;
-    let (done, replaced) = (edited.written, edited.replaced);
+        context.vfs.edit_with(arguments.text("path"), old, new, occurrences, arguments.tag("if_match"))?;
+    let (written, replaced) = (edited.written, edited.replaced);
     let times = if replaced == 1 { "1 replacement".to_owned() } else { format!("{replaced} replacements") };
-    Ok(with_tag(Reply::text(format!("Made {times} in {}.", done.path)), done.tag)
-        .fact("path", done.path.to_string())
+    Ok(with_tag(Reply::text(format!("Made {times} in {}.", written.path)), written.tag)
+        .fact("path", written.path.to_string())
         .fact("replaced", replaced)
-        .optional_fact("version", done.revision.map(|version| version.0))
-        .fact("operation", done.operation.to_string()))
+        .optional_fact("version", written.revision.map(|revision| revision.0))
+        .fact("operation", written.operation.to_string()))
 }

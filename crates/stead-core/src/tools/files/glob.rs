@@ -33,16 +33,16 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let limit = arguments.number("limit");
-    let most = limit.unwrap_or(DEFAULT_LIMIT) as usize;
-    let result = desk.vfs.glob(arguments.text("pattern"), start_path(arguments), most)?;
+    let max_entries = limit.unwrap_or(DEFAULT_LIMIT) as usize;
+    let result = context.vfs.glob(arguments.text("pattern"), start_path(arguments), max_entries)?;
     let mut page = PagedText::new(ReplyBounds::for_limit(limit, DEFAULT_LIMIT));
-    let mut fits = |found: &&PathEntry| match found.kind {
-        NodeKind::Directory => page.push_line(&format!("{}/", found.path)),
-        _ => page.push_line(&found.path),
+    let mut fits = |entry: &&PathEntry| match entry.kind {
+        NodeKind::Directory => page.push_line(&format!("{}/", entry.path)),
+        _ => page.push_line(&entry.path),
     };
-    let count = result.entries.iter().take_while(|found| fits(found)).count();
+    let count = result.entries.iter().take_while(|entry| fits(entry)).count();
     let truncated = result.truncated || count < result.entries.len();
     let mut text = text_or(page.into_text(), "Nothing matches.\n");
     append_unreadable(&mut text, &result.unreadable);

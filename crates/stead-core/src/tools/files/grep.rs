@@ -63,9 +63,9 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let number = |name, otherwise| arguments.number(name).unwrap_or(otherwise) as usize;
-    let context = arguments.number("context").unwrap_or(0);
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    let number = |name, default| arguments.number(name).unwrap_or(default) as usize;
+    let context_lines = arguments.number("context").unwrap_or(0);
     let query = GrepQuery {
         syntax: if arguments.flag("literal") { PatternSyntax::Literal } else { PatternSyntax::Regex },
         case: match arguments.optional_text("case") {
@@ -73,8 +73,8 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
             Some("smart") => CaseSensitivity::Smart,
             _ => CaseSensitivity::Sensitive,
         },
-        before: number("before", context),
-        after: number("after", context),
+        before: number("before", context_lines),
+        after: number("after", context_lines),
         include: arguments.texts("include").map(str::to_owned).collect(),
         exclude: arguments.texts("exclude").map(str::to_owned).collect(),
         max_results: number("max_results", DEFAULT_LIMIT),
@@ -85,15 +85,15 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
         },
         ..GrepQuery::new(arguments.text("pattern"))
     };
-    let result = desk.vfs.grep(&query, start_path(arguments))?;
-    let HitsText { text, files, matches, cut } = format_hits(
+    let result = context.vfs.grep(&query, start_path(arguments))?;
+    let HitsText { text, files, matches, truncated } = format_hits(
         &result,
         query.output,
         ReplyBounds::for_limit(arguments.number("max_results"), DEFAULT_LIMIT),
     );
     let mut text = text_or(text, "Nothing matches.\n");
     append_unreadable(&mut text, &result.unreadable);
-    match (result.timed_out, result.truncated || cut) {
+    match (result.timed_out, result.truncated || truncated) {
         (true, _) => append_more(&mut text, "time ran out; narrow the path or the globs"),
         (false, true) => {
             append_more(&mut text, "narrow the pattern, the path or the globs, or raise max_results")
@@ -103,7 +103,7 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     Ok(Reply::text(text)
         .fact("files", files)
         .fact("matches", matches)
-        .fact("truncated", result.truncated || cut)
+        .fact("truncated", result.truncated || truncated)
         .fact("timed_out", result.timed_out))
 }
 
@@ -114,35 +114,35 @@ struct HitsText {
     files: usize,
     /// How many matching lines of these files are in the text or counted in it.
     matches: usize,
-    /// Whether some hits were cut because they exceed the bounds.
-    cut: bool,
+    /// Whether some hits were truncated because they exceed the bounds.
+    truncated: bool,
 }
 
 fn format_hits(result: &GrepResult, output: GrepOutput, bounds: ReplyBounds) -> HitsText {
     let mut page = PagedText::new(bounds);
-    let (mut files, mut matches, mut cut) = (0, 0, false);
+    let (mut files, mut matches, mut truncated) = (0, 0, false);
     for FileMatch { path, count, lines } in &result.files {
         match output {
             GrepOutput::Files | GrepOutput::Counts => {
                 let is_count = output == GrepOutput::Counts;
                 let line = if is_count { format!("{path}:{count}") } else { path.clone() };
-                cut = !page.push_line(&line);
-                (files, matches) = if cut { (files, matches) } else { (files + 1, matches + count) };
+                truncated = !page.push_line(&line);
+                (files, matches) = if truncated { (files, matches) } else { (files + 1, matches + count) };
             }
             GrepOutput::Lines => {
                 let fits = |line: &&HitLine| {
-                    let mark = if line.role == LineRole::Match { ':' } else { '-' };
-                    page.push_line(&format!("{path}{mark}{}{mark}{}", line.number, line.text))
+                    let separator = if line.role == LineRole::Match { ':' } else { '-' };
+                    page.push_line(&format!("{path}{separator}{}{separator}{}", line.number, line.text))
                 };
                 let shown: Vec<_> = lines.iter().take_while(fits).collect();
-                cut = shown.len() < lines.len();
+                truncated = shown.len() < lines.len();
                 let hits = shown.iter().filter(|line| line.role == LineRole::Match).count();
                 (files, matches) = (files + usize::from(hits > 0), matches + hits);
             }
         }
-        if cut {
+        if truncated {
             break;
         }
     }
-    HitsText { text: page.into_text(), files, matches, cut }
+    HitsText { text: page.into_text(), files, matches, truncated }
 }

@@ -48,27 +48,27 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let limit = arguments.number("limit");
     let page = ListPage {
         cursor: arguments.optional_text("cursor").map(str::to_owned),
         limit: limit.unwrap_or(DEFAULT_LIMIT) as usize,
     };
     let details = arguments.flag("details");
-    let mut directory = desk.vfs.list(arguments.text("path"), &page)?;
+    let mut listing = context.vfs.list(arguments.text("path"), &page)?;
     let mut page = PagedText::new(ReplyBounds::for_limit(limit, DEFAULT_LIMIT));
     let shown =
-        directory.entries.iter().take_while(|entry| page.push_line(&entry_line(entry, details))).count();
-    directory.truncate(shown);
+        listing.entries.iter().take_while(|entry| page.push_line(&entry_line(entry, details))).count();
+    listing.truncate(shown);
     let mut text = text_or(page.into_text(), "(empty)\n");
-    if let Some(cursor) = &directory.cursor {
-        append_more(&mut text, &format!("cursor {cursor}; {shown} of {} entries", directory.total));
+    if let Some(cursor) = &listing.cursor {
+        append_more(&mut text, &format!("cursor {cursor}; {shown} of {} entries", listing.total));
     }
     Ok(Reply::text(text)
-        .fact("path", directory.path.to_string())
+        .fact("path", listing.path.to_string())
         .fact("entries", shown)
-        .fact("total", directory.total)
-        .optional_fact("cursor", directory.cursor))
+        .fact("total", listing.total)
+        .optional_fact("cursor", listing.cursor))
 }
 
 fn entry_line(entry: &DirEntry, details: bool) -> String {

@@ -64,19 +64,19 @@ const TRANSFER_OUTPUT: [Field; 5] = [
     OUT_OPERATION,
 ];
 
-fn write_reply(words: String, written: &WriteResult) -> Reply {
-    let reply = change_reply(words, written.path.to_string(), written.revision, written.operation);
+fn write_reply(text: String, written: &WriteResult) -> Reply {
+    let reply = change_reply(text, written.path.to_string(), written.revision, written.operation);
     with_tag(reply.optional_fact("created", written.created), written.tag)
 }
 
-fn remove_reply(removed: &RemoveResult, what: &str) -> Reply {
+fn remove_reply(removed: &RemoveResult, target: &str) -> Reply {
     let path = removed.path.to_string();
-    let words = match removed.is_disclosed {
+    let text = match removed.is_disclosed {
         true => format!("Deleted {path}."),
         // In a WRITE_ONLY Workspace, the same words whatever was there, and true in each case.
-        false => format!("Done: if {path} was {what} that you may delete, it is deleted now."),
+        false => format!("Done: if {path} was {target} that you may delete, it is deleted now."),
     };
-    change_reply(words, path, removed.revision, removed.operation)
+    change_reply(text, path, removed.revision, removed.operation)
 }
 
 /// The same reply with the file's version tag, if the caller may have it.
@@ -85,23 +85,23 @@ fn with_tag(reply: Reply, tag: Option<VersionTag>) -> Reply {
 }
 
 fn change_reply(
-    words: String,
+    text: String,
     path: String,
-    version: Option<RevisionNumber>,
+    revision: Option<RevisionNumber>,
     operation: OperationId,
 ) -> Reply {
-    Reply::text(words)
+    Reply::text(text)
         .fact("path", path)
-        .optional_fact("version", version.map(|version| version.0))
+        .optional_fact("version", revision.map(|revision| revision.0))
         .fact("operation", operation.to_string())
 }
 
 fn transfer_reply(verb: &str, copied: &CopyResult) -> Reply {
-    let CopyResult { from, to, tag, revision: version, operation, .. } = copied;
+    let CopyResult { from, to, tag, revision, operation, .. } = copied;
     with_tag(Reply::text(format!("{verb} {from} to {to}.")), *tag)
         .fact("source", from.to_string())
         .fact("destination", to.to_string())
-        .optional_fact("version", version.map(|version| version.0))
+        .optional_fact("version", revision.map(|revision| revision.0))
         .fact("operation", operation.to_string())
 }
 
@@ -138,24 +138,24 @@ const ENCODING_IN: Field = Field::optional(
 );
 
 /// Appends a line for each of the first few paths that couldn't be read, and one that counts the rest.
-fn append_unreadable(lines: &mut String, unread: &[Unreadable]) {
-    const SHOWN: usize = 5;
-    for Unreadable { path, reason } in unread.iter().take(SHOWN) {
+fn append_unreadable(lines: &mut String, unreadable: &[Unreadable]) {
+    const MAX_SHOWN: usize = 5;
+    for Unreadable { path, reason } in unreadable.iter().take(MAX_SHOWN) {
         lines.push_str(&format!("(could not read {path}: {reason})\n"));
     }
-    if unread.len() > SHOWN {
-        lines.push_str(&format!("(could not read {} more)\n", unread.len() - SHOWN));
+    if unreadable.len() > MAX_SHOWN {
+        lines.push_str(&format!("(could not read {} more)\n", unreadable.len() - MAX_SHOWN));
     }
 }
 
-/// Appends a last line to a list that is cut: `how` to get more.
-fn append_more(lines: &mut String, how: &str) {
-    lines.push_str(&format!("[{}]\n", Note::More(how.to_owned())));
+/// Appends a last line to a list that is cut: a `hint` how to get more.
+fn append_more(lines: &mut String, hint: &str) {
+    lines.push_str(&format!("[{}]\n", Note::More(hint.to_owned())));
 }
 
-/// The text, or `nothing` if it is empty.
-fn text_or(text: String, nothing: &str) -> String {
-    if text.is_empty() { nothing.to_owned() } else { text }
+/// The text, or `placeholder` if it is empty.
+fn text_or(text: String, placeholder: &str) -> String {
+    if text.is_empty() { placeholder.to_owned() } else { text }
 }
 
 fn format_bytes(count: u64) -> String {

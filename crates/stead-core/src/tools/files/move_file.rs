@@ -19,11 +19,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (source, destination) = (arguments.text("source"), arguments.text("destination"));
     let moved = match arguments.tag("if_match") {
-        Some(tag) => desk.vfs.rename_if(source, destination, overwrite_option(arguments), tag)?,
-        None => desk.vfs.rename(source, destination, overwrite_option(arguments))?,
+        Some(tag) => context.vfs.rename_if(source, destination, overwrite_option(arguments), tag)?,
+        None => context.vfs.rename(source, destination, overwrite_option(arguments))?,
     };
     Ok(transfer_reply("Moved", &moved))
 }

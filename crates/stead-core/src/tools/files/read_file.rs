@@ -79,7 +79,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
     let encoding = if arguments.optional_text("encoding") == Some("base64") { "base64" } else { "utf-8" };
     let by_bytes = arguments.has("byte_offset") || arguments.has("byte_limit");
@@ -95,18 +95,18 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
                 "with encoding base64, pass `byte_offset` and `byte_limit`: `offset` and `limit` count lines",
             ));
         }
-        let page = if encoding == "base64" { PAGE_BASE64_BYTES } else { PAGE_BYTES as u64 };
+        let page_size = if encoding == "base64" { PAGE_BASE64_BYTES } else { PAGE_BYTES as u64 };
         let range = ByteRange {
             offset: arguments.number("byte_offset").unwrap_or(0),
-            length: arguments.number("byte_limit").unwrap_or(page),
+            length: arguments.number("byte_limit").unwrap_or(page_size),
         };
-        return read_bytes(desk, path, range, encoding);
+        return read_bytes(context, path, range, encoding);
     }
-    match desk.vfs.read_lines(path, line_range(arguments)) {
-        Err(Error::Binary { .. }) => read_binary(desk, path),
+    match context.vfs.read_lines(path, line_range(arguments)) {
+        Err(Error::Binary { .. }) => read_binary(context, path),
         read => {
             let read = read?;
-            let tag = desk.tag_note(&read.path, read.tag);
+            let tag = context.tag_note(&read.path, read.tag);
             Ok(lines_reply(read).note(tag))
         }
     }
@@ -126,7 +126,7 @@ pub(in crate::tools) fn line_range(arguments: &Arguments) -> LineRange {
 /// The reply with lines of a text, and with how to continue.
 pub(in crate::tools) fn lines_reply(read: TextRead) -> Reply {
     let more = continuation_note(&read);
-    let is_whole_line = read.text.ends_with('\n') || more.is_some();
+    let ends_with_newline = read.text.ends_with('\n') || more.is_some();
     let reply = Reply::content(read.text)
         .fact("path", read.path.to_string())
         .fact("version_tag", String::from(read.tag))
@@ -138,7 +138,7 @@ pub(in crate::tools) fn lines_reply(read: TextRead) -> Reply {
         Continuation::More { next } => reply.fact("truncated", true).fact("next_offset", next),
         Continuation::Cut { at } => reply.fact("truncated", true).fact("next_byte_offset", at),
     };
-    reply.note(more).note((!is_whole_line).then_some(Note::NoNewline))
+    reply.note(more).note((!ends_with_newline).then_some(Note::NoNewline))
 }
 
 /// How to read on after these lines; `None` at the end of the text.
@@ -154,12 +154,12 @@ pub(super) fn continuation_note(read: &TextRead) -> Option<Note> {
 }
 
 fn read_bytes(
-    desk: &ToolContext<'_>,
+    context: &ToolContext<'_>,
     path: &str,
     range: ByteRange,
     encoding: &'static str,
 ) -> Result<Reply, Failure> {
-    let mut read = desk.vfs.read_range(path, range)?;
+    let mut read = context.vfs.read_range(path, range)?;
     let size = read.size;
     let text = match encoding {
         "base64" => BASE64.encode(&read.bytes),
@@ -177,7 +177,7 @@ fn read_bytes(
     let next = range.offset + read.bytes.len() as u64;
     let truncated = next < size;
     let more = truncated.then(|| Note::More(format!("byte_offset {next} of {size}")));
-    let tag = desk.tag_note(&read.path, read.tag);
+    let tag = context.tag_note(&read.path, read.tag);
     Ok(Reply::content(text)
         .fact("path", read.path.to_string())
         .fact("version_tag", String::from(read.tag))
@@ -189,11 +189,11 @@ fn read_bytes(
         .note(tag))
 }
 
-/// Drops an incomplete character at the end, if `more` follows: the next call returns it.
-fn drop_partial_char(bytes: &mut Vec<u8>, more: bool) {
+/// Drops an incomplete character at the end, if `has_more`: the next call returns it.
+fn drop_partial_char(bytes: &mut Vec<u8>, has_more: bool) {
     if let Err(error) = std::str::from_utf8(bytes)
         && error.error_len().is_none()
-        && more
+        && has_more
         && error.valid_up_to() > 0
     {
         bytes.truncate(error.valid_up_to());
@@ -201,11 +201,11 @@ fn drop_partial_char(bytes: &mut Vec<u8>, more: bool) {
 }
 
 /// The reply for a file that isn't text: an image, or a description with how to read its bytes.
-fn read_binary(desk: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> {
-    let read = desk.vfs.read_range(path, ByteRange { offset: 0, length: MAX_IMAGE_BYTES })?;
+fn read_binary(context: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> {
+    let read = context.vfs.read_range(path, ByteRange { offset: 0, length: MAX_IMAGE_BYTES })?;
     let mime = crate::vfs::media_type(&read.path);
     let image = mime.filter(|mime| mime.starts_with("image/"));
-    let tag = desk.tag_note(&read.path, read.tag);
+    let tag = context.tag_note(&read.path, read.tag);
     let reply = match image {
         Some(mime) if read.size <= MAX_IMAGE_BYTES => image_reply(read, mime),
         _ => binary_reply(read, mime),
@@ -215,8 +215,8 @@ fn read_binary(desk: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> {
 
 /// The reply for an image, after a line of text: some hosts show nothing at all if there is no text.
 fn image_reply(read: BytesRead, mime: &'static str) -> Reply {
-    let words = format!("{}: {mime}, {}", read.path, format_bytes(read.size));
-    let mut reply = with_file_facts(Reply::text(words), &read, false);
+    let text = format!("{}: {mime}, {}", read.path, format_bytes(read.size));
+    let mut reply = with_file_facts(Reply::text(text), &read, false);
     reply.blocks.push(Block::Image { bytes: read.bytes, mime });
     reply
 }
@@ -224,8 +224,8 @@ fn image_reply(read: BytesRead, mime: &'static str) -> Reply {
 /// The reply that describes a binary file. Its bytes are of no use to a model that didn't ask for them.
 fn binary_reply(read: BytesRead, mime: Option<&'static str>) -> Reply {
     let kind = mime.unwrap_or("unknown type");
-    let words = format!("{} is binary: {kind}, {}; {BASE64_HINT}", read.path, format_bytes(read.size));
-    with_file_facts(Reply::text(words), &read, true)
+    let text = format!("{} is binary: {kind}, {}; {BASE64_HINT}", read.path, format_bytes(read.size));
+    with_file_facts(Reply::text(text), &read, true)
 }
 
 fn with_file_facts(reply: Reply, read: &BytesRead, truncated: bool) -> Reply {

@@ -58,77 +58,80 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    if desk.vfs.will_ask_approval() {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    if context.vfs.will_ask_approval() {
         // A person is asked about all files at once, before any is read. Other errors are reported file by file.
         let paths: Vec<_> = arguments.texts("paths").filter_map(|path| VfsPath::parse(path).ok()).collect();
-        if let Err(ask @ Error::ApprovalRequired { .. }) = desk.vfs.request_approval(&paths, Access::Read) {
-            return Err(ask.into());
+        if let Err(error @ Error::ApprovalRequired { .. }) =
+            context.vfs.request_approval(&paths, Access::Read)
+        {
+            return Err(error.into());
         }
     }
     let limit = arguments.number("byte_limit");
-    let mut left = limit.map_or(PAGE_BYTES, |most| most as usize);
-    let mut lines = ReplyBounds::for_limit(limit, PAGE_BYTES as u64).lines;
+    let mut bytes_left = limit.map_or(PAGE_BYTES, |limit| limit as usize);
+    let mut lines_left = ReplyBounds::for_limit(limit, PAGE_BYTES as u64).lines;
     let (mut blocks, mut files) = (Vec::new(), Vec::new());
     // About what the headings of the files that follow take.
-    let mut rest: usize = arguments.texts("paths").map(heading_size).sum();
+    let mut heading_bytes_left: usize = arguments.texts("paths").map(heading_size).sum();
     for path in arguments.texts("paths") {
-        rest -= heading_size(path);
+        heading_bytes_left -= heading_size(path);
         // With no room left, one line is still read: it shows whether the file exists and is readable.
-        let range = LineRange { offset: 1, limit: lines.max(1) as u64, max_bytes: left.max(1) };
-        match desk.vfs.read_lines(path, range) {
+        let range = LineRange { offset: 1, limit: lines_left.max(1) as u64, max_bytes: bytes_left.max(1) };
+        match context.vfs.read_lines(path, range) {
             Ok(read) => {
-                let has_room = left > 0 && lines > 0;
+                let has_room = bytes_left > 0 && lines_left > 0;
                 let truncated =
                     !matches!(read.continuation, Continuation::End { .. }) || !has_room && read.size > 0;
                 let text = if has_room { read.text.as_str() } else { "" };
                 // A line that is too long continues at a byte offset: an offset in lines would start at its beginning
                 // again.
-                let (next, byte) = match read.continuation {
+                let (next_line, next_byte) = match read.continuation {
                     _ if !has_room => (Some(1), None),
-                    Continuation::More { next } => (Some(next), None),
+                    Continuation::More { next: next_line } => (Some(next_line), None),
                     Continuation::Cut { at } => (None, Some(at)),
                     Continuation::End { .. } => (None, None),
                 };
-                let more = match (truncated, next, byte) {
-                    (true, Some(next), _) => Some(Note::More(format!("offset {next}"))),
-                    (true, None, Some(byte)) => Some(Note::More(format!("byte_offset {byte}"))),
+                let more = match (truncated, next_line, next_byte) {
+                    (true, Some(next_line), _) => Some(Note::More(format!("offset {next_line}"))),
+                    (true, None, Some(next_byte)) => Some(Note::More(format!("byte_offset {next_byte}"))),
                     _ => None,
                 };
-                let head = format!("==> {} <==\n", read.path);
-                blocks.push(Block::Text(format!("{head}{}", format_file(text, more))));
-                left = left.saturating_sub(head.len() + text.len());
-                lines = lines.saturating_sub(1 + read.count as usize);
+                let heading = format!("==> {} <==\n", read.path);
+                blocks.push(Block::Text(format!("{heading}{}", format_file(text, more))));
+                bytes_left = bytes_left.saturating_sub(heading.len() + text.len());
+                lines_left = lines_left.saturating_sub(1 + read.count as usize);
                 let mut file = json!({
                     "path": path,
                     "version_tag": String::from(read.tag),
                     "size": read.size,
                     "truncated": truncated,
                 });
-                if let (true, Some(next)) = (truncated, next) {
-                    file["next_offset"] = next.into();
+                if let (true, Some(next_line)) = (truncated, next_line) {
+                    file["next_offset"] = next_line.into();
                 }
-                if let (true, Some(byte)) = (truncated, byte) {
-                    file["next_byte_offset"] = byte.into();
+                if let (true, Some(next_byte)) = (truncated, next_byte) {
+                    file["next_byte_offset"] = next_byte.into();
                 }
                 files.push(file);
             }
             // A symlink led to a path that needs approval.
-            Err(ask @ Error::ApprovalRequired { .. }) if desk.vfs.will_ask_approval() => {
-                return Err(ask.into());
+            Err(error @ Error::ApprovalRequired { .. }) if context.vfs.will_ask_approval() => {
+                return Err(error.into());
             }
             Err(error) => {
                 let failure = Failure::from(error);
                 let (message, code) = (&failure.message, failure.kind.code());
-                let head = format!("==> {} <==\n", path.escape_debug());
+                let heading = format!("==> {} <==\n", path.escape_debug());
                 // Without room for the headings of the other files, only the code says what went wrong.
-                let told = match left > rest + head.len() + message.len() && lines > 0 {
-                    true => format!("{message} [{code}]\n"),
-                    false => format!("[{code}]\n"),
-                };
-                left = left.saturating_sub(head.len() + told.len());
-                lines = lines.saturating_sub(2);
-                blocks.push(Block::Text(format!("{head}{told}")));
+                let error_text =
+                    match bytes_left > heading_bytes_left + heading.len() + message.len() && lines_left > 0 {
+                        true => format!("{message} [{code}]\n"),
+                        false => format!("[{code}]\n"),
+                    };
+                bytes_left = bytes_left.saturating_sub(heading.len() + error_text.len());
+                lines_left = lines_left.saturating_sub(2);
+                blocks.push(Block::Text(format!("{heading}{error_text}")));
                 files.push(json!({ "path": path, "error": failure.message, "code": failure.kind.code() }));
             }
         }
@@ -143,15 +146,15 @@ fn heading_size(path: &str) -> usize {
 
 /// A file's text and, if it is cut, how to continue.
 fn format_file(text: &str, more: Option<Note>) -> String {
-    let mut told = match (text.is_empty(), &more) {
+    let mut formatted = match (text.is_empty(), &more) {
         (true, None) => "(empty file)".to_owned(),
         _ => text.to_owned(),
     };
-    if !told.is_empty() && !told.ends_with('\n') {
-        told.push('\n');
+    if !formatted.is_empty() && !formatted.ends_with('\n') {
+        formatted.push('\n');
     }
     if let Some(more) = more {
-        told.push_str(&format!("[{more}]\n"));
+        formatted.push_str(&format!("[{more}]\n"));
     }
-    told
+    formatted
 }

@@ -34,21 +34,21 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let stat = desk.vfs.stat(arguments.text("path"))?;
-    let mut words = format!("{}: {}, {} bytes", stat.path, stat.kind.as_str(), stat.size);
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    let stat = context.vfs.stat(arguments.text("path"))?;
+    let mut text = format!("{}: {}, {} bytes", stat.path, stat.kind.as_str(), stat.size);
     if let Some(modified) = stat.modified {
-        words.push_str(&format!(", modified {modified}"));
+        text.push_str(&format!(", modified {modified}"));
     }
     if let Some(scope) = stat.scope {
-        words.push_str(&format!(", in a {scope} Workspace"));
+        text.push_str(&format!(", in a {scope} Workspace"));
     }
     if let Some(mime) = stat.mime {
-        words.push_str(&format!(", {mime}"));
+        text.push_str(&format!(", {mime}"));
     }
     let tag = stat.tag.filter(|_| stat.kind == NodeKind::File);
-    let tag = tag.and_then(|tag| desk.tag_note(&stat.path, tag));
-    Ok(Reply::text(words)
+    let tag = tag.and_then(|tag| context.tag_note(&stat.path, tag));
+    Ok(Reply::text(text)
         .note(tag)
         .fact("path", stat.path.to_string())
         .fact("kind", stat.kind.as_str())

@@ -29,10 +29,10 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (content, options) = (decode_content(arguments)?, write_options(arguments)?);
     let size = content.len() as u64;
-    let done = desk.vfs.write_with(arguments.text("path"), content, &options)?;
-    let verb = if done.created == Some(true) { "Created" } else { "Wrote" };
-    Ok(write_reply(format!("{verb} {} ({}).", done.path, format_bytes(size)), &done))
+    let written = context.vfs.write_with(arguments.text("path"), content, &options)?;
+    let verb = if written.created == Some(true) { "Created" } else { "Wrote" };
+    Ok(write_reply(format!("{verb} {} ({}).", written.path, format_bytes(size)), &written))
 }

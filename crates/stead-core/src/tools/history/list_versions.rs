@@ -37,11 +37,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
     let limit = arguments.number("limit").unwrap_or(DEFAULT_LIMIT) as usize;
     let path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
-    let entries = desk.vfs.log(&LogQuery { path: Some(path), limit, ..LogQuery::default() })?;
+    let entries = context.vfs.log(&LogQuery { path: Some(path), limit, ..LogQuery::default() })?;
     let mut page = PagedText::new(ReplyBounds::for_limit(arguments.number("limit"), DEFAULT_LIMIT));
     let shown = entries.iter().take_while(|entry| page.push_line(format_entry(entry).trim_end())).count();
     let truncated = entries.len() == limit || shown < entries.len();
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_told_to_repeat_the_same_call() {
+    fn the_hint_never_repeats_the_same_call() {
         assert_eq!(how_to_get_more(50, 50), "limit 100");
         assert_eq!(how_to_get_more(900, 900), "limit 1000");
         assert_eq!(how_to_get_more(1_000, 700), "a path below this one");

@@ -103,19 +103,19 @@ const REVERT_OUTPUT: [Field; 7] = [
 /// The most paths of each kind that one reply lists.
 const MAX_SHOWN: usize = 200;
 
-/// The reply of an undo or a restore: what was done, what would be done, or which conflicts prevent it. `put_back`
+/// The reply of an undo or a restore: what was done, what would be done, or which conflicts prevent it. `success_prefix`
 /// begins the sentence of a success. `on_conflict` is what the call asked for.
-fn revert_reply(undone: &RevertResult, put_back: &str, on_conflict: OnConflict) -> Reply {
+fn revert_reply(result: &RevertResult, success_prefix: &str, on_conflict: OnConflict) -> Reply {
     let RevertResult { operation, undone: operations, incomplete, changes, conflicts, left_out, done } =
-        undone;
+        result;
     let is_refused = !done && !conflicts.is_empty() && on_conflict == OnConflict::Refuse;
     let mut lines = vec![match (done, conflicts.is_empty()) {
         (_, false) if operations.is_empty() && changes.is_empty() => {
             "Nothing was changed, because of these conflicts:".to_owned()
         }
-        (true, true) if changes.is_empty() => format!("{put_back}: nothing had to be changed."),
-        (true, true) => format!("{put_back}."),
-        (true, false) => format!("{put_back}, except for the conflicts below, which stay as they are."),
+        (true, true) if changes.is_empty() => format!("{success_prefix}: nothing had to be changed."),
+        (true, true) => format!("{success_prefix}."),
+        (true, false) => format!("{success_prefix}, except for the conflicts below, which stay as they are."),
         (false, true) if operations.is_empty() && changes.is_empty() && left_out.is_empty() => {
             "There is nothing to undo: nothing would change.".to_owned()
         }
@@ -126,8 +126,9 @@ fn revert_reply(undone: &RevertResult, put_back: &str, on_conflict: OnConflict) 
         }
     }];
     // What a refused call would have done isn't listed as if it was done.
-    let (whole, shown_changes): (&[_], &[_]) = if is_refused { (&[], &[]) } else { (operations, changes) };
-    for operation in whole.iter().take(MAX_SHOWN) {
+    let (shown_operations, shown_changes): (&[_], &[_]) =
+        if is_refused { (&[], &[]) } else { (operations, changes) };
+    for operation in shown_operations.iter().take(MAX_SHOWN) {
         lines.push(format!("operation {}: {} at {}", operation.id, operation.tool, operation.at));
     }
     for IncompleteUndo { operation, is_partial } in incomplete.iter().take(MAX_SHOWN) {
@@ -139,26 +140,27 @@ fn revert_reply(undone: &RevertResult, put_back: &str, on_conflict: OnConflict) 
         conflicts.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("conflict {path}: {why}")),
     );
     if !left_out.is_empty() {
-        let (count, stays) = (
+        let (count, phrase) = (
             left_out.len(),
             if left_out.len() == 1 { "path stays as it is" } else { "paths stay as they are" },
         );
-        lines.push(format!("{count} {stays}, for these reasons:"));
+        lines.push(format!("{count} {phrase}, for these reasons:"));
     }
     lines.extend(
         left_out.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("left out {path}: {why}")),
     );
-    let counts = [whole.len(), incomplete.len(), shown_changes.len(), conflicts.len(), left_out.len()];
+    let counts =
+        [shown_operations.len(), incomplete.len(), shown_changes.len(), conflicts.len(), left_out.len()];
     let count: usize = counts.iter().sum();
-    let told: usize = counts.iter().map(|count| count.min(&MAX_SHOWN)).sum();
+    let listed: usize = counts.iter().map(|count| count.min(&MAX_SHOWN)).sum();
     let mut page = PagedText::new(ReplyBounds::PAGE);
     let fits = lines.iter().take_while(|line| page.push_line(line)).count();
-    let untold = count - told + (lines.len() - fits);
+    let omitted = count - listed + (lines.len() - fits);
     let mut text = page.into_text();
-    if untold > 0 {
-        text.push_str(&format!("and {untold} more\n"));
+    if omitted > 0 {
+        text.push_str(&format!("and {omitted} more\n"));
     }
-    let conflicts_told: Vec<Value> = conflicts
+    let shown_conflicts: Vec<Value> = conflicts
         .iter()
         .take(MAX_SHOWN)
         .map(|PathConflict { path, why }| json!({ "path": path.as_str(), "why": why }))
@@ -167,21 +169,21 @@ fn revert_reply(undone: &RevertResult, put_back: &str, on_conflict: OnConflict) 
         .fact("done", *done)
         .fact("operations", operations.len())
         .fact("changes", changes.len())
-        .fact("conflicts", conflicts_told)
+        .fact("conflicts", shown_conflicts)
         .fact("omitted", left_out.len())
-        .fact("truncated", untold > 0)
+        .fact("truncated", omitted > 0)
         .optional_fact("operation", operation.as_ref().map(OperationId::to_string));
     if !is_refused {
         return reply;
     }
     // Nothing was changed because of conflicts, so the reply is a failure.
-    let words = reply.joined_text();
-    Reply { failure: Some(Failure::new(ErrorKind::Conflict, words)), ..reply }
+    let message = reply.joined_text();
+    Reply { failure: Some(Failure::new(ErrorKind::Conflict, message)), ..reply }
 }
 
 fn change_line(change: &PathChange) -> String {
-    let PathChange { path, from, action: fate } = change;
-    match (fate, from) {
+    let PathChange { path, from, action } = change;
+    match (action, from) {
         (RevertAction::Restored, _) => format!("restored {path}"),
         (RevertAction::Reverted, _) => format!("reverted {path}"),
         (RevertAction::Merged, _) => format!("merged {path}"),

@@ -51,12 +51,14 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
-    desk.authorize(path, Access::Read)?;
-    let version = desk.resolve_revision(path, arguments.text("version"))?;
-    let at = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
-    let read =
-        desk.vfs.as_of(PointInTime::RevisionAt(version, at))?.read_lines(path, line_range(arguments))?;
-    Ok(lines_reply(read).fact("version", version.0))
+    context.authorize(path, Access::Read)?;
+    let revision = context.resolve_revision(path, arguments.text("version"))?;
+    let vfs_path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
+    let read = context
+        .vfs
+        .as_of(PointInTime::RevisionAt(revision, vfs_path))?
+        .read_lines(path, line_range(arguments))?;
+    Ok(lines_reply(read).fact("version", revision.0))
 }

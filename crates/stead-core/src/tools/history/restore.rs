@@ -26,11 +26,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (path, snapshot) = (arguments.text("path"), arguments.text("snapshot"));
-    let what =
+    let options =
         RestoreOptions { paths: parse_paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
-    desk.authorize(path, Access::Restore)?;
-    let undone = desk.vfs.restore(path, desk.resolve_revision(path, snapshot)?, &what)?;
-    Ok(revert_reply(&undone, "Restored", OnConflict::Refuse))
+    context.authorize(path, Access::Restore)?;
+    let result = context.vfs.restore(path, context.resolve_revision(path, snapshot)?, &options)?;
+    Ok(revert_reply(&result, "Restored", OnConflict::Refuse))
 }

@@ -25,18 +25,18 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (path, label) = (arguments.optional_text("path"), arguments.optional_text("label"));
     match path {
-        Some(path) => desk.authorize(path, Access::History)?,
-        None => desk.vfs.authorize(None, Access::History)?,
+        Some(path) => context.authorize(path, Access::History)?,
+        None => context.vfs.authorize(None, Access::History)?,
     }
-    let made = desk.require_snapshots()?.create_snapshot(desk.vfs, path, label)?;
+    let snapshot = context.require_snapshots()?.create_snapshot(context.vfs, path, label)?;
     Ok(Reply::text(format!(
         "The state at {} is saved as the snapshot {}.",
-        made.at,
-        made.name.escape_debug()
+        snapshot.at,
+        snapshot.name.escape_debug()
     ))
-    .fact("snapshot", made.name)
-    .fact("version", made.revision.0))
+    .fact("snapshot", snapshot.name)
+    .fact("version", snapshot.revision.0))
 }

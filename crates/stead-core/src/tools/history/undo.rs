@@ -26,8 +26,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let what = match (arguments.optional_text("operation"), arguments.number("last")) {
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    let target = match (arguments.optional_text("operation"), arguments.number("last")) {
         (Some(_), Some(_)) => return Err(Failure::invalid("pass `operation` or `last`, not both")),
         (Some(id), None) => UndoTarget::Operation(
             id.parse().map_err(|error| Failure::invalid(format!("`operation`: {error}")))?,
@@ -36,5 +36,5 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     };
     let on_conflict = if arguments.flag("skip_conflicts") { OnConflict::Skip } else { OnConflict::Refuse };
     let options = UndoOptions { dry_run: arguments.flag("dry_run"), on_conflict };
-    Ok(revert_reply(&desk.vfs.undo(what, options)?, "Undone", on_conflict))
+    Ok(revert_reply(&context.vfs.undo(target, options)?, "Undone", on_conflict))
 }

@@ -25,11 +25,17 @@ fn workspace(prefix: &str, scope: AccessScope, store: &Arc<ModelStore>) -> Works
 
 fn toolbox(workspaces: impl IntoIterator<Item = Workspace>) -> Toolbox {
     let builder = Vfs::builder(Identity::agent("tester"));
-    Toolbox::new(workspaces.into_iter().fold(builder, |builder, one| builder.workspace(one)).build().unwrap())
+    Toolbox::new(
+        workspaces
+            .into_iter()
+            .fold(builder, |builder, workspace| builder.workspace(workspace))
+            .build()
+            .unwrap(),
+    )
 }
 
 /// One Workspace of each scope, all over the same Store: `/rw`, `/ro` and `/wo`.
-fn three() -> Toolbox {
+fn toolbox_with_all_scopes() -> Toolbox {
     let store = Arc::new(ModelStore::new());
     toolbox([
         workspace("/rw", ReadWrite, &store),
@@ -51,7 +57,7 @@ fn call(tools: &Toolbox, name: &str, arguments: Value) -> Reply {
 }
 
 /// Calls a tool that has to succeed, and returns its text and facts.
-fn done(tools: &Toolbox, name: &str, arguments: Value) -> (String, Map<String, Value>) {
+fn call_ok(tools: &Toolbox, name: &str, arguments: Value) -> (String, Map<String, Value>) {
     let reply = call(tools, name, arguments);
     assert_eq!(reply.failure, None, "{name}");
     (reply.joined_text(), reply.facts)

@@ -22,8 +22,8 @@ fn tag(text: &str) -> String {
 }
 
 #[test]
-fn an_answer_is_one_text_whose_last_line_says_how_to_go_on() {
-    let tools = three();
+fn a_reply_is_one_text_whose_last_line_says_how_to_continue() {
+    let tools = toolbox_with_all_scopes();
     tools.vfs().write("/rw/long", "line\n".repeat(1_000)).unwrap();
     let first = read(&tools, "read_file", json!({ "path": "/rw/long" }));
     assert_eq!(first.lines().filter(|line| *line == "line").count(), 800);
@@ -39,16 +39,16 @@ fn an_answer_is_one_text_whose_last_line_says_how_to_go_on() {
     assert!(
         read(&tools, "read_file", json!({ "path": "/rw/empty" })).starts_with("(empty file) [version_tag ")
     );
-    let many = json!({ "paths": ["/ro/empty", "/ro/open"] });
+    let arguments = json!({ "paths": ["/ro/empty", "/ro/open"] });
     assert_eq!(
-        read(&tools, "read_many", many),
+        read(&tools, "read_many", arguments),
         "==> /ro/empty <==\n(empty file)\n==> /ro/open <==\nno newline\n"
     );
 }
 
 #[test]
-fn a_short_tag_is_taken_and_changes_with_every_write() {
-    let tools = three();
+fn a_short_tag_is_accepted_and_changes_with_every_write() {
+    let tools = toolbox_with_all_scopes();
     let write = |content: &str| {
         let text = read(&tools, "write_file", json!({ "path": "/rw/a", "content": content }));
         assert_eq!(text.lines().count(), 1, "{text}");
@@ -69,22 +69,22 @@ fn a_short_tag_is_taken_and_changes_with_every_write() {
         ("move_file", json!({ "source": "/rw/a", "destination": "/rw/b" })),
         ("delete_file", json!({ "path": "/rw/b" })),
     ] {
-        let at = if name == "delete_file" { "/rw/b" } else { "/rw/a" };
-        let now = tag(&read(&tools, "stat", json!({ "path": at })));
-        let with = |tag: &str| {
+        let path = if name == "delete_file" { "/rw/b" } else { "/rw/a" };
+        let current_tag = tag(&read(&tools, "stat", json!({ "path": path })));
+        let with_tag = |tag: &str| {
             let mut arguments = object(arguments.clone());
             arguments.insert("if_match".to_owned(), tag.into());
             Value::Object(arguments)
         };
-        assert_eq!(failure(&tools, name, with(&third)).kind, ErrorKind::Conflict, "{name}");
-        done(&tools, name, with(&now));
-        assert!(name != "append_file" || now == edited);
+        assert_eq!(failure(&tools, name, with_tag(&third)).kind, ErrorKind::Conflict, "{name}");
+        call_ok(&tools, name, with_tag(&current_tag));
+        assert!(name != "append_file" || current_tag == edited);
     }
 }
 
 #[test]
 fn a_listing_has_a_line_for_each_entry_and_tags_on_demand() {
-    let tools = three();
+    let tools = toolbox_with_all_scopes();
     tools.vfs().write("/rw/a", "12").unwrap();
     tools.vfs().write("/rw/d/e", "1").unwrap();
     tools.vfs().symlink("/rw/l", "a").unwrap();
@@ -98,12 +98,12 @@ fn a_listing_has_a_line_for_each_entry_and_tags_on_demand() {
     let details = read(&tools, "list_directory", json!({ "path": "/rw", "details": true }));
     let file: Vec<_> = details.lines().next().unwrap().split('\t').collect();
     assert_eq!(file[2].len(), "2026-11-15T08:30:00.000Z".len());
-    done(&tools, "delete_file", json!({ "path": "/rw/a", "if_match": file[3] }));
+    call_ok(&tools, "delete_file", json!({ "path": "/rw/a", "if_match": file[3] }));
 }
 
 #[test]
 fn an_error_is_one_text_that_ends_with_its_code() {
-    let tools = three();
+    let tools = toolbox_with_all_scopes();
     for (name, arguments, code) in [
         ("write_file", json!({ "path": "/ro/a", "content": "" }), "denied"),
         ("read_file", json!({ "path": "/rw/none" }), "not_found"),
@@ -120,8 +120,8 @@ fn an_error_is_one_text_that_ends_with_its_code() {
 }
 
 #[test]
-fn a_picture_comes_after_a_line_of_text() {
-    let tools = three();
+fn an_image_comes_after_a_line_of_text() {
+    let tools = toolbox_with_all_scopes();
     tools.vfs().write("/rw/a.png", b"\x89PNG\r\n\x1a\n\0".to_vec()).unwrap();
     let blocks = call(&tools, "read_file", json!({ "path": "/rw/a.png" })).for_model();
     let [Block::Text(text), Block::Image { .. }] = blocks.as_slice() else { panic!("{blocks:?}") };
@@ -129,8 +129,8 @@ fn a_picture_comes_after_a_line_of_text() {
 }
 
 #[test]
-fn no_page_is_longer_than_every_host_takes_unless_a_larger_one_is_asked_for() {
-    let tools = three();
+fn no_page_exceeds_what_hosts_accept_unless_a_larger_one_is_requested() {
+    let tools = toolbox_with_all_scopes();
     let line = format!("{}\n", "x".repeat(99));
     tools.vfs().write("/rw/wide", line.repeat(3_000)).unwrap();
     tools.vfs().write("/rw/one-line", "ä".repeat(60_000)).unwrap();
@@ -167,16 +167,17 @@ fn no_page_is_longer_than_every_host_takes_unless_a_larger_one_is_asked_for() {
 }
 
 #[test]
-fn all_pages_of_a_directory_are_all_of_it() {
-    let tools = three();
+fn the_pages_of_a_directory_list_every_entry() {
+    let tools = toolbox_with_all_scopes();
     for n in 0..1_000 {
         let name = "n".repeat(1 + n % 200);
         tools.vfs().write(&*format!("/rw/{n:04}{name}"), "").unwrap();
     }
     let (mut names, mut cursor, mut pages) = (0, Value::Null, 0);
     loop {
-        let (words, facts) = done(&tools, "list_directory", json!({ "path": "/rw", "cursor": cursor }));
-        let listed = words.lines().filter(|line| !line.starts_with('['));
+        let (reply_text, facts) =
+            call_ok(&tools, "list_directory", json!({ "path": "/rw", "cursor": cursor }));
+        let listed = reply_text.lines().filter(|line| !line.starts_with('['));
         for line in listed {
             assert!(line.starts_with(&format!("{names:04}n")), "{line}");
             names += 1;
@@ -189,8 +190,8 @@ fn all_pages_of_a_directory_are_all_of_it() {
 }
 
 #[test]
-fn what_stands_for_nothing_is_not_given() {
-    let tools = three();
+fn an_empty_value_counts_as_absent() {
+    let tools = toolbox_with_all_scopes();
     tools.vfs().write("/rw/a", "one\ntwo\n").unwrap();
     // Some hosts require every parameter: each optional one gets the empty value of its type, or null.
     for (name, arguments) in [
@@ -209,26 +210,26 @@ fn what_stands_for_nothing_is_not_given() {
         ("create_directory", json!({ "path": "/rw/e" })),
         ("delete_directory", json!({ "path": "/rw/e" })),
     ] {
-        let filled = |nothing: fn(&FieldType) -> Value| {
+        let filled = |empty_value: fn(&FieldType) -> Value| {
             let mut all = object(arguments.clone());
             for field in tool(name).unwrap().input.iter().filter(|field| !field.required) {
-                all.insert(field.name.to_owned(), nothing(&field.field_type));
+                all.insert(field.name.to_owned(), empty_value(&field.field_type));
             }
             Value::Object(all)
         };
-        let of_kind = |takes: &FieldType| match takes {
+        let empty_of_type = |field_type: &FieldType| match field_type {
             FieldType::Integer { .. } => json!(0),
             FieldType::Flag => json!(false),
             FieldType::TextList { .. } => json!([]),
             _ => json!(""),
         };
         if tool(name).unwrap().is_mutating() {
-            done(&tools, name, filled(of_kind));
+            call_ok(&tools, name, filled(empty_of_type));
         } else {
-            let plain = done(&tools, name, arguments.clone());
-            assert_eq!(done(&tools, name, filled(of_kind)), plain, "{name}");
-            assert_eq!(done(&tools, name, filled(|_| Value::Null)), plain, "{name}");
-            assert_eq!(done(&tools, name, filled(|_| json!(""))), plain, "{name}");
+            let plain = call_ok(&tools, name, arguments.clone());
+            assert_eq!(call_ok(&tools, name, filled(empty_of_type)), plain, "{name}");
+            assert_eq!(call_ok(&tools, name, filled(|_| Value::Null)), plain, "{name}");
+            assert_eq!(call_ok(&tools, name, filled(|_| json!(""))), plain, "{name}");
         }
     }
     assert_eq!(tools.vfs().read("/rw/a").unwrap().bytes, b"\ntwo\n");
@@ -244,11 +245,11 @@ fn the_first_sentence_of_a_description_stands_on_its_own() {
 
 #[test]
 fn one_description_names_the_workspaces() {
-    let told = |tools: &Toolbox| -> Vec<(&str, String)> {
+    let descriptions_with_workspaces = |tools: &Toolbox| -> Vec<(&str, String)> {
         let named = tools.offered().map(|tool| (tool.name, tools.description(tool).into_owned()));
         named.filter(|(_, text)| text.contains("Workspaces: /")).collect()
     };
-    let all = told(&three());
+    let all = descriptions_with_workspaces(&toolbox_with_all_scopes());
     let [(name, text)] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!(*name, "list_directory");
     assert!(
@@ -257,33 +258,33 @@ fn one_description_names_the_workspaces() {
     );
     assert!(text.find("/wo WO").unwrap() < 150);
     // An agent that may only write has no tool that lists.
-    let blind = toolbox([workspace("/out", WriteOnly, &Arc::new(ModelStore::new()))]);
-    let all = told(&blind);
+    let write_only = toolbox([workspace("/out", WriteOnly, &Arc::new(ModelStore::new()))]);
+    let all = descriptions_with_workspaces(&write_only);
     assert!(matches!(all.as_slice(), [(_, text)] if text.contains("Workspaces: /out WO.")), "{all:?}");
 }
 
 #[test]
-fn the_errors_of_many_files_count_against_the_room_of_the_reply() {
-    let tools = three();
+fn the_errors_of_many_files_count_against_the_size_of_the_reply() {
+    let tools = toolbox_with_all_scopes();
     tools.vfs().write("/rw/last", "the last file\n").unwrap();
     let missing = (0..99).map(|n| format!("/rw/{n}{}", "m".repeat(90)));
     let paths: Vec<_> = missing.chain(["/rw/last".to_owned()]).collect();
-    let (words, facts) = done(&tools, "read_many", json!({ "paths": paths }));
-    assert!(words.chars().count() <= 20_000, "{}", words.chars().count());
+    let (reply_text, facts) = call_ok(&tools, "read_many", json!({ "paths": paths }));
+    assert!(reply_text.chars().count() <= 20_000, "{}", reply_text.chars().count());
     let files = facts["files"].as_array().unwrap();
     assert_eq!((files.len(), &files[98]["code"]), (100, &json!("not_found")));
-    assert!(words.contains("the last file"), "the last file still has room");
+    assert!(reply_text.contains("the last file"), "the last file still has room");
 }
 
 #[test]
 fn a_search_counts_only_the_hits_that_it_returns() {
-    let tools = three();
+    let tools = toolbox_with_all_scopes();
     tools.vfs().write("/rw/many", format!("{}\n", "x".repeat(300)).repeat(150)).unwrap();
-    for (output, of) in [("lines", 150), ("counts", 1)] {
+    for (output, expected) in [("lines", 150), ("counts", 1)] {
         let arguments = json!({ "pattern": "x", "path": "/rw", "output": output });
-        let (words, facts) = done(&tools, "grep", arguments);
-        let hits = words.lines().filter(|line| line.starts_with("/rw/many:")).count();
-        assert_eq!(facts["truncated"], json!(hits < of), "{output}");
+        let (reply_text, facts) = call_ok(&tools, "grep", arguments);
+        let hits = reply_text.lines().filter(|line| line.starts_with("/rw/many:")).count();
+        assert_eq!(facts["truncated"], json!(hits < expected), "{output}");
         assert_eq!(facts["matches"], json!(if output == "lines" { hits } else { 150 }), "{output}");
         assert_eq!(facts["files"], json!(1), "{output}");
     }

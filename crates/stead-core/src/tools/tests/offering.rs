@@ -6,7 +6,7 @@ fn names(tools: &Toolbox) -> Vec<&'static str> {
     tools.offered().map(|tool| tool.name).collect()
 }
 
-fn of(scopes: &[AccessScope]) -> Toolbox {
+fn toolbox_with_scopes(scopes: &[AccessScope]) -> Toolbox {
     let mount = |(index, scope): (usize, &AccessScope)| {
         let prefix = VfsPath::parse(&format!("/w{index}")).unwrap();
         Workspace::new(prefix, *scope, Mount::new(Arc::new(PanickingStore)))
@@ -14,8 +14,8 @@ fn of(scopes: &[AccessScope]) -> Toolbox {
     toolbox(scopes.iter().enumerate().map(mount))
 }
 
-const READING: [&str; 6] = ["glob", "grep", "list_directory", "read_file", "read_many", "stat"];
-const WRITING: [&str; 7] = [
+const READ_TOOLS: [&str; 6] = ["glob", "grep", "list_directory", "read_file", "read_many", "stat"];
+const WRITE_TOOLS: [&str; 7] = [
     "append_file",
     "create_directory",
     "delete_directory",
@@ -36,81 +36,97 @@ fn the_table_is_sorted_and_has_each_name_once() {
 
 #[test]
 fn the_scopes_decide_what_is_offered() {
-    assert_eq!(names(&of(&[])), [""; 0]);
-    assert_eq!(names(&of(&[ReadOnly, ReadOnly])), READING);
-    assert_eq!(names(&of(&[WriteOnly])), WRITING);
-    let mut all: Vec<_> = READING.into_iter().chain(WRITING).chain(["copy_file"]).collect();
+    assert_eq!(names(&toolbox_with_scopes(&[])), [""; 0]);
+    assert_eq!(names(&toolbox_with_scopes(&[ReadOnly, ReadOnly])), READ_TOOLS);
+    assert_eq!(names(&toolbox_with_scopes(&[WriteOnly])), WRITE_TOOLS);
+    let mut all: Vec<_> = READ_TOOLS.into_iter().chain(WRITE_TOOLS).chain(["copy_file"]).collect();
     all.sort_unstable();
     for scopes in [&[ReadWrite][..], &[ReadOnly, WriteOnly]] {
-        assert_eq!(names(&of(scopes)), all, "{scopes:?}");
+        assert_eq!(names(&toolbox_with_scopes(scopes)), all, "{scopes:?}");
     }
 }
 
 #[test]
-fn read_only_workspaces_offer_nothing_that_changes_and_write_only_ones_nothing_that_reads() {
-    assert!(of(&[ReadOnly]).offered().all(|tool| !tool.is_mutating()));
-    assert!(of(&[WriteOnly]).offered().all(|tool| tool.is_mutating()));
+fn read_only_workspaces_offer_no_changing_tool_and_write_only_ones_no_reading_tool() {
+    assert!(toolbox_with_scopes(&[ReadOnly]).offered().all(|tool| !tool.is_mutating()));
+    assert!(toolbox_with_scopes(&[WriteOnly]).offered().all(|tool| tool.is_mutating()));
     let history = ToolChoice { history: true, ..ToolChoice::default() };
-    let of = |scope| names(&of(&[scope]).with_choice(history.clone()));
-    assert_eq!(of(WriteOnly), WRITING);
-    let looking = ["list_versions", "read_version", "snapshot"];
-    assert!(looking.iter().all(|name| of(ReadOnly).contains(name)), "a snapshot changes no file");
-    assert!(!of(ReadOnly).contains(&"undo") && !of(ReadOnly).contains(&"restore"));
+    let names_with_history = |scope| names(&toolbox_with_scopes(&[scope]).with_choice(history.clone()));
+    assert_eq!(names_with_history(WriteOnly), WRITE_TOOLS);
+    let read_only_tools = ["list_versions", "read_version", "snapshot"];
+    assert!(
+        read_only_tools.iter().all(|name| names_with_history(ReadOnly).contains(name)),
+        "a snapshot changes no file"
+    );
+    assert!(
+        !names_with_history(ReadOnly).contains(&"undo") && !names_with_history(ReadOnly).contains(&"restore")
+    );
 }
 
 #[test]
-fn a_choice_narrows_and_only_a_choice_gives_history() {
-    let only = |names: &[&str]| ToolChoice {
+fn a_tool_choice_narrows_and_only_it_enables_history() {
+    let choice_of = |names: &[&str]| ToolChoice {
         only: Some(names.iter().map(|name| (*name).to_owned()).collect()),
         ..ToolChoice::default()
     };
-    let tools = of(&[ReadOnly]).with_choice(only(&["read_file", "write_file", "list_versions"]));
+    let tools = toolbox_with_scopes(&[ReadOnly]).with_choice(choice_of(&[
+        "read_file",
+        "write_file",
+        "list_versions",
+    ]));
     assert_eq!(names(&tools), ["list_versions", "read_file"], "a choice can't give what the scopes don't");
     let history = ["list_versions", "read_version", "restore", "snapshot", "undo"];
-    assert!(names(&of(&[ReadWrite])).iter().all(|name| !history.contains(name)));
-    let tools = of(&[ReadWrite]).with_choice(ToolChoice { history: true, ..ToolChoice::default() });
+    assert!(names(&toolbox_with_scopes(&[ReadWrite])).iter().all(|name| !history.contains(name)));
+    let tools =
+        toolbox_with_scopes(&[ReadWrite]).with_choice(ToolChoice { history: true, ..ToolChoice::default() });
     assert!(history.iter().all(|name| names(&tools).contains(name)));
 }
 
 #[test]
-fn what_is_not_offered_is_refused_and_written_down() {
-    let notes = Arc::new(MemoryAuditLog::new());
-    let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
+fn a_tool_that_is_not_offered_is_refused_and_audited() {
+    let audit_log = Arc::new(MemoryAuditLog::new());
+    let builder = Vfs::builder(Identity::agent("tester")).audit(audit_log.clone());
     let untouchable = Mount::new(Arc::new(PanickingStore));
     let workspace = Workspace::new(VfsPath::parse("/ro").unwrap(), ReadOnly, untouchable);
     let tools = Toolbox::new(builder.workspace(workspace).build().unwrap());
-    let refused = failure(&tools, "write_file", json!({ "path": "/ro/x", "content": "" }));
-    assert_eq!(refused.kind, ErrorKind::Denied);
+    let error = failure(&tools, "write_file", json!({ "path": "/ro/x", "content": "" }));
+    assert_eq!(error.kind, ErrorKind::Denied);
     assert_eq!(
-        refused.message,
+        error.message,
         "you have no tool `write_file`; your tools are `glob`, `grep`, `list_directory`, `read_file`, `read_many`, \
          `stat`"
     );
-    let unknown = failure(&tools, "rm\u{1b}[31m -rf", json!({}));
-    assert!(!unknown.message.contains('\u{1b}'), "{unknown}");
+    let error = failure(&tools, "rm\u{1b}[31m -rf", json!({}));
+    assert!(!error.message.contains('\u{1b}'), "{error}");
     failure(&tools, "read_file", json!({}));
-    let records: Vec<_> =
-        notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.as_str())).collect();
+    let records: Vec<_> = audit_log
+        .take()
+        .iter()
+        .map(|record| format!("{} {}", record.call, record.outcome.as_str()))
+        .collect();
     assert_eq!(records, ["write_file denied", "rm\\u{1b}[31m -rf denied", "read_file failed"]);
 }
 
 #[test]
-fn what_never_comes_to_the_door_is_on_record_as_well() {
-    let notes = Arc::new(MemoryAuditLog::new());
-    let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
+fn a_call_that_fails_before_it_reaches_the_vfs_is_audited() {
+    let audit_log = Arc::new(MemoryAuditLog::new());
+    let builder = Vfs::builder(Identity::agent("tester")).audit(audit_log.clone());
     let store = Arc::new(ModelStore::new());
     let tools = Toolbox::new(builder.workspace(workspace("/w", ReadWrite, &store)).build().unwrap());
     let tools =
         tools.with_choice(ToolChoice { ask: ["delete_file".to_owned()].into(), ..ToolChoice::default() });
-    let both = json!({ "path": "/w/x", "content": "", "if_match": "000000000001", "create_only": true });
-    failure(&tools, "write_file", both);
+    let arguments = json!({ "path": "/w/x", "content": "", "if_match": "000000000001", "create_only": true });
+    failure(&tools, "write_file", arguments);
     failure(&tools, "write_file", json!({ "path": "/w/x", "content": "§", "encoding": "base64" }));
     failure(&tools, "read_file", json!({ "path": "/w/x", "offset": 1, "byte_offset": 1 }));
     failure(&tools, "no\nsuch", json!({}));
     tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::NotAsked).unwrap_err();
     tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::NobodyToAsk).unwrap();
-    let records: Vec<_> =
-        notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.as_str())).collect();
+    let records: Vec<_> = audit_log
+        .take()
+        .iter()
+        .map(|record| format!("{} {}", record.call, record.outcome.as_str()))
+        .collect();
     assert_eq!(
         records,
         [
@@ -124,7 +140,7 @@ fn what_never_comes_to_the_door_is_on_record_as_well() {
 }
 
 #[test]
-fn parameters_that_do_not_fit_are_named_and_nothing_runs() {
+fn invalid_parameters_are_named_and_nothing_runs() {
     let store = Mount::new(Arc::new(PanickingStore));
     let tools = toolbox([Workspace::new(VfsPath::parse("/").unwrap(), ReadWrite, store)]);
     let cases = [
@@ -211,7 +227,7 @@ fn parameters_that_do_not_fit_are_named_and_nothing_runs() {
 }
 
 #[test]
-fn a_person_is_asked_first_where_that_is_set() {
+fn a_person_is_asked_first_where_approval_is_required() {
     let store = Arc::new(ModelStore::new());
     let tools = toolbox([
         workspace("/free", ReadWrite, &store),
@@ -221,7 +237,7 @@ fn a_person_is_asked_first_where_that_is_set() {
             .with_approval_policy(ApprovalPolicy::Everything),
     ])
     .with_choice(ToolChoice { ask: ["delete_file".to_owned()].into(), ..ToolChoice::default() });
-    done(&tools, "write_file", json!({ "path": "/free/x", "content": "1" }));
+    call_ok(&tools, "write_file", json!({ "path": "/free/x", "content": "1" }));
     let ask = |name: &str, arguments: Value, answer| tools.call(name, object(arguments), answer);
 
     // A tool can require approval.
@@ -240,7 +256,7 @@ fn a_person_is_asked_first_where_that_is_set() {
     let question = ask("write_file", write.clone(), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `write_file` on `/asks/x`?");
     assert_eq!(ask("write_file", write, question.approve()).unwrap().failure, None);
-    done(&tools, "read_file", json!({ "path": "/asks/x" }));
+    call_ok(&tools, "read_file", json!({ "path": "/asks/x" }));
     tools.vfs().symlink("/free/link", "/asks/x").unwrap();
     ask("append_file", json!({ "path": "/free/link", "content": "2" }), ApprovalAnswer::NotAsked)
         .unwrap_err();
@@ -250,8 +266,8 @@ fn a_person_is_asked_first_where_that_is_set() {
     // A Workspace can require approval for reading too; a search from above skips it.
     tools.vfs().with_approval().write("/secret/x", "needle").unwrap();
     ask("read_file", json!({ "path": "/secret/x" }), ApprovalAnswer::NotAsked).unwrap_err();
-    assert_eq!(done(&tools, "grep", json!({ "pattern": "needle" })).0, "Nothing matches.\n");
+    assert_eq!(call_ok(&tools, "grep", json!({ "pattern": "needle" })).0, "Nothing matches.\n");
     let everything = ApprovalAnswer::Approved(ApprovalGrant::everything());
-    let found = ask("grep", json!({ "pattern": "needle" }), everything).unwrap();
-    assert_eq!(found.joined_text(), "/secret/x:1:needle\n");
+    let reply = ask("grep", json!({ "pattern": "needle" }), everything).unwrap();
+    assert_eq!(reply.joined_text(), "/secret/x:1:needle\n");
 }

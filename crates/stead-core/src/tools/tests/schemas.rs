@@ -16,39 +16,45 @@ const KEYWORDS: [&str; 9] = [
     "maximum",
 ];
 
-fn portable(schema: &Value, at: &str) {
-    let schema = schema.as_object().unwrap_or_else(|| panic!("{at}: no object"));
+fn assert_portable(schema: &Value, location: &str) {
+    let schema = schema.as_object().unwrap_or_else(|| panic!("{location}: no object"));
     for key in schema.keys() {
-        assert!(KEYWORDS.contains(&key.as_str()), "{at}: `{key}` is not taken everywhere");
+        assert!(KEYWORDS.contains(&key.as_str()), "{location}: `{key}` is not taken everywhere");
     }
-    let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{at}: one type, as a text"));
+    let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{location}: one type, as a text"));
     match kind {
         "object" => {
-            assert_eq!(schema["additionalProperties"], false, "{at}");
+            assert_eq!(schema["additionalProperties"], false, "{location}");
             let properties = schema["properties"].as_object().unwrap();
             for name in schema["required"].as_array().unwrap() {
                 assert!(
                     properties.contains_key(name.as_str().unwrap()),
-                    "{at}: {name} is required, but unknown"
+                    "{location}: {name} is required, but unknown"
                 );
             }
-            properties.iter().for_each(|(name, schema)| portable(schema, &format!("{at}.{name}")));
+            properties
+                .iter()
+                .for_each(|(name, schema)| assert_portable(schema, &format!("{location}.{name}")));
         }
-        "array" => portable(&schema["items"], &format!("{at}[]")),
+        "array" => assert_portable(&schema["items"], &format!("{location}[]")),
         "string" | "integer" | "boolean" => {}
-        other => panic!("{at}: `{other}`"),
+        other => panic!("{location}: `{other}`"),
     }
 }
 
 #[test]
-fn schemas_hold_only_what_every_provider_takes() {
+fn schemas_use_only_keywords_that_every_provider_accepts() {
     for tool in TOOLS {
-        portable(&tool.input_schema().into(), tool.name);
-        portable(&tool.output_schema().into(), tool.name);
+        assert_portable(&tool.input_schema().into(), tool.name);
+        assert_portable(&tool.output_schema().into(), tool.name);
         let input = tool.input_schema();
         for (name, schema) in input["properties"].as_object().unwrap() {
-            let about = schema["description"].as_str().unwrap();
-            assert!(about.ends_with('.') && about.len() > 8, "{}.{name}: {about}", tool.name);
+            let description = schema["description"].as_str().unwrap();
+            assert!(
+                description.ends_with('.') && description.len() > 8,
+                "{}.{name}: {description}",
+                tool.name
+            );
         }
         assert!((40..=700).contains(&tool.description.len()), "{}: {}", tool.name, tool.description.len());
         let fits = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -57,18 +63,18 @@ fn schemas_hold_only_what_every_provider_takes() {
 }
 
 /// Asserts that a value matches a schema.
-pub(super) fn keeps_to(value: &Value, schema: &Value, at: &str) {
+pub(super) fn assert_matches_schema(value: &Value, schema: &Value, location: &str) {
     match schema["type"].as_str().unwrap() {
         "object" => {
-            let value = value.as_object().unwrap_or_else(|| panic!("{at}: {value}"));
+            let value = value.as_object().unwrap_or_else(|| panic!("{location}: {value}"));
             for (name, value) in value {
                 let schema = schema["properties"]
                     .get(name)
-                    .unwrap_or_else(|| panic!("{at}.{name} is not in the schema"));
-                keeps_to(value, schema, &format!("{at}.{name}"));
+                    .unwrap_or_else(|| panic!("{location}.{name} is not in the schema"));
+                assert_matches_schema(value, schema, &format!("{location}.{name}"));
             }
             for name in schema["required"].as_array().unwrap() {
-                assert!(value.contains_key(name.as_str().unwrap()), "{at}: {name} is missing");
+                assert!(value.contains_key(name.as_str().unwrap()), "{location}: {name} is missing");
             }
         }
         "array" => {
@@ -76,17 +82,17 @@ pub(super) fn keeps_to(value: &Value, schema: &Value, at: &str) {
                 .as_array()
                 .unwrap()
                 .iter()
-                .for_each(|value| keeps_to(value, &schema["items"], &format!("{at}[]")));
+                .for_each(|value| assert_matches_schema(value, &schema["items"], &format!("{location}[]")));
         }
         "string" => {
-            let text = value.as_str().unwrap_or_else(|| panic!("{at}: {value}"));
+            let text = value.as_str().unwrap_or_else(|| panic!("{location}: {value}"));
             assert!(schema.get("enum").is_none_or(|texts| texts.as_array().unwrap().contains(&text.into())));
         }
         "integer" => {
-            let number = value.as_u64().unwrap_or_else(|| panic!("{at}: {value}"));
+            let number = value.as_u64().unwrap_or_else(|| panic!("{location}: {value}"));
             assert!(number >= schema["minimum"].as_u64().unwrap());
         }
-        "boolean" => assert!(value.is_boolean(), "{at}: {value}"),
-        other => panic!("{at}: `{other}`"),
+        "boolean" => assert!(value.is_boolean(), "{location}: {value}"),
+        other => panic!("{location}: `{other}`"),
     }
 }
