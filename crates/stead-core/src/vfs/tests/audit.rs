@@ -7,15 +7,15 @@ use super::*;
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
 use crate::testkit::MemoryAuditLog;
 
-/// A `Vfs` with one Workspace of each scope. `along` says whether its Store records its own changes.
-fn audited(along: bool) -> (Vfs, Arc<MemoryAuditLog>) {
-    let notes = Arc::new(MemoryAuditLog::new());
-    let store = || match along {
-        true => Arc::new(ModelStore::recording(Arc::clone(&notes))),
+/// A `Vfs` with one Workspace of each scope. `store_records` says whether its Store records its own changes.
+fn audited_vfs(store_records: bool) -> (Vfs, Arc<MemoryAuditLog>) {
+    let audit_log = Arc::new(MemoryAuditLog::new());
+    let store = || match store_records {
+        true => Arc::new(ModelStore::recording(Arc::clone(&audit_log))),
         false => Arc::new(ModelStore::new()),
     };
     let (shared, other) = (store(), store());
-    let builder = Vfs::builder(Identity::agent("tester").with_thread("t1")).audit(notes.clone());
+    let builder = Vfs::builder(Identity::agent("tester").with_thread("t1")).audit(audit_log.clone());
     let workspaces = [
         workspace("/rw", ReadWrite, &shared),
         workspace("/ro", ReadOnly, &shared),
@@ -27,11 +27,11 @@ fn audited(along: bool) -> (Vfs, Arc<MemoryAuditLog>) {
         vfs.write(&*format!("/rw/{name}"), "one\ntwo\n").unwrap();
     }
     vfs.symlink("/rw/link", "a").unwrap();
-    notes.take();
-    (vfs, notes)
+    audit_log.take();
+    (vfs, audit_log)
 }
 
-fn shown(record: &AuditRecord) -> String {
+fn format_record(record: &AuditRecord) -> String {
     let paths: Vec<_> = record.paths.iter().map(ToString::to_string).collect();
     let code = record.outcome.code().map_or(String::new(), |code| format!(":{code}"));
     let bytes = record.bytes.map_or(String::new(), |bytes| format!(" {bytes}"));
@@ -39,18 +39,18 @@ fn shown(record: &AuditRecord) -> String {
 }
 
 /// The records since the last call, without the Begun ones.
-fn ended(notes: &MemoryAuditLog) -> Vec<String> {
-    let records = notes.take();
+fn finished_records(audit_log: &MemoryAuditLog) -> Vec<String> {
+    let records = audit_log.take();
     for record in &records {
         assert_eq!((&*record.identity.agent, record.identity.thread.as_deref()), ("tester", Some("t1")));
     }
-    records.iter().filter(|record| record.outcome != AuditOutcome::Begun).map(shown).collect()
+    records.iter().filter(|record| record.outcome != AuditOutcome::Begun).map(format_record).collect()
 }
 
-type Act = fn(&Vfs) -> Result<()>;
+type VfsCall = fn(&Vfs) -> Result<()>;
 
 /// Every public call of `Vfs` and `Batch`: its name, an example, and its record.
-const CALLS: &[(&str, Act, &str)] = &[
+const CALLS: &[(&str, VfsCall, &str)] = &[
     ("stat", |vfs| vfs.stat("/rw/a").map(drop), "stat /rw/a ok"),
     ("stat_link", |vfs| vfs.stat_link("/rw/link").map(drop), "stat /rw/link ok"),
     ("exists", |vfs| vfs.exists("/rw/none").map(drop), "exists /rw/none ok"),
@@ -131,7 +131,7 @@ const CALLS: &[(&str, Act, &str)] = &[
     (
         "rename_if",
         |vfs| {
-            let tag = vfs.as_seen("/rw/c");
+            let tag = vfs.current_tag("/rw/c");
             vfs.rename_if("/rw/c", "/rw/c2", Overwrite::Refuse, tag).map(drop)
         },
         "move /rw/c,/rw/c2 ok",
@@ -154,7 +154,7 @@ const CALLS: &[(&str, Act, &str)] = &[
 ];
 
 /// Calls that need history, on a Store that has none: they are recorded as well.
-const LOOKING_BACK: &[(&str, Act, &str)] = &[
+const HISTORY_CALLS: &[(&str, VfsCall, &str)] = &[
     ("log", |vfs| vfs.log(&LogQuery::default()).map(drop), "log  failed:invalid"),
     (
         "diff",
@@ -173,8 +173,8 @@ const LOOKING_BACK: &[(&str, Act, &str)] = &[
 
 impl Vfs {
     /// A file's version tag, read without a call.
-    fn as_seen(&self, at: &str) -> crate::store::VersionTag {
-        let path = path(at);
+    fn current_tag(&self, text: &str) -> crate::store::VersionTag {
+        let path = path(text);
         let route = self.router().route(&path).unwrap();
         let mount = route.workspace.mount();
         mount.store().stat(&mount.node_path(route.relative_path)).unwrap().tag
@@ -183,21 +183,21 @@ impl Vfs {
 
 #[test]
 fn every_call_makes_one_record() {
-    for along in [true, false] {
-        let (vfs, notes) = audited(along);
-        for (name, act, expected) in CALLS {
-            act(&vfs).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(ended(&notes), [*expected], "{name}");
+    for store_records in [true, false] {
+        let (vfs, audit_log) = audited_vfs(store_records);
+        for (name, call, expected) in CALLS {
+            call(&vfs).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(finished_records(&audit_log), [*expected], "{name}");
         }
-        for (name, act, expected) in LOOKING_BACK {
-            assert!(act(&vfs).is_err(), "{name}");
-            assert_eq!(ended(&notes), [*expected], "{name}");
+        for (name, call, expected) in HISTORY_CALLS {
+            assert!(call(&vfs).is_err(), "{name}");
+            assert_eq!(finished_records(&audit_log), [*expected], "{name}");
         }
     }
 }
 
 #[test]
-fn no_public_call_is_left_out_of_that_test() {
+fn every_public_call_is_in_the_audit_test() {
     let sources = [
         include_str!("../mod.rs"),
         include_str!("../read.rs"),
@@ -216,7 +216,7 @@ fn no_public_call_is_left_out_of_that_test() {
         include_str!("../history/undo.rs"),
     ];
     // These answer without calling a Store.
-    let harmless = [
+    let unaudited = [
         "builder",
         "identity",
         "workspaces",
@@ -229,23 +229,24 @@ fn no_public_call_is_left_out_of_that_test() {
         "compound",
         "set_file_count",
     ];
-    let mut found = BTreeSet::new();
+    let mut public_calls = BTreeSet::new();
     for source in sources {
-        for door in source.split("\nimpl Vfs {").skip(1) {
-            let (door, _) = door.split_once("\n}\n").unwrap();
-            let names = door.split("    pub fn ").skip(1).map(|rest| rest.split(['(', '<']).next().unwrap());
-            found.extend(names.filter(|name| !harmless.contains(name)));
+        for impl_block in source.split("\nimpl Vfs {").skip(1) {
+            let (impl_block, _) = impl_block.split_once("\n}\n").unwrap();
+            let names =
+                impl_block.split("    pub fn ").skip(1).map(|rest| rest.split(['(', '<']).next().unwrap());
+            public_calls.extend(names.filter(|name| !unaudited.contains(name)));
         }
     }
-    let tested: BTreeSet<_> = CALLS.iter().chain(LOOKING_BACK).map(|(name, ..)| *name).collect();
-    assert_eq!(found, tested);
+    let tested: BTreeSet<_> = CALLS.iter().chain(HISTORY_CALLS).map(|(name, ..)| *name).collect();
+    assert_eq!(public_calls, tested);
 }
 
 #[test]
-fn what_is_refused_or_fails_is_written_down_as_well() {
-    let (vfs, notes) = audited(true);
+fn refused_and_failed_calls_are_recorded() {
+    let (vfs, audit_log) = audited_vfs(true);
     let options = WriteOptions::new();
-    let cases: [(Act, &str); 11] = [
+    let cases: [(VfsCall, &str); 11] = [
         (|vfs| vfs.read("/nowhere/x").map(drop), "read /nowhere/x denied:denied"),
         (|vfs| vfs.read("/wo/a").map(drop), "read /wo/a denied:denied"),
         (|vfs| vfs.write("/ro/a", "x").map(drop), "write /ro/a denied:denied 1"),
@@ -258,27 +259,27 @@ fn what_is_refused_or_fails_is_written_down_as_well() {
         (|vfs| vfs.rename("/ro/a", "/far/a", Overwrite::Refuse).map(drop), "move /ro/a,/far/a denied:denied"),
         (|vfs| vfs.glob("[", "/rw", 1).map(drop), "glob /rw failed:invalid"),
     ];
-    for (act, expected) in cases {
-        act(&vfs).unwrap_err();
-        assert_eq!(ended(&notes), [expected]);
+    for (call, expected) in cases {
+        call(&vfs).unwrap_err();
+        assert_eq!(finished_records(&audit_log), [expected]);
     }
     // A refused step is recorded at once; the steps added before it are recorded with the batch.
     let mut batch = vfs.batch();
     batch.write("/rw/x", "1", &options).unwrap();
     batch.write("/ro/x", "1", &options).unwrap_err();
-    assert_eq!(ended(&notes), ["batch /ro/x denied:denied"]);
+    assert_eq!(finished_records(&audit_log), ["batch /ro/x denied:denied"]);
     batch.apply().unwrap();
-    assert_eq!(ended(&notes), ["batch /rw ok 1"]);
+    assert_eq!(finished_records(&audit_log), ["batch /rw ok 1"]);
 }
 
 #[test]
-fn a_record_tells_the_tool_the_scope_the_operation_and_the_version() {
-    let (vfs, notes) = audited(true);
+fn a_record_names_the_tool_the_scope_the_operation_and_the_version() {
+    let (vfs, audit_log) = audited_vfs(true);
     let tool = vfs.operation("write_file");
     let written = tool.write("/wo/x", "1").unwrap();
     tool.exists("/rw").unwrap();
     vfs.exists("/").unwrap();
-    let [write, exists, plain] = <[AuditRecord; 3]>::try_from(notes.take()).unwrap();
+    let [write, exists, plain] = <[AuditRecord; 3]>::try_from(audit_log.take()).unwrap();
     assert_eq!((&*write.call, write.scope, write.outcome), ("write_file", Some(WriteOnly), AuditOutcome::Ok));
     assert_eq!((write.operation, write.revision), (Some(written.operation), written.revision));
     assert_eq!(
@@ -289,29 +290,29 @@ fn a_record_tells_the_tool_the_scope_the_operation_and_the_version() {
 }
 
 #[test]
-fn what_can_not_be_written_down_is_not_done() {
-    for along in [true, false] {
-        let (vfs, notes) = audited(along);
-        notes.set_full(true);
+fn a_call_that_cannot_be_recorded_is_not_made() {
+    for store_records in [true, false] {
+        let (vfs, audit_log) = audited_vfs(store_records);
+        audit_log.set_full(true);
         assert!(matches!(vfs.read("/rw/a"), Err(Error::AuditUnavailable(_))));
         assert!(matches!(vfs.reader("/rw/a"), Err(Error::AuditUnavailable(_))));
         assert!(matches!(vfs.open("/rw/a", OpenOptions::read()), Err(Error::AuditUnavailable(_))));
         assert_eq!(kind(vfs.write("/rw/new", "x")), ErrorKind::Unavailable);
         assert_eq!(kind(vfs.write("/ro/new", "x")), ErrorKind::Unavailable);
         assert_eq!(kind(vfs.rename("/rw/a", "/far/a", Overwrite::Refuse)), ErrorKind::Unavailable);
-        notes.set_full(false);
+        audit_log.set_full(false);
         assert_eq!(names(&vfs, "/rw"), "a b c d dir link");
         assert_eq!(names(&vfs, "/far"), "");
     }
 }
 
 #[test]
-fn a_store_that_writes_nothing_down_is_spoken_for_before_and_after() {
-    let (vfs, notes) = audited(false);
+fn changes_of_a_store_without_records_are_recorded_before_and_after() {
+    let (vfs, audit_log) = audited_vfs(false);
     vfs.write("/rw/new", "x").unwrap();
     vfs.write("/rw/link", "y").unwrap();
     vfs.remove_file("/rw/none", RemoveOptions::default()).unwrap_err();
-    let told: Vec<_> = notes.take().iter().map(shown).collect();
+    let formatted: Vec<_> = audit_log.take().iter().map(format_record).collect();
     let expected = [
         "write /rw/new begun 1",
         "write /rw/new ok 1",
@@ -322,55 +323,55 @@ fn a_store_that_writes_nothing_down_is_spoken_for_before_and_after() {
         "remove /rw/none begun",
         "remove /rw/none failed:not_found",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(formatted, expected);
 }
 
 #[test]
 fn a_move_between_stores_is_announced_and_then_done() {
-    let (vfs, notes) = audited(true);
+    let (vfs, audit_log) = audited_vfs(true);
     vfs.rename("/rw/a", "/far/a", Overwrite::Refuse).unwrap();
-    let records = notes.take();
-    let told: Vec<_> = records.iter().map(shown).collect();
-    assert_eq!(told, ["move /rw/a,/far/a begun 8", "move /rw/a,/far/a ok 8"]);
+    let records = audit_log.take();
+    let formatted: Vec<_> = records.iter().map(format_record).collect();
+    assert_eq!(formatted, ["move /rw/a,/far/a begun 8", "move /rw/a,/far/a ok 8"]);
     assert_eq!(records[0].operation, records[1].operation);
 }
 
 #[test]
-fn an_open_file_is_one_record_for_what_is_read_and_one_for_each_change() {
-    let (vfs, notes) = audited(true);
+fn an_open_file_makes_one_record_for_its_reads_and_one_for_each_change() {
+    let (vfs, audit_log) = audited_vfs(true);
     let file = vfs.open("/rw/made", OpenOptions::write().create()).unwrap();
-    assert_eq!(ended(&notes), ["open /rw/made ok"]);
+    assert_eq!(finished_records(&audit_log), ["open /rw/made ok"]);
     file.write_at(0, b"12345").unwrap();
     file.sync().unwrap();
     file.sync().unwrap();
-    assert_eq!(ended(&notes), ["open /rw/made ok 5"]);
+    assert_eq!(finished_records(&audit_log), ["open /rw/made ok 5"]);
     file.close().unwrap();
-    assert_eq!(ended(&notes), [""; 0]);
+    assert_eq!(finished_records(&audit_log), [""; 0]);
 
     let file = vfs.open("/rw/made", OpenOptions::read_write()).unwrap();
-    assert_eq!(notes.take().iter().map(shown).collect::<Vec<_>>(), ["open /rw/made begun"]);
+    assert_eq!(audit_log.take().iter().map(format_record).collect::<Vec<_>>(), ["open /rw/made begun"]);
     file.write_at(5, b"6").unwrap();
     file.read_at(0, &mut [0; 6]).unwrap();
     file.close().unwrap();
-    assert_eq!(ended(&notes), ["open /rw/made ok 6", "open /rw/made ok 6"]);
+    assert_eq!(finished_records(&audit_log), ["open /rw/made ok 6", "open /rw/made ok 6"]);
 
     vfs.open("/rw/made", OpenOptions::write()).unwrap().close().unwrap();
-    assert_eq!(ended(&notes), ["open /rw/made ok 0"]);
+    assert_eq!(finished_records(&audit_log), ["open /rw/made ok 0"]);
 }
 
 #[test]
-fn another_log_is_not_taken_for_this_one() {
+fn a_store_that_records_to_another_log_is_not_relied_on() {
     let store = Arc::new(ModelStore::recording(Arc::new(MemoryAuditLog::new())));
-    let notes = Arc::new(MemoryAuditLog::new());
-    assert_ne!(store.info().audit_log, Some(notes.id()));
-    let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
+    let audit_log = Arc::new(MemoryAuditLog::new());
+    assert_ne!(store.info().audit_log, Some(audit_log.id()));
+    let builder = Vfs::builder(Identity::agent("tester")).audit(audit_log.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     vfs.write("/a", "1").unwrap();
-    assert_eq!(notes.take().len(), 2);
+    assert_eq!(audit_log.take().len(), 2);
 }
 
 /// Reads, writes, looks for a missing file, and returns `ends`.
-fn many(vfs: &Vfs, ends: Result<()>) -> Result<()> {
+fn many_calls(vfs: &Vfs, result: Result<()>) -> Result<()> {
     vfs.stat("/rw/a")?;
     vfs.read("/rw/a")?;
     assert!(vfs.stat("/rw/none").is_err());
@@ -380,94 +381,96 @@ fn many(vfs: &Vfs, ends: Result<()>) -> Result<()> {
     vfs.operation("another").write("/rw/in/2", "1")?;
     std::io::copy(&mut vfs.reader("/rw/b")?, &mut std::io::sink()).unwrap();
     vfs.set_file_count(2);
-    ends
+    result
 }
 
 #[test]
-fn an_act_of_many_calls_is_one_record_and_one_for_each_change() {
+fn a_compound_operation_makes_one_record_and_one_for_each_change() {
     let kind = |error: &Error| Some(error.kind());
-    let (vfs, notes) = audited(true);
-    vfs.compound("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
-    let records = notes.take();
-    let told: Vec<_> = records.iter().map(shown).collect();
+    let (vfs, audit_log) = audited_vfs(true);
+    vfs.compound("import", "/rw/in", kind, |vfs| many_calls(vfs, Ok(()))).unwrap();
+    let records = audit_log.take();
+    let formatted: Vec<_> = records.iter().map(format_record).collect();
     let expected =
         ["import /rw/in begun", "import /rw/in begun 5", "import /rw/in/2 begun 1", "import /rw/in ok 22"];
-    assert_eq!(told, expected);
+    assert_eq!(formatted, expected);
     assert_eq!((records[3].file_count, records[3].scope), (Some(2), Some(ReadWrite)));
     assert!(records.iter().all(|record| record.operation == records[0].operation));
 
-    vfs.compound("import", "/rw/in", kind, |vfs| many(vfs, Err(Error::Invalid("no".into())))).unwrap_err();
-    assert_eq!(ended(&notes), ["import /rw/in failed:invalid 22"]);
-    let wrong = vfs.compound("import", "/../x", kind, |_| -> Result<()> { unreachable!("there is no path") });
+    vfs.compound("import", "/rw/in", kind, |vfs| many_calls(vfs, Err(Error::Invalid("no".into()))))
+        .unwrap_err();
+    assert_eq!(finished_records(&audit_log), ["import /rw/in failed:invalid 22"]);
+    let result =
+        vfs.compound("import", "/../x", kind, |_| -> Result<()> { unreachable!("there is no path") });
     assert_eq!(
-        (kind(&wrong.unwrap_err()), ended(&notes)),
+        (kind(&result.unwrap_err()), finished_records(&audit_log)),
         (Some(ErrorKind::Invalid), vec!["import  failed:invalid".into()])
     );
 
     // For a Store that doesn't record its own changes, one record announces all of them.
-    let (vfs, notes) = audited(false);
-    vfs.compound("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
-    let told: Vec<_> = notes.take().iter().map(shown).collect();
-    let outlives = vfs.workspaces().next().unwrap().mount().store().info().is_persistent();
-    let mut expected = vec!["import /rw/in begun"; 1 + usize::from(outlives)];
+    let (vfs, audit_log) = audited_vfs(false);
+    vfs.compound("import", "/rw/in", kind, |vfs| many_calls(vfs, Ok(()))).unwrap();
+    let formatted: Vec<_> = audit_log.take().iter().map(format_record).collect();
+    let is_persistent = vfs.workspaces().next().unwrap().mount().store().info().is_persistent();
+    let mut expected = vec!["import /rw/in begun"; 1 + usize::from(is_persistent)];
     expected.push("import /rw/in ok 22");
-    assert_eq!(told, expected);
+    assert_eq!(formatted, expected);
 }
 
 #[test]
-fn what_is_denied_within_an_act_is_told_once() {
+fn a_denial_within_a_compound_operation_is_recorded_once() {
     let kind = |error: &Error| Some(error.kind());
-    let (vfs, notes) = audited(true);
+    let (vfs, audit_log) = audited_vfs(true);
     vfs.compound("cat", "/wo/a", kind, |vfs| vfs.read("/wo/a")).unwrap_err();
-    assert_eq!(ended(&notes), ["cat /wo/a denied:denied"]);
-    let all = |vfs: &Vfs| {
+    assert_eq!(finished_records(&audit_log), ["cat /wo/a denied:denied"]);
+    let read_all = |vfs: &Vfs| {
         vfs.read("/wo").unwrap_err();
         vfs.read("/wo/a").unwrap_err();
         vfs.read("/wo").unwrap_err();
         Ok(())
     };
-    vfs.compound("export", "/wo", kind, all).unwrap();
+    vfs.compound("export", "/wo", kind, read_all).unwrap();
     let denied = ["export /wo/a denied:denied", "export /wo denied:denied", "export /wo denied:denied"];
-    assert_eq!(ended(&notes), [&denied[..], &["export /wo ok"]].concat());
+    assert_eq!(finished_records(&audit_log), [&denied[..], &["export /wo ok"]].concat());
 }
 
 #[test]
-fn an_act_that_can_not_be_written_down_is_not_begun() {
-    let (vfs, notes) = audited(true);
-    notes.set_full(true);
+fn a_compound_operation_that_cannot_be_recorded_does_not_begin() {
+    let (vfs, audit_log) = audited_vfs(true);
+    audit_log.set_full(true);
     let kind = |error: &Error| Some(error.kind());
-    let begun = vfs.compound("export", "/rw", kind, |_| -> Result<()> { unreachable!("nothing is done") });
-    assert!(matches!(begun, Err(Error::AuditUnavailable(_))));
+    let result = vfs.compound("export", "/rw", kind, |_| -> Result<()> { unreachable!("nothing is done") });
+    assert!(matches!(result, Err(Error::AuditUnavailable(_))));
 }
 
 #[test]
-fn a_record_tells_the_stead() {
-    let notes = Arc::new(MemoryAuditLog::new());
-    let store = Arc::new(ModelStore::recording(Arc::clone(&notes)));
-    let builder = Vfs::builder(Identity::agent("tester")).stead("tester/t").audit(notes.clone());
+fn a_record_names_the_stead() {
+    let audit_log = Arc::new(MemoryAuditLog::new());
+    let store = Arc::new(ModelStore::recording(Arc::clone(&audit_log)));
+    let builder = Vfs::builder(Identity::agent("tester")).stead("tester/t").audit(audit_log.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     vfs.write("/a", "1").unwrap();
     vfs.read("/a").unwrap();
     vfs.compound("cat", "/a", |_: &Error| None, |vfs| vfs.read("/a")).unwrap();
-    let records = notes.take();
+    let records = audit_log.take();
     assert_eq!(records.len(), 4);
     assert!(records.iter().all(|record| record.stead.as_deref() == Some("tester/t")));
 }
 
 #[test]
-fn a_record_tells_where_a_symlink_led() {
-    for along in [true, false] {
-        let (vfs, notes) = audited(along);
+fn a_record_names_the_target_of_a_symlink() {
+    for store_records in [true, false] {
+        let (vfs, audit_log) = audited_vfs(store_records);
         vfs.symlink("/rw/far", "/far").unwrap();
         vfs.symlink("/rw/closed", "/ro").unwrap();
-        notes.take();
+        audit_log.take();
         vfs.write("/rw/far/x", "1").unwrap();
         vfs.read("/rw/far/x").unwrap();
         vfs.list("/rw/far", &ListPage::all()).unwrap();
         vfs.copy("/rw/far/x", "/rw/far/y", Overwrite::Refuse).unwrap();
         vfs.write("/rw/closed/x", "1").unwrap_err();
         assert_eq!(
-            ended(&notes),
+            finished_records(&audit_log),
             [
                 "write /rw/far/x,/far/x ok 1",
                 "read /rw/far/x,/far/x ok 1",
@@ -480,18 +483,19 @@ fn a_record_tells_where_a_symlink_led() {
 }
 
 #[test]
-fn a_call_of_a_surface_has_one_record_however_often_it_comes_to_the_door() {
+fn a_call_of_a_surface_has_one_record_however_often_it_calls_the_vfs() {
     use crate::vfs::CallEnd;
-    let ends = |error: &Error| CallEnd::Outcome(AuditOutcome::from_error_kind(error.kind()));
-    for along in [true, false] {
-        let (vfs, notes) = audited(along);
-        let make = |act: fn(&Vfs) -> Result<()>| drop(vfs.single_record("tool", Some("/rw/a"), ends, act));
-        make(|_| Ok(()));
-        make(|_| Err(Error::Invalid("no".into())));
-        make(|vfs| vfs.read("/rw/none").map(drop).or_else(|_| vfs.read("/rw/b").map(drop)));
-        make(|vfs| vfs.stat("/rw/a").and_then(|_| vfs.read("/wo/x")).map(drop));
-        make(|vfs| vfs.stat("/rw/a").and_then(|_| vfs.write("/rw/c", "1")).map(drop));
-        make(|vfs| vfs.compound("other", "/rw", |_| None, |vfs| vfs.read("/rw/a").map(drop)));
+    let outcome = |error: &Error| CallEnd::Outcome(AuditOutcome::from_error_kind(error.kind()));
+    for store_records in [true, false] {
+        let (vfs, audit_log) = audited_vfs(store_records);
+        let call_once =
+            |call: fn(&Vfs) -> Result<()>| drop(vfs.single_record("tool", Some("/rw/a"), outcome, call));
+        call_once(|_| Ok(()));
+        call_once(|_| Err(Error::Invalid("no".into())));
+        call_once(|vfs| vfs.read("/rw/none").map(drop).or_else(|_| vfs.read("/rw/b").map(drop)));
+        call_once(|vfs| vfs.stat("/rw/a").and_then(|_| vfs.read("/wo/x")).map(drop));
+        call_once(|vfs| vfs.stat("/rw/a").and_then(|_| vfs.write("/rw/c", "1")).map(drop));
+        call_once(|vfs| vfs.compound("other", "/rw", |_| None, |vfs| vfs.read("/rw/a").map(drop)));
         let expected = [
             "tool /rw/a ok",
             "tool /rw/a failed:invalid",
@@ -500,22 +504,22 @@ fn a_call_of_a_surface_has_one_record_however_often_it_comes_to_the_door() {
             "tool /rw/c ok 1",
             "other /rw ok 8",
         ];
-        assert_eq!(ended(&notes), expected, "along: {along}");
-        let again = |_: &Error| CallEnd::Pending;
-        drop(vfs.single_record("tool", None, again, |vfs| vfs.read("/rw/none").map(drop)));
-        assert_eq!(ended(&notes), [""; 0]);
+        assert_eq!(finished_records(&audit_log), expected, "along: {store_records}");
+        let pending = |_: &Error| CallEnd::Pending;
+        drop(vfs.single_record("tool", None, pending, |vfs| vfs.read("/rw/none").map(drop)));
+        assert_eq!(finished_records(&audit_log), [""; 0]);
     }
 }
 
 #[test]
 fn closing_a_file_that_was_opened_only_for_writing_fails_if_it_cannot_be_recorded() {
-    let (vfs, notes) = audited(false);
+    let (vfs, audit_log) = audited_vfs(false);
     let open = || vfs.open("/rw/a", OpenOptions::write()).unwrap();
     let file = open();
-    notes.set_full(true);
+    audit_log.set_full(true);
     assert!(matches!(file.close(), Err(Error::AuditUnavailable(_))));
-    notes.set_full(false);
-    assert_eq!(ended(&notes), [""; 0]);
+    audit_log.set_full(false);
+    assert_eq!(finished_records(&audit_log), [""; 0]);
     open().close().unwrap();
-    assert_eq!(ended(&notes), ["open /rw/a ok 0"]);
+    assert_eq!(finished_records(&audit_log), ["open /rw/a ok 0"]);
 }

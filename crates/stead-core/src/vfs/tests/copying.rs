@@ -3,16 +3,16 @@
 use super::*;
 use crate::path::PathError;
 
-fn two() -> (Vfs, Arc<ModelStore>, Arc<ModelStore>) {
+fn vfs_with_two_stores() -> (Vfs, Arc<ModelStore>, Arc<ModelStore>) {
     let (a, b) = (store_with(&[("/f", "file"), ("/d/x", "in x"), ("/d/e/y", "in y")]), store_with(&[]));
     store_link(&a, "/d/l", "x");
-    (door([workspace("/a", ReadWrite, &a), workspace("/b", ReadWrite, &b)]), a, b)
+    (vfs_with([workspace("/a", ReadWrite, &a), workspace("/b", ReadWrite, &b)]), a, b)
 }
 
 #[test]
 fn files_and_directories_are_copied_within_and_across_stores() {
     for target in ["/a", "/b"] {
-        let (vfs, ..) = two();
+        let (vfs, ..) = vfs_with_two_stores();
         vfs.set_attributes("/a/d/x", Some(0o755), None).unwrap();
         vfs.copy("/a/f", format!("{target}/deep/er/f"), Overwrite::Refuse).unwrap();
         assert_eq!(text(&vfs, &format!("{target}/deep/er/f")), "file");
@@ -38,7 +38,7 @@ fn files_and_directories_are_copied_within_and_across_stores() {
 #[test]
 fn files_and_directories_are_moved_within_and_across_stores() {
     for target in ["/a", "/b"] {
-        let (vfs, ..) = two();
+        let (vfs, ..) = vfs_with_two_stores();
         vfs.rename("/a/f", format!("{target}/g"), Overwrite::Refuse).unwrap();
         assert!(!vfs.exists("/a/f").unwrap());
         vfs.rename("/a/d", format!("{target}/moved"), Overwrite::Refuse).unwrap();
@@ -49,9 +49,9 @@ fn files_and_directories_are_moved_within_and_across_stores() {
 }
 
 #[test]
-fn a_script_stays_executable_when_something_is_put_over_it() {
+fn a_script_stays_executable_when_it_is_replaced() {
     for from in ["/a/f", "/b/f"] {
-        let (vfs, ..) = two();
+        let (vfs, ..) = vfs_with_two_stores();
         vfs.copy("/a/f", "/b/f", Overwrite::Refuse).unwrap();
         vfs.set_attributes("/a/d/x", Some(0o755), None).unwrap();
         vfs.copy(from, "/a/d/x", Overwrite::Replace).unwrap();
@@ -65,31 +65,34 @@ fn a_script_stays_executable_when_something_is_put_over_it() {
 
 #[test]
 fn a_move_across_stores_that_fails_anywhere_loses_nothing() {
-    type Faulted = fn(u64) -> Fault;
-    let faults: [Faulted; 3] = [Fault::Before, Fault::After, Fault::From];
+    type FaultAt = fn(u64) -> Fault;
+    let faults: [FaultAt; 3] = [Fault::Before, Fault::After, Fault::From];
     let files = [("/d/x", "in x"), ("/d/e/y", "in y")];
-    for (which, fault) in faults.iter().enumerate() {
-        for faulty_end in ["/a", "/b"] {
+    for (fault_index, fault) in faults.iter().enumerate() {
+        for faulty_side in ["/a", "/b"] {
             for call in 1.. {
                 let (a, b) = (store_with(&files), store_with(&[]));
                 let mount = |prefix: &str, store: &Arc<ModelStore>| {
-                    let fault = if prefix == faulty_end { fault(call) } else { Fault::Never };
+                    let fault = if prefix == faulty_side { fault(call) } else { Fault::Never };
                     let store = Arc::new(FaultyStore::new(store.clone(), fault));
                     (Workspace::new(path(prefix), ReadWrite, Mount::new(store.clone())), store)
                 };
-                let ((at_a, line_a), (at_b, line_b)) = (mount("/a", &a), mount("/b", &b));
-                let moved = door([at_a, at_b]).rename("/a/d", "/b/d", Overwrite::Refuse);
-                let (from, to) = (door([workspace("/", ReadOnly, &a)]), door([workspace("/", ReadOnly, &b)]));
-                let whole = |vfs: &Vfs| {
-                    files.iter().all(|(at, is)| vfs.read(*at).is_ok_and(|read| read.bytes == is.as_bytes()))
+                let ((workspace_a, store_a), (workspace_b, store_b)) = (mount("/a", &a), mount("/b", &b));
+                let moved = vfs_with([workspace_a, workspace_b]).rename("/a/d", "/b/d", Overwrite::Refuse);
+                let (from, to) =
+                    (vfs_with([workspace("/", ReadOnly, &a)]), vfs_with([workspace("/", ReadOnly, &b)]));
+                let has_all = |vfs: &Vfs| {
+                    files.iter().all(|(path, content)| {
+                        vfs.read(*path).is_ok_and(|read| read.bytes == content.as_bytes())
+                    })
                 };
-                let case = format!("fault {which} at call {call} of {faulty_end}");
+                let case = format!("fault {fault_index} at call {call} of {faulty_side}");
                 match &moved {
-                    Ok(_) => assert!(whole(&to) && !from.exists("/d").unwrap(), "{case}"),
+                    Ok(_) => assert!(has_all(&to) && !from.exists("/d").unwrap(), "{case}"),
                     // Whatever else was left behind: at least one end has everything.
-                    Err(_) => assert!(whole(&from) || whole(&to), "{case}"),
+                    Err(_) => assert!(has_all(&from) || has_all(&to), "{case}"),
                 }
-                let calls = if faulty_end == "/a" { line_a.calls() } else { line_b.calls() };
+                let calls = if faulty_side == "/a" { store_a.calls() } else { store_b.calls() };
                 if moved.is_ok() && calls < call {
                     break;
                 }
@@ -101,27 +104,27 @@ fn a_move_across_stores_that_fails_anywhere_loses_nothing() {
 
 #[test]
 fn a_source_that_changes_while_it_is_moved_is_a_conflict() {
-    let (vfs, a, b) = two();
+    let (vfs, a, b) = vfs_with_two_stores();
     // The destination's Store changes the source while it receives the copy.
-    let meddler = door([workspace("/", ReadWrite, &a)]);
-    let meddling = Arc::new(InterferingStore {
+    let other_vfs = vfs_with([workspace("/", ReadWrite, &a)]);
+    let interfering = Arc::new(InterferingStore {
         store: b.clone(),
-        interfere: Box::new(move || drop(meddler.write("/d/new", "x"))),
+        interfere: Box::new(move || drop(other_vfs.write("/d/new", "x"))),
     });
-    let both = door(vfs.workspaces().take(1).cloned().chain([Workspace::new(
+    let combined = vfs_with(vfs.workspaces().take(1).cloned().chain([Workspace::new(
         path("/b"),
         ReadWrite,
-        Mount::new(meddling),
+        Mount::new(interfering),
     )]));
-    assert_eq!(kind(both.rename("/a/d", "/b/d", Overwrite::Refuse)), ErrorKind::Conflict);
+    assert_eq!(kind(combined.rename("/a/d", "/b/d", Overwrite::Refuse)), ErrorKind::Conflict);
     assert_eq!(text(&vfs, "/a/d/new"), "x");
     assert_eq!(text(&vfs, "/a/d/e/y"), "in y");
     assert!(!vfs.exists("/b/d").unwrap());
 }
 
 #[test]
-fn a_directory_goes_into_itself_neither_copied_nor_moved() {
-    let (vfs, ..) = two();
+fn a_directory_is_neither_copied_nor_moved_into_itself() {
+    let (vfs, ..) = vfs_with_two_stores();
     assert_eq!(kind(vfs.rename("/a/d", "/a/d/e/z", Overwrite::Refuse)), ErrorKind::Invalid);
     assert_eq!(kind(vfs.copy("/a/d", "/a/d/z", Overwrite::Refuse)), ErrorKind::Invalid);
     assert_eq!(text(&vfs, "/a/d/e/y"), "in y");
@@ -129,8 +132,8 @@ fn a_directory_goes_into_itself_neither_copied_nor_moved() {
 }
 
 #[test]
-fn a_workspace_stays_where_it_is() {
-    let (vfs, ..) = two();
+fn a_workspace_is_not_moved_or_replaced() {
+    let (vfs, ..) = vfs_with_two_stores();
     assert!(matches!(vfs.rename("/a", "/b/a", Overwrite::Refuse), Err(Error::IsWorkspace { .. })));
     assert!(matches!(vfs.copy("/a/f", "/b", Overwrite::Replace), Err(Error::IsWorkspace { .. })));
     vfs.copy("/a", "/b/all", Overwrite::Refuse).unwrap();
@@ -138,8 +141,8 @@ fn a_workspace_stays_where_it_is() {
 }
 
 #[test]
-fn links_on_the_way_are_judged_at_both_ends() {
-    let (vfs, a, _) = two();
+fn symlinks_are_authorized_at_both_ends() {
+    let (vfs, a, _) = vfs_with_two_stores();
     store_link(&a, "/to-b", "/b");
     store_link(&a, "/outside", "/c");
     vfs.copy("/a/f", "/a/to-b/f", Overwrite::Refuse).unwrap();
@@ -152,15 +155,14 @@ fn links_on_the_way_are_judged_at_both_ends() {
 
 #[test]
 fn a_directory_is_not_moved_to_a_name_so_long_that_a_path_in_it_could_not_be_used() {
-    let (vfs, _) = open_door();
-    let below = vec!["n".repeat(255); 15].join("/");
-    let file = format!("/d/{below}/{}", "f".repeat(240));
+    let (vfs, _) = read_write_vfs();
+    let long_path = vec!["n".repeat(255); 15].join("/");
+    let file = format!("/d/{long_path}/{}", "f".repeat(240));
     vfs.write(&*file, "x").unwrap();
     let longer = format!("/{}", "d".repeat(100));
-    for refused in
-        [vfs.rename("/d", &*longer, Overwrite::Refuse), vfs.copy("/d", &*longer, Overwrite::Refuse)]
+    for result in [vfs.rename("/d", &*longer, Overwrite::Refuse), vfs.copy("/d", &*longer, Overwrite::Refuse)]
     {
-        assert!(matches!(refused, Err(Error::Path(PathError::TooLong { .. }))), "{refused:?}");
+        assert!(matches!(result, Err(Error::Path(PathError::TooLong { .. }))), "{result:?}");
     }
     assert_eq!(text(&vfs, &file), "x");
     vfs.rename("/d", "/e", Overwrite::Refuse).unwrap();

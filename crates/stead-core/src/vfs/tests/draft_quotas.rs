@@ -4,24 +4,24 @@ use super::*;
 use crate::store::{QuotaLimits, Usage};
 use crate::vfs::node_api::NodeApi;
 
-const TEN: QuotaLimits = QuotaLimits { bytes: Some(10), files: None, file_bytes: None };
+const TEN_BYTES: QuotaLimits = QuotaLimits { bytes: Some(10), files: None, file_bytes: None };
 
-fn ten_bytes(store: &Arc<ModelStore>) -> Vfs {
-    door([workspace("/w", ReadWrite, store).with_quota(TEN)])
+fn vfs_with_ten_bytes(store: &Arc<ModelStore>) -> Vfs {
+    vfs_with([workspace("/w", ReadWrite, store).with_quota(TEN_BYTES)])
 }
 
 fn create(vfs: &Vfs, path: &str) -> OpenFile {
     vfs.open(path, OpenOptions::read_write().create()).unwrap()
 }
 
-fn used(vfs: &Vfs) -> Usage {
+fn usage(vfs: &Vfs) -> Usage {
     NodeApi::new(vfs).tightest_quota(&path("/w")).unwrap().unwrap().1
 }
 
 #[test]
-fn a_write_that_can_not_fit_is_refused_and_the_rest_is_kept() {
+fn a_write_over_the_quota_is_refused_and_earlier_writes_stay() {
     let store = Arc::new(ModelStore::new());
-    let vfs = ten_bytes(&store);
+    let vfs = vfs_with_ten_bytes(&store);
     let file = create(&vfs, "/w/a");
     file.write_at(0, b"12345678").unwrap();
     assert_eq!(kind(file.write_at(8, b"901")), ErrorKind::Quota);
@@ -35,9 +35,9 @@ fn a_write_that_can_not_fit_is_refused_and_the_rest_is_kept() {
 }
 
 #[test]
-fn a_write_takes_what_fits_where_the_caller_can_go_on() {
+fn a_partial_write_takes_what_fits_the_quota() {
     let store = Arc::new(ModelStore::new());
-    let vfs = ten_bytes(&store);
+    let vfs = vfs_with_ten_bytes(&store);
     let file = create(&vfs, "/w/a");
     assert_eq!(file.write_some_at(0, b"1234567").unwrap(), 7);
     assert_eq!(file.write_some_at(5, b"xxxxxxxxx").unwrap(), 5);
@@ -51,44 +51,44 @@ fn a_write_takes_what_fits_where_the_caller_can_go_on() {
 #[test]
 fn open_files_share_one_quota() {
     let store = Arc::new(ModelStore::new());
-    let vfs = ten_bytes(&store);
-    let (one, two) = (create(&vfs, "/w/one"), create(&vfs, "/w/two"));
-    one.append(b"123456").unwrap();
-    assert_eq!(kind(two.append(b"12345")), ErrorKind::Quota);
-    two.append(b"1234").unwrap();
-    assert_eq!(used(&vfs).bytes, 10, "`df` counts what is no change yet");
+    let vfs = vfs_with_ten_bytes(&store);
+    let (first, second) = (create(&vfs, "/w/one"), create(&vfs, "/w/two"));
+    first.append(b"123456").unwrap();
+    assert_eq!(kind(second.append(b"12345")), ErrorKind::Quota);
+    second.append(b"1234").unwrap();
+    assert_eq!(usage(&vfs).bytes, 10, "`df` counts what is no change yet");
     // A tool's write can't use what an open file has reserved.
     assert_eq!(kind(vfs.write("/w/three", "1")), ErrorKind::Quota);
     vfs.write("/w/three", "").unwrap();
-    one.close().unwrap();
-    two.close().unwrap();
+    first.close().unwrap();
+    second.close().unwrap();
     assert_eq!((text(&vfs, "/w/one"), text(&vfs, "/w/two")), ("123456".into(), "1234".into()));
-    assert_eq!(used(&vfs).bytes, 10);
+    assert_eq!(usage(&vfs).bytes, 10);
 }
 
 #[test]
-fn what_is_cut_closed_or_given_up_is_free_again() {
+fn truncated_closed_and_dropped_files_free_their_quota() {
     let store = Arc::new(ModelStore::new());
-    let vfs = ten_bytes(&store);
-    let (one, two) = (create(&vfs, "/w/one"), create(&vfs, "/w/two"));
-    one.append(b"1234567890").unwrap();
-    assert_eq!(kind(two.append(b"1")), ErrorKind::Quota);
-    one.set_size(4).unwrap();
-    two.append(b"123456").unwrap();
-    one.sync().unwrap();
-    assert_eq!(used(&vfs).bytes, 10, "a change counts once");
+    let vfs = vfs_with_ten_bytes(&store);
+    let (first, second) = (create(&vfs, "/w/one"), create(&vfs, "/w/two"));
+    first.append(b"1234567890").unwrap();
+    assert_eq!(kind(second.append(b"1")), ErrorKind::Quota);
+    first.set_size(4).unwrap();
+    second.append(b"123456").unwrap();
+    first.sync().unwrap();
+    assert_eq!(usage(&vfs).bytes, 10, "a change counts once");
     // A removed file uses its quota until it is closed.
     vfs.remove_file("/w/two", RemoveOptions::default()).unwrap();
-    assert_eq!(kind(one.append(b"1")), ErrorKind::Quota);
-    drop(two);
-    assert_eq!(used(&vfs).bytes, 4);
-    one.append(b"567890").unwrap();
+    assert_eq!(kind(first.append(b"1")), ErrorKind::Quota);
+    drop(second);
+    assert_eq!(usage(&vfs).bytes, 4);
+    first.append(b"567890").unwrap();
 }
 
 #[test]
 fn overwriting_an_open_file_counts_the_difference() {
     let store = Arc::new(ModelStore::new());
-    let vfs = ten_bytes(&store);
+    let vfs = vfs_with_ten_bytes(&store);
     vfs.write("/w/a", "1234567890").unwrap();
     let file = vfs.open("/w/a", OpenOptions::write().truncate()).unwrap();
     file.append(b"0987654321").unwrap();
@@ -98,49 +98,49 @@ fn overwriting_an_open_file_counts_the_difference() {
 }
 
 #[test]
-fn what_others_have_used_meanwhile_is_counted() {
+fn usage_by_others_is_counted() {
     let store = Arc::new(ModelStore::new());
-    let vfs = ten_bytes(&store);
+    let vfs = vfs_with_ten_bytes(&store);
     let file = create(&vfs, "/w/a");
     file.append(b"12").unwrap();
-    let others = door([workspace("/", ReadWrite, &store)]);
-    others.write("/b", "1234567").unwrap();
+    let other_vfs = vfs_with([workspace("/", ReadWrite, &store)]);
+    other_vfs.write("/b", "1234567").unwrap();
     assert_eq!(kind(file.append(b"345678")), ErrorKind::Quota);
-    others.write("/b", "12").unwrap();
+    other_vfs.write("/b", "12").unwrap();
     file.append(b"345678").unwrap();
     file.close().unwrap();
     assert_eq!(text(&vfs, "/w/a"), "12345678");
 }
 
 #[test]
-fn the_stead_and_one_file_have_limits_too() {
+fn the_stead_and_single_files_have_limits_too() {
     let (store, other) = (Arc::new(ModelStore::new()), Arc::new(ModelStore::new()));
-    let limits = QuotaLimits { file_bytes: Some(8), ..TEN };
+    let limits = QuotaLimits { file_bytes: Some(8), ..TEN_BYTES };
     let vfs = Vfs::builder(Identity::agent("tester")).quota(limits);
     let vfs = vfs.workspace(workspace("/w", ReadWrite, &store));
     let vfs = vfs.workspace(workspace("/x", ReadWrite, &other)).build().unwrap();
-    let (one, two) = (create(&vfs, "/w/a"), create(&vfs, "/x/a"));
-    assert_eq!(kind(one.append(b"123456789")), ErrorKind::Quota);
-    one.append(b"12345678").unwrap();
-    assert_eq!(kind(two.append(b"123")), ErrorKind::Quota);
-    two.append(b"12").unwrap();
+    let (first, second) = (create(&vfs, "/w/a"), create(&vfs, "/x/a"));
+    assert_eq!(kind(first.append(b"123456789")), ErrorKind::Quota);
+    first.append(b"12345678").unwrap();
+    assert_eq!(kind(second.append(b"123")), ErrorKind::Quota);
+    second.append(b"12").unwrap();
 }
 
 #[test]
-fn how_much_is_used_is_not_told_where_nothing_may_be_looked_at() {
+fn usage_is_not_revealed_in_a_write_only_workspace() {
     let store = Arc::new(ModelStore::new());
-    let vfs = door([workspace("/w", WriteOnly, &store).with_quota(TEN)]);
+    let vfs = vfs_with([workspace("/w", WriteOnly, &store).with_quota(TEN_BYTES)]);
     let file = vfs.open("/w/a", OpenOptions::write().create()).unwrap();
     file.append(b"1234567").unwrap();
-    let refused = file.append(b"89012").unwrap_err().to_string();
-    assert!(refused.contains("at most 10 bytes are allowed") && !refused.contains('7'), "{refused}");
+    let error = file.append(b"89012").unwrap_err().to_string();
+    assert!(error.contains("at most 10 bytes are allowed") && !error.contains('7'), "{error}");
 }
 
 #[test]
-fn open_files_that_are_written_at_once_all_become_changes() {
+fn open_files_written_concurrently_all_become_changes() {
     let store = Arc::new(ModelStore::new());
     let limits = QuotaLimits { bytes: Some(1000), ..QuotaLimits::default() };
-    let vfs = door([workspace("/w", ReadWrite, &store).with_quota(limits)]);
+    let vfs = vfs_with([workspace("/w", ReadWrite, &store).with_quota(limits)]);
     let written: usize = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..8)
             .map(|writer| {
@@ -160,5 +160,5 @@ fn open_files_that_are_written_at_once_all_become_changes() {
         writers.into_iter().map(|writer| writer.join().unwrap()).sum()
     });
     assert_eq!(written, 1000, "as much as fits, and no more");
-    assert_eq!(used(&vfs).bytes, 1000);
+    assert_eq!(usage(&vfs).bytes, 1000);
 }

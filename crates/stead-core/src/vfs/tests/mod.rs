@@ -35,20 +35,20 @@ fn workspace(prefix: &str, scope: AccessScope, store: &Arc<ModelStore>) -> Works
     Workspace::new(path(prefix), scope, Mount::new(store.clone()))
 }
 
-fn door(workspaces: impl IntoIterator<Item = Workspace>) -> Vfs {
+fn vfs_with(workspaces: impl IntoIterator<Item = Workspace>) -> Vfs {
     let builder = Vfs::builder(Identity::agent("tester"));
     workspaces.into_iter().fold(builder, VfsBuilder::workspace).build().unwrap()
 }
 
 /// A `Vfs` with a READ_WRITE Workspace at `/`, on a new Store.
-fn open_door() -> (Vfs, Arc<ModelStore>) {
+fn read_write_vfs() -> (Vfs, Arc<ModelStore>) {
     let store = Arc::new(ModelStore::new());
-    (door([workspace("/", ReadWrite, &store)]), store)
+    (vfs_with([workspace("/", ReadWrite, &store)]), store)
 }
 
 /// A Store with files in it.
 fn store_with(files: &[(&str, &str)]) -> Arc<ModelStore> {
-    let (vfs, store) = open_door();
+    let (vfs, store) = read_write_vfs();
     for (path, content) in files {
         vfs.write(*path, *content).unwrap();
     }
@@ -64,21 +64,21 @@ fn text(vfs: &Vfs, path: &str) -> String {
 }
 
 fn names(vfs: &Vfs, path: &str) -> String {
-    let directory = vfs.list(path, &ListPage::all()).unwrap();
-    assert_eq!(directory.total, directory.entries.len() as u64);
-    directory.entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>().join(" ")
+    let listing = vfs.list(path, &ListPage::all()).unwrap();
+    assert_eq!(listing.total, listing.entries.len() as u64);
+    listing.entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// Makes a symlink directly in a Store.
-fn store_link(store: &Arc<ModelStore>, at: &str, target: &str) {
-    door([workspace("/", ReadWrite, store)]).symlink(at, target).unwrap();
+fn store_link(store: &Arc<ModelStore>, path: &str, target: &str) {
+    vfs_with([workspace("/", ReadWrite, store)]).symlink(path, target).unwrap();
 }
 
 #[test]
-fn one_operation_spans_all_that_is_changed_through_it() {
-    let (vfs, _) = open_door();
-    let act = vfs.operation("refactor");
-    let (one, two) = (act.write("/a", "1").unwrap(), act.write("/b", "2").unwrap());
-    assert_eq!(one.operation, two.operation);
+fn one_operation_covers_all_changes_made_through_it() {
+    let (vfs, _) = read_write_vfs();
+    let operation = vfs.operation("refactor");
+    let (first, second) = (operation.write("/a", "1").unwrap(), operation.write("/b", "2").unwrap());
+    assert_eq!(first.operation, second.operation);
     assert_ne!(vfs.write("/c", "3").unwrap().operation, vfs.write("/d", "4").unwrap().operation);
 }

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::*;
 use crate::store::{ChangeFeed, NodePath, StoreError, StorePath};
 
-fn whole(file: &OpenFile) -> String {
+fn read_all(file: &OpenFile) -> String {
     let mut buffer = vec![0; usize::try_from(file.size()).unwrap()];
     assert_eq!(file.read_at(0, &mut buffer).unwrap(), buffer.len());
     String::from_utf8(buffer).unwrap()
 }
 
 #[test]
-fn what_is_written_becomes_one_change_at_sync_and_close() {
-    let (vfs, store) = open_door();
+fn writes_become_one_change_at_sync_and_close() {
+    let (vfs, store) = read_write_vfs();
     vfs.write("/a", "0123456789").unwrap();
     let cursor = store.changes_since(None, 0).unwrap().cursor;
     let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
@@ -21,7 +21,7 @@ fn what_is_written_becomes_one_change_at_sync_and_close() {
     file.write_at(2, b"ab").unwrap();
     file.write_at(4, b"cd").unwrap();
     file.set_size(8).unwrap();
-    assert_eq!(whole(&other), "01abcd67");
+    assert_eq!(read_all(&other), "01abcd67");
     assert_eq!(text(&vfs, "/a"), "0123456789");
     assert!(store.changes_since(Some(cursor), 9).unwrap().changes.is_empty());
     file.sync().unwrap();
@@ -29,21 +29,21 @@ fn what_is_written_becomes_one_change_at_sync_and_close() {
     assert_eq!(store.changes_since(Some(cursor), 9).unwrap().changes.len(), 1);
     file.write_at(0, b"X").unwrap();
     drop(file);
-    assert_eq!(whole(&other), "X1abcd67");
+    assert_eq!(read_all(&other), "X1abcd67");
     drop(other);
     assert_eq!(text(&vfs, "/a"), "X1abcd67");
 }
 
 #[test]
 fn an_open_file_outlives_its_name() {
-    let (vfs, _) = open_door();
+    let (vfs, _) = read_write_vfs();
     vfs.write("/a", "old").unwrap();
     vfs.write("/b", "other").unwrap();
     let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
     vfs.rename("/b", "/a", Overwrite::Replace).unwrap();
     file.write_at(3, b"er").unwrap();
     file.sync().unwrap();
-    assert_eq!(whole(&file), "older");
+    assert_eq!(read_all(&file), "older");
     assert_eq!(text(&vfs, "/a"), "other");
     file.close().unwrap();
     assert_eq!(text(&vfs, "/a"), "other");
@@ -56,8 +56,8 @@ fn an_open_file_outlives_its_name() {
 }
 
 #[test]
-fn opening_creates_truncates_and_keeps_to_what_was_asked() {
-    let (vfs, _) = open_door();
+fn opening_creates_truncates_and_enforces_its_mode() {
+    let (vfs, _) = read_write_vfs();
     assert_eq!(kind(vfs.open("/a", OpenOptions::write())), ErrorKind::NotFound);
     let file = vfs.open("/a", OpenOptions::write().create()).unwrap();
     file.write_at(2, b"x").unwrap();
@@ -74,17 +74,17 @@ fn opening_creates_truncates_and_keeps_to_what_was_asked() {
 }
 
 #[test]
-fn what_is_written_is_a_change_when_the_last_two_are_dropped_at_once() {
-    let (vfs, _) = open_door();
+fn writes_are_committed_when_the_last_two_handles_are_dropped_at_once() {
+    let (vfs, _) = read_write_vfs();
     for round in 0..2_000 {
         vfs.write("/a", "..").unwrap();
-        let [one, other] = [(); 2].map(|()| vfs.open("/a", OpenOptions::read_write()).unwrap());
-        one.write_at(0, b"1").unwrap();
-        other.write_at(1, b"2").unwrap();
+        let [first, second] = [(); 2].map(|()| vfs.open("/a", OpenOptions::read_write()).unwrap());
+        first.write_at(0, b"1").unwrap();
+        second.write_at(1, b"2").unwrap();
         // Both threads spin, so that they drop their files within nanoseconds of each other.
         let ready = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            for file in [one, other] {
+            for file in [first, second] {
                 scope.spawn(|| {
                     ready.fetch_add(1, Ordering::AcqRel);
                     while ready.load(Ordering::Acquire) < 2 {
@@ -99,17 +99,17 @@ fn what_is_written_is_a_change_when_the_last_two_are_dropped_at_once() {
 }
 
 #[test]
-fn whoever_looks_at_a_node_does_not_keep_its_last_close_from_making_a_change() {
-    let (vfs, store) = open_door();
+fn a_concurrent_stat_does_not_prevent_the_commit_of_the_last_close() {
+    let (vfs, store) = read_write_vfs();
     let store: Arc<dyn Store> = store;
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let looking = scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
+        let reader = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
                 let _ = vfs.stat("/a");
                 if let Ok(attr) = store.stat(&NodePath::from_root(StorePath::from_checked("a"))) {
-                    let open = &vfs.shared.open_nodes;
-                    open.overlay_attr(&store, attr, open.commit_mark());
+                    let open_nodes = &vfs.shared.open_nodes;
+                    open_nodes.overlay_attr(&store, attr, open_nodes.commit_mark());
                 }
             }
         });
@@ -118,76 +118,76 @@ fn whoever_looks_at_a_node_does_not_keep_its_last_close_from_making_a_change() {
             file.write_at(0, round.to_string().as_bytes()).unwrap();
             drop(file);
             if text(&vfs, "/a") != round.to_string() {
-                over.store(true, Ordering::Relaxed);
+                stop.store(true, Ordering::Relaxed);
                 panic!("round {round} is lost");
             }
         }
-        over.store(true, Ordering::Relaxed);
-        looking.join().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
     });
 }
 
 #[test]
-fn what_is_put_into_what_another_has_made_stays_within_the_size_limit() {
-    let (theirs, store) = open_door();
-    theirs.write("/a", "12").unwrap();
+fn writes_into_a_file_changed_by_another_stay_within_the_size_limit() {
+    let (other_vfs, store) = read_write_vfs();
+    other_vfs.write("/a", "12").unwrap();
     let limits = Limits { max_file_size: 4, ..Limits::default() };
     let builder = Vfs::builder(Identity::agent("tester")).limits(limits);
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
     file.append(b"34").unwrap();
-    theirs.append("/a", "xyz").unwrap();
+    other_vfs.append("/a", "xyz").unwrap();
     assert_eq!(kind(file.sync()), ErrorKind::TooLarge);
-    assert_eq!(text(&theirs, "/a"), "12xyz");
-    theirs.write("/a", "1").unwrap();
+    assert_eq!(text(&other_vfs, "/a"), "12xyz");
+    other_vfs.write("/a", "1").unwrap();
     file.sync().unwrap();
-    assert_eq!(text(&theirs, "/a"), "134", "what was written waits for another attempt");
+    assert_eq!(text(&other_vfs, "/a"), "134", "what was written waits for another attempt");
 }
 
 /// Appends to an open file while another `Vfs` appends, with every Store call failing in turn: in the end, both appends
 /// are there.
-fn goes_in_at_the_next_attempt(appended: &str) {
-    let whole = format!("12xyz{appended}");
+fn assert_committed_at_the_next_attempt(appended: &str) {
+    let expected = format!("12xyz{appended}");
     let attempt = |fault: Fault| {
         let store = store_with(&[("/a", "12")]);
         let faulty = Arc::new(FaultyStore::new(store.clone(), fault));
         let mount = Mount::new(faulty.clone());
-        let vfs = door([Workspace::new(path("/"), ReadWrite, mount)]);
+        let vfs = vfs_with([Workspace::new(path("/"), ReadWrite, mount)]);
         let Ok(file) = vfs.open("/a", OpenOptions::read_write()) else { return (faulty.calls(), None) };
         if file.append(appended.as_bytes()).is_err() {
             return (faulty.calls(), None);
         }
-        door([workspace("/", ReadWrite, &store)]).append("/a", "xyz").unwrap();
+        vfs_with([workspace("/", ReadWrite, &store)]).append("/a", "xyz").unwrap();
         let first = file.sync();
         file.sync().unwrap();
-        let content = text(&door([workspace("/", ReadWrite, &store)]), "/a");
+        let content = text(&vfs_with([workspace("/", ReadWrite, &store)]), "/a");
         (faulty.calls(), Some((first.is_ok(), content)))
     };
-    let (calls, done) = attempt(Fault::Never);
-    assert!(done == Some((true, whole.clone())));
+    let (calls, outcome) = attempt(Fault::Never);
+    assert!(outcome == Some((true, expected.clone())));
     let faults = (1..=calls).map(|call| (call, attempt(Fault::Before(call)).1));
-    let failed: Vec<_> = faults.filter_map(|(call, done)| Some((call, done?))).collect();
+    let failed: Vec<_> = faults.filter_map(|(call, outcome)| Some((call, outcome?))).collect();
     assert!(failed.iter().any(|(_, (is_ok, _))| !is_ok), "no attempt failed");
     for (call, (_, content)) in failed {
-        assert!(content == whole, "call {call} failed, and {} bytes are there", content.len());
+        assert!(content == expected, "call {call} failed, and {} bytes are there", content.len());
     }
 }
 
 #[test]
-fn what_was_written_goes_in_at_the_next_attempt_whatever_failed_at_the_first() {
-    goes_in_at_the_next_attempt("34");
+fn writes_are_committed_at_the_next_attempt_whatever_failed_first() {
+    assert_committed_at_the_next_attempt("34");
 }
 
 #[test]
-fn however_much_was_written_goes_in_at_the_next_attempt_whatever_failed_at_the_first() {
-    goes_in_at_the_next_attempt(&"3456".repeat(1 << 19));
+fn large_writes_are_committed_at_the_next_attempt_whatever_failed_first() {
+    assert_committed_at_the_next_attempt(&"3456".repeat(1 << 19));
 }
 
 #[test]
-fn what_was_cut_off_can_be_read_until_the_reader_has_heard_of_the_cut() {
+fn truncated_bytes_can_be_read_until_the_reader_knows_of_the_truncation() {
     const PAGE: usize = 4096;
     let pages = |from: u8, to: u8| (from..to).flat_map(|page| [b'0' + page; PAGE]).collect::<Vec<u8>>();
-    let (vfs, _) = open_door();
+    let (vfs, _) = read_write_vfs();
     vfs.write("/a", pages(0, 4)).unwrap();
     let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
     let read = |page: usize, count: usize| {
@@ -226,24 +226,24 @@ fn what_was_cut_off_can_be_read_until_the_reader_has_heard_of_the_cut() {
 
 #[test]
 fn a_write_past_the_largest_offset_is_too_large() {
-    let (vfs, _) = open_door();
+    let (vfs, _) = read_write_vfs();
     let file = vfs.open("/a", OpenOptions::write().create()).unwrap();
-    let refused = [file.write_some_at(u64::MAX, b"x").map(drop), file.write_at(u64::MAX, b"x")];
-    for refused in refused {
-        let refused = refused.unwrap_err();
-        assert!(matches!(refused.store_error(), Some(StoreError::TooLarge { .. })), "{refused}");
+    let results = [file.write_some_at(u64::MAX, b"x").map(drop), file.write_at(u64::MAX, b"x")];
+    for result in results {
+        let error = result.unwrap_err();
+        assert!(matches!(error.store_error(), Some(StoreError::TooLarge { .. })), "{error}");
     }
 }
 
 #[test]
-fn an_open_file_is_named_as_its_caller_may_know_it() {
+fn an_open_file_is_named_by_the_path_that_its_caller_used() {
     let (inbox, target) = (store_with(&[]), store_with(&[("/secret", "x")]));
     store_link(&inbox, "/link", "/rw/secret");
-    let vfs = door([workspace("/wo", WriteOnly, &inbox), workspace("/rw", ReadWrite, &target)]);
+    let vfs = vfs_with([workspace("/wo", WriteOnly, &inbox), workspace("/rw", ReadWrite, &target)]);
     let file = vfs.open("/wo/link", OpenOptions::write().create()).unwrap();
     assert_eq!(*file.path(), path("/wo/link"));
-    let refused = file.read_at(0, &mut [0]).unwrap_err().to_string();
-    assert_eq!(refused, "`/wo/link` was not opened for reading");
-    let refused = file.read_with_cut_off(0, &mut [0]).unwrap_err().to_string();
-    assert_eq!(refused, "`/wo/link` was not opened for reading");
+    let error = file.read_at(0, &mut [0]).unwrap_err().to_string();
+    assert_eq!(error, "`/wo/link` was not opened for reading");
+    let error = file.read_with_cut_off(0, &mut [0]).unwrap_err().to_string();
+    assert_eq!(error, "`/wo/link` was not opened for reading");
 }

@@ -4,13 +4,13 @@ use super::*;
 
 fn repository() -> (Vfs, Arc<ModelStore>) {
     let store = store_with(&[]);
-    let free =
+    let unprotected =
         Workspace::new(path("/"), ReadWrite, Mount::new(store.clone())).with_protect::<&str>([]).unwrap();
-    let free = door([free]);
+    let unprotected = vfs_with([unprotected]);
     for file in ["/r/.git/hooks/pre-commit", "/r/.git/config", "/r/.git/HEAD", "/evil/hooks/post-merge"] {
-        free.write(file, "x").unwrap();
+        unprotected.write(file, "x").unwrap();
     }
-    (door([workspace("/", ReadWrite, &store)]), store)
+    (vfs_with([workspace("/", ReadWrite, &store)]), store)
 }
 
 #[test]
@@ -18,10 +18,8 @@ fn hooks_and_config_are_read_only_even_where_the_scope_is_read_write() {
     let (vfs, _) = repository();
     let hook = "/r/.git/hooks/pre-commit";
     assert_eq!(text(&vfs, hook), "x");
-    let refused = vfs.write(hook, "evil").unwrap_err();
-    assert!(
-        matches!(refused, Error::Protected { .. }) && refused.to_string().contains("read-only for agents")
-    );
+    let error = vfs.write(hook, "evil").unwrap_err();
+    assert!(matches!(error, Error::Protected { .. }) && error.to_string().contains("read-only for agents"));
     assert!(matches!(vfs.write("/r/.git/hooks/new", "evil"), Err(Error::Protected { .. })));
     assert!(matches!(vfs.write("/.git/config", "evil"), Err(Error::Protected { .. })));
     assert!(matches!(vfs.append("/r/.git/config", "evil"), Err(Error::Protected { .. })));
@@ -33,17 +31,17 @@ fn hooks_and_config_are_read_only_even_where_the_scope_is_read_write() {
 }
 
 #[test]
-fn a_whole_directory_cannot_carry_it_away_or_bring_it_in() {
+fn a_directory_with_protected_files_is_not_removed_moved_or_created() {
     let (vfs, _) = repository();
     let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
-    for refused in [
+    for result in [
         vfs.remove_directory("/r/.git", recursive).map(drop),
         vfs.remove_directory("/r", recursive).map(drop),
         vfs.rename("/r/.git", "/moved", Overwrite::Refuse).map(drop),
         vfs.rename("/evil", "/.git", Overwrite::Refuse).map(drop),
         vfs.copy("/evil", "/new/.git", Overwrite::Refuse).map(drop),
     ] {
-        let error = refused.unwrap_err();
+        let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         assert!(error.to_string().contains("protected"), "{error}");
     }
@@ -51,7 +49,7 @@ fn a_whole_directory_cannot_carry_it_away_or_bring_it_in() {
 }
 
 #[test]
-fn nothing_else_can_take_the_place_of_a_directory_that_leads_there() {
+fn nothing_else_can_replace_a_directory_above_a_protected_name() {
     let (vfs, _) = repository();
     vfs.write("/f", "gitdir: /evil").unwrap();
     vfs.symlink("/l", "evil").unwrap();
@@ -64,37 +62,37 @@ fn nothing_else_can_take_the_place_of_a_directory_that_leads_there() {
 }
 
 #[test]
-fn a_tree_cannot_bring_a_stand_in_along() {
+fn a_copied_tree_cannot_bring_a_replacement_for_a_protected_directory() {
     let (vfs, store) = repository();
-    let free =
+    let unprotected =
         Workspace::new(path("/"), ReadWrite, Mount::new(store.clone())).with_protect::<&str>([]).unwrap();
-    let free = door([free]);
-    free.symlink("/tree/x/hooks", "/evil/hooks").unwrap();
-    free.write("/file/.git", "gitdir: /evil").unwrap();
+    let unprotected = vfs_with([unprotected]);
+    unprotected.symlink("/tree/x/hooks", "/evil/hooks").unwrap();
+    unprotected.write("/file/.git", "gitdir: /evil").unwrap();
     let other = store_with(&[]);
-    let both = door(vfs.workspaces().cloned().chain([workspace("/other", ReadWrite, &other)]));
+    let combined = vfs_with(vfs.workspaces().cloned().chain([workspace("/other", ReadWrite, &other)]));
     for (from, to) in
         [("/tree/x", "/tree/.git"), ("/tree/x", "/other/.git"), ("/file", "/copy"), ("/file", "/other/f")]
     {
-        assert_eq!(kind(both.copy(from, to, Overwrite::Refuse)), ErrorKind::Denied, "copy {from} {to}");
-        assert_eq!(kind(both.rename(from, to, Overwrite::Refuse)), ErrorKind::Denied, "move {from} {to}");
+        assert_eq!(kind(combined.copy(from, to, Overwrite::Refuse)), ErrorKind::Denied, "copy {from} {to}");
+        assert_eq!(kind(combined.rename(from, to, Overwrite::Refuse)), ErrorKind::Denied, "move {from} {to}");
     }
     // A directory that contains such a file may be removed.
     let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
-    both.remove_directory("/file", recursive).unwrap();
+    combined.remove_directory("/file", recursive).unwrap();
 }
 
 #[test]
-fn what_makes_git_look_elsewhere_is_protected_too() {
+fn files_that_redirect_git_are_protected_too() {
     let (vfs, _) = repository();
-    for at in [
+    for name in [
         "commondir",
         "config.worktree",
         "modules/sub/hooks/post-checkout",
         "modules/a/b/config",
         "worktrees/w/commondir",
     ] {
-        assert!(matches!(vfs.write(format!("/r/.git/{at}"), ""), Err(Error::Protected { .. })), "{at}");
+        assert!(matches!(vfs.write(format!("/r/.git/{name}"), ""), Err(Error::Protected { .. })), "{name}");
     }
 }
 
@@ -102,7 +100,7 @@ fn what_makes_git_look_elsewhere_is_protected_too() {
 fn a_mount_inside_a_repository_is_protected_as_well() {
     let (_, store) = repository();
     let inside = Workspace::new(path("/n"), ReadWrite, Mount::at(store, &path("/r/.git")));
-    let vfs = door([inside]);
+    let vfs = vfs_with([inside]);
     assert!(matches!(vfs.write("/n/hooks/pre-commit", ""), Err(Error::Protected { .. })));
     assert!(matches!(vfs.write("/n/config", ""), Err(Error::Protected { .. })));
     assert!(matches!(vfs.symlink("/n/hooks", "x"), Err(Error::Protected { .. })));
@@ -110,13 +108,13 @@ fn a_mount_inside_a_repository_is_protected_as_well() {
 }
 
 #[test]
-fn it_holds_for_copies_from_another_store() {
+fn protection_holds_for_copies_from_another_store() {
     let (vfs, _) = repository();
     let target = store_with(&[]);
-    let both = door(vfs.workspaces().cloned().chain([workspace("/other", ReadWrite, &target)]));
-    assert_eq!(kind(both.copy("/evil", "/other/.git", Overwrite::Refuse)), ErrorKind::Denied);
-    assert_eq!(kind(both.rename("/r", "/other/r", Overwrite::Refuse)), ErrorKind::Denied);
-    assert!(!both.exists("/other/r").unwrap() && both.exists("/r/.git/HEAD").unwrap());
+    let combined = vfs_with(vfs.workspaces().cloned().chain([workspace("/other", ReadWrite, &target)]));
+    assert_eq!(kind(combined.copy("/evil", "/other/.git", Overwrite::Refuse)), ErrorKind::Denied);
+    assert_eq!(kind(combined.rename("/r", "/other/r", Overwrite::Refuse)), ErrorKind::Denied);
+    assert!(!combined.exists("/other/r").unwrap() && combined.exists("/r/.git/HEAD").unwrap());
 }
 
 #[test]
@@ -130,7 +128,7 @@ fn names_that_differ_in_case_are_protected_too() {
 }
 
 /// Makes one part of a repository, as an agent would.
-fn make(vfs: &Vfs, directory: &str, name: &str) -> Result<()> {
+fn make_part(vfs: &Vfs, directory: &str, name: &str) -> Result<()> {
     let path = format!("{directory}/{name}");
     match name {
         "objects" | "refs" => vfs.mkdir(path.as_str(), Parents::Create).map(drop),
@@ -139,17 +137,17 @@ fn make(vfs: &Vfs, directory: &str, name: &str) -> Result<()> {
 }
 
 #[test]
-fn a_directory_is_not_made_a_repository_that_git_obeys() {
-    let vfs = door([workspace("/", ReadWrite, &store_with(&[]))]);
+fn a_directory_cannot_be_turned_into_a_git_repository() {
+    let vfs = vfs_with([workspace("/", ReadWrite, &store_with(&[]))]);
     let parts = ["HEAD", "objects", "refs", "config"];
     for (number, last) in parts.iter().enumerate() {
         let directory = format!("/x{number}");
         for part in parts.iter().filter(|part| *part != last) {
-            make(&vfs, &directory, part).unwrap();
+            make_part(&vfs, &directory, part).unwrap();
         }
-        let refused = make(&vfs, &directory, last).unwrap_err();
-        assert!(matches!(refused, Error::GitRepository { .. }), "{refused}");
-        assert_eq!(refused.kind(), ErrorKind::Denied);
+        let error = make_part(&vfs, &directory, last).unwrap_err();
+        assert!(matches!(error, Error::GitRepository { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Denied);
         assert!(!vfs.exists(format!("{directory}/{last}").as_str()).unwrap());
     }
     // Nor by moving or copying something to such a name.
@@ -170,13 +168,13 @@ fn a_directory_is_not_made_a_repository_that_git_obeys() {
 }
 
 #[test]
-fn nor_by_a_directory_that_a_change_makes_on_the_way() {
-    let vfs = door([workspace("/", ReadWrite, &store_with(&[]))]);
+fn a_parent_directory_that_a_change_creates_cannot_complete_a_git_repository() {
+    let vfs = vfs_with([workspace("/", ReadWrite, &store_with(&[]))]);
     vfs.write("/x/HEAD", "ref: refs/heads/main").unwrap();
     vfs.mkdir("/x/objects", Parents::Create).unwrap();
     vfs.write("/x/config", "[core]").unwrap();
     vfs.write("/y", "x").unwrap();
-    let tries = [
+    let attempts = [
         vfs.write("/x/refs/x", "x").map(drop),
         vfs.append("/x/refs/x", "x").map(drop),
         vfs.mkdir("/x/refs/heads", Parents::Create).map(drop),
@@ -185,8 +183,8 @@ fn nor_by_a_directory_that_a_change_makes_on_the_way() {
         vfs.rename("/y", "/x/refs/deep/x", Overwrite::Refuse).map(drop),
         vfs.write("/x/REFS/x", "x").map(drop),
     ];
-    for (number, tried) in tries.into_iter().enumerate() {
-        assert!(matches!(tried, Err(Error::GitRepository { .. })), "{number}: {tried:?}");
+    for (number, attempt) in attempts.into_iter().enumerate() {
+        assert!(matches!(attempt, Err(Error::GitRepository { .. })), "{number}: {attempt:?}");
     }
     assert!(!vfs.exists("/x/refs").unwrap());
     let mut batch = vfs.batch();
@@ -198,29 +196,29 @@ fn nor_by_a_directory_that_a_change_makes_on_the_way() {
 }
 
 #[test]
-fn a_repository_does_not_come_from_where_nothing_is_protected() {
+fn a_git_repository_is_not_copied_from_an_unprotected_workspace() {
     let store = store_with(&[]);
-    let free = Workspace::new(path("/free"), ReadWrite, Mount::at(store.clone(), &path("/free")));
-    let kept = Workspace::new(path("/kept"), ReadWrite, Mount::at(store, &path("/kept")));
-    let vfs = door([free.with_protect::<&str>([]).unwrap(), kept]);
+    let unprotected = Workspace::new(path("/free"), ReadWrite, Mount::at(store.clone(), &path("/free")));
+    let protected = Workspace::new(path("/kept"), ReadWrite, Mount::at(store, &path("/kept")));
+    let vfs = vfs_with([unprotected.with_protect::<&str>([]).unwrap(), protected]);
     for file in ["HEAD", "config", "objects/ab/x", "refs/heads/main"] {
         vfs.write(format!("/free/deep/r/{file}").as_str(), "x").unwrap();
     }
-    for carried in [
+    for result in [
         vfs.copy("/free/deep", "/kept/deep", Overwrite::Refuse),
         vfs.rename("/free/deep", "/kept/deep", Overwrite::Refuse),
     ] {
-        assert_eq!(carried.unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Denied);
     }
     vfs.remove_file("/free/deep/r/config", RemoveOptions::default()).unwrap();
     vfs.copy("/free/deep", "/kept/deep", Overwrite::Refuse).unwrap();
 }
 
 #[test]
-fn what_lies_below_a_protected_name_is_protected() {
+fn paths_below_a_protected_name_are_protected() {
     let store = store_with(&[]);
     let locked = Workspace::new(path("/"), ReadWrite, Mount::new(store)).with_protect(["locked"]).unwrap();
-    let vfs = door([locked]);
+    let vfs = vfs_with([locked]);
     for name in ["/locked", "/q/locked/x", "/q/locked/deep/x"] {
         assert!(matches!(vfs.write(name, "x"), Err(Error::Protected { .. })), "{name}");
     }
@@ -228,24 +226,24 @@ fn what_lies_below_a_protected_name_is_protected() {
 }
 
 #[test]
-fn a_bare_repository_can_be_worked_in_but_for_what_git_obeys() {
+fn a_bare_repository_is_writable_except_for_its_config_and_hooks() {
     let store = store_with(&[]);
-    let free =
+    let unprotected =
         Workspace::new(path("/"), ReadWrite, Mount::new(store.clone())).with_protect::<&str>([]).unwrap();
-    let free = door([free]);
+    let unprotected = vfs_with([unprotected]);
     for file in ["HEAD", "config", "objects/ab/x", "refs/heads/main", "hooks/update"] {
-        free.write(format!("/r.git/{file}").as_str(), "x").unwrap();
+        unprotected.write(format!("/r.git/{file}").as_str(), "x").unwrap();
     }
-    let vfs = door([workspace("/", ReadWrite, &store)]);
-    for fine in ["HEAD", "refs/heads/new", "objects/cd/y", "description", "packed-refs"] {
-        vfs.write(format!("/r.git/{fine}").as_str(), "y").unwrap();
+    let vfs = vfs_with([workspace("/", ReadWrite, &store)]);
+    for allowed in ["HEAD", "refs/heads/new", "objects/cd/y", "description", "packed-refs"] {
+        vfs.write(format!("/r.git/{allowed}").as_str(), "y").unwrap();
     }
-    for kept in ["config", "config.worktree", "commondir", "hooks/update", "hooks/new"] {
-        let path = format!("/r.git/{kept}");
-        assert!(matches!(vfs.write(path.as_str(), "y"), Err(Error::GitRepository { .. })), "{kept}");
+    for protected in ["config", "config.worktree", "commondir", "hooks/update", "hooks/new"] {
+        let path = format!("/r.git/{protected}");
+        assert!(matches!(vfs.write(path.as_str(), "y"), Err(Error::GitRepository { .. })), "{protected}");
     }
-    let gone = vfs.remove_file("/r.git/config", RemoveOptions::default());
-    assert!(matches!(gone, Err(Error::GitRepository { .. })));
+    let removed = vfs.remove_file("/r.git/config", RemoveOptions::default());
+    assert!(matches!(removed, Err(Error::GitRepository { .. })));
     // Taken apart and put together again, the repository would obey another configuration.
     vfs.remove_file("/r.git/HEAD", RemoveOptions::default()).unwrap();
     vfs.write("/r.git/config", "y").unwrap();
@@ -253,18 +251,18 @@ fn a_bare_repository_can_be_worked_in_but_for_what_git_obeys() {
 }
 
 #[test]
-fn of_parts_that_are_made_at_once_one_is_refused() {
+fn of_repository_parts_created_concurrently_one_is_refused() {
     for round in 0..50 {
-        let vfs = door([workspace("/", ReadWrite, &store_with(&[]))]);
+        let vfs = vfs_with([workspace("/", ReadWrite, &store_with(&[]))]);
         vfs.mkdir("/x/objects", Parents::Create).unwrap();
         vfs.mkdir("/x/refs", Parents::Create).unwrap();
-        let made: Vec<_> = std::thread::scope(|scope| {
+        let succeeded: Vec<_> = std::thread::scope(|scope| {
             let threads = ["HEAD", "config"].map(|name| {
                 let vfs = &vfs;
-                scope.spawn(move || make(vfs, "/x", name).is_ok())
+                scope.spawn(move || make_part(vfs, "/x", name).is_ok())
             });
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(made.iter().filter(|made| **made).count(), 1, "{round}");
+        assert_eq!(succeeded.iter().filter(|succeeded| **succeeded).count(), 1, "{round}");
     }
 }

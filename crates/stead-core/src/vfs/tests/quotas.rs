@@ -6,20 +6,21 @@ use crate::store::QuotaLimits;
 /// A `Vfs` with two Workspaces in one Store and one in another, and 10 bytes for all of them together.
 fn with_ten_bytes() -> Vfs {
     let (store, other) = (Arc::new(ModelStore::new()), Arc::new(ModelStore::new()));
-    let open = door([workspace("/", ReadWrite, &store)]);
-    open.mkdir("/one", Parents::Create).unwrap();
-    open.mkdir("/two", Parents::Create).unwrap();
-    let place = |prefix: &str, below: &str| {
-        Workspace::new(path(prefix), ReadWrite, Mount::at(store.clone(), &path(below)))
+    let setup = vfs_with([workspace("/", ReadWrite, &store)]);
+    setup.mkdir("/one", Parents::Create).unwrap();
+    setup.mkdir("/two", Parents::Create).unwrap();
+    let workspace_at = |prefix: &str, mount_path: &str| {
+        Workspace::new(path(prefix), ReadWrite, Mount::at(store.clone(), &path(mount_path)))
     };
-    let workspaces = [place("/one", "/one"), place("/two", "/two"), workspace("/other", ReadWrite, &other)];
+    let workspaces =
+        [workspace_at("/one", "/one"), workspace_at("/two", "/two"), workspace("/other", ReadWrite, &other)];
     let limits = QuotaLimits { bytes: Some(10), ..QuotaLimits::default() };
     let builder = Vfs::builder(Identity::agent("tester")).quota(limits);
     workspaces.into_iter().fold(builder, VfsBuilder::workspace).build().unwrap()
 }
 
 #[test]
-fn a_stead_has_one_quota_wherever_its_places_are() {
+fn a_stead_has_one_quota_over_all_its_workspaces() {
     let vfs = with_ten_bytes();
     vfs.write("/one/a", "1234").unwrap();
     vfs.write("/two/a", "123").unwrap();
@@ -30,7 +31,7 @@ fn a_stead_has_one_quota_wherever_its_places_are() {
 }
 
 #[test]
-fn a_move_between_places_of_a_stead_takes_nothing_more() {
+fn a_move_between_workspaces_of_a_stead_uses_no_extra_quota() {
     let vfs = with_ten_bytes();
     vfs.write("/one/a", "1234567890").unwrap();
     vfs.rename("/one/a", "/two/a", Overwrite::Refuse).unwrap();
@@ -42,7 +43,7 @@ fn a_move_between_places_of_a_stead_takes_nothing_more() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_of_where_it_was_to_go() {
+fn a_quota_error_names_the_destination() {
     let vfs = with_ten_bytes();
     vfs.write("/one/a", "123456").unwrap();
     for to in ["/one/b", "/two/b", "/other/b"] {
@@ -52,10 +53,10 @@ fn what_does_not_fit_is_said_of_where_it_was_to_go() {
 }
 
 #[test]
-fn an_edit_is_judged_by_the_quota_before_memory_is_taken() {
+fn an_edit_is_checked_against_the_quota_before_memory_is_allocated() {
     let store = Arc::new(ModelStore::new());
     let new = "z".repeat(1 << 20);
-    let refused = |vfs: &Vfs| {
+    let edit_error = |vfs: &Vfs| {
         vfs.write("/w/a", vec![b'y'; 1 << 20]).unwrap();
         vfs.edit("/w/a", "y", &new, Occurrences::All).unwrap_err()
     };
@@ -63,18 +64,19 @@ fn an_edit_is_judged_by_the_quota_before_memory_is_taken() {
         QuotaLimits { file_bytes: Some(2 << 20), ..QuotaLimits::default() },
         QuotaLimits { bytes: Some(4 << 20), ..QuotaLimits::default() },
     ] {
-        let own = door([workspace("/w", ReadWrite, &store).with_quota(limits)]);
-        assert_eq!(refused(&own).kind(), ErrorKind::Quota);
-        let whole = Vfs::builder(Identity::agent("tester")).quota(limits);
-        let whole = whole.workspace(workspace("/w", ReadWrite, &store)).build().unwrap();
-        assert_eq!(refused(&whole).kind(), ErrorKind::Quota);
+        let with_workspace_quota = vfs_with([workspace("/w", ReadWrite, &store).with_quota(limits)]);
+        assert_eq!(edit_error(&with_workspace_quota).kind(), ErrorKind::Quota);
+        let with_stead_quota = Vfs::builder(Identity::agent("tester")).quota(limits);
+        let with_stead_quota =
+            with_stead_quota.workspace(workspace("/w", ReadWrite, &store)).build().unwrap();
+        assert_eq!(edit_error(&with_stead_quota).kind(), ErrorKind::Quota);
     }
     let limits = QuotaLimits { file_bytes: Some(2 << 20), ..QuotaLimits::default() };
-    let blind = door([workspace("/w", WriteOnly, &store).with_quota(limits)]);
-    let large = blind.append("/w/a", vec![b'y'; 2 << 20]).unwrap_err();
-    assert_eq!(large.to_string(), "`/w/a` would be too large; at most 2097152 bytes are allowed");
+    let write_only = vfs_with([workspace("/w", WriteOnly, &store).with_quota(limits)]);
+    let error = write_only.append("/w/a", vec![b'y'; 2 << 20]).unwrap_err();
+    assert_eq!(error.to_string(), "`/w/a` would be too large; at most 2097152 bytes are allowed");
     let limits = Limits { max_file_size: 2 << 20, ..Limits::default() };
-    let narrow = Vfs::builder(Identity::agent("tester")).limits(limits);
-    let narrow = narrow.workspace(workspace("/w", ReadWrite, &store)).build().unwrap();
-    assert!(refused(&narrow).to_string().ends_with("at most 2097152 are allowed"));
+    let with_size_limit = Vfs::builder(Identity::agent("tester")).limits(limits);
+    let with_size_limit = with_size_limit.workspace(workspace("/w", ReadWrite, &store)).build().unwrap();
+    assert!(edit_error(&with_size_limit).to_string().ends_with("at most 2097152 are allowed"));
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn lines_say_when_there_is_more_and_how_to_get_it() {
-    let (vfs, _) = open_door();
+    let (vfs, _) = read_write_vfs();
     vfs.write("/a", "1\n2\n3\n").unwrap();
     let read = |offset, limit| vfs.read_lines("/a", LineRange { offset, limit, ..LineRange::default() });
     let first = read(1, 2).unwrap();
@@ -23,8 +23,8 @@ fn lines_say_when_there_is_more_and_how_to_get_it() {
 }
 
 #[test]
-fn a_file_tells_its_kind_size_and_media_type() {
-    let (vfs, _) = open_door();
+fn stat_reports_kind_size_and_media_type() {
+    let (vfs, _) = read_write_vfs();
     let written = vfs.write("/a.html", "<p>").unwrap();
     let stat = vfs.stat("/a.html").unwrap();
     assert_eq!((stat.kind, stat.size, stat.mime), (NodeKind::File, 3, Some("text/html")));
@@ -39,11 +39,11 @@ fn a_file_tells_its_kind_size_and_media_type() {
 fn search_results_come_in_the_same_order_up_to_the_limit() {
     let files: Vec<_> = (0..30).map(|n| (format!("/f{n:02}"), "hit\nmiss\nhit\n")).collect();
     let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
-    let vfs = door([workspace("/", ReadOnly, &store_with(&files))]);
+    let vfs = vfs_with([workspace("/", ReadOnly, &store_with(&files))]);
     let grep = |output, max_results| {
-        let found = vfs.grep(&GrepQuery { output, max_results, ..GrepQuery::new("hit") }, "/").unwrap();
-        let files: Vec<_> = found.files.iter().map(|file| format!("{}:{}", file.path, file.count)).collect();
-        (files.join(" "), found.truncated)
+        let result = vfs.grep(&GrepQuery { output, max_results, ..GrepQuery::new("hit") }, "/").unwrap();
+        let files: Vec<_> = result.files.iter().map(|file| format!("{}:{}", file.path, file.count)).collect();
+        (files.join(" "), result.truncated)
     };
     assert_eq!(grep(GrepOutput::Lines, 5), ("/f00:2 /f01:2 /f02:1".into(), true));
     assert_eq!(grep(GrepOutput::Files, 2), ("/f00:1 /f01:1".into(), true));
@@ -54,7 +54,7 @@ fn search_results_come_in_the_same_order_up_to_the_limit() {
 #[test]
 fn a_reader_goes_through_a_file_piece_by_piece() {
     use std::io::{Read, Seek, SeekFrom};
-    let (vfs, _) = open_door();
+    let (vfs, _) = read_write_vfs();
     vfs.write("/a", "0123456789").unwrap();
     let mut reader = vfs.reader("/a").unwrap();
     vfs.remove_file("/a", RemoveOptions::default()).unwrap();

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_override_opens_part_of_a_read_only_workspace() {
     let (home, src) = (store_with(&[("/b", "b")]), store_with(&[]));
-    let vfs = door([workspace("/home", ReadOnly, &home), workspace("/home/src", ReadWrite, &src)]);
+    let vfs = vfs_with([workspace("/home", ReadOnly, &home), workspace("/home/src", ReadWrite, &src)]);
     vfs.write("/home/src/a", "a").unwrap();
     assert_eq!(kind(vfs.write("/home/b", "x")), ErrorKind::Denied);
     assert_eq!(text(&vfs, "/home/src/a"), "a");
@@ -16,7 +16,7 @@ fn an_override_opens_part_of_a_read_only_workspace() {
 fn listing_shows_nested_workspaces_and_hides_what_they_shadow() {
     let parent = store_with(&[("/src/shadowed", "x"), ("/a", ""), ("/z", ""), ("/way/own", "")]);
     let (nested, deep) = (store_with(&[("/mine", "")]), store_with(&[("/deep", "")]));
-    let vfs = door([
+    let vfs = vfs_with([
         workspace("/home", ReadOnly, &parent),
         workspace("/home/src", ReadWrite, &nested),
         workspace("/home/way/to/it", ReadWrite, &deep),
@@ -40,33 +40,33 @@ fn a_listing_with_nested_workspaces_is_paged_without_loss() {
     let files: Vec<_> = files.iter().map(|name| (name.as_str(), "")).collect();
     let other = store_with(&[]);
     let nested = ["/a", "/f05", "/f07x", "/zz"].map(|prefix| workspace(prefix, ReadWrite, &other));
-    let vfs = door(nested.into_iter().chain([workspace("/", ReadOnly, &store_with(&files))]));
-    let whole = names(&vfs, "/");
-    assert_eq!(whole.split(' ').count(), 23);
+    let vfs = vfs_with(nested.into_iter().chain([workspace("/", ReadOnly, &store_with(&files))]));
+    let all_names = names(&vfs, "/");
+    assert_eq!(all_names.split(' ').count(), 23);
     for limit in 1..25 {
         let mut page = ListPage { cursor: None, limit };
-        let mut seen = Vec::new();
+        let mut listed_names = Vec::new();
         loop {
-            let directory = vfs.list("/", &page).unwrap();
-            assert!(directory.entries.len() <= limit);
-            assert_eq!(directory.total, 23);
-            seen.extend(directory.entries.iter().map(|entry| entry.name.to_string()));
-            match directory.cursor {
+            let listing = vfs.list("/", &page).unwrap();
+            assert!(listing.entries.len() <= limit);
+            assert_eq!(listing.total, 23);
+            listed_names.extend(listing.entries.iter().map(|entry| entry.name.to_string()));
+            match listing.cursor {
                 Some(cursor) => page.cursor = Some(cursor),
                 None => break,
             }
         }
-        assert_eq!(seen.join(" "), whole, "pages of {limit}");
+        assert_eq!(listed_names.join(" "), all_names, "pages of {limit}");
     }
     for cursor in ["zz", "+f", "a", "é"] {
-        let listed = vfs.list("/", &ListPage { cursor: Some(cursor.into()), limit: 1 });
-        assert_eq!(kind(listed), ErrorKind::Invalid, "{cursor}");
+        let result = vfs.list("/", &ListPage { cursor: Some(cursor.into()), limit: 1 });
+        assert_eq!(kind(result), ErrorKind::Invalid, "{cursor}");
     }
 }
 
 #[test]
-fn synthetic_levels_show_only_prefixes_and_take_no_changes() {
-    let vfs = door([workspace("/home/src", ReadWrite, &store_with(&[]))]);
+fn synthetic_directories_show_only_prefixes_and_accept_no_changes() {
+    let vfs = vfs_with([workspace("/home/src", ReadWrite, &store_with(&[]))]);
     assert_eq!(names(&vfs, "/"), "home");
     assert_eq!(names(&vfs, "/home"), "src");
     assert_eq!(vfs.stat("/home").unwrap().tag, None);
@@ -84,26 +84,27 @@ fn a_mount_reaches_nothing_outside_its_path() {
     let store = store_with(&[("/agents/marcus/a", "mine"), ("/agents/julia/b", "hers"), ("/top", "t")]);
     store_link(&store, "/agents/marcus/up", "../../top");
     store_link(&store, "/agents/marcus/abs", "/agents/julia/b");
-    let vfs = door([Workspace::new(path("/w"), ReadWrite, Mount::at(store, &path("/agents/marcus")))]);
+    let vfs = vfs_with([Workspace::new(path("/w"), ReadWrite, Mount::at(store, &path("/agents/marcus")))]);
     assert_eq!(text(&vfs, "/w/a"), "mine");
     assert_eq!(names(&vfs, "/w"), "a abs up");
-    for at in ["/w/up", "/w/abs", "/w/../agents/julia/b"] {
-        assert_eq!(kind(vfs.read(at)), ErrorKind::Denied, "{at}");
+    for path in ["/w/up", "/w/abs", "/w/../agents/julia/b"] {
+        assert_eq!(kind(vfs.read(path)), ErrorKind::Denied, "{path}");
     }
 }
 
 #[test]
-fn a_mount_whose_path_is_a_symlink_leads_nowhere() {
+fn a_mount_whose_path_is_a_symlink_is_denied() {
     let store = store_with(&[("/real/a", "x")]);
     store_link(&store, "/way", "real");
-    let vfs = door([Workspace::new(path("/w"), ReadWrite, Mount::at(store, &path("/way")))]);
+    let vfs = vfs_with([Workspace::new(path("/w"), ReadWrite, Mount::at(store, &path("/way")))]);
     assert_eq!(kind(vfs.read("/w/a")), ErrorKind::Denied);
     assert_eq!(kind(vfs.write("/w/b", "x")), ErrorKind::Denied);
 }
 
 #[test]
 fn an_empty_mount_lists_as_an_empty_directory() {
-    let vfs = door([Workspace::new(path("/w"), ReadWrite, Mount::at(store_with(&[]), &path("/not/yet")))]);
+    let vfs =
+        vfs_with([Workspace::new(path("/w"), ReadWrite, Mount::at(store_with(&[]), &path("/not/yet")))]);
     assert_eq!(names(&vfs, "/w"), "");
     assert_eq!(vfs.stat("/w").unwrap().kind, NodeKind::Directory);
     vfs.write("/w/a", "x").unwrap();
@@ -111,38 +112,38 @@ fn an_empty_mount_lists_as_an_empty_directory() {
 }
 
 #[test]
-fn recursive_operations_meet_nested_workspaces() {
+fn recursive_operations_respect_nested_workspaces() {
     let (home, nested, hidden) = (
         store_with(&[("/d/a", "hit"), ("/d/n/shadow", "hit")]),
         store_with(&[("/b", "hit")]),
         store_with(&[("/c", "hit")]),
     );
-    let vfs = door([
+    let vfs = vfs_with([
         workspace("/home", ReadWrite, &home),
         workspace("/home/d/n", ReadOnly, &nested),
         workspace("/home/d/w", WriteOnly, &hidden),
     ]);
-    let walked: Vec<_> = vfs
+    let paths: Vec<_> = vfs
         .walk("/home", &WalkQuery::default())
         .unwrap()
         .entries
         .into_iter()
-        .map(|found| found.path)
+        .map(|entry| entry.path)
         .collect();
-    assert_eq!(walked, ["/home/d", "/home/d/a", "/home/d/n", "/home/d/n/b"]);
+    assert_eq!(paths, ["/home/d", "/home/d/a", "/home/d/n", "/home/d/n/b"]);
     let glob = |pattern: &str| {
-        let found = vfs.glob(pattern, "/home", 99).unwrap().entries;
-        found.into_iter().map(|found| found.path).collect::<Vec<_>>().join(" ")
+        let entries = vfs.glob(pattern, "/home", 99).unwrap().entries;
+        entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(glob("**/b"), "/home/d/n/b");
     assert_eq!(glob("d/*"), "/home/d/a /home/d/n");
     assert_eq!(glob("/home/d/n/*"), "/home/d/n/b");
-    for climbing in ["../x/*", "/../*", "d/../../*"] {
-        assert_eq!(glob(climbing), "", "{climbing}");
+    for pattern in ["../x/*", "/../*", "d/../../*"] {
+        assert_eq!(glob(pattern), "", "{pattern}");
     }
-    let files = |at: &str| {
-        let found = vfs.grep(&GrepQuery::new("hit"), at).unwrap().files;
-        found.into_iter().map(|file| file.path).collect::<Vec<_>>().join(" ")
+    let files = |path: &str| {
+        let matches = vfs.grep(&GrepQuery::new("hit"), path).unwrap().files;
+        matches.into_iter().map(|file| file.path).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(files("/"), "/home/d/a /home/d/n/b");
     assert_eq!(files("/home/d/n"), "/home/d/n/b");
@@ -150,10 +151,10 @@ fn recursive_operations_meet_nested_workspaces() {
     assert_eq!(kind(vfs.grep(&GrepQuery::new("hit"), "/home/d/w")), ErrorKind::Denied);
 
     let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
-    let refused = vfs.remove_directory("/home/d", recursive).unwrap_err();
+    let error = vfs.remove_directory("/home/d", recursive).unwrap_err();
     assert!(
-        matches!(&refused, Error::ContainsWorkspace { nested, .. } if *nested == path("/home/d/n")),
-        "{refused}"
+        matches!(&error, Error::ContainsWorkspace { nested, .. } if *nested == path("/home/d/n")),
+        "{error}"
     );
     assert!(matches!(
         vfs.rename("/home/d", "/home/e", Overwrite::Refuse),
@@ -167,10 +168,10 @@ fn recursive_operations_meet_nested_workspaces() {
 #[test]
 fn walks_are_limited_by_depth_extension_and_number() {
     let store = store_with(&[("/a/b/c.rs", ""), ("/a/d.md", ""), ("/e.rs", ""), ("/.rs", "")]);
-    let vfs = door([workspace("/", ReadOnly, &store)]);
+    let vfs = vfs_with([workspace("/", ReadOnly, &store)]);
     let walk = |query: WalkQuery| {
-        let found = vfs.walk("/", &query).unwrap().entries;
-        found.into_iter().map(|found| found.path).collect::<Vec<_>>().join(" ")
+        let entries = vfs.walk("/", &query).unwrap().entries;
+        entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(walk(WalkQuery { depth: 1, ..Default::default() }), "/.rs /a /e.rs");
     assert_eq!(walk(WalkQuery { extensions: vec!["rs".into()], ..Default::default() }), "/a/b/c.rs /e.rs");
@@ -179,23 +180,23 @@ fn walks_are_limited_by_depth_extension_and_number() {
 }
 
 #[test]
-fn a_nested_workspace_that_cannot_be_looked_into_is_told_and_in_nobody_elses_way() {
+fn an_unreadable_nested_workspace_is_reported_and_does_not_hide_others() {
     let (outer, inner) = (store_with(&[("/a.md", "fox")]), store_with(&[("/b.md", "fox")]));
-    let with = |fault: Fault| {
+    let vfs_with_fault = |fault: Fault| {
         let mount = Mount::new(Arc::new(FaultyStore::new(inner.clone(), fault)));
-        door([workspace("/", ReadOnly, &outer), Workspace::new(path("/in"), ReadOnly, mount)])
+        vfs_with([workspace("/", ReadOnly, &outer), Workspace::new(path("/in"), ReadOnly, mount)])
     };
-    let walked = |vfs: &Vfs| {
+    let walk = |vfs: &Vfs| {
         let result = vfs.walk("/", &WalkQuery::default()).unwrap();
         let names = |paths: Vec<String>| paths.join(" ");
-        let unread = result.unreadable.into_iter().map(|unread| unread.path).collect();
-        (names(result.entries.into_iter().map(|found| found.path).collect()), names(unread))
+        let unreadable = result.unreadable.into_iter().map(|unreadable| unreadable.path).collect();
+        (names(result.entries.into_iter().map(|entry| entry.path).collect()), names(unreadable))
     };
-    assert_eq!(walked(&with(Fault::Never)), ("/a.md /in /in/b.md".into(), "".into()));
-    let vfs = with(Fault::From(1));
-    assert_eq!(walked(&vfs), ("/a.md /in".into(), "/in".into()));
-    let searched = vfs.grep(&GrepQuery::new("fox"), "/").unwrap();
-    assert_eq!((searched.files.len(), searched.unreadable.len()), (1, 1));
+    assert_eq!(walk(&vfs_with_fault(Fault::Never)), ("/a.md /in /in/b.md".into(), "".into()));
+    let vfs = vfs_with_fault(Fault::From(1));
+    assert_eq!(walk(&vfs), ("/a.md /in".into(), "/in".into()));
+    let result = vfs.grep(&GrepQuery::new("fox"), "/").unwrap();
+    assert_eq!((result.files.len(), result.unreadable.len()), (1, 1));
     assert_eq!(vfs.glob("**", "/", 10).unwrap().unreadable.len(), 1);
     assert_eq!(kind(vfs.walk("/in", &WalkQuery::default())), ErrorKind::Unavailable);
 }

@@ -5,65 +5,65 @@ use super::*;
 pub(super) type Call = (&'static str, fn(&Vfs, &str) -> Result<(), Error>);
 
 /// Every call that reads at one path.
-fn reads() -> Vec<Call> {
+fn read_calls() -> Vec<Call> {
     vec![
-        ("read", |vfs, at| vfs.read(at).map(drop)),
-        ("read_range", |vfs, at| vfs.read_range(at, ByteRange { offset: 0, length: 1 }).map(drop)),
-        ("read_lines", |vfs, at| vfs.read_lines(at, LineRange::default()).map(drop)),
-        ("read_many", |vfs, at| vfs.read_many([at]).pop().unwrap().map(drop)),
-        ("reader", |vfs, at| vfs.reader(at).map(drop)),
-        ("open to read", |vfs, at| vfs.open(at, OpenOptions::read()).map(drop)),
-        ("read_link", |vfs, at| vfs.read_link(at).map(drop)),
-        ("stat", |vfs, at| vfs.stat(at).map(drop)),
-        ("stat_link", |vfs, at| vfs.stat_link(at).map(drop)),
-        ("exists", |vfs, at| vfs.exists(at).map(drop)),
-        ("is_file", |vfs, at| vfs.is_file(at).map(drop)),
-        ("is_directory", |vfs, at| vfs.is_directory(at).map(drop)),
-        ("list", |vfs, at| vfs.list(at, &ListPage::default()).map(drop)),
-        ("walk", |vfs, at| vfs.walk(at, &WalkQuery::default()).map(drop)),
-        ("glob", |vfs, at| vfs.glob("**", at, 10).map(drop)),
-        ("grep", |vfs, at| vfs.grep(&GrepQuery::new("x"), at).map(drop)),
-        ("copy out", |vfs, at| vfs.copy(at, "/free/copy", Overwrite::Refuse).map(drop)),
+        ("read", |vfs, path| vfs.read(path).map(drop)),
+        ("read_range", |vfs, path| vfs.read_range(path, ByteRange { offset: 0, length: 1 }).map(drop)),
+        ("read_lines", |vfs, path| vfs.read_lines(path, LineRange::default()).map(drop)),
+        ("read_many", |vfs, path| vfs.read_many([path]).pop().unwrap().map(drop)),
+        ("reader", |vfs, path| vfs.reader(path).map(drop)),
+        ("open to read", |vfs, path| vfs.open(path, OpenOptions::read()).map(drop)),
+        ("read_link", |vfs, path| vfs.read_link(path).map(drop)),
+        ("stat", |vfs, path| vfs.stat(path).map(drop)),
+        ("stat_link", |vfs, path| vfs.stat_link(path).map(drop)),
+        ("exists", |vfs, path| vfs.exists(path).map(drop)),
+        ("is_file", |vfs, path| vfs.is_file(path).map(drop)),
+        ("is_directory", |vfs, path| vfs.is_directory(path).map(drop)),
+        ("list", |vfs, path| vfs.list(path, &ListPage::default()).map(drop)),
+        ("walk", |vfs, path| vfs.walk(path, &WalkQuery::default()).map(drop)),
+        ("glob", |vfs, path| vfs.glob("**", path, 10).map(drop)),
+        ("grep", |vfs, path| vfs.grep(&GrepQuery::new("x"), path).map(drop)),
+        ("copy out", |vfs, path| vfs.copy(path, "/free/copy", Overwrite::Refuse).map(drop)),
     ]
 }
 
-pub(super) fn writes() -> Vec<Call> {
+pub(super) fn write_calls() -> Vec<Call> {
     vec![
-        ("write", |vfs, at| vfs.write(at, "x").map(drop)),
-        ("write large", |vfs, at| vfs.write(at, vec![0; 1 << 20]).map(drop)),
-        ("write_from", |vfs, at| vfs.write_from(at, &mut &b"x"[..], &WriteOptions::new()).map(drop)),
-        ("append", |vfs, at| vfs.append(at, "x").map(drop)),
-        ("edit", |vfs, at| vfs.edit(at, "a", "b", Occurrences::One).map(drop)),
-        ("mkdir", |vfs, at| vfs.mkdir(at, Parents::Create).map(drop)),
-        ("symlink", |vfs, at| vfs.symlink(at, "x").map(drop)),
-        ("set_attributes", |vfs, at| vfs.set_attributes(at, Some(0o600), None).map(drop)),
-        ("remove_file", |vfs, at| vfs.remove_file(at, RemoveOptions::default()).map(drop)),
-        ("remove_directory", |vfs, at| vfs.remove_directory(at, RemoveOptions::default()).map(drop)),
-        ("open to write", |vfs, at| vfs.open(at, OpenOptions::write().create()).map(drop)),
-        ("copy into", |vfs, at| vfs.copy("/free/a", at, Overwrite::Replace).map(drop)),
-        ("move into", |vfs, at| vfs.rename("/free/a", at, Overwrite::Replace).map(drop)),
-        ("move within", |vfs, at| vfs.rename(at, format!("{at}2"), Overwrite::Replace).map(drop)),
-        ("batch write", |vfs, at| vfs.batch().write(at, "x", &WriteOptions::new())),
-        ("batch mkdir", |vfs, at| vfs.batch().mkdir(at, None)),
-        ("batch symlink", |vfs, at| vfs.batch().symlink(at, b"x")),
-        ("batch remove", |vfs, at| vfs.batch().remove_file(at)),
+        ("write", |vfs, path| vfs.write(path, "x").map(drop)),
+        ("write large", |vfs, path| vfs.write(path, vec![0; 1 << 20]).map(drop)),
+        ("write_from", |vfs, path| vfs.write_from(path, &mut &b"x"[..], &WriteOptions::new()).map(drop)),
+        ("append", |vfs, path| vfs.append(path, "x").map(drop)),
+        ("edit", |vfs, path| vfs.edit(path, "a", "b", Occurrences::One).map(drop)),
+        ("mkdir", |vfs, path| vfs.mkdir(path, Parents::Create).map(drop)),
+        ("symlink", |vfs, path| vfs.symlink(path, "x").map(drop)),
+        ("set_attributes", |vfs, path| vfs.set_attributes(path, Some(0o600), None).map(drop)),
+        ("remove_file", |vfs, path| vfs.remove_file(path, RemoveOptions::default()).map(drop)),
+        ("remove_directory", |vfs, path| vfs.remove_directory(path, RemoveOptions::default()).map(drop)),
+        ("open to write", |vfs, path| vfs.open(path, OpenOptions::write().create()).map(drop)),
+        ("copy into", |vfs, path| vfs.copy("/free/a", path, Overwrite::Replace).map(drop)),
+        ("move into", |vfs, path| vfs.rename("/free/a", path, Overwrite::Replace).map(drop)),
+        ("move within", |vfs, path| vfs.rename(path, format!("{path}2"), Overwrite::Replace).map(drop)),
+        ("batch write", |vfs, path| vfs.batch().write(path, "x", &WriteOptions::new())),
+        ("batch mkdir", |vfs, path| vfs.batch().mkdir(path, None)),
+        ("batch symlink", |vfs, path| vfs.batch().symlink(path, b"x")),
+        ("batch remove", |vfs, path| vfs.batch().remove_file(path)),
     ]
 }
 
 /// A `Vfs` whose Workspace `/guarded` is on a Store that panics when it is called.
-fn guarded(scope: AccessScope) -> Vfs {
-    let free = store_with(&[("/a", "a")]);
-    let untouchable = Workspace::new(path("/guarded"), scope, Mount::new(Arc::new(PanickingStore)));
-    door([untouchable, workspace("/free", ReadWrite, &free)])
+fn guarded_vfs(scope: AccessScope) -> Vfs {
+    let other_store = store_with(&[("/a", "a")]);
+    let guarded = Workspace::new(path("/guarded"), scope, Mount::new(Arc::new(PanickingStore)));
+    vfs_with([guarded, workspace("/free", ReadWrite, &other_store)])
 }
 
 /// Whether the call reached the Store.
-fn touches(vfs: &Vfs, call: Call) -> bool {
-    let called = std::panic::catch_unwind(AssertUnwindSafe(|| call.1(vfs, "/guarded/a")));
-    match called {
+fn reaches_store(vfs: &Vfs, call: Call) -> bool {
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| call.1(vfs, "/guarded/a")));
+    match outcome {
         Err(_) => true,
-        Ok(refused) => {
-            assert_eq!(kind(refused), ErrorKind::Denied, "{}", call.0);
+        Ok(result) => {
+            assert_eq!(kind(result), ErrorKind::Denied, "{}", call.0);
             false
         }
     }
@@ -75,26 +75,30 @@ fn a_refusal_happens_before_the_store_is_called() {
     for (scope, may_read, may_write) in
         [(ReadOnly, true, false), (ReadWrite, true, true), (WriteOnly, false, true)]
     {
-        let vfs = guarded(scope);
-        for call in reads() {
-            assert_eq!(touches(&vfs, call), may_read, "{} in {scope}", call.0);
+        let vfs = guarded_vfs(scope);
+        for call in read_calls() {
+            assert_eq!(reaches_store(&vfs, call), may_read, "{} in {scope}", call.0);
         }
-        for call in writes() {
+        for call in write_calls() {
             // Adding to a batch authorizes the step, and calls the Store only to look for symlinks on the way.
-            assert_eq!(touches(&vfs, call), may_write, "{} in {scope}", call.0);
+            assert_eq!(reaches_store(&vfs, call), may_write, "{} in {scope}", call.0);
         }
-        let move_out: Call = ("move out", |vfs, at| vfs.rename(at, "/free/b", Overwrite::Refuse).map(drop));
-        assert_eq!(touches(&vfs, move_out), may_read && may_write, "move out of {scope}");
+        let move_out: Call =
+            ("move out", |vfs, path| vfs.rename(path, "/free/b", Overwrite::Refuse).map(drop));
+        assert_eq!(reaches_store(&vfs, move_out), may_read && may_write, "move out of {scope}");
     }
     let _ = std::panic::take_hook();
 }
 
 #[test]
-fn a_refused_end_keeps_the_other_end_untouched() {
+fn if_one_end_is_refused_the_other_end_is_untouched() {
     let untouchable =
         |prefix, scope| Workspace::new(path(prefix), scope, Mount::new(Arc::new(PanickingStore)));
-    let vfs =
-        door([untouchable("/ro", ReadOnly), untouchable("/rw", ReadWrite), untouchable("/wo", WriteOnly)]);
+    let vfs = vfs_with([
+        untouchable("/ro", ReadOnly),
+        untouchable("/rw", ReadWrite),
+        untouchable("/wo", WriteOnly),
+    ]);
     for (from, to) in [("/rw/a", "/ro/a"), ("/wo/a", "/rw/a"), ("/rw/a", "/none/a"), ("/none/a", "/rw/a")] {
         assert_eq!(kind(vfs.copy(from, to, Overwrite::Refuse)), ErrorKind::Denied, "copy {from} {to}");
         assert_eq!(kind(vfs.rename(from, to, Overwrite::Refuse)), ErrorKind::Denied, "move {from} {to}");
@@ -103,9 +107,10 @@ fn a_refused_end_keeps_the_other_end_untouched() {
 }
 
 #[test]
-fn a_refusal_names_path_workspace_scope_and_where_else() {
+fn a_refusal_names_path_workspace_scope_and_alternatives() {
     let store = store_with(&[]);
-    let vfs = door([workspace("/docs", ReadOnly, &store), workspace("/notes", ReadWrite, &store_with(&[]))]);
+    let vfs =
+        vfs_with([workspace("/docs", ReadOnly, &store), workspace("/notes", ReadWrite, &store_with(&[]))]);
     let message = vfs.write("/docs/a.md", "x").unwrap_err().to_string();
     for part in ["/docs/a.md", "`/docs`", "READ_ONLY", "you may write in `/notes`"] {
         assert!(message.contains(part), "{message}");
@@ -113,38 +118,38 @@ fn a_refusal_names_path_workspace_scope_and_where_else() {
 }
 
 #[test]
-fn outside_is_denied_alike_whether_or_not_something_is_there() {
+fn paths_outside_are_denied_alike_whether_or_not_they_exist() {
     let store = store_with(&[("/secret", "x")]);
     let mount = Mount::at(store, &path("/sub"));
-    let vfs = door([Workspace::new(path("/a"), ReadWrite, mount)]);
-    let message = |at: &str| vfs.read(at).unwrap_err().to_string().replace(at, "");
+    let vfs = vfs_with([Workspace::new(path("/a"), ReadWrite, mount)]);
+    let message = |path: &str| vfs.read(path).unwrap_err().to_string().replace(path, "");
     assert_eq!(message("/secret"), message("/nowhere"));
     assert_eq!(kind(vfs.read("/secret")), ErrorKind::Denied);
-    let none = door([]);
-    for at in ["/", "/a", "/a/b"] {
-        assert_eq!(kind(none.read(at)), ErrorKind::Denied);
-        assert_eq!(kind(none.stat(at)), ErrorKind::Denied);
-        assert_eq!(kind(none.list(at, &ListPage::default())), ErrorKind::Denied);
-        assert_eq!(kind(none.write(at, "")), ErrorKind::Denied);
+    let no_workspaces = vfs_with([]);
+    for path in ["/", "/a", "/a/b"] {
+        assert_eq!(kind(no_workspaces.read(path)), ErrorKind::Denied);
+        assert_eq!(kind(no_workspaces.stat(path)), ErrorKind::Denied);
+        assert_eq!(kind(no_workspaces.list(path, &ListPage::default())), ErrorKind::Denied);
+        assert_eq!(kind(no_workspaces.write(path, "")), ErrorKind::Denied);
     }
 }
 
 #[test]
 fn write_only_reveals_nothing() {
     let store = store_with(&[("/log", "secret secret\n")]);
-    let vfs = door([workspace("/in", WriteOnly, &store)]);
+    let vfs = vfs_with([workspace("/in", WriteOnly, &store)]);
     // The model Store doesn't record who wrote what, so the answer is always the same, whatever is there.
-    let say = |at: &str, old: &str| {
-        let refused = vfs.edit(at, old, "x", Occurrences::All).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Denied);
-        refused.to_string().replace(at, "")
+    let edit_message = |path: &str, old: &str| {
+        let error = vfs.edit(path, old, "x", Occurrences::All).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        error.to_string().replace(path, "")
     };
-    let denied = say("/in/none", "none");
+    let denied = edit_message("/in/none", "none");
     for old in ["secret", "none"] {
-        assert_eq!(say("/in/log", old), denied);
+        assert_eq!(edit_message("/in/log", old), denied);
     }
-    let moved = vfs.rename("/in/log", "/in/log2", Overwrite::Refuse).unwrap_err().to_string();
-    assert_eq!(moved.replace("/in/log", ""), denied);
+    let move_message = vfs.rename("/in/log", "/in/log2", Overwrite::Refuse).unwrap_err().to_string();
+    assert_eq!(move_message.replace("/in/log", ""), denied);
     assert_eq!(kind(vfs.stat("/in/log")), ErrorKind::Denied);
     assert_eq!(kind(vfs.exists("/in/log")), ErrorKind::Denied);
     vfs.append("/in/log", "more").unwrap();
@@ -154,10 +159,10 @@ fn write_only_reveals_nothing() {
 }
 
 #[test]
-fn nobody_is_advised_to_read_what_may_only_be_written() {
+fn no_message_advises_to_read_in_a_write_only_workspace() {
     let store = store_with(&[("/log", "a a\n"), ("/d/x", "")]);
-    let (vfs, other) =
-        (door([workspace("/in", WriteOnly, &store)]), door([workspace("/", ReadWrite, &store)]));
+    let (vfs, other_vfs) =
+        (vfs_with([workspace("/in", WriteOnly, &store)]), vfs_with([workspace("/", ReadWrite, &store)]));
     store_link(&store, "/l", "log");
     let stale = WriteOptions::new().if_match(crate::store::VersionTag(1));
     let refusals = [
@@ -169,11 +174,11 @@ fn nobody_is_advised_to_read_what_may_only_be_written() {
         vfs.append_with("/in/log", "", &stale).unwrap_err(),
     ];
     for refusal in refusals {
-        let told = refusal.to_string();
-        assert!(!told.contains("read ") && !told.contains("list "), "{told}");
+        let message = refusal.to_string();
+        assert!(!message.contains("read ") && !message.contains("list "), "{message}");
     }
     // A caller that has written before, and may not read, isn't told to read before it writes again.
     vfs.write("/in/log", "mine").unwrap();
-    other.write("/log", "yours").unwrap();
+    other_vfs.write("/log", "yours").unwrap();
     vfs.write("/in/log", "mine again").unwrap();
 }

@@ -1,18 +1,18 @@
 //! Symlinks: followed by the `Vfs`, and authorized at their target.
 
-use super::scopes::writes;
+use super::scopes::write_calls;
 use super::*;
 use crate::workspace::ApprovalPolicy;
 
 #[test]
-fn links_are_followed_within_and_across_workspaces_and_judged_where_they_lead() {
+fn symlinks_are_followed_within_and_across_workspaces_and_authorized_at_their_target() {
     let (ro, rw) = (store_with(&[("/a", "ro a"), ("/d/x", "ro x")]), store_with(&[("/b", "rw b")]));
     store_link(&rw, "/near", "b");
     store_link(&rw, "/far", "../ro/a");
     store_link(&rw, "/abs", "/ro/d");
     store_link(&ro, "/out", "/rw/b");
     store_link(&rw, "/chain", "near");
-    let vfs = door([workspace("/ro", ReadOnly, &ro), workspace("/rw", ReadWrite, &rw)]);
+    let vfs = vfs_with([workspace("/ro", ReadOnly, &ro), workspace("/rw", ReadWrite, &rw)]);
     assert_eq!(text(&vfs, "/rw/near"), "rw b");
     assert_eq!(text(&vfs, "/rw/chain"), "rw b");
     assert_eq!(text(&vfs, "/rw/far"), "ro a");
@@ -34,10 +34,10 @@ fn links_are_followed_within_and_across_workspaces_and_judged_where_they_lead() 
 }
 
 #[test]
-fn a_link_cannot_carry_an_operation_past_a_nested_workspace() {
+fn a_symlink_does_not_bypass_a_nested_workspace() {
     let (outer, inner) = (store_with(&[("/n/hidden", "outer")]), store_with(&[("/f", "inner")]));
     store_link(&outer, "/shortcut", "n");
-    let vfs = door([workspace("/o", ReadWrite, &outer), workspace("/o/n", ReadOnly, &inner)]);
+    let vfs = vfs_with([workspace("/o", ReadWrite, &outer), workspace("/o/n", ReadOnly, &inner)]);
     assert_eq!(kind(vfs.read("/o/shortcut/hidden")), ErrorKind::NotFound);
     assert_eq!(text(&vfs, "/o/shortcut/f"), "inner");
     assert_eq!(kind(vfs.write("/o/shortcut/f", "x")), ErrorKind::Denied);
@@ -45,40 +45,40 @@ fn a_link_cannot_carry_an_operation_past_a_nested_workspace() {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_the_agent_may_go_says_so() {
+fn a_symlink_that_leads_outside_the_workspaces_says_so() {
     let store = store_with(&[]);
-    for (at, target) in
+    for (path, target) in
         [("/up", "../../etc"), ("/abs", "/etc/passwd"), ("/none", "../other/x"), ("/ctl", "a\u{7}b")]
     {
-        store_link(&store, at, target);
+        store_link(&store, path, target);
     }
-    let vfs = door([workspace("/w", ReadWrite, &store)]);
-    for at in ["/w/up", "/w/abs", "/w/none", "/w/ctl", "/w/up/deeper"] {
-        let error = vfs.read(at).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Denied, "{at}");
+    let vfs = vfs_with([workspace("/w", ReadWrite, &store)]);
+    for path in ["/w/up", "/w/abs", "/w/none", "/w/ctl", "/w/up/deeper"] {
+        let error = vfs.read(path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{path}");
         assert!(error.to_string().contains("leads outside your Workspaces"), "{error}");
         assert!(!error.to_string().contains("etc"), "{error}");
-        assert_eq!(kind(vfs.write(at, "x")), ErrorKind::Denied, "{at}");
+        assert_eq!(kind(vfs.write(path, "x")), ErrorKind::Denied, "{path}");
     }
 }
 
 #[test]
-fn circles_end() {
+fn symlink_cycles_end_with_an_error() {
     let store = store_with(&[]);
     store_link(&store, "/a", "b");
     store_link(&store, "/b", "a");
     store_link(&store, "/self", "self/x");
-    let vfs = door([workspace("/", ReadWrite, &store)]);
-    for at in ["/a", "/self", "/a/x/y"] {
-        assert!(matches!(vfs.read(at), Err(Error::TooManySymlinks { .. })), "{at}");
-        assert!(matches!(vfs.write(at, "x"), Err(Error::TooManySymlinks { .. })), "{at}");
-        assert!(matches!(vfs.grep(&GrepQuery::new("x"), at), Err(Error::TooManySymlinks { .. })), "{at}");
+    let vfs = vfs_with([workspace("/", ReadWrite, &store)]);
+    for path in ["/a", "/self", "/a/x/y"] {
+        assert!(matches!(vfs.read(path), Err(Error::TooManySymlinks { .. })), "{path}");
+        assert!(matches!(vfs.write(path, "x"), Err(Error::TooManySymlinks { .. })), "{path}");
+        assert!(matches!(vfs.grep(&GrepQuery::new("x"), path), Err(Error::TooManySymlinks { .. })), "{path}");
     }
 }
 
 #[test]
-fn a_dangling_link_is_written_through() {
-    let (vfs, _) = open_door();
+fn a_dangling_symlink_is_written_through() {
+    let (vfs, _) = read_write_vfs();
     vfs.symlink("/l", "made/here").unwrap();
     vfs.write("/l", "x").unwrap();
     assert_eq!(text(&vfs, "/made/here"), "x");
@@ -93,11 +93,11 @@ fn hidden_symlinks() -> Vfs {
     let (inbox, target) = (store_with(&[]), store_with(&[("/secret/file", "x")]));
     let unprotected =
         Workspace::new(path("/"), ReadWrite, Mount::new(target.clone())).with_protect::<&str>([]).unwrap();
-    let unprotected = door([unprotected]);
+    let unprotected = vfs_with([unprotected]);
     for name in ["HEAD", "objects/ab/x", "refs/heads/main"] {
         unprotected.write(format!("/secret/{name}").as_str(), "x").unwrap();
     }
-    for (at, to) in [
+    for (link, link_target) in [
         ("/directory", "/rw/secret"),
         ("/config", "/rw/secret/config"),
         ("/git", "/rw/secret/.git"),
@@ -105,12 +105,12 @@ fn hidden_symlinks() -> Vfs {
         ("/asks", "/asks/secret"),
         ("/above", "/rw"),
     ] {
-        store_link(&inbox, at, to);
+        store_link(&inbox, link, link_target);
     }
     let free = store_with(&[("/a", "a")]);
     store_link(&free, "/way", "/wo");
     let asks = workspace("/asks", ReadWrite, &store_with(&[])).with_approval_policy(ApprovalPolicy::Changes);
-    door([
+    vfs_with([
         workspace("/wo", WriteOnly, &inbox),
         workspace("/rw", ReadWrite, &target),
         asks,
@@ -119,23 +119,26 @@ fn hidden_symlinks() -> Vfs {
 }
 
 #[test]
-fn no_refusal_discloses_where_a_symlink_leads_that_may_not_be_read() {
+fn no_refusal_discloses_the_target_of_a_hidden_symlink() {
     let vfs = hidden_symlinks();
     let links = ["config", "git", "file", "asks", "asks/x", "above"];
-    let below = ["config", ".git", "hooks/x", "commondir", "file", ".git/config"];
-    let below = below.iter().map(|name| format!("directory/{name}"));
-    for name in links.iter().map(|&link| link.to_owned()).chain(below) {
-        for way in ["/wo", "/free/way"] {
-            let at = format!("{way}/{name}");
-            for (call, made) in writes() {
-                let Err(error) = made(&vfs, &at) else { continue };
-                let told = error.to_string();
-                assert!(!told.contains("secret") && !told.contains("`/rw/"), "{call} {at}: {told}");
+    let names_below = ["config", ".git", "hooks/x", "commondir", "file", ".git/config"];
+    let names_below = names_below.iter().map(|name| format!("directory/{name}"));
+    for name in links.iter().map(|&link| link.to_owned()).chain(names_below) {
+        for prefix in ["/wo", "/free/way"] {
+            let path = format!("{prefix}/{name}");
+            for (call, write) in write_calls() {
+                let Err(error) = write(&vfs, &path) else { continue };
+                let message = error.to_string();
+                assert!(
+                    !message.contains("secret") && !message.contains("`/rw/"),
+                    "{call} {path}: {message}"
+                );
                 for workspace in ["`/rw`", "`/asks`"] {
-                    let named = told.contains(&format!("the Workspace {workspace}"));
-                    assert!(!named, "{call} {at}: {told}");
+                    let named = message.contains(&format!("the Workspace {workspace}"));
+                    assert!(!named, "{call} {path}: {message}");
                 }
-                assert!(!format!("{error:?}").contains("GitRepository"), "{call} {at}: {told}");
+                assert!(!format!("{error:?}").contains("GitRepository"), "{call} {path}: {message}");
             }
         }
     }
@@ -144,30 +147,30 @@ fn no_refusal_discloses_where_a_symlink_leads_that_may_not_be_read() {
 #[test]
 fn a_small_and_a_large_write_through_a_hidden_symlink_are_refused_alike() {
     let vfs = hidden_symlinks();
-    for at in ["/wo/git", "/wo/config", "/wo/directory/.git", "/wo/directory/config"] {
-        let small = vfs.write(at, "x").unwrap_err().to_string();
-        assert_eq!(vfs.write(at, vec![b'x'; 1 << 20]).unwrap_err().to_string(), small);
-        let streamed = vfs.write_from(at, &mut &b"x"[..], &WriteOptions::new());
-        assert_eq!(streamed.unwrap_err().to_string(), small);
+    for path in ["/wo/git", "/wo/config", "/wo/directory/.git", "/wo/directory/config"] {
+        let message = vfs.write(path, "x").unwrap_err().to_string();
+        assert_eq!(vfs.write(path, vec![b'x'; 1 << 20]).unwrap_err().to_string(), message);
+        let streamed = vfs.write_from(path, &mut &b"x"[..], &WriteOptions::new());
+        assert_eq!(streamed.unwrap_err().to_string(), message);
     }
 }
 
 #[test]
 fn a_hidden_symlink_behind_a_visible_one_is_answered_like_a_file() {
     let vfs = hidden_symlinks();
-    let written = |name: &str, content: usize| {
-        vfs.write(format!("/free/way/{name}"), vec![b'x'; content]).unwrap().path.to_string()
+    let written_path = |name: &str, size: usize| {
+        vfs.write(format!("/free/way/{name}"), vec![b'x'; size]).unwrap().path.to_string()
     };
-    for content in [1, 1 << 20] {
-        assert_eq!(written("plain", content), "/wo/plain");
-        assert_eq!(written("file", content), "/wo/file");
-        assert_eq!(written("directory/new", content), "/wo/directory/new");
+    for size in [1, 1 << 20] {
+        assert_eq!(written_path("plain", size), "/wo/plain");
+        assert_eq!(written_path("file", size), "/wo/file");
+        assert_eq!(written_path("directory/new", size), "/wo/directory/new");
     }
-    let edited = |name: &str| {
-        let refused = vfs.edit(format!("/free/way/{name}"), "x", "y", Occurrences::One).unwrap_err();
-        refused.to_string().replace(&format!("/{name}`"), "")
+    let edit_message = |name: &str| {
+        let error = vfs.edit(format!("/free/way/{name}"), "x", "y", Occurrences::One).unwrap_err();
+        error.to_string().replace(&format!("/{name}`"), "")
     };
-    assert_eq!(edited("file"), edited("plain"));
+    assert_eq!(edit_message("file"), edit_message("plain"));
     let mut batch = vfs.batch();
     batch.write("/free/way/directory/batched", "x", &WriteOptions::new()).unwrap();
     assert_eq!(batch.apply().unwrap()[0].path, path("/wo/directory/batched"));

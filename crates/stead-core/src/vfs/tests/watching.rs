@@ -10,39 +10,41 @@ use crate::testkit::MemoryAuditLog;
 
 /// A monitor that stops a call after so many checks.
 #[derive(Debug)]
-struct Patience {
-    steps: AtomicU64,
-    told: Mutex<Vec<(u64, Option<u64>)>>,
+struct StoppingMonitor {
+    remaining_checks: AtomicU64,
+    progress: Mutex<Vec<(u64, Option<u64>)>>,
 }
 
-impl Patience {
-    fn of(steps: u64) -> Arc<Self> {
-        Arc::new(Patience { steps: AtomicU64::new(steps), told: Mutex::default() })
+impl StoppingMonitor {
+    fn stop_after(checks: u64) -> Arc<Self> {
+        Arc::new(StoppingMonitor { remaining_checks: AtomicU64::new(checks), progress: Mutex::default() })
     }
 }
 
-impl CallMonitor for Patience {
+impl CallMonitor for StoppingMonitor {
     fn progress(&self, done: u64, total: Option<u64>) {
-        self.told.lock().push((done, total));
+        self.progress.lock().push((done, total));
     }
 
     fn stop_reason(&self) -> Option<StopReason> {
-        let left = self.steps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left.is_err().then_some(StopReason::Cancelled)
+        let remaining =
+            self.remaining_checks
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1));
+        remaining.is_err().then_some(StopReason::Cancelled)
     }
 }
 
-fn two() -> Vfs {
+fn vfs_with_two_stores() -> Vfs {
     let source = store_with(&[("/t/1", "one"), ("/t/2", "two"), ("/t/d/3", "three")]);
-    door([workspace("/a", ReadWrite, &source), workspace("/b", ReadWrite, &store_with(&[]))])
+    vfs_with([workspace("/a", ReadWrite, &source), workspace("/b", ReadWrite, &store_with(&[]))])
 }
 
 #[test]
-fn a_copy_tells_how_far_it_has_come() {
-    let patience = Patience::of(u64::MAX);
-    two().with_monitor(patience.clone()).copy("/a/t", "/b/t", Overwrite::Refuse).unwrap();
-    let told = patience.told.lock();
-    assert_eq!(*told, [0, 1, 2, 3, 4].map(|done| (done, Some(4))));
+fn a_copy_reports_its_progress() {
+    let monitor = StoppingMonitor::stop_after(u64::MAX);
+    vfs_with_two_stores().with_monitor(monitor.clone()).copy("/a/t", "/b/t", Overwrite::Refuse).unwrap();
+    let progress = monitor.progress.lock();
+    assert_eq!(*progress, [0, 1, 2, 3, 4].map(|done| (done, Some(4))));
 }
 
 /// Wherever it is stopped, either all of it is there or none.
@@ -50,9 +52,9 @@ fn a_copy_tells_how_far_it_has_come() {
 fn a_call_that_is_stopped_leaves_everything_as_it_was() {
     let mut stopped = 0;
     for steps in 0..64 {
-        let vfs = two();
-        let watched = vfs.with_monitor(Patience::of(steps));
-        match watched.rename("/a/t", "/b/t", Overwrite::Refuse) {
+        let vfs = vfs_with_two_stores();
+        let monitored = vfs.with_monitor(StoppingMonitor::stop_after(steps));
+        match monitored.rename("/a/t", "/b/t", Overwrite::Refuse) {
             Err(error) => {
                 assert_eq!(error.to_string(), "the call was cancelled, and nothing has changed");
                 assert_eq!(names(&vfs, "/b"), "");
@@ -71,32 +73,32 @@ fn a_call_that_is_stopped_leaves_everything_as_it_was() {
 #[test]
 fn walks_and_searches_can_be_stopped() {
     let query = GrepQuery { output: GrepOutput::Files, ..GrepQuery::new("o") };
-    let vfs = two().with_monitor(Patience::of(0));
+    let vfs = vfs_with_two_stores().with_monitor(StoppingMonitor::stop_after(0));
     assert!(matches!(vfs.walk("/", &WalkQuery::default()), Err(Error::Stopped(StopReason::Cancelled))));
     assert!(matches!(vfs.glob("**", "/", 10), Err(Error::Stopped(StopReason::Cancelled))));
     assert!(matches!(vfs.grep(&query, "/"), Err(Error::Stopped(StopReason::Cancelled))));
 }
 
 #[test]
-fn a_file_that_is_followed_tells_when_it_is_in_another_state() {
+fn a_followed_file_reports_when_it_changes() {
     let store = store_with(&[("/x", "1")]);
     let (reader, writer) =
-        (door([workspace("/r", ReadOnly, &store)]), door([workspace("/w", WriteOnly, &store)]));
-    let mut there = reader.follow("/r/x").unwrap();
-    let mut later = reader.follow("/r/y").unwrap();
-    assert!(!there.has_changed() && !later.has_changed());
+        (vfs_with([workspace("/r", ReadOnly, &store)]), vfs_with([workspace("/w", WriteOnly, &store)]));
+    let mut existing = reader.follow("/r/x").unwrap();
+    let mut missing = reader.follow("/r/y").unwrap();
+    assert!(!existing.has_changed() && !missing.has_changed());
     writer.write("/w/x", "2").unwrap();
     writer.write("/w/y", "1").unwrap();
-    assert!(there.has_changed() && later.has_changed());
-    assert!(!there.has_changed() && !later.has_changed());
+    assert!(existing.has_changed() && missing.has_changed());
+    assert!(!existing.has_changed() && !missing.has_changed());
     writer.remove_file("/w/x", RemoveOptions::default()).unwrap();
-    assert!(there.has_changed());
+    assert!(existing.has_changed());
     assert_eq!(kind(writer.follow("/w/x")), ErrorKind::Denied);
     assert_eq!(kind(reader.follow("/elsewhere")), ErrorKind::Denied);
 }
 
 #[test]
-fn that_a_file_is_followed_is_on_record_once() {
+fn following_a_file_makes_one_audit_record() {
     let (log, store) = (Arc::new(MemoryAuditLog::new()), store_with(&[("/x", "1")]));
     let builder = Vfs::builder(Identity::agent("tester")).audit(log.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
