@@ -64,9 +64,9 @@ impl std::fmt::Display for Timestamp {
             (17, 2, second),
             (20, digits, fraction),
         ];
-        for (at, width, mut number) in parts {
-            for place in text[at..at + width].iter_mut().rev() {
-                *place = b'0' + (number % 10) as u8;
+        for (start, width, mut number) in parts {
+            for digit in text[start..start + width].iter_mut().rev() {
+                *digit = b'0' + (number % 10) as u8;
                 number /= 10;
             }
         }
@@ -182,8 +182,8 @@ pub struct FixedClock(AtomicI64);
 
 impl FixedClock {
     /// A clock that shows this time.
-    pub fn at(moment: Timestamp) -> Self {
-        FixedClock(AtomicI64::new(moment.0))
+    pub fn at(time: Timestamp) -> Self {
+        FixedClock(AtomicI64::new(time.0))
     }
 
     /// Moves the clock forward.
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_shown_as_a_date() {
+    fn a_timestamp_is_displayed_as_a_date() {
         assert_eq!(Timestamp::default().to_string(), "1970-01-01T00:00:00.000Z");
         assert_eq!(Timestamp(951_826_154_987_654_321).to_string(), "2000-02-29T12:09:14.987Z");
         assert_eq!(Timestamp(-1).to_string(), "1969-12-31T23:59:59.999Z");
@@ -213,16 +213,16 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_read_as_it_is_shown() {
+    fn a_timestamp_is_parsed_as_it_is_displayed() {
         for nanos in [0, -1, 951_826_154_987_654_321, 4_107_542_399_000_000_001, 1_700_000_000_123_456_789] {
-            let moment = Timestamp(nanos);
-            assert_eq!(format!("{moment:.9}").parse(), Ok(moment));
+            let time = Timestamp(nanos);
+            assert_eq!(format!("{time:.9}").parse(), Ok(time));
         }
-        let at = |text: &str| text.parse::<Timestamp>().map(|moment| moment.to_string());
-        assert_eq!(at("2000-02-29").unwrap(), "2000-02-29T00:00:00.000Z");
-        assert_eq!(at("2026-11-15T01:30:00.5+02:00").unwrap(), "2026-11-14T23:30:00.500Z");
-        assert_eq!(at("2026-11-15 23:30:00-00:30").unwrap(), "2026-11-16T00:00:00.000Z");
-        for wrong in [
+        let parse = |text: &str| text.parse::<Timestamp>().map(|time| time.to_string());
+        assert_eq!(parse("2000-02-29").unwrap(), "2000-02-29T00:00:00.000Z");
+        assert_eq!(parse("2026-11-15T01:30:00.5+02:00").unwrap(), "2026-11-14T23:30:00.500Z");
+        assert_eq!(parse("2026-11-15 23:30:00-00:30").unwrap(), "2026-11-16T00:00:00.000Z");
+        for invalid in [
             "",
             "soon",
             "2026-02-29",
@@ -239,12 +239,12 @@ mod tests {
             "9223372036854775807-01-01",
             "2026-9223372036854775807-01",
         ] {
-            assert!(at(wrong).is_err(), "{wrong}");
+            assert!(parse(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn a_fixed_clock_moves_only_when_told() {
+    fn a_fixed_clock_moves_only_when_advanced() {
         let clock = FixedClock::at(Timestamp::from_secs(5));
         assert_eq!(clock.now(), clock.now());
         clock.advance(Duration::from_secs(2));

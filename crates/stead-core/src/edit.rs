@@ -89,19 +89,19 @@ impl Edit {
     /// can exceed any machine's memory.
     pub fn apply(&self, content: &[u8]) -> Result<(Vec<u8>, usize), StoreError> {
         let count = self.count_replacements(content)?;
-        let (before, times) =
+        let (before, total_length) =
             (content.len() as u64, |text: &[u8]| (count as u64).saturating_mul(text.len() as u64));
-        let size = (before - times(&self.old)).saturating_add(times(&self.new));
+        let size = (before - total_length(&self.old)).saturating_add(total_length(&self.new));
         self.check_size(before, size)?;
         let mut edited =
             Vec::with_capacity(usize::try_from(size).expect("the checked size fits into memory"));
-        let mut done = 0;
+        let mut copied_until = 0;
         for start in memmem::find_iter(content, &self.old) {
-            edited.extend_from_slice(&content[done..start]);
+            edited.extend_from_slice(&content[copied_until..start]);
             edited.extend_from_slice(&self.new);
-            done = start + self.old.len();
+            copied_until = start + self.old.len();
         }
-        edited.extend_from_slice(&content[done..]);
+        edited.extend_from_slice(&content[copied_until..]);
         Ok((edited, count))
     }
 
@@ -140,7 +140,7 @@ impl Edit {
 mod tests {
     use super::*;
 
-    fn edited(
+    fn apply_edit(
         content: &[u8],
         old: &str,
         new: &str,
@@ -151,50 +151,50 @@ mod tests {
 
     #[test]
     fn exactly_one_occurrence_is_replaced() {
-        assert_eq!(edited(b"a b c", "b", "x", Occurrences::One).unwrap(), (b"a x c".to_vec(), 1));
-        assert!(matches!(edited(b"a b c", "d", "x", Occurrences::One), Err(StoreError::NoMatch)));
-        assert!(matches!(edited(b"b b b", "b", "x", Occurrences::One), Err(StoreError::Ambiguous(3))));
-        assert!(matches!(edited(b"aaa", "aa", "x", Occurrences::One), Err(StoreError::Ambiguous(2))));
+        assert_eq!(apply_edit(b"a b c", "b", "x", Occurrences::One).unwrap(), (b"a x c".to_vec(), 1));
+        assert!(matches!(apply_edit(b"a b c", "d", "x", Occurrences::One), Err(StoreError::NoMatch)));
+        assert!(matches!(apply_edit(b"b b b", "b", "x", Occurrences::One), Err(StoreError::Ambiguous(3))));
+        assert!(matches!(apply_edit(b"aaa", "aa", "x", Occurrences::One), Err(StoreError::Ambiguous(2))));
     }
 
     #[test]
-    fn all_occurrences_are_replaced_when_asked() {
-        assert_eq!(edited(b"b b b", "b", "xx", Occurrences::All).unwrap(), (b"xx xx xx".to_vec(), 3));
-        assert!(matches!(edited(b"", "b", "x", Occurrences::All), Err(StoreError::NoMatch)));
+    fn all_occurrences_are_replaced_on_request() {
+        assert_eq!(apply_edit(b"b b b", "b", "xx", Occurrences::All).unwrap(), (b"xx xx xx".to_vec(), 3));
+        assert!(matches!(apply_edit(b"", "b", "x", Occurrences::All), Err(StoreError::NoMatch)));
     }
 
     #[test]
-    fn a_result_that_is_too_large_is_refused_before_memory_is_taken() {
-        let many = vec![b'y'; 1 << 20];
+    fn a_result_that_is_too_large_is_refused_before_memory_is_allocated() {
+        let content = vec![b'y'; 1 << 20];
         let edit = |new: usize| Edit::new("y", "z".repeat(new), Occurrences::All).unwrap();
         // The result would be one tebibyte: no test machine has that much memory.
-        let refused = edit(1 << 20).apply(&many);
+        let result = edit(1 << 20).apply(&content);
         assert!(
-            matches!(refused, Err(StoreError::TooLarge { size: 0x100_0000_0000, limit: MAX_EDIT_SIZE })),
+            matches!(result, Err(StoreError::TooLarge { size: 0x100_0000_0000, limit: MAX_EDIT_SIZE })),
             "{:?}",
-            refused.map(|_| ())
+            result.map(|_| ())
         );
-        assert!(edit(2).with_max_size(2 << 20).apply(&many).is_ok());
-        let refused = edit(3).with_max_size(2 << 20).apply(&many).map(|_| ());
-        assert!(matches!(refused, Err(StoreError::TooLarge { limit: 0x20_0000, .. })), "{refused:?}");
+        assert!(edit(2).with_max_size(2 << 20).apply(&content).is_ok());
+        let result = edit(3).with_max_size(2 << 20).apply(&content).map(|_| ());
+        assert!(matches!(result, Err(StoreError::TooLarge { limit: 0x20_0000, .. })), "{result:?}");
     }
 
     #[test]
-    fn a_quota_speaks_before_memory_is_taken() {
+    fn a_quota_is_checked_before_memory_is_allocated() {
         let limits = |bytes, file_bytes| QuotaLimits { bytes, file_bytes, files: None };
-        let many = vec![b'y'; 1 << 20];
+        let content = vec![b'y'; 1 << 20];
         let edit = Edit::new("y", "z".repeat(1 << 20), Occurrences::All).unwrap();
         for quota in [limits(Some(4 << 20), None), limits(None, Some(4 << 20))] {
-            let refused =
-                edit.clone().with_quota(quota).with_quota(limits(None, None)).apply(&many).map(|_| ());
-            assert!(matches!(refused, Err(StoreError::OverQuota { .. })), "{refused:?}");
+            let result =
+                edit.clone().with_quota(quota).with_quota(limits(None, None)).apply(&content).map(|_| ());
+            assert!(matches!(result, Err(StoreError::OverQuota { .. })), "{result:?}");
         }
         let shrink = Edit::new("yy", "z", Occurrences::All).unwrap().with_quota(limits(Some(1), Some(1)));
-        assert!(shrink.apply(&many).is_ok(), "what is over a quota may shrink");
+        assert!(shrink.apply(&content).is_ok(), "what is over a quota may shrink");
     }
 
     #[test]
-    fn what_an_edit_may_take_is_known_before() {
+    fn the_memory_that_an_edit_needs_is_known_before() {
         let memory = |new: &str, occurrences, size| {
             let edit = Edit::new("ab", new, occurrences).unwrap();
             let content = "ab".repeat(size / 2);
@@ -212,15 +212,15 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_makes_no_sense_is_refused() {
+    fn an_invalid_edit_is_refused() {
         assert_eq!(Edit::new("", "x", Occurrences::One), Err(EditError::EmptyOld));
         assert_eq!(Edit::new("x", "x", Occurrences::One), Err(EditError::Unchanged));
     }
 
     #[test]
-    fn the_rest_stays_byte_for_byte() {
+    fn the_rest_of_the_file_stays_byte_for_byte() {
         let content = b"\xef\xbb\xbfone\r\ntwo\r\n\xff\xfethree";
-        let (after, _) = edited(content, "two", "2", Occurrences::One).unwrap();
+        let (after, _) = apply_edit(content, "two", "2", Occurrences::One).unwrap();
         assert_eq!(after, b"\xef\xbb\xbfone\r\n2\r\n\xff\xfethree");
     }
 }

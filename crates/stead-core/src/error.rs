@@ -310,7 +310,7 @@ impl Error {
             Error::AuditUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
             Error::AuditUnavailable(_) | Error::Stopped(_) => ErrorKind::Unavailable,
             Error::PartiallyApplied { cause, .. } => cause.kind(),
-            Error::Store { visibility: Visibility::Hidden, cause, .. } if reveals_existence(cause) => {
+            Error::Store { visibility: Visibility::Hidden, cause, .. } if cause_reveals_existence(cause) => {
                 ErrorKind::Denied
             }
             Error::Store { cause, .. } => cause.kind(),
@@ -321,7 +321,7 @@ impl Error {
     pub(crate) fn reveals_existence(&self) -> bool {
         match self {
             Error::Store { visibility: Visibility::Hidden, cause, .. } => {
-                reveals_existence(cause)
+                cause_reveals_existence(cause)
                     || matches!(
                         cause,
                         StoreError::AlreadyExists
@@ -363,8 +363,10 @@ impl Visibility {
 /// The message for a path in a Workspace that is a barrier.
 fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
     match barrier {
-        Barrier::NotInPast(why) => {
-            format!("`{path}` is in the Workspace `{workspace}`, whose earlier versions can't be read: {why}")
+        Barrier::NotInPast(reason) => {
+            format!(
+                "`{path}` is in the Workspace `{workspace}`, whose earlier versions can't be read: {reason}"
+            )
         }
         Barrier::ExcludedFromFork => format!(
             "`{path}` is not part of the fork: `{workspace}` was a nested Workspace when the fork was made, so the \
@@ -383,26 +385,26 @@ fn allowed_elsewhere(access: Access, allowed: &[VfsPath]) -> String {
 
 /// The first few Workspaces by name, and how many more there are.
 fn workspace_list(workspaces: &[VfsPath]) -> String {
-    const SHOWN: usize = 8;
+    const MAX_SHOWN: usize = 8;
     if workspaces.is_empty() {
         return "none".to_owned();
     }
-    let names: Vec<_> = workspaces.iter().take(SHOWN).map(|prefix| format!("`{prefix}`")).collect();
-    let rest = workspaces.len().saturating_sub(SHOWN);
+    let names: Vec<_> = workspaces.iter().take(MAX_SHOWN).map(|prefix| format!("`{prefix}`")).collect();
+    let rest = workspaces.len().saturating_sub(MAX_SHOWN);
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
     format!("{}{more}", names.join(", "))
 }
 
 /// A Store's error as a sentence about a path, with what to do next if the caller can do something.
-fn store_error_message(path: &VfsPath, sight: Visibility, cause: &StoreError) -> String {
-    match sight {
+fn store_error_message(path: &VfsPath, visibility: Visibility, cause: &StoreError) -> String {
+    match visibility {
         Visibility::Visible => visible_message(path, cause),
         Visibility::Hidden => hidden_message(path, cause),
     }
 }
 
 /// Whether a Store's error reveals what exists, so that a caller without read access gets a less exact message.
-fn reveals_existence(cause: &StoreError) -> bool {
+fn cause_reveals_existence(cause: &StoreError) -> bool {
     matches!(
         cause,
         StoreError::NotFound
@@ -418,7 +420,7 @@ fn reveals_existence(cause: &StoreError) -> bool {
 /// The message for a caller without read access: it neither advises to read nor reveals what exists.
 fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
-        cause if reveals_existence(cause) => format!("`{path}` can't be changed; choose another name"),
+        cause if cause_reveals_existence(cause) => format!("`{path}` can't be changed; choose another name"),
         StoreError::Conflict => {
             format!("`{path}` doesn't have the expected version, so nothing was changed")
         }
@@ -483,19 +485,19 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => {
             format!("`{path}` was not written: {cause}")
         }
-        StoreError::Corrupt(what) => {
+        StoreError::Corrupt(detail) => {
             format!(
-                "the stored data of `{path}` is damaged: {what}; `stead verify` lists all damage, and `stead \
+                "the stored data of `{path}` is damaged: {detail}; `stead verify` lists all damage, and `stead \
                  restore-backup` restores a backup"
             )
         }
         StoreError::Link(_) => format!("`{path}` is a symlink"),
-        StoreError::Stopped(stop) => stop.to_string(),
-        StoreError::Invalid(what) => format!("`{path}`: {what}"),
-        StoreError::Unsupported(what) => format!("`{path}`: {what}"),
-        StoreError::Expired(what) => format!("`{path}`: {what}"),
-        StoreError::Unavailable { what, .. } => {
-            format!("`{path}` can't be reached right now: {what}; try again")
+        StoreError::Stopped(reason) => reason.to_string(),
+        StoreError::Invalid(detail) => format!("`{path}`: {detail}"),
+        StoreError::Unsupported(detail) => format!("`{path}`: {detail}"),
+        StoreError::Expired(detail) => format!("`{path}`: {detail}"),
+        StoreError::Unavailable { what: detail, .. } => {
+            format!("`{path}` can't be reached right now: {detail}; try again")
         }
     }
 }

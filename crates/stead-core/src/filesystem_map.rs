@@ -42,46 +42,48 @@ pub fn filesystem_map(tools: &Toolbox) -> String {
             )
         })
         .collect();
-    let whole = |(line, about): &(String, Option<String>)| match about {
-        Some(about) => format!("{line}. {about}"),
+    let full_line = |(line, description): &(String, Option<String>)| match description {
+        Some(description) => format!("{line}. {description}"),
         None => line.clone(),
     };
-    let room = ESSENTIAL_BYTES - REMAINDER_LINE_BYTES;
-    let together: usize = lines.iter().map(|parts| whole(parts).len() + 1).sum();
-    if text.len() + together <= room {
-        push_lines(&mut text, room, lines.iter().map(whole));
+    let max_bytes = ESSENTIAL_BYTES - REMAINDER_LINE_BYTES;
+    let total_bytes: usize = lines.iter().map(|parts| full_line(parts).len() + 1).sum();
+    if text.len() + total_bytes <= max_bytes {
+        push_lines(&mut text, max_bytes, lines.iter().map(full_line));
         return text;
     }
     // All prefixes and scopes come first, then the descriptions.
-    push_lines(&mut text, room, lines.iter().map(|(line, _)| line.clone()));
-    let about = workspaces.iter().zip(&lines);
-    let about: Vec<_> = about
-        .filter_map(|(workspace, (_, about))| Some(format!("- {}: {}", workspace.prefix(), about.as_ref()?)))
+    push_lines(&mut text, max_bytes, lines.iter().map(|(line, _)| line.clone()));
+    let descriptions = workspaces.iter().zip(&lines);
+    let descriptions: Vec<_> = descriptions
+        .filter_map(|(workspace, (_, description))| {
+            Some(format!("- {}: {}", workspace.prefix(), description.as_ref()?))
+        })
         .collect();
-    if !about.is_empty() {
+    if !descriptions.is_empty() {
         text.push_str("\nWhat they are for:\n\n");
-        push_lines(&mut text, MAX_MAP_BYTES - REMAINDER_LINE_BYTES, about.into_iter());
+        push_lines(&mut text, MAX_MAP_BYTES - REMAINDER_LINE_BYTES, descriptions.into_iter());
     }
     text
 }
 
-/// Adds lines until `room` bytes are used, then one line that counts the rest.
-fn push_lines(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
-    let mut left = lines.len();
+/// Adds lines until `max_bytes` bytes are used, then one line that counts the rest.
+fn push_lines(text: &mut String, max_bytes: usize, lines: impl ExactSizeIterator<Item = String>) {
+    let mut remaining = lines.len();
     for line in lines {
-        if text.len() + line.len() >= room {
-            let _ = writeln!(text, "- and {left} more; list / to see all Workspaces");
+        if text.len() + line.len() >= max_bytes {
+            let _ = writeln!(text, "- and {remaining} more; list / to see all Workspaces");
             return;
         }
         let _ = writeln!(text, "{line}");
-        left -= 1;
+        remaining -= 1;
     }
 }
 
 /// The Workspaces in one sentence, for hosts that show a model only its tools.
 pub(crate) fn workspaces_sentence(vfs: &Vfs) -> String {
     let workspaces: Vec<_> = vfs.workspaces().collect();
-    let mut named = Vec::new();
+    let mut names = Vec::new();
     let mut length = 0;
     for workspace in workspaces.iter().take(MAX_NAMED_WORKSPACES) {
         let name = format!("{} {}", workspace.prefix(), workspace.scope().short_name());
@@ -89,29 +91,29 @@ pub(crate) fn workspaces_sentence(vfs: &Vfs) -> String {
         if length > MAX_SENTENCE_BYTES {
             break;
         }
-        named.push(name);
+        names.push(name);
     }
-    let more = match workspaces.len() - named.len() {
+    let more = match workspaces.len() - names.len() {
         0 => String::new(),
-        more if named.is_empty() => format!("{more}; list / to see them"),
+        more if names.is_empty() => format!("{more}; list / to see them"),
         more => format!(" and {more} more"),
     };
-    format!("Workspaces: {}{more}.", named.join(", "))
+    format!("Workspaces: {}{more}.", names.join(", "))
 }
 
 /// The prefix of the innermost Workspace around this one; `None` if there is none.
 fn enclosing_prefix<'a>(inner: &Workspace, workspaces: &[&'a Workspace]) -> Option<&'a VfsPath> {
-    let around = workspaces.iter().map(|workspace| workspace.prefix());
-    let around =
-        around.filter(|prefix| *prefix != inner.prefix() && inner.prefix().strip_prefix(prefix).is_some());
-    around.max_by_key(|prefix| prefix.as_str().len())
+    let enclosing = workspaces.iter().map(|workspace| workspace.prefix());
+    let enclosing =
+        enclosing.filter(|prefix| *prefix != inner.prefix() && inner.prefix().strip_prefix(prefix).is_some());
+    enclosing.max_by_key(|prefix| prefix.as_str().len())
 }
 
-fn workspace_line(workspace: &Workspace, around: Option<&VfsPath>) -> String {
+fn workspace_line(workspace: &Workspace, enclosing: Option<&VfsPath>) -> String {
     let (prefix, scope) = (workspace.prefix(), workspace.scope());
     let mut line = format!("- {prefix}: {} ({})", scope.name(), scope.short_name());
-    if let Some(around) = around {
-        let _ = write!(line, ", overrides {around}");
+    if let Some(enclosing) = enclosing {
+        let _ = write!(line, ", overrides {enclosing}");
     }
     line.push_str(match workspace.approval_policy() {
         ApprovalPolicy::Never => "",
@@ -138,10 +140,14 @@ mod tests {
     use crate::testkit::PanickingStore;
     use crate::workspace::Mount;
 
-    fn tools(workspaces: Vec<Workspace>) -> Toolbox {
+    fn toolbox(workspaces: Vec<Workspace>) -> Toolbox {
         let builder = Vfs::builder(Identity::agent("a"));
         Toolbox::new(
-            workspaces.into_iter().fold(builder, |builder, one| builder.workspace(one)).build().unwrap(),
+            workspaces
+                .into_iter()
+                .fold(builder, |builder, workspace| builder.workspace(workspace))
+                .build()
+                .unwrap(),
         )
     }
 
@@ -150,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn each_workspace_is_told_with_its_scope_and_its_purpose() {
-        let map = filesystem_map(&tools(vec![
+    fn each_workspace_is_listed_with_its_scope_and_its_purpose() {
+        let map = filesystem_map(&toolbox(vec![
             workspace("/home", AccessScope::ReadOnly).with_description("the house\nrules"),
             workspace("/home/src", AccessScope::ReadWrite).with_approval_policy(ApprovalPolicy::Changes),
             workspace("/out", AccessScope::WriteOnly),
@@ -172,33 +178,35 @@ mod tests {
     #[test]
     fn without_workspaces_there_is_no_file_access() {
         assert!(
-            filesystem_map(&tools(vec![])).ends_with("You have no Workspaces, so you have no file access.\n")
+            filesystem_map(&toolbox(vec![]))
+                .ends_with("You have no Workspaces, so you have no file access.\n")
         );
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
-        let many = (0..1_000).map(|n| {
+    fn workspaces_that_do_not_fit_are_counted() {
+        let workspaces = (0..1_000).map(|n| {
             workspace(&format!("/w{n:04}"), AccessScope::ReadOnly).with_description("x".repeat(1_000))
         });
-        let map = filesystem_map(&tools(many.collect()));
+        let map = filesystem_map(&toolbox(workspaces.collect()));
         assert!(map.len() <= MAX_MAP_BYTES, "{}", map.len());
-        let told = map.lines().filter(|line| line.contains(": READ_ONLY (RO)")).count();
-        assert!(map.contains(&format!("- and {} more; list /", 1_000 - told)), "{map}");
-        let about = map.lines().filter(|line| line.ends_with("xxx")).count();
+        let listed = map.lines().filter(|line| line.contains(": READ_ONLY (RO)")).count();
+        assert!(map.contains(&format!("- and {} more; list /", 1_000 - listed)), "{map}");
+        let described = map.lines().filter(|line| line.ends_with("xxx")).count();
         assert!(
-            about > 10
-                && map.ends_with(&format!("- and {} more; list / to see all Workspaces\n", 1_000 - about))
+            described > 10
+                && map
+                    .ends_with(&format!("- and {} more; list / to see all Workspaces\n", 1_000 - described))
         );
     }
 
     #[test]
-    fn prefixes_and_scopes_come_before_what_hosts_cut_off() {
-        let some = (0..20).map(|n| {
+    fn prefixes_and_scopes_come_before_the_part_that_hosts_cut_off() {
+        let workspaces = (0..20).map(|n| {
             workspace(&format!("/w{n:04}"), AccessScope::ReadWrite)
                 .with_description("the house rules ".repeat(30))
         });
-        let map = filesystem_map(&tools(some.collect()));
+        let map = filesystem_map(&toolbox(workspaces.collect()));
         let essentials = map.get(..1_500).unwrap();
         for n in 0..20 {
             assert!(essentials.contains(&format!("- /w{n:04}: READ_WRITE (RW)\n")), "{essentials}");
@@ -208,14 +216,14 @@ mod tests {
 
     #[test]
     fn workspaces_in_a_sentence_are_named_up_to_twelve() {
-        let some = |count: usize| {
-            let of = |n| workspace(&format!("/w{n}"), AccessScope::ALL[n % 3]);
-            workspaces_sentence(tools((0..count).map(of).collect()).vfs())
+        let sentence = |count: usize| {
+            let nth_workspace = |n| workspace(&format!("/w{n}"), AccessScope::ALL[n % 3]);
+            workspaces_sentence(toolbox((0..count).map(nth_workspace).collect()).vfs())
         };
         let letters = AccessScope::ALL.map(AccessScope::short_name);
-        assert_eq!(some(2), format!("Workspaces: /w0 {}, /w1 {}.", letters[0], letters[1]));
-        assert!(!some(12).contains("more"));
-        assert_eq!(some(14).matches("/w").count(), 12);
-        assert!(some(14).ends_with(" and 2 more."), "{}", some(14));
+        assert_eq!(sentence(2), format!("Workspaces: /w0 {}, /w1 {}.", letters[0], letters[1]));
+        assert!(!sentence(12).contains("more"));
+        assert_eq!(sentence(14).matches("/w").count(), 12);
+        assert!(sentence(14).ends_with(" and 2 more."), "{}", sentence(14));
     }
 }

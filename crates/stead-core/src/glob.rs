@@ -69,8 +69,8 @@ impl PathGlobs {
         case: CaseMatching,
     ) -> Result<Self, GlobError> {
         let mut set = GlobSetBuilder::new();
-        let mut leading = GlobSetBuilder::new();
-        let mut kept = Vec::new();
+        let mut ancestors = GlobSetBuilder::new();
+        let mut pattern_texts = Vec::new();
         for pattern in patterns {
             let pattern = pattern.as_ref();
             // No path is longer than that, and the cost of compiling grows faster than the pattern's length.
@@ -90,37 +90,32 @@ impl PathGlobs {
                 (Anchor::AnyDirectory, None) => format!("**/{pattern}"),
             };
             set.add(compile(&text, pattern, case)?);
-            for (cut, _) in text.match_indices('/').take(MAX_DEPTH) {
+            for (end, _) in text.match_indices('/').take(MAX_DEPTH) {
                 // A directory named `*` or `**` matches any name, so it would cover every path. Half of a `{a/b}` isn't
                 // a valid glob.
-                let Some(directory) = text[..cut].split('/').next_back() else { continue };
+                let Some(directory) = text[..end].split('/').next_back() else { continue };
                 if !matches!(directory, "**" | "*")
-                    && let Ok(glob) = compile(&text[..cut], pattern, case)
+                    && let Ok(glob) = compile(&text[..end], pattern, case)
                 {
-                    leading.add(glob);
+                    ancestors.add(glob);
                 }
             }
-            kept.push(pattern.to_owned());
+            pattern_texts.push(pattern.to_owned());
         }
         let build = |set: GlobSetBuilder| {
-            set.build()
-                .map_err(|error| GlobError { pattern: kept.join(", "), reason: error.kind().to_string() })
+            set.build().map_err(|error| GlobError {
+                pattern: pattern_texts.join(", "),
+                reason: error.kind().to_string(),
+            })
         };
-        let (set, leading) = (build(set)?, build(leading)?);
-        let ending = match case {
+        let (set, ancestors) = (build(set)?, build(ancestors)?);
+        let name_suffix = match case {
             CaseMatching::Sensitive => {
-                common_suffix(kept.iter().map(|pattern| literal_suffix(pattern).as_bytes()))
+                common_suffix(pattern_texts.iter().map(|pattern| literal_suffix(pattern).as_bytes()))
             }
             CaseMatching::Folded => Vec::new(),
         };
-        Ok(PathGlobs {
-            patterns: kept,
-            set,
-            ancestors: leading,
-            name_suffix: ending,
-            base: String::new(),
-            case,
-        })
+        Ok(PathGlobs { patterns: pattern_texts, set, ancestors, name_suffix, base: String::new(), case })
     }
 
     /// An empty set: it matches nothing.
@@ -188,7 +183,7 @@ impl PathGlobs {
 
     /// Whether a pattern matches this path or one of its ancestors.
     pub fn matches_path_or_ancestor(&self, path: &str) -> bool {
-        let directories = memchr::memchr_iter(b'/', path.as_bytes()).map(|cut| &path[..cut]);
+        let directories = memchr::memchr_iter(b'/', path.as_bytes()).map(|end| &path[..end]);
         self.matches(path) || directories.into_iter().any(|directory| self.matches(directory))
     }
 
@@ -205,14 +200,14 @@ fn literal_suffix(pattern: &str) -> &str {
         return "";
     }
     let special = pattern.rfind(['/', '*', '?', '[', ']', '{', ',', '}']);
-    special.map_or(pattern, |at| &pattern[at + 1..])
+    special.map_or(pattern, |index| &pattern[index + 1..])
 }
 
 /// The longest common suffix of all of these.
-fn common_suffix<'a>(mut endings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-    let first = endings.next().unwrap_or_default();
-    let common = endings.fold(first, |common, ending| {
-        let same = common.iter().rev().zip(ending.iter().rev()).take_while(|(one, other)| one == other);
+fn common_suffix<'a>(mut suffixes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let first = suffixes.next().unwrap_or_default();
+    let common = suffixes.fold(first, |common, suffix| {
+        let same = common.iter().rev().zip(suffix.iter().rev()).take_while(|(one, other)| one == other);
         &common[common.len() - same.count()..]
     });
     common.to_vec()
@@ -239,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_guards_matches_every_name_that_some_file_system_takes_for_the_same() {
+    fn a_case_folding_glob_matches_every_name_that_a_file_system_may_treat_as_equal() {
         let globs = PathGlobs::case_folding([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
         for path in [
             ".git/config",
@@ -255,8 +250,8 @@ mod tests {
         }
         assert!(globs.is_ancestor_of_match(".GIT") && globs.is_ancestor_of_match(".gi\u{200d}t"));
         assert!(!globs.matches(".git/configs") && !globs.matches("git/config"));
-        let told = PathGlobs::new([".git/config"], Anchor::AnyDirectory).unwrap();
-        assert!(!told.matches(".GIT/config"), "a search tells case apart");
+        let case_sensitive = PathGlobs::new([".git/config"], Anchor::AnyDirectory).unwrap();
+        assert!(!case_sensitive.matches(".GIT/config"), "a search tells case apart");
     }
 
     #[test]
@@ -279,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directories_on_the_way_to_a_pattern_are_known() {
+    fn the_ancestor_directories_of_a_pattern_are_known() {
         let globs = PathGlobs::new([".git/hooks/**", ".git/config", "*/x"], Anchor::AnyDirectory).unwrap();
         assert!(globs.is_ancestor_of_match(".git") && globs.is_ancestor_of_match("sub/.git/hooks"));
         assert!(
@@ -296,8 +291,8 @@ mod tests {
     }
 
     #[test]
-    fn what_all_matches_end_with_is_known() {
-        for (patterns, ending) in [
+    fn the_common_suffix_of_all_matches_is_known() {
+        for (patterns, suffix) in [
             (&["**/*77.txt"][..], "77.txt"),
             (&["README.md"], "README.md"),
             (&["/docs/a.md", "**/*.md"], ".md"),
@@ -314,7 +309,7 @@ mod tests {
         ] {
             for anchor in [Anchor::Start, Anchor::AnyDirectory] {
                 let globs = PathGlobs::new(patterns, anchor).unwrap();
-                assert_eq!(globs.name_suffix(), ending.as_bytes(), "{patterns:?}");
+                assert_eq!(globs.name_suffix(), suffix.as_bytes(), "{patterns:?}");
             }
         }
     }
@@ -322,7 +317,7 @@ mod tests {
     proptest::proptest! {
         /// Comparing the suffix first never changes the result.
         #[test]
-        fn an_ending_leaves_out_nothing_that_matches(
+        fn comparing_the_suffix_excludes_no_match(
             pattern in r"(\*\*/|a/|\{a,b\}/)?[ab*?.,é]{0,4}(\[ab\]|\{b,.a\}|\\\*|\\b)?[ab*.é]{0,3}",
             path in "(a/|b/)?[ab.,*é]{1,6}",
         ) {
@@ -338,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_longer_than_any_path_is_refused_before_memory_is_taken() {
+    fn a_pattern_longer_than_any_path_is_refused_before_memory_is_allocated() {
         // The ancestors of this pattern would be half a terabyte of text.
         let error = PathGlobs::new(["a/".repeat(1 << 19)], Anchor::Start).unwrap_err().to_string();
         assert!(error.len() < 300 && error.contains("at most 4096"), "{error}");

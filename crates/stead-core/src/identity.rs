@@ -53,9 +53,9 @@ pub struct InvalidThreadName;
 /// Checks that a text can name a thread: it has to be usable as a directory name, and visible as it is without
 /// escaping.
 pub fn parse_thread_name(text: &str) -> Result<String, InvalidThreadName> {
-    let plain = !text.is_empty() && text.len() <= MAX_THREAD_NAME && !matches!(text, "." | "..");
-    let seen = !text.contains(['/', '\\']) && escape_text(text).to_string() == text;
-    if plain && seen { Ok(text.to_owned()) } else { Err(InvalidThreadName) }
+    let is_name = !text.is_empty() && text.len() <= MAX_THREAD_NAME && !matches!(text, "." | "..");
+    let is_visible = !text.contains(['/', '\\']) && escape_text(text).to_string() == text;
+    if is_name && is_visible { Ok(text.to_owned()) } else { Err(InvalidThreadName) }
 }
 
 /// The globally unique id of an operation. Ids sort by time, to the millisecond.

@@ -52,11 +52,11 @@ pub enum Continuation {
 
 /// Reads `range` of an open text.
 pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreResult<TextLines> {
-    let mut scan =
+    let mut scanner =
         LineScanner { content, buffer: vec![0; 64 << 10], buffer_offset: 0, position: 0, filled: 0 };
     let mut line = 1;
     while line < range.offset {
-        match scan.skip_line()? {
+        match scanner.skip_line()? {
             SkipResult::Line => line += 1,
             SkipResult::UnterminatedLine => {
                 return Ok(TextLines {
@@ -77,27 +77,27 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
     let mut bytes = Vec::new();
     let mut count = 0;
     while count < range.limit {
-        let before = bytes.len();
-        let ended = scan.take_line(&mut bytes, range.max_bytes)?;
-        if bytes.len() == before && scan.at_end()? {
+        let length_before = bytes.len();
+        let is_complete = scanner.take_line(&mut bytes, range.max_bytes)?;
+        if bytes.len() == length_before && scanner.at_end()? {
             return Ok(TextLines { bytes, count, continuation: Continuation::End { lines: line - 1 } });
         }
-        if !ended && !scan.at_end()? {
+        if !is_complete && !scanner.at_end()? {
             // The line doesn't fit. Complete lines are returned first; a line that is too long alone is cut between
             // characters.
-            if before > 0 {
-                bytes.truncate(before);
+            if length_before > 0 {
+                bytes.truncate(length_before);
                 return Ok(TextLines { bytes, count, continuation: Continuation::More { next: line } });
             }
-            let cut = len_without_partial_char(&bytes);
-            let at = scan.position() - (bytes.len() - cut) as u64;
-            bytes.truncate(cut);
+            let kept_length = len_without_partial_char(&bytes);
+            let at = scanner.position() - (bytes.len() - kept_length) as u64;
+            bytes.truncate(kept_length);
             return Ok(TextLines { bytes, count: 1, continuation: Continuation::Cut { at } });
         }
         count += 1;
         line += 1;
     }
-    if scan.at_end()? {
+    if scanner.at_end()? {
         return Ok(TextLines { bytes, count, continuation: Continuation::End { lines: line - 1 } });
     }
     Ok(TextLines { bytes, count, continuation: Continuation::More { next: line } })
@@ -106,7 +106,7 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
 /// The length of `bytes` without an incomplete character at the end.
 fn len_without_partial_char(bytes: &[u8]) -> usize {
     let tail = bytes.len().saturating_sub(4);
-    let Some(start) = (tail..bytes.len()).rev().find(|&at| bytes[at] & 0xc0 != 0x80) else {
+    let Some(start) = (tail..bytes.len()).rev().find(|&index| bytes[index] & 0xc0 != 0x80) else {
         return bytes.len();
     };
     let needed = match bytes[start] {
@@ -156,31 +156,31 @@ impl LineScanner<'_> {
     }
 
     fn skip_line(&mut self) -> StoreResult<SkipResult> {
-        let mut any = false;
+        let mut skipped_any = false;
         while self.fill_buffer()? {
-            any = true;
+            skipped_any = true;
             match memchr::memchr(b'\n', &self.buffer[self.position..self.filled]) {
-                Some(found) => {
-                    self.position += found + 1;
+                Some(index) => {
+                    self.position += index + 1;
                     return Ok(SkipResult::Line);
                 }
                 None => self.position = self.filled,
             }
         }
-        Ok(if any { SkipResult::UnterminatedLine } else { SkipResult::EndOfText })
+        Ok(if skipped_any { SkipResult::UnterminatedLine } else { SkipResult::EndOfText })
     }
 
-    /// Appends the rest of a line, with its ending, to `into` until that has `room` bytes. Returns whether the line's
+    /// Appends the rest of a line, with its ending, to `output` until that has `max_length` bytes. Returns whether the line's
     /// end was reached.
-    fn take_line(&mut self, into: &mut Vec<u8>, room: usize) -> StoreResult<bool> {
-        while into.len() < room && self.fill_buffer()? {
+    fn take_line(&mut self, output: &mut Vec<u8>, max_length: usize) -> StoreResult<bool> {
+        while output.len() < max_length && self.fill_buffer()? {
             let window = &self.buffer[self.position..self.filled];
-            let ending = memchr::memchr(b'\n', window);
-            let wanted = ending.map_or(window.len(), |found| found + 1);
-            let taken = wanted.min(room - into.len());
-            into.extend_from_slice(&window[..taken]);
-            self.position += taken;
-            if ending.is_some() && taken == wanted {
+            let line_end = memchr::memchr(b'\n', window);
+            let line_length = line_end.map_or(window.len(), |index| index + 1);
+            let count = line_length.min(max_length - output.len());
+            output.extend_from_slice(&window[..count]);
+            self.position += count;
+            if line_end.is_some() && count == line_length {
                 return Ok(true);
             }
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn some_lines_of_a_text() {
+    fn a_range_of_lines_is_read() {
         assert_eq!(read("a\nb\nc\n", 2, 1, 99), ("b\n".into(), 1, Continuation::More { next: 3 }));
         assert_eq!(read("a\nb\nc\n", 2, 9, 99), ("b\nc\n".into(), 2, Continuation::End { lines: 3 }));
         assert_eq!(read("a\nb\nc", 3, 1, 99), ("c".into(), 1, Continuation::End { lines: 3 }));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_lines_up_to_the_byte_limit() {
+    fn complete_lines_are_read_up_to_the_byte_limit() {
         assert_eq!(
             read("aaa\nbbb\nccc\n", 1, 9, 9),
             ("aaa\nbbb\n".into(), 2, Continuation::More { next: 3 })

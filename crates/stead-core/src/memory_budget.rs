@@ -66,15 +66,15 @@ impl MemoryBudget {
             return Ok(MemoryReservation { budget: self, bytes: 0 });
         }
         let bytes = bytes.min(self.capacity);
-        let until = Instant::now() + self.timeout;
+        let deadline = Instant::now() + self.timeout;
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiting.push_back(ticket);
         while state.waiting.front() != Some(&ticket) || state.reserved + bytes > self.capacity {
-            let gives_up =
-                if Instant::now() >= until { Some(budget_exhausted()) } else { stop().map(stopped) };
-            if let Some(error) = gives_up {
+            let failure =
+                if Instant::now() >= deadline { Some(budget_exhausted()) } else { stop().map(stopped) };
+            if let Some(error) = failure {
                 state.waiting.retain(|waiting| *waiting != ticket);
                 self.released.notify_all();
                 return Err(error);
@@ -98,8 +98,8 @@ impl Drop for MemoryReservation<'_> {
     }
 }
 
-fn stopped(stop: StopReason) -> StoreError {
-    StoreError::Stopped(stop)
+fn stopped(reason: StopReason) -> StoreError {
+    StoreError::Stopped(reason)
 }
 
 fn budget_exhausted() -> StoreError {
@@ -116,57 +116,57 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn goes_on() -> Option<StopReason> {
+    fn never_stop() -> Option<StopReason> {
         None
     }
 
     #[test]
-    fn no_more_than_there_is_is_ever_reserved() {
+    fn never_more_than_the_capacity_is_reserved() {
         let budget = MemoryBudget::new(10 * MIB, Duration::from_secs(60));
-        let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (reserved, peak) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for n in 0..16 {
-                let (budget, now, most) = (&budget, &now, &most);
+                let (budget, reserved, peak) = (&budget, &reserved, &peak);
                 scope.spawn(move || {
                     for _ in 0..20 {
                         let bytes = (2 + n % 4) * MIB;
-                        let _reserved = budget.reserve(bytes, goes_on).unwrap();
-                        most.fetch_max(now.fetch_add(bytes, Ordering::SeqCst) + bytes, Ordering::SeqCst);
+                        let _reserved = budget.reserve(bytes, never_stop).unwrap();
+                        peak.fetch_max(reserved.fetch_add(bytes, Ordering::SeqCst) + bytes, Ordering::SeqCst);
                         std::thread::yield_now();
-                        now.fetch_sub(bytes, Ordering::SeqCst);
+                        reserved.fetch_sub(bytes, Ordering::SeqCst);
                     }
                 });
             }
         });
-        assert!(most.into_inner() <= 10 * MIB);
+        assert!(peak.into_inner() <= 10 * MIB);
         assert_eq!(budget.state.lock().reserved, 0);
     }
 
     #[test]
-    fn one_that_wants_more_than_there_is_gets_all_of_it() {
+    fn a_request_above_the_capacity_gets_all_of_it() {
         let budget = MemoryBudget::new(10 * MIB, Duration::ZERO);
-        let all = budget.reserve(100 * MIB, goes_on).unwrap();
-        assert!(budget.reserve(2 * MIB, goes_on).is_err());
-        assert!(budget.reserve(UNCOUNTED_BYTES, goes_on).is_ok(), "what is small is not counted");
-        drop(all);
-        assert!(budget.reserve(2 * MIB, goes_on).is_ok());
+        let reservation = budget.reserve(100 * MIB, never_stop).unwrap();
+        assert!(budget.reserve(2 * MIB, never_stop).is_err());
+        assert!(budget.reserve(UNCOUNTED_BYTES, never_stop).is_ok(), "what is small is not counted");
+        drop(reservation);
+        assert!(budget.reserve(2 * MIB, never_stop).is_ok());
     }
 
     #[test]
-    fn one_that_has_waited_too_long_is_told_so() {
+    fn a_caller_that_waits_too_long_gets_an_error() {
         let budget = MemoryBudget::new(4 * MIB, Duration::from_millis(1));
-        let _all = budget.reserve(4 * MIB, goes_on).unwrap();
-        let refused = budget.reserve(2 * MIB, goes_on).unwrap_err();
-        assert_eq!(refused.kind(), crate::ErrorKind::Unavailable);
-        assert!(refused.to_string().contains("try again"), "{refused}");
+        let _reservation = budget.reserve(4 * MIB, never_stop).unwrap();
+        let error = budget.reserve(2 * MIB, never_stop).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Unavailable);
+        assert!(error.to_string().contains("try again"), "{error}");
         assert!(budget.state.lock().waiting.is_empty());
     }
 
     #[test]
-    fn one_that_is_cancelled_waits_no_longer_and_is_in_nobodys_way() {
+    fn a_cancelled_caller_stops_waiting_and_blocks_nobody() {
         let budget = MemoryBudget::new(4 * MIB, Duration::from_secs(600));
-        let held = budget.reserve(3 * MIB, goes_on).unwrap();
-        let (cancelled, got) = (AtomicBool::new(false), AtomicBool::new(false));
+        let held = budget.reserve(3 * MIB, never_stop).unwrap();
+        let (cancelled, granted) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let large = scope.spawn(|| {
                 let stop = || cancelled.load(Ordering::SeqCst).then_some(StopReason::Cancelled);
@@ -176,13 +176,13 @@ mod tests {
                 std::thread::yield_now();
             }
             let small = scope.spawn(|| {
-                let _reserved = budget.reserve(MIB + 1, goes_on).unwrap();
-                got.store(true, Ordering::SeqCst);
+                let _reserved = budget.reserve(MIB + 1, never_stop).unwrap();
+                granted.store(true, Ordering::SeqCst);
             });
             while budget.state.lock().waiting.len() < 2 {
                 std::thread::yield_now();
             }
-            assert!(!got.load(Ordering::SeqCst), "the large one came first");
+            assert!(!granted.load(Ordering::SeqCst), "the large one came first");
             cancelled.store(true, Ordering::SeqCst);
             assert!(large.join().unwrap().is_err());
             // The 3 MiB that are held and `MIB + 1` exceed the budget together, so `small` waits until `held` is
@@ -190,6 +190,6 @@ mod tests {
             drop(held);
             small.join().unwrap();
         });
-        assert!(got.into_inner());
+        assert!(granted.into_inner());
     }
 }

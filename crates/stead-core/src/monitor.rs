@@ -17,8 +17,10 @@ pub trait CallMonitor: fmt::Debug + Send + Sync {
 }
 
 /// Fails with `StoreError::Stopped` if the monitor wants the call to stop. Succeeds if there is no monitor.
-pub fn check_not_stopped(watch: Option<&Arc<dyn CallMonitor>>) -> StoreResult<()> {
-    watch.and_then(|watch| watch.stop_reason()).map_or(Ok(()), |stop| Err(StoreError::Stopped(stop)))
+pub fn check_not_stopped(monitor: Option<&Arc<dyn CallMonitor>>) -> StoreResult<()> {
+    monitor
+        .and_then(|monitor| monitor.stop_reason())
+        .map_or(Ok(()), |reason| Err(StoreError::Stopped(reason)))
 }
 
 /// Why a call was stopped.

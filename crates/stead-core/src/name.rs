@@ -15,12 +15,12 @@ impl Name {
     /// Checks a name that a Store found; `None` if no directory entry can have it.
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Option<Self> {
         let bytes = bytes.into();
-        let fits = !bytes.is_empty()
+        let is_valid = !bytes.is_empty()
             && &*bytes != b"."
             && &*bytes != b".."
             && !bytes.contains(&0)
             && !bytes.contains(&b'/');
-        fits.then_some(Name(bytes))
+        is_valid.then_some(Name(bytes))
     }
 
     /// The name's bytes.
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_forge_a_line_or_drive_a_terminal() {
+    fn a_name_cannot_forge_a_line_or_control_a_terminal() {
         let name = Name::new(*b"a\n\x1b[31mb\xff").unwrap();
         assert_eq!(name.to_string(), "a\\u{a}\\u{1b}[31mb\\xff");
         assert_eq!(name.as_path_component(), None);
@@ -164,16 +164,20 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_are_shown_differently() {
-        let shown = |name: &[u8]| Name::new(name).unwrap().to_string();
-        assert_eq!(shown(b"a\\u{a}b"), "a\\\\u{a}b");
-        assert_ne!(shown(b"a\\u{a}b"), shown(b"a\nb"));
-        assert_ne!(shown(b"\\xff"), shown(b"\xff"));
+    fn names_that_differ_are_displayed_differently() {
+        let displayed = |name: &[u8]| Name::new(name).unwrap().to_string();
+        assert_eq!(displayed(b"a\\u{a}b"), "a\\\\u{a}b");
+        assert_ne!(displayed(b"a\\u{a}b"), displayed(b"a\nb"));
+        assert_ne!(displayed(b"\\xff"), displayed(b"\xff"));
         for invisible in ["\u{61c}", "\u{200b}", "\u{2060}", "\u{feff}", "\u{ad}"] {
-            assert!(shown(format!("a{invisible}b").as_bytes()).is_ascii(), "{}", invisible.escape_unicode());
+            assert!(
+                displayed(format!("a{invisible}b").as_bytes()).is_ascii(),
+                "{}",
+                invisible.escape_unicode()
+            );
         }
         let family = "\u{1f468}\u{200d}\u{1f469}";
-        assert_eq!(shown(family.as_bytes()), family);
+        assert_eq!(displayed(family.as_bytes()), family);
         assert_eq!(escape_text("\\d+\n").to_string(), "\\d+\\u{a}");
     }
 

@@ -112,7 +112,7 @@ impl VfsPath {
             match component {
                 "" | "." => {}
                 ".." => match canonical.rfind('/') {
-                    Some(cut) => canonical.truncate(cut),
+                    Some(slash) => canonical.truncate(slash),
                     None => return Err(PathError::ClimbsAboveRoot(escape_name(text.as_bytes()).to_string())),
                 },
                 name if name.len() > MAX_COMPONENT => {
@@ -169,7 +169,7 @@ impl VfsPath {
         }
         match self.0.rfind('/') {
             Some(0) | None => Some(VfsPath::root()),
-            Some(cut) => Some(VfsPath(self.0[..cut].into())),
+            Some(slash) => Some(VfsPath(self.0[..slash].into())),
         }
     }
 
@@ -183,7 +183,7 @@ impl VfsPath {
     pub fn ancestor(&self, depth: usize) -> VfsPath {
         match memchr::memchr_iter(b'/', self.0.as_bytes()).nth(depth) {
             Some(0) => VfsPath::root(),
-            Some(cut) => VfsPath(self.0[..cut].into()),
+            Some(slash) => VfsPath(self.0[..slash].into()),
             None => self.clone(),
         }
     }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_starts_at_the_top() {
+    fn a_relative_path_starts_at_the_root() {
         assert_eq!(parsed("docs/a.md"), "/docs/a.md");
         assert_eq!(parsed("/docs/a.md"), "/docs/a.md");
         assert_eq!(parsed(""), "/");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn climbing_above_the_top_is_an_error_that_says_so() {
+    fn climbing_above_the_root_is_an_error_that_says_so() {
         for text in ["..", "/..", "/a/../..", "a/../../b"] {
             let error = VfsPath::parse(text).unwrap_err();
             assert!(matches!(error, PathError::ClimbsAboveRoot(_)), "{text}");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_in_the_message() {
+    fn limits_are_named_in_the_error() {
         let long = "x".repeat(MAX_COMPONENT + 1);
         assert!(VfsPath::parse(&long).unwrap_err().to_string().contains("255"));
         assert!(VfsPath::parse(&"x".repeat(MAX_COMPONENT)).is_ok());
@@ -311,12 +311,12 @@ mod tests {
     }
 
     #[test]
-    fn a_link_target_is_resolved_from_its_directory() {
-        let home = VfsPath::parse("/home/src").unwrap();
-        assert_eq!(home.resolve_symlink_target("../b").unwrap().as_str(), "/home/b");
-        assert_eq!(home.resolve_symlink_target("/rw/x").unwrap().as_str(), "/rw/x");
-        assert!(home.resolve_symlink_target("../../../x").is_err());
-        assert!(home.resolve_symlink_target("/../x").is_err());
+    fn a_symlink_target_is_resolved_from_its_directory() {
+        let directory = VfsPath::parse("/home/src").unwrap();
+        assert_eq!(directory.resolve_symlink_target("../b").unwrap().as_str(), "/home/b");
+        assert_eq!(directory.resolve_symlink_target("/rw/x").unwrap().as_str(), "/rw/x");
+        assert!(directory.resolve_symlink_target("../../../x").is_err());
+        assert!(directory.resolve_symlink_target("/../x").is_err());
     }
 
     #[test]

@@ -49,13 +49,13 @@ pub struct WalkOptions {
 
 impl Default for WalkOptions {
     fn default() -> Self {
-        let unread = UnreadablePaths::default();
+        let unreadable = UnreadablePaths::default();
         WalkOptions {
             depth: usize::MAX,
             skip: Vec::new(),
             include: None,
             deadline: None,
-            unreadable: unread,
+            unreadable,
             report_hidden: false,
         }
     }
@@ -91,9 +91,9 @@ impl UnreadablePaths {
 
     /// Adds a path that the Store couldn't read, relative to the start of the walk or search.
     pub fn add(&self, path: StorePath, cause: StoreError) {
-        let mut noted = self.0.lock();
-        if noted.len() < UnreadablePaths::MAX {
-            noted.push((path, cause));
+        let mut paths = self.0.lock();
+        if paths.len() < UnreadablePaths::MAX {
+            paths.push((path, cause));
         }
     }
 
@@ -260,7 +260,7 @@ impl Grep {
     /// Whether the deadline has passed or the monitor wants the search to stop.
     pub fn should_stop(&self) -> bool {
         Instant::now() >= self.deadline
-            || self.monitor.as_ref().is_some_and(|watch| watch.stop_reason().is_some())
+            || self.monitor.as_ref().is_some_and(|monitor| monitor.stop_reason().is_some())
     }
 
     /// A searcher for one thread.
@@ -372,8 +372,8 @@ impl<R: Read> Read for LongLineSplitter<'_, R> {
             self.offset += 1;
             return Ok(1);
         }
-        let room = buffer.len().min(MAX_SEARCHED_LINE - self.line_length);
-        let count = self.content.read(&mut buffer[..room])?;
+        let max_length = buffer.len().min(MAX_SEARCHED_LINE - self.line_length);
+        let count = self.content.read(&mut buffer[..max_length])?;
         self.line_length = match memchr::memrchr(b'\n', &buffer[..count]) {
             Some(end) => count - end - 1,
             None => self.line_length + count,
@@ -392,9 +392,9 @@ struct HitCollector<'a> {
 
 impl HitCollector<'_> {
     /// The line number in the file: the searcher also counted the splits of long lines.
-    fn line_number_in_file(&self, counted: Option<u64>, at: u64) -> Option<u64> {
-        let cuts = self.cuts.borrow().iter().filter(|cut| **cut < at).count();
-        counted.map(|number| number - cuts as u64)
+    fn line_number_in_file(&self, searcher_number: Option<u64>, offset: u64) -> Option<u64> {
+        let cuts = self.cuts.borrow().iter().filter(|cut| **cut < offset).count();
+        searcher_number.map(|number| number - cuts as u64)
     }
 
     fn push(&mut self, number: Option<u64>, bytes: &[u8], role: LineRole) {
@@ -414,10 +414,10 @@ impl HitCollector<'_> {
 impl Sink for HitCollector<'_> {
     type Error = std::io::Error;
 
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
+    fn matched(&mut self, _: &Searcher, hit: &SinkMatch<'_>) -> Result<bool, Self::Error> {
         self.hits.count += 1;
-        let number = self.line_number_in_file(found.line_number(), found.absolute_byte_offset());
-        self.push(number, found.bytes(), LineRole::Match);
+        let number = self.line_number_in_file(hit.line_number(), hit.absolute_byte_offset());
+        self.push(number, hit.bytes(), LineRole::Match);
         Ok(match self.grep.output {
             GrepOutput::Files => false,
             GrepOutput::Lines => self.hits.count < self.grep.lines_per_file,
@@ -443,9 +443,9 @@ impl Sink for HitCollector<'_> {
 mod tests {
     use super::*;
 
-    fn grep(change: impl FnOnce(&mut GrepQuery)) -> Grep {
+    fn grep(configure: impl FnOnce(&mut GrepQuery)) -> Grep {
         let mut query = GrepQuery::new("needle");
-        change(&mut query);
+        configure(&mut query);
         Grep::new(&query, None, PathGlobs::none()).unwrap()
     }
 
@@ -454,8 +454,8 @@ mod tests {
         let grep = grep(|query| (query.before, query.after) = (1, 1));
         let hits = grep.searcher().search(b"a\nb\r\nneedle 1\r\nc\nd\n").unwrap();
         let lines: Vec<_> = hits.lines.iter().map(|line| (line.number, &*line.text, line.role)).collect();
-        let (found, near) = (LineRole::Match, LineRole::Context);
-        assert_eq!(lines, [(2, "b", near), (3, "needle 1", found), (4, "c", near)]);
+        let (hit, context) = (LineRole::Match, LineRole::Context);
+        assert_eq!(lines, [(2, "b", context), (3, "needle 1", hit), (4, "c", context)]);
         assert_eq!(hits.count, 1);
     }
 
@@ -466,25 +466,25 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_and_a_slice_give_the_same() {
+    fn a_reader_and_a_slice_give_the_same_hits() {
         let text = "x needle\nneedle\nno\n".repeat(50_000);
         let grep = grep(|query| query.output = GrepOutput::Counts);
-        let whole = grep.searcher().search(text.as_bytes()).unwrap();
-        assert_eq!(whole.count, 100_000);
-        assert_eq!(grep.searcher().search_reader(text.as_bytes()).unwrap(), whole);
+        let expected = grep.searcher().search(text.as_bytes()).unwrap();
+        assert_eq!(expected.count, 100_000);
+        assert_eq!(grep.searcher().search_reader(text.as_bytes()).unwrap(), expected);
     }
 
     #[test]
-    fn a_line_too_long_for_memory_hides_nothing() {
+    fn a_line_too_long_for_memory_hides_no_hit() {
         let long = "x".repeat(40 << 20);
         let text = format!("needle\n{long}needle{long}\nneedle\n");
         let hits = grep(|_| ()).searcher().search_reader(text.as_bytes()).unwrap();
-        let found: Vec<_> = hits.lines.iter().map(|line| line.number).collect();
-        assert_eq!((found, hits.count), (vec![1, 2, 3], 3));
+        let numbers: Vec<_> = hits.lines.iter().map(|line| line.number).collect();
+        assert_eq!((numbers, hits.count), (vec![1, 2, 3], 3));
     }
 
     #[test]
-    fn literals_and_case() {
+    fn literal_patterns_and_case_options_are_respected() {
         let literal = grep(|query| (query.pattern, query.syntax) = ("a.b".into(), PatternSyntax::Literal));
         assert_eq!(literal.searcher().search(b"axb"), None);
         assert!(literal.searcher().search(b"a.b").is_some());
@@ -497,9 +497,9 @@ mod tests {
     fn a_pathological_pattern_is_refused_or_quick() {
         let query = GrepQuery::new("(((a{1000}){1000}){1000})");
         assert!(Grep::new(&query, None, PathGlobs::none()).is_err());
-        let forging = GrepQuery::new("(\u{1b}[2J");
-        let told = Grep::new(&forging, None, PathGlobs::none()).unwrap_err().to_string();
-        assert!(!told.contains('\u{1b}') && told.contains("unclosed"), "{told}");
+        let with_escape = GrepQuery::new("(\u{1b}[2J");
+        let message = Grep::new(&with_escape, None, PathGlobs::none()).unwrap_err().to_string();
+        assert!(!message.contains('\u{1b}') && message.contains("unclosed"), "{message}");
         let slow_elsewhere = grep(|query| query.pattern = "(a*)*b".into());
         assert_eq!(slow_elsewhere.searcher().search("a".repeat(100_000).as_bytes()), None);
     }
