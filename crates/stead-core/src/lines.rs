@@ -170,8 +170,8 @@ impl LineScanner<'_> {
         Ok(if skipped_any { SkipResult::UnterminatedLine } else { SkipResult::EndOfText })
     }
 
-    /// Appends the rest of a line, with its ending, to `output` until that has `max_length` bytes. Returns whether the line's
-    /// end was reached.
+    /// Appends the rest of a line, with its ending, to `output` until that has `max_length` bytes. Returns whether the
+    /// line's end was reached.
     fn take_line(&mut self, output: &mut Vec<u8>, max_length: usize) -> StoreResult<bool> {
         while output.len() < max_length && self.fill_buffer()? {
             let window = &self.buffer[self.position..self.filled];

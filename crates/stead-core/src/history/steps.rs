@@ -76,8 +76,8 @@ pub(crate) struct RevertSteps {
 const DIRECTORY_NOT_EMPTY: &str =
     "the directory isn't empty, so it is kept; to undo an earlier operation, pass its id";
 
-/// Orders a revert plan into steps, and turns what can't be done into conflicts. `temp_directory` is an existing directory where
-/// nodes may lie for a while during the change.
+/// Orders a revert plan into steps, and turns what can't be done into conflicts. `temp_directory` is an existing
+/// directory where nodes may lie for a while during the change.
 pub(crate) fn order_steps(
     plan: RevertPlan,
     revisions: &RevisionSet,
@@ -272,8 +272,8 @@ impl StepPlanner<'_> {
         Some(directory.child(&desired.name))
     }
 
-    /// Checks whether a node can be put at a path. `leaving_node` is the node that the plan takes away from there. Returns
-    /// whether the plan is unchanged.
+    /// Checks whether a node can be put at a path. `leaving_node` is the node that the plan takes away from there.
+    /// Returns whether the plan is unchanged.
     fn check_target_path(
         &mut self,
         node: NodeId,

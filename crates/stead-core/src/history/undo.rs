@@ -206,8 +206,8 @@ fn changed_externally() -> String {
         .to_owned()
 }
 
-/// Inverts the changes of one node, newest first, starting from its current state. Adds to `effective_operations` the operations
-/// whose inverse changed something. The inner error says why the node is a conflict.
+/// Inverts the changes of one node, newest first, starting from its current state. Adds to `effective_operations` the
+/// operations whose inverse changed something. The inner error says why the node is a conflict.
 fn invert_changes(
     current_state: Option<&NodeState>,
     changes: &[(OperationId, &NodeChange)],

@@ -103,8 +103,8 @@ const REVERT_OUTPUT: [Field; 7] = [
 /// The most paths of each kind that one reply lists.
 const MAX_SHOWN: usize = 200;
 
-/// The reply of an undo or a restore: what was done, what would be done, or which conflicts prevent it. `success_prefix`
-/// begins the sentence of a success. `on_conflict` is what the call asked for.
+/// The reply of an undo or a restore: what was done, what would be done, or which conflicts prevent it.
+/// `success_prefix` begins the sentence of a success. `on_conflict` is what the call asked for.
 fn revert_reply(result: &RevertResult, success_prefix: &str, on_conflict: OnConflict) -> Reply {
     let RevertResult { operation, undone: operations, incomplete, changes, conflicts, left_out, done } =
         result;

@@ -370,7 +370,7 @@ fn a_store_that_records_to_another_log_is_not_relied_on() {
     assert_eq!(audit_log.take().len(), 2);
 }
 
-/// Reads, writes, looks for a missing file, and returns `ends`.
+/// Reads, writes, looks for a missing file, and returns `result`.
 fn many_calls(vfs: &Vfs, result: Result<()>) -> Result<()> {
     vfs.stat("/rw/a")?;
     vfs.read("/rw/a")?;
